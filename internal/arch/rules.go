@@ -1,0 +1,135 @@
+package arch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// module is the path of this module.
+const module = "github.com/dovetail-scheduler/dovetail"
+
+// Rule says what a room must not import: neither its packages, nor packages of this module that they reach. What a library
+// imports for itself is the library's affair.
+type Rule struct {
+	Room   string   // folder of this module; packages below it belong to it
+	Away   []string // import paths, with all below them
+	Reason string
+}
+
+const (
+	awsSDK    = "github.com/aws/aws-sdk-go-v2"
+	ec2Types  = "github.com/aws/karpenter-provider-aws"
+	karpTypes = "sigs.k8s.io/karpenter"
+	clientGo  = "k8s.io/client-go"
+	runtime   = "sigs.k8s.io/controller-runtime"
+	framework = "k8s.io/kube-scheduler"
+	scheduler = "k8s.io/kubernetes"
+	klog      = "k8s.io/klog"
+	clock     = "k8s.io/utils/clock"
+)
+
+func own(folders ...string) []string {
+	var paths []string
+	for _, f := range folders {
+		paths = append(paths, module+"/"+f)
+	}
+	return paths
+}
+
+// Rules of the module.
+var Rules = []Rule{
+	{"pkg/capacity", []string{clientGo, runtime, framework, scheduler, "sigs.k8s.io/scheduler-plugins"}, "a decision is made from values alone, so that it can be tested, replayed and run offline"},
+	{"pkg/capacity", []string{klog}, "a decision explains itself in what it returns; who asked may log it"},
+	{"pkg/capacity", []string{clock, "time/tzdata", "context"}, "time comes in as a value and nothing here waits"},
+	{"pkg/capacity", []string{awsSDK, ec2Types, karpTypes}, "a second cloud or another API is a folder, not a change of the arithmetic"},
+	{"pkg/capacity", []string{"net", "net/http", "os"}, "no input and no output"},
+	{"pkg/capacity", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "imports point down, and this is the floor"},
+
+	{"pkg/aws", []string{clientGo, runtime}, "EC2 is asked on behalf of whoever calls; what the cluster knows comes in as values"},
+	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
+	{"pkg/aws", own("pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+
+	{"pkg/karpenter", []string{awsSDK}, "API objects are read and written without a cloud at hand"},
+	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
+	{"pkg/karpenter", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+
+	{"pkg/simulate", []string{awsSDK, ec2Types, karpTypes}, "filters see nodes and pods; where nodes come from is none of their business"},
+	{"pkg/simulate", own("pkg/aws", "pkg/karpenter", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+
+	{"pkg/launch", []string{awsSDK, ec2Types}, "the cloud is an interface of this motor"},
+	{"pkg/launch", []string{karpTypes, runtime}, "claims are an interface of this motor"},
+	{"pkg/launch", []string{framework, scheduler}, "verification is an interface of this motor"},
+	{"pkg/launch", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), "a motor names what it needs; cmd introduces it"},
+
+	{"pkg/lifecycle", []string{awsSDK}, "the cloud is an interface of this motor"},
+	{"pkg/lifecycle", []string{framework, scheduler}, "a node's life goes on whatever the scheduler does"},
+	{"pkg/lifecycle", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/disruption", "plugins"), "a motor names what it needs; cmd introduces it"},
+
+	{"pkg/disruption", []string{awsSDK}, "the cloud is an interface of this motor"},
+	{"pkg/disruption", []string{framework, scheduler}, "whether pods fit elsewhere is an interface of this motor"},
+	{"pkg/disruption", own("pkg/aws", "pkg/simulate", "pkg/launch", "plugins"), "a motor names what it needs; cmd introduces it"},
+
+	{"plugins", []string{awsSDK, ec2Types, karpTypes, runtime}, "a door translates framework calls and knows nothing behind the ledger"},
+	{"plugins", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption"), "a scheduling cycle waits for no cloud, no API object and no simulation"},
+
+	{"pkg", own("cmd", "test", "manifests"), "the product knows neither who starts it nor who tests it"},
+	{"plugins", own("cmd", "test", "manifests"), "the product knows neither who starts it nor who tests it"},
+	{"cmd", own("test"), "what is shipped holds no simulator"},
+	{"pkg", []string{"testing", "k8s.io/kubernetes/test"}, "what is shipped holds no test code"},
+	{"plugins", []string{"testing", "k8s.io/kubernetes/test"}, "what is shipped holds no test code"},
+
+	{"test/ec2", own("pkg", "plugins", "cmd"), "a simulator that shared code with the product would share its mistakes"},
+	{"test/cluster", []string{scheduler}, "the test binaries that import it must link in seconds"},
+}
+
+// exceptions are below a room without being bound by its rules.
+var exceptions = map[string]string{
+	module + "/test/cluster/cmd/controlplane": "it is the kube-apiserver that others needn't link",
+	module + "/test/cluster/inprocess":        "it exists for tests that link kube-apiserver on purpose",
+}
+
+// Violations returns one line per forbidden import, sorted. imports holds the packages of this module and what each of them
+// imports directly, without its tests.
+func Violations(imports map[string][]string, rules []Rule) []string {
+	var lines []string
+	for _, rule := range rules {
+		for _, pkg := range slices.Sorted(maps.Keys(imports)) {
+			if !below(pkg, module+"/"+rule.Room) || exceptions[pkg] != "" {
+				continue
+			}
+			for _, path := range reach(imports, pkg) {
+				last := path[len(path)-1]
+				for _, away := range rule.Away {
+					if below(last, away) {
+						lines = append(lines, fmt.Sprintf("%s must stay away from %s: %s", strings.Join(path, " -> "), away, rule.Reason))
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// reach returns, for every package that pkg imports directly or through packages of this module, one shortest way to it.
+func reach(imports map[string][]string, pkg string) [][]string {
+	seen := map[string]bool{pkg: true}
+	ways := [][]string{{pkg}}
+	for i := 0; i < len(ways); i++ {
+		way := ways[i]
+		for _, next := range imports[way[len(way)-1]] {
+			if !seen[next] {
+				seen[next] = true
+				ways = append(ways, append(slices.Clone(way), next))
+			}
+		}
+	}
+	return ways[1:]
+}
+
+// below tells whether an import path is the given one or lies below it. A room "pkg/aws" is not above "pkg/awsome".
+func below(path, above string) bool {
+	return path == above || strings.HasPrefix(path, above+"/")
+}
