@@ -1,0 +1,124 @@
+package capacity
+
+// at tells the domain of a group at some place; false: the place has none.
+type at func(g *group) (int, bool)
+
+// coarseAllows says whether one more pod of the unit may come to a place as far as labels other than the host name go.
+func (r *run) coarseAllows(u *unit, where at) bool {
+	for i := range u.owned {
+		if o := &u.owned[i]; !o.group.host && !r.satisfied(u, o, where) {
+			return false
+		}
+	}
+	for _, g := range u.blocked {
+		if g.host {
+			continue
+		}
+		if d, ok := where(g); ok && g.owners[d] > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) satisfied(u *unit, o *owned, where at) bool {
+	d, ok := where(o.group)
+	switch o.kind {
+	case spread:
+		return ok && o.group.counts[d]+selfCount(o) <= o.skew+o.group.least(o.minDomains, d)
+	case affinity:
+		return ok && (o.group.counts[d] > 0 || r.first(u))
+	case antiAffinity:
+		return !ok || o.group.counts[d] == 0
+	}
+	return true
+}
+
+func selfCount(o *owned) int {
+	if o.self {
+		return 1
+	}
+	return 0
+}
+
+// first says whether a pod of the unit satisfies its own affinity terms as the first of its kind: it matches all of them
+// and nothing else does.
+func (r *run) first(u *unit) bool {
+	for i := range u.owned {
+		if o := &u.owned[i]; o.kind == affinity && (!o.self || o.group.total > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// hostRoom is how many more pods of the unit, at most k, a node may take as far as rules among pods of one node go.
+func (r *run) hostRoom(u *unit, n *node, k int) int {
+	for i := range u.owned {
+		o := &u.owned[i]
+		g := o.group
+		if !g.host {
+			continue
+		}
+		if o.kind == affinity {
+			if g.counts[n.index] == 0 {
+				if !r.first(u) {
+					return 0
+				}
+				k = min(k, 1) // from the second on the count is positive
+			}
+			continue
+		}
+		limit, _ := o.limit()
+		if o.kind == spread && g.counts[n.index]+k > limit {
+			limit += r.hostLeast(g, o.minDomains)
+		}
+		if o.self {
+			k = min(k, max(0, limit-g.counts[n.index]))
+		} else if g.counts[n.index] > limit {
+			return 0
+		}
+	}
+	for _, g := range u.blocked {
+		if g.host && g.owners[n.index] > 0 {
+			return 0
+		}
+	}
+	return k
+}
+
+// hostLeast is the least count on a node that a host spread group looks at. While deciding, new nodes may always come,
+// and they start at zero; when the order is made all nodes are known.
+func (r *run) hostLeast(g *group, minDomains int) int {
+	if !r.ordering && (g.hostFromZero || len(r.nodes) > r.existing) {
+		return 0
+	}
+	if g.lowest.nodes == 0 {
+		r.findLowest(g)
+	}
+	if g.lowest.domains < minDomains {
+		return 0
+	}
+	return max(g.lowest.count, 0)
+}
+
+func (r *run) findLowest(g *group) {
+	g.lowest = lowest{count: -1}
+	each := func(d int) {
+		g.lowest.domains++
+		switch c := g.counts[d]; {
+		case g.lowest.count < 0 || c < g.lowest.count:
+			g.lowest.count, g.lowest.nodes = c, 1
+		case c == g.lowest.count:
+			g.lowest.nodes++
+		}
+	}
+	for d := range g.nodes {
+		each(d)
+	}
+	for _, n := range r.nodes[r.existing:] {
+		if !n.gone && r.counts(g, n) {
+			each(n.index)
+		}
+	}
+}

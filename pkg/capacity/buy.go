@@ -1,0 +1,281 @@
+package capacity
+
+import (
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// item is what the packing is asked to place: pods of a unit that may go into the same bins.
+type item struct {
+	unit *unit
+	bins packing.Bits
+	n    int
+}
+
+// buy places what it can of the units on new nodes of one tier of pools.
+func (r *run) buy(units []*unit, tier int) {
+	var items []item
+	// A unit whose affinity waits for pods of another gets its turn once those are assigned.
+	for waiting := units; len(waiting) > 0; {
+		var next []*unit
+		for _, u := range waiting {
+			if u.follows() {
+				continue
+			}
+			before := len(items)
+			items = append(items, r.itemsOf(u, tier)...)
+			if len(items) == before {
+				next = append(next, u)
+			}
+		}
+		if len(next) == len(waiting) {
+			break
+		}
+		waiting = next
+	}
+	loads := r.pack(items)
+	r.unassume()
+	for _, l := range loads {
+		for range l.times {
+			n := r.open(l.bin)
+			for _, s := range l.shares {
+				r.place(items[s.Item].unit, n, s.Count)
+			}
+		}
+	}
+	for _, u := range units {
+		if u.follows() {
+			r.grow(u, tier)
+		}
+	}
+}
+
+// itemsOf are the unit's pods by cell, at this tier.
+func (r *run) itemsOf(u *unit, tier int) []item {
+	bins := r.tierBins(u, tier)
+	if u.left == 0 || !bins.Any() {
+		return nil
+	}
+	keys := u.coarseKeys()
+	if len(keys) == 0 {
+		return []item{{u, bins, u.left}}
+	}
+	cells := r.cells(u, bins, keys)
+	r.assign(u, cells, u.left)
+	var out []item
+	for _, c := range cells {
+		if c.n > 0 {
+			out = append(out, item{u, c.bins, c.n})
+		}
+	}
+	return out
+}
+
+// tierBins are the unit's bins in the pools of a tier.
+func (r *run) tierBins(u *unit, tier int) packing.Bits {
+	bins := u.bins.Clone()
+	bins.And(r.catalog.tiers[tier])
+	return bins
+}
+
+// load is a content of planned nodes.
+type load struct {
+	bin    int
+	shares []packing.Share
+	times  int
+}
+
+// pack asks the packing for new nodes. Only bins that matter are handed to it.
+func (r *run) pack(items []item) (loads []load) {
+	if len(items) == 0 {
+		return nil
+	}
+	p := &packing.Problem{Budgets: r.budgets}
+	bins := r.prune(items)
+	for _, b := range bins {
+		p.Bins = append(p.Bins, packing.Bin{Room: r.catalog.roomOf(b), Price: r.catalog.bins[b].price, Uses: r.catalog.uses(b),
+			Scarce: r.catalog.bins[b].offer.CapacityType == CapacityTypeReserved})
+	}
+	for _, it := range items {
+		may := packing.NewBits(len(bins))
+		for i, b := range bins {
+			if it.bins.Has(b) {
+				may.Set(i)
+			}
+		}
+		p.Items = append(p.Items, packing.Item{Need: it.unit.need, Count: it.n, Bins: may})
+	}
+	p.Rules = r.rules(items)
+	out := packing.Pack(p, r.effort)
+	r.effort = max(0, r.effort-out.Effort)
+	for _, l := range out.Loads {
+		loads = append(loads, load{bins[l.Bin], l.Shares, l.Times})
+	}
+	r.bound += out.Bound
+	return loads
+}
+
+// rules are the host groups as counting rules among items.
+func (r *run) rules(items []item) []packing.Rule {
+	var out []packing.Rule
+	for _, g := range r.topo.groups {
+		if !g.host {
+			continue
+		}
+		var rule packing.Rule
+		for i, it := range items {
+			for j := range it.unit.owned {
+				o := &it.unit.owned[j]
+				if limit, ok := o.limit(); ok && o.group == g {
+					rule.Owners = append(rule.Owners, packing.Owner{Item: i, Limit: limit})
+				}
+			}
+			if slices.Contains(it.unit.member, g) {
+				rule.Members = append(rule.Members, i)
+			}
+		}
+		if len(rule.Owners) > 0 && len(rule.Members) > 0 {
+			out = append(out, rule)
+		}
+	}
+	return out
+}
+
+// grow places pods that must share a node with others, by making planned nodes larger or, for the first of their kind,
+// by one new node for as many of them as possible.
+func (r *run) grow(u *unit, tier int) {
+	bins := r.tierBins(u, tier)
+	for u.left > 0 {
+		before := u.left
+		if n, b := r.growth(u, bins); n != nil {
+			r.enlarge(n, b)
+		} else if !r.openFirst(u, bins) {
+			return
+		}
+		if r.fillOpen(u); u.left == before {
+			return
+		}
+	}
+}
+
+// growth is the planned node that becomes able to take a pod of the unit at the least cost, and as what.
+func (r *run) growth(u *unit, bins packing.Bits) (*node, int) {
+	var best *node
+	bestBin, bestCost := -1, 0.0
+	for _, n := range r.nodes[r.existing:] {
+		if n.gone || !u.bins.Has(n.bin) || r.hostRoom(u, n, 1) == 0 || !r.coarseAllows(u, r.whereIfPlaced(n)) {
+			continue
+		}
+		for b := range r.catalog.bins {
+			if !bins.Has(b) || !r.couldBe(n, b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
+				continue
+			}
+			if cost := r.catalog.bins[b].price - r.catalog.bins[n.bin].price; best == nil || cost < bestCost {
+				best, bestBin, bestCost = n, b, cost
+			}
+		}
+	}
+	return best, bestBin
+}
+
+// couldBe says whether a planned node could be bought as bin b instead, with the same labels wherever pods depend on them.
+func (r *run) couldBe(n *node, b int) bool {
+	x, y := &r.catalog.bins[n.bin], &r.catalog.bins[b]
+	if x.pool != y.pool || x.variant != y.variant || x.offer.CapacityType != y.offer.CapacityType || x.offer.ReservationID != y.offer.ReservationID || x.daemons != y.daemons {
+		return false
+	}
+	for key := range n.fixed {
+		v, ok := r.catalog.label(n.bin, key)
+		w, has := r.catalog.label(b, key)
+		if v != w || ok != has {
+			return false
+		}
+	}
+	for _, s := range n.content {
+		if !s.bins.Has(b) {
+			return false
+		}
+	}
+	return true
+}
+
+// freeAs is the room left on a planned node if it were bought as bin b.
+func (r *run) freeAs(n *node, b int) []int64 {
+	room := slices.Clone(r.catalog.roomOf(b))
+	for _, s := range n.content {
+		packing.Take(room, s.unit.need, s.n)
+	}
+	return room
+}
+
+// holdsMore says whether bin b would hold what is on a planned node and one pod of the unit.
+func (r *run) holdsMore(n *node, b int, u *unit) bool {
+	free := r.freeAs(n, b)
+	for d, v := range free {
+		if v < u.need[d] {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) affordableAs(n *node, b int) bool {
+	for _, use := range r.catalog.uses(b) {
+		left := r.budgets[use.Budget]
+		for _, had := range r.catalog.uses(n.bin) {
+			if had.Budget == use.Budget {
+				left = satAdd(left, had.Amount)
+			}
+		}
+		if use.Amount > left {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) enlarge(n *node, b int) {
+	for _, use := range r.catalog.uses(n.bin) {
+		r.budgets[use.Budget] += use.Amount
+	}
+	n.free, n.bin = r.freeAs(n, b), b
+	for _, use := range r.catalog.uses(b) {
+		r.budgets[use.Budget] -= use.Amount
+	}
+}
+
+// openFirst buys a node for the first pods of a unit that wants to be together: the cheapest that holds all, or else
+// the one that holds most.
+func (r *run) openFirst(u *unit, bins packing.Bits) bool {
+	if !r.first(u) {
+		return false
+	}
+	best, bestFits := -1, 0
+	for b := range r.catalog.bins {
+		if !bins.Has(b) || !r.affordable(b) || !r.coarseAllows(u, r.whereBought(b)) {
+			continue
+		}
+		fits := packing.Fits(r.catalog.roomOf(b), u.need, u.left)
+		if fits == 0 {
+			continue
+		}
+		if best < 0 || fits > bestFits || fits == bestFits && r.catalog.bins[b].price < r.catalog.bins[best].price {
+			best, bestFits = b, fits
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	r.place(u, r.open(best), 1)
+	return true
+}
+
+func (r *run) affordable(b int) bool {
+	for _, use := range r.catalog.uses(b) {
+		if use.Amount > r.budgets[use.Budget] {
+			return false
+		}
+	}
+	return true
+}

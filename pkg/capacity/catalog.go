@@ -1,0 +1,307 @@
+package capacity
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// catalog is everything that could be bought: a bin per pool, variant of its labels, instance type and available offer.
+type catalog struct {
+	pools []*poolOffers
+	bins  []bin
+	dims  *dims
+	// tiers are the bins by weight of their pools, highest first.
+	tiers []packing.Bits
+	// budgets is how many limits and reservations there are; reserved is what is left of reservations, by budget.
+	budgets  int
+	reserved map[int]int
+	// matched are the bins that satisfy what is asked, by what is asked.
+	matched map[string]packing.Bits
+	// rooms are room vectors, shared by bins of the same type and daemons. They are of one planning.
+	rooms [][]int64
+}
+
+// poolOffers is a pool with the types its requirements leave.
+type poolOffers struct {
+	*Pool
+	index int
+	// tier is equal for pools of equal weight: they compete on price.
+	tier     int
+	types    []*InstanceType
+	columns  map[string]*column
+	variants []variant
+	// limits are the budgets of the pool, by resource.
+	limits map[corev1.ResourceName]int
+	// narrowed is how many types the requirements left out.
+	narrowed int
+	// minimum says that a requirement has minValues.
+	minimum bool
+}
+
+// variant is one choice of values for the labels that the pool leaves open.
+type variant struct {
+	labels      map[string]string
+	first, last int // its bins
+	byPrice     []int
+}
+
+// bin is one thing to buy.
+type bin struct {
+	pool, variant, typ int
+	offer              Offer
+	price              float64 // what is compared
+	room               int     // index into rooms
+	daemons            string  // which daemons come, as a key
+	uses               []packing.Use
+}
+
+// column is one label over the types of a pool.
+type column struct {
+	values []string
+	of     []int // index into values by type, -1: absent
+}
+
+func (c *catalog) typeOf(b int) *InstanceType { return c.pools[c.bins[b].pool].types[c.bins[b].typ] }
+
+func (c *catalog) roomOf(b int) []int64 { return c.rooms[c.bins[b].room] }
+
+// label is a label that a node bought as bin b will have.
+func (c *catalog) label(b int, key string) (string, bool) {
+	x := &c.bins[b]
+	switch key {
+	case labelZone:
+		return x.offer.Zone, x.offer.Zone != ""
+	case labelCapacityType:
+		return x.offer.CapacityType, true
+	case labelReservationID:
+		return x.offer.ReservationID, x.offer.ReservationID != ""
+	}
+	p := c.pools[x.pool]
+	if v, ok := p.variants[x.variant].labels[key]; ok {
+		return v, true
+	}
+	v, ok := p.types[x.typ].Labels[key]
+	return v, ok
+}
+
+// newCatalog lists what can be bought. mentioned are the label keys that demand asks for, with the values it names.
+func newCatalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bool) *catalog {
+	c := &catalog{matched: map[string]packing.Bits{}}
+	size := 0
+	for _, p := range pools {
+		for _, t := range p.Types {
+			size += len(t.Offers)
+		}
+	}
+	c.bins = make([]bin, 0, size)
+	tier := -1
+	for i, p := range pools {
+		if i == 0 || p.Weight != pools[i-1].Weight {
+			tier++
+		}
+		po := &poolOffers{Pool: p, index: i, tier: tier, columns: map[string]*column{}, limits: map[corev1.ResourceName]int{}}
+		c.pools = append(c.pools, po)
+		if p.Unready != "" {
+			continue
+		}
+		po.narrow()
+		for _, r := range p.Requirements {
+			po.minimum = po.minimum || r.MinValues > 0
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Limits)) {
+			po.limits[name] = c.budgets
+			c.budgets++
+		}
+		po.variants = po.openLabels(mentioned)
+		for v := range po.variants {
+			po.variants[v].first = len(c.bins)
+			c.addBins(po, v, opts)
+			po.variants[v].last = len(c.bins)
+		}
+	}
+	c.addUses()
+	for b := range c.bins {
+		tier := c.pools[c.bins[b].pool].tier
+		for len(c.tiers) <= tier {
+			c.tiers = append(c.tiers, packing.NewBits(len(c.bins)))
+		}
+		c.tiers[tier].Set(b)
+	}
+	return c
+}
+
+// left is what is left of the budgets: of limits, and of reservations.
+func (c *catalog) left() []int64 {
+	out := make([]int64, c.budgets)
+	for _, p := range c.pools {
+		for name, budget := range p.limits {
+			out[budget] = satAdd(p.Limits[name], satMul(p.Used[name], -1))
+		}
+	}
+	for budget, n := range c.reserved {
+		out[budget] = int64(n)
+	}
+	return out
+}
+
+func (c *catalog) addBins(p *poolOffers, v int, opts *Options) {
+	zones, hasZones := p.Requirements[labelZone]
+	cts, hasCTs := p.Requirements[labelCapacityType]
+	reservations, hasReservations := p.Requirements[labelReservationID]
+	surcharge := 0.0
+	if s := opts.NodeSurcharge; s > 0 && !math.IsInf(s, 1) {
+		surcharge = s
+	}
+	for t, typ := range p.types {
+		factor := 1.0
+		if len(opts.PriceFactor) > 0 {
+			family, _, _ := strings.Cut(typ.Name, ".")
+			if f := opts.PriceFactor[family]; f > 0 && !math.IsInf(f, 1) {
+				factor = f
+			}
+		}
+		for _, o := range typ.Offers {
+			if !o.Available || !(o.Price >= 0) || math.IsInf(o.Price, 1) || hasZones && !zones.Has(o.Zone) || hasCTs && !cts.Has(o.CapacityType) ||
+				hasReservations && !(Requirements{labelReservationID: reservations}).Match(reservationLabels(o)) ||
+				o.CapacityType == CapacityTypeReserved && o.Remaining <= 0 {
+				continue
+			}
+			price := o.Price * factor
+			if o.CapacityType == CapacityTypeReserved {
+				price *= reservedShare
+			}
+			c.bins = append(c.bins, bin{pool: p.index, variant: v, typ: t, offer: o, price: price + surcharge})
+		}
+	}
+}
+
+// addUses tells what each bin takes from the limits of its pool, and from its reservation.
+func (c *catalog) addUses() {
+	c.reserved = map[int]int{}
+	reservations := map[string]int{}
+	var uses []packing.Use
+	for b := range c.bins {
+		x := &c.bins[b]
+		p, typ := c.pools[x.pool], c.typeOf(b)
+		if b == 0 || c.bins[b-1].pool != x.pool || c.typeOf(b-1) != typ {
+			uses = nil
+			for _, name := range slices.Sorted(maps.Keys(p.limits)) {
+				amount := typ.Capacity[name]
+				if name == ResourceNodes {
+					amount = 1
+				}
+				uses = append(uses, packing.Use{Budget: p.limits[name], Amount: amount})
+			}
+		}
+		x.uses = uses
+		if x.offer.CapacityType == CapacityTypeReserved {
+			at, known := reservations[x.offer.ReservationID]
+			if !known {
+				at = c.budgets
+				c.budgets++
+				reservations[x.offer.ReservationID], c.reserved[at] = at, x.offer.Remaining
+			}
+			x.uses = append(slices.Clip(uses), packing.Use{Budget: at, Amount: 1})
+		}
+	}
+}
+
+func (c *catalog) uses(b int) []packing.Use { return c.bins[b].uses }
+
+// reservedShare of its price is what a reserved offer is compared at: it is paid for whether it is used or not.
+const reservedShare = 1e-7
+
+func reservationLabels(o Offer) map[string]string {
+	if o.ReservationID == "" {
+		return nil
+	}
+	return map[string]string{labelReservationID: o.ReservationID}
+}
+
+// narrow keeps the types that the pool's requirements on type labels allow.
+func (p *poolOffers) narrow() {
+	var of []Requirement
+	for _, r := range p.Requirements.sorted() {
+		if _, own := p.Labels[r.Key]; !own && p.typeLabel(r.Key) {
+			of = append(of, r)
+		}
+	}
+next:
+	for _, t := range p.Types {
+		for _, r := range of {
+			if v, ok := t.Labels[r.Key]; ok && !r.Has(v) || !ok && !r.AllowsAbsent() {
+				p.narrowed++
+				continue next
+			}
+		}
+		p.types = append(p.types, t)
+	}
+}
+
+// typeLabel says whether a label is one that instance types bring, and not the pool.
+func (p *poolOffers) typeLabel(key string) bool {
+	switch key {
+	case labelZone, labelCapacityType, labelReservationID, labelHostname:
+		return false
+	case corev1.LabelArchStable, corev1.LabelOSStable, corev1.LabelWindowsBuild, corev1.LabelInstanceTypeStable, corev1.LabelTopologyRegion:
+		return true
+	}
+	if strings.HasPrefix(key, "karpenter.k8s.aws/instance-") {
+		return true
+	}
+	for _, t := range p.Types {
+		if _, ok := t.Labels[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *poolOffers) column(key string) *column {
+	if col, ok := p.columns[key]; ok {
+		return col
+	}
+	col := &column{of: make([]int, len(p.types))}
+	index := map[string]int{}
+	for t, typ := range p.types {
+		v, ok := typ.Labels[key]
+		if !ok {
+			col.of[t] = -1
+			continue
+		}
+		i, seen := index[v]
+		if !seen {
+			i = len(col.values)
+			index[v] = i
+			col.values = append(col.values, v)
+		}
+		col.of[t] = i
+	}
+	p.columns[key] = col
+	return col
+}
+
+// byPrice are the bins of a pool's variant by price, then by what makes the order total.
+func (c *catalog) byPrice(p *poolOffers, v int) []int {
+	x := &p.variants[v]
+	if x.byPrice == nil {
+		x.byPrice = make([]int, 0, x.last-x.first)
+		for b := x.first; b < x.last; b++ {
+			x.byPrice = append(x.byPrice, b)
+		}
+		slices.SortFunc(x.byPrice, func(a, b int) int {
+			if by := cmp.Compare(c.bins[a].price, c.bins[b].price); by != 0 {
+				return by
+			}
+			return cmp.Or(cmp.Compare(c.typeOf(a).Name, c.typeOf(b).Name), cmp.Compare(c.bins[a].offer.Zone, c.bins[b].offer.Zone), a-b)
+		})
+	}
+	return x.byPrice
+}

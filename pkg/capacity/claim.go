@@ -1,0 +1,147 @@
+package capacity
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Claim is a NodeClaim in capacity words: the intent log of one node.
+type Claim struct {
+	Name string
+	UID  string
+	Pool string
+	// NodeClass is the name under which the cloud knows the provider configuration.
+	NodeClass string
+	CreatedAt time.Time
+	// Labels, Annotations, Taints and StartupTaints are what the Node will carry.
+	Labels        map[string]string
+	Annotations   map[string]string
+	Taints        []corev1.Taint
+	StartupTaints []corev1.Taint
+	// Requests is the sum of planned pods and daemons; Largest what counts against limits until it is launched.
+	Requests Resources
+	Largest  Resources
+	// Wave is the launch this claim belongs to, as recorded before the call; nil: not recorded yet.
+	Wave *Wave
+	// Slots are the pods planned for this node.
+	Slots []Slot
+	// Unreadable is why what is recorded on the claim can't be understood, naming the field or annotation; empty normally. Such
+	// a claim must not be launched: it may have been launched already.
+	Unreadable string
+
+	// Status.
+	ProviderID   string
+	NodeName     string
+	ImageID      string
+	InstanceType string
+	Zone         string
+	CapacityType string
+	Capacity     Resources
+	Allocatable  Resources
+	Launched     bool
+	Registered   bool
+	Initialized  bool
+	Deleting     bool
+}
+
+// Slot is a planned pod as it is recorded on its claim.
+type Slot struct {
+	Pod PodRef `json:"pod"`
+	// Owner holds the slot instead of a pod that has not come yet.
+	Owner types.UID `json:"owner,omitempty"`
+	Class ClassKey  `json:"class"`
+	// Order is the position in the plan's bind order; Group as in Placement, made unique across plans.
+	Order int    `json:"order"`
+	Group string `json:"group,omitempty"`
+}
+
+// Wave is a number of identical launches made by one call (DESIGN section 4 step 7).
+type Wave struct {
+	// Token is the client token and the tag of every instance of the wave: a hash of Claims and Attempt.
+	Token   string `json:"token"`
+	Attempt int    `json:"attempt"`
+	// Claims are the names of the wave's claims, sorted. Instances are handed out in this order.
+	Claims       []string `json:"claims"`
+	Pool         string   `json:"pool"`
+	NodeClass    string   `json:"nodeClass"`
+	CapacityType string   `json:"capacityType"`
+	// Offers to choose from, cheapest first.
+	Offers []OfferKey `json:"offers"`
+	// Request is the provider's exact request as it will be (or was) sent, opaque here. A launch that is repeated after a
+	// crash sends these bytes' meaning again, never a new one under an old token.
+	Request []byte `json:"request,omitempty"`
+	// Labels, Taints and StartupTaints go into user data. They are not recorded: the request has them.
+	Labels        map[string]string `json:"-"`
+	Taints        []corev1.Taint    `json:"-"`
+	StartupTaints []corev1.Taint    `json:"-"`
+	// Requests is the largest of its claims' Requests, for what has to be asked for at launch to be there (EFA interfaces).
+	// Not recorded either.
+	Requests Resources `json:"-"`
+}
+
+// InstanceState is an EC2 instance's state name.
+type InstanceState string
+
+// Instance states as EC2 names them.
+const (
+	InstancePending      InstanceState = "pending"
+	InstanceRunning      InstanceState = "running"
+	InstanceShuttingDown InstanceState = "shutting-down"
+	InstanceTerminated   InstanceState = "terminated"
+	InstanceStopping     InstanceState = "stopping"
+	InstanceStopped      InstanceState = "stopped"
+)
+
+// Instance is a machine as the cloud describes it.
+type Instance struct {
+	ID           string
+	ProviderID   string
+	InstanceType string
+	Zone         string
+	CapacityType string
+	ImageID      string
+	State        InstanceState
+	// NodeName is the name under which the kubelet is expected to register; empty until the cloud shows it.
+	NodeName   string
+	InternalIP string
+	// Hostname is the private DNS name, empty until the cloud shows it.
+	Hostname   string
+	LaunchedAt time.Time
+	// Wave is the wave token the instance is tagged with, Claim the NodeClaim's name when it is tagged with one.
+	Wave          string
+	Claim         string
+	Tags          map[string]string
+	ReservationID string
+}
+
+// LaunchResult is the outcome of a wave's call.
+type LaunchResult struct {
+	// Instances that were launched, sorted by id; may be fewer than asked for.
+	Instances []Instance
+	// Exhausted are the offers the cloud has no capacity for; the provider remembers them by itself.
+	Exhausted []OfferKey
+	// Message says why instances are missing, for events.
+	Message string
+}
+
+// Errors of the cloud seam. Providers wrap them.
+var (
+	// ErrInsufficientCapacity: none of the wave's offers can be had now. A new attempt with other offers may work at once.
+	ErrInsufficientCapacity = errors.New("insufficient capacity")
+	// ErrNodeClassNotReady: the node class is missing, invalid or not resolved.
+	ErrNodeClassNotReady = errors.New("node class not ready")
+	// ErrTokenMismatch: the token was used for another request. The wave must be given up and collected.
+	ErrTokenMismatch = errors.New("wave token was used with another request")
+	// ErrRequestStale: the recorded request names something that is gone (a launch template, an image). It will never work
+	// again; a new attempt prepares another request.
+	ErrRequestStale = errors.New("recorded request is stale")
+	// ErrInstanceNotFound: the cloud does not know the instance. Soon after a launch that may be lag, not death.
+	ErrInstanceNotFound = errors.New("instance not found")
+	// ErrThrottled: the cloud asks to slow down.
+	ErrThrottled = errors.New("throttled")
+	// ErrRefused: the cloud refuses the request as such (bad parameter, missing permission); repeating it won't help.
+	ErrRefused = errors.New("refused by the cloud")
+)

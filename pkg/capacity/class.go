@@ -1,0 +1,113 @@
+package capacity
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ClassKey is the hash of everything about a pod that scheduling can depend on. Pods of one class are interchangeable.
+type ClassKey string
+
+// PodRef names a pod.
+type PodRef struct {
+	UID             types.UID `json:"uid"`
+	Namespace, Name string    `json:",omitempty"`
+}
+
+// BindTime is the earliest moment at which a pod may be bound to a planned node. DESIGN section 5 gives the reasons.
+type BindTime int
+
+const (
+	// BindEarly: as soon as the Node object exists in the scheduler's cache.
+	BindEarly BindTime = iota
+	// BindRegistered: when the kubelet has registered. For pods that nobody recreates.
+	BindRegistered
+	// BindInitialized: when the node is Ready, startup taints are gone and extended resources present. For pods that ask
+	// for device-plugin resources or a pod security group.
+	BindInitialized
+)
+
+// Class is demand of one shape.
+type Class struct {
+	Key ClassKey
+	// Pod is a representative. It is shared and must not be changed.
+	Pod *corev1.Pod
+
+	Namespace string
+	Labels    map[string]string
+	Priority  int32
+	// Requests incl. init containers, sidecars, overhead, pod-level requests, and one "pods".
+	Requests Resources
+	// Terms are the required node terms, ORed: node selector, required node affinity and volume zones, intersected.
+	// Empty: any node. A nil Requirements inside matches any node.
+	Terms []Requirements
+	// withoutVolumes is Terms without what volumes add, when that differs: spread counts nodes by it.
+	withoutVolumes *[]Requirements
+	// Preferred node terms, heaviest first.
+	Preferred             []PreferredTerm
+	Tolerations           []corev1.Toleration
+	Spread                []SpreadConstraint
+	Affinity              []PodTerm              // required
+	AntiAffinity          []PodTerm              // required
+	PreferredAffinity     []PodTerm              // Weight > 0
+	PreferredAntiAffinity []PodTerm              // Weight > 0
+	HostPorts             []corev1.ContainerPort // only those with HostPort > 0
+	// Volumes is the number of CSI volumes per driver name, of volumes that count against a node's attach limit.
+	Volumes map[string]int64
+
+	// Bind is the earliest safe moment to bind pods of this class, BindReason why it is not BindEarly, as an event would say.
+	Bind       BindTime
+	BindReason string
+	// Drivers are the CSI drivers that must be on the node's CSINode before pods of this class may be bound.
+	Drivers []string
+}
+
+// PreferredTerm is a preference for nodes.
+type PreferredTerm struct {
+	Weight int32
+	Term   Requirements
+}
+
+// SpreadConstraint is a topologySpreadConstraint with matchLabelKeys merged into its selector.
+type SpreadConstraint struct {
+	TopologyKey       string
+	MaxSkew           int32
+	MinDomains        int32 // 0: unset
+	Selector          labels.Selector
+	Hard              bool // DoNotSchedule
+	NodeAffinityHonor bool // nodeAffinityPolicy, default true
+	NodeTaintsHonor   bool // nodeTaintsPolicy, default false
+}
+
+// PodTerm is a pod (anti-)affinity term.
+type PodTerm struct {
+	TopologyKey string
+	// Namespaces the term looks at; NamespaceSelector is ORed with it (nil: none). Both unset means the pod's own.
+	Namespaces        []string
+	NamespaceSelector labels.Selector
+	Selector          labels.Selector
+	Weight            int32
+}
+
+// Demand is a number of pods of one class that wait for room.
+type Demand struct {
+	Class *Class
+	// Pods in the order in which they shall be served.
+	Pods []PodRef
+	// Owner, when set, says that Pods is empty and Ahead pods of this owner are certain to come (look-ahead).
+	Owner types.UID
+	Ahead int
+	// Gang, when set, is planned as a whole or not at all, together with every other Demand of the same gang.
+	Gang *Gang
+}
+
+// Gang is a group of pods that start together.
+type Gang struct {
+	Key string
+	// Missing is how many of the pods must be placed for the plan to be worth anything.
+	Missing int
+}
+
+// NamespaceLabels gives the labels of a namespace for namespaceSelector, or nil when unknown.
+type NamespaceLabels func(namespace string) labels.Set

@@ -1,0 +1,192 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	schedhelper "k8s.io/component-helpers/scheduling/corev1"
+)
+
+// AnnotationBind on a pod, with the value "early", says that the pod may be bound before its node has registered although
+// nobody would recreate it.
+const AnnotationBind = "dovetail.sh/bind"
+
+// ErrNotPlannable is wrapped by ClassOf's errors: capacity can't help this pod as it is.
+var ErrNotPlannable = errors.New("pod can't be planned for")
+
+// VolumeFacts is what the caller knows about the volumes of a pod; the zero value is a pod without any.
+type VolumeFacts struct {
+	// Topology has an entry for each volume that is not reachable from everywhere: its alternatives, ORed, from the
+	// PersistentVolume's node affinity, or from the StorageClass's allowedTopologies as long as it is unbound.
+	Topology [][]Requirements
+	// Attach is the number of CSI volumes per driver name that count against a node's limit.
+	Attach map[string]int64
+	// Drivers are CSI drivers the pod needs on its node beyond those in Attach.
+	Drivers []string
+	// Unbound is true when a claim waits for its first consumer.
+	Unbound bool
+	// Problem is why the pod can't run anywhere for now: a claim that is missing, lost or waits for its volume.
+	Problem string
+}
+
+// ClassOf is the class of a pod. The errors wrap ErrNotPlannable and name the field.
+func ClassOf(pod *corev1.Pod, vol VolumeFacts) (*Class, error) {
+	if vol.Problem != "" {
+		return nil, fmt.Errorf("%w: %s", ErrNotPlannable, vol.Problem)
+	}
+	requests, err := podRequests(pod)
+	if err != nil {
+		return nil, err
+	}
+	c := &Class{
+		Pod: pod, Namespace: pod.Namespace, Priority: schedhelper.PodPriority(pod), Requests: requests,
+		Tolerations: pod.Spec.Tolerations, HostPorts: hostPorts(pod), Volumes: vol.Attach,
+	}
+	if err := c.nodeTerms(pod, vol.Topology); err != nil {
+		return nil, err
+	}
+	if err := c.podTerms(pod); err != nil {
+		return nil, err
+	}
+	c.Labels = sharedLabels(pod, c)
+	c.Bind, c.BindReason = bindTime(pod, requests)
+	c.Drivers = slices.Concat(slices.Collect(maps.Keys(vol.Attach)), vol.Drivers)
+	slices.Sort(c.Drivers)
+	c.Drivers = slices.Compact(c.Drivers)
+	c.Key = c.hash(pod, vol)
+	return c, nil
+}
+
+// Unplannable stands in for the class of a pod that ClassOf has none for: what the pod takes from others if it is put on
+// a node nevertheless, and bound as late as can be. It has no key, and nothing can be planned with it.
+func Unplannable(pod *corev1.Pod, why error) *Class {
+	requests := ResourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	}))
+	maps.DeleteFunc(requests, func(_ corev1.ResourceName, v int64) bool { return v <= 0 })
+	requests[corev1.ResourcePods] = 1
+	return &Class{
+		Pod: pod, Namespace: pod.Namespace, Priority: schedhelper.PodPriority(pod), Requests: requests,
+		Tolerations: pod.Spec.Tolerations, HostPorts: hostPorts(pod), Bind: BindInitialized, BindReason: why.Error(),
+	}
+}
+
+// podRequests are the requests as kube-scheduler counts them, and one "pods". Zero requests are left out.
+func podRequests(pod *corev1.Pod) (Resources, error) {
+	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for name, q := range containers[i].Resources.Requests {
+				if q.Sign() < 0 {
+					return nil, fmt.Errorf("%w: container %s: request of %s is negative (%s)", ErrNotPlannable, containers[i].Name, name, q.String())
+				}
+			}
+		}
+	}
+	out := ResourcesOf(list)
+	for name, v := range out {
+		if v < 0 {
+			return nil, fmt.Errorf("%w: request of %s is negative", ErrNotPlannable, name)
+		}
+		if v == 0 {
+			delete(out, name)
+		}
+	}
+	out[corev1.ResourcePods] = 1
+	return out, nil
+}
+
+// hostPorts are the ports a node can give to one pod only.
+func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
+	var out []corev1.ContainerPort
+	add := func(c *corev1.Container) {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				if p.Protocol == "" {
+					p.Protocol = corev1.ProtocolTCP
+				}
+				out = append(out, p)
+			}
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	return out
+}
+
+// sharedLabels are the pod's labels without those that are its own alone, unless one of its own terms asks for them.
+func sharedLabels(pod *corev1.Pod, c *Class) map[string]string {
+	var own []string
+	for key := range pod.Labels {
+		if perPodLabels[key] && !c.selects(key) {
+			own = append(own, key)
+		}
+	}
+	if len(own) == 0 {
+		return pod.Labels
+	}
+	out := maps.Clone(pod.Labels)
+	for _, key := range own {
+		delete(out, key)
+	}
+	return out
+}
+
+// selects says whether a selector of the class's own spread or affinity terms mentions the label key.
+func (c *Class) selects(key string) bool {
+	for _, s := range c.Spread {
+		if mentions(s.Selector, key) {
+			return true
+		}
+	}
+	for _, terms := range [][]PodTerm{c.Affinity, c.AntiAffinity, c.PreferredAffinity, c.PreferredAntiAffinity} {
+		for _, t := range terms {
+			if mentions(t.Selector, key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bindTime is the earliest safe moment to bind the pod (DESIGN section 5) and why it is not at once.
+func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if deviceResource(name) {
+			return BindInitialized, fmt.Sprintf("asks for %s, which a device plugin has to bring", name)
+		}
+	}
+	if pod.Annotations[AnnotationBind] == "early" {
+		return BindEarly, ""
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	switch {
+	case owner == nil:
+		return BindRegistered, "has no controller that would recreate it"
+	case owner.Kind == "Job":
+		return BindRegistered, "belongs to a Job, which would count a lost pod as failed"
+	case pod.Spec.RestartPolicy == corev1.RestartPolicyNever:
+		return BindRegistered, "is never restarted"
+	}
+	return BindEarly, ""
+}
+
+// deviceResource says whether the resource is reported by a device plugin (or by the VPC controller for
+// vpc.amazonaws.com/pod-eni) and not by the kubelet itself.
+func deviceResource(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}

@@ -1,0 +1,249 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// testPod is a pod of a ReplicaSet with one container; requests as "cpu=1", "memory=1Gi".
+func testPod(name string, requests ...string) *corev1.Pod {
+	yes := true
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-" + "x", Labels: map[string]string{"app": "web"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: &yes}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: testList(requests...)}}}},
+	}
+}
+
+func testList(amounts ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, a := range amounts {
+		var name, amount string
+		for i := range a {
+			if a[i] == '=' {
+				name, amount = a[:i], a[i+1:]
+			}
+		}
+		out[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	return out
+}
+
+func mustClass(t testing.TB, pod *corev1.Pod) *Class {
+	t.Helper()
+	c, err := ClassOf(pod, VolumeFacts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestRequestsOfAPod(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   Resources
+	}{
+		"one container counts as one pod": {func(*corev1.Pod) {}, Resources{"cpu": 500, "memory": 1 << 30, "pods": 1}},
+		"an init container that asks for more decides": {func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Requests: testList("cpu=2")}}}
+		}, Resources{"cpu": 2000, "memory": 1 << 30, "pods": 1}},
+		"a sidecar adds": {func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: testList("cpu=100m")}}}
+		}, Resources{"cpu": 600, "memory": 1 << 30, "pods": 1}},
+		"overhead adds": {func(p *corev1.Pod) { p.Spec.Overhead = testList("cpu=50m") }, Resources{"cpu": 550, "memory": 1 << 30, "pods": 1}},
+		"pod-level requests replace the sum": {func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: testList("cpu=3")}
+		}, Resources{"cpu": 3000, "memory": 1 << 30, "pods": 1}},
+		"zero requests vanish": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("cpu=0", "nvidia.com/gpu=0") }, Resources{"pods": 1}},
+		"absurd amounts end at the largest number": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = testList("cpu=1000000000000000", "memory=8E")
+			p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])
+		}, Resources{"cpu": 2e18, "memory": math.MaxInt64, "pods": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := testPod("a", "cpu=500m", "memory=1Gi")
+			tc.change(pod)
+			if diff := cmp.Diff(tc.want, mustClass(t, pod).Requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodsThatCannotBePlannedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		vol    VolumeFacts
+		want   string
+	}{
+		"a negative request": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("cpu=-1") }, VolumeFacts{},
+			"pod can't be planned for: container main: request of cpu is negative (-1)"},
+		"Gt with a word": {func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("k", "Gt", "many")) }, VolumeFacts{},
+			`pod can't be planned for: required node affinity, term 0: k: operator Gt needs an integer, has "many"`},
+		"selector against affinity": {func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"k": "a"}
+			p.Spec.Affinity = nodeAffinity(expr("k", "In", "b"))
+		}, VolumeFacts{}, "pod can't be planned for: node selector and required node affinity contradict each other"},
+		"a lost claim": {func(*corev1.Pod) {}, VolumeFacts{Problem: "claim data is lost"}, "pod can't be planned for: claim data is lost"},
+		"volumes in two zones": {func(*corev1.Pod) {}, VolumeFacts{Topology: [][]Requirements{
+			{LabelRequirements(map[string]string{labelZone: "a"})}, {LabelRequirements(map[string]string{"topology.ebs.csi.aws.com/zone": "b"})}}},
+			"pod can't be planned for: its volumes can't be reached from the nodes it asks for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := testPod("a")
+			tc.change(pod)
+			_, err := ClassOf(pod, tc.vol)
+			if !errors.Is(err, ErrNotPlannable) {
+				t.Fatalf("got %v, want an error that wraps ErrNotPlannable", err)
+			}
+			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func expr(key, op string, values ...string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOperator(op), Values: values}
+}
+
+// nodeAffinity has one required term per expression, ORed.
+func nodeAffinity(terms ...corev1.NodeSelectorRequirement) *corev1.Affinity {
+	s := &corev1.NodeSelector{}
+	for _, e := range terms {
+		s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}})
+	}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
+}
+
+func TestNodeTermsOfAPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		vol    VolumeFacts
+		want   []string // each term's requirements in key order
+	}{
+		"none": {func(*corev1.Pod) {}, VolumeFacts{}, nil},
+		"selectors by an old name": {func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/arch": "arm64"} }, VolumeFacts{},
+			[]string{"[kubernetes.io/arch in (arm64)]"}},
+		"ORed terms, each with the selector": {func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"a": "1"}
+			p.Spec.Affinity = nodeAffinity(expr("b", "Exists"), expr("c", "NotIn", "x"))
+		}, VolumeFacts{}, []string{"[a in (1) b exists]", "[a in (1) c not in (x)]"}},
+		"a volume in one of two zones cuts the term that asks for another": {func(p *corev1.Pod) {
+			p.Spec.Affinity = nodeAffinity(expr(labelZone, "In", "a"), expr(labelZone, "In", "b", "c"))
+		}, VolumeFacts{Topology: [][]Requirements{{LabelRequirements(map[string]string{labelZone: "b"}), LabelRequirements(map[string]string{labelZone: "d"})}}},
+			[]string{"[topology.kubernetes.io/zone in (b)]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := testPod("a")
+			tc.change(pod)
+			c, err := ClassOf(pod, tc.vol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, term := range c.Terms {
+				got = append(got, fmt.Sprint(term.sorted()))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("terms (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodsOfOneClass(t *testing.T) {
+	spread := corev1.TopologySpreadConstraint{TopologyKey: labelZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule, MatchLabelKeys: []string{"rev"},
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
+	for name, tc := range map[string]struct {
+		a, b func(*corev1.Pod)
+		same bool
+	}{
+		"another name":            {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Name, p.UID = "b", "other" }, true},
+		"another image":           {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "x" }, true},
+		"another StatefulSet pod": {func(p *corev1.Pod) { p.Labels["apps.kubernetes.io/pod-index"] = "0" }, func(p *corev1.Pod) { p.Labels["apps.kubernetes.io/pod-index"] = "1" }, true},
+		"the same memory in other words": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("memory=1Gi") },
+			func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("memory=1024Mi") }, true},
+		"another label":        {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Labels["app"] = "db" }, false},
+		"another namespace":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Namespace = "b" }, false},
+		"another scheduler":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.SchedulerName = "b" }, false},
+		"nobody recreates it":  {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.OwnerReferences = nil }, false},
+		"a toleration":         {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a"}} }, false},
+		"a host port":          {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }, false},
+		"a claimed device":     {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, false},
+		"another node term":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("a", "Exists")) }, false},
+		"Exists is not absent": {func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("a", "DoesNotExist")) }, func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("a", "Exists")) }, false},
+		"another revision in matchLabelKeys": {
+			func(p *corev1.Pod) {
+				p.Labels["rev"] = "1"
+				p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{spread}
+			},
+			func(p *corev1.Pod) {
+				p.Labels["rev"] = "2"
+				p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{spread}
+			}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := testPod("a", "cpu=1"), testPod("a", "cpu=1")
+			tc.a(a)
+			tc.b(b)
+			if same := mustClass(t, a).Key == mustClass(t, b).Key; same != tc.same {
+				t.Errorf("same class: %v, want %v", same, tc.same)
+			}
+		})
+	}
+}
+
+func TestEarliestMomentToBind(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   BindTime
+		reason string
+	}{
+		"a ReplicaSet's pod": {func(*corev1.Pod) {}, BindEarly, ""},
+		"a GPU": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("nvidia.com/gpu=1") }, BindInitialized,
+			"asks for nvidia.com/gpu, which a device plugin has to bring"},
+		"a pod security group": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = testList("vpc.amazonaws.com/pod-eni=1")
+		}, BindInitialized, "asks for vpc.amazonaws.com/pod-eni, which a device plugin has to bring"},
+		"hugepages and local storage are the kubelet's": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = testList("hugepages-2Mi=4Mi", "ephemeral-storage=1Gi")
+		}, BindEarly, ""},
+		"no controller":   {func(p *corev1.Pod) { p.OwnerReferences = nil }, BindRegistered, "has no controller that would recreate it"},
+		"a Job":           {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, BindRegistered, "belongs to a Job, which would count a lost pod as failed"},
+		"never restarted": {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, BindRegistered, "is never restarted"},
+		"a Job that dares": {func(p *corev1.Pod) {
+			p.OwnerReferences[0].Kind, p.Annotations = "Job", map[string]string{AnnotationBind: "early"}
+		}, BindEarly, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := testPod("a")
+			tc.change(pod)
+			c := mustClass(t, pod)
+			if c.Bind != tc.want || c.BindReason != tc.reason {
+				t.Errorf("got %d %q, want %d %q", c.Bind, c.BindReason, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func BenchmarkClassOf(b *testing.B) {
+	pod := testPod("a", "cpu=500m", "memory=1Gi")
+	pod.Spec.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"}
+	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: labelZone, MaxSkew: 1,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ClassOf(pod, VolumeFacts{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

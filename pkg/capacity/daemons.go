@@ -1,0 +1,114 @@
+package capacity
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// daemonSets are the daemons with the bins they run on.
+type daemonSets struct {
+	sets []*DaemonSet
+	bins []packing.Bits
+	// of are daemons by the key that bins carry.
+	of map[string][]*DaemonSet
+}
+
+// addDaemons works out each bin's daemons and what room they leave.
+func (c *catalog) addDaemons(sets []*DaemonSet) *daemonSets {
+	ds := &daemonSets{sets: sets, of: map[string][]*DaemonSet{"": nil}}
+	for _, d := range sets {
+		ds.bins = append(ds.bins, c.matching(&asks{terms: d.Class.Terms, tolerations: d.Class.Tolerations, preferred: true}))
+	}
+	c.rooms = c.rooms[:0]
+	type roomKey struct {
+		typ     *InstanceType
+		daemons string
+	}
+	rooms := map[roomKey]int{}
+	var key, last []byte
+	for b := range c.bins {
+		x := &c.bins[b]
+		typ := c.typeOf(b)
+		key = key[:0]
+		for i := range sets {
+			if ds.bins[i].Has(b) {
+				key = binary.AppendUvarint(key, uint64(i))
+			}
+		}
+		if b > 0 && typ == c.typeOf(b-1) && bytes.Equal(key, last) {
+			x.room, x.daemons = c.bins[b-1].room, c.bins[b-1].daemons // offers of a type follow each other
+			continue
+		}
+		last = append(last[:0], key...)
+		k := roomKey{typ, string(key)}
+		at, ok := rooms[k]
+		if !ok {
+			at = len(c.rooms)
+			rooms[k] = at
+			c.rooms = append(c.rooms, ds.room(c, typ, k.daemons, b))
+		}
+		x.room, x.daemons = at, k.daemons
+	}
+	return ds
+}
+
+// room is what daemons leave of a type; key names those that run on bin b.
+func (ds *daemonSets) room(c *catalog, typ *InstanceType, key string, b int) []int64 {
+	if _, known := ds.of[key]; !known {
+		for i, d := range ds.sets {
+			if ds.bins[i].Has(b) {
+				ds.of[key] = append(ds.of[key], d)
+			}
+		}
+	}
+	room := c.dims.room(typ.Allocatable, typ.VolumeLimits)
+	total := Resources{}
+	for _, d := range ds.of[key] {
+		less(room, c.dims.need(d.Class))
+		total.Add(d.Class.Requests, 1)
+	}
+	if !total.Fits(typ.Allocatable) {
+		clear(room) // a node that can't even hold its daemons is for nobody
+	}
+	return room
+}
+
+// portsTaken are the bins on which a daemon holds a host port that the class asks for.
+func (ds *daemonSets) portsTaken(ports []corev1.ContainerPort, bins int) packing.Bits {
+	out := packing.NewBits(bins)
+	for i, d := range ds.sets {
+		if portsConflict(ports, d.Class.HostPorts) {
+			out.Or(ds.bins[i])
+		}
+	}
+	return out
+}
+
+func portsConflict(a, b []corev1.ContainerPort) bool {
+	for i := range a {
+		for j := range b {
+			if portConflict(&a[i], &b[j]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// portConflict says whether one node can't give both ports: same number and protocol, and the same or any address.
+func portConflict(a, b *corev1.ContainerPort) bool {
+	return a.HostPort == b.HostPort && protocolOf(a) == protocolOf(b) && (anyIP(a.HostIP) || anyIP(b.HostIP) || a.HostIP == b.HostIP)
+}
+
+func anyIP(ip string) bool { return ip == "" || ip == "0.0.0.0" }
+
+func protocolOf(p *corev1.ContainerPort) corev1.Protocol {
+	if p.Protocol == "" {
+		return corev1.ProtocolTCP
+	}
+	return p.Protocol
+}

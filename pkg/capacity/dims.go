@@ -1,0 +1,92 @@
+package capacity
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// dims are the dimensions of one planning: the resources that anything in the demand asks for, then the CSI drivers.
+// Resources nobody asks for can't stand in anybody's way.
+type dims struct {
+	resources []corev1.ResourceName
+	drivers   []string
+}
+
+func dimsOf(demand []Demand) *dims {
+	resources, drivers := map[corev1.ResourceName]bool{}, map[string]bool{}
+	for i := range demand {
+		for name, v := range demand[i].Class.Requests {
+			if v > 0 {
+				resources[name] = true
+			}
+		}
+		for driver, v := range demand[i].Class.Volumes {
+			if v > 0 {
+				drivers[driver] = true
+			}
+		}
+	}
+	return &dims{resources: slices.Sorted(maps.Keys(resources)), drivers: slices.Sorted(maps.Keys(drivers))}
+}
+
+func (d *dims) len() int { return len(d.resources) + len(d.drivers) }
+
+func (d *dims) name(i int) string {
+	if i < len(d.resources) {
+		return string(d.resources[i])
+	}
+	return "volumes of " + d.drivers[i-len(d.resources)]
+}
+
+// need is what a class takes.
+func (d *dims) need(c *Class) []int64 {
+	out := make([]int64, 0, d.len())
+	for _, name := range d.resources {
+		out = append(out, c.Requests[name])
+	}
+	for _, driver := range d.drivers {
+		out = append(out, c.Volumes[driver])
+	}
+	return out
+}
+
+// room is what amounts and volume limits offer; a driver not listed is unlimited.
+func (d *dims) room(amounts Resources, volumes map[string]int64) []int64 {
+	out := make([]int64, 0, d.len())
+	for _, name := range d.resources {
+		out = append(out, amounts[name])
+	}
+	for _, driver := range d.drivers {
+		limit, ok := volumes[driver]
+		if !ok {
+			limit = packing.Unlimited
+		}
+		out = append(out, limit)
+	}
+	return out
+}
+
+// less takes need from room once, in place.
+func less(room, need []int64) {
+	for i := range room {
+		if room[i] != packing.Unlimited {
+			room[i] = satAdd(room[i], -need[i])
+		}
+	}
+}
+
+// amount is an amount of a dimension as people write it, text the same with the dimension's name.
+func (d *dims) amount(i int, v int64) string {
+	if i >= len(d.resources) {
+		return strconv.FormatInt(v, 10)
+	}
+	q := Resources{d.resources[i]: v}.List()[d.resources[i]]
+	return q.String()
+}
+
+func (d *dims) text(i int, v int64) string { return d.name(i) + " " + d.amount(i, v) }

@@ -1,0 +1,111 @@
+package capacity
+
+import (
+	"fmt"
+)
+
+// emit writes the plan down.
+func (r *run) emit(order []binding) *Plan {
+	out := &Plan{}
+	if r.opts.NodeSurcharge == 0 && len(r.opts.PriceFactor) == 0 {
+		out.LowerBound = r.bound // otherwise in another currency than the cost
+	}
+	ids := map[*node]string{}
+	for _, n := range r.nodes {
+		if !n.planned() {
+			ids[n] = n.view.Name
+			continue
+		}
+		if n.gone {
+			continue
+		}
+		p := n.shape.template
+		p.Requests = r.requests(n)
+		p.ID = fmt.Sprintf("planned/%d", len(out.Nodes)+1) // no Node's name has a slash
+		ids[n] = p.ID
+		out.Nodes = append(out.Nodes, &p)
+		out.CostPerHour += p.Price
+	}
+	groups := r.joined()
+	next := make([]int, len(r.units))
+	for _, b := range order {
+		for range b.n {
+			h := b.unit.holders[next[b.unit.index]]
+			next[b.unit.index]++
+			out.Placements = append(out.Placements, Placement{Class: b.unit.Class, Pod: h.pod, Owner: h.owner, Node: ids[b.node], Group: groups[b.unit.index]})
+		}
+	}
+	for _, u := range r.units {
+		if rest := u.holders[next[u.index]:]; len(rest) > 0 {
+			out.Refused = append(out.Refused, r.refusal(u, rest))
+		}
+	}
+	return out
+}
+
+// joined numbers the groups of units whose placements depend on each other: by a spread constraint over a label, by
+// affinity or by a gang. Anti-affinity and spread over host names hold whichever of the nodes are there already. 0: alone.
+func (r *run) joined() []int {
+	parent := make([]int, len(r.units))
+	for i := range parent {
+		parent[i] = i
+	}
+	var find func(int) int
+	find = func(i int) int {
+		if parent[i] != i {
+			parent[i] = find(parent[i])
+		}
+		return parent[i]
+	}
+	depends := make([]bool, len(r.units))
+	join := func(a, b int) {
+		depends[a], depends[b] = true, true
+		parent[find(max(a, b))] = find(min(a, b))
+	}
+	members := map[*group][]int{}
+	gangs := map[string]int{}
+	for _, u := range r.units {
+		if u.left == len(u.holders) {
+			continue
+		}
+		for _, g := range u.member {
+			members[g] = append(members[g], u.index)
+		}
+		if u.gang != nil {
+			if first, ok := gangs[u.gang.Key]; ok {
+				join(first, u.index)
+			} else {
+				gangs[u.gang.Key] = u.index
+				join(u.index, u.index)
+			}
+		}
+	}
+	for _, u := range r.units {
+		if u.left == len(u.holders) {
+			continue
+		}
+		for i := range u.owned {
+			o := &u.owned[i]
+			if !o.hard() || o.kind == antiAffinity || o.kind == hostPort || o.kind == spread && o.group.host {
+				continue
+			}
+			join(u.index, u.index)
+			for _, m := range members[o.group] {
+				join(u.index, m)
+			}
+		}
+	}
+	numbers := map[int]int{}
+	out := make([]int, len(r.units))
+	for i := range out {
+		if !depends[i] {
+			continue
+		}
+		root := find(i)
+		if numbers[root] == 0 {
+			numbers[root] = len(numbers) + 1
+		}
+		out[i] = numbers[root]
+	}
+	return out
+}

@@ -1,0 +1,142 @@
+package capacity
+
+import (
+	"strings"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// fillOpen places what it can of a unit on nodes that are there, in flight or planned already, in this order.
+func (r *run) fillOpen(u *unit) {
+	keys := u.coarseKeys()
+	for u.left > 0 {
+		before := u.left
+		places := r.places(u, keys)
+		if len(places) == 0 {
+			return
+		}
+		r.fillPlaces(u, places, len(keys) > 0)
+		// Where every node got one more the host name's least count has risen: there may be room once more.
+		if u.left == before || !u.hostSpread() {
+			return
+		}
+	}
+}
+
+func (u *unit) hostSpread() bool {
+	for i := range u.owned {
+		if u.owned[i].kind == spread && u.owned[i].group.host {
+			return true
+		}
+	}
+	return false
+}
+
+// places are nodes that are alike for the labels that matter to a unit.
+type places struct {
+	nodes []*node // still to be tried
+}
+
+// places are the nodes with room for the unit, by the values of the keys.
+func (r *run) places(u *unit, keys []string) []*places {
+	var out []*places
+	index := map[string]*places{}
+	for _, n := range r.nodes {
+		if n.gone || packing.Fits(n.free, u.need, 1) == 0 || !r.admits(u, n) || r.hostRoom(u, n, 1) == 0 {
+			continue
+		}
+		var id strings.Builder
+		for _, key := range keys {
+			v, ok := r.labelIfPlaced(n, key)
+			id.WriteString(v)
+			if !ok {
+				id.WriteByte(1)
+			}
+			id.WriteByte(0)
+		}
+		p, ok := index[id.String()]
+		if !ok {
+			p = &places{}
+			index[id.String()] = p
+			out = append(out, p)
+		}
+		p.nodes = append(p.nodes, n)
+	}
+	return out
+}
+
+// labelIfPlaced is the label a node would have once a pod that depends on it is there.
+func (r *run) labelIfPlaced(n *node, key string) (string, bool) {
+	if n.planned() {
+		return r.catalog.label(n.bin, key)
+	}
+	return n.view.label(key)
+}
+
+func (r *run) whereIfPlaced(n *node) at {
+	return func(g *group) (int, bool) {
+		if g.host {
+			return n.index, true
+		}
+		v, ok := r.labelIfPlaced(n, g.key)
+		if !ok {
+			return 0, false
+		}
+		return r.topo.domain(g.key, v), true
+	}
+}
+
+// admits says whether the unit may be on the node as far as neither room nor other pods are concerned.
+func (r *run) admits(u *unit, n *node) bool {
+	if n.planned() {
+		return u.bins.Has(n.bin)
+	}
+	if n.view.Unschedulable && !Tolerates(u.Tolerations, &unschedulableTaint) || r.forbiddenNode[forbiddenNode{u.Key, n.view.Name}] {
+		return false
+	}
+	return u.asks.tolerates(n.view.Taints) == nil && u.asks.matches(n.view.label)
+}
+
+// fillPlaces places pods of the unit, one by one where labels matter, at the place where the fewest pods are.
+func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
+	for u.left > 0 {
+		var best *places
+		bestScore := 0
+		for _, p := range all {
+			if len(p.nodes) == 0 {
+				continue
+			}
+			where := r.whereIfPlaced(p.nodes[0])
+			if coarse && !r.coarseAllows(u, where) {
+				continue
+			}
+			if score := u.crowd(where); best == nil || score < bestScore {
+				best, bestScore = p, score
+			}
+		}
+		if best == nil {
+			return
+		}
+		n := best.nodes[0]
+		k := packing.Fits(n.free, u.need, u.left)
+		if coarse {
+			k = min(k, 1)
+		}
+		if k = r.hostRoom(u, n, k); k == 0 {
+			best.nodes = best.nodes[1:]
+			continue
+		}
+		r.place(u, n, k)
+	}
+}
+
+// crowd is how many pods count against the unit's coarse spread constraints, and those it is counted by, at a place.
+func (u *unit) crowd(where at) int {
+	score := 0
+	for _, g := range u.spreads {
+		if d, ok := where(g); ok {
+			score += g.counts[d]
+		}
+	}
+	return score
+}

@@ -1,0 +1,216 @@
+package capacity
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// group counts the pods a selector matches by the domains of a topology key. Host ports are groups as well: the pods
+// that hold a port, by node.
+type group struct {
+	id   string
+	key  string
+	host bool // the domains are nodes
+	// Who is counted.
+	selector   labels.Selector
+	namespaces []string
+	nsSelector labels.Selector
+	// first is an equality the selector needs, for quick refusal; empty key: none.
+	firstKey, firstValue string
+	onlyFirst            bool
+	// filter is which nodes count, for spread; nil: all that have the key.
+	filter *nodeFilter
+	port   *corev1.ContainerPort
+
+	// counts of matching pods, owners of pods that have this anti-affinity term, by domain.
+	counts, owners map[int]int
+	// nodes is how many nodes that count there are per domain: the domains spread knows of.
+	nodes  map[int]int
+	total  int
+	lowest lowest // of host groups
+	// forced domains count as present though no node is there yet; hostFromZero: new nodes may come.
+	forced       map[int]bool
+	hostFromZero bool
+	// base is what it was before planning.
+	base *census
+}
+
+// lowest count among nodes, how many have it (0: not known), and how many nodes there are.
+type lowest struct{ count, nodes, domains int }
+
+type census struct {
+	counts, owners, nodes map[int]int
+	total                 int
+}
+
+// keyPorts is the key of groups made of a host port.
+const keyPorts = "hostPort"
+
+// nodeFilter is which nodes a spread constraint looks at.
+type nodeFilter struct {
+	terms       []Requirements // nil: any
+	taints      bool
+	tolerations []corev1.Toleration
+	keys        []string // all of these labels must be there
+}
+
+type kind int
+
+const (
+	spread kind = iota
+	affinity
+	antiAffinity
+	hostPort
+)
+
+// owned is a constraint of a unit.
+type owned struct {
+	group *group
+	kind  kind
+	// step is the preference it is, -1 when it is required; rank its position among those.
+	step step
+	rank int
+	skew int
+	// minDomains, 0: unset.
+	minDomains int
+	// self: pods of the unit are counted, too.
+	self bool
+}
+
+func (o *owned) hard() bool { return o.step < 0 }
+
+// limit is how many counted pods there may be on a node with the unit's pods; ok is false when it is none of that kind.
+func (o *owned) limit() (n int, ok bool) {
+	switch {
+	case !o.group.host:
+		return 0, false
+	case o.kind == spread:
+		return o.skew, true
+	case o.kind == antiAffinity && o.self, o.kind == hostPort:
+		return 1, true
+	case o.kind == antiAffinity:
+		return 0, true
+	}
+	return 0, false
+}
+
+func newGroup(id, key string, t *PodTerm) *group {
+	g := &group{id: id, key: key, host: key == labelHostname, selector: t.Selector, namespaces: t.Namespaces, nsSelector: t.NamespaceSelector,
+		counts: map[int]int{}, owners: map[int]int{}, nodes: map[int]int{}, forced: map[int]bool{}}
+	if t.Selector == nil {
+		g.selector = labels.Nothing()
+	}
+	requirements, _ := g.selector.Requirements()
+	for i := range requirements {
+		if v, ok := requirements[i].Values(), requirements[i].Operator() == "=" || requirements[i].Operator() == "in" || requirements[i].Operator() == "=="; ok && len(v) == 1 {
+			g.firstKey = requirements[i].Key()
+			g.firstValue = v.UnsortedList()[0]
+			g.onlyFirst = len(requirements) == 1
+			break
+		}
+	}
+	return g
+}
+
+// matches says whether a pod of these labels in a namespace is counted.
+func (g *group) matches(namespace string, podLabels map[string]string, names NamespaceLabels) bool {
+	if g.firstKey != "" {
+		if v, ok := podLabels[g.firstKey]; !ok || v != g.firstValue {
+			return false
+		}
+	}
+	if !slices.Contains(g.namespaces, namespace) {
+		if g.nsSelector == nil {
+			return false
+		}
+		var nsLabels labels.Set
+		if names != nil {
+			nsLabels = names(namespace)
+		}
+		if !g.nsSelector.Matches(nsLabels) {
+			return false
+		}
+	}
+	return g.onlyFirst || g.selector.Matches(labels.Set(podLabels))
+}
+
+// add counts n pods more in a domain.
+func (g *group) add(domain, n int) {
+	if g.lowest.nodes > 0 && (n < 0 || g.counts[domain] == g.lowest.count) {
+		g.lowest.nodes-- // a node that is not looked at may be counted here: then it is found anew early
+		if n < 0 {
+			g.lowest.nodes = 0
+		}
+	}
+	g.counts[domain] += n
+	g.total += n
+}
+
+// least is the number of counted pods in the emptiest domain.
+func (g *group) least(minDomains int, with int) int {
+	n, domains, hasWith := -1, 0, false
+	each := func(d int) {
+		domains++
+		if c := g.counts[d]; n < 0 || c < n {
+			n = c
+		}
+		hasWith = hasWith || d == with
+	}
+	for d := range g.nodes {
+		each(d)
+	}
+	for d := range g.forced {
+		if _, there := g.nodes[d]; !there {
+			each(d)
+		}
+	}
+	if !hasWith {
+		each(with)
+	}
+	if domains < minDomains {
+		return 0
+	}
+	return max(n, 0)
+}
+
+func (g *group) save() {
+	g.base = &census{counts: cloneCounts(g.counts), owners: cloneCounts(g.owners), nodes: cloneCounts(g.nodes), total: g.total}
+}
+
+func (g *group) restore() {
+	g.counts, g.owners, g.nodes, g.total = cloneCounts(g.base.counts), cloneCounts(g.base.owners), cloneCounts(g.base.nodes), g.base.total
+	g.lowest.nodes = 0
+}
+
+func cloneCounts(m map[int]int) map[int]int {
+	out := make(map[int]int, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+// termID names a pod term: who it counts and where.
+func termID(t *PodTerm) string {
+	var b strings.Builder
+	b.WriteString(t.TopologyKey)
+	writeSelector(&b, t.Selector)
+	b.WriteString(strings.Join(slices.Sorted(slices.Values(t.Namespaces)), ","))
+	writeSelector(&b, t.NamespaceSelector)
+	return b.String()
+}
+
+// writeSelector tells apart none, one that matches nothing and one that matches everything; all three print as "".
+func writeSelector(b *strings.Builder, s labels.Selector) {
+	switch {
+	case s == nil:
+		b.WriteString("|none|")
+	case s.Empty():
+		b.WriteString("|every|")
+	default:
+		b.WriteString("|" + s.String() + "|")
+	}
+}

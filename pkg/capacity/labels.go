@@ -1,0 +1,44 @@
+package capacity
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Label keys the planner treats in a special way.
+const (
+	labelCapacityType  = "karpenter.sh/capacity-type"
+	labelReservationID = "karpenter.k8s.aws/capacity-reservation-id"
+	labelInstanceType  = corev1.LabelInstanceTypeStable
+	labelZone          = corev1.LabelTopologyZone
+	labelHostname      = corev1.LabelHostname
+	// fieldNodeName stands for the node field of matchFields; no label can have this key's form on a Node of ours.
+	fieldNodeName = "metadata.name"
+)
+
+// CapacityTypeReserved is the capacity type of offers that are paid for already.
+const CapacityTypeReserved = "reserved"
+
+// aliases are older spellings of label keys (Karpenter's normalised labels, LB-5).
+var aliases = map[string]string{
+	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
+	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
+	"beta.kubernetes.io/arch":           corev1.LabelArchStable,
+	"beta.kubernetes.io/os":             corev1.LabelOSStable,
+	"topology.ebs.csi.aws.com/zone":     corev1.LabelTopologyZone,
+}
+
+// NormalLabel is the present spelling of a label key.
+func NormalLabel(key string) string {
+	if normal, ok := aliases[key]; ok {
+		return normal
+	}
+	return key
+}
+
+// perPodLabels differ between pods that are otherwise alike.
+var perPodLabels = map[string]bool{
+	"statefulset.kubernetes.io/pod-name":       true,
+	"apps.kubernetes.io/pod-index":             true,
+	"batch.kubernetes.io/job-completion-index": true,
+}

@@ -1,0 +1,136 @@
+package capacity
+
+import (
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// learn looks at what went wrong in an attempt and changes what the next one starts from. False: nothing to learn.
+func (r *run) learn() bool {
+	return r.learnGangs() || r.learnDomains() || r.learnPriority() || r.learnMinimum()
+}
+
+// mayLearn says whether there is anything that an attempt can teach.
+func (r *run) mayLearn() bool {
+	return slices.ContainsFunc(r.units, func(u *unit) bool { return u.gang != nil }) ||
+		slices.ContainsFunc(r.topo.groups, func(g *group) bool { return g.filter != nil }) ||
+		slices.ContainsFunc(r.catalog.pools, func(p *poolOffers) bool { return len(p.limits) > 0 || p.minimum })
+}
+
+// learnGangs leaves out the last gang that can't be placed as far as it must: without it others may have their room.
+func (r *run) learnGangs() bool {
+	short := r.shortGangs()
+	if len(short) == 0 {
+		return false
+	}
+	if len(short) > maxAttempts/2 {
+		for _, key := range short {
+			r.excluded[key] = true
+		}
+		return true
+	}
+	r.excluded[short[len(short)-1]] = true
+	return true
+}
+
+// shortGangs are the gangs with less placed than they need, in order of demand.
+func (r *run) shortGangs() []string {
+	had, needs := map[string]int{}, map[string]int{}
+	var order []string
+	for _, u := range r.units {
+		if u.gang == nil || r.excluded[u.gang.Key] {
+			continue
+		}
+		if _, ok := needs[u.gang.Key]; !ok {
+			order = append(order, u.gang.Key)
+		}
+		needs[u.gang.Key] = u.gang.Missing
+		had[u.gang.Key] += len(u.holders) - u.left
+	}
+	return slices.DeleteFunc(order, func(key string) bool { return had[key] >= needs[key] })
+}
+
+// learnDomains tells spread groups whose placements found no order of the domains that planned nodes bring.
+func (r *run) learnDomains() bool {
+	learned := false
+	for _, u := range r.units {
+		if u.unordered == 0 {
+			continue
+		}
+		for i := range u.owned {
+			o := &u.owned[i]
+			if o.kind != spread {
+				continue
+			}
+			if o.group.host {
+				learned = learned || !o.group.hostFromZero
+				o.group.hostFromZero = true
+				continue
+			}
+			for d := range o.group.nodes {
+				if _, before := o.group.base.nodes[d]; !before && !o.group.forced[d] {
+					o.group.forced[d] = true
+					learned = true
+				}
+			}
+		}
+	}
+	return learned
+}
+
+// learnPriority lets higher priorities choose first when pool limits leave some of them out.
+func (r *run) learnPriority() bool {
+	if r.byPriority {
+		return false
+	}
+	for i, u := range r.units {
+		if r.active(u) && slices.ContainsFunc(r.units[i+1:], func(o *unit) bool { return o.Priority < u.Priority && o.left < len(o.holders) }) && r.atLimit(u) {
+			r.byPriority = true
+			return true
+		}
+	}
+	return false
+}
+
+// atLimit says whether a pool's limit is what keeps the unit from it.
+func (r *run) atLimit(u *unit) bool {
+	for _, p := range r.catalog.pools {
+		if len(p.limits) == 0 {
+			continue
+		}
+		var bins []int
+		for _, v := range p.variants {
+			for b := v.first; b < v.last; b++ {
+				if u.bins.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
+					bins = append(bins, b)
+				}
+			}
+		}
+		if len(bins) > 0 && r.byLimits(p, bins) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// learnMinimum keeps units off pools whose minValues their nodes can't satisfy.
+func (r *run) learnMinimum() bool {
+	learned := false
+	for _, n := range r.nodes[r.existing:] {
+		if n.short == "" {
+			continue
+		}
+		p := r.catalog.pools[r.catalog.bins[n.bin].pool]
+		for _, s := range n.content {
+			if s.unit.banned == nil {
+				s.unit.banned = map[*poolOffers]string{}
+			}
+			if _, known := s.unit.banned[p]; !known {
+				s.unit.banned[p] = n.short
+				learned = true
+			}
+		}
+	}
+	return learned
+}

@@ -1,0 +1,98 @@
+package ledger
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// check returns what is wrong with the ledger's books, or nil.
+func check(l *Ledger) error {
+	for key, c := range l.classes {
+		free, owned, ready := 0, 0, 0
+		for i, s := range c.slots {
+			if i > 0 && c.slots[i-1].order >= s.order {
+				return fmt.Errorf("class %s: slots out of order", key)
+			}
+			if s.class != c {
+				return fmt.Errorf("class %s: slot of class %s", key, s.class.Key)
+			}
+			if indexOf(s.node.slots, s) < 0 {
+				return fmt.Errorf("class %s: slot #%d is not on its node's books", key, s.order)
+			}
+			if l.nodes[s.node.key] != s.node {
+				return fmt.Errorf("class %s: slot #%d is on a forgotten node %s", key, s.order, s.node.key)
+			}
+			switch {
+			case s.pod != nil && s.owner != "":
+				return fmt.Errorf("slot #%d has two holders", s.order)
+			case s.pod != nil:
+				if s.pod.slot != s || s.pod.state != Open {
+					return fmt.Errorf("slot #%d: pinned to %s, which is %s", s.order, s.pod.ref.UID, s.pod.state)
+				}
+			case s.owner != "":
+				owned++
+			default:
+				free++
+				if s.ready {
+					ready++
+				}
+			}
+		}
+		open, waiting := 0, 0
+		for _, p := range l.pods {
+			if p.class == c && p.state == Open && p.slot == nil {
+				open++
+			}
+			if p.class == c && p.state == Planned {
+				waiting++
+			}
+		}
+		if open != c.open || waiting != len(c.waiting) {
+			return fmt.Errorf("class %s: counts %d open, %d waiting; has %d, %d", key, c.open, len(c.waiting), open, waiting)
+		}
+		if free != open+waiting {
+			return fmt.Errorf("class %s: %d free slots for %d open and %d waiting pods", key, free, open, waiting)
+		}
+		if open > ready {
+			return fmt.Errorf("class %s: %d pods let go for %d ready slots", key, open, ready)
+		}
+		if waiting > 0 && ready > open {
+			return fmt.Errorf("class %s: %d pods wait though %d slots are ready", key, waiting, ready-open)
+		}
+	}
+	recorded := map[types.UID]bool{}
+	for key := range l.nodes {
+		for _, s := range l.Slots(key) {
+			if s.Pod.UID == "" && s.Owner == "" || recorded[s.Pod.UID] && s.Pod.UID != "" {
+				return fmt.Errorf("node %s: slot #%d is recorded for %q", key, s.Order, s.Pod.UID)
+			}
+			recorded[s.Pod.UID] = true
+		}
+	}
+	pinned := map[types.UID]bool{}
+	for key, n := range l.nodes {
+		if n.key != key {
+			return fmt.Errorf("node %s is filed under %s", n.key, key)
+		}
+		sums := map[int32]int64{}
+		for _, s := range n.slots {
+			if s.node != n || indexOf(s.class.slots, s) < 0 {
+				return fmt.Errorf("node %s: slot #%d is not on its class's books", key, s.order)
+			}
+			sums[s.class.Priority] += s.class.Requests["cpu"]
+			if s.pod != nil {
+				if pinned[s.pod.ref.UID] {
+					return fmt.Errorf("pod %s has two slots", s.pod.ref.UID)
+				}
+				pinned[s.pod.ref.UID] = true
+			}
+		}
+		for prio, sum := range n.reserved {
+			if sum["cpu"] != sums[prio] {
+				return fmt.Errorf("node %s: reserves %d cpu at priority %d, slots ask for %d", key, sum["cpu"], prio, sums[prio])
+			}
+		}
+	}
+	return nil
+}

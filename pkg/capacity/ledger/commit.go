@@ -1,0 +1,182 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// ownerHold is how long room is held for pods that are certain to come (DESIGN section 4 step 2).
+const ownerHold = 10 * time.Second
+
+// Commit books a plan's placements. Nodes that are to be bought were added before (AddNode); placements name them by
+// claim. Pods that are no longer queued (they ended, or were bound meanwhile) get nothing. plan makes group ids unique
+// across plans.
+func (l *Ledger) Commit(plan string, placements []capacity.Placement, now time.Time) {
+	groups := map[int]*group{}
+	touched := map[*class]bool{}
+	var nodes []*node
+	for _, pl := range placements {
+		var p *pod
+		if pl.Owner == "" {
+			p = l.pods[pl.Pod.UID]
+			if p == nil || p.state != Queued {
+				continue
+			}
+		}
+		var g *group
+		if pl.Group != 0 {
+			if g = groups[pl.Group]; g == nil {
+				g = &group{id: fmt.Sprintf("%s/%d", plan, pl.Group)}
+				groups[pl.Group] = g
+			}
+		}
+		l.seq++
+		s := l.book(l.class(pl.Class), l.node(pl.Node), g, l.seq)
+		if p == nil {
+			s.owner, s.until = pl.Owner, now.Add(ownerHold)
+		} else {
+			l.reclass(p, pl.Class)
+			l.plan(p, s, now)
+		}
+		touched[s.class] = true
+		if !slices.Contains(nodes, s.node) {
+			nodes = append(nodes, s.node)
+		}
+	}
+	for _, g := range groups {
+		l.openGroup(g)
+	}
+	for _, n := range nodes {
+		l.openNode(n)
+	}
+	// A node whose pods have all gone since is never launched: left on the books, others would be planned on it and wait for
+	// ever.
+	for _, n := range l.nodes {
+		if n.claim != "" && !n.launched && !n.cached {
+			l.tidy(n)
+		}
+	}
+}
+
+func (l *Ledger) book(c *class, n *node, g *group, order int) *slot {
+	s := &slot{class: c, node: n, order: order, group: g}
+	c.insert(s)
+	n.add(s)
+	if g != nil {
+		g.slots = append(g.slots, s)
+	}
+	return s
+}
+
+func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
+	p.state, p.since, p.why = Planned, now, waitReason(s)
+	p.class.waiting = append(p.class.waiting, p)
+}
+
+// Slots are the claim's slots as they are recorded on it, in plan order. Which pod holds which slot of a class is not
+// settled before its cycle: the record names as many entitled pods as there are slots.
+func (l *Ledger) Slots(claim string) []capacity.Slot {
+	n, ok := l.nodes[claim]
+	if !ok {
+		return nil
+	}
+	holders := map[*class]map[*slot]*pod{}
+	var out []capacity.Slot
+	for _, s := range n.slots {
+		rec := capacity.Slot{Class: s.class.Key, Order: s.order, Owner: s.owner}
+		if s.group != nil {
+			rec.Group = s.group.id
+		}
+		if s.owner == "" {
+			if holders[s.class] == nil {
+				holders[s.class] = l.holders(s.class)
+			}
+			if p := holders[s.class][s]; p != nil {
+				rec.Pod = p.ref
+			}
+		}
+		out = append(out, rec)
+	}
+	return out
+}
+
+// holders gives each slot of the class that isn't held for an owner a pod: its own, or one that is entitled to a slot of
+// its kind.
+func (l *Ledger) holders(c *class) map[*slot]*pod {
+	var open []*pod
+	for _, p := range l.pods {
+		if p.class == c && p.state == Open && p.slot == nil {
+			open = append(open, p)
+		}
+	}
+	slices.SortFunc(open, func(a, b *pod) int { return cmp.Compare(a.ref.UID, b.ref.UID) })
+	entitled := append(open, c.waiting...)
+	out := make(map[*slot]*pod, len(c.slots))
+	for _, ready := range []bool{true, false} {
+		for _, s := range c.slots {
+			switch {
+			case s.pod != nil:
+				out[s] = s.pod
+			case s.owner == "" && s.ready == ready && len(entitled) > 0:
+				out[s], entitled = entitled[0], entitled[1:]
+			}
+		}
+	}
+	return out
+}
+
+// Restored is a slot read back from a claim after a restart, with its class as its living pod gives it.
+type Restored struct {
+	Slot  capacity.Slot
+	Node  string // claim
+	Class *capacity.Class
+}
+
+// Restore books slots read back from claims. It is called once, before any other event but AddNode; slots of pods that
+// have ended are left out by the caller.
+func (l *Ledger) Restore(slots []Restored, now time.Time) {
+	slices.SortStableFunc(slots, func(a, b Restored) int { return a.Slot.Order - b.Slot.Order })
+	groups := map[string]*group{}
+	for _, r := range slots {
+		p := l.pods[r.Slot.Pod.UID]
+		switch {
+		case p == nil:
+			p = &pod{ref: r.Slot.Pod, class: l.class(r.Class)}
+			l.pods[p.ref.UID] = p
+		case p.state == Queued || p.state == Refused:
+			l.reclass(p, r.Class) // the scheduler was faster than the intent log
+		default:
+			continue
+		}
+		var g *group
+		if r.Slot.Group != "" {
+			if g = groups[r.Slot.Group]; g == nil {
+				g = &group{id: r.Slot.Group}
+				groups[r.Slot.Group] = g
+			}
+		}
+		l.plan(p, l.book(p.class, l.node(r.Node), g, r.Slot.Order), now)
+		l.seq = max(l.seq, r.Slot.Order)
+	}
+	for _, g := range groups {
+		l.openGroup(g)
+	}
+	for _, n := range l.nodes {
+		l.openNode(n)
+	}
+}
+
+// Refs are the pods that a claim's loss would concern, for events.
+func (l *Ledger) Refs(claim string) []capacity.PodRef {
+	var out []capacity.PodRef
+	for _, s := range l.Slots(claim) {
+		if s.Pod.UID != "" {
+			out = append(out, s.Pod)
+		}
+	}
+	return out
+}

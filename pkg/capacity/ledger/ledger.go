@@ -1,0 +1,172 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Ledger is the state. Not safe for concurrent use.
+type Ledger struct {
+	nodes   map[string]*node // by key: the claim's name, or the Node's for nodes that have no claim
+	byName  map[string]*node // by Node name, once known
+	pods    map[types.UID]*pod
+	classes map[capacity.ClassKey]*class
+	// assumed are pods of every profile between Reserve and the end of their binding, by Node name.
+	assumed map[string]map[types.UID]bool
+	boots   bootTimes
+	freed   bool // promised room was given back since the last tick
+	out     Effects
+	seq     int
+}
+
+// Effects are what the owner has to do after one or more events.
+type Effects struct {
+	// Activate are pods whose gate opened, in the order in which they should run.
+	Activate []capacity.PodRef
+	// Cancel are claims that nobody needs any more and that were not launched yet.
+	Cancel []string
+	// Plan says that there are queued pods.
+	Plan bool
+	// Words are for the pods' events: promises that were not kept and are not tried again at once.
+	Words []Word
+}
+
+// Word is something to be said of a pod.
+type Word struct {
+	Ref  capacity.PodRef
+	Note string
+}
+
+// Empty says that there is nothing to do.
+func (e Effects) Empty() bool {
+	return len(e.Activate) == 0 && len(e.Cancel) == 0 && !e.Plan && len(e.Words) == 0
+}
+
+// State of a pod.
+type State int
+
+// States as drawn in the package comment.
+const (
+	Unknown State = iota
+	Queued
+	Planned
+	Open
+	Assumed
+	Refused
+)
+
+type pod struct {
+	ref    capacity.PodRef
+	class  *class
+	state  State
+	slot   *slot // pinned; nil while Planned and until the first cycle
+	since  time.Time
+	why    string    // what it waits for, or why it was refused
+	retry  time.Time // Refused: when to plan again; zero: when something changes
+	failed int       // launches or placements in a row that did not get it bound
+}
+
+type class struct {
+	*capacity.Class
+	slots   []*slot   // not assumed, in plan order
+	waiting []*pod    // Planned, in the order of their plans
+	open    int       // pods that are Open and have no slot yet
+	failed  int       // rounds in a row that did not get a pod of it bound
+	next    time.Time // failures before this moment belong to the same round
+	lost    int       // rounds in a row of nodes that took pods of it and whose kubelets never came
+	rest    time.Time // nothing is planned for new pods of it before this moment, once that happened again
+}
+
+type slot struct {
+	class *class
+	node  *node
+	order int
+	group *group
+	pod   *pod      // who it is pinned to
+	owner types.UID // held for a pod of this owner that has not come yet
+	until time.Time // end of the owner's hold
+	ready bool
+}
+
+// group joins slots none of which may be used before all can.
+type group struct {
+	id    string
+	slots []*slot
+}
+
+// New returns an empty ledger.
+func New() *Ledger {
+	return &Ledger{
+		nodes:   map[string]*node{},
+		byName:  map[string]*node{},
+		pods:    map[types.UID]*pod{},
+		classes: map[capacity.ClassKey]*class{},
+		assumed: map[string]map[types.UID]bool{},
+	}
+}
+
+// Take returns the effects of all events since the last call.
+func (l *Ledger) Take() Effects {
+	out := l.out
+	l.out = Effects{}
+	return out
+}
+
+// Empty says that nothing is promised to anybody and no node needs watching: every query would answer "no objection".
+func (l *Ledger) Empty() bool { return len(l.nodes) == 0 && len(l.pods) == 0 }
+
+func (l *Ledger) class(c *capacity.Class) *class {
+	k, ok := l.classes[c.Key]
+	if !ok {
+		k = &class{Class: c}
+		l.classes[c.Key] = k
+	}
+	return k
+}
+
+// forget drops a class that nothing refers to.
+func (l *Ledger) forget(c *class) {
+	if len(c.slots) > 0 || len(c.waiting) > 0 || c.failed > 0 || c.lost > 0 {
+		return
+	}
+	for _, p := range l.pods {
+		if p.class == c {
+			return
+		}
+	}
+	delete(l.classes, c.Key)
+}
+
+// insert keeps slots in plan order.
+func (c *class) insert(s *slot) {
+	i, _ := slices.BinarySearchFunc(c.slots, s, func(a, b *slot) int { return cmp.Compare(a.order, b.order) })
+	c.slots = slices.Insert(c.slots, i, s)
+}
+
+// free is the first ready slot nobody has, in plan order.
+func (c *class) free() *slot {
+	for _, s := range c.slots {
+		if s.ready && s.pod == nil && s.owner == "" {
+			return s
+		}
+	}
+	return nil
+}
+
+func (c *class) freeReady() int {
+	n := 0
+	for _, s := range c.slots {
+		if s.ready && s.pod == nil && s.owner == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Pending says that Take would return effects.
+func (l *Ledger) Pending() bool { return !l.out.Empty() }

@@ -1,0 +1,252 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+type node struct {
+	key, name string
+	claim     string
+	// providerID the Node must have; a Node of the same name that belongs to another instance is not this node (HB-9).
+	providerID string
+	// template is the node as it was planned, for plans made while it is in flight.
+	template   *capacity.Node
+	launched   bool // an instance exists or may exist: the claim can't be cancelled any more
+	launchedAt time.Time
+	// cached: the scheduler's cache has the Node; status is what it shows.
+	cached bool
+	status NodeStatus
+	slots  []*slot
+	// reserved is the sum of the slots per priority.
+	reserved map[int32]capacity.Resources
+	// daemons whose pods will come to the node and have not been bound yet.
+	daemons map[string]capacity.Resources
+	// fenced: the node is being removed, nothing may go there.
+	fenced bool
+	// late: the node has not come in time; it gets no further pods.
+	late bool
+	// took are the classes whose pods were bound here before the kubelet came: whether that was any good is still to be seen.
+	took map[capacity.ClassKey]*capacity.Class
+}
+
+// NodeStatus is what the scheduler's cache shows of a Node.
+type NodeStatus struct {
+	ProviderID string
+	// Ours: the node belongs to a pool and its life up to Initialized is watched here.
+	Ours        bool
+	Registered  bool
+	Initialized bool
+	// Taints as the scheduler sees them, without those the transform hides.
+	Taints []corev1.Taint
+	// Drivers are the CSI drivers on its CSINode.
+	Drivers []string
+}
+
+// AddNode tells of a node that is to be launched, or is being launched (after a restart), under its claim's name.
+func (l *Ledger) AddNode(claim string, template *capacity.Node, daemons map[string]capacity.Resources, launched bool, now time.Time) {
+	n := l.node(claim)
+	n.claim, n.template, n.launched, n.launchedAt = claim, template, launched, now
+	n.daemons = daemons
+}
+
+func (l *Ledger) node(key string) *node {
+	if n, ok := l.nodes[key]; ok {
+		return n
+	}
+	if n, ok := l.byName[key]; ok {
+		return n
+	}
+	n := &node{key: key, reserved: map[int32]capacity.Resources{}}
+	l.nodes[key] = n
+	return n
+}
+
+// Launching says that the call that launches the claim's instance is about to be made: it can't be cancelled any more.
+// It answers false when the claim is not needed any more and must not be launched.
+func (l *Ledger) Launching(claim string, now time.Time) bool {
+	n, ok := l.nodes[claim]
+	if !ok || len(n.slots) == 0 {
+		return false
+	}
+	n.launched, n.launchedAt = true, now
+	return true
+}
+
+// Named says under which name and provider id the claim's Node will be found. It is called before the Node is created.
+func (l *Ledger) Named(claim, name, providerID string) {
+	n, ok := l.nodes[claim]
+	if !ok {
+		return
+	}
+	n.name, n.providerID = name, providerID
+	other := l.byName[name]
+	l.byName[name] = n
+	if other != nil && other != n && n.is(other.status) {
+		// The Node was seen before its name was told (after a restart): what is known of it belongs here.
+		n.cached, n.status, n.fenced = other.cached, other.status, other.fenced
+		for _, s := range slices.Clone(other.slots) {
+			other.remove(s)
+			s.node = n
+			n.add(s)
+		}
+		delete(l.nodes, other.key)
+	}
+	l.openNode(n)
+}
+
+// is says whether the status can be this node's.
+func (n *node) is(st NodeStatus) bool {
+	return n.providerID == "" || st.ProviderID == "" || n.providerID == st.ProviderID
+}
+
+// Cached says that the scheduler's cache has the Node, new or changed.
+func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
+	n, ok := l.byName[name]
+	if ok && !n.is(st) {
+		return
+	}
+	if !ok {
+		if n, ok = l.nodes[name]; !ok {
+			if !st.Ours || st.Initialized {
+				return
+			}
+			n = l.node(name)
+		}
+		n.name = name
+		l.byName[name] = n
+	}
+	if st.Registered && !n.status.Registered && !n.launchedAt.IsZero() && n.cached {
+		l.boots.add(now.Sub(n.launchedAt))
+	}
+	n.cached, n.status = true, st
+	if st.Registered {
+		l.came(n)
+	}
+	n.late = n.late && !st.Registered
+	if st.Initialized {
+		n.daemons = nil
+	}
+	l.openNode(n)
+	l.tidy(n)
+}
+
+// Existing tells of a Node that is in the scheduler's cache and about to be planned on.
+func (l *Ledger) Existing(name string, st NodeStatus) {
+	n, ok := l.byName[name]
+	if !ok {
+		n = l.node(name)
+		n.name = name
+		l.byName[name] = n
+	}
+	if n.claim == "" && !n.cached { // new here, or known for its fence only
+		n.cached, n.status = true, st
+	}
+}
+
+// DaemonBound says that the pod of a DaemonSet has arrived on the node.
+func (l *Ledger) DaemonBound(name, daemon string) {
+	if n, ok := l.byName[name]; ok {
+		delete(n.daemons, daemon)
+	}
+}
+
+// Uncached says that the scheduler's cache has lost the Node. Its slots wait for it to come back: whether it will is the
+// claim's affair (NodeGone).
+func (l *Ledger) Uncached(name, providerID string, now time.Time) {
+	n, ok := l.byName[name]
+	if !ok || !n.is(NodeStatus{ProviderID: providerID}) {
+		return
+	}
+	n.cached, n.status, n.fenced = false, NodeStatus{}, false
+	if n.claim == "" {
+		l.lose(n, "the node was deleted", true, now)
+		return
+	}
+	for _, s := range slices.Clone(n.slots) {
+		l.unready(s)
+	}
+	l.tidy(n)
+}
+
+// unready takes back a promise that its slot can be used now; a pod that was let go for it waits again.
+func (l *Ledger) unready(s *slot) {
+	if !s.ready {
+		return
+	}
+	s.ready = false
+	c := s.class
+	p := s.pod
+	if p != nil && p.state == Open {
+		p.slot, s.pod = nil, nil
+		c.open++
+	} else if p != nil {
+		return
+	}
+	for c.open > c.freeReady() {
+		back := l.lastOpen(c)
+		if back == nil {
+			return
+		}
+		c.open--
+		back.state, back.why = Planned, waitReason(s)
+		c.waiting = append([]*pod{back}, c.waiting...)
+	}
+}
+
+func (l *Ledger) lastOpen(c *class) *pod {
+	var last *pod
+	for _, p := range l.pods {
+		if p.class == c && p.state == Open && p.slot == nil && (last == nil || p.since.After(last.since) || p.since.Equal(last.since) && p.ref.UID > last.ref.UID) {
+			last = p
+		}
+	}
+	return last
+}
+
+// remove takes a slot off the node's books.
+func (n *node) remove(s *slot) {
+	i := slices.Index(n.slots, s)
+	if i < 0 {
+		return
+	}
+	n.slots = slices.Delete(n.slots, i, i+1)
+	sum := n.reserved[s.class.Priority]
+	sum.Sub(s.class.Requests)
+	if !slices.ContainsFunc(n.slots, func(o *slot) bool { return o.class.Priority == s.class.Priority }) {
+		delete(n.reserved, s.class.Priority)
+	}
+}
+
+func (n *node) add(s *slot) {
+	n.slots = append(n.slots, s)
+	sum, ok := n.reserved[s.class.Priority]
+	if !ok {
+		sum = capacity.Resources{}
+		n.reserved[s.class.Priority] = sum
+	}
+	sum.Add(s.class.Requests, 1)
+}
+
+// tidy forgets a node nothing depends on, and cancels a claim nobody needs that was not launched.
+func (l *Ledger) tidy(n *node) {
+	if len(n.slots) > 0 || n.fenced {
+		return
+	}
+	switch {
+	case n.claim != "" && !n.launched && !n.cached:
+		l.out.Cancel = append(l.out.Cancel, n.claim)
+	case n.cached && n.status.Ours && !n.status.Initialized: // watched until it is initialized
+		return
+	case n.claim != "" && !n.cached: // launched: the room is there for others to plan on
+		return
+	}
+	delete(l.nodes, n.key)
+	if n.name != "" && l.byName[n.name] == n {
+		delete(l.byName, n.name)
+	}
+}

@@ -1,0 +1,328 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// waits says why pods of the class can't be bound to the node now; empty when they can. It is the table of DESIGN
+// section 5: nothing is bound early that must not be.
+func (n *node) waits(c *capacity.Class) string {
+	switch {
+	case n.fenced:
+		return "the node is being removed"
+	case !n.cached:
+		return "its node is being launched"
+	case !n.status.Ours || n.status.Initialized:
+	case c.Bind == capacity.BindInitialized:
+		return "its node is not initialized yet: " + c.BindReason
+	case c.Bind == capacity.BindRegistered && !n.status.Registered:
+		return "its node has not registered yet: " + c.BindReason
+	}
+	if n.status.Ours && !n.status.Initialized {
+		// Afterwards a taint is no longer a matter of waiting: the filters refuse the node and the pod is planned again.
+		if t := capacity.Untolerated(c.Tolerations, n.status.Taints); t != nil {
+			return fmt.Sprintf("its node still has the taint %s", t.ToString())
+		}
+	}
+	if n.status.Ours {
+		for _, d := range c.Drivers {
+			if !slices.Contains(n.status.Drivers, d) {
+				return fmt.Sprintf("the CSI driver %s has not registered on its node yet", d)
+			}
+		}
+	}
+	return ""
+}
+
+func waitReason(s *slot) string {
+	if why := s.node.waits(s.class.Class); why != "" {
+		return why
+	}
+	if s.group != nil {
+		for _, o := range s.group.slots {
+			if o.node.waits(o.class.Class) != "" {
+				return "other nodes of its plan are being launched: pods joined by spreading or affinity start together"
+			}
+		}
+	}
+	return "its turn"
+}
+
+// openNode makes slots ready after something about their node has changed.
+func (l *Ledger) openNode(n *node) {
+	touched := map[*class]bool{}
+	groups := map[*group]bool{}
+	for _, s := range n.slots {
+		switch {
+		case s.group != nil:
+			groups[s.group] = true
+		case !s.ready && n.waits(s.class.Class) == "":
+			s.ready = true
+			touched[s.class] = true
+		}
+	}
+	for g := range groups {
+		l.openGroup(g)
+	}
+	for _, s := range slices.Clone(n.slots) { // in the node's order, so that effects are deterministic
+		if touched[s.class] {
+			delete(touched, s.class)
+			l.open(s.class)
+		}
+	}
+}
+
+// openGroup makes all slots of a group ready, or none.
+func (l *Ledger) openGroup(g *group) {
+	for _, s := range g.slots {
+		if !s.ready && s.node.waits(s.class.Class) != "" {
+			return
+		}
+	}
+	touched := []*class{}
+	for _, s := range g.slots {
+		if !s.ready {
+			s.ready = true
+			if !slices.Contains(touched, s.class) {
+				touched = append(touched, s.class)
+			}
+		}
+	}
+	for _, c := range touched {
+		l.open(c)
+	}
+}
+
+// open lets as many waiting pods of the class go as there are ready slots.
+func (l *Ledger) open(c *class) {
+	for n := c.freeReady() - c.open; n > 0 && len(c.waiting) > 0; n-- {
+		p := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.open++
+		p.state, p.why = Open, ""
+		l.out.Activate = append(l.out.Activate, p.ref)
+	}
+}
+
+// ClaimGone says that the claim has ended, or will, without giving the room it promised. Its slots are dropped, their
+// pods planned again, and with them the pods of their groups that were not let go yet. exhausted: for lack of capacity,
+// which is nobody's failure: the offers are remembered, the next plan is another one, and it is made at once.
+func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
+	n, ok := l.nodes[claim]
+	if !ok {
+		return
+	}
+	n.launched = true // never cancelled by tidy: it is gone
+	for _, c := range n.took {
+		l.class(c).lose(now)
+	}
+	if !exhausted {
+		for _, s := range n.slots {
+			s.class.strike(now)
+		}
+	}
+	l.lose(n, why, exhausted, now)
+	delete(l.nodes, n.key)
+	if n.name != "" && l.byName[n.name] == n {
+		delete(l.byName, n.name)
+	}
+}
+
+func (l *Ledger) lose(n *node, why string, blameless bool, now time.Time) {
+	for _, s := range slices.Clone(n.slots) {
+		l.evict(s, why, blameless, now)
+	}
+	l.tidy(n)
+}
+
+// evict drops a slot whose room won't come and plans again for whom it was meant.
+func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
+	if slices.Index(s.node.slots, s) < 0 {
+		return // gone with its group
+	}
+	g := s.group
+	c := s.class
+	p := s.pod
+	wasReady := s.ready
+	l.unready(s)
+	if p == nil {
+		p = s.pod
+	}
+	if g != nil {
+		// It leaves the group first: without it the rest could look complete, and would be let go instead of planned anew.
+		i := slices.Index(g.slots, s)
+		g.slots = slices.Delete(g.slots, i, i+1)
+		s.group = nil
+	}
+	l.drop(s)
+	switch {
+	case s.owner != "" || p != nil && p.state == Assumed:
+	case p != nil && p.slot == nil && p.state == Open:
+		c.open--
+		l.requeue(p, why, blameless, now)
+	default:
+		// Somebody's entitlement ends with the slot: the last one to come waits longest anyway.
+		if k := len(c.waiting); k > 0 {
+			p := c.waiting[k-1]
+			c.waiting = c.waiting[:k-1]
+			l.requeue(p, why, blameless, now)
+		}
+	}
+	l.open(c)
+	if g != nil && !wasReady {
+		for _, o := range slices.Clone(g.slots) {
+			if !o.ready {
+				l.evict(o, why, blameless, now)
+			}
+		}
+	}
+}
+
+func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
+	p.slot = nil
+	p.state = Unknown
+	if blameless {
+		l.queue(p, now)
+		return
+	}
+	l.again(p, why, now)
+}
+
+// gateDeadline is how long a gate stays closed for a plan: longer than a launch and a registration may take.
+const gateDeadline = 25 * time.Minute
+
+// Tick ends what has lasted long enough: gates, holds for owners, back-offs, the trust in nodes that don't come.
+func (l *Ledger) Tick(now time.Time) {
+	if l.freed {
+		// Room that was kept from refused pods is free, and no event of the cluster tells them.
+		l.freed = false
+		l.Reopen(now)
+	}
+	for _, p := range l.pods {
+		if p.state == Planned && now.Sub(p.since) > gateDeadline {
+			// Not planned again: that would buy a node each time. Its node may still come, and other room may appear.
+			why := fmt.Sprintf("its room has not become usable in %v: %s", gateDeadline, l.Explain(p.ref.UID))
+			l.release(p)
+			l.refuse(p, why, now)
+			l.out.Words = append(l.out.Words, Word{p.ref, why})
+		}
+	}
+	for _, p := range l.pods {
+		if p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry) {
+			l.queue(p, now)
+		}
+	}
+	for _, c := range l.classes {
+		if c.failed > 0 && now.Sub(c.next) > maxBackoff {
+			c.failed, c.next = 0, time.Time{}
+			l.forget(c)
+		}
+		if c.lost > 0 && now.Sub(c.rest) > lostMemory {
+			c.lost, c.rest = 0, time.Time{}
+			l.forget(c)
+		}
+	}
+	late := l.boots.late()
+	for _, n := range l.nodes {
+		if n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > late {
+			n.late = true
+		}
+		for _, s := range slices.Clone(n.slots) {
+			if s.owner != "" && !now.Before(s.until) {
+				l.drop(s)
+			}
+		}
+	}
+}
+
+// Explain says what a pod waits for, or why it was refused; empty for pods that wait for nothing of ours.
+func (l *Ledger) Explain(uid types.UID) string {
+	p, ok := l.pods[uid]
+	if !ok {
+		return ""
+	}
+	if p.state == Planned {
+		if i := slices.Index(p.class.waiting, p); i >= 0 {
+			n := 0
+			for _, s := range p.class.slots {
+				if !s.ready && s.pod == nil && s.owner == "" {
+					if n == i {
+						return waitReason(s)
+					}
+					n++
+				}
+			}
+		}
+	}
+	return p.why
+}
+
+// String is for tests and debugging: one line per node and pod.
+func (l *Ledger) String() string {
+	var b strings.Builder
+	keys := make([]string, 0, len(l.nodes))
+	for k := range l.nodes {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		n := l.nodes[k]
+		fmt.Fprintf(&b, "node %s name=%q cached=%t slots=", k, n.name, n.cached)
+		for i, s := range n.slots {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "%s#%d", s.class.Key, s.order)
+			if s.ready {
+				b.WriteByte('!')
+			}
+			if s.pod != nil {
+				fmt.Fprintf(&b, "=%s", s.pod.ref.UID)
+			}
+			if s.owner != "" {
+				fmt.Fprintf(&b, "~%s", s.owner)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	uids := make([]types.UID, 0, len(l.pods))
+	for uid := range l.pods {
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids)
+	for _, uid := range uids {
+		fmt.Fprintf(&b, "pod %s %s %s\n", uid, stateNames[l.pods[uid].state], l.Explain(uid))
+	}
+	return b.String()
+}
+
+var stateNames = [...]string{"unknown", "queued", "planned", "open", "assumed", "refused"}
+
+func (s State) String() string { return stateNames[s] }
+
+// Replan takes one slot of the pod's class off a claim's node, because the node has turned out not to suit it, and plans
+// for the pod again.
+func (l *Ledger) Replan(uid types.UID, claim, why string, now time.Time) {
+	p, n := l.pods[uid], l.nodes[claim]
+	if p == nil || n == nil || p.state != Planned {
+		return
+	}
+	for _, s := range slices.Backward(n.slots) {
+		if s.class != p.class || s.pod != nil || s.owner != "" || s.ready {
+			continue
+		}
+		i := slices.Index(p.class.waiting, p)
+		p.class.waiting = slices.Delete(p.class.waiting, i, i+1)
+		p.state = Unknown
+		l.drop(s)
+		l.again(p, why, now)
+		return
+	}
+}

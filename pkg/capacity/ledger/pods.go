@@ -1,0 +1,318 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Back-off of a class or pod whose nodes did not get it bound: the first time costs nothing, since a race with another
+// pod is the likeliest cause; then it doubles.
+const (
+	firstBackoff = time.Second
+	maxBackoff   = 5 * time.Minute
+	// lostMemory is longer than a kubelet may take (15 min), or nodes that never come would never count as a row.
+	lostMemory = 20 * time.Minute
+)
+
+// Submit is called when the scheduler found no node for the pod. It answers the state the pod is in now: Queued when a
+// plan is coming, Refused with the reason when it was planned for before and nothing has changed since.
+func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (State, string) {
+	p, ok := l.pods[ref.UID]
+	if !ok {
+		p = &pod{ref: ref, class: l.class(c)}
+		l.pods[ref.UID] = p
+		if l.adopt(p, now) {
+			return p.state, p.why
+		}
+		if k := p.class; k.lost > 1 && now.Before(k.rest) {
+			// Its like were bound to nodes that died before their kubelets came, and made anew: for this one, too, that was a failure.
+			p.state, p.since, p.retry = Refused, now, k.rest
+			p.why = "the last nodes launched for such pods never came up; the next one is launched later"
+			return Refused, p.why
+		}
+		l.queue(p, now)
+		return Queued, p.why
+	}
+	switch p.state {
+	case Refused:
+		if p.class.Key != c.Key || !p.retry.IsZero() && !now.Before(p.retry) {
+			l.reclass(p, c)
+			l.queue(p, now)
+		}
+	case Open:
+		if p.slot == nil {
+			// The cycle that failed had begun before the plan was made. The next one will be pinned.
+			l.out.Activate = append(l.out.Activate, p.ref)
+			break
+		}
+		// Its cycle ran and failed: the room it was promised was not good enough.
+		l.fail(p, "the planned node did not pass the scheduler's filters", now)
+	}
+	return p.state, p.why
+}
+
+// adopt gives a new pod a slot that is held for its owner.
+func (l *Ledger) adopt(p *pod, now time.Time) bool {
+	owner := ownerOf(p.class.Class)
+	if owner == "" {
+		return false
+	}
+	for _, s := range p.class.slots {
+		if s.owner == owner {
+			s.owner, s.until = "", time.Time{}
+			p.state, p.since, p.why = Planned, now, waitReason(s)
+			p.class.waiting = append(p.class.waiting, p)
+			l.open(p.class)
+			return true
+		}
+	}
+	return false
+}
+
+func ownerOf(c *capacity.Class) types.UID {
+	if c.Pod == nil {
+		return ""
+	}
+	for i := range c.Pod.OwnerReferences {
+		if ref := &c.Pod.OwnerReferences[i]; ref.Controller != nil && *ref.Controller {
+			return ref.UID
+		}
+	}
+	return ""
+}
+
+func (l *Ledger) reclass(p *pod, c *capacity.Class) {
+	if p.class.Key != c.Key {
+		old := p.class
+		p.class = l.class(c)
+		l.forget(old)
+	}
+}
+
+func (l *Ledger) queue(p *pod, now time.Time) {
+	p.state, p.since, p.why, p.retry = Queued, now, "capacity for the pod is being planned", time.Time{}
+	l.out.Plan = true
+}
+
+// QueuedPods are the pods that wait for a plan, in the order in which they came.
+func (l *Ledger) QueuedPods() []Waiting {
+	var out []Waiting
+	for _, p := range l.pods {
+		if p.state == Queued {
+			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since})
+		}
+	}
+	slices.SortFunc(out, func(a, b Waiting) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Ref.UID, b.Ref.UID))
+	})
+	return out
+}
+
+// Waiting is a pod without a plan.
+type Waiting struct {
+	Ref   capacity.PodRef
+	Class *capacity.Class
+	Since time.Time
+}
+
+// Refuse ends the wait of queued pods without a plan. Their gates open, so that ordinary scheduling and preemption may
+// help them. retryAfter > 0: the reason passes by itself, they are planned again then; a class that is refused for such a
+// reason again and again backs off.
+func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) {
+	seen := map[*class]bool{}
+	for _, uid := range uids {
+		p, ok := l.pods[uid]
+		if !ok || p.state != Queued {
+			continue
+		}
+		if retryable && !seen[p.class] {
+			seen[p.class] = true
+			p.class.strike(now)
+		}
+		l.refuse(p, why, now)
+		if retryable {
+			p.retry = now.Add(backoff(max(p.class.failed, 2)))
+		}
+	}
+}
+
+func (l *Ledger) refuse(p *pod, why string, now time.Time) {
+	p.state, p.since, p.why, p.retry = Refused, now, why, time.Time{}
+	l.out.Activate = append(l.out.Activate, p.ref)
+}
+
+// backoff before try n+1 after n failures.
+func backoff(n int) time.Duration {
+	if n < 2 {
+		return 0
+	}
+	if n > 20 {
+		return maxBackoff
+	}
+	return min(firstBackoff<<(n-2), maxBackoff)
+}
+
+// strike counts a failure of the class, once for all pods that fail together.
+func (c *class) strike(now time.Time) {
+	if now.Before(c.next) {
+		return
+	}
+	c.failed++
+	c.next = now.Add(max(backoff(c.failed), firstBackoff))
+}
+
+// lose counts a node that took pods of the class and never came up, once for all that go together.
+func (c *class) lose(now time.Time) {
+	if now.Before(c.rest) {
+		return
+	}
+	c.lost++
+	c.rest = now.Add(max(backoff(c.lost), firstBackoff))
+}
+
+// came ends that count: the node's kubelet is there.
+func (l *Ledger) came(n *node) {
+	for key := range n.took {
+		if c, ok := l.classes[key]; ok {
+			c.lost, c.rest = 0, time.Time{}
+			l.forget(c)
+		}
+	}
+	n.took = nil
+}
+
+// fail takes the pod's slot from it and plans again, later each time.
+func (l *Ledger) fail(p *pod, why string, now time.Time) {
+	l.release(p)
+	p.class.strike(now)
+	l.again(p, why, now)
+}
+
+// again queues a pod whose promise was not kept, after its back-off.
+func (l *Ledger) again(p *pod, why string, now time.Time) {
+	p.failed++
+	if d := backoff(max(p.failed, p.class.failed)); d > 0 {
+		l.refuse(p, why, now)
+		p.retry = now.Add(d)
+		l.out.Words = append(l.out.Words, Word{p.ref, fmt.Sprintf("not planned for again before %v have passed: %s", d, why)})
+		return
+	}
+	l.queue(p, now)
+}
+
+// Gone says that the pod was deleted, ended, or bound by somebody else.
+func (l *Ledger) Gone(uid types.UID) {
+	p, ok := l.pods[uid]
+	if !ok {
+		return
+	}
+	l.release(p)
+	delete(l.pods, uid)
+	l.forget(p.class)
+}
+
+// Bound says that the pod was bound: it and its class have had what they were promised.
+func (l *Ledger) Bound(uid types.UID) {
+	if p, ok := l.pods[uid]; ok {
+		p.class.failed, p.class.next = 0, time.Time{}
+		l.Gone(uid)
+	}
+}
+
+// Arrive gives a pod that has just been created the room that is held for its owner, if any.
+func (l *Ledger) Arrive(ref capacity.PodRef, c *capacity.Class, now time.Time) {
+	if _, known := l.pods[ref.UID]; known {
+		return
+	}
+	p := &pod{ref: ref, class: l.class(c)}
+	l.pods[ref.UID] = p
+	if !l.adopt(p, now) {
+		delete(l.pods, ref.UID)
+		l.forget(p.class)
+	}
+}
+
+// Holds says whether room is held for pods of the owner.
+func (l *Ledger) Holds(owner types.UID) bool {
+	for _, c := range l.classes {
+		for _, s := range c.slots {
+			if s.owner == owner {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Reopen plans for refused pods again, because offers, pools or nodes changed. Those in back-off wait on.
+func (l *Ledger) Reopen(now time.Time) {
+	for _, p := range l.pods {
+		if p.state == Refused && (p.retry.IsZero() || !now.Before(p.retry)) {
+			l.queue(p, now)
+		}
+	}
+}
+
+// release takes the pod's entitlement away: its slot, or, while it has none, the slot of its class that is needed least.
+func (l *Ledger) release(p *pod) {
+	switch p.state {
+	case Planned:
+		i := slices.Index(p.class.waiting, p)
+		p.class.waiting = slices.Delete(p.class.waiting, i, i+1)
+		l.drop(p.class.spare(false))
+	case Open:
+		if p.slot == nil {
+			p.class.open--
+			l.drop(p.class.spare(true))
+		} else {
+			l.drop(p.slot)
+		}
+	}
+	p.slot = nil // an assumed pod's slot is off the books already
+	p.state = Unknown
+}
+
+// spare is the slot of the class to give up when an entitlement ends: the last in plan order, so that what is left is
+// still a prefix of a verified plan; never a ready one while others will do, since ready ones are counted on.
+func (c *class) spare(ready bool) *slot {
+	var other *slot
+	for _, s := range slices.Backward(c.slots) {
+		if s.pod != nil || s.owner != "" {
+			continue
+		}
+		if s.ready == ready {
+			return s
+		}
+		if other == nil {
+			other = s
+		}
+	}
+	return other
+}
+
+// drop removes a slot and, with the last one, the reason for its node.
+func (l *Ledger) drop(s *slot) {
+	if s == nil {
+		return
+	}
+	l.freed = true
+	if i := slices.Index(s.class.slots, s); i >= 0 {
+		s.class.slots = slices.Delete(s.class.slots, i, i+1)
+	}
+	if s.pod != nil {
+		s.pod.slot = nil
+	}
+	s.node.remove(s)
+	if s.group != nil {
+		i := slices.Index(s.group.slots, s)
+		s.group.slots = slices.Delete(s.group.slots, i, i+1)
+		l.openGroup(s.group)
+	}
+	l.tidy(s.node)
+}

@@ -1,0 +1,218 @@
+package ledger
+
+import (
+	"fmt"
+	"math/rand"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+func testClass(key string, cpu int64, prio int32) *capacity.Class {
+	return &capacity.Class{Key: capacity.ClassKey(key), Priority: prio, Requests: capacity.Resources{corev1.ResourceCPU: cpu}}
+}
+
+// world drives a ledger with random events and keeps its own account of what the outside knows.
+type world struct {
+	l       *Ledger
+	r       *rand.Rand
+	now     time.Time
+	classes []*capacity.Class
+	pods    map[types.UID]*capacity.Class // unbound pods that live
+	claims  map[string]string             // claim -> node name or ""
+	cached  map[string]bool
+	assumed map[types.UID]string
+	n       int
+}
+
+func (w *world) anyPod() types.UID {
+	k := w.r.Intn(len(w.pods) + 1)
+	for i := range w.n + 1 { // deterministic order
+		uid := types.UID(fmt.Sprintf("p%d", i))
+		if _, ok := w.pods[uid]; ok {
+			if k == 0 {
+				return uid
+			}
+			k--
+		}
+	}
+	return ""
+}
+
+func (w *world) anyClaim() string {
+	k := w.r.Intn(len(w.claims) + 1)
+	for i := range w.n + 1 {
+		c := fmt.Sprintf("c%d", i)
+		if _, ok := w.claims[c]; ok {
+			if k == 0 {
+				return c
+			}
+			k--
+		}
+	}
+	return ""
+}
+
+func (w *world) step() string {
+	w.n++
+	w.now = w.now.Add(time.Duration(w.r.Intn(2000)) * time.Millisecond)
+	switch op := w.r.Intn(14); op {
+	case 0, 1, 2:
+		uid := types.UID(fmt.Sprintf("p%d", w.n))
+		c := w.classes[w.r.Intn(len(w.classes))]
+		w.pods[uid] = c
+		w.l.Submit(capacity.PodRef{UID: uid}, c, w.now)
+		return "submit " + string(uid)
+	case 3, 4:
+		queued := w.l.QueuedPods()
+		if len(queued) == 0 {
+			return "nothing queued"
+		}
+		if w.r.Intn(5) == 0 {
+			w.l.Refuse([]types.UID{queued[0].Ref.UID}, "no offer", w.r.Intn(2) == 0, w.now)
+			return "refuse " + string(queued[0].Ref.UID)
+		}
+		claims := []string{fmt.Sprintf("c%d", w.n)}
+		w.claims[claims[0]] = ""
+		w.l.AddNode(claims[0], nil, nil, false, w.now)
+		if old := w.anyClaim(); old != "" && old != claims[0] {
+			w.l.AddNode("c-extra", nil, nil, true, w.now) // exists for a moment, never gets a slot
+			w.l.ClaimGone("c-extra", "", true, w.now)
+		}
+		var pl []capacity.Placement
+		for _, q := range queued {
+			pl = append(pl, capacity.Placement{Class: q.Class, Pod: q.Ref, Node: claims[0], Group: w.r.Intn(3)})
+		}
+		if w.r.Intn(3) == 0 {
+			pl = append(pl, capacity.Placement{Class: w.classes[0], Owner: "rs1", Node: claims[0]})
+		}
+		w.l.Commit(fmt.Sprint(w.n), pl, w.now)
+		return fmt.Sprintf("commit %d placements", len(pl))
+	case 5, 6:
+		c := w.anyClaim()
+		if c == "" || w.claims[c] != "" || !w.l.Launching(c, w.now) {
+			return "no launch"
+		}
+		w.claims[c] = "n-" + c
+		w.l.Named(c, "n-"+c, "")
+		return "launch " + c
+	case 7, 8:
+		c := w.anyClaim()
+		if c == "" || w.claims[c] == "" {
+			return "no node"
+		}
+		w.cached[w.claims[c]] = true
+		w.l.Cached(w.claims[c], NodeStatus{Ours: true, Registered: w.r.Intn(2) == 0, Initialized: w.r.Intn(3) == 0}, w.now)
+		return "cached " + c
+	case 9:
+		c := w.anyClaim()
+		if c == "" {
+			return "no claim"
+		}
+		if w.r.Intn(2) == 0 && w.claims[c] != "" {
+			w.l.Uncached(w.claims[c], "", w.now)
+			delete(w.cached, w.claims[c])
+			return "uncached " + c
+		}
+		w.l.ClaimGone(c, "lost", w.r.Intn(2) == 0, w.now)
+		delete(w.cached, w.claims[c])
+		delete(w.claims, c)
+		return "gone " + c
+	case 10, 11:
+		uid := w.anyPod()
+		if uid == "" || w.assumed[uid] != "" {
+			return "no pod"
+		}
+		if closed, _ := w.l.Gate(uid); closed {
+			return "gated " + string(uid)
+		}
+		node, _ := w.l.Pin(uid)
+		switch {
+		case node == "" || !w.cached[node]:
+			w.l.Submit(capacity.PodRef{UID: uid}, w.pods[uid], w.now)
+			return "no room, submit " + string(uid)
+		case w.r.Intn(5) == 0:
+			w.l.Submit(capacity.PodRef{UID: uid}, w.pods[uid], w.now)
+			return "failed " + string(uid)
+		}
+		if why := w.l.Assume(uid, node); why == "" {
+			w.assumed[uid] = node
+		}
+		return "assume " + string(uid)
+	case 12:
+		uid := w.anyPod()
+		node := w.assumed[uid]
+		if uid == "" || node == "" {
+			return "nothing assumed"
+		}
+		delete(w.assumed, uid)
+		if w.r.Intn(3) == 0 {
+			w.l.Unassume(uid, node, w.now)
+			return "unassume " + string(uid)
+		}
+		delete(w.pods, uid)
+		w.l.Settled(uid, node)
+		return "settled " + string(uid)
+	default:
+		if w.r.Intn(2) == 0 {
+			w.l.Tick(w.now)
+			return "tick"
+		}
+		uid := w.anyPod()
+		if uid == "" {
+			return "no pod"
+		}
+		delete(w.pods, uid)
+		delete(w.assumed, uid)
+		w.l.Gone(uid)
+		return "deleted " + string(uid)
+	}
+}
+
+// Whatever happens in whatever order, the books agree, and every pod that lives is either free to be scheduled, or there
+// is something under way that will let it go.
+func TestBooksAgreeUnderRandomEvents(t *testing.T) {
+	for seed := range int64(300) {
+		w := &world{l: New(), r: rand.New(rand.NewSource(seed)), now: time.Unix(0, 0), pods: map[types.UID]*capacity.Class{},
+			claims: map[string]string{}, cached: map[string]bool{}, assumed: map[types.UID]string{}}
+		w.classes = []*capacity.Class{testClass("a", 100, 0), testClass("b", 200, 10), testClass("j", 50, 0)}
+		w.classes[2].Bind = capacity.BindRegistered
+		var film []string
+		for range 200 {
+			film = append(film, w.step())
+			err := check(w.l)
+			if err == nil {
+				err = w.everybodyHasAFuture()
+			}
+			if err != nil {
+				t.Fatalf("seed %d: %v\nlast events: %q\n%s", seed, err, film[max(0, len(film)-12):], w.l)
+			}
+		}
+	}
+}
+
+func (w *world) everybodyHasAFuture() error {
+	for uid := range w.pods {
+		p := w.l.pods[uid]
+		if p == nil {
+			continue
+		}
+		switch p.state {
+		case Planned:
+			for _, s := range p.class.slots {
+				if _, live := w.claims[s.node.key]; !live {
+					return fmt.Errorf("pod %s may be waiting for node %s, which is gone", uid, s.node.key)
+				}
+			}
+		case Queued:
+			if p.slot != nil {
+				return fmt.Errorf("pod %s is queued and has a slot", uid)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// The pod a node was planned for goes while the plan is being made. The node is never launched, so that the next plan must
+// not find it in flight.
+func TestNodeWhoseDemandWentIsForgottenAtCommit(t *testing.T) {
+	l, now := New(), time.Unix(0, 0)
+	a := testClass("a", 100, 0)
+	l.Submit(capacity.PodRef{UID: "p"}, a, now)
+	l.Gone("p") // deleted between the view and the commit
+	l.AddNode("c", &capacity.Node{}, nil, false, now)
+	l.Commit("1", []capacity.Placement{{Class: a, Pod: capacity.PodRef{UID: "p"}, Node: "c"}}, now)
+	if l.Launching("c", now) {
+		t.Error("a node that nobody needs is launched")
+	}
+	if got := l.InFlight(); len(got) != 0 {
+		t.Errorf("still in flight, for others to wait for: %+v", got)
+	}
+}
+
+// One node of a group is there, the other one fails: the whole group is planned anew, nobody is let go alone.
+func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
+	l, now := New(), time.Unix(0, 0)
+	a, b := testClass("a", 100, 0), testClass("b", 100, 0)
+	for _, claim := range []string{"c1", "c2"} {
+		l.AddNode(claim, nil, nil, false, now)
+	}
+	l.Submit(capacity.PodRef{UID: "p1"}, a, now)
+	l.Submit(capacity.PodRef{UID: "p2"}, b, now)
+	l.Commit("1", []capacity.Placement{
+		{Class: a, Pod: capacity.PodRef{UID: "p1"}, Node: "c1", Group: 1},
+		{Class: b, Pod: capacity.PodRef{UID: "p2"}, Node: "c2", Group: 1},
+	}, now)
+	for _, claim := range []string{"c1", "c2"} {
+		l.Launching(claim, now)
+		l.Named(claim, "n-"+claim, "")
+	}
+	l.Cached("n-c1", NodeStatus{Ours: true, Registered: true}, now)
+	l.ClaimGone("c2", "the instance died", true, now)
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+	for _, uid := range []capacity.PodRef{{UID: "p1"}, {UID: "p2"}} {
+		if got := l.pods[uid.UID].state; got != Queued {
+			t.Errorf("pod %s is %s, want it planned for again", uid.UID, got)
+		}
+	}
+}
+
+// A plan made before a node was fenced is booked after: when the fence goes, the pod may.
+func TestPlanBookedUnderAFenceOpensWithIt(t *testing.T) {
+	l, now := New(), time.Unix(0, 0)
+	a := testClass("a", 100, 0)
+	l.Submit(capacity.PodRef{UID: "p"}, a, now)
+	if !l.Fence("n") {
+		t.Fatal("an empty node could not be fenced")
+	}
+	l.Existing("n", NodeStatus{})
+	l.Commit("1", []capacity.Placement{{Class: a, Pod: capacity.PodRef{UID: "p"}, Node: "n"}}, now)
+	if !l.Gated("p") {
+		t.Error("the pod may go to a fenced node")
+	}
+	l.Unfence("n")
+	if closed, why := l.Gate("p"); closed {
+		t.Errorf("the pod still waits: %s", why)
+	}
+}
+
+// A fence that was refused leaves nothing behind that a later plan would wait for.
+func TestRefusedFenceLeavesNothing(t *testing.T) {
+	l, now := New(), time.Unix(0, 0)
+	l.Assume("other", "n")
+	if l.Fence("n") {
+		t.Fatal("fenced a node to which a pod is on its way")
+	}
+	if !l.Empty() {
+		t.Errorf("a node is remembered for nothing:\n%s", l)
+	}
+	a := testClass("a", 100, 0)
+	l.Submit(capacity.PodRef{UID: "p"}, a, now)
+	l.Existing("n", NodeStatus{})
+	l.Commit("1", []capacity.Placement{{Class: a, Pod: capacity.PodRef{UID: "p"}, Node: "n"}}, now)
+	if closed, why := l.Gate("p"); closed {
+		t.Errorf("the pod waits: %s", why)
+	}
+	l.Pin("p")
+	l.Assume("p", "n")
+	l.Settled("p", "n")
+	if !l.Empty() {
+		t.Errorf("a node is remembered after its last promise was kept:\n%s", l)
+	}
+}
+
+// Instances die as soon as they run (a key that can't be used, a broken image); their pods were bound early and are made
+// anew each time. Each round comes later than the last.
+func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
+	l, now := New(), time.Unix(0, 0)
+	a := testClass("a", 100, 0)
+	var waits []time.Duration
+	for i := range 5 {
+		pod := capacity.PodRef{UID: types.UID(fmt.Sprint("p", i))}
+		start := now
+		for st, _ := l.Submit(pod, a, now); st == Refused; st, _ = l.Submit(pod, a, now) {
+			now = now.Add(100 * time.Millisecond)
+		}
+		waits = append(waits, now.Sub(start))
+		claim, name := fmt.Sprint("c", i), fmt.Sprint("n", i)
+		l.AddNode(claim, nil, nil, false, now)
+		l.Commit(claim, []capacity.Placement{{Class: a, Pod: pod, Node: claim}}, now)
+		l.Launching(claim, now)
+		l.Named(claim, name, "")
+		l.Cached(name, NodeStatus{Ours: true}, now)
+		l.Pin(pod.UID)
+		l.Assume(pod.UID, name)
+		l.Settled(pod.UID, name)
+		now = now.Add(10 * time.Second)
+		l.Tick(now)
+		if i == 3 { // this one comes
+			l.Cached(name, NodeStatus{Ours: true, Registered: true}, now)
+		}
+		l.ClaimGone(claim, "the instance is gone", false, now)
+	}
+	want := []time.Duration{0, 0, time.Second, 2 * time.Second, 0}
+	if diff := cmp.Diff(want, waits); diff != "" {
+		t.Errorf("waits before each round (-want +got):\n%s", diff)
+	}
+	l.Tick(now.Add(time.Hour))
+	if len(l.classes) != 0 {
+		t.Error("the class is remembered for ever")
+	}
+}

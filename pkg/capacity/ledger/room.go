@@ -1,0 +1,326 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Watches says whether the ledger has anything to say about the Node.
+func (l *Ledger) Watches(name string) bool {
+	_, ok := l.byName[name]
+	return ok
+}
+
+// Knows says whether the ledger has anything to say about the pod.
+func (l *Ledger) Knows(uid types.UID) bool {
+	_, ok := l.pods[uid]
+	return ok
+}
+
+// Gate says whether the pod has to stay out of the scheduling queue, and what it waits for.
+func (l *Ledger) Gate(uid types.UID) (closed bool, why string) {
+	if !l.Gated(uid) {
+		return false, ""
+	}
+	return true, l.Explain(uid)
+}
+
+// Gated is Gate without the reason, which costs more the more pods of the class wait.
+func (l *Ledger) Gated(uid types.UID) bool {
+	p, ok := l.pods[uid]
+	return ok && (p.state == Queued || p.state == Planned)
+}
+
+// Pin hands the pod its slot: the class's first ready one in plan order, and the same one ever after. An empty node with
+// wait set: a plan is being made or carried out. Both empty: the pod is free to go anywhere.
+func (l *Ledger) Pin(uid types.UID) (node, wait string) {
+	p, ok := l.pods[uid]
+	if !ok {
+		return "", ""
+	}
+	switch p.state {
+	case Queued, Planned:
+		return "", l.Explain(uid)
+	case Assumed:
+		if p.slot != nil {
+			return p.slot.node.name, ""
+		}
+	case Open:
+		if p.slot == nil {
+			s := p.class.free()
+			if s == nil {
+				return "", "its room is not ready"
+			}
+			s.pod, p.slot = p, s
+			p.class.open--
+		}
+		return p.slot.node.name, ""
+	}
+	return "", ""
+}
+
+// Ask is a pod that wants to go to a node.
+type Ask struct {
+	UID       types.UID
+	Class     *capacity.Class
+	DaemonSet bool // its room is what others must leave free
+}
+
+// Amounts is what the scheduler knows of a node, per resource.
+type Amounts interface {
+	Requested(corev1.ResourceName) int64
+	Allocatable(corev1.ResourceName) int64
+}
+
+// Object says why the pod may not go to the node, or "" when it may: a pinned pod goes to its own node only; promised
+// room of the same or a higher priority and room for DaemonSet pods that have not come yet is kept; pods that must not be
+// bound early stay off initializing nodes.
+func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
+	p := l.pods[ask.UID]
+	if p != nil && p.slot != nil && p.slot.node.name != name {
+		return "the pod has room on another node"
+	}
+	n, ok := l.byName[name]
+	if !ok {
+		return ""
+	}
+	if n.fenced {
+		return "the node is being removed"
+	}
+	if p == nil || p.slot == nil {
+		if n.late {
+			return "the node has not come in time"
+		}
+		if why := n.early(ask.Class); why != "" {
+			return why
+		}
+	}
+	if ask.DaemonSet {
+		return ""
+	}
+	return n.room(p, ask.Class, on)
+}
+
+// early says why a pod without a plan can't be bound to the node yet.
+func (n *node) early(c *capacity.Class) string {
+	if !n.cached || !n.status.Ours || n.status.Initialized {
+		return ""
+	}
+	return n.waits(c)
+}
+
+// room says what the pod would take from others.
+func (n *node) room(p *pod, ask *capacity.Class, on Amounts) string {
+	if len(n.reserved) == 0 && len(n.daemons) == 0 {
+		return ""
+	}
+	for r, want := range ask.Requests {
+		if want <= 0 {
+			continue
+		}
+		kept := int64(0)
+		for prio, sum := range n.reserved {
+			if prio >= ask.Priority {
+				kept += sum[r]
+			}
+		}
+		if p != nil && p.slot != nil && p.slot.node == n && p.class.Priority >= ask.Priority {
+			kept -= p.class.Requests[r]
+		}
+		for _, d := range n.daemons {
+			kept += d[r]
+		}
+		if kept > 0 && on.Requested(r)+kept+want > on.Allocatable(r) {
+			return fmt.Sprintf("%s is kept for pods planned for the node", r)
+		}
+	}
+	for _, port := range ask.HostPorts {
+		for _, s := range n.slots {
+			if s.pod != nil && s.pod == p || s.class.Priority < ask.Priority {
+				continue
+			}
+			for _, taken := range s.class.HostPorts {
+				if conflicts(port, taken) {
+					return fmt.Sprintf("host port %d is kept for a pod planned for the node", port.HostPort)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func conflicts(a, b corev1.ContainerPort) bool {
+	proto := func(p corev1.ContainerPort) corev1.Protocol {
+		if p.Protocol == "" {
+			return corev1.ProtocolTCP
+		}
+		return p.Protocol
+	}
+	wild := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	return a.HostPort == b.HostPort && proto(a) == proto(b) && (wild(a.HostIP) || wild(b.HostIP) || a.HostIP == b.HostIP)
+}
+
+// Assume says that the scheduler has assumed the pod on the node: its room is accounted for there from now on. It answers
+// why that must not be, when the node is being removed.
+func (l *Ledger) Assume(uid types.UID, name string) string {
+	if n, ok := l.byName[name]; ok && n.fenced {
+		return "the node is being removed"
+	}
+	if l.assumed[name] == nil {
+		l.assumed[name] = map[types.UID]bool{}
+	}
+	l.assumed[name][uid] = true
+	if p := l.pods[uid]; p != nil {
+		switch {
+		case p.slot != nil:
+			// The promise is kept: from here the scheduler's cache counts the pod, so the slot must not.
+			s := p.slot
+			if s.node.status.Ours && !s.node.status.Registered {
+				if s.node.took == nil {
+					s.node.took = map[capacity.ClassKey]*capacity.Class{}
+				}
+				s.node.took[s.class.Key] = s.class.Class
+			}
+			if i := indexOf(s.class.slots, s); i >= 0 {
+				s.class.slots = append(s.class.slots[:i:i], s.class.slots[i+1:]...)
+			}
+			s.node.remove(s)
+			if s.group != nil {
+				if i := indexOf(s.group.slots, s); i >= 0 {
+					s.group.slots = append(s.group.slots[:i:i], s.group.slots[i+1:]...)
+				}
+			}
+		default:
+			l.release(p)
+		}
+		p.state = Assumed
+	}
+	return ""
+}
+
+// landed ends the time between Reserve and the end of the binding.
+func (l *Ledger) landed(uid types.UID, name string) {
+	delete(l.assumed[name], uid)
+	if len(l.assumed[name]) == 0 {
+		delete(l.assumed, name)
+	}
+}
+
+func indexOf(list []*slot, s *slot) int {
+	for i := range list {
+		if list[i] == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// Unassume says that the pod was not bound after all: it keeps its slot for the next try, if the node is still there.
+func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
+	l.landed(uid, name)
+	p := l.pods[uid]
+	if p == nil || p.state != Assumed {
+		return
+	}
+	if p.slot == nil {
+		delete(l.pods, uid)
+		l.forget(p.class)
+		return
+	}
+	s := p.slot
+	if l.nodes[s.node.key] != s.node {
+		p.slot = nil
+		l.again(p, "its node has gone", now)
+		return
+	}
+	p.state = Open
+	s.class.insert(s)
+	s.node.add(s)
+	if s.group != nil {
+		s.group.slots = append(s.group.slots, s)
+	}
+	if s.node.waits(s.class.Class) != "" {
+		l.unready(s)
+	}
+}
+
+// Settled says that the pod's binding was written.
+func (l *Ledger) Settled(uid types.UID, name string) {
+	l.landed(uid, name)
+	if p := l.pods[uid]; p != nil {
+		p.class.failed, p.class.next = 0, time.Time{}
+		if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {
+			l.tidy(p.slot.node)
+		}
+		p.slot = nil
+		p.state = Unknown
+		delete(l.pods, uid)
+		l.forget(p.class)
+	}
+}
+
+// Fence keeps everything off the node from now on, unless something is planned for it or on its way there.
+func (l *Ledger) Fence(name string) bool {
+	n, ok := l.byName[name]
+	if ok && len(n.slots) > 0 || len(l.assumed[name]) > 0 {
+		return false
+	}
+	if !ok {
+		n = l.node(name)
+		n.name = name
+		l.byName[name] = n
+	}
+	n.fenced = true
+	return true
+}
+
+// Unfence ends a fence.
+func (l *Ledger) Unfence(name string) {
+	if n, ok := l.byName[name]; ok {
+		n.fenced = false
+		l.openNode(n) // a plan made before the fence may have been booked under it
+		l.tidy(n)
+	}
+}
+
+// InFlight is a node with its promises, for the next plan.
+type InFlight struct {
+	Claim, Name string
+	Template    *capacity.Node
+	Cached      bool
+	Fenced      bool
+	Late        bool
+	Initialized bool
+	Ours        bool
+	Slots       []Promise
+	Daemons     map[string]capacity.Resources
+}
+
+// Promise is a slot: room for one pod of a class. UID is the pod when it is settled.
+type Promise struct {
+	Class *capacity.Class
+	UID   types.UID
+}
+
+// InFlight lists every node the ledger knows, in no order.
+func (l *Ledger) InFlight() []InFlight {
+	out := make([]InFlight, 0, len(l.nodes))
+	for _, n := range l.nodes {
+		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Late: n.late,
+			Initialized: n.status.Initialized, Ours: n.status.Ours, Daemons: n.daemons}
+		for _, s := range n.slots {
+			pr := Promise{Class: s.class.Class}
+			if s.pod != nil {
+				pr.UID = s.pod.ref.UID
+			}
+			f.Slots = append(f.Slots, pr)
+		}
+		out = append(out, f)
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// A cycle that began before the plan and fails after it says nothing about the plan.
+func TestCycleThatBeganBeforeThePlanDoesNotFailIt(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New()
+	c := testClass("a", 100, 0)
+	ref := capacity.PodRef{UID: "p"}
+	l.Submit(ref, c, now)
+	l.Existing("node", NodeStatus{})
+	l.Commit("1", []capacity.Placement{{Class: c, Pod: ref, Node: "node"}}, now)
+	l.Take()
+	if st, _ := l.Submit(ref, c, now); st != Open {
+		t.Fatalf("the pod is %s after a cycle that was never pinned, want open", st)
+	}
+	if e := l.Take(); len(e.Activate) != 1 || e.Plan {
+		t.Errorf("effects %+v, want the pod activated once more", e)
+	}
+	if node, wait := l.Pin("p"); node != "node" {
+		t.Fatalf("pinned to %q (%s), want its slot", node, wait)
+	}
+	if st, _ := l.Submit(ref, c, now); st != Queued {
+		t.Errorf("the pod is %s after its pinned cycle failed, want queued", st)
+	}
+}
+
+// A node that joined and never becomes usable doesn't hold its pods for ever, and doesn't make them buy another one.
+func TestGateHasADeadline(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New()
+	c := testClass("gpu", 100, 0)
+	c.Bind = capacity.BindInitialized
+	ref := capacity.PodRef{UID: "p"}
+	l.Submit(ref, c, now)
+	l.AddNode("claim", &capacity.Node{}, nil, false, now)
+	l.Commit("1", []capacity.Placement{{Class: c, Pod: ref, Node: "claim"}}, now)
+	l.Launching("claim", now)
+	l.Named("claim", "node", "")
+	l.Cached("node", NodeStatus{Ours: true, Registered: true}, now)
+	l.Tick(now.Add(gateDeadline))
+	if closed, _ := l.Gate("p"); !closed {
+		t.Fatal("the gate is open before its deadline")
+	}
+	l.Take()
+	l.Tick(now.Add(gateDeadline + time.Second))
+	if closed, _ := l.Gate("p"); closed {
+		t.Error("the gate is still closed after its deadline")
+	}
+	if e := l.Take(); e.Plan || len(e.Words) != 1 || len(e.Activate) != 1 {
+		t.Errorf("effects %+v, want the pod let go with a word and no plan", e)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pod that was refused because room was kept for another is planned for when that promise ends.
+func TestRefusedPodsHearOfRoomGivenBack(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New()
+	c := testClass("a", 100, 0)
+	for _, uid := range []types.UID{"kept", "refused"} {
+		l.Submit(capacity.PodRef{UID: uid}, c, now)
+	}
+	l.Existing("node", NodeStatus{})
+	l.Commit("1", []capacity.Placement{{Class: c, Pod: capacity.PodRef{UID: "kept"}, Node: "node"}}, now)
+	l.Refuse([]types.UID{"refused"}, "no room", false, now)
+	l.Tick(now)
+	l.Take()
+	l.Gone("kept")
+	l.Tick(now)
+	if e := l.Take(); !e.Plan {
+		t.Error("the refused pod is not planned for")
+	}
+	l.Refuse([]types.UID{"refused"}, "no room", false, now)
+	l.Take()
+	l.Tick(now)
+	if e := l.Take(); e.Plan {
+		t.Error("it is planned for again and again")
+	}
+}

@@ -1,0 +1,152 @@
+package capacity
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// asks is what a pod asks of a node apart from room.
+type asks struct {
+	terms       []Requirements
+	tolerations []corev1.Toleration
+	// preferred: PreferNoSchedule taints needn't be tolerated.
+	preferred bool
+}
+
+// tolerates says whether the taints are tolerated.
+func (a *asks) tolerates(taints []corev1.Taint) *corev1.Taint {
+	for i := range taints {
+		if a.preferred && taints[i].Effect == corev1.TaintEffectPreferNoSchedule {
+			continue
+		}
+		if !Tolerates(a.tolerations, &taints[i]) {
+			return &taints[i]
+		}
+	}
+	return nil
+}
+
+// matches says whether a node with these labels satisfies one of the terms.
+func (a *asks) matches(label func(key string) (string, bool)) bool {
+	if len(a.terms) == 0 {
+		return true
+	}
+	for _, term := range a.terms {
+		if matchLabels(term, label) {
+			return true
+		}
+	}
+	return false
+}
+
+func matchLabels(term Requirements, label func(key string) (string, bool)) bool {
+	for key, r := range term {
+		v, ok := label(key)
+		if ok && !r.Has(v) || !ok && !r.AllowsAbsent() {
+			return false
+		}
+	}
+	return true
+}
+
+// id tells apart what is asked.
+func (a *asks) id() string {
+	k := make(keyBytes, 0, 256)
+	k.count(len(a.terms))
+	for _, t := range a.terms {
+		k.requirements(t)
+	}
+	for i := range a.tolerations {
+		t := &a.tolerations[i]
+		k.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
+	}
+	k.text(strconv.FormatBool(a.preferred))
+	return string(k)
+}
+
+// matching are the bins that satisfy what is asked. The set is shared and not to be changed.
+func (c *catalog) matching(a *asks) packing.Bits {
+	id := a.id()
+	out, known := c.matched[id]
+	if !known {
+		out = c.match(a)
+		c.matched[id] = out
+	}
+	return out
+}
+
+func (c *catalog) match(a *asks) packing.Bits {
+	out := packing.NewBits(len(c.bins))
+	for _, p := range c.pools {
+		if a.tolerates(p.Taints) != nil {
+			continue
+		}
+		terms := a.terms
+		if len(terms) == 0 {
+			terms = []Requirements{nil}
+		}
+		for _, term := range terms {
+			p.match(c, term, out)
+		}
+	}
+	return out
+}
+
+// match adds the pool's bins that satisfy a term to out.
+func (p *poolOffers) match(c *catalog, term Requirements, out packing.Bits) {
+	var offerwise []Requirement
+	typewise := make([]Requirement, 0, len(term))
+	for key, r := range term {
+		switch key {
+		case labelZone, labelCapacityType, labelReservationID:
+			offerwise = append(offerwise, r)
+		default:
+			typewise = append(typewise, r)
+		}
+	}
+	ok := make([]bool, len(p.types))
+next:
+	for v := range p.variants {
+		for t := range ok {
+			ok[t] = true
+		}
+		for _, r := range typewise {
+			if value, has := p.variants[v].labels[r.Key]; has {
+				if !r.Has(value) {
+					continue next
+				}
+				continue
+			}
+			p.matchColumn(r, ok)
+		}
+	bins:
+		for b := p.variants[v].first; b < p.variants[v].last; b++ {
+			if !ok[c.bins[b].typ] {
+				continue
+			}
+			for _, r := range offerwise {
+				if value, has := c.label(b, r.Key); has && !r.Has(value) || !has && !r.AllowsAbsent() {
+					continue bins
+				}
+			}
+			out.Set(b)
+		}
+	}
+}
+
+// matchColumn clears ok for the types whose label does not satisfy r.
+func (p *poolOffers) matchColumn(r Requirement, ok []bool) {
+	col := p.column(r.Key)
+	has := make([]bool, len(col.values))
+	for i, v := range col.values {
+		has[i] = r.Has(v)
+	}
+	for t, i := range col.of {
+		if i >= 0 && !has[i] || i < 0 && !r.AllowsAbsent() {
+			ok[t] = false
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package capacity
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// memory is the catalogue of the last plan, for the next one to use when nothing it depends on has changed. Plans come
+// every second in a burst, prices every few minutes.
+type memory struct {
+	last *catalog
+	id   string
+	// types are the slices the catalogue was made of; holding them keeps their identity from being given to others.
+	types [][]*InstanceType
+}
+
+// maxMatched caps how many different questions a catalogue remembers the answers to.
+const maxMatched = 4096
+
+func (m *memory) catalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bool) *catalog {
+	id := catalogID(pools, opts, mentioned)
+	if m.last != nil && m.id == id && len(m.last.matched) < maxMatched && slices.EqualFunc(m.types, pools, sameTypes) {
+		for i, p := range m.last.pools {
+			p.Pool = pools[i] // its limits' use may be another
+		}
+		return m.last
+	}
+	m.last, m.id, m.types = newCatalog(pools, opts, mentioned), id, nil
+	for _, p := range pools {
+		m.types = append(m.types, p.Types)
+	}
+	return m.last
+}
+
+func sameTypes(types []*InstanceType, p *Pool) bool {
+	return len(types) == len(p.Types) && (len(types) == 0 || &types[0] == &p.Types[0])
+}
+
+// catalogID is everything a catalogue depends on, but for the types.
+func catalogID(pools []*Pool, opts *Options, mentioned map[string]map[string]bool) string {
+	k := make(keyBytes, 0, 1024)
+	k.text(strconv.FormatFloat(opts.NodeSurcharge, 'g', -1, 64))
+	k.count(len(opts.PriceFactor))
+	for _, family := range slices.Sorted(maps.Keys(opts.PriceFactor)) {
+		k.text(family, strconv.FormatFloat(opts.PriceFactor[family], 'g', -1, 64))
+	}
+	k.count(len(pools))
+	for _, p := range pools {
+		k.text(p.Name, strconv.Itoa(int(p.Weight)), strconv.FormatBool(p.Unready == ""))
+		k.texts(p.Labels)
+		k.requirements(p.Requirements)
+		for _, r := range p.Requirements.sorted() {
+			k.count(r.MinValues)
+			named, is := mentioned[r.Key] // asked for without naming values differs from not asked for
+			k.text(strconv.FormatBool(is))
+			k.count(len(named))
+			k.text(slices.Sorted(maps.Keys(named))...)
+		}
+		k.count(len(p.Taints))
+		for i := range p.Taints {
+			k.text(p.Taints[i].Key, p.Taints[i].Value, string(p.Taints[i].Effect))
+		}
+		k.count(len(p.Limits))
+		for _, name := range slices.Sorted(maps.Keys(p.Limits)) {
+			k.text(string(name))
+		}
+	}
+	return string(k)
+}

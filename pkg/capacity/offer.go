@@ -1,0 +1,53 @@
+package capacity
+
+// InstanceType is a kind of machine as one node class would run it: kubelet settings, AMI family and storage policy
+// of the class are already in its numbers and labels.
+type InstanceType struct {
+	Name string
+	// Labels every node of this type carries, single valued; without zone, capacity type and hostname.
+	Labels map[string]string
+	// Capacity is what the Node's status.capacity will say.
+	Capacity Resources
+	// Allocatable is what is left for pods. It must never be above what the kubelet will report, or early-bound pods
+	// are rejected there.
+	Allocatable Resources
+	// VolumeLimits is the number of volumes per CSI driver name; a driver not listed is unlimited.
+	VolumeLimits map[string]int64
+	// Offers are the ways to buy it. Order is not significant.
+	Offers []Offer
+}
+
+// Offer is one way to buy an instance type.
+type Offer struct {
+	Zone         string
+	CapacityType string  // on-demand, spot or reserved
+	Price        float64 // $/h; what is compared, after overlays
+	// Available is false while the offer is remembered as having no capacity.
+	Available bool
+	// ReservationID and Remaining are set for reserved offers: how many instances the reservation still holds.
+	ReservationID string
+	Remaining     int
+	// Labels a node bought this way carries beside its type's labels, zone and capacity type (zone id, reservation). They
+	// are shared between offers and must not be changed.
+	Labels map[string]string
+}
+
+// NodeOffer is an offer of a certain type: one thing CreateFleet may be asked for.
+type NodeOffer struct {
+	Type  *InstanceType
+	Offer Offer
+}
+
+// OfferKey names an offer for remembering and recording.
+type OfferKey struct {
+	InstanceType string `json:"type"`
+	Zone         string `json:"zone"`
+	CapacityType string `json:"capacityType"`
+	// ReservationID is set for reserved offers only.
+	ReservationID string `json:"reservation,omitempty"`
+}
+
+// Key names the offer.
+func (o NodeOffer) Key() OfferKey {
+	return OfferKey{InstanceType: o.Type.Name, Zone: o.Offer.Zone, CapacityType: o.Offer.CapacityType, ReservationID: o.Offer.ReservationID}
+}

@@ -1,0 +1,191 @@
+package capacity
+
+import (
+	"slices"
+	"strings"
+)
+
+// binding is n pods of a unit bound to a node, one after the other.
+type binding struct {
+	unit *unit
+	node *node
+	n    int
+}
+
+// order puts the placements in an order in which each one is allowed when all nodes are there from the start. What is
+// never allowed is taken back; learn looks into why.
+func (r *run) order() []binding {
+	r.ordering = true
+	for _, g := range r.topo.groups {
+		g.restore()
+	}
+	for _, u := range r.units {
+		u.demandHard()
+	}
+	for _, n := range r.nodes[r.existing:] {
+		clear(n.present)
+		if !n.gone {
+			r.register(n)
+		}
+	}
+	var out []binding
+	pending := make([]*queue, len(r.units))
+	for i, u := range r.units {
+		pending[i] = r.queueOf(u)
+	}
+	for progress := true; progress; {
+		progress = false
+		for _, q := range pending {
+			before := len(out)
+			out = r.drain(q, out)
+			progress = progress || len(out) > before
+		}
+	}
+	for _, q := range pending {
+		q.takeBack()
+	}
+	r.reshape()
+	return out
+}
+
+// queue is a unit's placements that have not had their turn.
+type queue struct {
+	unit   *unit
+	coarse bool
+	places []*line
+}
+
+// line is placements at nodes that are alike for the labels that matter to the unit.
+type line struct {
+	waiting []placed
+}
+
+func (r *run) queueOf(u *unit) *queue {
+	keys := u.coarseKeys()
+	q := &queue{unit: u, coarse: len(keys) > 0}
+	index := map[string]*line{}
+	for _, p := range merged(u.placed) {
+		var id strings.Builder
+		for _, key := range keys {
+			v, ok := r.label(p.node, key)
+			id.WriteString(v)
+			if !ok {
+				id.WriteByte(1)
+			}
+			id.WriteByte(0)
+		}
+		l, ok := index[id.String()]
+		if !ok {
+			l = &line{}
+			index[id.String()] = l
+			q.places = append(q.places, l)
+		}
+		l.waiting = append(l.waiting, p)
+	}
+	return q
+}
+
+// merged joins placements on the same node.
+func merged(all []placed) []placed {
+	at := map[*node]int{}
+	var out []placed
+	for _, p := range all {
+		if i, ok := at[p.node]; ok {
+			out[i].n += p.n
+			continue
+		}
+		at[p.node] = len(out)
+		out = append(out, p)
+	}
+	return out
+}
+
+// drain appends what of a queue is allowed now.
+func (r *run) drain(q *queue, out []binding) []binding {
+	for {
+		l, i := r.nextAllowed(q)
+		if l == nil {
+			return out
+		}
+		p := &l.waiting[i]
+		k := p.n
+		if q.coarse {
+			k = 1
+		}
+		k = r.hostRoom(q.unit, p.node, k)
+		r.tally(q.unit, p.node, k)
+		if last := len(out) - 1; last >= 0 && out[last].unit == q.unit && out[last].node == p.node {
+			out[last].n += k
+		} else {
+			out = append(out, binding{q.unit, p.node, k})
+		}
+		if p.n -= k; p.n == 0 {
+			l.waiting = slices.Delete(l.waiting, i, i+1)
+		}
+	}
+}
+
+// nextAllowed is the placement whose turn it is: at the least crowded place that allows it.
+func (r *run) nextAllowed(q *queue) (*line, int) {
+	var best *line
+	bestAt, bestScore := 0, 0
+	for _, l := range q.places {
+		if len(l.waiting) == 0 {
+			continue
+		}
+		n := l.waiting[0].node
+		where := func(g *group) (int, bool) { return r.domain(n, g) }
+		if q.coarse && !r.coarseAllows(q.unit, where) {
+			continue
+		}
+		score := q.unit.crowd(where)
+		if best != nil && score >= bestScore {
+			continue
+		}
+		for i, p := range l.waiting {
+			if r.hostRoom(q.unit, p.node, 1) > 0 {
+				best, bestAt, bestScore = l, i, score
+				break
+			}
+		}
+	}
+	return best, bestAt
+}
+
+// takeBack undoes the placements that never had their turn.
+func (q *queue) takeBack() {
+	for _, l := range q.places {
+		for _, p := range l.waiting {
+			p.node.drop(q.unit, p.n)
+			q.unit.left += p.n
+			q.unit.unordered += p.n
+		}
+	}
+}
+
+// reshape lets nodes that lost pods become cheaper, with the labels they had.
+func (r *run) reshape() {
+	for _, n := range r.nodes[r.existing:] {
+		if n.gone || !n.lost {
+			continue
+		}
+		limited := len(r.catalog.pools[r.catalog.bins[n.bin].pool].limits) > 0
+		if s := r.shape(n, limited); s.short == "" {
+			n.shape = s
+		}
+	}
+}
+
+// drop takes n pods of a unit off the node. A planned node without pods is not bought.
+func (n *node) drop(u *unit, k int) {
+	for i := range n.content {
+		if s := &n.content[i]; s.unit == u {
+			take := min(k, s.n)
+			s.n -= take
+			k -= take
+		}
+	}
+	n.content = slices.DeleteFunc(n.content, func(s share) bool { return s.n == 0 })
+	n.lost = true
+	n.gone = n.gone || n.planned() && len(n.content) == 0
+}

@@ -1,0 +1,164 @@
+package packing
+
+import (
+	"math"
+)
+
+// bounded is a small linear program: most c.x with a.x <= b and 0 <= x <= hi, by the simplex method on a tableau, with
+// bounds kept implicit. It reuses its memory.
+type bounded struct {
+	c     []float64 // of the caller
+	t     []float64
+	z     []float64
+	ub    []float64
+	basis []int
+	xb    []float64
+	in    []bool
+	upper []bool
+	// mu are the rows' multipliers of the last solve.
+	mu   []float64
+	work int
+}
+
+// solve fills x and returns the value of the Lagrangian at mu, which no feasible point passes whatever mu is.
+func (l *bounded) solve(a [][]float64, b, hi, c []float64, x *[]float64) float64 {
+	n, m := len(c), len(b)
+	w := n + m
+	l.reset(a, b, hi, c, n, m)
+	l.work = m * w
+	for range 20 * (m + 4) * 4 {
+		e, best := -1, 1e-11
+		for j, v := range l.z {
+			if l.upper[j] {
+				v = -v
+			}
+			if v > best && !l.in[j] && l.ub[j] > 0 {
+				e, best = j, v
+			}
+		}
+		l.work += w
+		if e < 0 {
+			break
+		}
+		l.step(e, m, w)
+	}
+	return l.read(a, b, hi, c, n, m, x)
+}
+
+func (l *bounded) reset(a [][]float64, b, hi, c []float64, n, m int) {
+	w := n + m
+	l.t, l.z, l.ub = resize(l.t, m*w), resize(l.z, w), resize(l.ub, w)
+	l.xb, l.mu = resize(l.xb, m), resize(l.mu, m)
+	if cap(l.in) < w {
+		l.in, l.upper, l.basis = make([]bool, w), make([]bool, w), make([]int, w)
+	}
+	l.in, l.upper, l.basis = l.in[:w], l.upper[:w], l.basis[:m]
+	for r := range m {
+		row := l.t[r*w : r*w+w]
+		copy(row, a[r])
+		clear(row[n:])
+		row[n+r] = 1
+		l.xb[r], l.basis[r] = b[r], n+r
+	}
+	for j := range w {
+		l.in[j], l.upper[j] = j >= n, false
+		if j < n {
+			l.z[j], l.ub[j] = c[j], hi[j]
+		} else {
+			l.z[j], l.ub[j] = 0, math.Inf(1)
+		}
+	}
+}
+
+func resize(s []float64, n int) []float64 {
+	if cap(s) < n {
+		return make([]float64, n)
+	}
+	return s[:n]
+}
+
+// step lets column e enter or change its bound.
+func (l *bounded) step(e, m, w int) {
+	dir := 1.0
+	if l.upper[e] {
+		dir = -1
+	}
+	theta, out, outUpper := l.ub[e], -1, false
+	for r := range m {
+		g := l.t[r*w+e] * dir
+		if g > 1e-12 {
+			if q := l.xb[r] / g; q < theta {
+				theta, out, outUpper = q, r, false
+			}
+		} else if u := l.ub[l.basis[r]]; g < -1e-12 && !math.IsInf(u, 1) {
+			if q := (u - l.xb[r]) / -g; q < theta {
+				theta, out, outUpper = q, r, true
+			}
+		}
+	}
+	theta = math.Max(0, theta)
+	for r := range m {
+		l.xb[r] -= theta * l.t[r*w+e] * dir
+	}
+	if out < 0 {
+		l.upper[e] = !l.upper[e]
+		return
+	}
+	old := l.basis[out]
+	l.in[old], l.upper[old] = false, outUpper
+	v := theta
+	if l.upper[e] {
+		v = l.ub[e] - theta
+	}
+	l.upper[e], l.in[e], l.basis[out], l.xb[out] = false, true, e, v
+	pr := l.t[out*w : out*w+w]
+	f := 1 / pr[e]
+	for j := range pr {
+		pr[j] *= f
+	}
+	for r := range m {
+		if r == out {
+			continue
+		}
+		row := l.t[r*w : r*w+w]
+		if g := row[e]; g != 0 {
+			for j, v := range pr {
+				row[j] -= g * v
+			}
+		}
+	}
+	if g := l.z[e]; g != 0 {
+		for j, v := range pr {
+			l.z[j] -= g * v
+		}
+	}
+	l.work += (m + 1) * w
+}
+
+func (l *bounded) read(a [][]float64, b, hi, c []float64, n, m int, x *[]float64) float64 {
+	bound := 0.0
+	for r := range m {
+		l.mu[r] = math.Max(0, -l.z[n+r])
+		bound += l.mu[r] * b[r]
+	}
+	*x = resize(*x, n)
+	for j := range n {
+		(*x)[j] = 0
+		if l.upper[j] && !l.in[j] {
+			(*x)[j] = hi[j]
+		}
+		over := c[j]
+		for r := range m {
+			over -= l.mu[r] * a[r][j]
+		}
+		if over > 0 {
+			bound += over * hi[j]
+		}
+	}
+	for r, j := range l.basis {
+		if j < n {
+			(*x)[j] = l.xb[r]
+		}
+	}
+	return bound
+}

@@ -1,0 +1,105 @@
+package packing
+
+import (
+	"math"
+	"slices"
+)
+
+// branch is a part of the contents: at least lo and at most hi of each.
+type branch struct {
+	lo, hi, x []float64
+	bound     float64
+}
+
+// branch looks into parts of the contents, the most promising first, each cut in two where its relaxation breaks a thing.
+// It returns a bound that holds for all contents.
+func (s *knapsack) branch(b int, value []float64, bound float64, steps int) float64 {
+	n := len(s.items)
+	s.open = append(s.open[:0], &branch{lo: make([]float64, n), hi: slices.Clone(s.hi), x: slices.Clone(s.x), bound: bound})
+	whole := s.hi
+	defer func() { s.hi = whole }()
+	for len(s.open) > 0 && steps > 0 {
+		at := 0
+		for i, o := range s.open {
+			if o.bound > s.open[at].bound {
+				at = i
+			}
+		}
+		top := s.open[at]
+		s.open[at] = s.open[len(s.open)-1]
+		s.open = s.open[:len(s.open)-1]
+		if top.bound <= s.bestV*(1+1e-6) {
+			return math.Max(top.bound, s.bestV)
+		}
+		q := broken(top.x)
+		if q < 0 {
+			return top.bound // whole, but not found by rounding: the rules forbid it
+		}
+		for _, up := range []bool{false, true} {
+			next := &branch{lo: top.lo, hi: top.hi}
+			if up {
+				next.lo = slices.Clone(top.lo)
+				next.lo[q] = math.Ceil(top.x[q])
+			} else {
+				next.hi = slices.Clone(top.hi)
+				next.hi[q] = math.Floor(top.x[q])
+			}
+			steps--
+			if s.relax(next, value) {
+				next.bound = math.Min(next.bound, top.bound)
+				s.hi, s.x = next.hi, append(s.x[:0], next.x...)
+				s.round(b, value)
+				if next.bound > s.bestV*(1+1e-6) {
+					s.open = append(s.open, next)
+				}
+			}
+		}
+	}
+	for _, o := range s.open {
+		bound = math.Max(s.bestV, o.bound)
+		for _, other := range s.open {
+			bound = math.Max(bound, other.bound)
+		}
+		return bound
+	}
+	return s.bestV
+}
+
+// broken is the position farthest from a whole number, -1: all are whole.
+func broken(x []float64) int {
+	at, far := -1, 1e-6
+	for q, v := range x {
+		if f := v - math.Floor(v); math.Min(f, 1-f) > far {
+			at, far = q, math.Min(f, 1-f)
+		}
+	}
+	return at
+}
+
+// relax solves a branch's program. False: it has no solution.
+func (s *knapsack) relax(o *branch, value []float64) bool {
+	b := make([]float64, len(s.b))
+	hi := make([]float64, len(s.items))
+	sum := 0.0
+	for r := range b {
+		b[r] = s.b[r]
+		for q, lo := range o.lo {
+			if lo > 0 {
+				b[r] -= lo * s.a[r][q]
+			}
+		}
+		if b[r] < -1e-9 {
+			return false
+		}
+	}
+	for q, i := range s.items {
+		hi[q] = o.hi[q] - o.lo[q]
+		sum += o.lo[q] * value[i]
+	}
+	o.bound = sum + s.lp.solve(s.a, b, hi, s.values(value), &o.x)
+	s.work += s.lp.work
+	for q := range o.x {
+		o.x[q] += o.lo[q]
+	}
+	return true
+}

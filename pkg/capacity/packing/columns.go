@@ -1,0 +1,230 @@
+package packing
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// generator solves the configuration program by column generation (Gilmore and Gomory): a column is a whole content of a
+// bin, and those worth buying are found by filling bins for the most value under the program's multipliers.
+type generator struct {
+	k    *kinds
+	sack *knapsack
+	// pool are the contents found so far, seen tells them apart.
+	pool []buy
+	seen map[string]bool
+	// near are bins whose best content was last worth nearly what it must be.
+	near  []bool
+	round int
+	// level of care with which bins are filled; it rises when nothing is found.
+	level int
+	// end is where work stops.
+	end int
+	// bound is the highest lower bound seen for the demand the generator was made for.
+	bound float64
+}
+
+func newGenerator(k *kinds, sack *knapsack) *generator {
+	return &generator{k: k, sack: sack, level: 1, seen: map[string]bool{}, near: make([]bool, len(k.p.Bins))}
+}
+
+// add remembers a content; false: it was known.
+func (g *generator) add(b int, c content) bool {
+	key := binary.AppendUvarint(nil, uint64(b))
+	for _, s := range c {
+		key = binary.AppendUvarint(key, uint64(s.Item))
+		key = binary.AppendUvarint(key, uint64(s.Count))
+	}
+	if g.seen[string(key)] {
+		return false
+	}
+	g.seen[string(key)] = true
+	g.pool = append(g.pool, buy{bin: b, c: c})
+	return true
+}
+
+// program is the configuration program for what is left, over the contents in the pool.
+type program struct {
+	g    *generator
+	lp   *cover
+	row  []int // by kind, -1: nothing left
+	kind []int // by row
+	used int   // contents of the pool that are columns already
+	id   []int // column to content, less the start columns
+	left []int
+}
+
+func (g *generator) program(left []int) *program {
+	p := &program{g: g, row: make([]int, len(left)), left: left}
+	var need []float64
+	var start []column
+	for i, n := range left {
+		p.row[i] = -1
+		if n == 0 {
+			continue
+		}
+		b, count := g.plain(i, n)
+		if b < 0 {
+			continue
+		}
+		p.row[i] = len(p.kind)
+		start = append(start, column{rows: []int32{int32(len(p.kind))}, vals: []float64{float64(count)}, price: g.k.p.Bins[b].Price})
+		p.kind = append(p.kind, i)
+		need = append(need, float64(n))
+		g.add(b, content{{Item: i, Count: count}})
+	}
+	p.lp = newCover(need, start)
+	p.extend()
+	return p
+}
+
+// plain is the bin that holds a kind alone at the least price each.
+func (g *generator) plain(i, left int) (bin, count int) {
+	bin = -1
+	best := math.Inf(1)
+	for b := range g.k.p.Bins {
+		if !g.k.kinds[i].bins.Has(b) || g.k.p.Bins[b].Scarce {
+			continue
+		}
+		n := Fits(g.k.p.Bins[b].Room, g.k.kinds[i].need, min(left, g.k.kinds[i].most))
+		if n == 0 {
+			continue
+		}
+		if each := g.k.p.Bins[b].Price / float64(n); each < best {
+			best, bin, count = each, b, n
+		}
+	}
+	return bin, count
+}
+
+// extend makes columns of the contents that are new in the pool, cut to what is left.
+func (p *program) extend() int {
+	added := 0
+	for ; p.used < len(p.g.pool); p.used++ {
+		x := &p.g.pool[p.used]
+		col := column{price: p.g.k.p.Bins[x.bin].Price}
+		for _, s := range x.c {
+			if r := p.row[s.Item]; r >= 0 {
+				col.rows = append(col.rows, int32(r))
+				col.vals = append(col.vals, float64(min(s.Count, p.left[s.Item])))
+			}
+		}
+		if len(col.rows) == 0 {
+			continue
+		}
+		p.lp.add(col)
+		p.id = append(p.id, p.used)
+		added++
+	}
+	return added
+}
+
+// multipliers by kind.
+func (p *program) multipliers() []float64 {
+	out := make([]float64, len(p.row))
+	for i, r := range p.row {
+		if r >= 0 {
+			out[i] = math.Max(0, p.lp.duals[r])
+		}
+	}
+	return out
+}
+
+// maxProgram caps the work of solving the program once; it stays a packing, if a dearer one, when it is cut short.
+const maxProgram = 20e6
+
+// improve generates contents until nothing is worth more than its price, or the budget of work is spent. centre is where
+// the multipliers are held near to: they oscillate otherwise.
+func (g *generator) improve(p *program, centre []float64, budget int) {
+	g.end = g.spent(p) + budget
+	lead := 0.6
+	for {
+		p.lp.solve(maxProgram)
+		if g.spent(p) >= g.end {
+			return
+		}
+		value := p.lp.value()
+		duals := p.multipliers()
+		trial := make([]float64, len(duals))
+		for i := range trial {
+			trial[i] = lead*centre[i] + (1-lead)*duals[i]
+		}
+		found, bound := g.price(p, trial, duals)
+		if bound > 0 {
+			lower := 0.0
+			for i, n := range p.left {
+				if p.row[i] >= 0 {
+					lower += trial[i] * float64(n)
+				}
+			}
+			if lower /= math.Max(bound, 1e-12); lower > g.bound {
+				g.bound = lower
+				for i := range trial {
+					centre[i] = trial[i] / bound
+				}
+			}
+		}
+		p.extend()
+		if value-g.bound < 0.0005*value {
+			return
+		}
+		switch {
+		case found:
+		case lead > 0:
+			if lead -= 0.3; lead < 0.05 {
+				lead = 0
+			}
+		case g.level < len(cares)-1:
+			g.level++
+		default:
+			return
+		}
+	}
+}
+
+// spent is the work done so far.
+func (g *generator) spent(p *program) int { return g.sack.work + p.lp.work }
+
+// price fills bins under the trial values and keeps the contents that are worth more than their price under the
+// multipliers. bound is the most that any bin's content can be worth per dollar under the trial values; 0: not all were
+// looked at.
+func (g *generator) price(p *program, trial, duals []float64) (found bool, bound float64) {
+	all := g.round%4 == 0
+	g.round++
+	best := 0.0
+	ratios := make([]float64, len(g.k.p.Bins))
+	for pass := 0; pass < 2; pass++ {
+		for b := range g.k.p.Bins {
+			if len(g.k.fits[b]) == 0 || g.k.p.Bins[b].Scarce || !all && !g.near[b] {
+				continue
+			}
+			if g.spent(p) > g.end {
+				return found, 0
+			}
+			price := math.Max(g.k.p.Bins[b].Price, 1e-9)
+			c, worth, most := g.sack.fill(b, p.left, trial, cares[g.level])
+			ratios[b] = worth / price
+			best = math.Max(best, ratios[b])
+			bound = math.Max(bound, most/price)
+			sum := 0.0
+			for _, s := range c {
+				sum += duals[s.Item] * float64(s.Count)
+			}
+			if sum > price*(1+1e-7) && g.add(b, slices.Clone(c)) {
+				found = true
+			}
+		}
+		if all {
+			for b := range g.near {
+				g.near[b] = ratios[b] > 0.93*best
+			}
+			return found, bound
+		}
+		if found {
+			return found, 0
+		}
+		all, bound = true, 0 // nothing near any more: look at all
+	}
+	return found, bound
+}

@@ -1,0 +1,140 @@
+package packing
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// buy is a content of a bin and how often to buy it.
+type buy struct {
+	bin   int
+	c     content // by kind
+	times int
+}
+
+// state is what is left to do in a packing under way.
+type state struct {
+	left    []int // by kind
+	budgets []int64
+	buys    []buy
+	cost    float64
+}
+
+func (k *kinds) newState() *state {
+	s := &state{left: make([]int, len(k.kinds)), budgets: slices.Clone(k.p.Budgets)}
+	for i := range k.kinds {
+		s.left[i] = k.kinds[i].count
+	}
+	return s
+}
+
+func (s *state) clone() *state {
+	return &state{left: slices.Clone(s.left), budgets: slices.Clone(s.budgets), buys: slices.Clone(s.buys), cost: s.cost}
+}
+
+func (s *state) remaining() int {
+	n := 0
+	for _, v := range s.left {
+		n += v
+	}
+	return n
+}
+
+// affordable is how often, at most n times, a bin can be bought.
+func (s *state) affordable(p *Problem, b, n int) int {
+	for _, u := range p.Bins[b].Uses {
+		if u.Amount > 0 {
+			n = int(min(int64(n), max(0, s.budgets[u.Budget]/u.Amount)))
+		}
+	}
+	return n
+}
+
+// take buys a content.
+func (s *state) take(p *Problem, x buy) {
+	for _, sh := range x.c {
+		s.left[sh.Item] -= sh.Count * x.times
+	}
+	for _, u := range p.Bins[x.bin].Uses {
+		s.budgets[u.Budget] -= u.Amount * int64(x.times)
+	}
+	s.buys = append(s.buys, x)
+	s.cost += p.Bins[x.bin].Price * float64(x.times)
+}
+
+// repeats is how often a content fits whole into what is left.
+func (s *state) repeats(p *Problem, b int, c content) int {
+	n := math.MaxInt
+	for _, sh := range c {
+		n = min(n, s.left[sh.Item]/sh.Count)
+	}
+	return s.affordable(p, b, n)
+}
+
+// greedy buys, again and again, the bin whose content is worth most per dollar, and repeats that content while it fits
+// whole. Bins shrink by themselves towards the end, as less is left to fill them with.
+type greedy struct {
+	k    *kinds
+	sack *knapsack
+	// care with which bins are filled as long as the knapsack's work is below until.
+	care  care
+	until int
+	// hope is what a bin's content may be worth per dollar at most, from the last time it was filled: what is left only
+	// gets less.
+	hope []float64
+}
+
+func newGreedy(k *kinds, sack *knapsack, how care, until int) *greedy {
+	return &greedy{k: k, sack: sack, care: how, until: until, hope: make([]float64, len(k.p.Bins))}
+}
+
+// run completes the packing. value is by kind, in dollars.
+func (g *greedy) run(s *state, value []float64) {
+	for b := range g.hope {
+		g.hope[b] = math.Inf(1)
+		if len(g.k.fits[b]) == 0 {
+			g.hope[b] = 0
+		}
+	}
+	order := make([]int, len(g.hope))
+	for b := range order {
+		order[b] = b
+	}
+	for s.remaining() > 0 {
+		// Infinite hope first, then by hope; of equals the dearer bin, which means fewer of them.
+		slices.SortFunc(order, func(a, b int) int {
+			return cmp.Or(cmp.Compare(g.hope[b], g.hope[a]), cmp.Compare(g.k.p.Bins[b].Price, g.k.p.Bins[a].Price), a-b)
+		})
+		var best buy
+		ratio := 0.0
+		for _, b := range order {
+			if g.hope[b] <= ratio || g.hope[b] == 0 {
+				break
+			}
+			if s.affordable(g.k.p, b, 1) == 0 {
+				g.hope[b] = 0
+				continue
+			}
+			how := g.care
+			if g.sack.work > g.until {
+				how = cares[0]
+			}
+			c, worth, bound := g.sack.fill(b, s.left, value, how)
+			price := math.Max(g.k.p.Bins[b].Price, 1e-9)
+			g.hope[b] = bound / price
+			if len(c) == 0 {
+				g.hope[b] = 0
+				continue
+			}
+			if r := worth / price; r > ratio*(1+1e-9) {
+				ratio, best = r, buy{bin: b, c: c}
+			}
+		}
+		if best.c == nil {
+			return
+		}
+		best.times = s.repeats(g.k.p, best.bin, best.c)
+		s.take(g.k.p, best)
+	}
+}

@@ -1,0 +1,161 @@
+package packing
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// kinds are the items of a problem with those merged that are alike in everything, and the numbers of needs and rooms as
+// the linear programs want them. Hundreds of small services come down to dozens of kinds.
+type kinds struct {
+	p     *Problem
+	book  *rulebook
+	kinds []kind
+	// dims are the dimensions that can run short; scale is the largest room in each.
+	dims  []int
+	scale []float64
+	// fits are, by bin, the kinds that it can hold one of, in order.
+	fits [][]int
+}
+
+type kind struct {
+	items []int // of the problem
+	count int
+	need  []int64
+	size  []float64 // need over scale, by position in dims
+	bins  Bits
+	// most is how many one bin may hold by the kind's own rules.
+	most int
+	// share is what a thing's largest share of a bin costs at least, alone what the cheapest bin that holds it does.
+	share, alone float64
+	// joint are the rules with other kinds among its members, as rows for the linear program.
+	joint []int
+}
+
+func newKinds(p *Problem) *kinds {
+	k := &kinds{p: p, book: newRulebook(p.Rules, len(p.Items))}
+	index := map[string]int{}
+	var key []byte
+	for i := range p.Items {
+		it := &p.Items[i]
+		if it.Count == 0 {
+			continue
+		}
+		key = key[:0]
+		for _, n := range it.Need {
+			key = binary.AppendVarint(key, n)
+		}
+		key = it.Bins.AppendTo(key)
+		if len(k.book.of[i]) > 0 {
+			key = binary.AppendUvarint(key, uint64(i)+1) // rules count items, not kinds
+		}
+		at, ok := index[string(key)]
+		if !ok {
+			at = len(k.kinds)
+			index[string(key)] = at
+			k.kinds = append(k.kinds, kind{need: it.Need, bins: it.Bins, most: k.mostPerBin(i)})
+		}
+		k.kinds[at].items = append(k.kinds[at].items, i)
+		k.kinds[at].count += it.Count
+	}
+	k.measure()
+	k.findJoint()
+	return k
+}
+
+// mostPerBin is how many of an item one bin may hold by rules in which it is owner and member.
+func (k *kinds) mostPerBin(item int) int {
+	most := int(^uint(0) >> 1)
+	for _, e := range k.book.of[item] {
+		if e.member && e.limit >= 0 {
+			most = min(most, e.limit)
+		}
+	}
+	return most
+}
+
+// measure finds the dimensions that matter, and what fits where.
+func (k *kinds) measure() {
+	if len(k.p.Bins) == 0 {
+		return
+	}
+	for d := range k.p.Bins[0].Room {
+		largest := int64(0)
+		for b := range k.p.Bins {
+			if room := k.p.Bins[b].Room[d]; room != Unlimited {
+				largest = max(largest, room)
+			}
+		}
+		asked := slices.ContainsFunc(k.kinds, func(x kind) bool { return x.need[d] > 0 })
+		if largest > 0 && asked {
+			k.dims = append(k.dims, d)
+			k.scale = append(k.scale, float64(largest))
+		}
+	}
+	for i := range k.kinds {
+		x := &k.kinds[i]
+		x.share, x.alone = math.Inf(1), math.Inf(1)
+		for j, d := range k.dims {
+			x.size = append(x.size, float64(x.need[d])/k.scale[j])
+		}
+	}
+	k.fits = make([][]int, len(k.p.Bins))
+	for b := range k.p.Bins {
+		price := k.p.Bins[b].Price
+		for i := range k.kinds {
+			x := &k.kinds[i]
+			if !x.bins.Has(b) || Fits(k.p.Bins[b].Room, x.need, 1) == 0 {
+				continue
+			}
+			k.fits[b] = append(k.fits[b], i)
+			part := 0.0
+			for j, size := range x.size {
+				if size > 0 {
+					part = math.Max(part, size/k.room(b, j))
+				}
+			}
+			x.share, x.alone = math.Min(x.share, part*price), math.Min(x.alone, price)
+		}
+	}
+}
+
+// room is a bin's room in a dimension as the linear programs see it.
+func (k *kinds) room(b, j int) float64 {
+	room := k.p.Bins[b].Room[k.dims[j]]
+	if room == Unlimited {
+		return 1e6
+	}
+	return float64(room) / k.scale[j]
+}
+
+// findJoint finds the rules that are a plain limit on the sum of several kinds.
+func (k *kinds) findJoint() {
+	of := make(map[int]int, len(k.p.Items))
+	for i := range k.kinds {
+		for _, it := range k.kinds[i].items {
+			of[it] = i
+		}
+	}
+	for r := range k.p.Rules {
+		rule := &k.p.Rules[r]
+		if len(rule.Members) < 2 || len(rule.Owners) != len(rule.Members) {
+			continue
+		}
+		plain := true
+		for _, o := range rule.Owners {
+			plain = plain && o.Limit == rule.Owners[0].Limit && slices.Contains(rule.Members, o.Item)
+		}
+		if !plain {
+			continue
+		}
+		for _, m := range rule.Members {
+			if i, ok := of[m]; ok {
+				k.kinds[i].joint = append(k.kinds[i].joint, r)
+			}
+		}
+	}
+}
+
+// limit of a plain rule.
+func (k *kinds) limit(rule int) int { return k.p.Rules[rule].Owners[0].Limit }

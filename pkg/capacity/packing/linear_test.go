@@ -1,0 +1,125 @@
+package packing
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// The bounded program is compared with the best of a grid of points, which no optimum may be below, and with its own
+// Lagrangian value, which no feasible point may be above.
+func TestBoundedProgram(t *testing.T) {
+	for seed := range uint64(300) {
+		d := rand.New(rand.NewPCG(seed, 1))
+		n, m := 1+d.IntN(4), 1+d.IntN(3)
+		a := make([][]float64, m)
+		b := make([]float64, m)
+		for r := range a {
+			for range n {
+				a[r] = append(a[r], float64(d.IntN(5)))
+			}
+			b[r] = float64(1 + d.IntN(12))
+		}
+		hi, c := make([]float64, n), make([]float64, n)
+		for j := range hi {
+			hi[j], c[j] = float64(1+d.IntN(4)), float64(d.IntN(9))
+		}
+		var l bounded
+		var x []float64
+		bound := l.solve(a, b, hi, c, &x)
+		value := 0.0
+		for j := range x {
+			value += c[j] * x[j]
+			if x[j] < -1e-9 || x[j] > hi[j]+1e-9 {
+				t.Fatalf("program %d: x %v passes its bounds %v", seed, x, hi)
+			}
+		}
+		for r := range a {
+			use := 0.0
+			for j := range x {
+				use += a[r][j] * x[j]
+			}
+			if use > b[r]+1e-6 {
+				t.Fatalf("program %d: row %d takes %v of %v", seed, r, use, b[r])
+			}
+		}
+		if math.Abs(bound-value) > 1e-6*(1+value) {
+			t.Fatalf("program %d: value %v, bound %v", seed, value, bound)
+		}
+		if grid := bestPoint(a, b, hi, c, make([]float64, n), 0); grid > value+1e-6 {
+			t.Fatalf("program %d: value %v, a point of the grid has %v", seed, value, grid)
+		}
+	}
+}
+
+func bestPoint(a [][]float64, b, hi, c, x []float64, at int) float64 {
+	if at == len(x) {
+		v := 0.0
+		for r := range a {
+			use := 0.0
+			for j := range x {
+				use += a[r][j] * x[j]
+			}
+			if use > b[r]+1e-9 {
+				return math.Inf(-1)
+			}
+		}
+		for j := range x {
+			v += c[j] * x[j]
+		}
+		return v
+	}
+	best := math.Inf(-1)
+	for v := 0.0; v <= hi[at]; v += 0.5 {
+		x[at] = v
+		best = math.Max(best, bestPoint(a, b, hi, c, x, at+1))
+	}
+	return best
+}
+
+// The covering program's multipliers must price every column at no more than it costs, and what is needed at what the
+// optimum costs: then it is the optimum.
+func TestCoveringProgram(t *testing.T) {
+	for seed := range uint64(200) {
+		d := rand.New(rand.NewPCG(seed, 2))
+		m := 1 + d.IntN(8)
+		need := make([]float64, m)
+		var start []column
+		for r := range need {
+			need[r] = float64(1 + d.IntN(50))
+			start = append(start, column{rows: []int32{int32(r)}, vals: []float64{1 + float64(d.IntN(4))}, price: 5 + float64(d.IntN(20))})
+		}
+		lp := newCover(need, start)
+		for range d.IntN(60) {
+			col := column{price: 1 + 20*d.Float64()}
+			for r := range need {
+				if d.IntN(2) == 0 {
+					col.rows, col.vals = append(col.rows, int32(r)), append(col.vals, float64(1+d.IntN(6)))
+				}
+			}
+			lp.add(col)
+		}
+		if !lp.solve(1e9) {
+			t.Fatalf("program %d: no optimum reached", seed)
+		}
+		value := 0.0
+		for r, v := range lp.duals {
+			if v < -1e-6 {
+				t.Fatalf("program %d: multiplier %d is %v", seed, r, v)
+			}
+			value += v * need[r]
+		}
+		for j, col := range lp.cols {
+			worth := 0.0
+			for k, r := range col.rows {
+				worth += lp.duals[r] * col.vals[k]
+			}
+			if worth > col.price+1e-6 {
+				t.Fatalf("program %d: column %d is worth %v and costs %v", seed, j, worth, col.price)
+			}
+		}
+		if math.Abs(value-lp.value()) > 1e-4*(1+value) {
+			t.Fatalf("program %d: costs %v, multipliers say %v", seed, lp.value(), value)
+		}
+	}
+}

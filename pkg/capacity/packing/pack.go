@@ -1,0 +1,173 @@
+package packing
+
+import (
+	"math"
+	"slices"
+)
+
+// maxRows caps the configuration program: its cost grows with the square of the number of kinds, and with so many of them
+// the greedy is nearly as good.
+const maxRows = 400
+
+// Pack finds a cheap packing. effort is how much work may go beyond the fast path, about a microsecond each; the same
+// problem and effort give the same answer.
+func Pack(p *Problem, effort int) *Result {
+	k := newKinds(p)
+	if len(k.kinds) == 0 {
+		return &Result{Left: make([]int, len(p.Items))}
+	}
+	sack := newKnapsack(k)
+	fluid := k.prices()
+	k.clip(fluid)
+	best := k.apart()
+	values := k.views(fluid)
+	if effort == 0 && len(k.kinds) > maxRows {
+		values = values[:1]
+	}
+	g := newGenerator(k, sack)
+	for _, value := range values {
+		s := k.newState()
+		newGreedy(k, sack, cares[0], 0).run(s, value)
+		for _, b := range s.buys {
+			g.add(b.bin, b.c)
+		}
+		if s.better(best) {
+			best = s
+		}
+	}
+	if len(k.kinds) > maxRows {
+		return k.result(best)
+	}
+	// The contents that the greedy found are worth mixing better than it did. Effort finds more of them.
+	prog := g.program(k.newState().left)
+	centre, fast := slices.Clone(fluid), sack.work+prog.lp.work
+	best = prog.mix(best, values, 0)
+	if effort == 0 {
+		return k.result(best)
+	}
+	g.improve(prog, centre, 1000*effort)
+	best = prog.mix(best, append(values, centre), sack.work+300*effort)
+	out := k.result(best)
+	out.Bound, out.Effort = g.bound, (sack.work+prog.lp.work-fast)/1000
+	return out
+}
+
+// mix buys the program's contents as often as it says, rounded down, and the rest the greedy way under each of the values
+// and the program's own; with care as long as work is below until. It returns the best of these packings and the one given.
+func (p *program) mix(best *state, values [][]float64, until int) *state {
+	k := p.g.k
+	p.lp.solve(maxProgram)
+	for _, value := range append([][]float64{p.multipliers()}, values...) {
+		s := k.newState()
+		p.whole(s)
+		k.clip(value)
+		newGreedy(k, p.g.sack, cares[2], until).run(s, value)
+		if s.better(best) {
+			best = s
+		}
+	}
+	return best
+}
+
+// views are different opinions on what things are worth, given the fluid one: by their largest share of a bin, and between.
+func (k *kinds) views(fluid []float64) [][]float64 {
+	share, mean := make([]float64, len(fluid)), make([]float64, len(fluid))
+	for i := range share {
+		share[i] = k.kinds[i].share
+		mean[i] = (share[i] + fluid[i]) / 2
+	}
+	return [][]float64{fluid, share, mean}
+}
+
+// better says whether a packing leaves less over, or costs less.
+func (s *state) better(than *state) bool {
+	if a, b := s.remaining(), than.remaining(); a != b {
+		return a < b
+	}
+	return s.cost < than.cost*(1-1e-12)
+}
+
+// clip keeps values between half a thing's share of the cheapest bin and what it costs in a bin of its own. Multipliers may
+// be nothing, or anything where only bins of which there are few hold a thing.
+func (k *kinds) clip(value []float64) {
+	for i := range k.kinds {
+		x := &k.kinds[i]
+		if math.IsInf(x.alone, 1) {
+			value[i] = 0
+			continue
+		}
+		value[i] = math.Min(math.Max(value[i], math.Max(x.share/2, 1e-9)), math.Max(x.alone, 1e-9))
+	}
+}
+
+// apart is the plainest packing: each thing in the cheapest bin that holds it. No plan may be dearer.
+func (k *kinds) apart() *state {
+	s := k.newState()
+	for i := range k.kinds {
+		for s.left[i] > 0 {
+			best := -1
+			for b := range k.p.Bins {
+				if k.kinds[i].bins.Has(b) && Fits(k.p.Bins[b].Room, k.kinds[i].need, 1) > 0 && s.affordable(k.p, b, 1) > 0 &&
+					(best < 0 || k.p.Bins[b].Price < k.p.Bins[best].Price) {
+					best = b
+				}
+			}
+			if best < 0 {
+				break
+			}
+			c := content{{Item: i, Count: 1}}
+			s.take(k.p, buy{best, c, s.repeats(k.p, best, c)})
+		}
+	}
+	return s
+}
+
+// result tells things of one kind apart again.
+func (k *kinds) result(s *state) *Result {
+	out := &Result{Cost: s.cost, Left: make([]int, len(k.p.Items))}
+	for i := range k.p.Items {
+		out.Left[i] = k.p.Items[i].Count
+	}
+	at := make([]int, len(k.kinds)) // the item of each kind that is being served
+	for _, b := range s.buys {
+		for times := b.times; times > 0; {
+			shares, n := k.deal(b.c, at, out.Left, times)
+			out.Loads = append(out.Loads, Load{Bin: b.bin, Shares: shares, Times: n})
+			times -= n
+		}
+	}
+	return out
+}
+
+// deal serves the items of the kinds in a content in turn, and says for how many bins, at most times, the same shares
+// can be repeated.
+func (k *kinds) deal(c content, at, left []int, times int) ([]Share, int) {
+	var shares []Share
+	for _, sh := range c {
+		items := k.kinds[sh.Item].items
+		for n := sh.Count; n > 0; {
+			it := items[at[sh.Item]]
+			if left[it] == 0 {
+				at[sh.Item]++
+				continue
+			}
+			take := min(n, left[it])
+			left[it] -= take
+			n -= take
+			if last := len(shares) - 1; last >= 0 && shares[last].Item == it {
+				shares[last].Count += take
+			} else {
+				shares = append(shares, Share{Item: it, Count: take})
+			}
+		}
+	}
+	n := times - 1
+	for _, sh := range shares {
+		n = min(n, left[sh.Item]/sh.Count)
+	}
+	for _, sh := range shares {
+		left[sh.Item] -= sh.Count * n
+	}
+	slices.SortFunc(shares, func(a, b Share) int { return a.Item - b.Item })
+	return shares, n + 1
+}

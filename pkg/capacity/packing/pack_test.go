@@ -1,0 +1,288 @@
+package packing
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// machines are bins of three families in doubling sizes: cpu in milli, memory in MiB, pods.
+func machines() []Bin {
+	var out []Bin
+	for _, f := range []struct {
+		perCPU float64
+		gib    int64
+	}{{0.0425, 2}, {0.048, 4}, {0.063, 8}} {
+		for cpu := int64(2); cpu <= 64; cpu *= 2 {
+			out = append(out, Bin{Room: []int64{cpu*1000 - 90 - cpu*3, cpu*f.gib*1024*92/100 - 600, 28 * min(8, cpu)}, Price: float64(cpu) * f.perCPU})
+		}
+	}
+	return out
+}
+
+func every(bins []Bin) Bits {
+	b := NewBits(len(bins))
+	for i := range bins {
+		b.Set(i)
+	}
+	return b
+}
+
+// optimum is the least cost of packing things one by one into bins, by trying all partitions: for few things only.
+func optimum(p *Problem) float64 {
+	var things []int
+	for i := range p.Items {
+		for range p.Items[i].Count {
+			things = append(things, i)
+		}
+	}
+	n := len(things)
+	alone := make([]float64, 1<<n)
+	for set := 1; set < 1<<n; set++ {
+		alone[set] = math.Inf(1)
+		need := make([]int64, len(p.Bins[0].Room))
+		may := every(p.Bins)
+		count := map[int]int{}
+		for t, i := range things {
+			if set&(1<<t) != 0 {
+				for d, v := range p.Items[i].Need {
+					need[d] += v
+				}
+				may.And(p.Items[i].Bins)
+				count[i]++
+			}
+		}
+		if !keepsRules(p, count) {
+			continue
+		}
+		for b := range p.Bins {
+			if may.Has(b) && Fits(p.Bins[b].Room, need, 1) == 1 {
+				alone[set] = min(alone[set], p.Bins[b].Price)
+			}
+		}
+	}
+	best := make([]float64, 1<<n)
+	for set := 1; set < 1<<n; set++ {
+		best[set] = math.Inf(1)
+		first := set & -set
+		for sub := set; sub > 0; sub = (sub - 1) & set {
+			if sub&first != 0 {
+				best[set] = min(best[set], alone[sub]+best[set&^sub])
+			}
+		}
+	}
+	return best[1<<n-1]
+}
+
+// keepsRules reads Rule's documentation a second time.
+func keepsRules(p *Problem, count map[int]int) bool {
+	for _, r := range p.Rules {
+		members := 0
+		for _, m := range r.Members {
+			members += count[m]
+		}
+		for _, o := range r.Owners {
+			if count[o.Item] > 0 && members > o.Limit {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// checkResult sees that a result is a packing of the problem.
+func checkResult(p *Problem, r *Result) error {
+	left := make([]int, len(p.Items))
+	for i := range p.Items {
+		left[i] = p.Items[i].Count
+	}
+	budgets := append([]int64(nil), p.Budgets...)
+	cost := 0.0
+	for _, l := range r.Loads {
+		room := append([]int64(nil), p.Bins[l.Bin].Room...)
+		count := map[int]int{}
+		for _, s := range l.Shares {
+			it := &p.Items[s.Item]
+			if !it.Bins.Has(l.Bin) || s.Count <= 0 || Fits(room, it.Need, s.Count) < s.Count {
+				return fmt.Errorf("%d of item %d don't fit bin %d", s.Count, s.Item, l.Bin)
+			}
+			Take(room, it.Need, s.Count)
+			count[s.Item] += s.Count
+			left[s.Item] -= s.Count * l.Times
+		}
+		if len(l.Shares) == 0 || l.Times <= 0 || !keepsRules(p, count) {
+			return fmt.Errorf("load %v is empty or breaks a rule", l)
+		}
+		for _, u := range p.Bins[l.Bin].Uses {
+			if budgets[u.Budget] -= u.Amount * int64(l.Times); budgets[u.Budget] < 0 {
+				return fmt.Errorf("budget %d is overdrawn", u.Budget)
+			}
+		}
+		cost += p.Bins[l.Bin].Price * float64(l.Times)
+	}
+	if diff := cmp.Diff(left, r.Left); diff != "" {
+		return fmt.Errorf("left (-counted +told):\n%s", diff)
+	}
+	if math.Abs(cost-r.Cost) > 1e-6*(1+cost) {
+		return fmt.Errorf("costs %v, told %v", cost, r.Cost)
+	}
+	return nil
+}
+
+func randomProblem(d *rand.Rand, items, most int) *Problem {
+	p := &Problem{Bins: machines()}
+	for range items {
+		may := every(p.Bins)
+		if d.IntN(4) == 0 {
+			for b := range p.Bins {
+				if b/6 == d.IntN(3) {
+					may.Clear(b)
+				}
+			}
+		}
+		p.Items = append(p.Items, Item{Need: []int64{int64(100 + d.IntN(40)*100), int64(128 + d.IntN(60)*256), 1}, Count: 1 + d.IntN(most), Bins: may})
+	}
+	if d.IntN(2) == 0 {
+		rule := Rule{Members: []int{0}, Owners: []Owner{{0, 1 + d.IntN(2)}}}
+		if items > 1 && d.IntN(2) == 0 {
+			rule.Members = append(rule.Members, 1)
+			if d.IntN(2) == 0 {
+				rule.Owners = append(rule.Owners, Owner{1, rule.Owners[0].Limit})
+			}
+		}
+		p.Rules = append(p.Rules, rule)
+	}
+	if items > 2 && d.IntN(3) == 0 {
+		p.Rules = append(p.Rules, Rule{Members: []int{1}, Owners: []Owner{{2, 0}}}) // 2 keeps away from 1
+	}
+	return p
+}
+
+func TestSmallPackingsAreNearTheOptimum(t *testing.T) {
+	for _, effort := range []int{0, 20000} {
+		sum, worst, n := 0.0, 1.0, 0
+		for seed := range uint64(150) {
+			d := rand.New(rand.NewPCG(seed, 7))
+			p := randomProblem(d, 1+d.IntN(4), 3)
+			r := Pack(p, effort)
+			if err := checkResult(p, r); err != nil {
+				t.Fatalf("problem %d: %v", seed, err)
+			}
+			best := optimum(p)
+			if r.Cost < best*(1-1e-9) || r.Bound > best*(1+1e-6) {
+				t.Fatalf("problem %d: cost %v, bound %v, optimum %v", seed, r.Cost, r.Bound, best)
+			}
+			sum += math.Log(r.Cost / best)
+			worst = max(worst, r.Cost/best)
+			n++
+		}
+		mean := math.Exp(sum / float64(n))
+		t.Logf("effort %d: mean %.4f worst %.3f", effort, mean, worst)
+		if limit := map[int]float64{0: 1.05, 20000: 1.01}[effort]; mean > limit {
+			t.Errorf("effort %d: mean cost over optimum %.4f, want %.2f at most", effort, mean, limit)
+		}
+	}
+}
+
+func TestRandomPackings(t *testing.T) {
+	for seed := range uint64(60) {
+		d := rand.New(rand.NewPCG(seed, 8))
+		p := randomProblem(d, 1+d.IntN(30), 60)
+		if d.IntN(3) == 0 { // a limit of cpu, and a bin of which there are two
+			p.Budgets = []int64{int64(d.IntN(400) * 1000), 2}
+			for b := range p.Bins {
+				p.Bins[b].Uses = []Use{{0, p.Bins[b].Room[0]}}
+			}
+			p.Bins[3].Uses = append(p.Bins[3].Uses, Use{1, 1})
+			p.Bins[3].Price, p.Bins[3].Scarce = 1e-7, true
+		}
+		for _, effort := range []int{0, 3000} {
+			r := Pack(p, effort)
+			if err := checkResult(p, r); err != nil {
+				t.Fatalf("problem %d, effort %d: %v", seed, effort, err)
+			}
+			if plain := newKinds(p).apart(); plain.remaining() <= sum(r.Left) && plain.cost < r.Cost*(1-1e-9) {
+				t.Fatalf("problem %d, effort %d: costs %v, %v with a bin per thing", seed, effort, r.Cost, plain.cost)
+			}
+			if r.Bound > r.Cost*(1+1e-9) && sum(r.Left) == 0 && p.Budgets == nil {
+				t.Fatalf("problem %d, effort %d: costs %v, less than its bound %v", seed, effort, r.Cost, r.Bound)
+			}
+			if diff := cmp.Diff(r, Pack(p, effort)); diff != "" {
+				t.Fatalf("problem %d, effort %d: packed differently again (-first +second):\n%s", seed, effort, diff)
+			}
+		}
+	}
+}
+
+func sum(left []int) (n int) {
+	for _, v := range left {
+		n += v
+	}
+	return n
+}
+
+// services is a batch of many small services, as the planner's users have it.
+func services(apps int) *Problem {
+	d := rand.New(rand.NewPCG(1, 1))
+	p := &Problem{Bins: machines()}
+	for range apps {
+		p.Items = append(p.Items, Item{Need: []int64{[]int64{50, 100, 250, 500, 1000}[d.IntN(5)], []int64{128, 256, 512, 1024, 2048}[d.IntN(5)], 1},
+			Count: []int{2, 5, 10, 40, 100}[d.IntN(5)], Bins: every(p.Bins)})
+	}
+	return p
+}
+
+// large is a batch of large things, where whole numbers matter.
+func large(apps int) *Problem {
+	d := rand.New(rand.NewPCG(2, 1))
+	p := &Problem{Bins: machines()}
+	for i := range apps {
+		p.Items = append(p.Items, Item{Need: []int64{int64(4+d.IntN(28)) * 1000, int64(8+d.IntN(100)) * 1024, 1}, Count: 1 + d.IntN(60), Bins: every(p.Bins)})
+		if i%3 == 0 {
+			p.Rules = append(p.Rules, Rule{Members: []int{i}, Owners: []Owner{{i, 1 + d.IntN(2)}}})
+		}
+	}
+	return p
+}
+
+func TestCostOverBound(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		p      *Problem
+		effort int
+		most   float64
+	}{
+		{"many small services, at once", services(300), 0, 1.02},
+		{"many small services, with care", services(300), 50000, 1.006},
+		{"large things, at once", large(40), 0, 1.12},
+		{"large things, with care", large(40), 200000, 1.05},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bound := Pack(tc.p, 500000).Bound
+			r := Pack(tc.p, tc.effort)
+			if err := checkResult(tc.p, r); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("cost %.2f bound %.2f ratio %.4f", r.Cost, bound, r.Cost/bound)
+			if r.Cost > tc.most*bound {
+				t.Errorf("costs %.4f of the bound, want %.3f at most", r.Cost/bound, tc.most)
+			}
+		})
+	}
+}
+
+func BenchmarkPack(b *testing.B) {
+	for name, p := range map[string]*Problem{"services": services(300), "large": large(40)} {
+		for _, effort := range []int{0, 50000} {
+			b.Run(fmt.Sprintf("%s/effort=%d", name, effort), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					Pack(p, effort)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package packing
+
+import (
+	"slices"
+)
+
+// whole buys the contents of a solved program as often as it says, rounded down.
+func (p *program) whole(s *state) {
+	type part struct {
+		x buy
+		n int
+	}
+	var parts []part
+	for r, id := range p.lp.basis {
+		if id < p.lp.m {
+			continue // surplus or a start column, which is in the pool as well
+		}
+		x := p.g.pool[p.id[id-p.lp.m]]
+		if n := int(p.lp.x[r] + 1e-6); n > 0 {
+			parts = append(parts, part{x, n})
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return b.n - a.n })
+	for _, q := range parts {
+		if n := min(q.n, s.repeats(p.g.k.p, q.x.bin, q.x.c)); n > 0 {
+			s.take(p.g.k.p, buy{q.x.bin, q.x.c, n})
+		}
+	}
+}

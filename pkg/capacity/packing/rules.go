@@ -1,0 +1,90 @@
+package packing
+
+// rulebook is the rules as a fill asks them: by item.
+type rulebook struct {
+	rules []Rule
+	// of are the rules that concern an item as owner or member.
+	of [][]ruleOf
+}
+
+type ruleOf struct {
+	rule   int
+	member bool
+	limit  int // -1: not an owner
+}
+
+func newRulebook(rules []Rule, items int) *rulebook {
+	b := &rulebook{rules: rules, of: make([][]ruleOf, items)}
+	for r := range rules {
+		at := map[int]int{}
+		entry := func(item int) *ruleOf {
+			i, ok := at[item]
+			if !ok {
+				i = len(b.of[item])
+				at[item] = i
+				b.of[item] = append(b.of[item], ruleOf{rule: r, limit: -1})
+			}
+			return &b.of[item][i]
+		}
+		for _, m := range rules[r].Members {
+			entry(m).member = true
+		}
+		for _, o := range rules[r].Owners {
+			if e := entry(o.Item); e.limit < 0 || o.Limit < e.limit {
+				e.limit = o.Limit
+			}
+		}
+	}
+	return b
+}
+
+// tally is the state of the rules within one bin.
+type tally struct {
+	members []int
+	// strictest limit of the owners present, -1: no owner present.
+	limit []int
+}
+
+func (b *rulebook) newTally() *tally {
+	t := &tally{members: make([]int, len(b.rules)), limit: make([]int, len(b.rules))}
+	t.reset()
+	return t
+}
+
+func (t *tally) reset() {
+	for r := range t.members {
+		t.members[r], t.limit[r] = 0, -1
+	}
+}
+
+// room is how many of an item, at most n, the rules allow in addition.
+func (b *rulebook) room(t *tally, item, n int) int {
+	for _, e := range b.of[item] {
+		limit := t.limit[e.rule]
+		if e.limit >= 0 && (limit < 0 || e.limit < limit) {
+			limit = e.limit
+		}
+		if limit < 0 {
+			continue
+		}
+		left := limit - t.members[e.rule]
+		switch {
+		case e.member:
+			n = min(n, max(left, 0))
+		case left < 0:
+			return 0
+		}
+	}
+	return n
+}
+
+func (b *rulebook) add(t *tally, item, n int) {
+	for _, e := range b.of[item] {
+		if e.member {
+			t.members[e.rule] += n
+		}
+		if e.limit >= 0 && (t.limit[e.rule] < 0 || e.limit < t.limit[e.rule]) {
+			t.limit[e.rule] = e.limit
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package packing
+
+import (
+	"math"
+)
+
+// column is a sparse column of a covering program.
+type column struct {
+	rows  []int32
+	vals  []float64
+	price float64
+}
+
+// cover is the linear program: least price.x with A.x >= need, x >= 0. It is solved by the revised simplex method with a
+// dense inverse of the basis, from a basis that the caller gives; columns may be added between calls of solve. What it
+// answers is used as advice and, by its multipliers, for bounds that hold whatever the multipliers are: a loss of
+// precision can make a plan dearer, never wrong.
+type cover struct {
+	m    int
+	cols []column
+	need []float64
+	// basis holds a column per row; surplus columns, -1 in row r, are numbered -1-r.
+	basis   []int
+	inBasis []bool
+	surplus []bool
+	inv     []float64 // row major
+	x       []float64 // of the basis
+	duals   []float64
+	enter   []float64
+	work    int
+	since   int // pivots since the inverse was computed anew
+	at      int // where entering goes on looking
+}
+
+// newCover starts from the first len(need) columns, the r-th of which must be positive in row r and absent elsewhere.
+func newCover(need []float64, start []column) *cover {
+	m := len(need)
+	c := &cover{m: m, cols: start, need: make([]float64, m), basis: make([]int, m), surplus: make([]bool, m),
+		inv: make([]float64, m*m), x: make([]float64, m), duals: make([]float64, m), enter: make([]float64, m)}
+	c.inBasis = make([]bool, len(start))
+	for r := range need {
+		// A little more than asked for, differently in each row, keeps pivots from being degenerate.
+		c.need[r] = need[r]*(1+1e-8*float64(1+r*7919%997)/997) + 1e-9*float64(1+r%13)
+		c.basis[r], c.inBasis[r] = r, true
+		c.inv[r*m+r] = 1 / start[r].vals[0]
+		c.x[r] = c.need[r] / start[r].vals[0]
+	}
+	return c
+}
+
+func (c *cover) add(col column) {
+	c.cols = append(c.cols, col)
+	c.inBasis = append(c.inBasis, false)
+}
+
+func (c *cover) price(id int) float64 {
+	if id < 0 {
+		return 0
+	}
+	return c.cols[id].price
+}
+
+// value of the basis.
+func (c *cover) value() float64 {
+	v := 0.0
+	for r, id := range c.basis {
+		v += c.price(id) * c.x[r]
+	}
+	return v
+}
+
+func (c *cover) multipliers() {
+	clear(c.duals)
+	for r, id := range c.basis {
+		p := c.price(id)
+		if p == 0 {
+			continue
+		}
+		row := c.inv[r*c.m : r*c.m+c.m]
+		for k, v := range row {
+			c.duals[k] += p * v
+		}
+	}
+	c.work += c.m * c.m
+}
+
+// solve pivots until nothing improves or the work done passes most; it reports whether the optimum was reached.
+func (c *cover) solve(most int) bool {
+	c.multipliers()
+	for most += c.work; c.work < most; {
+		id, ok := c.entering()
+		if !ok {
+			return true
+		}
+		if !c.pivot(id) {
+			return false
+		}
+	}
+	return false
+}
+
+// entering finds a column that is worth more than it costs: the best of a stretch of columns, going round.
+func (c *cover) entering() (id int, ok bool) {
+	best := -1e-9
+	n := len(c.cols)
+	stretch := max(200, n/8)
+	for seen := 0; seen < n; {
+		for end := min(seen+stretch, n); seen < end; seen++ {
+			j := c.at
+			if c.at++; c.at >= n {
+				c.at = 0
+			}
+			if c.inBasis[j] {
+				continue
+			}
+			col := &c.cols[j]
+			r := col.price
+			for k, row := range col.rows {
+				r -= c.duals[row] * col.vals[k]
+			}
+			if scale := math.Max(1e-9, col.price); r < best*scale {
+				best, id, ok = r/scale, j, true
+			}
+		}
+		c.work += 4 * stretch
+		if ok {
+			return id, true
+		}
+	}
+	for r, d := range c.duals {
+		if d < best && !c.surplus[r] {
+			best, id, ok = d, -1-r, true
+		}
+	}
+	return id, ok
+}
+
+// pivot brings a column into the basis. False: the numbers don't allow it.
+func (c *cover) pivot(id int) bool {
+	m, w := c.m, c.enter
+	clear(w)
+	if id < 0 {
+		k := -1 - id
+		for r := range w {
+			w[r] = -c.inv[r*m+k]
+		}
+	} else {
+		col := &c.cols[id]
+		for r := range w {
+			row := c.inv[r*m : r*m+m]
+			v := 0.0
+			for k, i := range col.rows {
+				v += row[i] * col.vals[k]
+			}
+			w[r] = v
+		}
+	}
+	out, theta := -1, math.Inf(1)
+	for r, v := range w {
+		if v <= 1e-9 {
+			continue
+		}
+		t := math.Max(0, c.x[r]/v)
+		if t < theta-1e-12 || t < theta+1e-12 && v > w[out] {
+			out, theta = r, t
+		}
+	}
+	if out < 0 {
+		return false
+	}
+	for r, v := range w {
+		c.x[r] -= theta * v
+	}
+	c.x[out] = theta
+	if old := c.basis[out]; old < 0 {
+		c.surplus[-1-old] = false
+	} else {
+		c.inBasis[old] = false
+	}
+	if id < 0 {
+		c.surplus[-1-id] = true
+	} else {
+		c.inBasis[id] = true
+	}
+	c.basis[out] = id
+	pr := c.inv[out*m : out*m+m]
+	f := 1 / w[out]
+	for k := range pr {
+		pr[k] *= f
+	}
+	for r, g := range w {
+		if r == out || g == 0 {
+			continue
+		}
+		row := c.inv[r*m : r*m+m]
+		for k, v := range pr {
+			row[k] -= g * v
+		}
+	}
+	c.work += m * m
+	if c.since++; c.since >= 100 {
+		c.refresh()
+	}
+	c.multipliers()
+	return true
+}
+
+// refresh computes the inverse anew, by Gauss-Jordan elimination with partial pivoting.
+func (c *cover) refresh() {
+	c.since = 0
+	m := c.m
+	a := make([]float64, m*m)
+	for j, id := range c.basis {
+		if id < 0 {
+			a[(-1-id)*m+j] = -1
+			continue
+		}
+		for k, r := range c.cols[id].rows {
+			a[int(r)*m+j] = c.cols[id].vals[k]
+		}
+	}
+	inv := make([]float64, m*m)
+	for r := range m {
+		inv[r*m+r] = 1
+	}
+	for j := range m {
+		p := j
+		for r := j + 1; r < m; r++ {
+			if math.Abs(a[r*m+j]) > math.Abs(a[p*m+j]) {
+				p = r
+			}
+		}
+		if math.Abs(a[p*m+j]) < 1e-13 {
+			return // keep the old one
+		}
+		if p != j {
+			for k := range m {
+				a[p*m+k], a[j*m+k] = a[j*m+k], a[p*m+k]
+				inv[p*m+k], inv[j*m+k] = inv[j*m+k], inv[p*m+k]
+			}
+		}
+		f := 1 / a[j*m+j]
+		ja, ji := a[j*m:j*m+m], inv[j*m:j*m+m]
+		for k := range m {
+			ja[k] *= f
+			ji[k] *= f
+		}
+		for r := range m {
+			if g := a[r*m+j]; r != j && g != 0 {
+				ra, ri := a[r*m:r*m+m], inv[r*m:r*m+m]
+				for k := range m {
+					ra[k] -= g * ja[k]
+					ri[k] -= g * ji[k]
+				}
+			}
+		}
+	}
+	c.work += 2 * m * m * m
+	c.inv = inv
+	for r := range m {
+		v := 0.0
+		for k, w := range inv[r*m : r*m+m] {
+			v += w * c.need[k]
+		}
+		c.x[r] = math.Max(0, v)
+	}
+}

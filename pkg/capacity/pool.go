@@ -1,0 +1,37 @@
+package capacity
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Pool is where nodes may be bought: a NodePool, a legacy Provisioner or an inline pool, in one form.
+type Pool struct {
+	Name   string
+	Weight int32
+	// NodeClass is the name under which the cloud knows the provider configuration.
+	NodeClass string
+	// Labels every node of the pool carries, including karpenter.sh/nodepool.
+	Labels map[string]string
+	// Requirements narrow the offers; Labels are part of them as single values.
+	Requirements Requirements
+	Taints       []corev1.Taint
+	// StartupTaints are expected to be removed by somebody else: pods need not tolerate them to be planned here.
+	StartupTaints []corev1.Taint
+	// Limits caps Used plus what is planned. A resource not listed is not limited. ResourceNodes counts nodes.
+	Limits Resources
+	// Used is what live and in-flight nodes take, in-flight ones at their largest possible type.
+	Used Resources
+	// Types are what the node class can run, not yet narrowed by Requirements.
+	Types []*InstanceType
+	// Unready is why the pool can't be used now (its own condition or its node class's); empty when it can.
+	Unready string
+}
+
+// DaemonSet is a daemon whose pod will run on every node it fits: its room is planned on new nodes and kept on
+// initializing ones.
+type DaemonSet struct {
+	Namespace, Name string
+	// Class is the class of its pods: requests, node requirements and tolerations (those the DaemonSet controller adds
+	// included). Spread and affinity of daemons are not planned for.
+	Class *Class
+}

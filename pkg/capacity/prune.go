@@ -1,0 +1,135 @@
+package capacity
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// prune is the bins worth handing to the packing: those that hold at least one thing, and that no other bin replaces for
+// all items that may use them, with at least the room at no more cost.
+func (r *run) prune(items []item) []int {
+	sets := distinct(items)
+	c := r.catalog
+	// Bins are alike when the same items may use them. Of those with the same room and budgets, as a type's in other zones,
+	// only the cheapest matters.
+	type same struct {
+		class, room, pool int
+		reservation       string
+	}
+	classes := map[string]int{}
+	var columns []packing.Bits
+	var members [][]int
+	cheapest := map[same]int{} // position among the class's members
+	column := packing.NewBits(len(sets))
+	var key []byte
+	for b := range c.bins {
+		clear(column)
+		for i := range sets {
+			if sets[i].bins.Has(b) && sets[i].fits(c.roomOf(b)) {
+				column.Set(i)
+			}
+		}
+		if !column.Any() {
+			continue
+		}
+		key = column.AppendTo(key[:0])
+		class, known := classes[string(key)]
+		if !known {
+			class = len(columns)
+			classes[string(key)] = class
+			columns, members = append(columns, column.Clone()), append(members, nil)
+		}
+		x := &c.bins[b]
+		k := same{class, x.room, x.pool, x.offer.ReservationID}
+		if at, known := cheapest[k]; !known {
+			cheapest[k] = len(members[class])
+			members[class] = append(members[class], b)
+		} else if x.price < c.bins[members[class][at]].price {
+			members[class][at] = b
+		}
+	}
+	var all []int
+	of := map[int]packing.Bits{}
+	for class, bins := range members {
+		for _, b := range c.front(bins, func(int, int) bool { return true }) {
+			all = append(all, b)
+			of[b] = columns[class]
+		}
+	}
+	return c.front(all, func(better, b int) bool { return contains(of[better], of[b]) })
+}
+
+// front is the bins that none of the others replaces; may says whether one can stand for the other by its labels.
+func (c *catalog) front(bins []int, may func(better, b int) bool) []int {
+	bins = slices.Clone(bins)
+	slices.SortStableFunc(bins, func(a, b int) int {
+		return cmp.Or(cmp.Compare(c.bins[a].price, c.bins[b].price), slices.Compare(c.roomOf(b), c.roomOf(a)), cmp.Compare(a, b))
+	})
+	var kept []int
+next:
+	for _, b := range bins {
+		for _, k := range kept {
+			if c.replaces(k, b) && may(k, b) {
+				continue next
+			}
+		}
+		kept = append(kept, b)
+	}
+	return kept
+}
+
+// replaces says whether bin a, which costs no more, has all of b's room and takes no more of any budget.
+func (c *catalog) replaces(a, b int) bool {
+	if c.bins[a].room != c.bins[b].room {
+		ra, rb := c.roomOf(a), c.roomOf(b)
+		for d := range ra {
+			if ra[d] < rb[d] {
+				return false
+			}
+		}
+	}
+	for _, use := range c.uses(a) {
+		if !slices.ContainsFunc(c.uses(b), func(o packing.Use) bool { return o.Budget == use.Budget && o.Amount >= use.Amount }) {
+			return false
+		}
+	}
+	return true
+}
+
+// binSet is a set of bins that items share, with what each of them needs.
+type binSet struct {
+	bins  packing.Bits
+	needs [][]int64
+}
+
+func (s *binSet) fits(room []int64) bool {
+	return slices.ContainsFunc(s.needs, func(need []int64) bool { return packing.Fits(room, need, 1) > 0 })
+}
+
+func distinct(items []item) []*binSet {
+	index := map[string]*binSet{}
+	var out []*binSet
+	for _, it := range items {
+		key := string(it.bins.AppendTo(nil))
+		s, ok := index[key]
+		if !ok {
+			s = &binSet{bins: it.bins}
+			index[key] = s
+			out = append(out, s)
+		}
+		s.needs = append(s.needs, it.unit.need)
+	}
+	return out
+}
+
+// contains says whether all of b is in a.
+func contains(a, b packing.Bits) bool {
+	for i := range b {
+		if b[i]&^a[i] != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,273 @@
+package capacity
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// maxMessage caps a refusal's message, maxReason one pool's part of it, in bytes.
+const (
+	maxMessage = 900
+	maxReason  = 250
+)
+
+// refusal says why pods of a unit are not in the plan.
+func (r *run) refusal(u *unit, rest []holder) Refusal {
+	out := Refusal{Class: u.Class}
+	for _, h := range rest {
+		if h.owner == "" {
+			out.Pods = append(out.Pods, h.pod)
+		}
+	}
+	var parts []string
+	if u.gang != nil && r.excluded[u.gang.Key] {
+		out.Retryable = true
+		parts = append(parts, fmt.Sprintf("not all of the %d pods that its group needs can be placed", u.gang.Missing))
+	}
+	for _, p := range r.catalog.pools {
+		reason, retry := r.reason(u, p)
+		reason = shorten(reason, maxReason)
+		out.Reasons = append(out.Reasons, PoolReason{Pool: p.Name, Reason: reason})
+		out.Retryable = out.Retryable || retry
+		parts = append(parts, p.Name+": "+reason)
+	}
+	if len(r.catalog.pools) == 0 {
+		parts = append(parts, "there is no node pool")
+	}
+	out.Message = shorten(strings.Join(parts, "; "), maxMessage)
+	return out
+}
+
+// shorten cuts text at a word's end.
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	cut := strings.LastIndexByte(s[:most-3], ' ')
+	if cut < most/2 {
+		cut = most - 3
+	}
+	return strings.ToValidUTF8(s[:cut], "") + " ..."
+}
+
+// reason is the first constraint that no offer of the pool meets, and whether that may pass by itself.
+func (r *run) reason(u *unit, p *poolOffers) (reason string, retry bool) {
+	if p.Unready != "" {
+		return p.Unready, true
+	}
+	a := asks{terms: u.Terms, tolerations: u.Tolerations, preferred: true}
+	if t := a.tolerates(p.Taints); t != nil {
+		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false
+	}
+	if len(p.types) == 0 {
+		return fmt.Sprintf("its requirements leave none of %d instance types", len(p.Types)), false
+	}
+	var bins []int
+	for _, v := range p.variants {
+		for b := v.first; b < v.last; b++ {
+			bins = append(bins, b)
+		}
+	}
+	if len(bins) == 0 {
+		return fmt.Sprintf("none of %d instance types can be had now in the zones and capacity types it allows", len(p.types)), true
+	}
+	if bins, reason = r.byTerms(u, p, bins); len(bins) == 0 {
+		return reason, false
+	}
+	if why, ok := u.banned[p]; ok {
+		return why, true // what the real filters said: a volume, a claim or another pod may change it, and no pool event tells
+	}
+	if bins, reason = r.byBins(u, p, bins); len(bins) == 0 {
+		return reason, false
+	}
+	if bins, reason = r.byRoom(u, bins); len(bins) == 0 {
+		return reason, false
+	}
+	if reason = r.byLimits(p, bins); reason != "" {
+		return reason, true
+	}
+	return r.byTopology(u, bins), true
+}
+
+func taintText(t *corev1.Taint) string {
+	if t.Value != "" {
+		return t.Key + "=" + t.Value + ":" + string(t.Effect)
+	}
+	return t.Key + ":" + string(t.Effect)
+}
+
+// byTerms keeps the bins that match a node term. The reason speaks of the term that comes furthest.
+func (r *run) byTerms(u *unit, p *poolOffers, bins []int) (left []int, reason string) {
+	if len(u.Terms) == 0 {
+		return bins, ""
+	}
+	furthest := -1
+	seen := map[int]bool{}
+	for _, term := range u.Terms {
+		rest := bins
+		for i, req := range term.sorted() {
+			var next []int
+			for _, b := range rest {
+				if matchLabels(Requirements{req.Key: req}, func(key string) (string, bool) { return r.catalog.label(b, key) }) {
+					next = append(next, b)
+				}
+			}
+			if len(next) == 0 && i > furthest {
+				furthest, reason = i, r.termReason(p, req, rest, i > 0)
+			}
+			rest = next
+		}
+		for _, b := range rest {
+			if !seen[b] {
+				seen[b] = true
+				left = append(left, b)
+			}
+		}
+	}
+	if len(u.Terms) > 1 {
+		reason += fmt.Sprintf(" (best of %d alternatives)", len(u.Terms))
+	}
+	return left, reason
+}
+
+func (r *run) termReason(p *poolOffers, req Requirement, bins []int, more bool) string {
+	known := false
+	for _, b := range bins {
+		_, ok := r.catalog.label(b, req.Key)
+		known = known || ok
+	}
+	if !known && !p.typeLabel(req.Key) && req.Key != labelZone && req.Key != labelCapacityType {
+		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have", req)
+	}
+	left := ""
+	if more {
+		left = " left"
+	}
+	return fmt.Sprintf("none of %d instance types%s has %s", r.countTypes(bins), left, req)
+}
+
+func (r *run) countTypes(bins []int) int {
+	types := map[*InstanceType]bool{}
+	for _, b := range bins {
+		types[r.catalog.typeOf(b)] = true
+	}
+	return len(types)
+}
+
+// byBins keeps the bins that neither daemons' ports nor earlier refusals rule out.
+func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason string) {
+	taken := r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins))
+	for _, b := range bins {
+		if taken.Has(b) {
+			reason = "a daemon holds the host port it asks for"
+			continue
+		}
+		forbidden := false
+		for _, f := range r.opts.Forbidden {
+			if f.Class == u.Key && f.Node == "" && f.Pool == p.Name && (f.Zone == "" || f.Zone == r.catalog.bins[b].offer.Zone) {
+				forbidden, reason = true, "refused by a filter of the scheduler: "+f.Reason
+			}
+		}
+		if !forbidden {
+			left = append(left, b)
+		}
+	}
+	return left, reason
+}
+
+// byRoom keeps the bins with room for one pod.
+func (r *run) byRoom(u *unit, bins []int) (left []int, reason string) {
+	most := make([]int64, r.dims.len())
+	for _, b := range bins {
+		room := r.catalog.roomOf(b)
+		for d := range most {
+			most[d] = max(most[d], room[d])
+		}
+		if packing.Fits(room, u.need, 1) > 0 {
+			left = append(left, b)
+		}
+	}
+	var parts []string
+	for d, n := range u.need {
+		if n > most[d] {
+			parts = append(parts, fmt.Sprintf("%s asked, %s at most", r.dims.text(d, n), r.dims.amount(d, most[d])))
+		}
+	}
+	if len(parts) == 0 {
+		for d, n := range u.need {
+			if n > 0 && r.dims.name(d) != string(corev1.ResourcePods) {
+				parts = append(parts, r.dims.text(d, n))
+			}
+		}
+		parts = []string{strings.Join(parts, ", ") + " together"}
+	}
+	return left, fmt.Sprintf("none of %d instance types has room for it: %s", r.countTypes(bins), strings.Join(parts, ", "))
+}
+
+// byLimits says which limit of the pool none of the bins keeps.
+func (r *run) byLimits(p *poolOffers, bins []int) string {
+	reason := ""
+	for _, b := range bins {
+		over := ""
+		for _, use := range r.catalog.uses(b) {
+			if use.Amount > r.budgets[use.Budget] {
+				over = r.limitReason(p, use.Budget)
+			}
+		}
+		if over == "" {
+			return ""
+		}
+		if reason == "" {
+			reason = over
+		}
+	}
+	return reason
+}
+
+func (r *run) limitReason(p *poolOffers, budget int) string {
+	for name, b := range p.limits {
+		if b == budget {
+			limit := Resources{name: p.Limits[name]}.List()[name]
+			left := Resources{name: max(0, r.budgets[b])}.List()[name]
+			return fmt.Sprintf("its limit of %s %s leaves %s", name, limit.String(), left.String())
+		}
+	}
+	return "the capacity reservation is used up"
+}
+
+// byTopology names the constraint among pods that none of the bins satisfies, as things stand at the end of the plan.
+func (r *run) byTopology(u *unit, bins []int) string {
+	for i := range u.owned {
+		o := &u.owned[i]
+		if !o.hard() {
+			continue
+		}
+		if o.group.host {
+			if o.kind == affinity && (!r.first(u) || o.group.total > 0) {
+				return "no node with the pods it has affinity to has room"
+			}
+			continue
+		}
+		some := false
+		for _, b := range bins {
+			some = some || r.satisfied(u, o, r.whereBought(b))
+		}
+		if !some {
+			return map[kind]string{
+				spread:       fmt.Sprintf("topology spread over %s with maxSkew %d allows it nowhere", o.group.key, o.skew),
+				affinity:     fmt.Sprintf("pod affinity over %s finds no pod to be near to", o.group.key),
+				antiAffinity: fmt.Sprintf("pod anti-affinity over %s leaves no place", o.group.key),
+			}[o.kind]
+		}
+	}
+	for _, g := range u.blocked {
+		if !g.host && !u.owns(g) {
+			return fmt.Sprintf("anti-affinity of other pods over %s leaves no place", g.key)
+		}
+	}
+	return "its constraints on other pods leave no place"
+}

@@ -1,0 +1,233 @@
+package capacity
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// run is one planning: what was compiled from the view, and below what has been decided so far.
+type run struct {
+	view          *View
+	opts          *Options
+	dims          *dims
+	units         []*unit
+	catalog       *catalog
+	daemons       *daemonSets
+	topo          *topology
+	allBudgets    []int64
+	existing      int // nodes of the view
+	free          [][]int64
+	forbiddenNode map[forbiddenNode]bool
+
+	// Learned between attempts.
+	excluded   map[string]bool // gangs
+	byPriority bool
+
+	// Decided in this attempt.
+	nodes   []*node
+	budgets []int64
+	assumed []assumption
+	bound   float64
+	effort  int // left
+	// ordering: all nodes are known, their order of filling is being made.
+	ordering bool
+}
+
+type forbiddenNode struct {
+	class ClassKey
+	node  string
+}
+
+func newRun(view *View, opts *Options, memory *memory) *run {
+	r := &run{view: view, opts: opts, dims: dimsOf(view.Demand), units: unitsOf(view.Demand), topo: newTopology(),
+		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, excluded: map[string]bool{}}
+	for _, u := range r.units {
+		u.need = r.dims.need(u.Class)
+		u.findSteps(softTaints(view))
+	}
+	r.catalog = memory.catalog(view.Pools, opts, mentioned(r.units))
+	r.catalog.dims = r.dims
+	r.daemons = r.catalog.addDaemons(view.DaemonSets)
+	r.allBudgets = r.catalog.left()
+	for _, n := range view.Nodes {
+		r.free = append(r.free, r.dims.room(n.Free, n.VolumesFree))
+	}
+	for _, f := range opts.Forbidden {
+		if f.Node != "" {
+			r.forbiddenNode[forbiddenNode{f.Class, f.Node}] = true
+		}
+	}
+	r.topo.constrain(r.units)
+	r.topo.count(view.Nodes, r.units, view.Namespaces)
+	r.topo.join(r.units, view.Namespaces)
+	for _, g := range r.topo.groups {
+		g.save()
+	}
+	return r
+}
+
+// softTaints says whether there are PreferNoSchedule taints anywhere.
+func softTaints(view *View) bool {
+	soft := func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule }
+	return slices.ContainsFunc(view.Pools, func(p *Pool) bool { return slices.ContainsFunc(p.Taints, soft) }) ||
+		slices.ContainsFunc(view.Nodes, func(n *Node) bool { return slices.ContainsFunc(n.Taints, soft) })
+}
+
+// mentioned are the label keys that units ask for or are counted by, with the values they name.
+func mentioned(units []*unit) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	key := func(k string) map[string]bool {
+		if out[k] == nil {
+			out[k] = map[string]bool{}
+		}
+		return out[k]
+	}
+	terms := func(rs Requirements) {
+		for k, r := range rs {
+			values, excluded := r.Values()
+			named := key(k)
+			for _, v := range values {
+				if !excluded {
+					named[v] = true
+				}
+			}
+		}
+	}
+	for _, u := range units {
+		for _, t := range u.Terms {
+			terms(t)
+		}
+		for _, t := range u.Preferred {
+			terms(t.Term)
+		}
+		for _, s := range u.Spread {
+			key(s.TopologyKey)
+		}
+		for _, ts := range [][]PodTerm{u.Affinity, u.AntiAffinity, u.PreferredAffinity, u.PreferredAntiAffinity} {
+			for _, t := range ts {
+				key(t.TopologyKey)
+			}
+		}
+	}
+	return out
+}
+
+// reset forgets what an attempt has decided.
+func (r *run) reset() {
+	r.nodes, r.budgets, r.assumed, r.bound, r.ordering = nil, slices.Clone(r.allBudgets), nil, 0, false
+	for i, n := range r.view.Nodes {
+		r.nodes = append(r.nodes, &node{index: i, view: n, bin: -1, free: slices.Clone(r.free[i])})
+	}
+	for _, g := range r.topo.groups {
+		g.restore()
+	}
+	for _, u := range r.units {
+		u.left, u.placed, u.unordered, u.level = len(u.holders), nil, 0, 0
+		if r.opts.IgnorePreferences {
+			u.level = len(u.steps)
+		}
+		r.relax(u)
+	}
+}
+
+// relax sets what the unit asks at its level.
+func (r *run) relax(u *unit) {
+	u.relaxed()
+	bins := r.catalog.matching(&u.asks)
+	u.bins = bins.Clone()
+	if len(u.HostPorts) > 0 {
+		u.bins.AndNot(r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins)))
+	}
+	for _, f := range r.opts.Forbidden {
+		if f.Class == u.Key && f.Node == "" {
+			r.clear(u.bins, func(b *bin) bool {
+				return r.catalog.pools[b.pool].Name == f.Pool && (f.Zone == "" || f.Zone == b.offer.Zone)
+			})
+		}
+	}
+	for p := range u.banned {
+		r.clear(u.bins, func(b *bin) bool { return b.pool == p.index })
+	}
+}
+
+func (r *run) clear(bins packing.Bits, which func(*bin) bool) {
+	for b := range r.catalog.bins {
+		if which(&r.catalog.bins[b]) {
+			bins.Clear(b)
+		}
+	}
+}
+
+// decide places what can be placed.
+func (r *run) decide() {
+	for {
+		before := r.waiting()
+		for _, u := range r.units {
+			if r.active(u) {
+				r.fillOpen(u)
+			}
+		}
+		for tier := range r.catalog.tiers {
+			for i, batch := range r.batches() {
+				for _, u := range batch {
+					if i > 0 && u.left > 0 {
+						r.fillOpen(u)
+					}
+				}
+				r.buy(batch, tier)
+			}
+		}
+		left := r.waiting()
+		if left == 0 {
+			return
+		}
+		if left == before && !r.giveUp() {
+			return
+		}
+	}
+}
+
+func (r *run) active(u *unit) bool { return u.left > 0 && (u.gang == nil || !r.excluded[u.gang.Key]) }
+
+func (r *run) waiting() int {
+	n := 0
+	for _, u := range r.units {
+		if r.active(u) {
+			n += u.left
+		}
+	}
+	return n
+}
+
+// batches are the units to be bought for together: all, or one batch per priority where pool limits don't suffice for all.
+func (r *run) batches() [][]*unit {
+	var out [][]*unit
+	for _, u := range r.units {
+		if !r.active(u) {
+			continue
+		}
+		last := len(out) - 1
+		if last < 0 || r.byPriority && out[last][0].Priority != u.Priority {
+			out = append(out, nil)
+			last++
+		}
+		out[last] = append(out[last], u)
+	}
+	return out
+}
+
+// giveUp lets each unit with pods left give up one preference.
+func (r *run) giveUp() bool {
+	some := false
+	for _, u := range r.units {
+		if r.active(u) && u.level < len(u.steps) {
+			u.level++
+			r.relax(u)
+			some = true
+		}
+	}
+	return some
+}

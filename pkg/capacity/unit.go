@@ -1,0 +1,240 @@
+package capacity
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// unit is the demand of one class (and gang) within a planning.
+type unit struct {
+	*Class
+	index   int
+	holders []holder
+	gang    *Gang
+	need    []int64
+
+	// steps are the preferences in the order in which they are given up; those before level have been.
+	steps []step
+	level int
+	// all are the topology constraints at level 0, owned those still in force.
+	all   []owned
+	owned []owned
+	// member are the groups whose selector counts pods of this unit.
+	member []*group
+	// blocked by pods that own an anti-affinity term which selects this unit: the groups of those terms.
+	blocked []*group
+	// spreads are the groups over coarse keys that count the unit's pods evenly.
+	spreads []*group
+	asks    asks
+	// bins that may be bought for the unit, room aside.
+	bins packing.Bits
+
+	left   int
+	placed []placed
+	// unordered is how many were placed but found no turn in the order.
+	unordered int
+	// banned pools, for reasons found while planning.
+	banned map[*poolOffers]string
+}
+
+type holder struct {
+	pod   PodRef
+	owner types.UID
+}
+
+// placed are pods of a unit on a node.
+type placed struct {
+	node *node
+	n    int
+}
+
+// step is one preference that can be given up.
+type step int
+
+// Steps in Karpenter's order (PK-5), after the first: alternative required terms are weighed together here, not one by one.
+const (
+	dropPreferredAffinity step = iota
+	dropPreferredAntiAffinity
+	dropPreferredTerm
+	dropSoftSpread
+	toleratePreferNoSchedule
+)
+
+// unitsOf merges demand by class and gang, in order of first appearance.
+func unitsOf(demand []Demand) []*unit {
+	type key struct {
+		class ClassKey
+		gang  string
+	}
+	index := map[key]*unit{}
+	var out []*unit
+	for i := range demand {
+		d := &demand[i]
+		k := key{class: d.Class.Key}
+		if d.Gang != nil {
+			k.gang = d.Gang.Key
+		}
+		u, ok := index[k]
+		if !ok {
+			u = &unit{Class: d.Class, index: len(out), gang: d.Gang}
+			index[k] = u
+			out = append(out, u)
+		}
+		for _, p := range d.Pods {
+			u.holders = append(u.holders, holder{pod: p})
+		}
+		for range d.Ahead {
+			u.holders = append(u.holders, holder{owner: d.Owner})
+		}
+	}
+	return out
+}
+
+// findSteps lists the preferences. softTaints: there are PreferNoSchedule taints anywhere.
+func (u *unit) findSteps(softTaints bool) {
+	u.steps = nil
+	for range u.PreferredAffinity {
+		u.steps = append(u.steps, dropPreferredAffinity)
+	}
+	for range u.PreferredAntiAffinity {
+		u.steps = append(u.steps, dropPreferredAntiAffinity)
+	}
+	for range u.Preferred {
+		u.steps = append(u.steps, dropPreferredTerm)
+	}
+	for _, s := range u.Spread {
+		if !s.Hard {
+			u.steps = append(u.steps, dropSoftSpread)
+		}
+	}
+	if softTaints {
+		u.steps = append(u.steps, toleratePreferNoSchedule)
+	}
+}
+
+// dropped is how many steps of one kind have been taken.
+func (u *unit) dropped(kind step) int {
+	n := 0
+	for _, s := range u.steps[:u.level] {
+		if s == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// relaxed sets what is asked at the unit's level: of the preferred node terms the heaviest that is left counts as required.
+func (u *unit) relaxed() {
+	u.asks = asks{terms: u.Terms, tolerations: u.Tolerations, preferred: u.dropped(toleratePreferNoSchedule) > 0}
+	if n := u.dropped(dropPreferredTerm); n < len(u.Preferred) {
+		terms := u.Terms
+		if len(terms) == 0 {
+			terms = []Requirements{nil}
+		}
+		if narrowed := cross(terms, []Requirements{u.Preferred[n].Term}); len(narrowed) > 0 {
+			u.asks.terms = narrowed
+		} else {
+			u.asks.terms = []Requirements{{labelHostname: {Key: labelHostname, present: true}}}
+		}
+	}
+	u.owned = u.owned[:0]
+	for _, o := range u.all {
+		if o.step < 0 || o.rank >= u.dropped(o.step) {
+			u.owned = append(u.owned, o)
+		}
+	}
+	u.findSpreads()
+}
+
+// demandHard leaves in force only what filters insist on.
+func (u *unit) demandHard() {
+	u.owned = slices.DeleteFunc(u.owned, func(o owned) bool { return !o.hard() })
+	u.findSpreads()
+}
+
+func (u *unit) findSpreads() {
+	u.spreads = u.spreads[:0]
+	for _, g := range u.member {
+		if g.filter != nil && !g.host {
+			u.spreads = append(u.spreads, g)
+		}
+	}
+	for i := range u.owned {
+		if o := &u.owned[i]; o.kind == spread && !o.group.host && !o.self {
+			u.spreads = append(u.spreads, o.group)
+		}
+	}
+}
+
+// ownTerms are the required node terms without what volumes add, as spread counts nodes.
+func (c *Class) ownTerms() []Requirements {
+	if c.withoutVolumes != nil {
+		return *c.withoutVolumes
+	}
+	return c.Terms
+}
+
+// keys are the labels whose value decides whether the unit may be on a node. A node that takes the unit must have one
+// value of each whatever is launched for it.
+func (u *unit) keys() map[string]bool {
+	out := map[string]bool{}
+	for _, term := range u.asks.terms {
+		for key, r := range term {
+			if !r.AllowsAbsent() || key == labelZone {
+				out[key] = true
+			}
+		}
+	}
+	for _, o := range u.owned {
+		if !o.group.host {
+			out[o.group.key] = true
+		}
+	}
+	for _, gs := range [][]*group{u.member, u.blocked} {
+		for _, g := range gs {
+			if !g.host {
+				out[g.key] = true
+			}
+		}
+	}
+	return out
+}
+
+// coarseKeys are the labels other than the host name over which the unit's pods are counted or limited.
+func (u *unit) coarseKeys() []string {
+	keys := map[string]bool{}
+	for _, o := range u.owned {
+		keys[o.group.key] = true
+	}
+	for _, gs := range [][]*group{u.member, u.blocked} {
+		for _, g := range gs {
+			keys[g.key] = true
+		}
+	}
+	delete(keys, labelHostname)
+	delete(keys, keyPorts)
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// follows says whether the unit must share a node with other pods.
+func (u *unit) follows() bool {
+	for _, o := range u.owned {
+		if o.kind == affinity && o.group.host {
+			return true
+		}
+	}
+	return false
+}
+
+// owns says whether a constraint of the unit that is in force counts by the group.
+func (u *unit) owns(g *group) bool {
+	for i := range u.owned {
+		if u.owned[i].group == g {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package capacity
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// maxVariants caps the combinations of values of a pool's open labels.
+const maxVariants = 64
+
+// openLabels are the label sets that nodes of a pool may get: its labels, and for each custom key that its requirements
+// leave open (RQ-4) the values that demand names, or one value when demand names none.
+func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []variant {
+	out := []variant{{labels: p.Labels}}
+	for _, r := range p.Requirements.sorted() {
+		if _, own := p.Labels[r.Key]; own || p.typeLabel(r.Key) || r.Key == labelZone || r.Key == labelCapacityType ||
+			r.Key == labelReservationID || r.Key == labelHostname || r.AllowsAbsent() {
+			continue
+		}
+		values := openValues(r, mentioned[r.Key])
+		if len(values)*len(out) > maxVariants {
+			values = values[:max(1, maxVariants/len(out))]
+		}
+		var next []variant
+		for _, v := range out {
+			for _, value := range values {
+				labels := maps.Clone(v.labels)
+				if labels == nil {
+					labels = map[string]string{}
+				}
+				labels[r.Key] = value
+				next = append(next, variant{labels: labels})
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// openValues are the values to consider for a key; named is nil when demand does not ask for the key.
+func openValues(r Requirement, named map[string]bool) []string {
+	listed, excluded := r.Values()
+	if !excluded {
+		if named == nil && len(listed) > 1 {
+			return listed[:1]
+		}
+		return listed
+	}
+	var out []string
+	for _, v := range slices.Sorted(maps.Keys(named)) {
+		if r.Has(v) {
+			out = append(out, v)
+		}
+	}
+	// One more for pods that don't care; it must be something, or the node would not satisfy its pool.
+	for n := r.least(); ; n++ {
+		if v := strconv.FormatInt(n, 10); r.Has(v) {
+			if !named[v] {
+				out = append(out, v)
+			}
+			return out
+		} else if r.lte != nil && n >= *r.lte {
+			return out
+		}
+	}
+}
+
+// least is the smallest integer the bounds allow, zero without any.
+func (r Requirement) least() int64 {
+	switch {
+	case r.gte != nil:
+		return *r.gte
+	case r.lte != nil && *r.lte < 0:
+		return *r.lte
+	}
+	return 0
+}

@@ -1,0 +1,92 @@
+package capacity
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var testZones = []string{"a", "b", "c"}
+
+// testType is an instance type "family.cpuXmemGi" with offers on-demand and, at a third of the price, spot in every zone.
+func testType(name, arch string, cpu, memGi int64, price float64) *InstanceType {
+	family, _, _ := strings.Cut(name, ".")
+	t := &InstanceType{
+		Name: name,
+		Labels: map[string]string{labelInstanceType: name, corev1.LabelArchStable: arch, corev1.LabelOSStable: "linux",
+			"karpenter.k8s.aws/instance-family": family, "karpenter.k8s.aws/instance-cpu": fmt.Sprint(cpu)},
+		Capacity:    Resources{"cpu": cpu * 1000, "memory": memGi << 30, "pods": 30, "ephemeral-storage": 20 << 30},
+		Allocatable: Resources{"cpu": cpu*1000 - 100, "memory": memGi<<30 - 500<<20, "pods": 30, "ephemeral-storage": 18 << 30},
+	}
+	for _, z := range testZones {
+		t.Offers = append(t.Offers, Offer{Zone: z, CapacityType: "on-demand", Price: price, Available: true},
+			Offer{Zone: z, CapacityType: "spot", Price: price / 3, Available: true})
+	}
+	return t
+}
+
+// testTypes are families c, m and r in four sizes, and ca on arm64.
+func testTypes() []*InstanceType {
+	var out []*InstanceType
+	for _, f := range []struct {
+		name, arch string
+		gi         int64
+		price      float64 // per cpu
+	}{{"c", "amd64", 2, 0.040}, {"m", "amd64", 4, 0.048}, {"r", "amd64", 8, 0.063}, {"ca", "arm64", 2, 0.034}} {
+		for _, cpu := range []int64{2, 4, 8, 16} {
+			out = append(out, testType(fmt.Sprintf("%s.%d", f.name, cpu), f.arch, cpu, cpu*f.gi, float64(cpu)*f.price))
+		}
+	}
+	return out
+}
+
+// testPool is an on-demand pool of amd64 types.
+func testPool(name string) *Pool {
+	return &Pool{Name: name, Labels: map[string]string{"karpenter.sh/nodepool": name}, Types: testTypes(),
+		Requirements: Requirements{}.And(ValueIn(labelCapacityType, "on-demand"), ValueIn(corev1.LabelArchStable, "amd64"))}
+}
+
+// testNode is an existing node of a zone with so much free.
+func testNode(name, zone string, cpu, gi int64, pods ...*corev1.Pod) *Node {
+	room := Resources{"cpu": cpu * 1000, "memory": gi << 30, "pods": 30}
+	return &Node{Name: name, Labels: map[string]string{labelHostname: name, labelZone: zone, labelCapacityType: "on-demand"}, Allocatable: room, Free: room, Pods: pods}
+}
+
+// demandOf is n pods like the one given.
+func demandOf(t testing.TB, n int, pod *corev1.Pod) Demand {
+	t.Helper()
+	d := Demand{Class: mustClass(t, pod)}
+	for i := range n {
+		d.Pods = append(d.Pods, PodRef{UID: types.UID(fmt.Sprintf("%s-%d", pod.Name, i)), Namespace: pod.Namespace, Name: fmt.Sprintf("%s-%d", pod.Name, i)})
+	}
+	return d
+}
+
+// summary prints a plan in one line per node, refusals last.
+func (p *Plan) summary() string {
+	var b strings.Builder
+	on := map[string]map[string]int{}
+	for _, pl := range p.Placements {
+		if on[pl.Node] == nil {
+			on[pl.Node] = map[string]int{}
+		}
+		on[pl.Node][pl.Class.Labels["app"]]++
+	}
+	seen := map[string]bool{}
+	for _, pl := range p.Placements {
+		if !seen[pl.Node] && !strings.HasPrefix(pl.Node, "planned/") {
+			seen[pl.Node] = true
+			fmt.Fprintf(&b, "%s: %v\n", pl.Node, on[pl.Node])
+		}
+	}
+	for _, n := range p.Nodes {
+		fmt.Fprintf(&b, "%s %s %s %s: %v\n", n.Pool.Name, n.CapacityType, n.Offers[0].Type.Name, n.Labels[labelZone], on[n.ID])
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(&b, "refused %d %s: %s\n", len(r.Pods), r.Class.Labels["app"], r.Message)
+	}
+	return b.String()
+}
