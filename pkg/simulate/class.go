@@ -1,0 +1,168 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/storage/ephemeral"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// classKey tells apart what needs a PreFilter of its own: the pods of a class share one unless they use claims.
+type classKey struct {
+	class  capacity.ClassKey
+	claims string
+}
+
+// keyOf is the step's classKey. Pods of one class may well use different claims of the same kind.
+func keyOf(step capacity.Step) classKey {
+	key := classKey{class: step.Class}
+	pod := step.Pod
+	if key.class == "" {
+		key.claims = string(pod.UID)
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		key.claims = string(pod.UID)
+		return key
+	}
+	var claims strings.Builder
+	for i := range pod.Spec.Volumes {
+		switch v := &pod.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			claims.WriteString("/" + v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			claims.WriteString("/" + ephemeral.VolumeClaimName(pod, v) + "=" + string(pod.UID))
+		}
+	}
+	key.claims += claims.String()
+	return key
+}
+
+// class is what PreFilter found for the pods of a class, kept up to date with what was placed since.
+//
+//	          PreFilter                 placements seen by AddPod
+//	(none) ---------------> current <--------------------------- behind
+//	   ^                       |                                   ^ |
+//	   |                       +-------- pods are placed ----------+ |
+//	   +------- a placement that AddPod can't tell (void) -----------+
+//
+// A class catches up only when its next pod is tried, so classes without pods to come cost nothing.
+type class struct {
+	pod   *corev1.Pod
+	state fwk.CycleState
+	// refused is the answer for every node when PreFilter refuses the pod as such.
+	refused *verdict
+	// nodes PreFilter narrows the choice to (nil: all), and the answer for the others.
+	nodes   sets.Set[string]
+	outside verdict
+	// seen is how many of the trial's placements the state includes.
+	seen   int
+	spread *spread
+	// skipped are the plugins with AddPod that had nothing to do for this pod when PreFilter ran. Their Filter is off,
+	// and AddPod won't be called for them: a placement that gives them something to do voids the state.
+	skipped   sets.Set[string]
+	namespace labels.Set // labels of the pod's namespace
+}
+
+// verdict of the filters on one pod and node, as kube-scheduler words it.
+type verdict struct{ plugin, reason string }
+
+func verdictOf(s *fwk.Status) *verdict {
+	if s.IsRejected() {
+		return &verdict{s.Plugin(), s.Message()}
+	}
+	return &verdict{s.Plugin(), s.AsError().Error()}
+}
+
+// preFilter makes the class's state for the trial as it is now.
+func (t *trial) preFilter(ctx context.Context, pod *corev1.Pod) (*class, error) {
+	c := &class{pod: pod, state: framework.NewCycleState(), seen: len(t.placed)}
+	result, status, narrowedBy := t.world.framework.RunPreFilterPlugins(ctx, c.state, pod)
+	if err := ctx.Err(); err != nil { // PreFilter may have stopped half way without saying so
+		return nil, err
+	}
+	if !status.IsSuccess() {
+		c.refused = verdictOf(status)
+		if c.refused.plugin == "" {
+			c.refused.plugin = strings.Join(sets.List(narrowedBy), ",")
+		}
+		return c, nil
+	}
+	if !result.AllNodes() {
+		c.nodes = result.NodeNames
+		c.outside = verdict{
+			plugin: strings.Join(sets.List(narrowedBy), ","),
+			reason: fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(narrowedBy)),
+		}
+	}
+	c.skipped = t.world.extended.Intersection(c.state.GetSkipFilterPlugins())
+	if c.skipped.Has(names.InterPodAffinity) {
+		c.namespace = interpodaffinity.GetNamespaceLabelsSnapshot(klog.FromContext(ctx), pod.Namespace, t.world.namespaces)
+	}
+	var err error
+	c.spread, err = spreadOf(c.state)
+	return c, err
+}
+
+// catchUp tells the class of what was placed since it was last asked. It returns false when the state is void.
+func (t *trial) catchUp(ctx context.Context, c *class) (bool, error) {
+	for ; c.seen < len(t.placed); c.seen++ {
+		p := t.placed[c.seen]
+		if t.voids(p, c) {
+			return false, nil
+		}
+		if c.refused != nil || len(c.skipped) == len(t.world.extended) {
+			continue
+		}
+		nodeLabels := p.node.Node().Labels
+		if c.spread != nil {
+			c.spread.beforeAdd(nodeLabels)
+		}
+		if s := t.world.framework.RunPreFilterExtensionAddPod(ctx, c.state, c.pod, p.pod, p.node); !s.IsSuccess() {
+			return false, fmt.Errorf("adding pod %s to the filters' state: %w", klog.KObj(p.pod.Pod), s.AsError())
+		}
+		if c.spread != nil {
+			c.spread.afterAdd(nodeLabels)
+		}
+	}
+	return true, nil
+}
+
+// voids says whether the placement changes what PreFilter would say of the class in a way that AddPod can't tell.
+func (t *trial) voids(p placement, c *class) bool {
+	if t.world.recalled.Len() > 0 {
+		return true
+	}
+	if c.refused != nil {
+		return false
+	}
+	for name := range c.skipped {
+		switch name {
+		case names.PodTopologySpread:
+			// Skips pods without constraints; placements don't change that.
+		case names.InterPodAffinity:
+			for i := range p.pod.RequiredAntiAffinityTerms {
+				if p.pod.RequiredAntiAffinityTerms[i].Matches(c.pod, c.namespace) {
+					return true
+				}
+			}
+		case names.VolumeRestrictions:
+			// See below.
+		default:
+			return true
+		}
+	}
+	// VolumeRestrictions counts a ReadWriteOncePod claim once however many pods use it, and its AddPod doesn't look at
+	// the namespace. Shared claims are rare enough to start over.
+	return len(c.pod.Spec.Volumes) > 0 && sets.New(claimNames(c.pod)...).HasAny(claimNames(p.pod.Pod)...)
+}

@@ -1,0 +1,82 @@
+package simulate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Decorate gives a node what the scheduler's cache doesn't know: that it is in flight and whose claim it is, taints that
+// will be gone, room that is promised. It returns the node itself, a changed copy, or nil to leave the node out. The
+// node it is given is shared between calls: neither it nor its maps and slices may be changed.
+type Decorate func(n *capacity.Node, object *corev1.Node) *capacity.Node
+
+// nodeEntry is a node in the planner's words and what it was made from.
+type nodeEntry struct {
+	generation int64
+	csiNode    *storagev1.CSINode
+	node       *capacity.Node
+}
+
+// Nodes is the last Refresh's snapshot in the planner's words, sorted by name. Free is what bound and assumed pods
+// leave. Nodes that didn't change since the last call are the same objects, so that 5,000 nodes cost little when few
+// changed. decorate may be nil.
+func (w *World) Nodes(decorate Decorate) []*capacity.Node {
+	out := make([]*capacity.Node, 0, len(w.byName))
+	for _, info := range w.byName {
+		object := info.Node()
+		csiNode := w.volumes.csiNode(object.Name)
+		entry, ok := w.nodes[object.Name]
+		if !ok || entry.generation != info.GetGeneration() || entry.csiNode != csiNode {
+			entry = nodeEntry{generation: info.GetGeneration(), csiNode: csiNode, node: w.nodeOf(info, csiNode)}
+			w.nodes[object.Name] = entry
+		}
+		node := entry.node
+		if decorate != nil {
+			node = decorate(node, object)
+		}
+		if node != nil {
+			out = append(out, node)
+		}
+	}
+	return out
+}
+
+func (w *World) nodeOf(info fwk.NodeInfo, csiNode *storagev1.CSINode) *capacity.Node {
+	object := info.Node()
+	allocatable := resourcesOf(info.GetAllocatable())
+	allocatable[corev1.ResourcePods] = int64(info.GetAllocatable().GetAllowedPodNumber())
+	requested := resourcesOf(info.GetRequested())
+	requested[corev1.ResourcePods] = int64(len(info.GetPods()))
+	free := allocatable.Clone()
+	free.Sub(requested)
+	pods := make([]*corev1.Pod, 0, len(info.GetPods()))
+	for _, p := range info.GetPods() {
+		pods = append(pods, p.GetPod())
+	}
+	return &capacity.Node{
+		Name:          object.Name,
+		Labels:        object.Labels,
+		Taints:        object.Spec.Taints,
+		Unschedulable: object.Spec.Unschedulable,
+		Allocatable:   allocatable,
+		Free:          free,
+		Pods:          pods,
+		VolumesFree:   w.volumes.free(info, csiNode),
+	}
+}
+
+// resourcesOf converts the framework's amounts, which are in the same units, without pods: these are counted elsewhere.
+func resourcesOf(r fwk.Resource) capacity.Resources {
+	out := capacity.Resources{
+		corev1.ResourceCPU:              r.GetMilliCPU(),
+		corev1.ResourceMemory:           r.GetMemory(),
+		corev1.ResourceEphemeralStorage: r.GetEphemeralStorage(),
+	}
+	for name, v := range r.GetScalarResources() {
+		out[name] = v
+	}
+	return out
+}

@@ -1,0 +1,127 @@
+package simulate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// switchingLister is what the plugins hold on to for ever: it shows the bare snapshot, or an overlay while one is tried.
+type switchingLister struct{ fwk.SharedLister }
+
+// overlay is the snapshot with hypothetical nodes and placed pods. The snapshot below is never written to, so undoing
+// everything is forgetting the overlay.
+type overlay struct {
+	*internalcache.Snapshot
+	position map[string]int
+	list     []fwk.NodeInfo
+	// own are the overlay's copies by node name: hypothetical nodes and nodes that got pods.
+	own    map[string]*framework.NodeInfo
+	claims sets.Set[string] // "namespace/name" of PVCs used by placed pods
+}
+
+var _ fwk.SharedLister = &overlay{}
+
+// newOverlay shows the snapshot with the given nodes. A given node of the name of a real one stands in for it: its
+// object is what the filters see, its pods join those already there.
+func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
+	o := &overlay{
+		Snapshot: w.snapshot,
+		position: w.position,
+		list:     make([]fwk.NodeInfo, len(w.list), len(w.list)+len(nodes)),
+		own:      make(map[string]*framework.NodeInfo, len(nodes)),
+		claims:   sets.New[string](),
+	}
+	copy(o.list, w.list)
+	for _, n := range nodes {
+		info := o.writable(n.Node.Name)
+		if info == nil {
+			info = framework.NewNodeInfo()
+			o.list = append(o.list, info)
+			o.own[n.Node.Name] = info
+		}
+		info.SetNode(n.Node)
+		for _, pod := range n.Pods {
+			// Like the scheduler's cache, go on with those terms that can be parsed.
+			podInfo, _ := framework.NewPodInfo(pod)
+			o.place(podInfo, info)
+		}
+	}
+	return o
+}
+
+// writable is the overlay's own copy of a node, or nil when there is no such node.
+func (o *overlay) writable(name string) *framework.NodeInfo {
+	if info, ok := o.own[name]; ok {
+		return info
+	}
+	at, ok := o.position[name]
+	if !ok {
+		return nil
+	}
+	info := o.list[at].(*framework.NodeInfo).SnapshotConcrete()
+	o.list[at], o.own[name] = info, info
+	return info
+}
+
+// place puts a pod on a node got from writable.
+func (o *overlay) place(pod fwk.PodInfo, node *framework.NodeInfo) {
+	node.AddPodInfo(pod)
+	for _, name := range claimNames(pod.GetPod()) {
+		o.claims.Insert(framework.GetNamespacedName(pod.GetPod().Namespace, name))
+	}
+}
+
+func (o *overlay) NodeInfos() fwk.NodeInfoLister       { return o }
+func (o *overlay) StorageInfos() fwk.StorageInfoLister { return o }
+
+func (o *overlay) List() ([]fwk.NodeInfo, error) { return o.list, nil }
+
+// Get implements fwk.NodeInfoLister.
+func (o *overlay) Get(name string) (fwk.NodeInfo, error) {
+	if info, ok := o.own[name]; ok {
+		return info, nil
+	}
+	return o.Snapshot.Get(name)
+}
+
+// HavePodsWithAffinityList implements fwk.NodeInfoLister. It scans all nodes, which is little beside the PreFilter that
+// asks for it.
+func (o *overlay) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) {
+	return o.having(fwk.NodeInfo.GetPodsWithAffinity), nil
+}
+
+// HavePodsWithRequiredAntiAffinityList implements fwk.NodeInfoLister.
+func (o *overlay) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
+	return o.having(fwk.NodeInfo.GetPodsWithRequiredAntiAffinity), nil
+}
+
+func (o *overlay) having(pods func(fwk.NodeInfo) []fwk.PodInfo) []fwk.NodeInfo {
+	var out []fwk.NodeInfo
+	for _, info := range o.list {
+		if len(pods(info)) > 0 {
+			out = append(out, info)
+		}
+	}
+	return out
+}
+
+// IsPVCUsedByPods implements fwk.StorageInfoLister.
+func (o *overlay) IsPVCUsedByPods(key string) bool {
+	return o.claims.Has(key) || o.Snapshot.IsPVCUsedByPods(key)
+}
+
+// claimNames are the names of the PVCs a pod refers to.
+func claimNames(pod *corev1.Pod) []string {
+	var out []string
+	for i := range pod.Spec.Volumes {
+		if pvc := pod.Spec.Volumes[i].PersistentVolumeClaim; pvc != nil {
+			out = append(out, pvc.ClaimName)
+		}
+	}
+	return out
+}

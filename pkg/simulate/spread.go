@@ -1,0 +1,132 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/labels"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
+)
+
+// spreadKey is where PodTopologySpread keeps what PreFilter found.
+const spreadKey fwk.StateKey = "PreFilter" + podtopologyspread.Name
+
+// spread keeps PodTopologySpread's state exact while pods are added on many nodes.
+//
+// The plugin's AddPod counts right, but it follows the least filled domains in two entries only, which is enough for
+// preemption on one node and wrong here: once the tracked two have grown, it takes a too high minimum and lets skew
+// pass. The counts per domain are all there, so the true minimum is put back after each AddPod. A second difference: a
+// constraint with an empty selector counts no pods in PreFilter, but every pod in AddPod.
+//
+// Both are in exported fields of an unexported type, reached by reflection; TestSpreadState and the property test fail
+// when an upgrade changes them, and Verify answers with an error then.
+type spread struct{ constraints []spreadConstraint }
+
+type spreadConstraint struct {
+	key    string
+	counts map[string]int // matching pods by domain, the plugin's own
+	least  *int           // what the plugin takes for the minimum
+	empty  bool           // the selector is empty
+	// low is the true minimum of counts and atLow in how many domains it is met.
+	low, atLow int
+	// before and known are what counts said of the domain before AddPod.
+	before int
+	known  bool
+}
+
+var errSpreadState = errors.New("the state of PodTopologySpread is not as this version of Kubernetes has it")
+
+// spreadOf reads the class's spread state; nil without error means that the pod has no hard constraints.
+func spreadOf(state fwk.CycleState) (*spread, error) {
+	data, err := state.Read(spreadKey)
+	if errors.Is(err, fwk.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading %q: %w", spreadKey, err)
+	}
+	v := reflect.ValueOf(data)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return nil, errSpreadState
+	}
+	constraints, paths := v.Elem().FieldByName("Constraints"), v.Elem().FieldByName("CriticalPaths")
+	counts, ok := exported[[]map[string]int](v.Elem().FieldByName("TpValueToMatchNum"))
+	if !ok || constraints.Kind() != reflect.Slice || paths.Kind() != reflect.Slice ||
+		constraints.Len() != len(counts) || paths.Len() != len(counts) {
+		return nil, errSpreadState
+	}
+	s := &spread{constraints: make([]spreadConstraint, len(counts))}
+	for i := range s.constraints {
+		path := paths.Index(i) // *[2]struct{ TopologyValue string; MatchNum int }
+		if path.Kind() != reflect.Pointer || path.Elem().Kind() != reflect.Array || constraints.Index(i).Kind() != reflect.Struct {
+			return nil, errSpreadState
+		}
+		first := path.Elem().Index(0)
+		if first.Kind() != reflect.Struct || !first.FieldByName("MatchNum").CanAddr() {
+			return nil, errSpreadState
+		}
+		least, okLeast := exported[*int](first.FieldByName("MatchNum").Addr())
+		key, okKey := exported[string](constraints.Index(i).FieldByName("TopologyKey"))
+		selector, okSelector := exported[labels.Selector](constraints.Index(i).FieldByName("Selector"))
+		if !okLeast || !okKey || !okSelector {
+			return nil, errSpreadState
+		}
+		c := spreadConstraint{key: key, counts: counts[i], least: least, empty: selector.Empty()}
+		c.scan()
+		s.constraints[i] = c
+	}
+	return s, nil
+}
+
+func exported[T any](v reflect.Value) (T, bool) {
+	var zero T
+	if !v.IsValid() || !v.CanInterface() {
+		return zero, false
+	}
+	t, ok := v.Interface().(T)
+	return t, ok
+}
+
+// beforeAdd must be called before a pod is added on a node with these labels, afterAdd after.
+func (s *spread) beforeAdd(nodeLabels map[string]string) {
+	for i := range s.constraints {
+		c := &s.constraints[i]
+		c.before, c.known = c.counts[nodeLabels[c.key]]
+	}
+}
+
+func (s *spread) afterAdd(nodeLabels map[string]string) {
+	for i := range s.constraints {
+		c := &s.constraints[i]
+		domain := nodeLabels[c.key]
+		now, there := c.counts[domain]
+		switch {
+		case c.empty && c.known:
+			c.counts[domain] = c.before
+		case c.empty:
+			delete(c.counts, domain)
+		case there != c.known:
+			c.scan()
+		case now != c.before && c.before == c.low:
+			if c.atLow--; c.atLow == 0 {
+				c.scan()
+			}
+		}
+		*c.least = c.low
+	}
+}
+
+// scan finds the minimum anew. It is rarely needed: only when the last of the least filled domains has grown.
+func (c *spreadConstraint) scan() {
+	c.low, c.atLow = math.MaxInt32, 0
+	for _, n := range c.counts {
+		switch {
+		case n < c.low:
+			c.low, c.atLow = n, 1
+		case n == c.low:
+			c.atLow++
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// trial is one run of Verify.
+type trial struct {
+	world   *World
+	overlay *overlay
+	classes map[classKey]*class
+	// infos are the parsed pods by class, before they are given a node.
+	infos map[classKey]*framework.PodInfo
+	// placed are the steps that were accepted, in order; what was there from the start is not among them.
+	placed []placement
+}
+
+type placement struct {
+	pod  *framework.PodInfo
+	node *framework.NodeInfo
+}
+
+// Verify tries the steps in order against the profile's filters on the last Refresh's snapshot, with all hypothetical
+// nodes and promised pods there from the start. Rejections come in the order of the steps; none means that
+// kube-scheduler would accept the plan as it stands. The same snapshot and trial give the same answer, and nothing is
+// left of it.
+//
+// A plugin that fails on a step rejects it. An error means that the trial as a whole could not be judged: ctx ended, or
+// the filters' state is not what it is known to be.
+func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejection, error) {
+	t := &trial{
+		world:   w,
+		overlay: w.newOverlay(in.Nodes),
+		classes: map[classKey]*class{},
+		infos:   map[classKey]*framework.PodInfo{},
+	}
+	w.lister.SharedLister = t.overlay
+	defer func() { w.lister.SharedLister = w.snapshot }()
+
+	logger := klog.FromContext(ctx)
+	for _, p := range in.Promised {
+		if node := t.overlay.writable(p.Node); node != nil {
+			t.overlay.place(t.podInfo(p), node)
+		} else {
+			logger.V(3).Info("Promised room is on a node that isn't there", "pod", klog.KObj(p.Pod), "node", p.Node)
+		}
+	}
+	var rejections []capacity.Rejection
+	for i, step := range in.Steps {
+		refused, err := t.try(ctx, step)
+		if err != nil {
+			return nil, fmt.Errorf("verifying pod %s on node %s: %w", klog.KObj(step.Pod), step.Node, err)
+		}
+		if refused != nil {
+			logger.V(4).Info("Filters refuse a planned pod", "pod", klog.KObj(step.Pod), "node", step.Node, "plugin", refused.plugin, "reason", refused.reason)
+			rejections = append(rejections, capacity.Rejection{Step: i, Plugin: refused.plugin, Reason: refused.reason})
+		}
+	}
+	return rejections, nil
+}
+
+// try asks the filters for one step and places its pod if they accept.
+func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
+	node := t.overlay.writable(step.Node)
+	if node == nil {
+		return &verdict{reason: fmt.Sprintf("node %q isn't there", step.Node)}, nil
+	}
+	c, err := t.class(ctx, step)
+	if err != nil {
+		return nil, err
+	}
+	if c.refused != nil {
+		return c.refused, nil
+	}
+	if c.nodes != nil && !c.nodes.Has(step.Node) {
+		return &c.outside, nil
+	}
+	// As in a scheduling cycle, room that preemption has made for a nominated pod is not given away.
+	status := t.world.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, step.Pod, node)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !status.IsSuccess() {
+		return verdictOf(status), nil
+	}
+	pod := t.podInfo(step)
+	t.overlay.place(pod, node)
+	t.placed = append(t.placed, placement{pod, node})
+	return nil, nil
+}
+
+// class is the up-to-date class of a step.
+func (t *trial) class(ctx context.Context, step capacity.Step) (*class, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	key := keyOf(step)
+	if c, ok := t.classes[key]; ok {
+		if current, err := t.catchUp(ctx, c); err != nil {
+			return nil, err
+		} else if current {
+			return c, nil
+		}
+	}
+	c, err := t.preFilter(ctx, step.Pod)
+	if err != nil {
+		return nil, err
+	}
+	t.classes[key] = c
+	return c, nil
+}
+
+// podInfo is the step's pod as it will be once bound.
+func (t *trial) podInfo(step capacity.Step) *framework.PodInfo {
+	key := keyOf(step)
+	parsed, ok := t.infos[key]
+	if !ok {
+		// Like the scheduler's cache, go on with those terms that can be parsed.
+		parsed, _ = framework.NewPodInfo(step.Pod)
+		parsed.CalculateResource() // remembered in parsed, so that the copies needn't
+		t.infos[key] = parsed
+	}
+	pod := *step.Pod
+	pod.Spec.NodeName = step.Node
+	// A representative on its way out stands for pods that aren't.
+	pod.DeletionTimestamp = nil
+	info := *parsed
+	info.Pod = &pod
+	return &info
+}

@@ -1,0 +1,115 @@
+package simulate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/storage/ephemeral"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
+	csitrans "k8s.io/csi-translation-lib"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// volumeCounter counts CSI volumes against a node's attach limits, for the planner's proposals only: NodeVolumeLimits
+// has the last word.
+type volumeCounter struct {
+	claims     corelisters.PersistentVolumeClaimLister
+	volumes    corelisters.PersistentVolumeLister
+	classes    storagelisters.StorageClassLister
+	csiNodes   cache.Store
+	translator csitrans.CSITranslator
+}
+
+func newVolumeCounter(factory informers.SharedInformerFactory) volumeCounter {
+	return volumeCounter{
+		claims:     factory.Core().V1().PersistentVolumeClaims().Lister(),
+		volumes:    factory.Core().V1().PersistentVolumes().Lister(),
+		classes:    factory.Storage().V1().StorageClasses().Lister(),
+		csiNodes:   factory.Storage().V1().CSINodes().Informer().GetStore(),
+		translator: csitrans.New(),
+	}
+}
+
+// csiNode is the node's CSINode or nil. A lister would spend more on wording its error than on the search.
+func (v volumeCounter) csiNode(name string) *storagev1.CSINode {
+	object, ok, err := v.csiNodes.GetByKey(name)
+	if err != nil || !ok {
+		return nil
+	}
+	return object.(*storagev1.CSINode)
+}
+
+// free is how many volumes per driver can still be attached; drivers without a limit are left out.
+func (v volumeCounter) free(node fwk.NodeInfo, csiNode *storagev1.CSINode) map[string]int64 {
+	if csiNode == nil {
+		return nil
+	}
+	free := map[string]int64{}
+	for _, d := range csiNode.Spec.Drivers {
+		if d.Allocatable != nil && d.Allocatable.Count != nil {
+			free[d.Name] = int64(*d.Allocatable.Count)
+		}
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	counted := sets.New[string]()
+	for _, p := range node.GetPods() {
+		pod := p.GetPod()
+		for i := range pod.Spec.Volumes {
+			name := claimName(pod, &pod.Spec.Volumes[i])
+			if name == "" || counted.Has(pod.Namespace+"/"+name) {
+				continue
+			}
+			counted.Insert(pod.Namespace + "/" + name)
+			driver := v.driver(pod.Namespace, name)
+			if _, limited := free[driver]; limited {
+				free[driver]--
+			}
+		}
+	}
+	return free
+}
+
+func claimName(pod *corev1.Pod, volume *corev1.Volume) string {
+	switch {
+	case volume.PersistentVolumeClaim != nil:
+		return volume.PersistentVolumeClaim.ClaimName
+	case volume.Ephemeral != nil:
+		return ephemeral.VolumeClaimName(pod, volume)
+	}
+	return ""
+}
+
+// driver is the name of the CSI driver that attaches a claim's volume, or "" when that isn't known.
+func (v volumeCounter) driver(namespace, claim string) string {
+	pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(claim)
+	if err != nil {
+		return ""
+	}
+	if pv, err := v.volumes.Get(pvc.Spec.VolumeName); err == nil {
+		if pv.Spec.CSI != nil {
+			return pv.Spec.CSI.Driver
+		}
+		if name, err := v.translator.GetInTreePluginNameFromSpec(pv, nil); err == nil {
+			return v.csiName(name)
+		}
+		return ""
+	}
+	if class, err := v.classes.Get(storagehelpers.GetPersistentVolumeClaimClass(pvc)); err == nil {
+		return v.csiName(class.Provisioner)
+	}
+	return ""
+}
+
+// csiName is the driver that an in-tree plugin was migrated to, or the name itself.
+func (v volumeCounter) csiName(provisioner string) string {
+	if name, err := v.translator.GetCSINameFromInTreeName(provisioner); err == nil {
+		return name
+	}
+	return provisioner
+}

@@ -1,0 +1,209 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// nameSuffix keeps the simulation's framework metrics apart from the profile's own: they are labelled with its name.
+const nameSuffix = "-sim"
+
+// Config says which profile is simulated.
+type Config struct {
+	// Scheduler is the running scheduler, whose informers, managers and cache are shared.
+	Scheduler *scheduler.Scheduler
+	// Profile is the simulated profile with its plugins' arguments, defaulted, as in the component config. Which plugins
+	// filter is asked of the scheduler itself.
+	Profile schedulerapi.KubeSchedulerProfile
+	// Registry holds the out-of-tree factories. Those of filtering plugins run once more for each World.
+	Registry frameworkruntime.Registry
+	// Deny are plugins to leave out: ours, and those whose factory must not run twice or that judge by more than the
+	// cluster's state (Coscheduling).
+	Deny []string
+	// Parallelism is how many goroutines PreFilter may use; 0: the framework's default.
+	Parallelism int
+}
+
+// World is the profile's filters on a snapshot of the scheduler's cache. It is not safe for concurrent use: each
+// planning goroutine needs one of its own.
+type World struct {
+	scheduler *scheduler.Scheduler
+	framework framework.Framework
+	lister    *switchingLister
+	snapshot  *internalcache.Snapshot
+	// list is the snapshot's, position where each node is in it, byName the same in the order of names.
+	list     []fwk.NodeInfo
+	position map[string]int
+	byName   []fwk.NodeInfo
+
+	// extended are the PreFilter plugins whose state AddPod keeps up to date. recalled are out-of-tree ones whose state
+	// may depend on pods and can't be kept up to date: they make every placement void all class states.
+	extended, recalled sets.Set[string]
+
+	namespaces corelisters.NamespaceLister
+	volumes    volumeCounter
+	nodes      map[string]nodeEntry
+}
+
+// New builds the second framework. It must be called after the scheduler was built and before its informers start, for
+// plugins register informers and handlers. Its one goroutine (framework metrics) ends
+// with ctx.
+func New(ctx context.Context, cfg Config) (*World, error) {
+	if cfg.Scheduler == nil {
+		return nil, errors.New("simulating a profile: no scheduler given")
+	}
+	name := cfg.Profile.SchedulerName
+	running, ok := cfg.Scheduler.Profiles[name]
+	if !ok {
+		return nil, fmt.Errorf("simulating profile %q: the scheduler has no such profile", name)
+	}
+	registry := frameworkplugins.NewInTreeRegistry()
+	inTree := sets.KeySet(registry)
+	if err := registry.Merge(cfg.Registry); err != nil {
+		return nil, fmt.Errorf("simulating profile %q: %w", name, err)
+	}
+	built := map[string]fwk.Plugin{}
+	profile := filterProfile(running, cfg)
+
+	factory := running.SharedInformerFactory()
+	w := &World{
+		scheduler:  cfg.Scheduler,
+		snapshot:   internalcache.NewEmptySnapshot(),
+		extended:   sets.New[string](),
+		recalled:   sets.New[string](),
+		namespaces: factory.Core().V1().Namespaces().Lister(),
+		volumes:    newVolumeCounter(factory),
+		nodes:      map[string]nodeEntry{},
+	}
+	w.lister = &switchingLister{SharedLister: w.snapshot}
+	options := []frameworkruntime.Option{
+		frameworkruntime.WithClientSet(running.ClientSet()),
+		frameworkruntime.WithKubeConfig(running.KubeConfig()),
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSharedDRAManager(running.SharedDRAManager()),
+		frameworkruntime.WithSharedCSIManager(running.SharedCSIManager()),
+		frameworkruntime.WithPodGroupManager(running.PodGroupManager()),
+		frameworkruntime.WithEventRecorder(running.EventRecorder()),
+		frameworkruntime.WithSnapshotSharedLister(w.lister),
+		frameworkruntime.WithPodNominator(readOnlyNominator{cfg.Scheduler.SchedulingQueue}),
+		frameworkruntime.WithPodActivator(noActivator{}),
+		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+	}
+	if cfg.Parallelism > 0 {
+		options = append(options, frameworkruntime.WithParallelism(cfg.Parallelism))
+	}
+	f, err := frameworkruntime.NewFramework(ctx, recording(registry, built), profile, options...)
+	if err != nil {
+		return nil, fmt.Errorf("simulating profile %q: %w", name, err)
+	}
+	w.framework = f
+	for _, p := range profile.Plugins.PreFilter.Enabled {
+		switch {
+		case built[p.Name].(fwk.PreFilterPlugin).PreFilterExtensions() != nil:
+			w.extended.Insert(p.Name)
+		case !inTree.Has(p.Name):
+			w.recalled.Insert(p.Name)
+		}
+	}
+	return w, nil
+}
+
+// Wait blocks until the World's goroutine has ended, up to a second after New's ctx.
+func (w *World) Wait() { frameworkruntime.WaitForShutdown(w.framework) }
+
+// filterProfile is the profile reduced to what filters. NewFramework insists on a queue sort and a bind plugin; neither
+// is ever called.
+func filterProfile(running framework.Framework, cfg Config) *schedulerapi.KubeSchedulerProfile {
+	allowed := func(set schedulerapi.PluginSet) schedulerapi.PluginSet {
+		return schedulerapi.PluginSet{Enabled: slices.DeleteFunc(slices.Clone(set.Enabled), func(p schedulerapi.Plugin) bool {
+			return slices.Contains(cfg.Deny, p.Name)
+		})}
+	}
+	plugins := running.ListPlugins()
+	return &schedulerapi.KubeSchedulerProfile{
+		SchedulerName: cfg.Profile.SchedulerName + nameSuffix,
+		PluginConfig:  cfg.Profile.PluginConfig,
+		Plugins: &schedulerapi.Plugins{
+			PreFilter: allowed(plugins.PreFilter),
+			Filter:    allowed(plugins.Filter),
+			QueueSort: schedulerapi.PluginSet{Enabled: []schedulerapi.Plugin{{Name: names.PrioritySort}}},
+			Bind:      schedulerapi.PluginSet{Enabled: []schedulerapi.Plugin{{Name: names.DefaultBinder}}},
+		},
+	}
+}
+
+// recording wraps the factories so that the plugins they make are also found in built.
+func recording(registry frameworkruntime.Registry, built map[string]fwk.Plugin) frameworkruntime.Registry {
+	out := make(frameworkruntime.Registry, len(registry))
+	for name, factory := range registry {
+		out[name] = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			p, err := factory(ctx, args, h)
+			if err == nil {
+				built[name] = p
+			}
+			return p, err
+		}
+	}
+	return out
+}
+
+// Refresh brings the snapshot up to the scheduler's cache, assumed pods included. Its cost grows with what changed.
+func (w *World) Refresh(ctx context.Context) error {
+	if err := w.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), w.snapshot); err != nil {
+		return fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
+	}
+	list, err := w.snapshot.List()
+	if err != nil {
+		return fmt.Errorf("listing the snapshot's nodes: %w", err)
+	}
+	// UpdateSnapshot makes a new list when nodes come or go and changes the listed NodeInfos in place otherwise.
+	if len(list) == len(w.list) && (len(list) == 0 || &list[0] == &w.list[0]) {
+		return nil
+	}
+	w.list, w.position, w.byName = list, make(map[string]int, len(list)), slices.Clone(list)
+	for i, info := range list {
+		w.position[info.Node().Name] = i
+	}
+	slices.SortFunc(w.byName, func(a, b fwk.NodeInfo) int { return strings.Compare(a.Node().Name, b.Node().Name) })
+	for name := range w.nodes {
+		if !w.Has(name) {
+			delete(w.nodes, name)
+		}
+	}
+	return nil
+}
+
+// Has says whether the node was in the scheduler's cache at the last Refresh.
+func (w *World) Has(node string) bool {
+	_, ok := w.position[node]
+	return ok
+}
+
+// readOnlyNominator shows the pods that preemption has nominated and ignores changes.
+type readOnlyNominator struct{ fwk.PodNominator }
+
+func (readOnlyNominator) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+func (readOnlyNominator) DeleteNominatedPodIfExists(*corev1.Pod)                        {}
+func (readOnlyNominator) UpdateNominatedPod(klog.Logger, *corev1.Pod, fwk.PodInfo)      {}
+
+type noActivator struct{}
+
+func (noActivator) Activate(klog.Logger, map[string]*corev1.Pod) {}
