@@ -1,0 +1,104 @@
+package karpenter
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+func TestAnnotationRoundTrip(t *testing.T) {
+	small := *testClaim("c").Wave
+	big := small
+	big.Request = []byte(strings.Repeat(`{"InstanceType":"m5.large","SubnetId":"subnet-0123456789"},`, 500))
+	for i := range 1000 {
+		big.Claims = append(big.Claims, fmt.Sprintf("default-%05d", i))
+	}
+	for name, tc := range map[string]struct {
+		wave  capacity.Wave
+		plain bool
+	}{
+		"a short wave can be read by a person":             {small, true},
+		"the request of a wave of thousands is compressed": {big, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			value, err := encodeAnnotation(WaveAnnotation, &tc.wave)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plain := strings.HasPrefix(value, "{"); plain != tc.plain {
+				t.Errorf("plain is %v, want %v: %.60s", plain, tc.plain, value)
+			}
+			if len(value) > 32<<10 {
+				t.Errorf("value has %d bytes: too long for every claim of a wave to carry", len(value))
+			}
+			var got capacity.Wave
+			if err := decodeAnnotation(WaveAnnotation, value, &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.wave, got); diff != "" {
+				t.Errorf("wave (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnnotationThatDoesNotFitIsAnErrorBeforeAnythingIsLaunched(t *testing.T) {
+	noise := make([]byte, 400<<10)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	_, err := encodeAnnotation(WaveAnnotation, capacity.Wave{Request: noise})
+	if err == nil || !strings.Contains(err.Error(), WaveAnnotation) {
+		t.Errorf("error %v, want one that names the annotation", err)
+	}
+}
+
+func TestDecodeAnnotationReportsWhatItDoesNotKnow(t *testing.T) {
+	for name, tc := range map[string]struct{ value, want string }{
+		"empty":                         {"", "EOF"},
+		"not JSON":                      {"hello", "invalid character"},
+		"another type":                  {`["a"]`, "cannot unmarshal"},
+		"a field of another version":    {`{"token":"t","shards":3}`, `unknown field "shards"`},
+		"a second value":                {`{"token":"t"} {}`, "something behind"},
+		"compressed, but not base64":    {"gzip:***", "decompressing"},
+		"compressed, but not gzip":      {"gzip:" + base64.StdEncoding.EncodeToString([]byte("hello, world")), "decompressing"},
+		"an unknown way of compressing": {"zstd:AAAA", "invalid character"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := decodeAnnotation(WaveAnnotation, tc.value, &capacity.Wave{})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), WaveAnnotation) {
+				t.Errorf("error %v, want one with %q and the annotation's name", err, tc.want)
+			}
+		})
+	}
+}
+
+func FuzzClaimAnnotations(f *testing.F) {
+	wave, err := encodeAnnotation(WaveAnnotation, capacity.Wave{Token: "t", Request: []byte(strings.Repeat("abc", 4000))})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(wave, `[{"pod":{"uid":"u","Namespace":"n","Name":"p"},"class":"c","order":3}]`, `{"cpu":4000}`)
+	f.Add(`{"token":"t"}`, `[{"order":1e99}]`, `{"cpu":"4"}`)
+	f.Add("gzip:H4sI", "null", "[]")
+	f.Fuzz(func(t *testing.T, wave, planned, largest string) {
+		nc := testNodeClaim(t)
+		nc.UID = types.UID("u")
+		nc.Annotations = map[string]string{WaveAnnotation: wave, PlannedAnnotation: planned, LargestAnnotation: largest}
+		c := ClaimOf(nc)
+		if c.Wave == nil && c.Unreadable == "" {
+			t.Error("a wave is recorded, cannot be read, and nobody is told")
+		}
+		if len(c.Annotations) != 0 {
+			t.Errorf("the launch record would get onto the Node: %v", c.Annotations)
+		}
+	})
+}

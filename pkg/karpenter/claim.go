@@ -1,0 +1,242 @@
+package karpenter
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// maxRequirements is the CRD's bound on spec.requirements.
+const maxRequirements = 100
+
+// ClaimOf says what a NodeClaim says in capacity words. It never fails: what can't be understood is named in Unreadable. The
+// result shares nothing with nc.
+func ClaimOf(nc *karpv1.NodeClaim) *capacity.Claim { return claimOf(nc, &waves{}) }
+
+// claimOf is ClaimOf with a memory of waves that have been read before.
+func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
+	c := &capacity.Claim{
+		Name:          nc.Name,
+		UID:           string(nc.UID),
+		Pool:          nc.Labels[karpv1.NodePoolLabelKey],
+		CreatedAt:     nc.CreationTimestamp.Time,
+		Labels:        maps.Clone(nc.Labels),
+		Annotations:   nodeAnnotations(nc.Annotations),
+		Taints:        slices.Clone(nc.Spec.Taints),
+		StartupTaints: slices.Clone(nc.Spec.StartupTaints),
+		Requests:      capacity.ResourcesOf(nc.Spec.Resources.Requests),
+		ProviderID:    nc.Status.ProviderID,
+		NodeName:      nc.Status.NodeName,
+		ImageID:       nc.Status.ImageID,
+		InstanceType:  nc.Labels[corev1.LabelInstanceTypeStable],
+		Zone:          nc.Labels[corev1.LabelTopologyZone],
+		CapacityType:  nc.Labels[karpv1.CapacityTypeLabelKey],
+		Capacity:      capacity.ResourcesOf(nc.Status.Capacity),
+		Allocatable:   capacity.ResourcesOf(nc.Status.Allocatable),
+		Launched:      conditionTrue(nc, karpv1.ConditionTypeLaunched),
+		Registered:    conditionTrue(nc, karpv1.ConditionTypeRegistered),
+		Initialized:   conditionTrue(nc, karpv1.ConditionTypeInitialized),
+		Deleting:      !nc.DeletionTimestamp.IsZero(),
+	}
+	if ref := nc.Spec.NodeClassRef; ref != nil {
+		c.NodeClass = ref.Name
+	}
+	var unreadable []string
+	if m := malformed(nc); m != "" {
+		unreadable = append(unreadable, m)
+	}
+	for key, read := range map[string]func(value string) error{
+		WaveAnnotation:    func(value string) (err error) { c.Wave, err = seen.decode(value); return err },
+		PlannedAnnotation: func(value string) error { return decodeAnnotation(PlannedAnnotation, value, &c.Slots) },
+		LargestAnnotation: func(value string) error { return decodeAnnotation(LargestAnnotation, value, &c.Largest) },
+	} {
+		if value, ok := nc.Annotations[key]; ok {
+			if err := read(value); err != nil {
+				unreadable = append(unreadable, err.Error())
+			}
+		}
+	}
+	slices.Sort(unreadable)
+	c.Unreadable = strings.Join(unreadable, "; ")
+	return c
+}
+
+func conditionTrue(nc *karpv1.NodeClaim, condition string) bool {
+	for i := range nc.Status.Conditions {
+		if nc.Status.Conditions[i].Type == condition {
+			return nc.Status.Conditions[i].IsTrue()
+		}
+	}
+	return false
+}
+
+// nodeAnnotations are the annotations of a claim that are meant for its Node: not the launch record, which is long and of no
+// use there, and not what kubectl notes about the claim itself.
+func nodeAnnotations(all map[string]string) map[string]string {
+	out := maps.Clone(all)
+	for _, key := range []string{WaveAnnotation, PlannedAnnotation, LargestAnnotation, malformedAnnotation, lastApplied} {
+		delete(out, key)
+	}
+	return out
+}
+
+// nodeClaimOf makes the object that records the intent to launch c for the pool np, complete as Create sends it.
+func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.NodeClaim, error) {
+	template := &np.Spec.Template
+	ref := template.Spec.NodeClassRef
+	if ref == nil {
+		return nil, fmt.Errorf("NodePool %s: spec.template.spec.nodeClassRef is missing", np.Name)
+	}
+	nc := &karpv1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        c.Name,
+			Finalizers:  []string{karpv1.TerminationFinalizer},
+			Labels:      merged(c.Labels, customLabels(template.Spec.Requirements, c.Labels), template.Labels, poolLabels(np)),
+			Annotations: merged(template.Annotations, nodeAnnotations(c.Annotations)),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: coreVersion.String(), Kind: "NodePool", Name: np.Name, UID: np.UID, BlockOwnerDeletion: ptr.To(true),
+			}},
+		},
+		Spec: karpv1.NodeClaimSpec{
+			Taints:                 either(c.Taints, template.Spec.Taints),
+			StartupTaints:          either(c.StartupTaints, template.Spec.StartupTaints),
+			Resources:              karpv1.ResourceRequirements{Requests: c.Requests.List()},
+			NodeClassRef:           ref.DeepCopy(),
+			ExpireAfter:            *template.Spec.ExpireAfter.DeepCopy(),
+			TerminationGracePeriod: template.Spec.TerminationGracePeriod,
+		},
+	}
+	nc.Annotations[karpv1.NodePoolHashAnnotationKey] = np.Hash()
+	nc.Annotations[karpv1.NodePoolHashVersionAnnotationKey] = karpv1.NodePoolHashVersion
+	var offers []capacity.OfferKey
+	if c.Wave != nil {
+		offers = c.Wave.Offers
+	}
+	var relaxed bool
+	nc.Spec.Requirements, relaxed = claimRequirements(template.Spec.Requirements, merged(template.Labels, poolLabels(np)), offers)
+	if relaxed {
+		nc.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = "true"
+	}
+	if err := record(nc.Annotations, c, seen); err != nil {
+		return nil, err
+	}
+	return nc, nil
+}
+
+// record writes what c must remember into annotations.
+func record(annotations map[string]string, c *capacity.Claim, seen *waves) (err error) {
+	if c.Wave != nil {
+		if annotations[WaveAnnotation], err = seen.encode(c.Wave); err != nil {
+			return err
+		}
+	}
+	if len(c.Slots) > 0 {
+		if annotations[PlannedAnnotation], err = encodeAnnotation(PlannedAnnotation, c.Slots); err != nil {
+			return err
+		}
+	}
+	if len(c.Largest) > 0 {
+		annotations[LargestAnnotation], err = encodeAnnotation(LargestAnnotation, c.Largest)
+	}
+	return err
+}
+
+// claimRequirements are the requirements of the pool's template and labels, narrowed to the offers: instance types and
+// reservations in the offers' order, cheapest first. minValues are kept. relaxed says that the offers don't leave as many
+// values as minValues asks for: the API refuses such a pair, so that minValues is dropped there.
+func claimRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, labels map[string]string, offers []capacity.OfferKey) (out []karpv1.NodeSelectorRequirementWithMinValues, relaxed bool) {
+	narrowed := map[string][]string{}
+	for _, o := range offers {
+		for key, value := range map[string]string{
+			corev1.LabelInstanceTypeStable:   o.InstanceType,
+			corev1.LabelTopologyZone:         o.Zone,
+			karpv1.CapacityTypeLabelKey:      o.CapacityType,
+			ec2nc.LabelCapacityReservationID: o.ReservationID,
+		} {
+			if value != "" && !slices.Contains(narrowed[key], value) {
+				narrowed[key] = append(narrowed[key], value)
+			}
+		}
+	}
+	minValues := map[string]int{}
+	for _, r := range template {
+		r := *r.DeepCopy()
+		r.Key = Normalize(r.Key)
+		if narrowed[r.Key] == nil {
+			out = append(out, r)
+		} else {
+			minValues[r.Key] = max(minValues[r.Key], ptr.Deref(r.MinValues, 0))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(narrowed)) {
+		r := karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: narrowed[key]}
+		switch n := minValues[key]; {
+		case n > len(narrowed[key]):
+			relaxed = true
+		case n > 0:
+			r.MinValues = &n
+		}
+		out = append(out, r)
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if narrowed[Normalize(key)] == nil && len(out) < maxRequirements {
+			out = append(out, karpv1.NodeSelectorRequirementWithMinValues{Key: Normalize(key), Operator: corev1.NodeSelectorOpIn, Values: []string{labels[key]}})
+		}
+	}
+	if out == nil {
+		out = []karpv1.NodeSelectorRequirementWithMinValues{} // the field is required, null is not a list
+	}
+	return out, relaxed
+}
+
+// customLabels are the labels that the pool's requirements on keys of the user's own give to a node that the plan has not
+// given one: the first value of an In. What a cloud knows about a machine is not for us to choose.
+func customLabels(requirements []karpv1.NodeSelectorRequirementWithMinValues, chosen map[string]string) map[string]string {
+	out := map[string]string{}
+	for i := range requirements {
+		r := &requirements[i]
+		if _, ok := chosen[r.Key]; ok || r.Operator != corev1.NodeSelectorOpIn || len(r.Values) == 0 || wellKnown(r.Key) {
+			continue
+		}
+		if _, ok := out[r.Key]; !ok {
+			out[r.Key] = r.Values[0]
+		}
+	}
+	return out
+}
+
+func wellKnown(key string) bool { return karpv1.WellKnownLabels.Has(Normalize(key)) }
+
+// poolLabels tie a claim to its pool and node class.
+func poolLabels(np *karpv1.NodePool) map[string]string {
+	out := map[string]string{karpv1.NodePoolLabelKey: np.Name}
+	if ref := np.Spec.Template.Spec.NodeClassRef; ref != nil {
+		out[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
+	}
+	return out
+}
+
+// merged is a new map with everything of all maps; later ones win.
+func merged(all ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+func either[T any](a, b []T) []T {
+	if a == nil {
+		a = b
+	}
+	return slices.Clone(a)
+}

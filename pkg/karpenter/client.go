@@ -1,0 +1,77 @@
+package karpenter
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// cachedClient answers Get and List of the store's kinds from its informers and everything else live. Pods and Nodes are read
+// from the scheduler's informers by those who need many of them; what comes from here is what the API server says now.
+type cachedClient struct {
+	client.Client
+	// informers by the Go types of their objects and lists.
+	informers map[reflect.Type]*informer
+}
+
+func newCachedClient(live client.Client, informers ...*informer) *cachedClient {
+	c := &cachedClient{Client: live, informers: map[reflect.Type]*informer{}}
+	for _, i := range informers {
+		c.informers[reflect.TypeOf(i.fresh())] = i
+		c.informers[reflect.TypeOf(i.list())] = i
+	}
+	return c
+}
+
+// Get fills out with a copy of the cached object, or asks the API server for a kind that isn't cached.
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
+	i := c.informers[reflect.TypeOf(out)]
+	if i == nil {
+		return c.Client.Get(ctx, key, out, opts...)
+	}
+	if err := i.readable(); err != nil {
+		return err
+	}
+	found, ok, err := i.GetStore().GetByKey(key.Name)
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", i.Kind, key.Name, err)
+	}
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Group: i.Group, Resource: i.resource}, key.Name)
+	}
+	reflect.ValueOf(out).Elem().Set(reflect.ValueOf(found.(client.Object).DeepCopyObject()).Elem())
+	return nil
+}
+
+// List fills out with copies of the cached objects that match. Field selectors are not supported for cached kinds.
+func (c *cachedClient) List(ctx context.Context, out client.ObjectList, opts ...client.ListOption) error {
+	i := c.informers[reflect.TypeOf(out)]
+	if i == nil {
+		return c.Client.List(ctx, out, opts...)
+	}
+	if err := i.readable(); err != nil {
+		return err
+	}
+	o := (&client.ListOptions{}).ApplyOptions(opts)
+	if o.FieldSelector != nil && !o.FieldSelector.Empty() {
+		return fmt.Errorf("listing %s: the cache knows no field selectors", i.Kind)
+	}
+	selector := o.LabelSelector
+	if selector == nil {
+		selector = labels.Everything()
+	}
+	var objects []runtime.Object
+	for _, found := range i.GetStore().List() {
+		if o := found.(client.Object); selector.Matches(labels.Set(o.GetLabels())) {
+			objects = append(objects, o.DeepCopyObject())
+		}
+	}
+	return meta.SetList(out, objects)
+}

@@ -1,0 +1,92 @@
+package karpenter
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// decode converts an object as the API server sent it. An object that does not fit its type keeps its metadata, and its
+// status if that part fits, and carries the reason where malformed finds it. Decoding a whole list at once would instead
+// fail for ever, and one bad object (an expireAfter of 9999999h passes the CRD's pattern, but no time.Duration holds it)
+// would take all others down with it.
+//
+// fresh makes an empty object of the type.
+func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Object {
+	out := fresh()
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out)
+	if err == nil {
+		return out
+	}
+	reason := strings.Join(badFields(u, fresh), "; ")
+	if reason == "" {
+		reason = err.Error()
+	}
+	whole := u.Object
+	for _, parts := range [][]string{{"status"}, nil} {
+		kept := map[string]any{"apiVersion": whole["apiVersion"], "kind": whole["kind"], "metadata": whole["metadata"]}
+		for _, part := range parts {
+			kept[part] = whole[part]
+		}
+		out = fresh()
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(kept, out) == nil {
+			break
+		}
+	}
+	annotations := maps.Clone(out.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[malformedAnnotation] = reason
+	out.SetAnnotations(annotations)
+	return out
+}
+
+// malformed is why the object could not be read, naming fields; empty for one that could.
+func malformed(o client.Object) string { return o.GetAnnotations()[malformedAnnotation] }
+
+// badFields names the leaves of spec and status that don't fit, each with its reason, by trying each leaf alone.
+func badFields(u *unstructured.Unstructured, fresh func() client.Object) []string {
+	var bad []string
+	for _, part := range []string{"spec", "status"} {
+		eachLeaf(u.Object[part], part, func(path string, alone any) {
+			try := map[string]any{part: alone}
+			err := runtime.DefaultUnstructuredConverter.FromUnstructured(try, fresh())
+			if err == nil {
+				return
+			}
+			// The converter is quick, encoding/json says better what is wrong.
+			if raw, broken := json.Marshal(try); broken == nil {
+				if better := json.Unmarshal(raw, fresh()); better != nil {
+					err = better
+				}
+			}
+			bad = append(bad, fmt.Sprintf("%s: %s", path, strings.TrimPrefix(err.Error(), "json: ")))
+		}, func(v any) any { return v })
+	}
+	return bad
+}
+
+// eachLeaf calls f for every leaf below v with its path and with a tree that holds this leaf only. wrap puts a subtree into
+// its place in that tree.
+func eachLeaf(v any, path string, f func(path string, alone any), wrap func(any) any) {
+	switch t := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(t)) {
+			eachLeaf(t[key], path+"."+key, f, func(sub any) any { return wrap(map[string]any{key: sub}) })
+		}
+	case []any:
+		for i := range t {
+			eachLeaf(t[i], fmt.Sprintf("%s[%d]", path, i), f, func(sub any) any { return wrap([]any{sub}) })
+		}
+	case nil:
+	default:
+		f(path, wrap(v))
+	}
+}

@@ -1,0 +1,181 @@
+package karpenter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+)
+
+// kind is a custom resource that the store watches.
+type kind struct {
+	schema.GroupVersionKind
+	resource string
+	fresh    func() client.Object
+	list     func() client.ObjectList
+}
+
+var (
+	nodePools = kind{coreVersion.WithKind("NodePool"), "nodepools",
+		func() client.Object { return &karpv1.NodePool{} }, func() client.ObjectList { return &karpv1.NodePoolList{} }}
+	nodeClaims = kind{coreVersion.WithKind("NodeClaim"), "nodeclaims",
+		func() client.Object { return &karpv1.NodeClaim{} }, func() client.ObjectList { return &karpv1.NodeClaimList{} }}
+	nodeOverlays = kind{overlayVersion.WithKind("NodeOverlay"), "nodeoverlays",
+		func() client.Object { return &karpv1alpha1.NodeOverlay{} }, func() client.ObjectList { return &karpv1alpha1.NodeOverlayList{} }}
+	nodeClasses = kind{awsVersion.WithKind("EC2NodeClass"), "ec2nodeclasses",
+		func() client.Object { return &ec2nc.EC2NodeClass{} }, func() client.ObjectList { return &ec2nc.EC2NodeClassList{} }}
+
+	kinds = []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses}
+)
+
+// mapper knows the kinds without asking the API server: a definition that is missing at start must be found as soon as it
+// is there.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{coreVersion, overlayVersion, awsVersion})
+	for _, k := range kinds {
+		m.AddSpecific(k.GroupVersionKind, k.GroupVersion().WithResource(k.resource), k.GroupVersion().WithResource(k.resource), meta.RESTScopeRoot)
+	}
+	return m
+}
+
+// informer watches one kind and knows how its last call ended.
+type informer struct {
+	kind
+	cache.SharedIndexInformer
+	handled cache.ResourceEventHandlerRegistration
+
+	mu   sync.Mutex
+	last error // guarded by mu; nil when the last list or watch could be opened
+}
+
+func newInformer(k kind, c client.WithWatch, handler cache.ResourceEventHandler) (*informer, error) {
+	i := &informer{kind: k}
+	i.SharedIndexInformer = cache.NewSharedIndexInformer(i.listWatch(c), k.fresh(), 0, cache.Indexers{})
+	// Nobody needs managed fields here, and they are a third of an object.
+	err := i.SetTransform(func(o any) (any, error) {
+		if m, ok := o.(metav1.Object); ok {
+			m.SetManagedFields(nil)
+		}
+		return o, nil
+	})
+	if err == nil {
+		i.handled, err = i.AddEventHandler(handler)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("setting up the %s informer: %w", k.Kind, err)
+	}
+	return i, nil
+}
+
+// synced says that all that was there at the beginning has gone through the handler, too. HasSynced alone only says that it is
+// in the cache.
+func (i *informer) synced() bool { return i.handled.HasSynced() }
+
+// state is why the kind can't be read now, or nil; absent says that the API server does not know it.
+func (i *informer) state() (absent bool, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return apierrors.IsNotFound(i.last) || meta.IsNoMatchError(i.last), i.last
+}
+
+func (i *informer) note(err error) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	// An expired resource version is the reflector's everyday business: it lists again.
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		i.last = err
+	}
+	return err
+}
+
+// listWatch reads objects without types and converts them one by one.
+func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
+	untyped := func() *unstructured.UnstructuredList {
+		l := &unstructured.UnstructuredList{}
+		l.SetGroupVersionKind(i.GroupVersion().WithKind(i.Kind + "List"))
+		return l
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			got := untyped()
+			if err := c.List(ctx, got, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue}); i.note(err) != nil {
+				return nil, err
+			}
+			objects := make([]runtime.Object, len(got.Items))
+			for n := range got.Items {
+				objects[n] = decode(&got.Items[n], i.fresh)
+			}
+			out := i.kind.list()
+			out.SetResourceVersion(got.GetResourceVersion())
+			out.SetContinue(got.GetContinue())
+			out.SetRemainingItemCount(got.GetRemainingItemCount())
+			return out, meta.SetList(out, objects)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := c.Watch(ctx, untyped(), &client.ListOptions{Raw: &o})
+			if i.note(err) != nil {
+				return nil, err
+			}
+			return newDecodingWatch(w, i.fresh), nil
+		},
+	}
+	return cache.ToListWatcherWithWatchListSemantics(lw, c)
+}
+
+// readable is an error as long as the cache has not been filled: "not there" and "not known yet" must not be confused.
+func (i *informer) readable() error {
+	if i.HasSynced() {
+		return nil
+	}
+	if _, err := i.state(); err != nil {
+		// Not wrapped: that the definition is not found must not look like an object that is not found.
+		return fmt.Errorf("the cache of %s is not filled: %v", i.Kind, err)
+	}
+	return fmt.Errorf("the cache of %s is not filled yet", i.Kind)
+}
+
+// decodingWatch converts the objects of another watch. (watch.Filter would do, but leaves a goroutine behind when the reader
+// stops while an event is on its way.)
+type decodingWatch struct {
+	watch.Interface
+	out  chan watch.Event
+	done chan struct{}
+	once sync.Once
+}
+
+func newDecodingWatch(in watch.Interface, fresh func() client.Object) watch.Interface {
+	w := &decodingWatch{Interface: in, out: make(chan watch.Event), done: make(chan struct{})}
+	go func() {
+		defer close(w.out)
+		for e := range in.ResultChan() {
+			if u, ok := e.Object.(*unstructured.Unstructured); ok {
+				e.Object = decode(u, fresh)
+			}
+			select {
+			case w.out <- e:
+			case <-w.done:
+				return
+			}
+		}
+	}()
+	return w
+}
+
+func (w *decodingWatch) ResultChan() <-chan watch.Event { return w.out }
+
+func (w *decodingWatch) Stop() {
+	w.once.Do(func() { close(w.done) })
+	w.Interface.Stop()
+}

@@ -1,0 +1,105 @@
+package karpenter
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// knownClaim is a NodeClaim as new as the watch or our own last write.
+type knownClaim struct {
+	object *karpv1.NodeClaim
+	claim  *capacity.Claim
+}
+
+// Claims are all NodeClaims, by name.
+func (s *Store) Claims() []*capacity.Claim {
+	s.mu.RLock()
+	out := make([]*capacity.Claim, 0, len(s.known))
+	for _, k := range s.known {
+		out = append(out, k.claim)
+	}
+	s.mu.RUnlock()
+	slices.SortFunc(out, func(a, b *capacity.Claim) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (s *Store) claimChanged(before, after *karpv1.NodeClaim) {
+	if after == nil {
+		s.mu.Lock()
+		gone := s.known[before.Name]
+		if gone != nil && gone.object.UID == before.UID {
+			delete(s.known, before.Name)
+		}
+		if _, ok := s.creating[before.Name]; ok {
+			s.creating[before.Name] = true
+		}
+		s.mu.Unlock()
+		s.tellClaim(claimOf(before, &s.waves), true)
+		return
+	}
+	claim := s.keep(after)
+	if claim.Unreadable != "" && (before == nil || claimOf(before, &s.waves).Unreadable != claim.Unreadable) {
+		s.recorder.Eventf(after, nil, corev1.EventTypeWarning, reasonUnreadable, "Read", "It will not be launched: %s", shorten(claim.Unreadable))
+	}
+	s.tellClaim(claim, false)
+}
+
+// keep remembers a NodeClaim if it is newer than what is known, and gives what is known then.
+func (s *Store) keep(nc *karpv1.NodeClaim) *capacity.Claim {
+	s.mu.RLock()
+	have := s.known[nc.Name]
+	s.mu.RUnlock()
+	if have != nil && have.object.UID == nc.UID && !newer(nc, have.object) {
+		return have.claim
+	}
+	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.waves)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.known[nc.Name]; now != nil && now != have && now.object.UID == nc.UID && !newer(nc, now.object) {
+		return now.claim
+	}
+	s.known[nc.Name] = fresh
+	return fresh.claim
+}
+
+// keepOwn remembers the answer to a write of ours, unless the claim went meanwhile: nothing would ever take it out again.
+func (s *Store) keepOwn(nc *karpv1.NodeClaim) *capacity.Claim {
+	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.waves)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gone, created := s.creating[nc.Name]
+	have := s.known[nc.Name]
+	switch {
+	case created && !gone && have == nil, have != nil && have.object.UID == nc.UID && newer(nc, have.object):
+		s.known[nc.Name] = fresh
+	}
+	return fresh.claim
+}
+
+// newer says that a is a later version of the same object than b.
+func newer(a, b *karpv1.NodeClaim) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err != nil || order > 0
+}
+
+func (s *Store) knownClaim(name string) *karpv1.NodeClaim {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if k := s.known[name]; k != nil {
+		return k.object
+	}
+	return nil
+}
+
+func (s *Store) tellClaim(c *capacity.Claim, gone bool) {
+	s.status.claimChanged(c.Pool)
+	for _, f := range s.onClaim {
+		f(c, gone)
+	}
+}

@@ -1,0 +1,113 @@
+package karpenter
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// poolOf says what a NodePool says in capacity words, without Used and Types. Everything that stands in the way of using it and
+// lies in the object itself is in Unready.
+func poolOf(np *karpv1.NodePool) *capacity.Pool {
+	template := &np.Spec.Template
+	p := &capacity.Pool{
+		Name:          np.Name,
+		Weight:        ptr.Deref(np.Spec.Weight, 0),
+		Labels:        merged(template.Labels, poolLabels(np)),
+		Taints:        slices.Clone(template.Spec.Taints),
+		StartupTaints: slices.Clone(template.Spec.StartupTaints),
+	}
+	if ref := template.Spec.NodeClassRef; ref != nil {
+		p.NodeClass = ref.Name
+	}
+	if len(np.Spec.Limits) > 0 {
+		p.Limits = capacity.ResourcesOf(corev1.ResourceList(np.Spec.Limits))
+	}
+	if p.Unready = poolProblem(np); p.Unready != "" {
+		return p
+	}
+	var err error
+	if p.Requirements, err = poolRequirements(template.Spec.Requirements, p.Labels); err != nil {
+		// Validation has passed them, so that this is a requirement no operator of ours can express.
+		p.Unready = fmt.Sprintf("NodePool %s: spec.template.spec.requirements: %v", np.Name, err)
+		return p
+	}
+	for key, value := range customLabels(template.Spec.Requirements, p.Labels) {
+		if only, ok := p.Requirements[Normalize(key)].Single(); ok && only == value {
+			p.Labels[key] = value
+		}
+	}
+	return p
+}
+
+// poolProblem is why the pool can't be used, as far as the object itself tells; empty when it can.
+func poolProblem(np *karpv1.NodePool) string {
+	switch {
+	case malformed(np) != "":
+		return fmt.Sprintf("NodePool %s: %s", np.Name, malformed(np))
+	case !np.DeletionTimestamp.IsZero():
+		return fmt.Sprintf("NodePool %s is being deleted", np.Name)
+	}
+	if errs := validatePool(np); len(errs) > 0 {
+		return fmt.Sprintf("NodePool %s: %s", np.Name, joinErrors(errs))
+	}
+	if np.Spec.Replicas != nil {
+		return fmt.Sprintf("NodePool %s: spec.replicas: static pools take no pods and are not supported yet", np.Name)
+	}
+	return ""
+}
+
+// poolRequirements are the template's requirements and labels by normalised key. Several entries of one key are intersected,
+// the highest minValues wins. There are no others: Karpenter has no default requirements since v1.
+func poolRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, labels map[string]string) (capacity.Requirements, error) {
+	out := capacity.Requirements{}
+	for i := range template {
+		r, err := requirement(&template[i])
+		if err != nil {
+			return nil, err
+		}
+		out = out.And(r)
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		out = out.And(capacity.ValueIn(Normalize(key), labels[key]))
+	}
+	return out, nil
+}
+
+func requirement(from *karpv1.NodeSelectorRequirementWithMinValues) (capacity.Requirement, error) {
+	r, err := capacity.NewRequirement(Normalize(from.Key), capacity.Operator(from.Operator), from.Values...)
+	if err != nil {
+		return r, fmt.Errorf("key %s: %w", from.Key, err)
+	}
+	r.MinValues = ptr.Deref(from.MinValues, 0)
+	return r, nil
+}
+
+// nodeClassProblem is why the node class of a pool can't be used, as far as the API objects tell. nc is nil when there is none.
+func nodeClassProblem(pool, name string, nc *ec2nc.EC2NodeClass) string {
+	switch {
+	case nc == nil:
+		return fmt.Sprintf("NodePool %s: spec.template.spec.nodeClassRef.name: there is no EC2NodeClass %s", pool, name)
+	case malformed(nc) != "":
+		return fmt.Sprintf("EC2NodeClass %s: %s", name, malformed(nc))
+	case !nc.DeletionTimestamp.IsZero():
+		return fmt.Sprintf("EC2NodeClass %s is being deleted", name)
+	}
+	return ""
+}
+
+// byWeight orders pools as they are tried: weight, highest first, then name.
+func byWeight(a, b *capacity.Pool) int {
+	if a.Weight != b.Weight {
+		return int(b.Weight) - int(a.Weight)
+	}
+	return strings.Compare(a.Name, b.Name)
+}

@@ -1,0 +1,36 @@
+package karpenter
+
+import (
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+)
+
+// Groups and versions of the kinds that are read and written here.
+var (
+	coreVersion    = schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
+	overlayVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}
+	awsVersion     = schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1"}
+)
+
+// Scheme knows Kubernetes' own types, CustomResourceDefinitions and Karpenter's types. Every call makes a new one. Importing
+// the API packages also registers their types with client-go's scheme, so that events about them can be recorded with any
+// recorder.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(apiextensionsv1.AddToScheme(s))
+	s.AddKnownTypes(coreVersion, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
+	s.AddKnownTypes(overlayVersion, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
+	s.AddKnownTypes(awsVersion, &ec2nc.EC2NodeClass{}, &ec2nc.EC2NodeClassList{})
+	for _, gv := range []schema.GroupVersion{coreVersion, overlayVersion, awsVersion} {
+		metav1.AddToGroupVersion(s, gv)
+	}
+	return s
+}

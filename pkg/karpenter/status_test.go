@@ -1,0 +1,300 @@
+package karpenter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// leading also runs what only the leader runs.
+func (w *world) leading() *world {
+	w.ready()
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(w.ctx)
+	go func() {
+		defer close(done)
+		_ = w.RunStatus(ctx)
+	}()
+	w.t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+// plain is a pool all of whose fields have an effect.
+func plain(np *karpv1.NodePool) {
+	np.Spec.Template.Spec.ExpireAfter = karpv1.NillableDuration{}
+}
+
+func (w *world) getPool(name string) *karpv1.NodePool {
+	np := &karpv1.NodePool{}
+	if err := w.api.Get(context.Background(), client.ObjectKey{Name: name}, np); err != nil {
+		w.t.Fatal(err)
+	}
+	return np
+}
+
+func readyClass(name string) *ec2nc.EC2NodeClass {
+	return testClass(name, resolvedInto)
+}
+
+func resolvedInto(nc *ec2nc.EC2NodeClass) {
+	set := nc.StatusConditions() // adds what it has to have
+	for _, c := range nc.Status.Conditions {
+		if c.Type != "Ready" {
+			set.SetTrue(c.Type)
+		}
+	}
+}
+
+func TestPoolConditions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pool  func(*karpv1.NodePool)
+		class *ec2nc.EC2NodeClass
+		want  map[string]string
+	}{
+		"all is well": {
+			class: readyClass("default"),
+			want:  map[string]string{"ValidationSucceeded": "True", "NodeClassReady": "True", "Ready": "True", FieldsHonored: "True"},
+		},
+		"an invalid field is named": {
+			pool: func(np *karpv1.NodePool) { np.Spec.Limits["cpu"] = resource.MustParse("-1") }, class: readyClass("default"),
+			want: map[string]string{
+				"ValidationSucceeded": `False NodePoolValidationFailed: spec.limits[cpu]: Invalid value: "-1": must not be negative`,
+				"NodeClassReady":      "True", "Ready": "False UnhealthyDependents: ValidationSucceeded=False", FieldsHonored: "True",
+			},
+		},
+		"no class of that name": {
+			want: map[string]string{
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"NodeClassReady": "False NodeClassNotFound: NodePool p: spec.template.spec.nodeClassRef.name: there is no EC2NodeClass default",
+			},
+		},
+		"a class that nobody has looked at": {
+			class: testClass("default"),
+			want: map[string]string{
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"NodeClassReady": "False NodeClassReadinessUnknown: EC2NodeClass default has not been resolved yet",
+			},
+		},
+		"a class that is not ready, with its reason": {
+			class: testClass("default", func(nc *ec2nc.EC2NodeClass) {
+				resolvedInto(nc)
+				nc.StatusConditions().SetFalse(ec2nc.ConditionTypeSubnetsReady, "SubnetsNotFound", "spec.subnetSelectorTerms matches nothing")
+			}),
+			want: map[string]string{
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"NodeClassReady": "False UnhealthyDependents: EC2NodeClass default: SubnetsReady is False (SubnetsNotFound): spec.subnetSelectorTerms matches nothing",
+			},
+		},
+		"a class that is going": {
+			class: testClass("default", func(nc *ec2nc.EC2NodeClass) {
+				nc.DeletionTimestamp, nc.Finalizers = &metav1.Time{Time: start}, []string{"karpenter.k8s.aws/termination"}
+			}),
+			want: map[string]string{
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"NodeClassReady": "False NodeClassTerminating: EC2NodeClass default is being deleted",
+			},
+		},
+		"a class of another cloud": {
+			pool: func(np *karpv1.NodePool) { np.Spec.Template.Spec.NodeClassRef.Kind = "AKSNodeClass" }, class: readyClass("default"),
+			want: map[string]string{
+				"ValidationSucceeded": `False NodePoolValidationFailed: spec.template.spec.nodeClassRef.kind: Unsupported value: "AKSNodeClass": supported values: "EC2NodeClass"`,
+				"NodeClassReady":      "False NodeClassNotSupported: spec.template.spec.nodeClassRef names no EC2NodeClass of karpenter.k8s.aws",
+				"Ready":               "False UnhealthyDependents: ValidationSucceeded=False, NodeClassReady=False", FieldsHonored: "True",
+			},
+		},
+		"a field without effect is said, and the pool is used": {
+			pool:  func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyBalanced },
+			class: readyClass("default"),
+			want: map[string]string{
+				"ValidationSucceeded": "True", "NodeClassReady": "True", "Ready": "True",
+				FieldsHonored: "False FieldsNotHonored: no effect yet: spec.disruption.consolidationPolicy (only empty nodes are removed)",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := testPool("p", plain)
+			if tc.pool != nil {
+				tc.pool(pool)
+			}
+			objects := []client.Object{pool}
+			if tc.class != nil {
+				objects = append(objects, tc.class)
+			}
+			w := newWorld(t, newFakeAPI(objects...)).leading()
+			var got map[string]string
+			w.eventually("the pool has a status", func() bool { got = conditions(w.getPool("p")); return len(got) == len(tc.want) })
+			// Which of two dependents is named first depends on when each was set.
+			if r := got["Ready"]; strings.Contains(r, "NodeClassReady=False, ValidationSucceeded=False") {
+				got["Ready"] = "False UnhealthyDependents: ValidationSucceeded=False, NodeClassReady=False"
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			w.saidAll(tc.want)
+		})
+	}
+}
+
+// saidAll checks that there was one event for every condition that is False, but for Ready and for a class that is being resolved.
+func (w *world) saidAll(conditions map[string]string) {
+	w.t.Helper()
+	want := map[string]bool{}
+	for kind, c := range conditions {
+		if rest, ok := strings.CutPrefix(c, "False "); ok && kind != "Ready" {
+			reason, message, _ := strings.Cut(rest, ": ")
+			if reason == reasonClassUnknown {
+				continue
+			}
+			want["Warning "+reason+" "+message] = true
+		}
+	}
+	got := map[string]bool{}
+	for len(got) < len(want) {
+		select {
+		case e := <-w.events.Events:
+			got[e] = true
+		case <-time.After(10 * time.Second):
+			w.t.Fatalf("events %v, want %v", got, want)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnhonoredFieldsAreAllSaid(t *testing.T) {
+	if got := unhonoredBy(testPool("p", plain)); got != "" {
+		t.Errorf("a pool that sets nothing of the kind: %q", got)
+	}
+	for field, change := range map[string]func(*karpv1.NodePool){
+		"spec.replicas":                       func(np *karpv1.NodePool) { np.Spec.Replicas = ptr.To[int64](0) },
+		"spec.disruption.consolidationPolicy": func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = "WhenEmptyOrUnderutilized" },
+		"spec.template.spec.expireAfter":      func(np *karpv1.NodePool) { np.Spec.Template.Spec.ExpireAfter = karpv1.MustParseNillableDuration("1h") },
+	} {
+		got := unhonoredBy(testPool("p", plain, change))
+		if want := "no effect yet: " + field + " ("; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", field, got, want)
+		}
+	}
+	if got := unhonoredBy(testPool("p", plain, func(np *karpv1.NodePool) {
+		np.Spec.Disruption.ConsolidationPolicy = "Balanced"
+		np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
+	})); got != "" {
+		t.Errorf("consolidation that is switched off is honored: %q", got)
+	}
+}
+
+func TestPoolStatusFollows(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testPool("default", plain), testPool("other", plain))).leading()
+	ready := func(pool, want string) func() bool {
+		return func() bool { return strings.HasPrefix(conditions(w.getPool(pool))["Ready"], want) }
+	}
+	w.eventually("no class: not ready", ready("default", "False"))
+
+	if err := w.api.Create(w.ctx, readyClass("default")); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the class came: ready", ready("default", "True"))
+
+	for _, c := range []struct{ name, pool string }{{"default-1", "default"}, {"default-2", "default"}, {"default-3", "default"}, {"other-1", "other"}} {
+		if _, err := w.Create(w.ctx, testClaim(c.name, func(cl *capacity.Claim) { cl.Pool = c.pool })); err != nil {
+			t.Fatal(err)
+		}
+		if c.name == "default-3" {
+			continue // not launched: it has nothing yet
+		}
+		if err := w.RecordLaunched(w.ctx, c.name, testInstance, nil, capacity.Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30, "nvidia.com/gpu": 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := corev1.ResourceList{
+		"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "nvidia.com/gpu": resource.MustParse("2"), "nodes": resource.MustParse("2"),
+		"pods": resource.MustParse("0"), "ephemeral-storage": resource.MustParse("0"),
+	}
+	w.eventually("counts", func() bool {
+		w.clock.Step(countDelay)
+		np := w.getPool("default")
+		return *np.Status.Nodes == 2 && cmp.Equal(want, np.Status.Resources)
+	})
+
+	nc := readyClass("default")
+	if err := w.api.Delete(w.ctx, nc); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the class went: not ready", ready("default", "False"))
+}
+
+func TestMalformedObjectsAreReportedAndTheOthersWork(t *testing.T) {
+	api := newFakeAPI(testPool("good", plain), readyClass("default"))
+	api.broken(nodePools, fromYAML(t, `
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: bad, uid: u1, generation: 1, resourceVersion: "7"}
+spec: {disruption: {consolidateAfter: 9999999h}, template: {spec: {requirements: [], nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}}}}
+`))
+	api.broken(nodeClasses, fromYAML(t, `
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: bad, uid: u2, generation: 1, resourceVersion: "8"}
+spec: {kubelet: {maxPods: many}}
+`))
+	w := newWorld(t, api)
+	classes := map[string]bool{}
+	w.OnNodeClass(func(nc *ec2nc.EC2NodeClass, _ bool) { classes[nc.Name] = true })
+	w.leading()
+
+	unready := map[string]string{}
+	for _, p := range w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" }) {
+		unready[p.Name] = p.Unready
+	}
+	const reason = `spec.disruption.consolidateAfter: time: invalid duration "9999999h"`
+	if diff := cmp.Diff(map[string]string{"good": "", "bad": "NodePool bad: " + reason}, unready); diff != "" {
+		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]bool{"default": true}, classes); diff != "" {
+		t.Errorf("classes passed on (-want +got):\n%s", diff)
+	}
+	if _, err := w.Create(w.ctx, testClaim("bad-1", func(c *capacity.Claim) { c.Pool = "bad" })); !errors.Is(err, ErrPoolUnusable) {
+		t.Errorf("creating a claim for the malformed pool: %v", err)
+	}
+
+	w.eventually("both have been told", func() bool { return api.told("NodePool bad") != nil && api.told("EC2NodeClass bad") != nil })
+	pool, class := &karpv1.NodePool{}, &ec2nc.EC2NodeClass{}
+	for object, into := range map[string]any{"NodePool bad": pool, "EC2NodeClass bad": class} {
+		if err := json.Unmarshal(api.told(object), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := conditions(pool)["ValidationSucceeded"], "False Malformed: "+reason; got != want {
+		t.Errorf("pool: %q, want %q", got, want)
+	}
+	if got, want := conditions(class)["ValidationSucceeded"], "False Malformed: spec.kubelet.maxPods: "; !strings.HasPrefix(got, want) {
+		t.Errorf("class: %q, want %q", got, want)
+	}
+}
+
+func TestNodeOverlaysHaveNoEffectAndSaySo(t *testing.T) {
+	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "cheaper", Generation: 1, CreationTimestamp: metav1.Time{Time: start}}, Spec: karpv1alpha1.NodeOverlaySpec{Price: ptr.To("0.1")}}
+	w := newWorld(t, newFakeAPI(o)).leading()
+	want := "False FieldsNotHonored: " + overlayUnhonored
+	w.eventually("the overlay says so", func() bool {
+		got := &karpv1alpha1.NodeOverlay{}
+		return w.api.Get(w.ctx, client.ObjectKey{Name: "cheaper"}, got) == nil && conditions(got)[FieldsHonored] == want
+	})
+	w.saidAll(map[string]string{FieldsHonored: want})
+}

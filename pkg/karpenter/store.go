@@ -1,0 +1,325 @@
+package karpenter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Store watches and writes Karpenter's objects.
+//
+//	NewStore -> On... -> Run (every replica) -> WaitForSync
+//	                     RunStatus (the leader)
+//
+// What it writes to NodeClaims is seen by Claims at once, not only when the watch has brought it back. Claims and pools that
+// it hands out are shared and must not be changed.
+//
+// Lock order: no callback runs and no request is made under mu.
+type Store struct {
+	live     client.WithWatch
+	cached   *cachedClient
+	recorder events.EventRecorder
+	clock    clock.WithTicker
+
+	pools, claims, overlays, classes *informer
+
+	mu sync.RWMutex
+	// known are the NodeClaims by name, each as new as the watch or our own last write.
+	known map[string]*knownClaim
+	// creating are names between our request and its answer; true: the watch has already seen such a claim go.
+	creating map[string]bool
+	// parsed are the pools by name, converted once per version of the object.
+	parsed map[string]*parsedPool
+
+	// The callbacks are set before Run and only read afterwards.
+	onClaim []func(*capacity.Claim, bool)
+	onPool  []func()
+	onClass []func(*ec2nc.EC2NodeClass, bool)
+
+	waves  waves
+	status *poolStatus
+}
+
+type parsedPool struct {
+	object *karpv1.NodePool
+	pool   *capacity.Pool
+}
+
+// NewStore makes a store. It makes no call; the API server and the definitions may be missing.
+func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making an HTTP client for the API server: %w", err)
+	}
+	others, err := apiutil.NewDynamicRESTMapper(cfg, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("making a REST mapper: %w", err)
+	}
+	live, err := client.NewWithWatch(cfg, client.Options{
+		HTTPClient: httpClient,
+		Scheme:     Scheme(),
+		Mapper:     meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{mapper(), others}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the API server: %w", err)
+	}
+	return newStore(live, recorder, clk)
+}
+
+func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
+	s := &Store{
+		live: live, recorder: recorder, clock: clk,
+		known: map[string]*knownClaim{}, creating: map[string]bool{}, parsed: map[string]*parsedPool{},
+	}
+	var errs []error
+	for _, k := range []struct {
+		kind
+		at      **informer
+		handler cache.ResourceEventHandler
+	}{
+		{nodePools, &s.pools, handlerOf(s.poolChanged)},
+		{nodeClaims, &s.claims, handlerOf(s.claimChanged)},
+		{nodeOverlays, &s.overlays, handlerOf(s.overlayChanged)},
+		{nodeClasses, &s.classes, handlerOf(s.classChanged)},
+	} {
+		i, err := newInformer(k.kind, live, k.handler)
+		errs = append(errs, err)
+		*k.at = i
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	s.cached = newCachedClient(live, s.pools, s.claims, s.overlays, s.classes)
+	s.status = newPoolStatus(s)
+	return s, nil
+}
+
+// handlerOf calls f with the object before and after; one of them is nil when it came or went.
+func handlerOf[T client.Object](f func(before, after T)) cache.ResourceEventHandler {
+	var none T
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { f(none, o.(T)) },
+		UpdateFunc: func(before, after any) { f(before.(T), after.(T)) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if t, ok := o.(T); ok {
+				f(t, none)
+			}
+		},
+	}
+}
+
+// OnClaim is told of every NodeClaim that came, changed or went. All callbacks are registered before Run; they are called one
+// after the other from the watch and must not block.
+func (s *Store) OnClaim(f func(c *capacity.Claim, gone bool)) { s.onClaim = append(s.onClaim, f) }
+
+// OnPool is told when Pools may answer differently for a reason that lies in API objects.
+func (s *Store) OnPool(f func()) { s.onPool = append(s.onPool, f) }
+
+// OnNodeClass is told of every EC2NodeClass whose spec came, changed or went, and of one that is about to be deleted. Objects that
+// can't be read are not passed on: Pools says what is wrong with them.
+func (s *Store) OnNodeClass(f func(nc *ec2nc.EC2NodeClass, gone bool)) {
+	s.onClass = append(s.onClass, f)
+}
+
+// Client reads the store's kinds from memory and everything else live.
+func (s *Store) Client() client.Client { return s.cached }
+
+// Live reads everything from the API server.
+func (s *Store) Live() client.Client { return s.live }
+
+// Run watches until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	var all wait.Group
+	for _, i := range []*informer{s.pools, s.claims, s.overlays, s.classes} {
+		all.StartWithContext(ctx, i.RunWithContext)
+	}
+	all.StartWithContext(ctx, s.complain)
+	all.Wait()
+	return nil
+}
+
+// complain says in the log when a kind can't be read and when it can again.
+func (s *Store) complain(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	said := map[string]string{}
+	tick := s.clock.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		for _, i := range []*informer{s.pools, s.claims, s.overlays, s.classes} {
+			now := ""
+			if _, err := i.state(); err != nil {
+				now = err.Error()
+			}
+			if now != said[i.Kind] {
+				said[i.Kind] = now
+				if now == "" {
+					logger.Info("Custom resource can be read again", "kind", i.Kind)
+				} else {
+					logger.Info("Custom resource can't be read, trying on", "kind", i.Kind, "reason", now)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+		}
+	}
+}
+
+// Synced says that what the store answers is what the API server knows: the claims have been read, and of every other kind
+// the objects or the fact that its definition is not installed.
+func (s *Store) Synced() bool {
+	if !s.claims.synced() {
+		return false
+	}
+	for _, i := range []*informer{s.pools, s.overlays, s.classes} {
+		if absent, _ := i.state(); !i.synced() && !absent {
+			return false
+		}
+	}
+	return true
+}
+
+// WaitForSync waits for Synced; false means that ctx ended first. Without the NodeClaim definition it waits until it is
+// installed: Problem tells.
+func (s *Store) WaitForSync(ctx context.Context) bool {
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) { return s.Synced(), nil }) == nil
+}
+
+// Problem is why nothing may be launched, because no intent could be recorded; empty when all is well.
+func (s *Store) Problem() string {
+	absent, err := s.claims.state()
+	switch {
+	case absent:
+		return fmt.Sprintf("CustomResourceDefinition %s.%s is not installed: nothing can be launched", s.claims.resource, s.claims.Group)
+	case err != nil:
+		return fmt.Sprintf("NodeClaims can't be read: %v", err)
+	case !s.claims.synced():
+		return "NodeClaims have not been read yet"
+	}
+	return ""
+}
+
+// Pools are the pools in the order in which they are tried, each with what types says its node class can run. Used is empty.
+// A pool that can't be used is there, too, with the reason in Unready.
+func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+	s.mu.RLock()
+	parsed := slices.Collect(maps.Values(s.parsed))
+	s.mu.RUnlock()
+	out := make([]*capacity.Pool, 0, len(parsed))
+	for _, one := range parsed {
+		p := *one.pool
+		if p.Unready == "" {
+			p.Unready = nodeClassProblem(p.Name, p.NodeClass, s.class(p.NodeClass))
+		}
+		if p.Unready == "" {
+			p.Types, p.Unready = types(p.NodeClass)
+		}
+		out = append(out, &p)
+	}
+	slices.SortFunc(out, byWeight)
+	return out
+}
+
+// class is the EC2NodeClass of that name, or nil. It must not be changed.
+func (s *Store) class(name string) *ec2nc.EC2NodeClass {
+	o, ok, err := s.classes.GetStore().GetByKey(name)
+	if !ok || err != nil {
+		return nil
+	}
+	return o.(*ec2nc.EC2NodeClass)
+}
+
+func (s *Store) poolChanged(before, after *karpv1.NodePool) {
+	if after == nil {
+		s.mu.Lock()
+		delete(s.parsed, before.Name)
+		s.mu.Unlock()
+		s.tellPool()
+		return
+	}
+	s.mu.RLock()
+	have := s.parsed[after.Name]
+	s.mu.RUnlock()
+	one := &parsedPool{object: after}
+	same := have != nil && sameIntent(have.object, after)
+	if same {
+		one.pool = have.pool
+	} else {
+		one.pool = poolOf(after)
+	}
+	s.mu.Lock()
+	s.parsed[after.Name] = one
+	s.mu.Unlock()
+	s.status.changed(nodePools, after.Name)
+	if !same {
+		s.tellPool()
+	}
+}
+
+// sameIntent says that what was derived from the object's spec is still right.
+func sameIntent(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && a.GetDeletionTimestamp().IsZero() == b.GetDeletionTimestamp().IsZero() &&
+		malformed(a) == malformed(b)
+}
+
+func (s *Store) tellPool() {
+	for _, f := range s.onPool {
+		f()
+	}
+}
+
+// poolObject is the NodePool of that name, or nil. It must not be changed.
+func (s *Store) poolObject(name string) *karpv1.NodePool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if p := s.parsed[name]; p != nil {
+		return p.object
+	}
+	return nil
+}
+
+func (s *Store) classChanged(before, after *ec2nc.EC2NodeClass) {
+	name, gone := "", after == nil
+	if gone {
+		name = before.Name
+	} else {
+		name = after.Name
+	}
+	s.status.classChanged(name)
+	if before != nil && !gone && sameIntent(before, after) {
+		return
+	}
+	s.tellPool()
+	nc := after
+	if gone {
+		nc = before
+	} else if malformed(after) != "" {
+		return
+	}
+	for _, f := range s.onClass {
+		f(nc, gone)
+	}
+}
