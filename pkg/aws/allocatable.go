@@ -1,0 +1,311 @@
+package aws
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	mi = int64(1) << 20
+	gi = int64(1) << 30
+	gb = int64(1000 * 1000 * 1000)
+
+	ebsDriver = "ebs.csi.aws.com"
+)
+
+// nodeSettings is what a class says about the size of its nodes, ready to be applied to any type.
+type nodeSettings struct {
+	family       *family
+	overhead     float64 // share of memory the kubelet never sees
+	reservedENIs int64
+
+	maxPods, podsPerCore         *int32
+	kubeReserved, systemReserved capacity.Resources
+	evictMemory, evictStorage    threshold
+
+	// rootBytes is the size of the volume with the kubelet's files; 0: not said.
+	rootBytes int64
+	raid0     bool
+	// volumes attached from the start, root included.
+	volumes int64
+
+	// interfaces: the class lists its network interfaces.
+	interfaces bool
+	efaOnly    int64
+	// efaOnlyCard0 take interfaces of card 0 from the pods.
+	efaOnlyCard0 int64
+}
+
+// threshold is an eviction signal: an amount or a share of the capacity.
+type threshold struct {
+	bytes int64
+	share float64 // of 1
+}
+
+func (t threshold) of(capacity int64) int64 {
+	return t.bytes + int64(math.Ceil(float64(capacity)*t.share))
+}
+
+// settingsOf reads a class. problem names the field that can't be read.
+func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *family, cfg *Config) (s *nodeSettings, problem string) {
+	s = &nodeSettings{
+		family: f, overhead: cfg.VMMemoryOverheadPercent, reservedENIs: int64(cfg.ReservedENIs),
+		evictMemory: threshold{bytes: 100 * mi}, evictStorage: threshold{share: 0.1},
+		raid0:      spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0,
+		interfaces: len(spec.NetworkInterfaces) > 0,
+	}
+	for _, n := range spec.NetworkInterfaces {
+		if n.InterfaceType == ec2nc.InterfaceTypeEFAOnly {
+			s.efaOnly++
+			if n.NetworkCardIndex == 0 {
+				s.efaOnlyCard0++
+			}
+		}
+	}
+	s.rootBytes, s.volumes = rootVolume(spec, f)
+	k := spec.Kubelet
+	if k == nil {
+		return s, ""
+	}
+	s.maxPods, s.podsPerCore = k.MaxPods, k.PodsPerCore
+	if s.kubeReserved, problem = amounts("spec.kubelet.kubeReserved", k.KubeReserved); problem != "" {
+		return nil, problem
+	}
+	if s.systemReserved, problem = amounts("spec.kubelet.systemReserved", k.SystemReserved); problem != "" {
+		return nil, problem
+	}
+	for signal, t := range map[string]*threshold{"memory.available": &s.evictMemory, "nodefs.available": &s.evictStorage} {
+		if v, ok := k.EvictionHard[signal]; ok {
+			parsed, err := thresholdOf(v)
+			if err != nil {
+				return nil, fmt.Sprintf("spec.kubelet.evictionHard[%s]: %v", signal, err)
+			}
+			*t = parsed
+		}
+	}
+	return s, ""
+}
+
+func amounts(field string, m map[string]string) (capacity.Resources, string) {
+	out := capacity.Resources{}
+	for name, v := range m {
+		q, err := resource.ParseQuantity(v)
+		if err != nil || q.Sign() < 0 {
+			return nil, fmt.Sprintf("%s[%s]: %q is not an amount", field, name, v)
+		}
+		out[corev1.ResourceName(name)] = capacity.ResourcesOf(corev1.ResourceList{corev1.ResourceName(name): q})[corev1.ResourceName(name)]
+	}
+	return out, ""
+}
+
+// thresholdOf reads "100Mi" or "10%". The kubelet takes 100 % for "no threshold".
+func thresholdOf(v string) (threshold, error) {
+	if p, ok := strings.CutSuffix(v, "%"); ok {
+		f, err := strconv.ParseFloat(p, 64)
+		if err != nil || f < 0 || f > 100 {
+			return threshold{}, fmt.Errorf("%q is not a percentage", v)
+		}
+		return threshold{share: math.Mod(f, 100) / 100}, nil
+	}
+	q, err := resource.ParseQuantity(v)
+	if err != nil || q.Sign() < 0 {
+		return threshold{}, fmt.Errorf("%q is neither an amount nor a percentage", v)
+	}
+	return threshold{bytes: q.Value()}, nil
+}
+
+// rootVolume is the size of the volume that holds the kubelet's files, and how many volumes the class attaches.
+func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) {
+	size := func(m *ec2nc.BlockDeviceMapping) int64 {
+		if m.EBS == nil || m.EBS.VolumeSize == nil {
+			return 0
+		}
+		return m.EBS.VolumeSize.Value()
+	}
+	def := 20 * gi
+	for _, v := range f.volumes {
+		if v.device == f.rootDevice {
+			def = v.sizeGiB * gi
+		}
+	}
+	ms := spec.BlockDeviceMappings
+	if len(ms) == 0 {
+		return def, int64(max(1, len(f.volumes)))
+	}
+	for _, m := range ms {
+		if m.RootVolume && size(m) > 0 {
+			return size(m), int64(len(ms))
+		}
+	}
+	// Of an unknown image, the last device is taken to be the one that counts, as Karpenter does.
+	if f.rootDevice == "" && size(ms[len(ms)-1]) > 0 {
+		return size(ms[len(ms)-1]), int64(len(ms))
+	}
+	for _, m := range ms {
+		if m.DeviceName != nil && *m.DeviceName == f.rootDevice && size(m) > 0 {
+			return size(m), int64(len(ms))
+		}
+	}
+	return def, int64(len(ms))
+}
+
+// size is what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory
+// is what such nodes were seen to have, in bytes; 0: none was seen yet.
+func (s *nodeSettings) size(h *hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {
+	capac = capacity.Resources{
+		corev1.ResourceCPU:              h.vcpu * 1000,
+		corev1.ResourceMemory:           s.memory(h),
+		corev1.ResourceEphemeralStorage: s.storage(h),
+		corev1.ResourcePods:             s.pods(h),
+	}
+	if memory > 0 {
+		capac[corev1.ResourceMemory] = memory
+	}
+	for name, n := range s.devices(h) {
+		if n > 0 {
+			capac[name] = n
+		}
+	}
+	alloc = capac.Clone()
+	alloc.Sub(s.kube(h, capac[corev1.ResourcePods]))
+	alloc.Sub(s.systemReserved)
+	alloc.Sub(capacity.Resources{
+		corev1.ResourceMemory:           s.evictMemory.of(capac[corev1.ResourceMemory]),
+		corev1.ResourceEphemeralStorage: s.evictStorage.of(capac[corev1.ResourceEphemeralStorage]),
+	})
+	for name, v := range alloc {
+		if _, ok := capac[name]; !ok {
+			delete(alloc, name) // reserved, but not a resource of the node: pid
+		} else if v < 0 {
+			alloc[name] = 0
+		}
+	}
+	return capac, alloc, map[string]int64{ebsDriver: s.attachable(h)}
+}
+
+// memory is less than the type's: the hypervisor and the kernel take a share nobody publishes, and Graviton kernels keep
+// 64 MiB of contiguous memory for devices.
+func (s *nodeSettings) memory(h *hardware) int64 {
+	m := h.memoryMiB
+	if h.arch == "arm64" {
+		m -= 64
+	}
+	return (m - int64(math.Ceil(float64(m)*s.overhead))) * mi
+}
+
+// storage is what a file system leaves of the volume, or of the instance store where the class makes one disk of it.
+// A 20 GiB volume shows as 19.93 GiB with xfs and as 19.6 GiB with ext4; a pod bound to room that isn't there would be
+// rejected by the kubelet, so the worse of them counts.
+func (s *nodeSettings) storage(h *hardware) int64 {
+	size := s.rootBytes
+	if s.raid0 && h.storeGB > 0 {
+		size = h.storeGB * gb
+	}
+	return size - size/50
+}
+
+// eniPods is the number of pods the VPC CNI has addresses for: one address of each interface is the interface's own, and
+// two pods use the host's network.
+func (s *nodeSettings) eniPods(h *hardware, reserved int64) int64 {
+	enis := h.cards0() - reserved - s.efaOnlyCard0
+	if enis <= 0 || h.ipv4PerENI <= 0 {
+		return 0
+	}
+	return enis*(h.ipv4PerENI-1) + 2
+}
+
+func (h *hardware) cards0() int64 {
+	if len(h.cards) == 0 {
+		return 0
+	}
+	return h.cards[h.defaultCard].interfaces
+}
+
+func (s *nodeSettings) pods(h *hardware) int64 {
+	n := s.eniPods(h, s.reservedENIs)
+	if s.maxPods != nil {
+		n = int64(*s.maxPods)
+	}
+	if s.family.podsPerCore && s.podsPerCore != nil && *s.podsPerCore > 0 {
+		n = min(n, int64(*s.podsPerCore)*h.vcpu)
+	}
+	return n
+}
+
+// kube is what the family's bootstrap reserves for kubelet and container runtime: 6 % of the first core, 1 % of the
+// second, 0.5 % of the third and fourth, 0.25 % of the rest; 255 MiB and 11 MiB per pod; 1 GiB of disk.
+func (s *nodeSettings) kube(h *hardware, pods int64) capacity.Resources {
+	if s.family.eniMemory {
+		pods = s.eniPods(h, 0)
+	}
+	cores := func(from, to int64) int64 { return max(0, min(h.vcpu, to)-from) }
+	// Hundredths of a percent of a core are tenths of a milli-CPU: summed in those, rounded down per step as the scripts do.
+	cpu := cores(0, 1)*60 + cores(1, 2)*10 + cores(2, 4)*5 + cores(4, h.vcpu)*25/10
+	out := capacity.Resources{
+		corev1.ResourceCPU:              cpu,
+		corev1.ResourceMemory:           (255 + 11*pods) * mi,
+		corev1.ResourceEphemeralStorage: gi,
+	}
+	for name, v := range s.kubeReserved {
+		out[name] = v
+	}
+	return out
+}
+
+func (s *nodeSettings) devices(h *hardware) capacity.Resources {
+	out := capacity.Resources{}
+	for _, g := range h.gpus {
+		switch g.manufacturer {
+		case "NVIDIA":
+			out[ec2nc.ResourceNVIDIAGPU] += g.count
+		case "AMD":
+			out[ec2nc.ResourceAMDGPU] += g.count
+		case "Habana":
+			out[ec2nc.ResourceHabanaGaudi] += g.count
+		}
+	}
+	for _, a := range h.accelerators {
+		if a.neuron {
+			out[ec2nc.ResourceAWSNeuron] += a.count
+		}
+	}
+	out[ec2nc.ResourceAWSNeuronCore] = h.neuronCores
+	out[ec2nc.ResourceEFA] = h.efas
+	if s.interfaces {
+		out[ec2nc.ResourceEFA] = s.efaOnly
+	}
+	return out
+}
+
+// attachable is how many volumes the EBS CSI driver will offer: the type's limit less the volumes that are there from the
+// start; on types with a shared limit also less network interfaces, instance-store disks and accelerators.
+func (s *nodeSettings) attachable(h *hardware) int64 {
+	limit := h.ebsAttachments
+	switch {
+	case limit > 0:
+	case h.nitro():
+		limit = 28
+	default:
+		limit = 39
+	}
+	limit -= s.volumes
+	if h.nitro() && !h.ebsDedicated {
+		// The CNI attaches a second interface early on.
+		limit -= 2 + h.storeDisk
+		for _, d := range h.gpus {
+			limit -= d.count
+		}
+		for _, d := range h.accelerators {
+			limit -= d.count
+		}
+	}
+	return max(1, limit)
+}

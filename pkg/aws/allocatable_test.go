@@ -1,0 +1,211 @@
+package aws
+
+import (
+	"testing"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Machines as EC2 describes them.
+var (
+	m5large = &hardware{name: "m5.large", arch: "amd64", hypervisor: "nitro", vcpu: 2, memoryMiB: 8192,
+		cards: []networkCard{{0, 3}}, ipv4PerENI: 10}
+	t3micro = &hardware{name: "t3.micro", arch: "amd64", hypervisor: "nitro", vcpu: 2, memoryMiB: 1024,
+		cards: []networkCard{{0, 2}}, ipv4PerENI: 2}
+	m6gXlarge = &hardware{name: "m6g.xlarge", arch: "arm64", hypervisor: "nitro", vcpu: 4, memoryMiB: 16384,
+		cards: []networkCard{{0, 4}}, ipv4PerENI: 15}
+	m5dMetal = &hardware{name: "m5d.metal", arch: "amd64", metal: true, vcpu: 96, memoryMiB: 393216,
+		cards: []networkCard{{0, 15}}, ipv4PerENI: 50, storeGB: 3600, nvmeGB: 3600, storeDisk: 4}
+	p3x8 = &hardware{name: "p3.8xlarge", arch: "amd64", hypervisor: "xen", vcpu: 32, memoryMiB: 249856,
+		cards: []networkCard{{0, 8}}, ipv4PerENI: 30,
+		gpus: []device{{name: "V100", manufacturer: "NVIDIA", count: 4, memoryMiB: 16384}}}
+	trn1 = &hardware{name: "trn1.32xlarge", arch: "amd64", hypervisor: "nitro", vcpu: 128, memoryMiB: 524288,
+		cards: []networkCard{{0, 5}, {1, 5}}, ipv4PerENI: 50, efas: 8, neuronCores: 32,
+		accelerators: []device{{name: "Trainium", manufacturer: "aws", count: 16, neuron: true}}}
+)
+
+func TestSize(t *testing.T) {
+	raid0 := ec2nc.InstanceStorePolicyRAID0
+	for _, tt := range []struct {
+		name     string
+		spec     ec2nc.EC2NodeClassSpec
+		family   string
+		overhead float64
+		hardware *hardware
+		// Amounts in milli-CPU, MiB, MiB, pieces.
+		capCPU, capMemory, cpu, memory, storage, pods int64
+		extended                                      map[corev1.ResourceName]int64
+		volumes                                       int64
+	}{
+		{
+			name: "m5.large with everything left at its default", family: "AL2023", overhead: 0.075, hardware: m5large,
+			capCPU: 2000,
+			// 8192 - ceil(8192 x 0.075 = 614.4) = 7577
+			capMemory: 7577,
+			// 60 for the first core, 10 for the second: 2000 - 70
+			cpu: 1930,
+			// 3 interfaces x (10-1) + 2 = 29 pods; kube 255 + 11 x 29 = 574; eviction 100: 7577 - 574 - 100
+			memory: 6903, pods: 29,
+			// 20 GiB less 2 % for the file system is 21045339751 bytes; less a tenth (rounded up) and 1 GiB: 16.64 GiB
+			storage: 17039,
+			// 28 - root volume - 2 interfaces
+			volumes: 25,
+		},
+		{
+			name: "t3.micro is small and says so", family: "AL2023", overhead: 0.075, hardware: t3micro,
+			// 1024 - ceil(76.8); 2 x (2-1) + 2 = 4 pods; 947 - (255 + 44) - 100
+			capCPU: 2000, capMemory: 947, cpu: 1930, memory: 548, pods: 4, storage: 17039, volumes: 25,
+		},
+		{
+			name: "m6g.xlarge: Graviton keeps 64 MiB", family: "AL2023", overhead: 0.075, hardware: m6gXlarge,
+			// 16384 - 64 = 16320; - ceil(1224) = 15096; 4 x 14 + 2 = 58 pods; 15096 - (255 + 638) - 100; cpu 60 + 10 + 2 x 5
+			capCPU: 4000, capMemory: 15096, cpu: 3920, memory: 14103, pods: 58, storage: 17039, volumes: 25,
+		},
+		{
+			name: "m5d.metal with its disks as one", family: "AL2023", overhead: 0.075, hardware: m5dMetal,
+			spec: ec2nc.EC2NodeClassSpec{InstanceStorePolicy: &raid0},
+			// 393216 - ceil(29491.2) = 363724; 15 x 49 + 2 = 737 pods; 363724 - (255 + 8107) - 100
+			// cpu 60 + 10 + 10 + 92 x 2.5 = 310
+			capCPU: 96000, capMemory: 363724, cpu: 95690, memory: 355262, pods: 737,
+			// 3600 GB less 2 %: 3528e9 bytes; less a tenth and 1 GiB
+			storage: 3027082,
+			// 28 - 1 - 2 - 4 disks
+			volumes: 21,
+		},
+		{
+			name: "p3.8xlarge has GPUs and no Nitro", family: "AL2023", overhead: 0.075, hardware: p3x8,
+			// 249856 - ceil(18739.2) = 231116; 8 x 29 + 2 = 234 pods; 231116 - (255 + 2574) - 100; cpu 60 + 10 + 10 + 28 x 2.5
+			capCPU: 32000, capMemory: 231116, cpu: 31850, memory: 228187, pods: 234, storage: 17039,
+			extended: map[corev1.ResourceName]int64{"nvidia.com/gpu": 4},
+			// Xen: 39 - 1
+			volumes: 38,
+		},
+		{
+			name: "trn1.32xlarge has Neuron devices, cores and EFA", family: "AL2023", overhead: 0.075, hardware: trn1,
+			// 524288 - ceil(39321.6) = 484966; the first card's 5 x 49 + 2 = 247 pods; 484966 - (255 + 2717) - 100
+			// cpu 60 + 10 + 10 + 124 x 2.5 = 390
+			capCPU: 128000, capMemory: 484966, cpu: 127610, memory: 481894, pods: 247, storage: 17039,
+			extended: map[corev1.ResourceName]int64{"aws.amazon.com/neuron": 16, "aws.amazon.com/neuroncore": 32, "vpc.amazonaws.com/efa": 8},
+			// 28 - 1 - 2 - 16 devices
+			volumes: 9,
+		},
+		{
+			name: "prefix delegation: maxPods counts, memory is still kept for what the interfaces allow", family: "AL2023", overhead: 0.075, hardware: m5large,
+			spec:   ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{MaxPods: ptr.To[int32](110)}},
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 110, storage: 17039, volumes: 25,
+		},
+		{
+			name: "Bottlerocket keeps memory for maxPods, and has a volume for the system", family: "Bottlerocket", overhead: 0.075, hardware: m5large,
+			spec: ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{MaxPods: ptr.To[int32](110), PodsPerCore: ptr.To[int32](2)}},
+			// 7577 - (255 + 1210) - 100; podsPerCore is not known to it
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 17039, volumes: 24,
+		},
+		{
+			name: "kubelet settings of the class", family: "AL2023", overhead: -1, hardware: m5large,
+			spec: ec2nc.EC2NodeClassSpec{
+				Kubelet: &ec2nc.KubeletConfiguration{
+					PodsPerCore:    ptr.To[int32](5),
+					KubeReserved:   map[string]string{"memory": "1Gi", "pid": "100"},
+					SystemReserved: map[string]string{"cpu": "250m", "ephemeral-storage": "1Gi"},
+					EvictionHard:   map[string]string{"memory.available": "5%", "nodefs.available": "100%"},
+				},
+				BlockDeviceMappings: []*ec2nc.BlockDeviceMapping{
+					{DeviceName: ptr.To("/dev/xvda"), EBS: &ec2nc.BlockDevice{VolumeSize: ptr.To(resource.MustParse("100Gi"))}},
+					{DeviceName: ptr.To("/dev/xvdb"), EBS: &ec2nc.BlockDevice{VolumeSize: ptr.To(resource.MustParse("500Gi"))}},
+				},
+			},
+			capCPU: 2000, capMemory: 8192,
+			// 2000 - 70 (the class reserves no CPU for kube) - 250
+			cpu: 1680,
+			// 8192 - 1024 - 409.6
+			memory: 6758, pods: 10,
+			// 100 GiB less 2 % is 98 GiB, less 1 and 1 GiB; 100 % is no threshold
+			storage: 96 << 10, volumes: 24,
+		},
+		{
+			name: "the root volume is the one that says so", family: "Custom", overhead: 0.075, hardware: m5large,
+			spec: ec2nc.EC2NodeClassSpec{BlockDeviceMappings: []*ec2nc.BlockDeviceMapping{
+				{DeviceName: ptr.To("/dev/sda1"), RootVolume: true, EBS: &ec2nc.BlockDevice{VolumeSize: ptr.To(resource.MustParse("50Gi"))}},
+				{DeviceName: ptr.To("/dev/sdb"), EBS: &ec2nc.BlockDevice{VolumeSize: ptr.To(resource.MustParse("500Gi"))}},
+			}},
+			// 49 GiB less 4.9 and 1
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 29, storage: 44134, volumes: 24,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, err := Config{Region: "r", ClusterName: "c", VMMemoryOverheadPercent: tt.overhead}.complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, problem := settingsOf(&tt.spec, families[tt.family], &cfg)
+			if problem != "" {
+				t.Fatal(problem)
+			}
+			capac, alloc, volumes := s.size(tt.hardware, 0)
+			type numbers struct {
+				CapCPU, CapMemory, CPU, Memory, Storage, Pods, Volumes int64
+				Extended                                               map[corev1.ResourceName]int64
+			}
+			want := numbers{tt.capCPU, tt.capMemory, tt.cpu, tt.memory, tt.storage, tt.pods, tt.volumes, tt.extended}
+			got := numbers{capac["cpu"], capac["memory"] / mi, alloc["cpu"], alloc["memory"] / mi, alloc["ephemeral-storage"] / mi,
+				alloc["pods"], volumes[ebsDriver], nil}
+			for name, v := range alloc {
+				switch name {
+				case "cpu", "memory", "ephemeral-storage", "pods":
+				default:
+					if got.Extended == nil {
+						got.Extended = map[corev1.ResourceName]int64{}
+					}
+					got.Extended[name] = v
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("size (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReservedMoreThanThereIs(t *testing.T) {
+	cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
+	s, problem := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, families["AL2023"], &cfg)
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	if _, alloc, _ := s.size(m5large, 0); alloc["memory"] != 0 {
+		t.Errorf("allocatable memory is %d, want 0", alloc["memory"])
+	}
+}
+
+func TestSettingsNameTheField(t *testing.T) {
+	cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
+	for _, tt := range []struct {
+		kubelet ec2nc.KubeletConfiguration
+		want    string
+	}{
+		{ec2nc.KubeletConfiguration{KubeReserved: map[string]string{"cpu": "much"}}, `spec.kubelet.kubeReserved[cpu]: "much" is not an amount`},
+		{ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "-1Gi"}}, `spec.kubelet.systemReserved[memory]: "-1Gi" is not an amount`},
+		{ec2nc.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "101%"}}, `spec.kubelet.evictionHard[memory.available]: "101%" is not a percentage`},
+	} {
+		_, problem := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, families["AL2023"], &cfg)
+		if problem != tt.want {
+			t.Errorf("problem is %q, want %q", problem, tt.want)
+		}
+	}
+}
+
+func TestReservedInterfaces(t *testing.T) {
+	cfg, _ := Config{Region: "r", ClusterName: "c", ReservedENIs: 1}.complete()
+	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, families["AL2023"], &cfg)
+	_, alloc, _ := s.size(m5large, 0)
+	// 2 x 9 + 2 pods; memory is kept as if there were none reserved
+	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {
+		t.Errorf("allocatable (-want +got):\n%s", diff)
+	}
+}

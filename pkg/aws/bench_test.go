@@ -1,0 +1,71 @@
+package aws
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// region makes facts of a large region: 1,300 types in 4 zones.
+func region() *facts {
+	f := &facts{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
+	for i := range 1300 {
+		h := *m5large
+		h.name, h.spot, h.onDemand = fmt.Sprintf("m5.t%04d", i), true, true
+		h.family, h.size, h.category, h.generation = "m5", h.name[3:], "m", "5"
+		f.types = append(f.types, &h)
+		f.onDemand[h.name] = 1
+		for _, z := range []string{"a", "b", "c", "d"} {
+			f.zones[h.name] = append(f.zones[h.name], z)
+			f.spot[zonalType{h.name, z}] = 0.5
+		}
+	}
+	return f
+}
+
+func BenchmarkInstanceTypes(b *testing.B) {
+	cfg, err := Config{Region: "us-west-2", ClusterName: "c"}.complete()
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := New(cfg, NewClients(awsConfigForTests(), clock.RealClock{}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := region()
+	p.catalogue.now.Store(f)
+	nc := nodeClass()
+	c := newClass(nc)
+	p.classes[nc.Name] = c
+	s, _ := settingsOf(&nc.Spec, families["AL2023"], &cfg)
+	c.resolved.Store(&resolved{class: nc, family: families["AL2023"], settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
+		subnets: []subnet{{"s-a", "a", "az1"}, {"s-b", "b", "az2"}, {"s-c", "c", "az3"}, {"s-d", "d", "az4"}}})
+
+	b.Run("unchanged", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if types, unready := p.InstanceTypes(nc.Name); len(types) != 1300 {
+				b.Fatal(len(types), unready)
+			}
+		}
+	})
+	b.Run("oneOfferExhausted", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			p.exhausted.now.Store(&exhaustion{until: map[scope]time.Time{{capacityType: "spot", instanceType: f.types[i%1300].name, zone: "a"}: {}}})
+			p.version.Add(1)
+			p.InstanceTypes(nc.Name)
+		}
+	})
+	b.Run("allAnew", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			g := *f
+			p.catalogue.now.Store(&g)
+			p.version.Add(1)
+			p.InstanceTypes(nc.Name)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package aws
+
+import (
+	"fmt"
+	"strconv"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/pelletier/go-toml/v2"
+)
+
+// bottlerocket merges what the node needs into the user's settings (bottlerocket.dev, settings reference). Settings that
+// are not about this are passed on as they are.
+func bottlerocket(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
+	doc := map[string]any{}
+	if err := toml.Unmarshal([]byte(own), &doc); err != nil {
+		return "", fmt.Errorf("reading TOML: %w", err)
+	}
+	settings, err := table(doc, "settings")
+	if err != nil {
+		return "", err
+	}
+	k, err := table(settings, "kubernetes")
+	if err != nil {
+		return "", err
+	}
+	k["cluster-name"], k["api-server"], k["cluster-certificate"] = b.cluster, j.endpoint, j.ca
+	k["max-pods"] = b.maxPods
+	if j.dns != "" {
+		k["cluster-dns-ip"] = j.dns
+	}
+	labels, err := table(k, "node-labels")
+	if err != nil {
+		return "", err
+	}
+	for name, v := range b.labels {
+		labels[name] = v
+	}
+	taints := map[string][]string{}
+	for _, t := range b.taints {
+		taints[t.Key] = append(taints[t.Key], t.Value+":"+string(t.Effect))
+	}
+	k["node-taints"] = taints
+	kubeletTOML(k, spec.Kubelet)
+	if spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 {
+		commands, err := table(settings, "bootstrap-commands")
+		if err != nil {
+			return "", err
+		}
+		commands["000-mount-instance-storage"] = map[string]any{
+			"commands": [][]string{
+				{"apiclient", "ephemeral-storage", "init"},
+				{"apiclient", "ephemeral-storage", "bind", "--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"},
+			},
+			"mode": "always", "essential": true,
+		}
+	}
+	out, err := toml.Marshal(doc)
+	if err != nil {
+		return "", fmt.Errorf("writing TOML: %w", err)
+	}
+	return string(out), nil
+}
+
+// table is the table of that name, made if it isn't there.
+func table(in map[string]any, name string) (map[string]any, error) {
+	switch t := in[name].(type) {
+	case nil:
+		m := map[string]any{}
+		in[name] = m
+		return m, nil
+	case map[string]any:
+		return t, nil
+	}
+	return nil, fmt.Errorf("reading TOML: %s is not a table", name)
+}
+
+// kubeletTOML sets what the class says about the kubelet. podsPerCore has no setting there.
+func kubeletTOML(k map[string]any, c *ec2nc.KubeletConfiguration) {
+	if c == nil {
+		return
+	}
+	if len(c.ClusterDNS) > 0 {
+		k["cluster-dns-ip"] = c.ClusterDNS[0]
+	}
+	for name, m := range map[string]map[string]string{
+		"system-reserved": c.SystemReserved, "kube-reserved": c.KubeReserved, "eviction-hard": c.EvictionHard, "eviction-soft": c.EvictionSoft,
+	} {
+		if len(m) > 0 {
+			k[name] = m
+		}
+	}
+	if len(c.EvictionSoftGracePeriod) > 0 {
+		periods := map[string]string{}
+		for signal, d := range c.EvictionSoftGracePeriod {
+			periods[signal] = d.Duration.String()
+		}
+		k["eviction-soft-grace-period"] = periods
+	}
+	if c.EvictionMaxPodGracePeriod != nil {
+		k["eviction-max-pod-grace-period"] = int64(*c.EvictionMaxPodGracePeriod)
+	}
+	if c.ImageGCHighThresholdPercent != nil {
+		k["image-gc-high-threshold-percent"] = strconv.Itoa(int(*c.ImageGCHighThresholdPercent))
+	}
+	if c.ImageGCLowThresholdPercent != nil {
+		k["image-gc-low-threshold-percent"] = strconv.Itoa(int(*c.ImageGCLowThresholdPercent))
+	}
+	if c.CPUCFSQuota != nil {
+		k["cpu-cfs-quota-enforced"] = *c.CPUCFSQuota
+	}
+}

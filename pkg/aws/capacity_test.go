@@ -1,0 +1,293 @@
+package aws
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+// available are the offers of the keys that InstanceTypes gives as available.
+func (w *world) available(keys ...capacity.OfferKey) []bool {
+	w.t.Helper()
+	types, unready := w.InstanceTypes("default")
+	if unready != "" {
+		w.t.Fatal(unready)
+	}
+	out := make([]bool, len(keys))
+	for i, k := range keys {
+		t := typeOf(types, k.InstanceType)
+		for _, o := range t.Offers {
+			if (capacity.NodeOffer{Type: t, Offer: o}).Key() == k {
+				out[i] = o.Available
+			}
+		}
+	}
+	return out
+}
+
+func TestEmptyPools(t *testing.T) {
+	const od, spot = karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot
+	a, b := offer("m5.large", "a", od), offer("m5.large", "b", od)
+	for _, tt := range []struct {
+		name string
+		// code is what the pool m5.large in zone a answers; the wave asks for zone a, in capacityType.
+		code, capacityType string
+		// gone are offers that are not available afterwards, there those that are.
+		gone, there []capacity.OfferKey
+		want        error
+		message     string
+	}{
+		{
+			name: "no capacity is the pool's", code: "InsufficientInstanceCapacity", capacityType: od, want: capacity.ErrInsufficientCapacity,
+			gone: []capacity.OfferKey{a}, there: []capacity.OfferKey{b, offer("m5.large", "a", spot), offer("c5.large", "a", od)},
+		},
+		{
+			name: "a type that a zone does not have is the pool's, too", code: "Unsupported", capacityType: od, want: capacity.ErrInsufficientCapacity,
+			gone: []capacity.OfferKey{a}, there: []capacity.OfferKey{b},
+		},
+		{
+			name: "a quota is the type's in every zone", code: "VcpuLimitExceeded", capacityType: od, want: capacity.ErrInsufficientCapacity,
+			gone: []capacity.OfferKey{a, b}, there: []capacity.OfferKey{offer("m5.large", "a", spot), offer("c5.large", "a", od)},
+		},
+		{
+			name: "the spot quota is spot's", code: "MaxSpotInstanceCountExceeded", capacityType: spot, want: capacity.ErrInsufficientCapacity,
+			gone: []capacity.OfferKey{offer("m5.large", "a", spot), offer("m5.large", "c", spot)}, there: []capacity.OfferKey{a},
+		},
+		{
+			name: "without the service-linked role there is no spot at all", code: "AuthFailure.ServiceLinkedRoleCreationNotPermitted", capacityType: spot,
+			want: capacity.ErrInsufficientCapacity, message: "AWSServiceRoleForEC2Spot",
+			gone: []capacity.OfferKey{offer("m5.large", "a", spot), offer("c5.large", "b", spot)}, there: []capacity.OfferKey{a, b},
+		},
+		{
+			name: "no addresses are the subnet's, and so the zone's", code: "InsufficientFreeAddressesInSubnet", capacityType: od, want: capacity.ErrInsufficientCapacity,
+			gone: []capacity.OfferKey{a, offer("c5.large", "a", od), offer("c5.large", "a", spot)}, there: []capacity.OfferKey{b},
+		},
+		{
+			name: "throttled inside the answer", code: "RequestLimitExceeded", capacityType: od, want: capacity.ErrThrottled, there: []capacity.OfferKey{a},
+		},
+		{
+			name: "too many fleets say nothing about a pool", code: "MaxFleetCountExceeded", capacityType: od, want: capacity.ErrThrottled, there: []capacity.OfferKey{a},
+		},
+		{
+			name: "a refusal is no lack of capacity", code: "UnauthorizedOperation", capacityType: od, want: capacity.ErrRefused, there: []capacity.OfferKey{a},
+		},
+		{
+			name: "a template that is gone inside the answer", code: "InvalidLaunchTemplateName.NotFoundException", capacityType: od, want: capacity.ErrRequestStale,
+			there: []capacity.OfferKey{a},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.SetNodeClass(nodeClass())
+			w.types("default")
+			wanted := offer("m5.large", "a", tt.capacityType)
+			w.sim.SetCapacity("m5.large", "us-west-2a", tt.capacityType, 0)
+			w.sim.SetCapacityError("m5.large", "us-west-2a", tt.capacityType, tt.code)
+			version := w.Version()
+			res, err := w.Launch(w.ctx, w.prepared(wave("t", tt.capacityType, 2, wanted)))
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("Launch gives %v, want %v", err, tt.want)
+			}
+			if !strings.Contains(res.Message, tt.code) || !strings.Contains(res.Message, tt.message) {
+				t.Errorf("the message %q does not say %s, %s", res.Message, tt.code, tt.message)
+			}
+			if got := slices.Contains(res.Exhausted, wanted); got != (len(tt.gone) > 0) {
+				t.Errorf("exhausted %v", res.Exhausted)
+			}
+			if (w.Version() > version) != (len(tt.gone) > 0) {
+				t.Errorf("version %d after %d", w.Version(), version)
+			}
+			for i, yes := range w.available(tt.gone...) {
+				if yes {
+					t.Errorf("%v is still available", tt.gone[i])
+				}
+			}
+			for i, yes := range w.available(tt.there...) {
+				if !yes {
+					t.Errorf("%v is not available", tt.there[i])
+				}
+			}
+		})
+	}
+}
+
+func TestPartOfAWave(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	before := w.types("default")
+	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 3)
+	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 5, offer("m5.large", "a", "on-demand"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Instances) != 3 || len(res.Exhausted) != 1 || res.Message == "" {
+		t.Errorf("%d instances, exhausted %v, message %q; want 3, the pool, a reason", len(res.Instances), res.Exhausted, res.Message)
+	}
+	after := w.types("default")
+	for i := range before {
+		if same := before[i] == after[i]; same != (before[i].Name != "m5.large") {
+			t.Errorf("%s: same type as before is %v", before[i].Name, same)
+		}
+		if before[i].Name == "m5.large" && !before[i].Offers[0].Available {
+			t.Error("a type that was handed out was changed")
+		}
+	}
+}
+
+func TestPoolsRecover(t *testing.T) {
+	w := newWorld(t, func(c *Config, _ *sim.Config) { c.ExhaustedFor = 50 * time.Millisecond })
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)
+	if _, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err == nil {
+		t.Fatal("launched from an empty pool")
+	}
+	for deadline := time.After(10 * time.Second); !w.available(offer("m5.large", "a", "on-demand"))[0]; {
+		select {
+		case <-w.changed:
+		case <-deadline:
+			t.Fatal("the offer never came back")
+		}
+	}
+}
+
+func TestExhaustedMemory(t *testing.T) {
+	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	changes := 0
+	e := newExhausted(c, 3*time.Minute, func() { changes++ })
+	e.add(scope{capacityType: "spot", instanceType: "m5.large", zone: "a"})
+	c.SetTime(time.Unix(60, 0))
+	e.add(scope{capacityType: "spot", instanceType: "c5.large"}, scope{subnet: "subnet-1"})
+	check := func(at int64, pool, quota, subnet bool, wantChanges int) {
+		t.Helper()
+		c.SetTime(time.Unix(at, 0))
+		if e.expire() {
+			changes++
+		}
+		x := e.now.Load()
+		if x.has("spot", "m5.large", "a") != pool || x.has("spot", "c5.large", "b") != quota || x.full("subnet-1") != subnet {
+			t.Errorf("at %d s: pool %v, quota %v, subnet %v", at, x.has("spot", "m5.large", "a"), x.has("spot", "c5.large", "b"), x.full("subnet-1"))
+		}
+		if x.has("on-demand", "m5.large", "a") || x.has("spot", "m5.large", "b") {
+			t.Errorf("at %d s: others suffer", at)
+		}
+		if changes != wantChanges {
+			t.Errorf("at %d s: %d changes, want %d", at, changes, wantChanges)
+		}
+	}
+	check(61, true, true, true, 2)
+	check(179, true, true, true, 2)
+	check(180, false, true, true, 3)
+	check(240, false, false, false, 4)
+	check(500, false, false, false, 4)
+}
+
+func TestTokenOfAnotherRequest(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	if _, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("c5.large", "a", "on-demand"))))
+	if !errors.Is(err, capacity.ErrTokenMismatch) {
+		t.Errorf("another request under the same token: %v, want ErrTokenMismatch", err)
+	}
+	if n := len(w.sim.Live()); n != 1 {
+		t.Errorf("%d instances, want 1", n)
+	}
+}
+
+func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	v := wave("t1", "on-demand", 1, offer("m5.large", "a", "on-demand"), offer("m5.xlarge", "a", "on-demand"), offer("m6g.large", "b", "on-demand"))
+	first := w.prepared(v)
+	w.prepared(v)
+	// Two sizes of pods, two architectures; the second time nothing is made.
+	if n := len(w.sim.Calls("CreateLaunchTemplate")); n != 3 {
+		t.Errorf("%d templates were made, want 3", n)
+	}
+	// Another process finds them by name.
+	w.templates.forget(w.names(first)...)
+	second := w.prepared(v)
+	if !slices.Equal(first.Request, second.Request) {
+		t.Error("the same wave has another request")
+	}
+	// Somebody deletes them: the recorded request is stale, the next one works.
+	w.sim.Before("CreateFleet", sim.Times(1, sim.Fault{Code: "InvalidLaunchTemplateName.NotFoundException"}))
+	if _, err := w.Launch(w.ctx, second); !errors.Is(err, capacity.ErrRequestStale) {
+		t.Errorf("launching with a template that is gone: %v, want ErrRequestStale", err)
+	}
+	before := len(w.sim.Calls("CreateLaunchTemplate"))
+	v.Token = "t2"
+	if _, err := w.Launch(w.ctx, w.prepared(v)); err != nil {
+		t.Error(err)
+	}
+	if made := len(w.sim.Calls("CreateLaunchTemplate")) - before; made != 3 {
+		t.Errorf("%d templates were made again, want 3", made)
+	}
+}
+
+func (w *world) names(v capacity.Wave) []string {
+	w.t.Helper()
+	in, err := unpack(v.Request)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out []string
+	for _, c := range in.LaunchTemplateConfigs {
+		out = append(out, *c.LaunchTemplateSpecification.LaunchTemplateName)
+	}
+	return out
+}
+
+// A wave's request is on every one of its claims: it must stay small.
+func TestRequestIsSmall(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	types := w.types("default")
+	v := wave("t", "on-demand", 100)
+	for _, typ := range types[:min(60, len(types))] {
+		for _, o := range typ.Offers {
+			if o.CapacityType == "on-demand" {
+				v.Offers = append(v.Offers, capacity.NodeOffer{Type: typ, Offer: o}.Key())
+			}
+		}
+	}
+	if n := len(w.prepared(v).Request); n > 4096 {
+		t.Errorf("the request for %d offers has %d bytes", len(v.Offers), n)
+	}
+}
+
+func TestAnswerLost(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	v := w.prepared(wave("t", "on-demand", 4, offer("m5.large", "a", "on-demand")))
+	// EC2 does it and the answer gets lost: the SDK asks again under the same token.
+	lost := false
+	w.sim.After("CreateFleet", func(*sim.Request, *sim.Answer) *sim.Fault {
+		if lost {
+			return nil
+		}
+		lost = true
+		return &sim.Fault{Drop: true}
+	})
+	res, err := w.Launch(w.ctx, v)
+	if err != nil || len(res.Instances) != 4 {
+		t.Errorf("%d instances and %v, want 4", len(res.Instances), err)
+	}
+	if n := len(w.sim.Live()); n != 4 {
+		t.Errorf("%d instances live, want 4", n)
+	}
+}

@@ -1,0 +1,259 @@
+package aws
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/klog/v2"
+)
+
+// resolved is what a node class means: its references looked up, its settings read. It is never changed.
+type resolved struct {
+	class    *ec2nc.EC2NodeClass
+	family   *family
+	settings *nodeSettings
+	subnets  []subnet
+	groups   []ec2nc.SecurityGroup
+	images   []image
+	profile  string
+	// reservations the class may use; nil: it says nothing about them.
+	reservations []reservation
+	// unready is why nodes of the class can't be launched, naming object and field; empty when they can.
+	unready string
+}
+
+// class is a node class and the work of resolving it: a state per part, each of which is looked up again when it is due.
+//
+//	Set -> Validated -> (each part: asked -> known | nothing matches | not answered, asked again with back-off) -> Ready
+type class struct {
+	name string
+	wake chan struct{} // one slot: the class has changed
+
+	mu   sync.Mutex
+	spec *ec2nc.EC2NodeClass // as last set
+
+	// doubtful: the profile is to be looked up again at once.
+	doubtful atomic.Bool
+	resolved atomic.Pointer[resolved]
+	built    offerCache
+}
+
+func newClass(nc *ec2nc.EC2NodeClass) *class {
+	return &class{name: nc.Name, spec: nc, wake: make(chan struct{}, 1)}
+}
+
+// set takes a new version of the object and says whether its meaning changed: our own status writes come back here, too.
+// A class that changed is not ready until it is resolved again.
+func (c *class) set(nc *ec2nc.EC2NodeClass) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spec.UID == nc.UID && c.spec.Generation == nc.Generation && c.spec.DeletionTimestamp.Equal(nc.DeletionTimestamp) &&
+		reflect.DeepEqual(c.spec.Spec, nc.Spec) {
+		return false
+	}
+	c.spec = nc
+	c.resolved.Store(nil)
+	c.poke()
+	return true
+}
+
+// poke makes the resolver look again.
+func (c *class) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Provider) wakeClasses() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.classes {
+		c.poke()
+	}
+}
+
+// put stores what a version of the object means, unless there is a newer version.
+func (c *class) put(nc *ec2nc.EC2NodeClass, r *resolved) (stored, changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spec != nc {
+		return false, false
+	}
+	if have := c.resolved.Load(); have != nil && reflect.DeepEqual(have, r) {
+		return true, false
+	}
+	c.resolved.Store(r)
+	return true, true
+}
+
+func (c *class) current() *ec2nc.EC2NodeClass {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spec
+}
+
+// part is one kind of reference of a class.
+type part[T any] struct {
+	value T
+	// problem is a definite answer why there is no value; err is why there is no answer. known: there was an answer.
+	problem string
+	err     error
+	known   bool
+	due     time.Time
+	retry   backoff
+}
+
+// ask looks the part up if it is due and reports how long it is until it will be.
+func (p *part[T]) ask(now time.Time, every time.Duration, lookUp func() (T, string, error)) time.Duration {
+	if p.due.After(now) {
+		return p.due.Sub(now)
+	}
+	value, problem, err := lookUp()
+	wait := every
+	switch {
+	case err != nil:
+		p.err, wait = err, p.retry.next() // what was known stays known
+	default:
+		p.value, p.problem, p.err, p.known, p.retry = value, problem, nil, true, backoff{}
+		if problem != "" {
+			// A person is about to repair it; don't let them wait for the period.
+			wait = min(every, problemPeriod)
+		}
+	}
+	p.due = now.Add(wait)
+	return wait
+}
+
+const problemPeriod = 15 * time.Second
+
+func (p *part[T]) usable() bool { return p.known && p.problem == "" }
+
+// resolution is the state of one generation of a class.
+type resolution struct {
+	class    *ec2nc.EC2NodeClass
+	family   *family
+	release  string
+	settings *nodeSettings
+	invalid  string
+
+	subnets  part[[]subnet]
+	groups   part[[]ec2nc.SecurityGroup]
+	images   part[[]image]
+	profile  part[string]
+	reserved part[[]reservation]
+	join     string                    // why user data can't be made yet
+	reported *ec2nc.EC2NodeClassStatus // the status last handed out
+}
+
+// keepClass resolves a class until ctx ends.
+func (p *Provider) keepClass(ctx context.Context, c *class) {
+	logger := klog.FromContext(ctx).WithValues("nodeClass", c.name)
+	ctx = klog.NewContext(ctx, logger)
+	var r *resolution
+	for {
+		// Whatever was said until here is taken into account below.
+		select {
+		case <-c.wake:
+		default:
+		}
+		if nc := c.current(); r == nil || r.class != nc {
+			r = p.begin(nc)
+		}
+		wait := p.resolve(ctx, r)
+		if ctx.Err() != nil {
+			return
+		}
+		p.publish(ctx, c, r)
+		timer := p.clock.NewTimer(wait)
+		select {
+		case <-c.wake:
+			r.again()
+			if c.doubtful.Swap(false) {
+				r.profile.due = time.Time{}
+			}
+		case <-timer.C():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// again makes due what has not been answered: what it waited for may be there now.
+func (r *resolution) again() {
+	for _, p := range []interface{ again() }{&r.subnets, &r.groups, &r.images, &r.profile, &r.reserved} {
+		p.again()
+	}
+}
+
+func (p *part[T]) again() {
+	if p.err != nil {
+		p.due = time.Time{}
+	}
+}
+
+// begin reads the class itself; no request is made.
+func (p *Provider) begin(nc *ec2nc.EC2NodeClass) *resolution {
+	r := &resolution{class: nc}
+	r.family, r.release, r.invalid = familyOf(&nc.Spec)
+	if r.invalid == "" {
+		r.invalid = validate(&nc.Spec, r.family)
+	}
+	if r.invalid == "" {
+		r.settings, r.invalid = settingsOf(&nc.Spec, r.family, &p.cfg)
+	}
+	return r
+}
+
+// resolve looks up what is due and says when something will be due again.
+func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
+	if r.invalid != "" {
+		return time.Hour // only a change of the class helps
+	}
+	spec, now := &r.class.Spec, p.clock.Now()
+	var wg sync.WaitGroup
+	var waits [5]time.Duration
+	for i, f := range []func() time.Duration{
+		func() time.Duration {
+			return r.subnets.ask(now, p.cfg.SubnetsEvery, func() ([]subnet, string, error) { return p.findSubnets(ctx, spec) })
+		},
+		func() time.Duration {
+			return r.groups.ask(now, p.cfg.GroupsEvery, func() ([]ec2nc.SecurityGroup, string, error) { return p.findGroups(ctx, spec) })
+		},
+		func() time.Duration {
+			return r.images.ask(now, p.cfg.ImagesEvery, func() ([]image, string, error) { return p.findImages(ctx, spec, now) })
+		},
+		func() time.Duration {
+			return r.profile.ask(now, p.cfg.ProfilesEvery, func() (string, string, error) { return p.findProfile(ctx, r.class) })
+		},
+		func() time.Duration {
+			if len(spec.CapacityReservationSelectorTerms) == 0 {
+				return time.Hour
+			}
+			return r.reserved.ask(now, p.cfg.ReservedEvery, func() ([]reservation, string, error) { return p.findReservations(ctx, spec) })
+		},
+	} {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			waits[i] = f()
+		}()
+	}
+	wg.Wait()
+	wait := slices.Min(waits[:])
+	r.join = ""
+	if r.family.join {
+		if _, err := p.joinData(); err != nil {
+			r.join = err.Error() // whoever learns it wakes the classes
+		}
+	}
+	return max(wait, time.Millisecond)
+}

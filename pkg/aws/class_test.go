@@ -1,0 +1,291 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/aws/smithy-go"
+	"github.com/awslabs/operatorpkg/status"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+func condition(st ec2nc.EC2NodeClassStatus, kind string) status.Condition {
+	for _, c := range st.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return status.Condition{}
+}
+
+func isReady(want metav1.ConditionStatus) func(ec2nc.EC2NodeClassStatus) bool {
+	return func(st ec2nc.EC2NodeClassStatus) bool { return condition(st, status.ConditionReady).Status == want }
+}
+
+func TestStatusOfAClass(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	st := w.status("default", isReady(metav1.ConditionTrue))
+	if len(st.Subnets) != 3 || st.Subnets[0].Zone == "" || st.Subnets[0].ZoneID == "" {
+		t.Errorf("subnets %+v", st.Subnets)
+	}
+	if len(st.SecurityGroups) != 1 || st.SecurityGroups[0].Name != "eks-cluster-sg-films" {
+		t.Errorf("security groups %+v", st.SecurityGroups)
+	}
+	// amd64 and arm64 each for plain machines and for NVIDIA, amd64 for Neuron.
+	if len(st.AMIs) != 5 {
+		t.Errorf("images %+v", st.AMIs)
+	}
+	if !strings.HasPrefix(st.InstanceProfile, "films_") {
+		t.Errorf("instance profile %q", st.InstanceProfile)
+	}
+	for _, c := range st.Conditions {
+		if c.Status != metav1.ConditionTrue || c.ObservedGeneration != 1 || c.LastTransitionTime.IsZero() || c.Reason == "" {
+			t.Errorf("condition %+v", c)
+		}
+	}
+	// Its own status comes back from the watch: nothing happens.
+	version := w.Version()
+	nc := nodeClass()
+	nc.Status, nc.ResourceVersion = st, "2"
+	w.SetNodeClass(nc)
+	if w.Version() != version {
+		t.Error("a status of our own is a change")
+	}
+	w.DeleteNodeClass("default")
+	if _, unready := w.InstanceTypes("default"); unready != "EC2NodeClass default does not exist" {
+		t.Errorf("after its deletion the class is unready because %q", unready)
+	}
+}
+
+func TestBadClasses(t *testing.T) {
+	w := newWorld(t)
+	for _, tt := range []struct {
+		name      string
+		class     func(*ec2nc.EC2NodeClass)
+		condition string
+		message   string // of the condition; the reason why the class is unready is it, too
+	}{
+		{"no-subnet", func(nc *ec2nc.EC2NodeClass) {
+			nc.Spec.SubnetSelectorTerms = []ec2nc.SubnetSelectorTerm{{Tags: map[string]string{"b": "*", "a": "1"}}, {ID: "subnet-0123"}}
+		}, ec2nc.ConditionTypeSubnetsReady, "spec.subnetSelectorTerms: no subnet matches tags {a: 1, b: *} or id subnet-0123"},
+		{"no-group", func(nc *ec2nc.EC2NodeClass) {
+			nc.Spec.SecurityGroupSelectorTerms = []ec2nc.SecurityGroupSelectorTerm{{Name: "nobody"}}
+		}, ec2nc.ConditionTypeSecurityGroupsReady, "spec.securityGroupSelectorTerms: no security group matches name nobody"},
+		{"no-image", func(nc *ec2nc.EC2NodeClass) {
+			nc.Spec.AMIFamily = ptr.To("AL2023")
+			nc.Spec.AMISelectorTerms = []ec2nc.AMISelectorTerm{{ID: "ami-0123"}, {Name: "x*", Owner: "self"}}
+		}, ec2nc.ConditionTypeAMIsReady, "spec.amiSelectorTerms: no image of a supported architecture matches id ami-0123 or owner self and name x*"},
+		{"no-release", func(nc *ec2nc.EC2NodeClass) { nc.Spec.AMISelectorTerms[0].Alias = "al2023@v19990101" },
+			ec2nc.ConditionTypeAMIsReady, "spec.amiSelectorTerms: no image is published for alias al2023@v19990101 and Kubernetes 1.36"},
+		{"no-profile", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Role, nc.Spec.InstanceProfile = "", ptr.To("nobody") },
+			ec2nc.ConditionTypeInstanceProfileReady, "spec.instanceProfile: no instance profile is called nobody"},
+		{"no-role", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Role = "path/nobody" },
+			ec2nc.ConditionTypeInstanceProfileReady, "spec.role: no role is called nobody"},
+		{"al2", func(nc *ec2nc.EC2NodeClass) { nc.Spec.AMISelectorTerms[0].Alias = "al2@latest" },
+			ec2nc.ConditionTypeValidationSucceeded, "spec.amiFamily: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"},
+		{"bad-alias", func(nc *ec2nc.EC2NodeClass) { nc.Spec.AMISelectorTerms[0].Alias = "al2023" },
+			ec2nc.ConditionTypeValidationSucceeded, `spec.amiSelectorTerms[0].alias: "al2023" is not family@version`},
+		{"both", func(nc *ec2nc.EC2NodeClass) { nc.Spec.InstanceProfile = ptr.To("x") },
+			ec2nc.ConditionTypeValidationSucceeded, "spec.role, spec.instanceProfile: exactly one of them is required"},
+		{"tags", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"karpenter.sh/nodepool": "mine"} },
+			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "karpenter.sh/nodepool" is set by the program itself`},
+		{"user-data", func(nc *ec2nc.EC2NodeClass) {
+			nc.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest"
+			nc.Spec.UserData = ptr.To("settings = 1")
+		}, ec2nc.ConditionTypeValidationSucceeded, "spec.userData: reading TOML: settings is not a table"},
+		{"user-data-size", func(nc *ec2nc.EC2NodeClass) { nc.Spec.UserData = ptr.To("#!/bin/sh\n" + strings.Repeat("#", 16<<10)) },
+			ec2nc.ConditionTypeValidationSucceeded, "spec.userData: 16"},
+		{"placement", func(nc *ec2nc.EC2NodeClass) {
+			nc.Spec.PlacementGroupSelector = &ec2nc.PlacementGroupSelector{Name: ptr.To("pg")}
+		}, ec2nc.ConditionTypePlacementGroupReady, "spec.placementGroupSelector: placement groups are not supported"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			nc := nodeClass(tt.class)
+			nc.Name = tt.name
+			w.SetNodeClass(nc)
+			st := w.status(tt.name, isReady(metav1.ConditionFalse))
+			c := condition(st, tt.condition)
+			if c.Status != metav1.ConditionFalse || !strings.HasPrefix(c.Message, tt.message) {
+				t.Errorf("%s is %s: %q, want False: %q", tt.condition, c.Status, c.Message, tt.message)
+			}
+			_, unready := w.InstanceTypes(tt.name)
+			if want := "EC2NodeClass " + tt.name + ": " + tt.message; !strings.HasPrefix(unready, want) {
+				t.Errorf("unready because %q, want %q", unready, want)
+			}
+			if _, err := w.Prepare(w.ctx, capacity.Wave{NodeClass: tt.name}); !errors.Is(err, capacity.ErrNodeClassNotReady) {
+				t.Errorf("Prepare gives %v", err)
+			}
+		})
+	}
+	// Repairing it is seen at once.
+	repaired := nodeClass()
+	repaired.Name, repaired.Generation = "no-subnet", 2
+	w.SetNodeClass(repaired)
+	w.status("no-subnet", isReady(metav1.ConditionTrue))
+}
+
+func TestImagesAreChosen(t *testing.T) {
+	day := func(d int) time.Time { return time.Date(2026, 10, d, 0, 0, 0, 0, time.UTC) }
+	w := newWorld(t)
+	tags := map[string]string{"golden": "yes"}
+	w.sim.AddImage(sim.Image{Name: "old", Arch: "x86_64", Created: day(1), Tags: tags})
+	newest := w.sim.AddImage(sim.Image{Name: "new", Arch: "x86_64", Created: day(2), Tags: tags})
+	w.sim.AddImage(sim.Image{Name: "withdrawn", Arch: "x86_64", Created: day(3), Deprecated: time.Unix(1, 0), Tags: tags})
+	arm := w.sim.AddImage(sim.Image{Name: "arm-withdrawn", Arch: "arm64", Created: day(1), Deprecated: time.Unix(1, 0), Tags: tags})
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Spec.AMIFamily, nc.Spec.AMISelectorTerms = ptr.To("Custom"), []ec2nc.AMISelectorTerm{{Tags: map[string]string{"golden": "*"}}}
+	}))
+	st := w.status("default", isReady(metav1.ConditionTrue))
+	var got []ec2nc.AMI
+	for _, a := range st.AMIs {
+		got = append(got, ec2nc.AMI{ID: a.ID, Name: a.Name, Deprecated: a.Deprecated})
+	}
+	want := []ec2nc.AMI{{ID: newest, Name: "new"}, {ID: arm, Name: "arm-withdrawn", Deprecated: true}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
+	}
+	if m := condition(st, ec2nc.ConditionTypeAMIsReady).Message; m != "deprecated by their owner: "+arm {
+		t.Errorf("AMIsReady says %q", m)
+	}
+}
+
+func TestOneArchitectureOnly(t *testing.T) {
+	w := newWorld(t)
+	id := w.sim.AddImage(sim.Image{Name: "intel", Arch: "x86_64", Created: time.Unix(1, 0)})
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Spec.AMIFamily, nc.Spec.AMISelectorTerms = ptr.To("AL2023"), []ec2nc.AMISelectorTerm{{ID: id}}
+		nc.Spec.SubnetSelectorTerms = []ec2nc.SubnetSelectorTerm{{Tags: map[string]string{"Name": "films/private-us-west-2b"}}}
+	}))
+	for _, typ := range w.types("default") {
+		if typ.Labels["kubernetes.io/arch"] != "amd64" {
+			t.Fatalf("%s has no image, but is offered", typ.Name)
+		}
+		for _, o := range typ.Offers {
+			if o.Zone != "us-west-2b" {
+				t.Fatalf("%s is offered in %s, where the class has no subnet", typ.Name, o.Zone)
+			}
+		}
+	}
+}
+
+// A region that answers nothing, or an account without credentials: it starts, says what is missing, and ends at once.
+func TestNothingAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		config awssdk.Config
+		want   string
+	}{
+		{
+			name: "no credentials",
+			config: awssdk.Config{Region: "us-west-2", BaseEndpoint: ptr.To("http://127.0.0.1:1"), Credentials: awssdk.CredentialsProviderFunc(
+				func(context.Context) (awssdk.Credentials, error) {
+					return awssdk.Credentials{}, errors.New("no EC2 IMDS role found")
+				})},
+			want: "no AWS credentials found",
+		},
+		{
+			name: "a refusal",
+			config: awssdk.Config{Region: "us-west-2", BaseEndpoint: ptr.To("http://127.0.0.1:1"), Credentials: awssdk.CredentialsProviderFunc(
+				func(context.Context) (awssdk.Credentials, error) {
+					return awssdk.Credentials{}, &smithy.GenericAPIError{Code: "AccessDenied", Message: "not you"}
+				})},
+			want: "AccessDenied: not you",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			_, ctx := ktesting.NewTestContext(t)
+			ctx, stop := context.WithCancel(ctx)
+			p, err := New(Config{Region: "us-west-2", ClusterName: "films"}, NewClients(tt.config, clock.RealClock{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := make(chan ec2nc.EC2NodeClassStatus, 100)
+			p.OnNodeClass(func(_ string, _ int64, st ec2nc.EC2NodeClassStatus) { told <- st })
+			p.SetNodeClass(nodeClass())
+			if _, unready := p.InstanceTypes("default"); unready == "" {
+				t.Error("usable before anything is known")
+			}
+			done := make(chan struct{})
+			go func() {
+				p.Run(ctx)
+				close(done)
+			}()
+			st := <-told
+			if c := condition(st, ec2nc.ConditionTypeSubnetsReady); c.Status != metav1.ConditionUnknown || c.Message != tt.want {
+				t.Errorf("SubnetsReady is %s: %q, want Unknown: %q", c.Status, c.Message, tt.want)
+			}
+			for deadline := time.After(60 * time.Second); strings.Count(p.Status().Error(), tt.want) < 4; {
+				select {
+				case <-deadline:
+					t.Fatalf("status: %v", p.Status())
+				case <-told:
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			stop()
+			<-done
+		})
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, tt := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{ClusterName: "c"}, "AWS provider: region is required"},
+		{Config{Region: "r"}, "AWS provider: clusterName is required: instances are found by it"},
+		{Config{Region: "r", ClusterName: "c", ClusterCIDR: "10.0.0.0"}, "AWS provider: clusterCIDR: "},
+		{Config{Region: "r", ClusterName: "c", ClusterDNS: "dns"}, "AWS provider: clusterDNS: "},
+		{Config{Region: "r", ClusterName: "c", VMMemoryOverheadPercent: 7.5}, "AWS provider: vmMemoryOverheadPercent is a share below 1, not 7.5"},
+	} {
+		if _, err := New(tt.cfg, Clients{}); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("New gives %v, want %q", err, tt.want)
+		}
+	}
+}
+
+func TestConnectFollowsTheEnvironment(t *testing.T) {
+	s, err := sim.New(sim.Config{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, kv := range s.Env() {
+		k, v, _ := strings.Cut(kv, "=")
+		t.Setenv(k, v)
+	}
+	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
+	c, err := Connect(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fetchZones(t.Context(), c.EC2); err != nil {
+		t.Error(err)
+	}
+	if _, err := fetchOnDemand(t.Context(), c.Pricing, "us-west-2"); err != nil {
+		t.Error(err)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	if _, err := Connect(t.Context(), ""); err == nil {
+		t.Error("no region, no error")
+	}
+}

@@ -1,0 +1,22 @@
+package aws
+
+import (
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+)
+
+// http1 makes a client whose connections can be ended, so that nothing is left after a test.
+type http1 struct{ transport *http.Transport }
+
+func (h *http1) make() *http.Client {
+	h.transport = &http.Transport{MaxIdleConnsPerHost: 64}
+	return &http.Client{Transport: h.transport}
+}
+
+func (h *http1) close() { h.transport.CloseIdleConnections() }
+
+// awsConfigForTests reaches nobody.
+func awsConfigForTests() aws.Config {
+	return aws.Config{Region: "us-west-2", BaseEndpoint: aws.String("http://127.0.0.1:1"), Credentials: aws.AnonymousCredentials{}}
+}

@@ -1,0 +1,145 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/pricing"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/smithy-go/middleware"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// callDeadline bounds a call with all its attempts, from the moment its turn has come; attemptDeadline bounds one
+	// attempt: a connection that hangs is given up while there is time for another.
+	callDeadline    = 30 * time.Second
+	attemptDeadline = 12 * time.Second
+	// maxAttempts is more than fit into the deadline: it is the deadline that ends a call.
+	maxAttempts = 100
+	maxBackoff  = 4 * time.Second
+)
+
+// Connect makes the services' clients from the usual sources (environment, files, web identity, instance role). It makes
+// no request; missing credentials show at the first call. AWS_ENDPOINT_URL and its per-service forms are honoured.
+func Connect(ctx context.Context, region string) (Clients, error) {
+	var opts []func(*config.LoadOptions) error
+	if region != "" {
+		opts = append(opts, config.WithRegion(region))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, opts...)
+	if err != nil {
+		return Clients{}, fmt.Errorf("reading the AWS configuration: %w", err)
+	}
+	if cfg.Region == "" {
+		return Clients{}, fmt.Errorf("no AWS region: set it in the configuration or by AWS_REGION")
+	}
+	return NewClients(cfg, clock.RealClock{}), nil
+}
+
+// NewClients makes the clients from a ready SDK configuration, adding deadlines, patience and client-side rate limits.
+func NewClients(cfg awssdk.Config, c clock.Clock) Clients {
+	cfg = cfg.Copy()
+	cfg.Retryer = func() awssdk.Retryer {
+		return retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff
+			o.Backoff = retry.BackoffDelayerFunc(patience)
+			// The SDK's retry quota would fail calls of a throttled account before their deadline.
+			o.RateLimiter = ratelimit.None
+		})
+	}
+	t := newThrottle(c)
+	cfg.APIOptions = append(cfg.APIOptions,
+		func(s *middleware.Stack) error { return turns(s, t) }, func(s *middleware.Stack) error { return attempts(s, t) })
+	prices := cfg.Copy()
+	prices.Region = pricingRegion(cfg.Region)
+	return Clients{
+		EC2: ec2.NewFromConfig(cfg), SSM: ssm.NewFromConfig(cfg), IAM: iam.NewFromConfig(cfg),
+		Pricing: pricing.NewFromConfig(prices), EKS: eks.NewFromConfig(cfg),
+	}
+}
+
+// patience is how long to wait after a number of attempts that failed: doubling, from a longer start where the account is
+// throttled, with jitter so that callers don't come back together.
+func patience(attempts int, err error) (time.Duration, error) {
+	d := 100 * time.Millisecond
+	if IsThrottled(err) {
+		d = 400 * time.Millisecond
+	}
+	d = min(d<<min(attempts-1, 10), maxBackoff)
+	return d/2 + rand.N(d/2), nil
+}
+
+// pricingRegion is the nearest of the few regions that have a pricing endpoint.
+func pricingRegion(region string) string {
+	switch {
+	case strings.HasPrefix(region, "ap-"):
+		return "ap-south-1"
+	case strings.HasPrefix(region, "eu-"):
+		return "eu-central-1"
+	case strings.HasPrefix(region, "cn-"):
+		return "cn-northwest-1"
+	}
+	return "us-east-1"
+}
+
+// turns makes a call wait for its turn, as long as its caller does, and gives it its deadline then.
+func turns(s *middleware.Stack, t *throttle) error {
+	return s.Initialize.Add(middleware.InitializeMiddlewareFunc("DovetailTurn",
+		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+			if err := t.wait(ctx, awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)); err != nil {
+				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s: %w", awsmiddleware.GetOperationName(ctx), err)
+			}
+			ctx, cancel := context.WithTimeout(context.WithValue(ctx, turnKey{}, &turn{}), callDeadline)
+			defer cancel()
+			return next.HandleInitialize(ctx, in)
+		}), middleware.After)
+}
+
+type turnKey struct{}
+
+// turn belongs to a call.
+type turn struct{ used bool }
+
+// attempts makes every attempt after the first wait for a turn of its own, and gives each a deadline.
+func attempts(s *middleware.Stack, t *throttle) error {
+	return s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("DovetailAttempt",
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			action := awsmiddleware.GetOperationName(ctx)
+			if mine, ok := ctx.Value(turnKey{}).(*turn); ok && !mine.used {
+				mine.used = true
+			} else if err := t.wait(ctx, awsmiddleware.GetServiceID(ctx), action); err != nil {
+				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s again: %w", action, err)
+			}
+			// A fleet is answered when its instances are found: that takes as long as it takes.
+			if action == "CreateFleet" {
+				return next.HandleFinalize(ctx, in)
+			}
+			attempt, cancel := context.WithTimeout(ctx, attemptDeadline)
+			defer cancel()
+			out, meta, err := next.HandleFinalize(attempt, in)
+			if err != nil && attempt.Err() != nil && ctx.Err() == nil {
+				err = attemptTimeout{action}
+			}
+			return out, meta, err
+		}), (*retry.Attempt)(nil).ID(), middleware.After)
+}
+
+// attemptTimeout hides that an attempt was cancelled by us: the SDK would not try again.
+type attemptTimeout struct{ action string }
+
+func (e attemptTimeout) Error() string {
+	return fmt.Sprintf("%s: no answer within %s", e.action, attemptDeadline)
+}
+func (attemptTimeout) RetryableError() bool { return true }

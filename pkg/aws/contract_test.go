@@ -1,0 +1,443 @@
+package aws
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+// These are dialogues between the provider and the simulator, over HTTP, by the unmodified SDK.
+
+// world is a provider with its simulator and the statuses it has told.
+type world struct {
+	*Provider
+	t   *testing.T
+	ctx context.Context
+	sim *sim.Sim
+
+	mu       sync.Mutex
+	told     map[string]ec2nc.EC2NodeClassStatus
+	changed  chan struct{}
+	statuses chan struct{}
+}
+
+type worldOption func(*Config, *sim.Config)
+
+func newWorld(t *testing.T, opts ...worldOption) *world {
+	t.Helper()
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, stop := context.WithCancel(ctx)
+	simCfg := sim.Config{Seed: 1, Speed: 1000, Cluster: "films", ClusterCA: []byte("a certificate")}
+	cfg := Config{Region: "us-west-2", ClusterName: "films"}
+	for _, o := range opts {
+		o(&cfg, &simCfg)
+	}
+	before := goleak.IgnoreCurrent()
+	s, err := sim.New(simCfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	aws := s.AWSConfig()
+	client := &http1{}
+	aws.HTTPClient = client.make()
+	p, err := New(cfg, NewClients(aws, clock.RealClock{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Provider: p, t: t, ctx: ctx, sim: s, told: map[string]ec2nc.EC2NodeClassStatus{}, changed: make(chan struct{}, 1), statuses: make(chan struct{}, 1)}
+	poke := func(c chan struct{}) {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+	p.OnChange(func() { poke(w.changed) })
+	p.OnNodeClass(func(name string, _ int64, st ec2nc.EC2NodeClassStatus) {
+		w.mu.Lock()
+		w.told[name] = st
+		w.mu.Unlock()
+		poke(w.statuses)
+	})
+	done := make(chan struct{})
+	go func() {
+		p.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		client.close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		goleak.VerifyNone(t, before)
+	})
+	return w
+}
+
+// types waits until the class is usable.
+func (w *world) types(class string) []*capacity.InstanceType {
+	w.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for {
+		types, unready := w.InstanceTypes(class)
+		if unready == "" {
+			return types
+		}
+		select {
+		case <-w.changed:
+		case <-deadline:
+			w.t.Fatalf("class %s is not ready: %s", class, unready)
+		}
+	}
+}
+
+// told waits for a status of the class that satisfies the condition.
+func (w *world) status(class string, want func(ec2nc.EC2NodeClassStatus) bool) ec2nc.EC2NodeClassStatus {
+	w.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for {
+		w.mu.Lock()
+		st, ok := w.told[class]
+		w.mu.Unlock()
+		if ok && want(st) {
+			return st
+		}
+		select {
+		case <-w.statuses:
+		case <-deadline:
+			w.t.Fatalf("class %s was never as wanted; last status: %+v", class, st)
+		}
+	}
+}
+
+func nodeClass(change ...func(*ec2nc.EC2NodeClass)) *ec2nc.EC2NodeClass {
+	nc := &ec2nc.EC2NodeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "uid-1", Generation: 1},
+		Spec: ec2nc.EC2NodeClassSpec{
+			SubnetSelectorTerms:        []ec2nc.SubnetSelectorTerm{{Tags: map[string]string{"karpenter.sh/discovery": "films"}}},
+			SecurityGroupSelectorTerms: []ec2nc.SecurityGroupSelectorTerm{{Tags: map[string]string{"karpenter.sh/discovery": "*"}}},
+			AMISelectorTerms:           []ec2nc.AMISelectorTerm{{Alias: "al2023@latest"}},
+			Role:                       "DovetailNode",
+		},
+	}
+	for _, c := range change {
+		c(nc)
+	}
+	return nc
+}
+
+func wave(token, capacityType string, n int, offers ...capacity.OfferKey) capacity.Wave {
+	w := capacity.Wave{Token: token, Attempt: 1, Pool: "pool", NodeClass: "default", CapacityType: capacityType, Offers: offers,
+		Labels: map[string]string{"team": "a", "karpenter.k8s.aws/instance-family": "m5"},
+		Taints: []corev1.Taint{{Key: "dedicated", Value: "a", Effect: corev1.TaintEffectNoSchedule}}}
+	for i := range n {
+		w.Claims = append(w.Claims, fmt.Sprintf("claim-%02d", i))
+	}
+	return w
+}
+
+func offer(instanceType, zone, capacityType string) capacity.OfferKey {
+	return capacity.OfferKey{InstanceType: instanceType, Zone: "us-west-2" + zone, CapacityType: capacityType}
+}
+
+func typeOf(types []*capacity.InstanceType, name string) *capacity.InstanceType {
+	for _, t := range types {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// prepared is the wave with its request recorded.
+func (w *world) prepared(v capacity.Wave) capacity.Wave {
+	w.t.Helper()
+	req, err := w.Prepare(w.ctx, v)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	v.Request = req
+	return v
+}
+
+func TestFromClassToInstance(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	types := w.types("default")
+	if again, _ := w.InstanceTypes("default"); &again[0] != &types[0] {
+		t.Error("nothing changed, but there is another slice")
+	}
+	m5 := typeOf(types, "m5.large")
+	if m5 == nil || typeOf(types, "m6g.large") == nil {
+		t.Fatal("m5.large or m6g.large is missing")
+	}
+	if len(m5.Offers) != 6 {
+		t.Errorf("m5.large has %d offers, want 3 zones x 2 capacity types", len(m5.Offers))
+	}
+	for _, o := range m5.Offers {
+		if !o.Available || o.Price <= 0 || o.Labels[ec2nc.LabelTopologyZoneID] == "" {
+			t.Errorf("an offer without price, availability or zone id: %+v", o)
+		}
+	}
+
+	v := w.prepared(wave("token-1", "on-demand", 3, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("m6g.large", "a", "on-demand")))
+	res, err := w.Launch(w.ctx, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Instances) != 3 || len(res.Exhausted) != 0 {
+		t.Fatalf("launched %d instances, exhausted %v; want 3, none", len(res.Instances), res.Exhausted)
+	}
+	// Lowest price: the Graviton machine is cheaper than the Intel one.
+	for _, i := range res.Instances {
+		if i.InstanceType != "m6g.large" || i.Zone != "us-west-2a" || i.ProviderID != "aws:///us-west-2a/"+i.ID || i.CapacityType != "on-demand" {
+			t.Errorf("launched %+v", i)
+		}
+	}
+	again, err := w.Launch(w.ctx, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(ids(res.Instances), ids(again.Instances)); diff != "" {
+		t.Errorf("the same token launched something else (-first +second):\n%s", diff)
+	}
+
+	found, err := w.FindWave(w.ctx, "token-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(ids(res.Instances), ids(found)); diff != "" {
+		t.Errorf("found by wave (-launched +found):\n%s", diff)
+	}
+	id := res.Instances[0].ID
+	if err := w.TagClaim(w.ctx, id, "claim-00", "node-00"); err != nil {
+		t.Fatal(err)
+	}
+	i, err := w.Describe(w.ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantTags := map[string]string{
+		"kubernetes.io/cluster/films": "owned", "eks:eks-cluster-name": "films", "karpenter.sh/nodepool": "pool", "karpenter.k8s.aws/ec2nodeclass": "default",
+		"dovetail.sh/wave": "token-1", "karpenter.sh/nodeclaim": "claim-00", "Name": "node-00",
+	}
+	for k, v := range i.Tags {
+		if strings.HasPrefix(k, "aws:") {
+			delete(i.Tags, k)
+		} else if wantTags[k] != v {
+			t.Errorf("tag %s=%s is not wanted", k, v)
+		}
+	}
+	if diff := cmp.Diff(wantTags, i.Tags); diff != "" {
+		t.Errorf("tags (-want +got):\n%s", diff)
+	}
+	if i.InternalIP == "" || i.NodeName == "" || i.NodeName != i.Hostname || i.Claim != "claim-00" || i.Wave != "token-1" {
+		t.Errorf("described %+v", i)
+	}
+
+	if all, err := w.List(w.ctx); err != nil || len(all) != 3 {
+		t.Errorf("List gives %d instances and %v, want 3", len(all), err)
+	}
+	for _, i := range res.Instances {
+		for range 2 { // ending twice is ending once
+			if err := w.Terminate(w.ctx, i.ID); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if live := w.sim.Live(); len(live) != 0 {
+		t.Errorf("%d instances live on", len(live))
+	}
+}
+
+func ids(instances []capacity.Instance) []string {
+	var out []string
+	for _, i := range instances {
+		out = append(out, i.ID)
+	}
+	return out
+}
+
+func TestUnknownInstances(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 3, offer("m5.large", "a", "on-demand"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One batch with two strangers in it.
+	strangers := []string{"i-00000000000000001", "i-00000000000000002"}
+	all := append(ids(res.Instances), strangers...)
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, id := range all {
+		wg.Go(func() { errs[i] = w.Terminate(w.ctx, id) })
+	}
+	wg.Wait()
+	for i, id := range all {
+		if want := slices.Contains(strangers, id); errors.Is(errs[i], capacity.ErrInstanceNotFound) != want || (errs[i] == nil) == want {
+			t.Errorf("terminating %s: %v", id, errs[i])
+		}
+	}
+	if len(w.sim.Live()) != 0 {
+		t.Error("a stranger in the batch kept others alive")
+	}
+	if _, err := w.Describe(w.ctx, strangers[0]); !errors.Is(err, capacity.ErrInstanceNotFound) {
+		t.Errorf("describing a stranger: %v", err)
+	}
+}
+
+func TestDescribesShareARequest(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 50, offer("m5.large", "a", "on-demand"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first of the shared requests is refused: everybody waits, nobody fails.
+	w.sim.Before("DescribeInstances", sim.Times(1, sim.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}))
+	var wg sync.WaitGroup
+	for _, i := range res.Instances {
+		wg.Go(func() {
+			got, err := w.Describe(w.ctx, i.ID)
+			if err != nil || got.ID != i.ID {
+				t.Errorf("describing %s: %s, %v", i.ID, got.ID, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(w.sim.Calls("DescribeInstances")); n > 3 {
+		t.Errorf("%d requests for 50 callers", n)
+	}
+}
+
+func TestUserData(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		class func(*ec2nc.EC2NodeClass)
+		want  []string
+		not   []string
+	}{
+		{
+			name: "AL2023 gets a NodeConfig after the user's own script",
+			class: func(nc *ec2nc.EC2NodeClass) {
+				nc.Spec.UserData = ptr.To("#!/bin/bash\necho hello\n")
+				nc.Spec.Kubelet = &ec2nc.KubeletConfiguration{ClusterDNS: []string{"172.20.0.10"}, SystemReserved: map[string]string{"cpu": "100m"}}
+				nc.Spec.InstanceStorePolicy = ptr.To(ec2nc.InstanceStorePolicyRAID0)
+			},
+			want: []string{"echo hello", "kind: NodeConfig", "name: films", "apiServerEndpoint: https://cluster.invalid", "cidr: 172.20.0.0/16",
+				"certificateAuthority: " + base64.StdEncoding.EncodeToString([]byte("a certificate")), "strategy: RAID0", "maxPods: 29", "cpu: 100m",
+				"karpenter.sh/unregistered", "dedicated", "--node-labels=karpenter.k8s.aws/ec2nodeclass=default,karpenter.sh/capacity-type=on-demand,karpenter.sh/nodepool=pool,team=a"},
+			not: []string{"instance-family", "NoExecute"},
+		},
+		{
+			name: "Bottlerocket gets its settings merged",
+			class: func(nc *ec2nc.EC2NodeClass) {
+				nc.Spec.AMISelectorTerms = []ec2nc.AMISelectorTerm{{Alias: "bottlerocket@latest"}}
+				nc.Spec.UserData = ptr.To("[settings.host-containers.admin]\nenabled = true\n[settings.kubernetes]\nmax-pods = 7\nlog-level = 3\n")
+			},
+			want: []string{"[settings.host-containers.admin]", "enabled = true", "max-pods = 29", "log-level = 3", "cluster-name = 'films'", "team = 'a'",
+				"cluster-dns-ip = '172.20.0.10'", "['a:NoSchedule']", "[':NoSchedule']"},
+			not: []string{"max-pods = 7"},
+		},
+		{
+			name: "Custom is left alone",
+			class: func(nc *ec2nc.EC2NodeClass) {
+				nc.Spec.AMISelectorTerms = []ec2nc.AMISelectorTerm{{Tags: map[string]string{"team": "platform"}}}
+				nc.Spec.AMIFamily = ptr.To("Custom")
+				nc.Spec.UserData = ptr.To("join my way")
+			},
+			want: []string{"join my way"},
+			not:  []string{"films", "MIME"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			machines := &machines{}
+			w := newWorld(t, func(_ *Config, s *sim.Config) { s.Machines = machines })
+			w.SetNodeClass(nodeClass(tt.class))
+			w.types("default")
+			if _, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err != nil {
+				t.Fatal(err)
+			}
+			data := string(machines.boot(t).UserData)
+			for _, s := range tt.want {
+				if !strings.Contains(data, s) {
+					t.Errorf("user data lacks %q", s)
+				}
+			}
+			for _, s := range tt.not {
+				if strings.Contains(data, s) {
+					t.Errorf("user data has %q", s)
+				}
+			}
+			if t.Failed() {
+				t.Log(data)
+			}
+		})
+	}
+}
+
+// machines notes what boots.
+type machines struct {
+	mu     sync.Mutex
+	booted []sim.Machine
+	c      chan struct{}
+}
+
+func (m *machines) Boot(b sim.Machine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.booted = append(m.booted, b)
+	if m.c != nil {
+		close(m.c)
+		m.c = nil
+	}
+}
+
+func (m *machines) Halt(string) {}
+
+func (m *machines) boot(t *testing.T) sim.Machine {
+	t.Helper()
+	m.mu.Lock()
+	if len(m.booted) == 0 {
+		c := make(chan struct{})
+		m.c = c
+		m.mu.Unlock()
+		select {
+		case <-c:
+		case <-time.After(60 * time.Second):
+			t.Fatal("nothing boots")
+		}
+		m.mu.Lock()
+	}
+	defer m.mu.Unlock()
+	return m.booted[0]
+}
+
+// hold keeps calls of an action waiting until the channel is closed.
+func (w *world) hold(action string, until chan struct{}) (remove func()) {
+	return w.sim.Before(action, func(*sim.Request) *sim.Fault {
+		return &sim.Fault{Call: func() { <-until }}
+	})
+}

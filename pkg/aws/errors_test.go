@@ -1,0 +1,72 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/aws/smithy-go"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+func api(code string) error {
+	return fmt.Errorf("operation error EC2: %w", &smithy.GenericAPIError{Code: code, Message: "because", Fault: smithy.FaultClient})
+}
+
+func TestQuestions(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want error // the sentinel it is wrapped into
+	}{
+		{api("InsufficientInstanceCapacity"), capacity.ErrInsufficientCapacity},
+		{api("InsufficientFreeAddressesInSubnet"), capacity.ErrInsufficientCapacity},
+		{api("MaxSpotInstanceCountExceeded"), capacity.ErrInsufficientCapacity},
+		{api("AuthFailure.ServiceLinkedRoleCreationNotPermitted"), capacity.ErrInsufficientCapacity},
+		{api("RequestLimitExceeded"), capacity.ErrThrottled},
+		{api("MaxFleetCountExceeded"), capacity.ErrThrottled},
+		{api("IdempotentParameterMismatch"), capacity.ErrTokenMismatch},
+		{api("IdempotentInstanceTerminated"), capacity.ErrTokenMismatch},
+		{api("InvalidLaunchTemplateName.NotFoundException"), capacity.ErrRequestStale},
+		{api("InvalidLaunchTemplateId.NotFound"), capacity.ErrRequestStale},
+		{api("InvalidAMIID.NotFound"), capacity.ErrRequestStale},
+		{api("InvalidInstanceID.NotFound"), capacity.ErrInstanceNotFound},
+		{api("InvalidInstanceID.Malformed"), capacity.ErrInstanceNotFound},
+		{api("UnauthorizedOperation"), capacity.ErrRefused},
+		{api("AuthFailure"), capacity.ErrRefused},
+		{api("InvalidParameterValue"), capacity.ErrRefused},
+		{api("InvalidSubnetID.NotFound"), capacity.ErrRefused},
+		{api("InternalError"), nil},
+		{api("Unavailable"), nil},
+		{&smithy.GenericAPIError{Code: "Odd", Fault: smithy.FaultServer}, nil},
+		{context.DeadlineExceeded, nil},
+		{errors.New("connection refused"), nil},
+	} {
+		got := wrap(tt.err, "doing something")
+		for _, s := range []error{capacity.ErrInsufficientCapacity, capacity.ErrThrottled, capacity.ErrTokenMismatch, capacity.ErrRequestStale,
+			capacity.ErrInstanceNotFound, capacity.ErrRefused} {
+			if errors.Is(got, s) != (s == tt.want) {
+				t.Errorf("%v: errors.Is(%v) is %v", tt.err, s, errors.Is(got, s))
+			}
+		}
+		if !errors.Is(got, tt.err) {
+			t.Errorf("%v is lost in %v", tt.err, got)
+		}
+	}
+}
+
+func TestBrief(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("operation error EC2: DescribeSubnets, https response error StatusCode: 403, RequestID: 1-2-3, %w", api("UnauthorizedOperation")), "UnauthorizedOperation: because"},
+		{fmt.Errorf("asking: %w", context.DeadlineExceeded), "no answer within the deadline"},
+		{errors.New("get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found"), "no AWS credentials found"},
+	} {
+		if got := brief(tt.err); got != tt.want {
+			t.Errorf("brief is %q, want %q", got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// facts are what is known of the region. They are never changed: a refresh makes new ones that share what stayed.
+type facts struct {
+	types    []*hardware           // by name; nil: not known yet
+	zones    map[string][]string   // by type, sorted; nil: not known yet
+	onDemand map[string]float64    // $/h by type; nil: not known yet
+	spot     map[zonalType]float64 // $/h; nil: not known yet
+	// settled: prices are known, or it is time to do without them.
+	settled bool
+}
+
+type zonalType struct{ name, zone string }
+
+// catalogue keeps facts fresh.
+type catalogue struct {
+	clock    clock.WithTicker
+	region   string
+	hardware hardwareAPI
+	pricing  Pricing
+	changed  func()
+
+	now atomic.Pointer[facts]
+
+	mu sync.Mutex
+	// problems is why a part of the facts isn't known or isn't fresh.
+	problems map[string]error
+}
+
+// Parts of the facts, as they are called in Status.
+const (
+	partTypes    = "instance types"
+	partZones    = "zones of instance types"
+	partOnDemand = "on-demand prices"
+	partSpot     = "spot prices"
+)
+
+func newCatalogue(cfg *Config, c Clients, changed func()) *catalogue {
+	k := &catalogue{clock: cfg.Clock, region: cfg.Region, hardware: c.EC2, pricing: c.Pricing, changed: changed, problems: map[string]error{}}
+	for _, part := range []string{partTypes, partZones, partOnDemand, partSpot} {
+		k.problems[part] = errNotAsked
+	}
+	k.now.Store(&facts{})
+	return k
+}
+
+var errNotAsked = errors.New("not answered yet")
+
+// loops are the refreshes, each of which runs until ctx ends.
+func (k *catalogue) loops(cfg *Config) []func(context.Context) {
+	loop := func(part string, every time.Duration, fetch func(context.Context) (func(*facts), error)) func(context.Context) {
+		return func(ctx context.Context) { k.keep(ctx, part, every, fetch) }
+	}
+	return []func(context.Context){
+		k.settle,
+		loop(partTypes, cfg.TypesEvery, func(ctx context.Context) (func(*facts), error) {
+			v, err := fetchTypes(ctx, k.hardware)
+			return func(f *facts) { f.types = v }, err
+		}),
+		loop(partZones, cfg.OfferingsEvery, func(ctx context.Context) (func(*facts), error) {
+			v, err := fetchZones(ctx, k.hardware)
+			return func(f *facts) { f.zones = v }, err
+		}),
+		loop(partOnDemand, cfg.PricesEvery, func(ctx context.Context) (func(*facts), error) {
+			v, err := fetchOnDemand(ctx, k.pricing, k.region)
+			return func(f *facts) { f.onDemand = v }, err
+		}),
+		loop(partSpot, cfg.SpotEvery, func(ctx context.Context) (func(*facts), error) {
+			v, err := fetchSpot(ctx, k.hardware, k.clock.Now())
+			return func(f *facts) { f.spot = v }, err
+		}),
+	}
+}
+
+// keep fetches a part again and again: every so often when it works, soon and then less soon when it does not. What was
+// known stays known.
+func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, fetch func(context.Context) (func(*facts), error)) {
+	logger := klog.FromContext(ctx)
+	retry := backoff{}
+	for {
+		set, err := fetch(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		wait := every
+		k.mu.Lock()
+		known := !errors.Is(k.problems[part], errUnknown) && !errors.Is(k.problems[part], errNotAsked)
+		if err != nil {
+			wait = retry.next()
+			if known {
+				k.problems[part] = fmt.Errorf("%s: not refreshed: %s", part, brief(err))
+			} else {
+				k.problems[part] = &unknown{part, err}
+			}
+		} else {
+			retry = backoff{}
+			k.problems[part] = nil
+		}
+		change := k.update(func(f *facts) {
+			if err == nil {
+				set(f)
+			}
+			f.settled = f.settled || !errors.Is(k.problems[partOnDemand], errNotAsked) && !errors.Is(k.problems[partSpot], errNotAsked)
+		})
+		k.mu.Unlock()
+		if err != nil {
+			logger.Error(err, "Could not refresh what AWS offers", "part", part, "retryIn", wait)
+		} else {
+			logger.V(3).Info("Refreshed what AWS offers", "part", part, "changed", change)
+		}
+		if change {
+			k.changed()
+		}
+		if !sleep(ctx, k.clock, wait) {
+			return
+		}
+	}
+}
+
+// update replaces the facts and says whether they are different now. The caller holds mu.
+func (k *catalogue) update(set func(*facts)) bool {
+	old := k.now.Load()
+	f := *old
+	set(&f)
+	if reflect.DeepEqual(old, &f) {
+		return false
+	}
+	k.now.Store(&f)
+	return true
+}
+
+// settle ends the wait for prices.
+func (k *catalogue) settle(ctx context.Context) {
+	if !sleep(ctx, k.clock, pricePatience) {
+		return
+	}
+	k.mu.Lock()
+	change := k.update(func(f *facts) { f.settled = true })
+	k.mu.Unlock()
+	if change {
+		k.changed()
+	}
+}
+
+// pricePatience is how long nothing is offered after the start because prices are still being read. After that, offers
+// are ordered by estimate until prices come.
+const pricePatience = 10 * time.Second
+
+// status says what of the facts is missing or old.
+func (k *catalogue) status() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for _, part := range []string{partTypes, partZones, partOnDemand, partSpot} {
+		err := k.problemLocked(part)
+		if err == nil {
+			continue
+		}
+		if (part == partOnDemand || part == partSpot) && (errors.Is(err, errUnknown) || errors.Is(err, errNotAsked)) {
+			err = fmt.Errorf("%w; machines are ordered by a rule of thumb from their size", err)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// problem is why a part is not known or not fresh, or nil.
+func (k *catalogue) problem(part string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.problemLocked(part)
+}
+
+func (k *catalogue) problemLocked(part string) error {
+	err := k.problems[part]
+	if errors.Is(err, errNotAsked) {
+		return fmt.Errorf("%s: %w", part, err)
+	}
+	return err
+}
+
+// errUnknown marks a part that has never been known.
+var errUnknown = errors.New("unknown")
+
+type unknown struct {
+	part string
+	err  error
+}
+
+func (u *unknown) Error() string        { return u.part + ": unknown: " + brief(u.err) }
+func (u *unknown) Unwrap() error        { return u.err }
+func (u *unknown) Is(target error) bool { return target == errUnknown }
+
+// backoff doubles from a second to a minute.
+type backoff struct{ d time.Duration }
+
+func (b *backoff) next() time.Duration {
+	b.d = min(max(2*b.d, time.Second), time.Minute)
+	return b.d
+}
+
+// sleep waits; false: ctx ended first.
+func sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
+	t := c.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// find is the hardware of that name, or nil.
+func (f *facts) find(name string) *hardware {
+	i, ok := slices.BinarySearchFunc(f.types, name, func(h *hardware, n string) int {
+		switch {
+		case h.name < n:
+			return -1
+		case h.name > n:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return nil
+	}
+	return f.types[i]
+}

@@ -1,0 +1,217 @@
+package aws
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// maxConfigs is EC2's limit of launch template configurations in a fleet.
+const maxConfigs = 50
+
+// Prepare makes sure that everything a wave's launch needs is there (launch templates) and returns the exact request, to be
+// recorded before it is sent: JSON of the CreateFleet input without empty fields, compressed, because every claim of the
+// wave carries it. What only the wave decides (token, number of instances) is put in by Launch.
+func (p *Provider) Prepare(ctx context.Context, w capacity.Wave) ([]byte, error) {
+	r, err := p.ready(w.NodeClass)
+	if err != nil {
+		return nil, err
+	}
+	configs, market, err := p.configs(ctx, r, &w)
+	if err != nil {
+		return nil, err
+	}
+	tags := p.launchTags(r.class, w.Pool)
+	tags[waveTag] = w.Token
+	in := &ec2.CreateFleetInput{
+		Type: ec2types.FleetTypeInstant, Context: r.class.Spec.Context, LaunchTemplateConfigs: configs,
+		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{},
+	}
+	for _, kind := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeFleet} {
+		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: sortedTags(tags)})
+	}
+	target(in, w.CapacityType, market)
+	return pack(in)
+}
+
+// ready is the class, or why it can't be used.
+func (p *Provider) ready(name string) (*resolved, error) {
+	c := p.class(name)
+	if c == nil {
+		return nil, fmt.Errorf("EC2NodeClass %s does not exist: %w", name, capacity.ErrNodeClassNotReady)
+	}
+	r := c.resolved.Load()
+	if r == nil {
+		return nil, fmt.Errorf("EC2NodeClass %s: not resolved yet: %w", name, capacity.ErrNodeClassNotReady)
+	}
+	if r.unready != "" {
+		return nil, fmt.Errorf("%s: %w", r.unready, capacity.ErrNodeClassNotReady)
+	}
+	return r, nil
+}
+
+// configs are the fleet's choices: each offer in the zone's subnet with the most free addresses, grouped by what their
+// launch templates differ in. Order is the wave's, cheapest first. A fleet buys on one market: that of the first offer.
+func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
+	gone, f := p.exhausted.now.Load(), p.catalogue.now.Load()
+	subnets := p.addresses.most(r.subnets, gone.full)
+	tags := p.launchTags(r.class, w.Pool)
+	type group struct {
+		image   string
+		maxPods int64
+		efas    int64
+		from    *reservation
+	}
+	var market ec2types.MarketType
+	order := map[group]int{}
+	var groups []group
+	var out []ec2types.FleetLaunchTemplateConfigRequest
+	for _, o := range w.Offers {
+		h, s := f.find(o.InstanceType), subnets[o.Zone]
+		if h == nil || s.id == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone) {
+			continue
+		}
+		img := r.imageFor(h)
+		if img == nil {
+			continue
+		}
+		g := group{image: img.id, maxPods: r.settings.pods(h)}
+		if w.Requests[ec2nc.ResourceEFA] > 0 && !r.settings.interfaces {
+			g.efas = h.efas
+		}
+		if o.CapacityType == karpv1.CapacityTypeReserved {
+			if g.from = r.reservation(o.ReservationID); g.from == nil || len(out) > 0 && g.from.market() != market {
+				continue
+			}
+			market = g.from.market()
+		}
+		i, ok := order[g]
+		if !ok {
+			if len(out) == maxConfigs {
+				continue // only dearer offers are lost
+			}
+			i = len(out)
+			order[g], groups, out = i, append(groups, g), append(out, ec2types.FleetLaunchTemplateConfigRequest{})
+		}
+		out[i].Overrides = append(out[i].Overrides, ec2types.FleetLaunchTemplateOverridesRequest{
+			InstanceType: ec2types.InstanceType(o.InstanceType), SubnetId: awssdk.String(s.id), AvailabilityZone: awssdk.String(o.Zone),
+		})
+	}
+	if len(out) == 0 {
+		return nil, "", fmt.Errorf("none of the %d offers can be had now: exhausted, or without image or subnet: %w", len(w.Offers), capacity.ErrInsufficientCapacity)
+	}
+	j := p.join.Load()
+	// A wave of many types needs several templates the first time: they are made side by side.
+	all, gctx := errgroup.WithContext(ctx)
+	for i, g := range groups {
+		all.Go(func() error {
+			data, err := userData(r.family, &r.class.Spec, j, boot{
+				cluster: p.cfg.ClusterName, maxPods: g.maxPods, labels: p.bootLabels(w), taints: bootTaints(w),
+			})
+			if err != nil {
+				return fmt.Errorf("EC2NodeClass %s: spec.userData: %w: %w", w.NodeClass, err, capacity.ErrNodeClassNotReady)
+			}
+			name, err := p.templates.ensure(gctx, r.template(options{
+				image: g.image, userData: data, capacityType: w.CapacityType, efas: g.efas, ipv6: j.ipv6(), tags: tags, reservation: g.from,
+			}), tags)
+			out[i].LaunchTemplateSpecification = &ec2types.FleetLaunchTemplateSpecificationRequest{
+				LaunchTemplateName: awssdk.String(name), Version: awssdk.String("$Latest"),
+			}
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, "", err
+	}
+	return out, market, nil
+}
+
+// bootLabels are the labels a node of the wave gives itself should its Node object be missing.
+func (p *Provider) bootLabels(w *capacity.Wave) map[string]string {
+	labels := bootLabels(w.Labels)
+	labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey] = w.Pool, w.CapacityType
+	labels[ec2nc.LabelNodeClass] = w.NodeClass
+	return labels
+}
+
+// bootTaints are all of a node's taints, and the one that says that nobody has looked at it yet.
+func bootTaints(w *capacity.Wave) []corev1.Taint {
+	taints := slices.Concat(w.Taints, w.StartupTaints)
+	if !slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == unregistered.Key && t.Effect == unregistered.Effect }) {
+		taints = append(taints, unregistered)
+	}
+	return taints
+}
+
+// pack makes a request small: fields without a value, of which the SDK's types have many, are left out.
+func pack(in *ec2.CreateFleetInput) ([]byte, error) {
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("writing the fleet request: %w", err)
+	}
+	var doc any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, fmt.Errorf("writing the fleet request: %w", err)
+	}
+	if raw, err = json.Marshal(dense(doc)); err != nil {
+		return nil, fmt.Errorf("writing the fleet request: %w", err)
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write(raw); err != nil {
+		return nil, fmt.Errorf("writing the fleet request: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return nil, fmt.Errorf("writing the fleet request: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func unpack(request []byte) (*ec2.CreateFleetInput, error) {
+	z, err := gzip.NewReader(bytes.NewReader(request))
+	if err != nil {
+		return nil, fmt.Errorf("reading the recorded fleet request: %w: %w", err, capacity.ErrRequestStale)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil {
+		return nil, fmt.Errorf("reading the recorded fleet request: %w: %w", err, capacity.ErrRequestStale)
+	}
+	in := &ec2.CreateFleetInput{}
+	if err := json.Unmarshal(raw, in); err != nil {
+		return nil, fmt.Errorf("reading the recorded fleet request: %w: %w", err, capacity.ErrRequestStale)
+	}
+	return in, nil
+}
+
+// dense leaves out nulls, empty strings, false and empty maps.
+func dense(v any) any {
+	switch t := v.(type) {
+	case map[string]any:
+		for k, e := range t {
+			if e = dense(e); e == nil || e == "" || e == false {
+				delete(t, k)
+			} else {
+				t[k] = e
+			}
+		}
+	case []any:
+		for i := range t {
+			t[i] = dense(t[i])
+		}
+	}
+	return v
+}

@@ -1,0 +1,242 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// image is a machine image and what it runs on.
+type image struct {
+	id, name   string
+	arch       string
+	kind       accelerator
+	created    string // RFC 3339, so that strings order like times
+	deprecated bool
+}
+
+// runs says whether a machine of the type can boot and use the image.
+func (i *image) runs(h *hardware) bool {
+	if i.arch != h.arch {
+		return false
+	}
+	gpu, acc := len(h.gpus) == 1, len(h.accelerators) == 1
+	switch i.kind {
+	case noneKind:
+		return !gpu && !acc
+	case nvidiaKind:
+		return gpu
+	case neuronKind:
+		return acc
+	}
+	return true
+}
+
+// imageFor is the first, that is the newest, image that runs on the type, or nil.
+func (r *resolved) imageFor(h *hardware) *image {
+	for i := range r.images {
+		if r.images[i].runs(h) {
+			return &r.images[i]
+		}
+	}
+	return nil
+}
+
+// findImages are the images of the class, best first: one per architecture and kind, newest wins, deprecated only where
+// there is no other.
+func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec, now time.Time) ([]image, string, error) {
+	var found []image
+	var said, ids []string
+	kinds := map[string][]accelerator{}
+	ask := func(owner []string, filters ...ec2types.Filter) error {
+		pages := ec2.NewDescribeImagesPaginator(p.ec2, &ec2.DescribeImagesInput{
+			Filters: append(filters, filter("state", "available")), Owners: owner, IncludeDeprecated: awssdk.Bool(true), MaxResults: awssdk.Int32(1000),
+		})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return fmt.Errorf("describing images: %w", err)
+			}
+			for i := range page.Images {
+				found = append(found, imagesOf(&page.Images[i], kinds, now)...)
+			}
+		}
+		return nil
+	}
+	for _, t := range spec.AMISelectorTerms {
+		switch {
+		case t.Alias != "":
+			said = append(said, "alias "+t.Alias)
+			byPath, problem, err := p.aliasIDs(ctx, spec)
+			if err != nil || problem != "" {
+				return nil, problem, err
+			}
+			for id, k := range byPath {
+				ids, kinds[id] = append(ids, id), k
+			}
+		case t.ID != "":
+			ids, said = append(ids, t.ID), append(said, "id "+t.ID)
+		case t.SSMParameter != "":
+			said = append(said, "ssmParameter "+t.SSMParameter)
+			values, err := p.parameters(ctx, []string{t.SSMParameter})
+			if err != nil {
+				return nil, "", err
+			}
+			for _, id := range values {
+				ids = append(ids, id)
+			}
+		default:
+			filters, owner, words := imageFilters(&t)
+			said = append(said, words)
+			if err := ask(owner, filters...); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	slices.Sort(ids)
+	for chunk := range slices.Chunk(slices.Compact(ids), 200) {
+		if err := ask(nil, filter("image-id", chunk...)); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(found) == 0 {
+		return nil, "spec.amiSelectorTerms: no image of a supported architecture matches " + strings.Join(said, " or "), nil
+	}
+	return best(found), "", nil
+}
+
+// imageFilters are a term's filters. Without an owner, a name means images of this account or Amazon's: anybody can
+// publish an image under any name.
+func imageFilters(t *ec2nc.AMISelectorTerm) (filters []ec2types.Filter, owner []string, words string) {
+	var said []string
+	if t.Owner != "" {
+		owner, said = []string{t.Owner}, append(said, "owner "+t.Owner)
+	}
+	if t.Name != "" {
+		filters, said = append(filters, filter("name", t.Name)), append(said, "name "+t.Name)
+		if owner == nil {
+			owner = []string{"self", "amazon"}
+		}
+	}
+	if len(t.Tags) > 0 {
+		filters, said = append(filters, tagFilters(t.Tags)...), append(said, sayTags(t.Tags))
+	}
+	return filters, owner, strings.Join(said, " and ")
+}
+
+func imagesOf(i *ec2types.Image, kinds map[string][]accelerator, now time.Time) []image {
+	arch := map[ec2types.ArchitectureValues]string{ec2types.ArchitectureValuesX8664: "amd64", ec2types.ArchitectureValuesArm64: "arm64"}[i.Architecture]
+	if arch == "" {
+		return nil
+	}
+	img := image{id: awssdk.ToString(i.ImageId), name: awssdk.ToString(i.Name), arch: arch, created: awssdk.ToString(i.CreationDate)}
+	if t, err := time.Parse(time.RFC3339, awssdk.ToString(i.DeprecationTime)); err == nil {
+		img.deprecated = !t.After(now)
+	}
+	known, ok := kinds[img.id]
+	if !ok {
+		known = []accelerator{anyKind}
+	}
+	var out []image
+	for _, k := range known {
+		img.kind = k
+		out = append(out, img)
+	}
+	return out
+}
+
+// best keeps one image per architecture and kind and orders them newest first.
+func best(found []image) []image {
+	slices.SortFunc(found, func(a, b image) int {
+		if a.deprecated != b.deprecated {
+			if a.deprecated {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(b.name, a.name), cmp.Compare(a.id, b.id), cmp.Compare(a.kind, b.kind))
+	})
+	type slot struct {
+		arch string
+		kind accelerator
+	}
+	taken := map[slot]bool{}
+	return slices.DeleteFunc(found, func(i image) bool {
+		s := slot{i.arch, i.kind}
+		had := taken[s]
+		taken[s] = true
+		return had
+	})
+}
+
+// aliasIDs are the image ids an alias stands for, with the kinds of machine each is for.
+func (p *Provider) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (map[string][]accelerator, string, error) {
+	version, err := p.kubernetesVersion()
+	if err != nil {
+		return nil, "", err
+	}
+	aliases := aliasImages(spec, version)
+	var paths []string
+	for _, a := range aliases {
+		paths = append(paths, a.path)
+	}
+	values, err := p.parameters(ctx, paths)
+	if err != nil {
+		return nil, "", err
+	}
+	out := map[string][]accelerator{}
+	for _, a := range aliases {
+		if id := values[a.path]; id != "" {
+			out[id] = append(out[id], a.kinds...)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Sprintf("spec.amiSelectorTerms: no image is published for alias %s and Kubernetes %s", spec.AMISelectorTerms[0].Alias, version), nil
+	}
+	return out, "", nil
+}
+
+// parameters are the values of SSM parameters; those that don't exist or hold no image id are left out.
+func (p *Provider) parameters(ctx context.Context, names []string) (map[string]string, error) {
+	out := map[string]string{}
+	for chunk := range slices.Chunk(names, 10) {
+		got, err := p.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: chunk})
+		if err != nil {
+			return nil, fmt.Errorf("getting SSM parameters: %w", err)
+		}
+		for _, v := range got.Parameters {
+			if id := awssdk.ToString(v.Value); strings.HasPrefix(id, "ami-") {
+				out[awssdk.ToString(v.Name)] = id
+			}
+		}
+	}
+	return out, nil
+}
+
+// status is the image as the class's status shows it.
+func (i *image) status() ec2nc.AMI {
+	reqs := []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{i.arch}}}
+	need := func(key string, op corev1.NodeSelectorOperator) {
+		reqs = append(reqs, corev1.NodeSelectorRequirement{Key: key, Operator: op})
+	}
+	switch i.kind {
+	case noneKind:
+		need(ec2nc.LabelInstanceAcceleratorCount, corev1.NodeSelectorOpDoesNotExist)
+		need(ec2nc.LabelInstanceGPUCount, corev1.NodeSelectorOpDoesNotExist)
+	case nvidiaKind:
+		need(ec2nc.LabelInstanceGPUCount, corev1.NodeSelectorOpExists)
+	case neuronKind:
+		need(ec2nc.LabelInstanceAcceleratorCount, corev1.NodeSelectorOpExists)
+	}
+	return ec2nc.AMI{ID: i.id, Name: i.name, Deprecated: i.deprecated, Requirements: reqs}
+}

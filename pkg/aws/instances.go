@@ -1,0 +1,169 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// described is an instance that EC2 may or may not know.
+type described struct {
+	instance capacity.Instance
+	found    bool
+}
+
+// Describe is the instance as EC2 shows it now. Calls made at about the same time share a request.
+func (p *Provider) Describe(ctx context.Context, id string) (capacity.Instance, error) {
+	d, err := p.describes.do(ctx, id)
+	if err != nil {
+		return capacity.Instance{}, fmt.Errorf("describing instance %s: %w", id, err)
+	}
+	if !d.found {
+		return capacity.Instance{}, fmt.Errorf("describing instance %s: %w", id, capacity.ErrInstanceNotFound)
+	}
+	return d.instance, nil
+}
+
+// describeAll answers for a batch. Ids go into a filter, not the list of ids: one id that EC2 does not know would fail the
+// whole list.
+func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]answer[described] {
+	out := make(map[string]answer[described], len(ids))
+	// A filter takes 200 values.
+	for chunk := range slices.Chunk(ids, 200) {
+		found, err := p.describe(ctx, filter("instance-id", chunk...))
+		if err != nil {
+			for _, id := range chunk {
+				out[id] = answer[described]{err: err}
+			}
+			continue
+		}
+		for _, i := range found {
+			out[i.ID] = answer[described]{value: described{i, true}}
+		}
+	}
+	return out
+}
+
+// FindWave are the live instances of a wave, by id.
+func (p *Provider) FindWave(ctx context.Context, token string) ([]capacity.Instance, error) {
+	return p.describe(ctx, p.cluster(), filter("tag:"+waveTag, token), live)
+}
+
+// List are all nodes' instances of this cluster that are not terminated, by id.
+func (p *Provider) List(ctx context.Context) ([]capacity.Instance, error) {
+	return p.describe(ctx, p.cluster(), filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
+}
+
+func (p *Provider) cluster() ec2types.Filter {
+	return filter("tag:kubernetes.io/cluster/"+p.cfg.ClusterName, "owned")
+}
+
+// States an instance can be found in. Live ones are those that nobody has ended.
+var (
+	live          = filter("instance-state-name", "pending", "running", "stopping", "stopped")
+	notTerminated = filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
+)
+
+func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]capacity.Instance, error) {
+	var out []capacity.Instance
+	pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, wrap(err, "describing instances")
+		}
+		for _, r := range page.Reservations {
+			for i := range r.Instances {
+				out = append(out, instanceOf(&r.Instances[i]))
+			}
+		}
+	}
+	slices.SortFunc(out, byID)
+	return out, nil
+}
+
+func byID(a, b capacity.Instance) int { return strings.Compare(a.ID, b.ID) }
+
+func instanceOf(i *ec2types.Instance) capacity.Instance {
+	out := capacity.Instance{
+		ID: awssdk.ToString(i.InstanceId), InstanceType: string(i.InstanceType), ImageID: awssdk.ToString(i.ImageId),
+		CapacityType: karpv1.CapacityTypeOnDemand, InternalIP: awssdk.ToString(i.PrivateIpAddress),
+		Hostname: awssdk.ToString(i.PrivateDnsName), LaunchedAt: awssdk.ToTime(i.LaunchTime), Tags: map[string]string{},
+	}
+	if i.State != nil {
+		out.State = capacity.InstanceState(i.State.Name)
+	}
+	if i.Placement != nil {
+		out.Zone = awssdk.ToString(i.Placement.AvailabilityZone)
+	}
+	if i.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot || i.SpotInstanceRequestId != nil {
+		out.CapacityType = karpv1.CapacityTypeSpot
+	}
+	// Only an instance that was launched into a reservation and nowhere else is a reserved one; an open reservation may
+	// cover any instance by chance.
+	if s := i.CapacityReservationSpecification; s != nil && i.CapacityReservationId != nil &&
+		s.CapacityReservationPreference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly {
+		out.CapacityType, out.ReservationID = karpv1.CapacityTypeReserved, *i.CapacityReservationId
+	}
+	for _, t := range i.Tags {
+		out.Tags[awssdk.ToString(t.Key)] = awssdk.ToString(t.Value)
+	}
+	out.Wave, out.Claim = out.Tags[waveTag], out.Tags[ec2nc.NodeClaimTagKey]
+	out.ProviderID = providerID(out.Zone, out.ID)
+	out.NodeName = out.Hostname
+	return out
+}
+
+func providerID(zone, id string) string { return "aws:///" + zone + "/" + id }
+
+// TagClaim writes onto an instance whose it is.
+func (p *Provider) TagClaim(ctx context.Context, id, claim, nodeName string) error {
+	tags := map[string]string{ec2nc.NodeClaimTagKey: claim}
+	if nodeName != "" {
+		tags[ec2nc.NameTagKey] = nodeName
+	}
+	_, err := p.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sortedTags(tags)})
+	return wrap(err, "tagging instance "+id)
+}
+
+// Terminate ends an instance. Nil says that EC2 accepted it or had done so before. Calls made at about the same time share
+// a request.
+func (p *Provider) Terminate(ctx context.Context, id string) error {
+	if _, err := p.ends.do(ctx, id); err != nil {
+		return fmt.Errorf("terminating instance %s: %w", id, err)
+	}
+	return nil
+}
+
+// terminateAll answers for a batch. One id that EC2 does not know fails a request for all: such a batch is halved until the
+// culprits stand alone.
+func (p *Provider) terminateAll(ctx context.Context, ids []string) map[string]answer[struct{}] {
+	out := make(map[string]answer[struct{}], len(ids))
+	var end func(ids []string)
+	end = func(ids []string) {
+		_, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+		if IsNotFound(err) && len(ids) > 1 {
+			end(ids[:len(ids)/2])
+			end(ids[len(ids)/2:])
+			return
+		}
+		if err == nil {
+			klog.FromContext(ctx).V(2).Info("Terminated instances", "instances", ids)
+		}
+		for _, id := range ids {
+			out[id] = answer[struct{}]{err: wrap(err, "terminating instances")}
+		}
+	}
+	end(ids)
+	return out
+}

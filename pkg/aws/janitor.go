@@ -1,0 +1,136 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/klog/v2"
+)
+
+// keepTidy removes what launches left behind and nobody needs any more. It begins late: by then all classes are known, and
+// a launch that an earlier leader recorded has been made.
+func (p *Provider) keepTidy(ctx context.Context) {
+	for sleep(ctx, p.clock, p.cfg.TidyEvery) {
+		logger := klog.FromContext(ctx)
+		if err := p.tidyTemplates(ctx); err != nil && ctx.Err() == nil {
+			logger.Error(err, "Could not remove launch templates that are not in use")
+		}
+		if err := p.tidyProfiles(ctx); err != nil && ctx.Err() == nil {
+			logger.Error(err, "Could not remove instance profiles that are not in use")
+		}
+	}
+}
+
+// tidyTemplates deletes this cluster's launch templates that were made and last used more than a period ago. Instances
+// don't need the template they were made from.
+func (p *Provider) tidyTemplates(ctx context.Context) error {
+	now := p.clock.Now()
+	var idle []string
+	pages := ec2.NewDescribeLaunchTemplatesPaginator(p.ec2, &ec2.DescribeLaunchTemplatesInput{
+		Filters: []ec2types.Filter{p.cluster(), filter("tag-key", ec2nc.NodeClassTagKey)}, MaxResults: awssdk.Int32(200),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return fmt.Errorf("describing launch templates: %w", err)
+		}
+		for _, t := range page.LaunchTemplates {
+			if name := awssdk.ToString(t.LaunchTemplateName); strings.HasPrefix(name, templatePrefix) && now.Sub(awssdk.ToTime(t.CreateTime)) > p.cfg.TidyEvery {
+				idle = append(idle, name)
+			}
+		}
+	}
+	for _, name := range idle {
+		err := p.templates.remove(name, now.Add(-p.cfg.TidyEvery), func() error {
+			_, err := p.ec2.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: &name})
+			return err
+		})
+		if err != nil && !IsNotFound(err) {
+			return fmt.Errorf("deleting launch template %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// tidyProfiles deletes instance profiles that were made for classes of this cluster and are neither a class's now nor an
+// instance's.
+func (p *Provider) tidyProfiles(ctx context.Context) error {
+	needed := map[string]bool{}
+	p.mu.Lock()
+	for _, c := range p.classes {
+		needed[profileName(p.cfg.ClusterName, p.cfg.Region, c.current())] = true
+	}
+	p.mu.Unlock()
+	if len(needed) == 0 {
+		return nil // more likely that no class could be read than that there is none
+	}
+	var orphans []iamtypes.InstanceProfile
+	pages := iam.NewListInstanceProfilesPaginator(p.iam, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String(p.profilePath(""))})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return fmt.Errorf("listing instance profiles: %w", err)
+		}
+		for _, v := range page.InstanceProfiles {
+			if !needed[awssdk.ToString(v.InstanceProfileName)] && p.clock.Since(awssdk.ToTime(v.CreateDate)) > time.Hour {
+				orphans = append(orphans, v)
+			}
+		}
+	}
+	for _, v := range orphans {
+		users, err := p.describe(ctx, filter("iam-instance-profile.arn", awssdk.ToString(v.Arn)), live)
+		if err != nil {
+			return err
+		}
+		if len(users) > 0 {
+			continue
+		}
+		if err := p.deleteProfile(ctx, &v); err != nil {
+			return err
+		}
+		klog.FromContext(ctx).V(2).Info("Removed an instance profile nobody uses", "profile", awssdk.ToString(v.InstanceProfileName))
+	}
+	return nil
+}
+
+func (p *Provider) deleteProfile(ctx context.Context, v *iamtypes.InstanceProfile) error {
+	for _, r := range v.Roles {
+		_, err := p.iam.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: v.InstanceProfileName, RoleName: r.RoleName})
+		if err != nil && !IsNotFound(err) {
+			return fmt.Errorf("removing the role from instance profile %s: %w", awssdk.ToString(v.InstanceProfileName), err)
+		}
+	}
+	_, err := p.iam.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: v.InstanceProfileName})
+	if err != nil && !IsNotFound(err) {
+		return fmt.Errorf("deleting instance profile %s: %w", awssdk.ToString(v.InstanceProfileName), err)
+	}
+	return nil
+}
+
+// errRemoved makes those who wait for a template that is being deleted ask for it again.
+var errRemoved = errors.New("launch template is being removed")
+
+// remove deletes a template unless it was used since. Whoever wants it meanwhile waits and makes it anew.
+func (t *templates) remove(name string, since time.Time, del func() error) error {
+	t.mu.Lock()
+	if m, ok := t.made[name]; ok && m.used.After(since) {
+		t.mu.Unlock()
+		return nil
+	}
+	m := &madeTemplate{once: make(chan struct{}), err: errRemoved}
+	t.made[name] = m
+	t.mu.Unlock()
+	err := del()
+	t.forget(name)
+	close(m.once)
+	return err
+}

@@ -1,0 +1,164 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+)
+
+type subnet struct{ id, zone, zoneID string }
+
+// addresses counts the free addresses of subnets: as of the last look, less what was launched since.
+type addresses struct {
+	mu   sync.Mutex
+	free map[string]int64
+}
+
+func (a *addresses) set(subnet string, free int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.free[subnet] = free
+}
+
+func (a *addresses) take(subnet string, n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.free[subnet] = max(0, a.free[subnet]-n)
+}
+
+// most is the subnet with the most free addresses per zone, among those not known to be full.
+func (a *addresses) most(subnets []subnet, full func(id string) bool) map[string]subnet {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string]subnet{}
+	for _, s := range subnets {
+		if full(s.id) {
+			continue
+		}
+		if have, ok := out[s.zone]; !ok || a.free[s.id] > a.free[have.id] {
+			out[s.zone] = s
+		}
+	}
+	return out
+}
+
+// tagFilters ask for all of the tags; "*" is any value.
+func tagFilters(tags map[string]string) []ec2types.Filter {
+	var out []ec2types.Filter
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		if v := tags[k]; v == "*" {
+			out = append(out, filter("tag-key", k))
+		} else {
+			out = append(out, filter("tag:"+k, v))
+		}
+	}
+	return out
+}
+
+// sayTags is a tag selector as a person reads it: {a: b, c: *}.
+func sayTags(tags map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		parts = append(parts, k+": "+tags[k])
+	}
+	return "tags {" + strings.Join(parts, ", ") + "}"
+}
+
+// findSubnets are the subnets any term selects, by id; problem when there is none.
+func (p *Provider) findSubnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]subnet, string, error) {
+	found := map[string]subnet{}
+	var ids, said []string
+	ask := func(filters ...ec2types.Filter) error {
+		pages := ec2.NewDescribeSubnetsPaginator(p.ec2, &ec2.DescribeSubnetsInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return fmt.Errorf("describing subnets: %w", err)
+			}
+			for _, s := range page.Subnets {
+				id := awssdk.ToString(s.SubnetId)
+				found[id] = subnet{id: id, zone: awssdk.ToString(s.AvailabilityZone), zoneID: awssdk.ToString(s.AvailabilityZoneId)}
+				p.addresses.set(id, int64(awssdk.ToInt32(s.AvailableIpAddressCount)))
+			}
+		}
+		return nil
+	}
+	for _, t := range spec.SubnetSelectorTerms {
+		if t.ID != "" {
+			ids, said = append(ids, t.ID), append(said, "id "+t.ID)
+			continue
+		}
+		said = append(said, sayTags(t.Tags))
+		if err := ask(tagFilters(t.Tags)...); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(ids) > 0 {
+		if err := ask(filter("subnet-id", ids...)); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(found) == 0 {
+		return nil, "spec.subnetSelectorTerms: no subnet matches " + strings.Join(said, " or "), nil
+	}
+	out := slices.Collect(maps.Values(found))
+	slices.SortFunc(out, func(a, b subnet) int { return strings.Compare(a.id, b.id) })
+	return out, "", nil
+}
+
+// findGroups are the security groups any term selects, by id; problem when there is none.
+func (p *Provider) findGroups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]ec2nc.SecurityGroup, string, error) {
+	found := map[string]ec2nc.SecurityGroup{}
+	var ids, names, said []string
+	ask := func(filters ...ec2types.Filter) error {
+		pages := ec2.NewDescribeSecurityGroupsPaginator(p.ec2, &ec2.DescribeSecurityGroupsInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return fmt.Errorf("describing security groups: %w", err)
+			}
+			for _, g := range page.SecurityGroups {
+				id := awssdk.ToString(g.GroupId)
+				found[id] = ec2nc.SecurityGroup{ID: id, Name: awssdk.ToString(g.GroupName)}
+			}
+		}
+		return nil
+	}
+	for _, t := range spec.SecurityGroupSelectorTerms {
+		switch {
+		case t.ID != "":
+			ids, said = append(ids, t.ID), append(said, "id "+t.ID)
+		case t.Name != "":
+			names, said = append(names, t.Name), append(said, "name "+t.Name)
+		default:
+			said = append(said, sayTags(t.Tags))
+			if err := ask(tagFilters(t.Tags)...); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	if len(ids) > 0 {
+		if err := ask(filter("group-id", ids...)); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(names) > 0 {
+		if err := ask(filter("group-name", names...)); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(found) == 0 {
+		return nil, "spec.securityGroupSelectorTerms: no security group matches " + strings.Join(said, " or "), nil
+	}
+	out := slices.Collect(maps.Values(found))
+	slices.SortFunc(out, func(a, b ec2nc.SecurityGroup) int { return strings.Compare(a.ID, b.ID) })
+	return out, "", nil
+}

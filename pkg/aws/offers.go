@@ -1,0 +1,214 @@
+package aws
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// offerCache is what InstanceTypes answers for a class, and what it was made from. Types that were handed out are never
+// changed: a type whose offers differ is a new one that shares everything else.
+type offerCache struct {
+	now atomic.Pointer[offered]
+	mu  sync.Mutex // serializes rebuilding
+}
+
+type offered struct {
+	version uint64
+	types   []*capacity.InstanceType
+	unready string
+
+	from  *resolved
+	facts *facts
+	gone  *exhaustion
+	left  *map[string]int
+	known *map[typeAndImage]int64
+}
+
+// InstanceTypes is what the class can run and what that costs, from memory. The same slice is returned as long as nothing
+// changed; neither it nor what it points to may be changed. unready is why the class can't be used now.
+func (p *Provider) InstanceTypes(nodeClass string) (types []*capacity.InstanceType, unready string) {
+	p.expire()
+	c := p.class(nodeClass)
+	if c == nil {
+		return nil, fmt.Sprintf("EC2NodeClass %s does not exist", nodeClass)
+	}
+	// Read before the parts it covers: a change in between makes the next call look again.
+	version := p.version.Load()
+	if have := c.built.now.Load(); have != nil && have.version == version {
+		return have.types, have.unready
+	}
+	c.built.mu.Lock()
+	defer c.built.mu.Unlock()
+	have := c.built.now.Load()
+	next := p.offer(c, have)
+	next.version = version
+	c.built.now.Store(next)
+	return next.types, next.unready
+}
+
+// offer makes the answer for a class, reusing what of the last one still holds.
+func (p *Provider) offer(c *class, have *offered) *offered {
+	next := &offered{from: c.resolved.Load(), facts: p.catalogue.now.Load(), gone: p.exhausted.now.Load(), left: p.counts.now.Load(), known: p.learned.now.Load()}
+	f := next.facts
+	switch {
+	case next.from == nil:
+		next.unready = fmt.Sprintf("EC2NodeClass %s: not resolved yet", c.name)
+	case next.from.unready != "":
+		next.unready = next.from.unready
+	case f.types == nil:
+		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.problem(partTypes))
+	case f.zones == nil:
+		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.problem(partZones))
+	case !f.settled:
+		next.unready = fmt.Sprintf("EC2NodeClass %s: prices are being read", c.name)
+	}
+	if next.unready != "" {
+		return next
+	}
+	if have != nil && have.unready == "" && have.from == next.from && have.facts == f && have.known == next.known {
+		next.types = have.types
+		if have.gone != next.gone || have.left != next.left {
+			next.types = next.refresh(have)
+		}
+		return next
+	}
+	next.types = next.build(p.cfg.Region)
+	return next
+}
+
+// build makes all types of a class.
+func (n *offered) build(region string) []*capacity.InstanceType {
+	r, f := n.from, n.facts
+	zones, now := r.zones(), n.availability()
+	out := make([]*capacity.InstanceType, 0, len(f.types))
+	for _, h := range f.types {
+		if !r.accepts(h) {
+			continue
+		}
+		offers := append(r.offers(h, f, zones), r.reservedOffers(h, f, zones)...)
+		if len(offers) == 0 {
+			continue
+		}
+		t := &capacity.InstanceType{Name: h.name, Labels: labelsOf(h, region), Offers: offers}
+		t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.size(h, (*n.known)[typeAndImage{h.name, r.imageFor(h).id}])
+		for i := range offers {
+			offers[i].Available, offers[i].Remaining = now(t, &offers[i])
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// refresh makes new types where availability changed and keeps the others.
+func (n *offered) refresh(have *offered) []*capacity.InstanceType {
+	out := slices.Clone(have.types)
+	now := n.availability()
+	for i, t := range out {
+		if !slices.ContainsFunc(t.Offers, func(o capacity.Offer) bool {
+			available, left := now(t, &o)
+			return o.Available != available || o.Remaining != left
+		}) {
+			continue
+		}
+		next := *t
+		next.Offers = slices.Clone(t.Offers)
+		for j := range next.Offers {
+			o := &next.Offers[j]
+			o.Available, o.Remaining = now(t, o)
+		}
+		out[i] = &next
+	}
+	return out
+}
+
+// availability says of an offer whether it can be had (its pool isn't exhausted, its zone has a subnet with addresses, its
+// reservation takes more) and how many instances its reservation takes.
+func (n *offered) availability() func(*capacity.InstanceType, *capacity.Offer) (bool, int) {
+	zones := map[string]bool{}
+	for _, s := range n.from.subnets {
+		zones[s.zone] = zones[s.zone] || !n.gone.full(s.id)
+	}
+	return func(t *capacity.InstanceType, o *capacity.Offer) (bool, int) {
+		available, left := zones[o.Zone] && !n.gone.has(o.CapacityType, t.Name, o.Zone), 0
+		if o.ReservationID != "" {
+			left = (*n.left)[o.ReservationID]
+			v := n.from.reservation(o.ReservationID)
+			available = available && left > 0 && v != nil && !v.expiring
+		}
+		return available, left
+	}
+}
+
+func (r *resolved) hasAddresses(zone string, gone *exhaustion) bool {
+	return slices.ContainsFunc(r.subnets, func(s subnet) bool { return s.zone == zone && !gone.full(s.id) })
+}
+
+// zones are the zones with a subnet of the class, with the labels of offers there.
+func (r *resolved) zones() map[string]map[string]string {
+	out := map[string]map[string]string{}
+	for _, s := range r.subnets {
+		if _, ok := out[s.zone]; !ok {
+			var labels map[string]string
+			if s.zoneID != "" {
+				labels = map[string]string{ec2nc.LabelTopologyZoneID: s.zoneID}
+			}
+			out[s.zone] = labels
+		}
+	}
+	return out
+}
+
+func (r *resolved) offers(h *hardware, f *facts, zones map[string]map[string]string) []capacity.Offer {
+	offers := make([]capacity.Offer, 0, 2*len(zones))
+	for _, zone := range f.zones[h.name] {
+		labels, ok := zones[zone]
+		if !ok {
+			continue
+		}
+		for _, way := range []struct {
+			name string
+			has  bool
+			spot bool
+		}{{karpv1.CapacityTypeOnDemand, h.onDemand, false}, {karpv1.CapacityTypeSpot, h.spot, true}} {
+			if !way.has {
+				continue
+			}
+			if price, ok := f.price(h, zone, way.spot); ok {
+				offers = append(offers, capacity.Offer{Zone: zone, CapacityType: way.name, Price: price, Labels: labels})
+			}
+		}
+	}
+	return offers
+}
+
+// accepts says whether nodes of the class can be machines of the type.
+func (r *resolved) accepts(h *hardware) bool {
+	spec := &r.class.Spec
+	switch {
+	case r.imageFor(h) == nil:
+		return false
+	case r.family.name == ec2nc.AMIFamilyAL2023 && h.family == "a1":
+		return false // its cores lack instructions that Amazon Linux 2023 is built for
+	case spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization != nil && *spec.CPUOptions.NestedVirtualization == "enabled" && !h.nestedVirtualization:
+		return false
+	case spec.ConnectionTracking != nil && !h.nitro():
+		return false
+	}
+	if len(spec.NetworkInterfaces) == 0 {
+		return true
+	}
+	for _, n := range spec.NetworkInterfaces {
+		card := slices.IndexFunc(h.cards, func(c networkCard) bool { return c.index == int64(n.NetworkCardIndex) })
+		if card < 0 || h.cards[card].interfaces <= int64(n.DeviceIndex) {
+			return false
+		}
+	}
+	return h.ena && r.settings.efaOnly <= h.efas
+}

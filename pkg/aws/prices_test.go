@@ -1,0 +1,102 @@
+package aws
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+func TestPricesUnknown(t *testing.T) {
+	w := newWorld(t)
+	refused := func(*sim.Request) *sim.Fault {
+		return &sim.Fault{Code: "AccessDeniedException", Message: "not for you"}
+	}
+	allow := []func(){w.sim.Before("GetProducts", refused), w.sim.Before("DescribeSpotPriceHistory", refused)}
+	w.SetNodeClass(nodeClass())
+	types := w.types("default")
+	for _, o := range typeOf(types, "m5.large").Offers {
+		// 2 cores x 0.034 + 8 GiB x 0.0035; half of it on spot
+		want := map[string]float64{"on-demand": 0.096, "spot": 0.048}[o.CapacityType]
+		if math.Abs(o.Price-want) > 1e-9 || !o.Available {
+			t.Errorf("%s offer %+v, want about $%v", o.CapacityType, o, want)
+		}
+	}
+	err := w.Status()
+	if err == nil {
+		t.Fatal("all is well")
+	}
+	if diff := cmp.Diff([]string{
+		"on-demand prices: unknown: AccessDeniedException: not for you; machines are ordered by a rule of thumb from their size",
+		"spot prices: unknown: AccessDeniedException: not for you; machines are ordered by a rule of thumb from their size",
+	}, strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	// They come in the end.
+	for _, f := range allow {
+		f()
+	}
+	for deadline := time.After(60 * time.Second); w.Status() != nil; {
+		select {
+		case <-w.changed:
+		case <-deadline:
+			t.Fatal(w.Status())
+		}
+	}
+	price := typeOf(w.types("default"), "m5.large").Offers[0].Price
+	if price == 0.096 && typeOf(w.types("default"), "c5.large").Offers[0].Price == estimate(m5large) {
+		t.Error("still estimated")
+	}
+}
+
+// Where prices can be had, the estimate must be close to them: it puts machines in order when they can't.
+func TestEstimateFollowsPrices(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	f := w.catalogue.now.Load()
+	far := 0
+	for _, h := range f.types {
+		price, ok := f.onDemand[h.name]
+		if !ok {
+			continue
+		}
+		if ratio := estimate(h) / price; ratio < 0.5 || ratio > 2 {
+			far++
+			t.Logf("%s costs %.3f, the estimate is %.3f", h.name, price, estimate(h))
+		}
+	}
+	if share := float64(far) / float64(len(f.types)); share > 0.1 {
+		t.Errorf("%.0f %% of the estimates are wrong by a factor of two", share*100)
+	}
+}
+
+func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
+	f := &facts{onDemand: map[string]float64{"c5.large": 1}, spot: map[zonalType]float64{{"m5.large", "a"}: 0.02}}
+	for _, tt := range []struct {
+		zone string
+		spot bool
+		want bool
+	}{{"a", false, false}, {"a", true, true}, {"b", true, false}} {
+		if _, ok := f.price(m5large, tt.zone, tt.spot); ok != tt.want {
+			t.Errorf("m5.large in %s, spot %v: priced is %v", tt.zone, tt.spot, ok)
+		}
+	}
+}
+
+func TestPriceOf(t *testing.T) {
+	item := `{"product":{"productFamily":"Compute Instance","attributes":{"instanceType":"m5.large"}},
+		"terms":{"OnDemand":{"A.B":{"priceDimensions":{"A.B.C":{"pricePerUnit":{"USD":"0.0960000000"}}}}}}}`
+	if name, price, ok := priceOf(item, "USD"); name != "m5.large" || price != 0.096 || !ok {
+		t.Errorf("%s %v %v", name, price, ok)
+	}
+	for _, bad := range []string{"", "{}", strings.Replace(item, "0.0960000000", "0.0000000000", 1), strings.Replace(item, "USD", "CNY", 1)} {
+		if _, _, ok := priceOf(bad, "USD"); ok {
+			t.Errorf("a price in %q", bad)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// blockEnding is how long before its end a capacity block takes no more instances: EC2 ends them half an hour before, and
+// a node wants to be drained first.
+const blockEnding = 40 * time.Minute
+
+// reservedShare makes reserved capacity, which is paid for anyway, cheaper than anything else and keeps its order.
+const reservedShare = 1e-7
+
+// reservation is capacity that is paid for already.
+type reservation struct {
+	id, instanceType, zone string
+	match, owner           string
+	kind                   ec2nc.CapacityReservationType
+	interruptible          bool
+	end                    time.Time // zero: none
+	expiring               bool
+	// labels of offers from it.
+	labels map[string]string
+}
+
+// counts are how many instances reservations can still take: as of the last look, less what was launched since.
+type counts struct {
+	changed func()
+	mu      sync.Mutex // serializes writers of now
+	now     atomic.Pointer[map[string]int]
+}
+
+func newCounts(changed func()) *counts {
+	c := &counts{changed: changed}
+	c.now.Store(&map[string]int{})
+	return c
+}
+
+func (c *counts) set(update func(map[string]int)) {
+	c.mu.Lock()
+	old := *c.now.Load()
+	next := maps.Clone(old)
+	update(next)
+	change := !maps.Equal(old, next)
+	if change {
+		c.now.Store(&next)
+	}
+	c.mu.Unlock()
+	if change {
+		c.changed()
+	}
+}
+
+// findReservations are the active reservations any term selects, by id.
+func (p *Provider) findReservations(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]reservation, string, error) {
+	found := map[string]reservation{}
+	left := map[string]int{}
+	ask := func(ids []string, filters ...ec2types.Filter) error {
+		pages := ec2.NewDescribeCapacityReservationsPaginator(p.ec2, &ec2.DescribeCapacityReservationsInput{
+			CapacityReservationIds: ids, Filters: append(filters, filter("state", "active")),
+		})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return fmt.Errorf("describing capacity reservations: %w", err)
+			}
+			for i := range page.CapacityReservations {
+				if r, n, ok := reservationOf(&page.CapacityReservations[i], p.clock.Now()); ok {
+					found[r.id], left[r.id] = r, n
+				}
+			}
+		}
+		return nil
+	}
+	for _, t := range spec.CapacityReservationSelectorTerms {
+		filters := tagFilters(t.Tags)
+		if t.OwnerID != "" {
+			filters = append(filters, filter("owner-id", t.OwnerID))
+		}
+		if t.InstanceMatchCriteria != "" {
+			filters = append(filters, filter("instance-match-criteria", t.InstanceMatchCriteria))
+		}
+		var ids []string
+		if t.ID != "" {
+			ids = []string{t.ID} // one by one: an unknown id fails a request
+		}
+		if err := ask(ids, filters...); err != nil && !IsNotFound(err) {
+			return nil, "", err
+		}
+	}
+	p.counts.set(func(now map[string]int) { maps.Copy(now, left) })
+	out := slices.Collect(maps.Values(found))
+	slices.SortFunc(out, func(a, b reservation) int { return strings.Compare(a.id, b.id) })
+	return out, "", nil
+}
+
+func reservationOf(c *ec2types.CapacityReservation, now time.Time) (r reservation, left int, ok bool) {
+	r = reservation{
+		id: awssdk.ToString(c.CapacityReservationId), instanceType: awssdk.ToString(c.InstanceType), zone: awssdk.ToString(c.AvailabilityZone),
+		match: string(c.InstanceMatchCriteria), owner: awssdk.ToString(c.OwnerId), interruptible: awssdk.ToBool(c.Interruptible), end: awssdk.ToTime(c.EndDate),
+	}
+	switch c.ReservationType {
+	case "", ec2types.CapacityReservationTypeDefault:
+		r.kind = ec2nc.CapacityReservationTypeDefault
+	case ec2types.CapacityReservationTypeCapacityBlock:
+		r.kind = ec2nc.CapacityReservationTypeCapacityBlock
+		r.expiring = !r.end.IsZero() && now.Add(blockEnding).After(r.end)
+	default:
+		return r, 0, false // how to launch into it isn't known
+	}
+	r.labels = map[string]string{
+		ec2nc.LabelCapacityReservationID: r.id, ec2nc.LabelCapacityReservationType: string(r.kind),
+		ec2nc.LabelCapacityReservationInterruptible: strconv.FormatBool(r.interruptible),
+	}
+	return r, int(awssdk.ToInt32(c.AvailableInstanceCount)), true
+}
+
+func (r *reservation) status() ec2nc.CapacityReservation {
+	st := ec2nc.CapacityReservation{
+		AvailabilityZone: r.zone, ID: r.id, InstanceMatchCriteria: r.match, InstanceType: r.instanceType, OwnerID: r.owner, ReservationType: r.kind,
+		Interruptible: r.interruptible, State: ec2nc.CapacityReservationStateActive,
+	}
+	if !r.end.IsZero() {
+		end := metav1.NewTime(r.end)
+		st.EndTime = &end
+	}
+	if r.expiring {
+		st.State = ec2nc.CapacityReservationStateExpiring
+	}
+	return st
+}
+
+// reservedOffers are the offers of a type from reservations, in zones with a subnet.
+func (r *resolved) reservedOffers(h *hardware, f *facts, zones map[string]map[string]string) []capacity.Offer {
+	var out []capacity.Offer
+	for i := range r.reservations {
+		v := &r.reservations[i]
+		labels, ok := zones[v.zone]
+		if v.instanceType != h.name || !ok {
+			continue
+		}
+		price, ok := f.price(h, v.zone, false)
+		if !ok {
+			price = estimate(h)
+		}
+		all := maps.Clone(labels)
+		if all == nil {
+			all = map[string]string{}
+		}
+		maps.Copy(all, v.labels)
+		out = append(out, capacity.Offer{Zone: v.zone, CapacityType: karpv1.CapacityTypeReserved, Price: price * reservedShare, ReservationID: v.id, Labels: all})
+	}
+	return out
+}
+
+func (r *resolved) reservation(id string) *reservation {
+	i := slices.IndexFunc(r.reservations, func(v reservation) bool { return v.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &r.reservations[i]
+}
+
+// market is how EC2 wants instances of the reservation to be asked for; empty: like on-demand ones.
+func (r *reservation) market() ec2types.MarketType {
+	switch {
+	case r.kind == ec2nc.CapacityReservationTypeCapacityBlock:
+		return ec2types.MarketTypeCapacityBlock
+	case r.interruptible:
+		return ec2types.MarketTypeInterruptibleCapacityReservation
+	}
+	return ""
+}
+
+// target sets what a fleet has to say about the capacity it wants.
+func target(in *ec2.CreateFleetInput, capacityType string, market ec2types.MarketType) {
+	t := in.TargetCapacitySpecification
+	switch {
+	case capacityType == karpv1.CapacityTypeSpot:
+		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeSpot
+		in.SpotOptions = &ec2types.SpotOptionsRequest{AllocationStrategy: ec2types.SpotAllocationStrategyPriceCapacityOptimized}
+	case market == ec2types.MarketTypeCapacityBlock:
+		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeCapacityBlock
+	case market == ec2types.MarketTypeInterruptibleCapacityReservation:
+		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeReservedCapacity
+		in.ReservedCapacityOptions = &ec2types.ReservedCapacityOptionsRequest{
+			ReservationTypes: []ec2types.FleetReservationType{ec2types.FleetReservationTypeInterruptibleCapacityReservation}}
+	default:
+		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeOnDemand
+		in.OnDemandOptions = &ec2types.OnDemandOptionsRequest{AllocationStrategy: ec2types.FleetOnDemandAllocationStrategyLowestPrice}
+	}
+}

@@ -1,0 +1,116 @@
+package aws
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// reserved is the reserved offer of a type in the class, if there is one.
+func (w *world) reserved(name string) *capacity.Offer {
+	w.t.Helper()
+	t := typeOf(w.types("default"), name)
+	if t == nil {
+		return nil
+	}
+	for i := range t.Offers {
+		if t.Offers[i].CapacityType == "reserved" {
+			return &t.Offers[i]
+		}
+	}
+	return nil
+}
+
+func TestReservedCapacity(t *testing.T) {
+	w := newWorld(t)
+	templates, fleets := w.forms("CreateLaunchTemplate"), w.forms("CreateFleet")
+	id := w.sim.AddReservation("m5.large", "us-west-2a", 2, map[string]string{"team": "a"})
+	w.sim.AddReservation("m5.large", "us-west-2a", 9, map[string]string{"team": "b"})
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Spec.CapacityReservationSelectorTerms = []ec2nc.CapacityReservationSelectorTerm{{Tags: map[string]string{"team": "a"}}, {ID: "cr-nobody"}}
+	}))
+	o := w.reserved("m5.large")
+	if o == nil {
+		t.Fatal("no reserved offer")
+	}
+	if !o.Available || o.Remaining != 2 || o.ReservationID != id || o.Price <= 0 || o.Price > 1e-6 {
+		t.Errorf("reserved offer %+v", o)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"topology.k8s.aws/zone-id": "usw2-az1", "karpenter.k8s.aws/capacity-reservation-id": id, "karpenter.k8s.aws/capacity-reservation-type": "default",
+		"karpenter.k8s.aws/capacity-reservation-interruptible": "false",
+	}, o.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	key := offer("m5.large", "a", "reserved")
+	key.ReservationID = id
+	res, err := w.Launch(w.ctx, w.prepared(wave("t1", "reserved", 3, key)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Instances) != 2 || len(res.Exhausted) != 1 || res.Instances[0].CapacityType != "reserved" || res.Instances[0].ReservationID != id {
+		t.Errorf("launched %+v, exhausted %v; want 2 of 3 from %s", res.Instances, res.Exhausted, id)
+	}
+	if o := w.reserved("m5.large"); o.Available || o.Remaining != 0 {
+		t.Errorf("used up, but offered: %+v", o)
+	}
+	if _, err := w.Launch(w.ctx, w.prepared(wave("t2", "reserved", 1, key))); !errors.Is(err, capacity.ErrInsufficientCapacity) {
+		t.Errorf("launching from a reservation that is used up: %v", err)
+	}
+	f := templates()[0]
+	if p, to := f.Get("LaunchTemplateData.CapacityReservationSpecification.CapacityReservationPreference"),
+		f.Get("LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"); p != "capacity-reservations-only" || to != id {
+		t.Errorf("template prefers %q, targets %q", p, to)
+	}
+	if k := fleets()[0].Get("TargetCapacitySpecification.DefaultTargetCapacityType"); k != "on-demand" {
+		t.Errorf("the fleet asks for %s", k)
+	}
+	st := w.status("default", isReady("True"))
+	if len(st.CapacityReservations) != 1 || st.CapacityReservations[0].ID != id || st.CapacityReservations[0].State != "active" {
+		t.Errorf("status %+v", st.CapacityReservations)
+	}
+}
+
+func TestNoReservationMatches(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Spec.CapacityReservationSelectorTerms = []ec2nc.CapacityReservationSelectorTerm{{ID: "cr-nobody"}}
+	}))
+	st := w.status("default", isReady("True"))
+	if m := condition(st, ec2nc.ConditionTypeCapacityReservationsReady).Message; m != "spec.capacityReservationSelectorTerms: no active capacity reservation matches" {
+		t.Errorf("CapacityReservationsReady says %q", m)
+	}
+	if o := w.reserved("m5.large"); o != nil {
+		t.Errorf("offered %+v", o)
+	}
+}
+
+func TestReservationOf(t *testing.T) {
+	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name     string
+		c        ec2types.CapacityReservation
+		ok       bool
+		expiring bool
+		market   ec2types.MarketType
+	}{
+		{"plain", ec2types.CapacityReservation{}, true, false, ""},
+		{"a block with an hour left", ec2types.CapacityReservation{ReservationType: "capacity-block", EndDate: ptr.To(now.Add(time.Hour))}, true, false, "capacity-block"},
+		{"a block about to end", ec2types.CapacityReservation{ReservationType: "capacity-block", EndDate: ptr.To(now.Add(39 * time.Minute))}, true, true, "capacity-block"},
+		{"a plain one about to end", ec2types.CapacityReservation{EndDate: ptr.To(now.Add(time.Minute))}, true, false, ""},
+		{"interruptible", ec2types.CapacityReservation{Interruptible: ptr.To(true)}, true, false, "interruptible-capacity-reservation"},
+		{"of a kind to come", ec2types.CapacityReservation{ReservationType: "moon"}, false, false, ""},
+	} {
+		r, _, ok := reservationOf(&tt.c, now)
+		if ok != tt.ok || ok && (r.expiring != tt.expiring || r.market() != tt.market) {
+			t.Errorf("%s: ok %v, expiring %v, market %q", tt.name, ok, r.expiring, r.market())
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package aws
+
+import (
+	"strings"
+	"testing"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+)
+
+func TestImageFilters(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		term  ec2nc.AMISelectorTerm
+		want  map[string][]string
+		owner []string
+		words string
+	}{
+		{
+			// Anybody can publish an image under any name.
+			name: "a name alone means this account's or Amazon's", term: ec2nc.AMISelectorTerm{Name: "golden-*"},
+			want: map[string][]string{"name": {"golden-*"}}, owner: []string{"self", "amazon"}, words: "name golden-*",
+		},
+		{
+			name: "an owner is that one", term: ec2nc.AMISelectorTerm{Name: "golden-*", Owner: "123456789012"},
+			want: map[string][]string{"name": {"golden-*"}}, owner: []string{"123456789012"}, words: "owner 123456789012 and name golden-*",
+		},
+		{
+			name: "tags, one of them with any value", term: ec2nc.AMISelectorTerm{Tags: map[string]string{"team": "a", "golden": "*"}},
+			want: map[string][]string{"tag:team": {"a"}, "tag-key": {"golden"}}, words: "tags {golden: *, team: a}",
+		},
+	} {
+		filters, owner, words := imageFilters(&tt.term)
+		got := map[string][]string{}
+		for _, f := range filters {
+			got[*f.Name] = f.Values
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: filters (-want +got):\n%s", tt.name, diff)
+		}
+		if diff := cmp.Diff(tt.owner, owner); diff != "" {
+			t.Errorf("%s: owners (-want +got):\n%s", tt.name, diff)
+		}
+		if words != tt.words {
+			t.Errorf("%s: %q, want %q", tt.name, words, tt.words)
+		}
+	}
+}
+
+func TestSubnetWithTheMostAddresses(t *testing.T) {
+	a := &addresses{free: map[string]int64{}}
+	for id, free := range map[string]int64{"small": 100, "large": 200, "elsewhere": 1} {
+		a.set(id, free)
+	}
+	subnets := []subnet{{id: "large", zone: "a"}, {id: "small", zone: "a"}, {id: "elsewhere", zone: "b"}}
+	full := map[string]bool{}
+	check := func(when string, want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		for zone, s := range a.most(subnets, func(id string) bool { return full[id] }) {
+			got[zone] = s.id
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	check("at first", map[string]string{"a": "large", "b": "elsewhere"})
+	a.take("large", 150)
+	check("after a launch", map[string]string{"a": "small", "b": "elsewhere"})
+	full["small"], full["elsewhere"] = true, true
+	check("with full ones", map[string]string{"a": "large"})
+	a.take("large", 1000)
+	a.set("small", 1)
+	delete(full, "small")
+	check("none is below zero", map[string]string{"a": "small"})
+}
+
+// What a class said before must not be launched after it says something else.
+func TestChangedClassIsNotReady(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	version := w.Version()
+	hold := make(chan struct{})
+	remove := w.hold("DescribeSubnets", hold)
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Generation, nc.Spec.DetailedMonitoring = 2, ptr.To(true) }))
+	if _, unready := w.InstanceTypes("default"); !strings.Contains(unready, "not resolved yet") {
+		t.Errorf("a changed class is usable: %q", unready)
+	}
+	if w.Version() == version {
+		t.Error("the version did not grow")
+	}
+	close(hold)
+	remove()
+	w.types("default")
+}
+
+func TestAccepts(t *testing.T) {
+	metal := *m5large
+	metal.hypervisor = ""
+	xen := *p3x8
+	a1 := *m6gXlarge
+	a1.family = "a1"
+	nested := *m5large
+	nested.nestedVirtualization = true
+	ena := *trn1
+	ena.ena = true
+	card := func(card, dev int32, kind ec2nc.InterfaceType) *ec2nc.NetworkInterface {
+		return &ec2nc.NetworkInterface{NetworkCardIndex: card, DeviceIndex: dev, InterfaceType: kind}
+	}
+	for _, tt := range []struct {
+		name     string
+		class    func(*ec2nc.EC2NodeClassSpec)
+		hardware *hardware
+		want     bool
+	}{
+		{"anything", func(*ec2nc.EC2NodeClassSpec) {}, m5large, true},
+		{"no image of the architecture", func(*ec2nc.EC2NodeClassSpec) {}, m6gXlarge, false},
+		{"connection tracking needs Nitro", func(s *ec2nc.EC2NodeClassSpec) { s.ConnectionTracking = &ec2nc.ConnectionTracking{} }, &xen, false},
+		{"connection tracking on Nitro", func(s *ec2nc.EC2NodeClassSpec) { s.ConnectionTracking = &ec2nc.ConnectionTracking{} }, m5large, true},
+		{"connection tracking on metal", func(s *ec2nc.EC2NodeClassSpec) { s.ConnectionTracking = &ec2nc.ConnectionTracking{} }, &metal, true},
+		{"no nested virtualization", func(s *ec2nc.EC2NodeClassSpec) {
+			s.CPUOptions = &ec2nc.CPUOptions{NestedVirtualization: ptr.To("enabled")}
+		}, m5large, false},
+		{"nested virtualization", func(s *ec2nc.EC2NodeClassSpec) {
+			s.CPUOptions = &ec2nc.CPUOptions{NestedVirtualization: ptr.To("enabled")}
+		}, &nested, true},
+		{"interfaces on two cards", func(s *ec2nc.EC2NodeClassSpec) {
+			s.NetworkInterfaces = []*ec2nc.NetworkInterface{card(0, 0, "interface"), card(1, 1, "efa-only")}
+		}, &ena, true},
+		{"a card it does not have", func(s *ec2nc.EC2NodeClassSpec) {
+			s.NetworkInterfaces = []*ec2nc.NetworkInterface{card(0, 0, "interface"), card(2, 1, "efa-only")}
+		}, &ena, false},
+		{"more devices than the card takes", func(s *ec2nc.EC2NodeClassSpec) {
+			s.NetworkInterfaces = []*ec2nc.NetworkInterface{card(0, 0, "interface"), card(0, 5, "interface")}
+		}, &ena, false},
+	} {
+		nc := nodeClass()
+		tt.class(&nc.Spec)
+		cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
+		s, problem := settingsOf(&nc.Spec, families["AL2023"], &cfg)
+		if problem != "" {
+			t.Fatal(problem)
+		}
+		r := &resolved{class: nc, family: families["AL2023"], settings: s, images: []image{{id: "ami-1", arch: "amd64"}}}
+		if got := r.accepts(tt.hardware); got != tt.want {
+			t.Errorf("%s: accepted is %v", tt.name, got)
+		}
+	}
+	nc := nodeClass()
+	r := &resolved{class: nc, family: families["AL2023"], settings: &nodeSettings{}, images: []image{{id: "ami-1", arch: "arm64"}}}
+	if r.accepts(&a1) || !r.accepts(m6gXlarge) {
+		t.Error("AL2023 runs on Graviton, but not on the first of them")
+	}
+}

@@ -1,0 +1,192 @@
+package aws
+
+import (
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// options are what launch templates of one class can differ in.
+type options struct {
+	image        string
+	userData     string // not encoded
+	capacityType string
+	efas         int64 // interfaces to attach for EFA; 0: none
+	ipv6         bool
+	tags         map[string]string
+	reservation  *reservation // launch into it and nowhere else
+}
+
+// template is the launch template of a class with these options.
+func (r *resolved) template(o options) *ec2types.RequestLaunchTemplateData {
+	spec := &r.class.Spec
+	data := &ec2types.RequestLaunchTemplateData{
+		ImageId:             &o.image,
+		IamInstanceProfile:  &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: &r.profile},
+		UserData:            encodeUserData(o.userData),
+		BlockDeviceMappings: blockDevices(spec, r.family),
+		MetadataOptions:     metadataOptions(spec.MetadataOptions, o.ipv6),
+		Monitoring:          &ec2types.LaunchTemplatesMonitoringRequest{Enabled: awssdk.Bool(awssdk.ToBool(spec.DetailedMonitoring))},
+		NetworkInterfaces:   r.interfaces(o),
+		TagSpecifications: []ec2types.LaunchTemplateTagSpecificationRequest{
+			{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: sortedTags(o.tags)},
+		},
+	}
+	if o.capacityType == karpv1.CapacityTypeSpot {
+		// Of an on-demand fleet, EC2 refuses such tags.
+		data.TagSpecifications = append(data.TagSpecifications,
+			ec2types.LaunchTemplateTagSpecificationRequest{ResourceType: ec2types.ResourceTypeSpotInstancesRequest, Tags: sortedTags(o.tags)})
+	}
+	// What isn't meant for a reservation must not fill one by chance.
+	data.CapacityReservationSpecification = &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{
+		CapacityReservationPreference: ec2types.CapacityReservationPreferenceNone}
+	if v := o.reservation; v != nil {
+		data.CapacityReservationSpecification = &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{
+			CapacityReservationPreference: ec2types.CapacityReservationPreferenceCapacityReservationsOnly,
+			CapacityReservationTarget:     &ec2types.CapacityReservationTarget{CapacityReservationId: &v.id},
+		}
+		if market := v.market(); market != "" {
+			data.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: market}
+		}
+	}
+	if c := spec.CPUOptions; c != nil && c.NestedVirtualization != nil {
+		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{NestedVirtualization: ec2types.NestedVirtualizationSpecification(*c.NestedVirtualization)}
+	}
+	return data
+}
+
+// blockDevices are the class's, or the family's.
+func blockDevices(spec *ec2nc.EC2NodeClassSpec, f *family) []ec2types.LaunchTemplateBlockDeviceMappingRequest {
+	var out []ec2types.LaunchTemplateBlockDeviceMappingRequest
+	for _, m := range spec.BlockDeviceMappings {
+		e := m.EBS
+		ebs := &ec2types.LaunchTemplateEbsBlockDeviceRequest{
+			DeleteOnTermination: e.DeleteOnTermination, Encrypted: e.Encrypted, KmsKeyId: e.KMSKeyID, SnapshotId: e.SnapshotID,
+			VolumeType: ec2types.VolumeType(awssdk.ToString(e.VolumeType)), VolumeInitializationRate: e.VolumeInitializationRate,
+			Iops: narrow(e.IOPS), Throughput: narrow(e.Throughput),
+		}
+		if e.VolumeSize != nil {
+			// Whole GiB, rounded up: EC2 knows nothing smaller.
+			ebs.VolumeSize = awssdk.Int32(int32((e.VolumeSize.Value() + gi - 1) / gi))
+		}
+		out = append(out, ec2types.LaunchTemplateBlockDeviceMappingRequest{DeviceName: m.DeviceName, Ebs: ebs})
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, v := range f.volumes {
+		out = append(out, ec2types.LaunchTemplateBlockDeviceMappingRequest{DeviceName: awssdk.String(v.device), Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{
+			Encrypted: awssdk.Bool(true), VolumeType: ec2types.VolumeTypeGp3, VolumeSize: awssdk.Int32(int32(v.sizeGiB)),
+			DeleteOnTermination: awssdk.Bool(true),
+		}})
+	}
+	return out
+}
+
+func narrow(v *int64) *int32 {
+	if v == nil || *v == 0 {
+		return nil
+	}
+	return awssdk.Int32(int32(*v))
+}
+
+// metadataOptions keep pods away from the instance's credentials unless the class says otherwise. Tags in metadata stay
+// off: EC2 refuses to start instances whose tag keys (ours have slashes) can't be shown there.
+func metadataOptions(m *ec2nc.MetadataOptions, ipv6 bool) *ec2types.LaunchTemplateInstanceMetadataOptionsRequest {
+	out := &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{
+		HttpEndpoint:            ec2types.LaunchTemplateInstanceMetadataEndpointStateEnabled,
+		HttpProtocolIpv6:        ec2types.LaunchTemplateInstanceMetadataProtocolIpv6Disabled,
+		HttpPutResponseHopLimit: awssdk.Int32(1),
+		HttpTokens:              ec2types.LaunchTemplateHttpTokensStateRequired,
+		InstanceMetadataTags:    ec2types.LaunchTemplateInstanceMetadataTagsStateDisabled,
+	}
+	if m == nil {
+		if ipv6 {
+			out.HttpProtocolIpv6 = ec2types.LaunchTemplateInstanceMetadataProtocolIpv6Enabled
+		}
+		return out
+	}
+	if m.HTTPEndpoint != nil {
+		out.HttpEndpoint = ec2types.LaunchTemplateInstanceMetadataEndpointState(*m.HTTPEndpoint)
+	}
+	if m.HTTPProtocolIPv6 != nil {
+		out.HttpProtocolIpv6 = ec2types.LaunchTemplateInstanceMetadataProtocolIpv6(*m.HTTPProtocolIPv6)
+	}
+	if m.HTTPPutResponseHopLimit != nil {
+		out.HttpPutResponseHopLimit = awssdk.Int32(int32(*m.HTTPPutResponseHopLimit))
+	}
+	if m.HTTPTokens != nil {
+		out.HttpTokens = ec2types.LaunchTemplateHttpTokensState(*m.HTTPTokens)
+	}
+	return out
+}
+
+// interfaces are the class's own list, one per card for EFA, or the primary one. The subnet comes with the fleet's choice.
+func (r *resolved) interfaces(o options) []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
+	spec := &r.class.Spec
+	one := func(card, dev int32, kind string) ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
+		n := ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{DeviceIndex: awssdk.Int32(dev), Groups: r.groupIDs()}
+		if kind != "" {
+			n.NetworkCardIndex, n.InterfaceType = awssdk.Int32(card), awssdk.String(kind)
+		}
+		if kind == string(ec2nc.InterfaceTypeEFAOnly) {
+			return n // it has no addresses
+		}
+		n.AssociatePublicIpAddress = spec.AssociatePublicIPAddress
+		if o.ipv6 {
+			n.PrimaryIpv6, n.Ipv6AddressCount, n.Ipv6PrefixCount = awssdk.Bool(true), awssdk.Int32(1), spec.IPPrefixCount
+		} else {
+			n.Ipv4PrefixCount = spec.IPPrefixCount
+		}
+		if t := spec.ConnectionTracking; t != nil {
+			n.ConnectionTrackingSpecification = &ec2types.ConnectionTrackingSpecificationRequest{
+				TcpEstablishedTimeout: t.TCPEstablishedTimeout, UdpStreamTimeout: t.UDPStreamTimeout, UdpTimeout: t.UDPTimeout}
+		}
+		return n
+	}
+	var out []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest
+	for _, n := range spec.NetworkInterfaces {
+		out = append(out, one(n.NetworkCardIndex, n.DeviceIndex, string(n.InterfaceType)))
+	}
+	if len(out) == 0 {
+		for card := range int32(o.efas) {
+			out = append(out, one(card, min(card, 1), string(ec2types.NetworkInterfaceTypeEfa)))
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, one(0, 0, ""))
+	}
+	return out
+}
+
+func (r *resolved) groupIDs() []string {
+	var out []string
+	for _, g := range r.groups {
+		out = append(out, g.ID)
+	}
+	return out
+}
+
+const waveTag = "dovetail.sh/wave"
+
+// ownerTags say whose a thing is. The class's own tags are among them.
+func (p *Provider) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
+	tags := map[string]string{}
+	for k, v := range nc.Spec.Tags {
+		tags[k] = v
+	}
+	tags["kubernetes.io/cluster/"+p.cfg.ClusterName] = "owned"
+	tags[ec2nc.EKSClusterNameTagKey] = p.cfg.ClusterName
+	return tags
+}
+
+// launchTags are those of everything a launch makes.
+func (p *Provider) launchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string {
+	tags := p.ownerTags(nc)
+	if _, own := tags[ec2nc.NameTagKey]; !own {
+		tags[ec2nc.NameTagKey] = pool
+	}
+	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = pool, nc.Name
+	return tags
+}

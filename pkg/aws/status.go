@@ -1,0 +1,177 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// publish makes a resolution the one that offers are made from and tells its status.
+func (p *Provider) publish(ctx context.Context, c *class, r *resolution) {
+	conditions := r.conditions()
+	res := &resolved{
+		class: r.class, family: r.family, settings: r.settings,
+		subnets: r.subnets.value, groups: r.groups.value, images: r.images.value, profile: r.profile.value,
+		reservations: r.reserved.value,
+		unready:      unready(r.class, conditions),
+	}
+	stored, changed := c.put(r.class, res)
+	if !stored {
+		return
+	}
+	if changed {
+		p.bump()
+		klog.FromContext(ctx).V(2).Info("Resolved node class", "unready", res.unready, "subnets", len(res.subnets), "images", len(res.images))
+	}
+	st := res.status()
+	st.Conditions = p.stamp(conditions, r)
+	if r.reported != nil && reflect.DeepEqual(*r.reported, st) {
+		return
+	}
+	r.reported = &st
+	p.mu.Lock()
+	fs := p.onNodeClass
+	p.mu.Unlock()
+	for _, f := range fs {
+		f(c.name, r.class.Generation, *st.DeepCopy())
+	}
+}
+
+func (r *resolved) status() ec2nc.EC2NodeClassStatus {
+	st := ec2nc.EC2NodeClassStatus{InstanceProfile: r.profile, SecurityGroups: slices.Clone(r.groups)}
+	for _, s := range r.subnets {
+		st.Subnets = append(st.Subnets, ec2nc.Subnet{ID: s.id, Zone: s.zone, ZoneID: s.zoneID})
+	}
+	for i := range r.images {
+		st.AMIs = append(st.AMIs, r.images[i].status())
+	}
+	for i := range r.reservations {
+		st.CapacityReservations = append(st.CapacityReservations, r.reservations[i].status())
+	}
+	return st
+}
+
+// stamp puts generation and times on conditions: the time of a condition is that of its last change of status.
+func (p *Provider) stamp(conditions []status.Condition, r *resolution) []status.Condition {
+	before := r.class.Status.Conditions
+	if r.reported != nil {
+		before = r.reported.Conditions
+	}
+	now := metav1.NewTime(p.clock.Now())
+	for i := range conditions {
+		c := &conditions[i]
+		c.ObservedGeneration, c.LastTransitionTime = r.class.Generation, now
+		for _, b := range before {
+			if b.Type == c.Type && b.Status == c.Status && !b.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = b.LastTransitionTime
+			}
+		}
+	}
+	return conditions
+}
+
+// conditions of a class, the last of them Ready.
+func (r *resolution) conditions() []status.Condition {
+	out := []status.Condition{
+		conditionOf(r, ec2nc.ConditionTypeSubnetsReady, "SubnetsNotFound", &r.subnets),
+		conditionOf(r, ec2nc.ConditionTypeSecurityGroupsReady, "SecurityGroupsNotFound", &r.groups),
+		conditionOf(r, ec2nc.ConditionTypeAMIsReady, "AMINotFound", &r.images),
+		conditionOf(r, ec2nc.ConditionTypeInstanceProfileReady, "InstanceProfileNotFound", &r.profile),
+	}
+	spec := &r.class.Spec
+	ok := func(kind string) status.Condition {
+		return status.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind}
+	}
+	no := func(kind, reason, message string) status.Condition {
+		return status.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	if i := &out[2]; i.Status == metav1.ConditionTrue {
+		var old []string
+		for _, img := range r.images.value {
+			if img.deprecated {
+				old = append(old, img.id)
+			}
+		}
+		if len(old) > 0 {
+			i.Message = "deprecated by their owner: " + strings.Join(old, ", ")
+		}
+	}
+	if spec.PlacementGroupSelector == nil {
+		out = append(out, ok(ec2nc.ConditionTypePlacementGroupReady))
+	} else {
+		out = append(out, no(ec2nc.ConditionTypePlacementGroupReady, "NotSupported", "spec.placementGroupSelector: placement groups are not supported"))
+	}
+	switch {
+	case r.invalid != "":
+		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "Invalid", r.invalid))
+	case r.join != "":
+		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "DependenciesNotReady", r.join))
+	default:
+		valid := ok(ec2nc.ConditionTypeValidationSucceeded)
+		valid.Message = unused(spec, r.family)
+		out = append(out, valid)
+	}
+	ready := ok(status.ConditionReady)
+	var because []string
+	for _, c := range out {
+		if c.Status == metav1.ConditionTrue || c.Reason == "Invalid" && c.Type != ec2nc.ConditionTypeValidationSucceeded {
+			continue
+		}
+		because = append(because, c.Type+"="+string(c.Status))
+		if ready.Status == metav1.ConditionTrue || c.Status == metav1.ConditionFalse {
+			ready.Status, ready.Reason = c.Status, "UnhealthyDependents"
+		}
+	}
+	ready.Message = strings.Join(because, ", ")
+	if len(spec.CapacityReservationSelectorTerms) > 0 {
+		// No reason to launch nothing: everything but the reservations works.
+		c := conditionOf(r, ec2nc.ConditionTypeCapacityReservationsReady, "", &r.reserved)
+		if c.Status == metav1.ConditionTrue && len(r.reserved.value) == 0 {
+			c.Message = "spec.capacityReservationSelectorTerms: no active capacity reservation matches"
+		}
+		out = append(out, c)
+	}
+	return append(out, ready)
+}
+
+func conditionOf[T any](r *resolution, kind, reason string, p *part[T]) status.Condition {
+	c := status.Condition{Type: kind}
+	switch {
+	case r.invalid != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "Invalid", "the class is not valid: see ValidationSucceeded"
+	case p.usable():
+		c.Status, c.Reason = metav1.ConditionTrue, kind
+	case p.known:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, p.problem
+	case p.err != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAnswered", brief(p.err)
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAsked", "not looked up yet"
+	}
+	return c
+}
+
+// unready is the reason of the first condition that stands in the way.
+func unready(nc *ec2nc.EC2NodeClass, conditions []status.Condition) string {
+	if !nc.DeletionTimestamp.IsZero() {
+		return fmt.Sprintf("EC2NodeClass %s is being deleted", nc.Name)
+	}
+	if conditions[len(conditions)-1].Status == metav1.ConditionTrue {
+		return ""
+	}
+	var messages []string
+	for _, c := range conditions[:len(conditions)-1] {
+		if c.Status != metav1.ConditionTrue && c.Message != "" && (c.Reason != "Invalid" || c.Type == ec2nc.ConditionTypeValidationSucceeded) &&
+			c.Type != ec2nc.ConditionTypeCapacityReservationsReady {
+			messages = append(messages, c.Message)
+		}
+	}
+	return fmt.Sprintf("EC2NodeClass %s: %s", nc.Name, strings.Join(messages, "; "))
+}

@@ -1,0 +1,133 @@
+package aws
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"k8s.io/utils/clock"
+)
+
+// templatePrefix begins the name of every launch template; a hash of all that is in it follows. A name therefore stands
+// for its content, whoever made it.
+const templatePrefix = "karpenter.k8s.aws/"
+
+// templates makes launch templates when they are first needed.
+type templates struct {
+	clock clock.PassiveClock
+	api   templateAPI
+
+	mu   sync.Mutex
+	made map[string]*madeTemplate
+}
+
+type madeTemplate struct {
+	once chan struct{} // closed when err is known
+	err  error
+	used time.Time
+}
+
+func newTemplates(c clock.PassiveClock, api templateAPI) *templates {
+	return &templates{clock: c, api: api, made: map[string]*madeTemplate{}}
+}
+
+// ensure makes the template unless it is known to be there, and returns its name. Callers with the same template share one
+// request.
+func (t *templates) ensure(ctx context.Context, data *ec2types.RequestLaunchTemplateData, tags map[string]string) (string, error) {
+	name, err := templateName(data, tags)
+	if err != nil {
+		return "", err
+	}
+	for {
+		t.mu.Lock()
+		m, ok := t.made[name]
+		if !ok {
+			m = &madeTemplate{once: make(chan struct{})}
+			t.made[name] = m
+		}
+		m.used = t.clock.Now()
+		t.mu.Unlock()
+		if !ok {
+			m.err = t.create(ctx, name, data, tags)
+			if m.err != nil {
+				t.forget(name)
+			}
+			close(m.once)
+			return name, m.err
+		}
+		select {
+		case <-m.once:
+			if m.err == nil {
+				return name, nil
+			}
+			if ctx.Err() != nil {
+				return "", ctx.Err()
+			}
+			// The one who asked may have run out of time; ask for ourselves unless the answer would be the same.
+			if IsRefused(m.err) {
+				return "", m.err
+			}
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// forget makes the next ensure ask EC2 again.
+func (t *templates) forget(names ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range names {
+		delete(t.made, n)
+	}
+}
+
+// create asks EC2 for the template. That there is one of that name is fine: it has the same content. The client token is
+// the SDK's, good for its own retries: one derived from the name would answer with a template that was deleted since.
+func (t *templates) create(ctx context.Context, name string, data *ec2types.RequestLaunchTemplateData, tags map[string]string) error {
+	_, err := t.api.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: &name, LaunchTemplateData: data,
+		TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeLaunchTemplate, Tags: sortedTags(tags)}},
+	})
+	if err != nil && !IsAlreadyExists(err) {
+		return wrap(err, "creating launch template "+name)
+	}
+	return nil
+}
+
+func templateName(data *ec2types.RequestLaunchTemplateData, tags map[string]string) (string, error) {
+	raw, err := json.Marshal(struct {
+		Data *ec2types.RequestLaunchTemplateData
+		Tags []ec2types.Tag
+	}{data, sortedTags(tags)})
+	if err != nil {
+		return "", fmt.Errorf("naming a launch template: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return templatePrefix + hex.EncodeToString(sum[:12]), nil
+}
+
+func sortedTags(tags map[string]string) []ec2types.Tag {
+	var out []ec2types.Tag
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		out = append(out, ec2types.Tag{Key: awssdk.String(k), Value: awssdk.String(tags[k])})
+	}
+	return out
+}
+
+func encodeUserData(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return awssdk.String(base64.StdEncoding.EncodeToString([]byte(s)))
+}

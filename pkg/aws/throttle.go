@@ -1,0 +1,86 @@
+package aws
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// rate is a token bucket's size and refill per second.
+type rate struct{ burst, perSecond float64 }
+
+// rates per action stay at four fifths of what is documented per account and region
+// (docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html), so that others in the account can live, too.
+// An action that is not listed has the rate of its service.
+var rates = map[string]rate{
+	// EC2: mutating actions 50 + 5/s unless listed otherwise there.
+	"CreateFleet":          {40, 4},
+	"CreateLaunchTemplate": {40, 4},
+	"DeleteLaunchTemplate": {40, 4},
+	"TerminateInstances":   {80, 4},
+	"CreateTags":           {80, 8},
+	// Everything that is described is filtered or paged: 100 + 20/s.
+	"EC2": {80, 16},
+	// Pricing: 10 + 5/s.
+	"Pricing": {8, 4},
+	// No numbers are published for these; they are asked rarely.
+	"SSM": {20, 10},
+	"IAM": {10, 5},
+	"EKS": {5, 1},
+}
+
+// throttle makes callers wait before they would be refused. One per process: the limits are per account, so per client.
+type throttle struct {
+	clock clock.Clock
+	mu    sync.Mutex
+	// free is when the bucket of an action would be full again, which says how many tokens it has now.
+	free map[string]time.Time
+}
+
+func newThrottle(c clock.Clock) *throttle { return &throttle{clock: c, free: map[string]time.Time{}} }
+
+// wait takes one token of the action, as soon as there is one. It ends early with ctx, without having taken one.
+func (t *throttle) wait(ctx context.Context, service, action string) error {
+	key := action
+	r, ok := rates[key]
+	if !ok {
+		if r, ok = rates[service]; !ok {
+			return nil
+		}
+		key = service + "/" + action
+	}
+	token := time.Duration(float64(time.Second) / r.perSecond)
+	full := time.Duration(r.burst) * token
+
+	t.mu.Lock()
+	now := t.clock.Now()
+	at := t.free[key]
+	if at.Before(now) {
+		at = now
+	}
+	at = at.Add(token)
+	delay := at.Sub(now) - full
+	if dl, ok := ctx.Deadline(); ok && delay > 0 && now.Add(delay).After(dl) {
+		t.mu.Unlock()
+		return context.DeadlineExceeded
+	}
+	t.free[key] = at
+	t.mu.Unlock()
+
+	if delay <= 0 {
+		return nil
+	}
+	timer := t.clock.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		t.mu.Lock()
+		t.free[key] = t.free[key].Add(-token)
+		t.mu.Unlock()
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,149 @@
+package aws
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// userDataLimit is EC2's, on the bytes before base64.
+const userDataLimit = 16 << 10
+
+// validate says what of a class can't be right, naming the field. The API server refuses most of it; what is handed in by
+// other ways, or by an older version of the definition, is not relied on.
+func validate(spec *ec2nc.EC2NodeClassSpec, f *family) string {
+	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) string{
+		validTerms, validIdentity, validTags, validDevices, validInterfaces, validKubelet, validUserData,
+	} {
+		if problem := check(spec, f); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+func validTerms(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+	switch {
+	case len(spec.SubnetSelectorTerms) == 0:
+		return "spec.subnetSelectorTerms: at least one term is required"
+	case len(spec.SecurityGroupSelectorTerms) == 0:
+		return "spec.securityGroupSelectorTerms: at least one term is required"
+	case len(spec.AMISelectorTerms) == 0:
+		return "spec.amiSelectorTerms: at least one term is required"
+	}
+	for i, t := range spec.SubnetSelectorTerms {
+		if t.ID == "" && len(t.Tags) == 0 {
+			return fmt.Sprintf("spec.subnetSelectorTerms[%d]: id or tags is required", i)
+		}
+	}
+	for i, t := range spec.SecurityGroupSelectorTerms {
+		if t.ID == "" && t.Name == "" && len(t.Tags) == 0 {
+			return fmt.Sprintf("spec.securityGroupSelectorTerms[%d]: id, name or tags is required", i)
+		}
+	}
+	for i, t := range spec.AMISelectorTerms {
+		if t.Alias == "" && t.ID == "" && t.Name == "" && len(t.Tags) == 0 && t.SSMParameter == "" {
+			return fmt.Sprintf("spec.amiSelectorTerms[%d]: alias, id, name, tags or ssmParameter is required", i)
+		}
+	}
+	return ""
+}
+
+func validIdentity(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+	if (spec.Role == "") == (awssdk.ToString(spec.InstanceProfile) == "") {
+		return "spec.role, spec.instanceProfile: exactly one of them is required"
+	}
+	return ""
+}
+
+func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+	for k := range spec.Tags {
+		if k == "" || k == waveTag || slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }) {
+			return fmt.Sprintf("spec.tags: the key %q is set by the program itself", k)
+		}
+	}
+	return ""
+}
+
+func validDevices(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+	roots := 0
+	for i, m := range spec.BlockDeviceMappings {
+		switch {
+		case awssdk.ToString(m.DeviceName) == "":
+			return fmt.Sprintf("spec.blockDeviceMappings[%d].deviceName: required", i)
+		case m.EBS == nil || m.EBS.VolumeSize == nil && m.EBS.SnapshotID == nil:
+			return fmt.Sprintf("spec.blockDeviceMappings[%d].ebs: volumeSize or snapshotID is required", i)
+		case m.RootVolume:
+			roots++
+		}
+	}
+	if roots > 1 {
+		return "spec.blockDeviceMappings: more than one has rootVolume"
+	}
+	return ""
+}
+
+func validInterfaces(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+	if len(spec.NetworkInterfaces) == 0 {
+		return ""
+	}
+	for _, n := range spec.NetworkInterfaces {
+		if n.NetworkCardIndex == 0 && n.DeviceIndex == 0 && n.InterfaceType == ec2nc.InterfaceTypeInterface {
+			return ""
+		}
+	}
+	return "spec.networkInterfaces: the first, at card 0 and device 0, must be of type interface"
+}
+
+func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+	if spec.Kubelet == nil {
+		return ""
+	}
+	for i, a := range spec.Kubelet.ClusterDNS {
+		if _, err := netip.ParseAddr(a); err != nil {
+			return fmt.Sprintf("spec.kubelet.clusterDNS[%d]: %q is not an address", i, a)
+		}
+	}
+	return ""
+}
+
+// validUserData makes user data as a launch would, of a cluster of whom nothing is known.
+func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) string {
+	data, err := userData(f, spec, &joined{}, boot{cluster: "c", maxPods: 110, labels: map[string]string{}, taints: []corev1.Taint{unregistered}})
+	if err != nil {
+		return "spec.userData: " + err.Error()
+	}
+	if len(data) > userDataLimit {
+		return fmt.Sprintf("spec.userData: %d bytes with what the node needs; EC2 takes %d", len(data), userDataLimit)
+	}
+	return ""
+}
+
+// unused are the fields of a class that take no effect on its nodes, with the reason.
+func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
+	var out []string
+	k := spec.Kubelet
+	switch f.name {
+	case ec2nc.AMIFamilyBottlerocket:
+		if k != nil && k.PodsPerCore != nil {
+			out = append(out, "spec.kubelet.podsPerCore: Bottlerocket has no such setting")
+		}
+		if k != nil && len(k.ClusterDNS) > 1 {
+			out = append(out, "spec.kubelet.clusterDNS[1]: Bottlerocket takes one address")
+		}
+	case ec2nc.AMIFamilyCustom:
+		if k != nil {
+			out = append(out, "spec.kubelet: counted with, but what the kubelet gets is up to spec.userData")
+		}
+		if spec.InstanceStorePolicy != nil {
+			out = append(out, "spec.instanceStorePolicy: counted with, but the disks are set up by spec.userData")
+		}
+	}
+	return strings.Join(out, "; ")
+}
