@@ -1,0 +1,68 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+)
+
+// endBootingPods ends pods that were deleted while their node boots: the kubelet that would say they have ended has not
+// come yet. The Node is read live, because from its first post on ending them is the kubelet's business.
+func (c *Controller) endBootingPods(ctx context.Context, l *life) (time.Duration, error) {
+	node := l.match.node
+	if node == nil || Posted(node) {
+		return 0, nil
+	}
+	waiting := func(p *corev1.Pod) bool {
+		return pods.Terminating(p) && (p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds > 0)
+	}
+	bound, err := pods.OnNode(c.pods.GetIndexer(), node.Name)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range bound {
+		if !waiting(p) {
+			continue
+		}
+		now, err := c.kube.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return 0, nil
+		} else if err != nil {
+			return 0, fmt.Errorf("reading Node %s: %w", node.Name, err)
+		}
+		if Posted(now) {
+			return 0, nil
+		}
+		return 0, c.killPods(ctx, node.Name, waiting)
+	}
+	return 0, nil
+}
+
+// killPods ends the chosen pods of a node that never had a kubelet, without grace: nothing runs there.
+func (c *Controller) killPods(ctx context.Context, node string, choose func(*corev1.Pod) bool) error {
+	bound, err := pods.OnNode(c.pods.GetIndexer(), node)
+	if err != nil {
+		return err
+	}
+	var none int64
+	for _, p := range bound {
+		if !choose(p) {
+			continue
+		}
+		err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &p.UID},
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("ending pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
+		}
+		klog.FromContext(ctx).V(3).Info("Ended a pod whose node has no kubelet yet", "pod", klog.KObj(p), "node", node)
+	}
+	return nil
+}

@@ -1,0 +1,361 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+func (w *world) lease(node string) *coordv1.Lease {
+	obj, err := w.objects.Get(leaseResource, corev1.NamespaceNodeLease, node)
+	if err != nil {
+		return nil
+	}
+	return obj.(*coordv1.Lease)
+}
+
+func TestRecreate(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		setup func(w *world, inst *capacity.Instance)
+		want  bool
+	}{
+		{name: "a Node that vanished before its kubelet came is back under the same name", setup: func(*world, *capacity.Instance) {}, want: true},
+		{name: "not when its name went to another instance", setup: func(w *world, inst *capacity.Instance) {
+			w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName}, Spec: corev1.NodeSpec{ProviderID: "aws:///z1/i-other"}})
+		}},
+		{name: "not when the instance has ended", setup: func(w *world, inst *capacity.Instance) { inst.State = capacity.InstanceTerminated }},
+		{name: "not while the cloud does not know the instance", setup: func(w *world, inst *capacity.Instance) { w.cloud.hidden[inst.ID] = true }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			claim, inst := w.launched("a")
+			w.createNode(nodeFor(claim, *inst))
+			first := w.node(inst.NodeName).UID
+			w.step()
+			if err := w.kube.CoreV1().Nodes().Delete(w.ctx, inst.NodeName, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			tc.setup(w, inst)
+			w.step()
+			n := w.node(inst.NodeName)
+			if got := n != nil && n.UID != first && n.Spec.ProviderID == inst.ProviderID; got != tc.want {
+				t.Errorf("recreated = %v, want %v", got, tc.want)
+			}
+			if w.happened("a", reasonNodeRecreated) != tc.want {
+				t.Errorf("events %q", w.events)
+			}
+		})
+	}
+}
+
+// After registration a Node that is deleted is a node that shall end.
+func TestRecreateEndsWithRegistration(t *testing.T) {
+	w := newWorld(t)
+	w.up("a")
+	name := w.claim("a").Status.NodeName
+	if err := w.kube.CoreV1().Nodes().Delete(w.ctx, name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.step()
+	if w.claim("a").DeletionTimestamp == nil {
+		t.Error("deleting the Node did not delete the claim")
+	}
+}
+
+func TestLease(t *testing.T) {
+	w := newWorld(t)
+	claim, inst := w.launched("a")
+	w.createNode(nodeFor(claim, *inst))
+	w.pass(leaseEvery-time.Second, time.Second)
+	if w.lease(inst.NodeName) != nil {
+		t.Fatal("a Lease was written for a kubelet that may still come in time")
+	}
+
+	// No gap ever comes near the 60 s after which the node lifecycle controller acts.
+	last := w.clock.Now()
+	for w.clock.Now().Before(epoch.Add(registrationTimeout - time.Minute)) {
+		w.pass(5*time.Second, 5*time.Second)
+		if l := w.lease(inst.NodeName); l != nil {
+			last = l.Spec.RenewTime.Time
+			if *l.Spec.HolderIdentity != inst.NodeName || l.OwnerReferences[0].UID != w.node(inst.NodeName).UID {
+				t.Fatalf("the Lease isn't the node's: %+v", l)
+			}
+		}
+		if gap := w.clock.Since(last); gap > 30*time.Second {
+			t.Fatalf("the Lease is %s old at %s", gap, w.clock.Since(epoch))
+		}
+	}
+
+	// The kubelet takes over.
+	w.kubelet(inst.NodeName)
+	w.step()
+	taken := w.lease(inst.NodeName).Spec.RenewTime.Time
+	w.pass(2*time.Minute, 5*time.Second)
+	if got := w.lease(inst.NodeName).Spec.RenewTime.Time; !got.Equal(taken) {
+		t.Error("the Lease was renewed beside the kubelet")
+	}
+}
+
+func TestLeaseIsLeftToTheKubeletThatRenewsIt(t *testing.T) {
+	w := newWorld(t)
+	claim, inst := w.launched("a")
+	w.createNode(nodeFor(claim, *inst))
+	w.pass(40*time.Second, 5*time.Second)
+	for range 6 {
+		l := w.lease(inst.NodeName).DeepCopy()
+		l.Spec.RenewTime = &metav1.MicroTime{Time: w.clock.Now()}
+		l.ResourceVersion += "k"
+		if err := w.objects.Update(leaseResource, l, l.Namespace); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(10*time.Second, 5*time.Second)
+		if got := w.lease(inst.NodeName); got.ResourceVersion != l.ResourceVersion {
+			t.Fatal("a Lease that its kubelet renews was overwritten")
+		}
+	}
+}
+
+func TestPodsDeletedWhileTheirNodeBoots(t *testing.T) {
+	grace := int64(30)
+	deleted := func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: epoch.Add(30 * time.Second)}, &grace
+	}
+	for _, tc := range []struct {
+		name   string
+		posted bool
+		behind bool // the kubelet posted, the cache does not know
+		want   []string
+	}{
+		{name: "end at once while no kubelet has posted", want: []string{"deleted"}},
+		{name: "are the kubelet's when it has", posted: true},
+		{name: "are the kubelet's even if only the API knows that it has come", behind: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			claim, inst := w.launched("a")
+			w.createNode(nodeFor(claim, *inst))
+			w.pod("deleted", inst.NodeName, deleted)
+			w.pod("wanted", inst.NodeName)
+			if tc.posted {
+				w.kubelet(inst.NodeName)
+			}
+			w.sync()
+			if tc.behind {
+				w.kubelet(inst.NodeName)
+			}
+			if _, err := w.c.reconcile(w.ctx, key{claim: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, w.killed); diff != "" {
+				t.Errorf("ended (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLiveness(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		setup func(w *world)
+		// the claim is given up between after and by, with reason; never if reason is empty (watched until by)
+		after, by time.Duration
+		reason    string
+	}{
+		{
+			name:  "a claim that is not launched in time",
+			setup: func(w *world) { w.launched("a", func(c *karpv1.NodeClaim) { c.Status = karpv1.NodeClaimStatus{} }) },
+			after: launchTimeout, by: launchTimeout + 20*time.Second, reason: reasonLaunchTimeout,
+		},
+		{
+			name: "a kubelet that never comes",
+			setup: func(w *world) {
+				claim, inst := w.launched("a")
+				w.createNode(nodeFor(claim, *inst))
+			},
+			after: registrationTimeout, by: registrationTimeout + 20*time.Second, reason: reasonRegistrationTimeout,
+		},
+		{
+			name: "an instance that is terminated while it boots",
+			setup: func(w *world) {
+				claim, inst := w.launched("a")
+				w.createNode(nodeFor(claim, *inst))
+				w.step()
+				inst.State = capacity.InstanceTerminated
+			},
+			by: 40 * time.Second, reason: reasonInstanceEnded,
+		},
+		{
+			name: "an instance that stops",
+			setup: func(w *world) {
+				claim, inst := w.launched("a")
+				w.createNode(nodeFor(claim, *inst))
+				w.step()
+				inst.State = capacity.InstanceStopped
+			},
+			by: 40 * time.Second, reason: reasonInstanceEnded,
+		},
+		{
+			name: "an instance nobody can see is believed dead only after two minutes",
+			setup: func(w *world) {
+				claim, inst := w.launched("a")
+				w.createNode(nodeFor(claim, *inst))
+				w.cloud.hidden[inst.ID] = true
+			},
+			after: launchGrace, by: launchGrace + 30*time.Second, reason: reasonInstanceEnded,
+		},
+		{
+			name:  "a node that is up is not asked about, whatever the cloud says",
+			setup: func(w *world) { w.up("a"); w.cloud.hidden["i-a"] = true },
+			by:    20 * time.Minute,
+		},
+		{
+			name: "a node that went silent and whose instance is gone",
+			setup: func(w *world) {
+				w.up("a")
+				w.changeNode("ip-10-0-0-1", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+				w.cloud.instances["i-a"].State = capacity.InstanceTerminated
+			},
+			by: 40 * time.Second, reason: reasonInstanceEnded,
+		},
+		{
+			name: "a node that went silent and whose instance lives is left alone",
+			setup: func(w *world) {
+				w.up("a")
+				w.changeNode("ip-10-0-0-1", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+			},
+			by: 20 * time.Minute,
+		},
+		{
+			name: "a registered Node that is gone without a trace",
+			setup: func(w *world) {
+				w.up("a")
+				_ = w.objects.Delete(nodesResource, "", "ip-10-0-0-1")
+			},
+			after: nodeMissing, by: nodeMissing + 20*time.Second, reason: reasonNodeMissing,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.setup(w)
+			for w.clock.Since(epoch) < tc.by {
+				w.pass(5*time.Second, 5*time.Second)
+				c := w.claim("a")
+				if c != nil && c.DeletionTimestamp == nil {
+					continue
+				}
+				if tc.reason == "" || w.clock.Since(epoch) < tc.after {
+					t.Fatalf("given up after %s: %q", w.clock.Since(epoch), w.events)
+				}
+				if !w.happened("a", tc.reason) {
+					t.Errorf("no event %s in %q", tc.reason, w.events)
+				}
+				return
+			}
+			if tc.reason != "" {
+				t.Errorf("not given up by %s", tc.by)
+			}
+		})
+	}
+}
+
+// One answer of a part of the cloud that lags must not end anything.
+func TestLagIsNotDeath(t *testing.T) {
+	w := newWorld(t)
+	claim, inst := w.launched("a")
+	w.createNode(nodeFor(claim, *inst))
+	w.pass(5*time.Minute, 15*time.Second)
+	for range 15 {
+		w.cloud.hidden[inst.ID] = true
+		w.pass(10*time.Second, 5*time.Second)
+		w.cloud.hidden[inst.ID] = false
+		w.pass(20*time.Second, 10*time.Second)
+	}
+	if w.claim("a").DeletionTimestamp != nil {
+		t.Errorf("given up: %q", w.events)
+	}
+}
+
+// A scheduler that was away for long must not give up the launches it is about to take up again.
+func TestRestartLeavesTimeToCatchUp(t *testing.T) {
+	w := newWorld(t)
+	w.launched("a", func(c *karpv1.NodeClaim) { c.Status = karpv1.NodeClaimStatus{} })
+	w.clock.Step(time.Hour)
+	now := w.clock.Now()
+	w.c.started.Store(&now)
+	w.pass(catchUp-5*time.Second, 5*time.Second)
+	if w.claim("a").DeletionTimestamp != nil {
+		t.Fatal("given up at once")
+	}
+	w.pass(10*time.Second, 5*time.Second)
+	if c := w.claim("a"); c != nil && c.DeletionTimestamp == nil {
+		t.Error("not given up")
+	}
+}
+
+func TestPodEvents(t *testing.T) {
+	daemon := func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d"}}
+	}
+	w := newWorld(t)
+	w.up("a")
+	node := w.claim("a").Status.NodeName
+	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: node}}
+	last := func() time.Duration {
+		at := w.claim("a").Status.LastPodEventTime
+		if at.IsZero() {
+			return -1
+		}
+		return at.Sub(epoch)
+	}
+
+	ds := bound.DeepCopy()
+	daemon(ds)
+	w.c.podChanged(nil, ds)
+	w.step()
+	if last() != -1 {
+		t.Errorf("a daemon counted: %s", last())
+	}
+	w.clock.Step(5 * time.Second)
+	w.c.podChanged(nil, bound)
+	w.step()
+	if last() != 5*time.Second {
+		t.Errorf("a pod that came was not recorded: %s", last())
+	}
+	w.clock.Step(3 * time.Second)
+	w.c.podChanged(bound, nil)
+	if wait := w.step(); last() != 5*time.Second || wait > 7*time.Second || wait == 0 {
+		t.Errorf("written again after 3 s (%s), or not to be looked at again (%s)", last(), wait)
+	}
+	w.pass(8*time.Second, time.Second)
+	if last() != 8*time.Second {
+		t.Errorf("the last event was lost: %s", last())
+	}
+}
+
+// A Node that is away for a while, again and again, is not a Node that is gone.
+func TestANodeThatComesBackIsNotMissing(t *testing.T) {
+	w := newWorld(t)
+	w.up("a")
+	n := w.node("ip-10-0-0-1").DeepCopy()
+	for range 5 {
+		if err := w.objects.Delete(nodesResource, "", n.Name); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(nodeMissing-20*time.Second, 5*time.Second)
+		if err := w.objects.Add(n); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(10*time.Second, 5*time.Second)
+	}
+	if w.claim("a").DeletionTimestamp != nil {
+		t.Errorf("given up: %q", w.events)
+	}
+}

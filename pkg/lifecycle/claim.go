@@ -1,0 +1,157 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// life is one claim while it is being looked at. Stages change claim; it is saved once, after all of them.
+type life struct {
+	claim *karpv1.NodeClaim
+	match match
+	now   time.Time
+}
+
+// stage does one step of a life and says when it wants to look again; 0: when something changes.
+type stage func(ctx context.Context, l *life) (time.Duration, error)
+
+// reconcileClaim takes a claim through the stages. A stage that fails doesn't keep the others from their work.
+func (c *Controller) reconcileClaim(ctx context.Context, name string) (time.Duration, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := c.claims.Get(ctx, client.ObjectKey{Name: name}, claim); apierrors.IsNotFound(err) {
+		c.forget(name)
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("reading NodeClaim: %w", err)
+	}
+	c.index.observe(claim)
+	stored := claim.DeepCopy()
+	l := &life{claim: claim, match: c.matchClaim(claim), now: c.clock.Now()}
+	stages := []stage{
+		c.register, c.initialize, c.recreate, c.keepLease, c.endBootingPods, c.tag, c.recordPodEvents, c.cascade, c.liveness,
+	}
+	if claim.DeletionTimestamp != nil {
+		stages = []stage{c.finalize}
+	} else {
+		addFinalizer(claim) // for claims made by hand; ours are created with it
+	}
+
+	var after time.Duration
+	var errs []error
+	for _, s := range stages {
+		d, err := s(ctx, l)
+		after = soonest(after, d)
+		errs = append(errs, err)
+	}
+	errs = append(errs, c.save(ctx, stored, claim))
+	return after, firstConflict(errs)
+}
+
+// forget drops what is remembered of a claim that is gone, and looks at Nodes it may have left.
+func (c *Controller) forget(name string) {
+	providerID, nodeName := c.index.forget(name)
+	c.sightings.forget(instanceID(providerID))
+	c.podEvents.forget(nodeName)
+	for _, n := range c.nodesByProviderID(providerID) {
+		c.leases.forget(n.UID)
+		c.enqueue(key{node: n.Name})
+	}
+}
+
+// save writes what the stages changed: status first, because the last change to the metadata may be the end of the object.
+func (c *Controller) save(ctx context.Context, stored, claim *karpv1.NodeClaim) error {
+	want := claim.DeepCopy()
+	if !equality.Semantic.DeepEqual(stored.Status, want.Status) {
+		obj := stored.DeepCopy()
+		obj.Status = want.Status
+		patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+		if err := c.claims.Status().Patch(ctx, obj, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing the status of NodeClaim %s: %w", claim.Name, err)
+		}
+		stored = obj
+	}
+	if !equality.Semantic.DeepEqual(stored.Annotations, want.Annotations) || !equality.Semantic.DeepEqual(stored.Finalizers, want.Finalizers) {
+		obj := stored.DeepCopy()
+		obj.Annotations, obj.Finalizers = want.Annotations, want.Finalizers
+		patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+		if err := c.claims.Patch(ctx, obj, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing NodeClaim %s: %w", claim.Name, err)
+		}
+	}
+	return nil
+}
+
+// deleteClaim begins the end of a claim. The UID keeps a new claim of the same name from being meant.
+func (c *Controller) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error {
+	err := c.claims.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting NodeClaim %s: %w", claim.Name, err)
+	}
+	return nil
+}
+
+// conditions is for setting; observe one with conditionTrue, which changes nothing.
+func (c *Controller) conditions(claim *karpv1.NodeClaim) status.ConditionSet {
+	return claim.StatusConditions(status.WithClock(c.clock))
+}
+
+func condition(claim *karpv1.NodeClaim, kind string) *status.Condition {
+	return claim.StatusConditions(status.WithObservedOnly()).Get(kind)
+}
+
+func conditionTrue(claim *karpv1.NodeClaim, kind string) bool {
+	cond := condition(claim, kind)
+	return cond != nil && cond.Status == metav1.ConditionTrue
+}
+
+// launchedAt is when the claim's instance became known; the claim's creation when it isn't.
+func launchedAt(claim *karpv1.NodeClaim) time.Time {
+	if cond := condition(claim, karpv1.ConditionTypeLaunched); cond != nil && cond.Status == metav1.ConditionTrue {
+		return cond.LastTransitionTime.Time
+	}
+	return claim.CreationTimestamp.Time
+}
+
+// instanceID is the last part of a provider ID: aws:///zone/i-0123.
+func instanceID(providerID string) string {
+	return providerID[strings.LastIndexByte(providerID, '/')+1:]
+}
+
+// soonest is the earlier of two waits; 0 is no wait at all.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// firstConflict joins errors; a conflict stands for all, because everything is tried again with fresher objects.
+func firstConflict(errs []error) error {
+	for _, err := range errs {
+		if apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// event tells about a claim, and about its Node when there is one.
+func (c *Controller) event(claim *karpv1.NodeClaim, node *corev1.Node, kind, reason, action, note string, args ...any) {
+	if claim != nil {
+		c.recorder.Eventf(claim, nil, kind, reason, action, note, args...)
+	}
+	if node != nil {
+		c.recorder.Eventf(node, nil, kind, reason, action, note, args...)
+	}
+}

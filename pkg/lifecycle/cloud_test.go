@@ -1,0 +1,102 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// fakeCloud behaves: instances take their time to end, and may be invisible for a while.
+type fakeCloud struct {
+	w         *world
+	instances map[string]*capacity.Instance
+	hidden    map[string]bool  // not visible to Describe and List
+	calls     map[string]int   // by method, and by method and id
+	fail      map[string]error // by method
+	tagged    []string
+}
+
+// launch starts an instance.
+func (f *fakeCloud) launch(id, wave string) *capacity.Instance {
+	n := len(f.instances) + 1
+	inst := &capacity.Instance{
+		ID: id, ProviderID: "aws:///z1/" + id, State: capacity.InstanceRunning, NodeName: "ip-10-0-0-" + strconv.Itoa(n),
+		InternalIP: "10.0.0." + strconv.Itoa(n), Wave: wave, LaunchedAt: f.w.clock.Now(),
+	}
+	f.instances[id] = inst
+	return inst
+}
+
+// ends lets all instances on their way out arrive.
+func (f *fakeCloud) ends() {
+	for _, i := range f.instances {
+		if i.State == capacity.InstanceShuttingDown {
+			i.State = capacity.InstanceTerminated
+		}
+	}
+}
+
+func (f *fakeCloud) call(method, id string) error {
+	f.calls[method]++
+	f.calls[method+" "+id]++
+	return f.fail[method]
+}
+
+func (f *fakeCloud) Describe(_ context.Context, id string) (capacity.Instance, error) {
+	if err := f.call("Describe", id); err != nil {
+		return capacity.Instance{}, err
+	}
+	inst := f.instances[id]
+	if inst == nil || f.hidden[id] {
+		return capacity.Instance{}, fmt.Errorf("describing %s: %w", id, capacity.ErrInstanceNotFound)
+	}
+	return *inst, nil
+}
+
+func (f *fakeCloud) Terminate(_ context.Context, id string) error {
+	if err := f.call("Terminate", id); err != nil {
+		return err
+	}
+	inst := f.instances[id]
+	if inst == nil || f.hidden[id] {
+		return fmt.Errorf("terminating %s: %w", id, capacity.ErrInstanceNotFound)
+	}
+	if inst.State != capacity.InstanceTerminated {
+		inst.State = capacity.InstanceShuttingDown
+	}
+	return nil
+}
+
+func (f *fakeCloud) TagClaim(_ context.Context, id, claim, nodeName string) error {
+	if err := f.call("TagClaim", id); err != nil {
+		return err
+	}
+	f.tagged = append(f.tagged, id+" "+claim+" "+nodeName)
+	f.instances[id].Claim = claim
+	f.instances[id].Tags = map[string]string{"Name": nodeName}
+	return nil
+}
+
+func (f *fakeCloud) List(context.Context) ([]capacity.Instance, error) {
+	return f.some(func(i *capacity.Instance) bool { return i.State != capacity.InstanceTerminated }), f.call("List", "")
+}
+
+func (f *fakeCloud) FindWave(_ context.Context, token string) ([]capacity.Instance, error) {
+	return f.some(func(i *capacity.Instance) bool {
+		return i.Wave == token && i.State != capacity.InstanceTerminated && i.State != capacity.InstanceShuttingDown
+	}), f.call("FindWave", token)
+}
+
+func (f *fakeCloud) some(choose func(*capacity.Instance) bool) []capacity.Instance {
+	var out []capacity.Instance
+	for _, id := range slices.Sorted(maps.Keys(f.instances)) {
+		if i := f.instances[id]; choose(i) && !f.hidden[id] {
+			out = append(out, *i)
+		}
+	}
+	return out
+}

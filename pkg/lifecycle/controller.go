@@ -1,0 +1,241 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+)
+
+// Instances is what the life of one node needs of the cloud. Errors wrap capacity.ErrInstanceNotFound where they mean it.
+type Instances interface {
+	Describe(ctx context.Context, id string) (capacity.Instance, error)
+	// Terminate returns nil when the call was accepted or the instance had ended before.
+	Terminate(ctx context.Context, id string) error
+	// TagClaim writes the names of claim and node on the instance.
+	TagClaim(ctx context.Context, id, claim, nodeName string) error
+}
+
+// Inventory is what the cloud has of this cluster.
+type Inventory interface {
+	// List is every instance of the cluster that isn't terminated.
+	List(ctx context.Context) ([]capacity.Instance, error)
+	// FindWave are the live instances tagged with a wave's token, sorted by id.
+	FindWave(ctx context.Context, token string) ([]capacity.Instance, error)
+}
+
+// Cloud is both.
+type Cloud interface {
+	Instances
+	Inventory
+}
+
+// Config is what a Controller is made of. Everything but Hold is required.
+type Config struct {
+	Kube kubernetes.Interface
+	// Informers is the scheduler's factory. HideEphemeralTaints has to be set on its Node informer.
+	Informers informers.SharedInformerFactory
+	// Claims reads NodeClaims from a cache and writes them; Live reads past the cache.
+	Claims client.Client
+	Live   client.Reader
+	Cloud  Cloud
+	// NodeFor makes the Node of a launched claim as it was created ahead of the kubelet.
+	NodeFor func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error)
+	// Hold, when set, says why nothing may be changed at the moment (another controller owns these objects); empty: go on.
+	Hold     func() string
+	Recorder events.EventRecorder
+	Clock    clock.WithTicker
+}
+
+const (
+	workers = 64
+	// holdRetry is how often a held claim asks again.
+	holdRetry = 10 * time.Second
+)
+
+// key is one thing to look at: a claim, or a Node without one, or (the zero key) all instances.
+type key struct{ claim, node string }
+
+// Controller walks NodeClaims and their Nodes through the stages of the package comment.
+type Controller struct {
+	kube      kubernetes.Interface
+	claims    client.Client
+	live      client.Reader
+	cloud     Cloud
+	nodeFor   func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
+	hold      func() string
+	recorder  events.EventRecorder
+	clock     clock.WithTicker
+	nodes     cache.SharedIndexInformer
+	pods      cache.SharedIndexInformer
+	nodeList  corelisters.NodeLister
+	volumes   corelisters.PersistentVolumeLister
+	volClaims corelisters.PersistentVolumeClaimLister
+	attached  storagelisters.VolumeAttachmentLister
+
+	index     *claimIndex
+	sightings *sightings
+	leases    *leases
+	evictions *evictions
+	podEvents *podEvents
+	started   atomic.Pointer[time.Time]
+	queue     atomic.Pointer[workqueue.TypedRateLimitingInterface[key]]
+	collected int // runs of garbage collection; only its own key touches it
+}
+
+// New builds a Controller and adds the indexes it needs to the informers. It starts nothing and calls nobody.
+func New(cfg Config) (*Controller, error) {
+	core, storage := cfg.Informers.Core().V1(), cfg.Informers.Storage().V1()
+	c := &Controller{
+		kube: cfg.Kube, claims: cfg.Claims, live: cfg.Live, cloud: cfg.Cloud, nodeFor: cfg.NodeFor, hold: cfg.Hold,
+		recorder: cfg.Recorder, clock: cfg.Clock,
+		nodes: core.Nodes().Informer(), pods: core.Pods().Informer(),
+		nodeList: core.Nodes().Lister(), volumes: core.PersistentVolumes().Lister(),
+		volClaims: core.PersistentVolumeClaims().Lister(), attached: storage.VolumeAttachments().Lister(),
+		index: newClaimIndex(), sightings: newSightings(), leases: newLeases(), evictions: newEvictions(),
+		podEvents: newPodEvents(),
+	}
+	if c.hold == nil {
+		c.hold = func() string { return "" }
+	}
+	// Registered here so that the factory's owner starts them with the rest.
+	core.PersistentVolumes().Informer()
+	core.PersistentVolumeClaims().Informer()
+	storage.VolumeAttachments().Informer()
+	if err := indexNodes(c.nodes); err != nil {
+		return nil, err
+	}
+	if err := pods.Index(c.pods); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// ClaimChanged says that a NodeClaim was created, changed or deleted. Safe from any goroutine; ignored while not running,
+// because Run begins with all claims.
+func (c *Controller) ClaimChanged(name string) { c.enqueue(key{claim: name}) }
+
+// Run works until ctx ends, then waits for what is under way. The informers must have been started.
+func (c *Controller) Run(ctx context.Context) error {
+	now := c.clock.Now()
+	c.started.Store(&now)
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, time.Minute),
+		workqueue.TypedRateLimitingQueueConfig[key]{Name: "dovetail_lifecycle", Clock: c.clock})
+	c.queue.Store(&queue)
+	defer c.queue.Store(nil)
+	defer queue.ShutDown()
+
+	var all karpv1.NodeClaimList
+	if err := c.claims.List(ctx, &all); err != nil {
+		return fmt.Errorf("listing NodeClaims: %w", err)
+	}
+	// Indexed before Nodes are heard of, so that no Node looks as if it had no claim.
+	for i := range all.Items {
+		c.index.observe(&all.Items[i])
+	}
+	stop, err := c.watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for i := range all.Items {
+		queue.Add(key{claim: all.Items[i].Name})
+	}
+	queue.Add(key{})
+
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for c.next(ctx, queue) {
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	wg.Wait()
+	return nil
+}
+
+// next handles one key; false when the queue has been shut down.
+func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[key]) bool {
+	k, down := queue.Get()
+	if down {
+		return false
+	}
+	defer queue.Done(k)
+	if ctx.Err() != nil {
+		return true
+	}
+	logger := klog.FromContext(ctx)
+	if k.claim != "" {
+		logger = klog.LoggerWithValues(logger, "nodeClaim", k.claim)
+	} else if k.node != "" {
+		logger = klog.LoggerWithValues(logger, "node", k.node)
+	}
+	after, err := c.reconcile(klog.NewContext(ctx, logger), k)
+	switch {
+	case apierrors.IsConflict(err):
+		// The cache is behind somebody's write; its event is on the way.
+		queue.AddRateLimited(k)
+	case err != nil:
+		if ctx.Err() == nil {
+			logger.Error(err, "Lifecycle step failed, will retry")
+		}
+		queue.AddRateLimited(k)
+	default:
+		queue.Forget(k)
+		if after > 0 {
+			queue.AddAfter(k, after)
+		}
+	}
+	return true
+}
+
+// reconcile looks at one key and says when to look again; 0: when something changes.
+func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error) {
+	if why := c.hold(); why != "" {
+		klog.FromContext(ctx).V(4).Info("Holding still", "reason", why)
+		return holdRetry, nil
+	}
+	switch {
+	case k.claim != "":
+		return c.reconcileClaim(ctx, k.claim)
+	case k.node != "":
+		return c.reconcileNode(ctx, k.node)
+	default:
+		return c.collect(ctx)
+	}
+}
+
+func (c *Controller) enqueue(k key) {
+	if q := c.queue.Load(); q != nil {
+		(*q).Add(k)
+	}
+}
+
+// startedAt is when this process began to look after claims; deadlines leave it time to catch up.
+func (c *Controller) startedAt() time.Time {
+	if t := c.started.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
+}

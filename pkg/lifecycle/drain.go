@@ -1,0 +1,241 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+)
+
+const (
+	evictionBackoff    = 100 * time.Millisecond
+	evictionBackoffMax = 10 * time.Second
+	// evictionsAtOnce is how many evictions of one node are under way together.
+	evictionsAtOnce = 8
+)
+
+// drain empties a node through the Eviction API, group after group, and is over when nothing is left that has to be waited
+// for. Pods that asked not to be disturbed are waited for; the deadline overrides them, budgets and groups.
+func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error) {
+	begun := e.node.DeletionTimestamp
+	if e.claim != nil {
+		if conditionTrue(e.claim, karpv1.ConditionTypeDrained) {
+			return 0, nil
+		}
+		set := c.conditions(e.claim)
+		if set.Get(karpv1.ConditionTypeDrained) == nil {
+			set.SetUnknownWithReason(karpv1.ConditionTypeDrained, "Draining", "pods are being evicted")
+		}
+		begun = &set.Get(karpv1.ConditionTypeDrained).LastTransitionTime
+	}
+	if e.expired() {
+		klog.FromContext(ctx).Info("Termination grace period is over, draining no more", "node", klog.KObj(e.node))
+		c.drained(e, "TerminationGracePeriodElapsed")
+		return 0, nil
+	}
+	bound, err := pods.OnNode(c.pods.GetIndexer(), e.node.Name)
+	if err != nil {
+		return 0, err
+	}
+	awaited := slices.DeleteFunc(bound, func(p *corev1.Pod) bool { return !pods.Awaited(p, e.now) })
+	if err := c.deleteExpiring(ctx, e, awaited); err != nil {
+		return 0, err
+	}
+	if len(awaited) > 0 {
+		wait, err := c.evict(ctx, e, firstGroup(awaited))
+		return soonest(drainPoll, wait), err
+	}
+	if begun == nil || e.now.Sub(begun.Time) < minDrain {
+		return drainPoll, nil
+	}
+	// The cache is empty; only the API can say that the node is.
+	left, err := c.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", e.node.Name).String(),
+	})
+	if err != nil {
+		return 0, fmt.Errorf("listing the pods of node %s: %w", e.node.Name, err)
+	}
+	for i := range left.Items {
+		if pods.Awaited(&left.Items[i], e.now) {
+			return drainPoll, nil
+		}
+	}
+	c.drained(e, karpv1.ConditionTypeDrained)
+	klog.FromContext(ctx).V(2).Info("Node drained", "node", klog.KObj(e.node))
+	return 0, nil
+}
+
+func (c *Controller) drained(e *ending, reason string) {
+	if e.claim != nil {
+		c.conditions(e.claim).SetTrueWithReason(karpv1.ConditionTypeDrained, reason, "")
+	}
+}
+
+// firstGroup are the pods whose turn it is: ordinary pods, their daemons, critical pods, critical daemons.
+func firstGroup(awaited []*corev1.Pod) []*corev1.Pod {
+	var groups [4][]*corev1.Pod
+	for _, p := range awaited {
+		g := 0
+		if pods.Critical(p) {
+			g += 2
+		}
+		if pods.Daemon(p) {
+			g++
+		}
+		groups[g] = append(groups[g], p)
+	}
+	for _, g := range groups {
+		if len(g) > 0 {
+			return g
+		}
+	}
+	return nil
+}
+
+// evict asks for the end of the group's pods, each when its back-off is over, and says when the next may be asked for again.
+func (c *Controller) evict(ctx context.Context, e *ending, group []*corev1.Pod) (time.Duration, error) {
+	var due []*corev1.Pod
+	var after time.Duration
+	for _, p := range group {
+		if protected, _ := pods.DoNotDisrupt(p, e.now); protected && !pods.Terminating(p) {
+			c.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "waiting for pod %s, which asks not to be disrupted", klog.KObj(p))
+			continue
+		}
+		if !pods.Evictable(p, e.now) {
+			continue
+		}
+		if wait := c.evictions.wait(p.UID, e.now); wait > 0 {
+			after = soonest(after, wait)
+			continue
+		}
+		due = append(due, p)
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, evictionsAtOnce)
+	errs := make([]error, len(due))
+	for i, p := range due {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			errs[i] = c.evictPod(ctx, e, p)
+		})
+	}
+	wg.Wait()
+	for _, p := range due {
+		if wait := c.evictions.wait(p.UID, e.now); wait > 0 {
+			after = soonest(after, wait)
+		}
+	}
+	return after, utilerrors.NewAggregate(errs)
+}
+
+// evictPod makes one call. Being refused by a budget is no error: it is asked again later.
+func (c *Controller) evictPod(ctx context.Context, e *ending, p *corev1.Pod) error {
+	err := c.kube.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
+	})
+	evictionRequests.WithLabelValues(statusCode(err)).Inc()
+	switch {
+	case err == nil:
+		c.evictions.forget(p.UID)
+		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonEvicted, "Evict", "Evicted: node %s is ending", e.node.Name)
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		c.evictions.forget(p.UID) // gone, or another pod of the name
+	case apierrors.IsTooManyRequests(err):
+		c.evictions.fail(p.UID, e.now)
+		c.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "evicting pod %s would violate its disruption budget", klog.KObj(p))
+	case apierrors.IsInternalError(err):
+		c.evictions.fail(p.UID, e.now)
+		c.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "pod %s can't be evicted: %v", klog.KObj(p), err)
+	default:
+		c.evictions.fail(p.UID, e.now)
+		return fmt.Errorf("evicting pod %s: %w", klog.KObj(p), err)
+	}
+	return nil
+}
+
+// deleteExpiring deletes pods early enough for their own grace period to end by the deadline, whatever protects them.
+func (c *Controller) deleteExpiring(ctx context.Context, e *ending, awaited []*corev1.Pod) error {
+	if e.deadline.IsZero() {
+		return nil
+	}
+	for _, p := range awaited {
+		if pods.Terminating(p) && !p.DeletionTimestamp.After(e.deadline) || p.Spec.TerminationGracePeriodSeconds == nil {
+			continue
+		}
+		if e.now.Before(e.deadline.Add(-time.Duration(*p.Spec.TerminationGracePeriodSeconds) * time.Second)) {
+			continue
+		}
+		// At least 1 s: none would take the pod from the API while its containers may still run.
+		grace := max(int64(e.deadline.Sub(e.now)/time.Second), 1)
+		err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &p.UID},
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting pod %s before the node's deadline: %w", klog.KObj(p), err)
+		}
+		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonDisrupted, "Delete",
+			"Deleting the pod to let it end before the termination grace period of node %s does at %s", e.node.Name, e.deadline.Format(time.RFC3339))
+	}
+	return nil
+}
+
+func statusCode(err error) string {
+	if err == nil {
+		return strconv.Itoa(http.StatusCreated)
+	}
+	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code != 0 {
+		return strconv.Itoa(int(s.Status().Code))
+	}
+	return strings.ToLower(string(apierrors.ReasonForError(err)))
+}
+
+// evictions is the back-off per pod. Safe for concurrent use.
+type evictions struct {
+	mu   sync.Mutex
+	next map[types.UID]attempt
+}
+
+type attempt struct {
+	at    time.Time
+	delay time.Duration
+}
+
+func newEvictions() *evictions { return &evictions{next: map[types.UID]attempt{}} }
+
+// wait is how long the pod may not be asked for yet.
+func (b *evictions) wait(uid types.UID, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(b.next[uid].at.Sub(now), 0)
+}
+
+func (b *evictions) fail(uid types.UID, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delay := min(max(2*b.next[uid].delay, evictionBackoff), evictionBackoffMax)
+	b.next[uid] = attempt{at: now.Add(delay), delay: delay}
+}
+
+func (b *evictions) forget(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.next, uid)
+}

@@ -1,0 +1,149 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	garbageAge   = 30 * time.Second
+	garbageFirst = 10 * time.Second // between the first garbageRuns runs
+	garbageRuns  = 20
+	garbageEvery = 2 * time.Minute
+)
+
+// collect ends the instances that nobody owns and the Nodes that stand for nothing, and has claims whose instance isn't
+// listed any more looked at. It returns when to collect next; an error doesn't change that.
+func (c *Controller) collect(ctx context.Context) (time.Duration, error) {
+	c.collected++
+	next := garbageEvery
+	if c.collected <= garbageRuns {
+		next = garbageFirst
+	}
+	if err := c.collectOnce(ctx); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Garbage collection failed, will retry")
+	}
+	return next, nil
+}
+
+func (c *Controller) collectOnce(ctx context.Context) error {
+	instances, err := c.cloud.List(ctx)
+	if err != nil {
+		return fmt.Errorf("listing instances: %w", err)
+	}
+	var cached karpv1.NodeClaimList
+	if err := c.claims.List(ctx, &cached); err != nil {
+		return fmt.Errorf("listing NodeClaims: %w", err)
+	}
+	claims := newClaimSet(cached.Items)
+	listed := map[string]bool{}
+	for i := range instances {
+		listed[instances[i].ProviderID] = true
+	}
+	for id, claim := range claims.byProvider {
+		if !listed[id] {
+			c.enqueue(key{claim: claim.Name}) // liveness looks at it, if its node isn't up
+		}
+	}
+
+	now := c.clock.Now()
+	nodes, err := c.nodeList.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
+	}
+	if len(orphans(instances, claims, now)) == 0 && len(shells(nodes, listed, claims)) == 0 {
+		return nil
+	}
+	// The cache may be behind; what is ended for good is decided on what the API says now.
+	if claims, err = c.liveClaims(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, inst := range orphans(instances, claims, now) {
+		errs = append(errs, c.collectInstance(ctx, inst))
+	}
+	for _, n := range shells(nodes, listed, claims) {
+		klog.FromContext(ctx).Info("Deleting a Node without NodeClaim and instance", "node", klog.KObj(n), "providerID", n.Spec.ProviderID)
+		errs = append(errs, c.deleteNode(ctx, n))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// shells are Nodes of ours that have neither claim nor instance nor a kubelet that says Ready. Deleting one begins its end,
+// which looks for the instance again.
+func shells(nodes []*corev1.Node, listed map[string]bool, claims claimSet) []*corev1.Node {
+	var out []*corev1.Node
+	for _, n := range nodes {
+		if ours(n) && n.DeletionTimestamp == nil && !ready(n) && !listed[n.Spec.ProviderID] && claims.byProvider[n.Spec.ProviderID] == nil {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// orphans are the instances that no claim owns or will own: old enough for their launch to have been recorded, and not of a
+// wave some claim of which still waits for its instance.
+func orphans(instances []capacity.Instance, claims claimSet, now time.Time) []capacity.Instance {
+	var out []capacity.Instance
+	for _, inst := range instances {
+		switch inst.State {
+		case capacity.InstanceShuttingDown, capacity.InstanceTerminated:
+			continue
+		}
+		if claims.byProvider[inst.ProviderID] != nil || now.Sub(inst.LaunchedAt) < garbageAge {
+			continue
+		}
+		if claim := claims.byName[inst.Claim]; claim != nil && claim.Status.ProviderID == "" {
+			continue
+		}
+		waiting := false
+		for _, claim := range claims.byWave[inst.Wave] {
+			// A deleted claim without instance takes its share by itself; a failed launch may be tried again with the same token.
+			waiting = waiting || inst.Wave != "" && claim.Status.ProviderID == ""
+		}
+		if !waiting {
+			out = append(out, inst)
+		}
+	}
+	return out
+}
+
+// collectInstance ends one. If it has a Node with our finalizer, the Node's deletion ends it after a drain: somebody may
+// have removed its claim by force, and its pods run.
+func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance) error {
+	nodes := c.nodesByProviderID(inst.ProviderID)
+	for _, n := range nodes {
+		if ours(n) {
+			if n.DeletionTimestamp == nil {
+				klog.FromContext(ctx).Info("Deleting a Node whose NodeClaim is gone", "node", klog.KObj(n), "instance", inst.ID)
+				return c.deleteNode(ctx, n)
+			}
+			c.enqueue(key{node: n.Name})
+			return nil
+		}
+	}
+	err := c.cloud.Terminate(ctx, inst.ID)
+	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
+		return fmt.Errorf("terminating instance %s, which no NodeClaim owns: %w", inst.ID, err)
+	}
+	collections.Inc()
+	klog.FromContext(ctx).Info("Terminated an instance that no NodeClaim owns", "instance", inst.ID, "wave", inst.Wave, "claim", inst.Claim)
+	for _, n := range nodes {
+		if _, pool := n.Labels[karpv1.NodePoolLabelKey]; pool {
+			if err := c.deleteNode(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

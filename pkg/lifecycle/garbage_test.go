@@ -1,0 +1,314 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// waveAnnotation is a wave as it is recorded on its claims.
+func waveAnnotation(token string, claims ...string) string {
+	data, _ := json.Marshal(capacity.Wave{Token: token, Claims: claims})
+	return string(data)
+}
+
+// intent makes a claim of a wave that has no instance on record.
+func (w *world) intent(name, wave string, change ...func(*karpv1.NodeClaim)) {
+	w.t.Helper()
+	w.launched(name, append([]func(*karpv1.NodeClaim){func(c *karpv1.NodeClaim) {
+		c.Status = karpv1.NodeClaimStatus{}
+		if wave != "" {
+			c.Annotations = map[string]string{AnnotationWave: waveAnnotation(wave, name)}
+		}
+	}}, change...)...)
+	delete(w.cloud.instances, "i-"+name)
+}
+
+func (w *world) failLaunch(c *karpv1.NodeClaim) {
+	c.StatusConditions(status.WithClock(w.clock)).SetFalse(karpv1.ConditionTypeLaunched, "InsufficientCapacity", "none to be had")
+}
+
+// running are the ids of the instances that were not ended.
+func (w *world) running() string {
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(w.cloud.instances)) {
+		if i := w.cloud.instances[id]; i.State == capacity.InstanceRunning {
+			out = append(out, id)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestUnlaunchedClaimDeleted(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		setup func(w *world)
+		// how long the claim may stay, at least and at most
+		after, by time.Duration
+		running   string // instances left in the end
+		wave      bool   // claim a has been recorded for wave "w"
+	}{
+		{name: "without a wave nothing was ever sent", by: 2 * time.Second},
+		{name: "with a wave it is waited whether an instance shows", wave: true, after: waveQuiet, by: waveQuiet + 10*time.Second},
+		{name: "not if the launch is known to have failed", wave: true, by: 2 * time.Second, setup: func(w *world) {
+			c := w.claim("a")
+			w.failLaunch(c)
+			if err := w.claims.Status().Update(w.ctx, c); err != nil {
+				w.t.Fatal(err)
+			}
+		}},
+		{name: "an instance of the wave that nobody has is this claim's, and ends", wave: true, by: 30 * time.Second,
+			setup: func(w *world) { w.cloud.launch("i-1", "w") }},
+		{name: "so does one that shows late", wave: true, by: 90 * time.Second, setup: func(w *world) {
+			w.pass(20*time.Second, 5*time.Second)
+			w.cloud.launch("i-1", "w")
+		}},
+		{name: "an instance that is tagged with its name is its own, whatever else waits", wave: true, by: 30 * time.Second, running: "i-2",
+			setup: func(w *world) {
+				w.intent("b", "w")
+				w.cloud.launch("i-1", "w").Claim = "a"
+				w.cloud.launch("i-2", "w")
+			}},
+		{name: "while another claim of the wave waits nothing is taken", wave: true, after: 2 * time.Minute, by: 4 * time.Minute, running: "i-2",
+			setup: func(w *world) {
+				w.intent("b", "w")
+				w.cloud.launch("i-1", "w")
+				w.cloud.launch("i-2", "w")
+				w.pass(2*time.Minute, 5*time.Second)
+				if w.running() != "i-1 i-2" {
+					w.t.Fatalf("running: %s", w.running())
+				}
+				b := w.claim("b")
+				b.Status.ProviderID = w.cloud.instances["i-2"].ProviderID
+				b.StatusConditions(status.WithClock(w.clock)).SetTrue(karpv1.ConditionTypeLaunched)
+				if err := w.claims.Status().Update(w.ctx, b); err != nil {
+					w.t.Fatal(err)
+				}
+			}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			wave := ""
+			if tc.wave {
+				wave = "w"
+			}
+			w.intent("a", wave)
+			start := w.clock.Now()
+			w.deleteByName("a")
+			if tc.setup != nil {
+				tc.setup(w)
+			}
+			for w.claim("a") != nil && w.clock.Since(start) < 10*time.Minute {
+				w.pass(2*time.Second, 2*time.Second)
+				w.cloud.ends()
+			}
+			if took := w.clock.Since(start); took < tc.after || took > tc.by {
+				t.Errorf("took %s, want %s to %s", took, tc.after, tc.by)
+			}
+			if diff := cmp.Diff(tc.running, w.running()); diff != "" {
+				t.Errorf("running (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A wave is recorded between the look and the letting go: the claim must not go, or its instance would have no owner.
+func TestUnlaunchedClaimIsNotLetGoUnderARecord(t *testing.T) {
+	w := newWorld(t)
+	w.intent("a", "")
+	w.deleteByName("a")
+	stale := w.claim("a")
+	c := w.claim("a")
+	c.Annotations = map[string]string{AnnotationWave: waveAnnotation("w", "a")}
+	if err := w.claims.Patch(w.ctx, c, client.MergeFrom(stale)); err != nil {
+		t.Fatal(err)
+	}
+	released := stale.DeepCopy()
+	dropFinalizer(released)
+	if err := w.c.save(w.ctx, stale, released); err == nil {
+		t.Error("a stale claim was let go")
+	}
+	if w.claim("a") == nil {
+		t.Error("the claim is gone")
+	}
+}
+
+func TestOrphans(t *testing.T) {
+	old := epoch.Add(-time.Minute)
+	inst := func(id string, change ...func(*capacity.Instance)) capacity.Instance {
+		i := capacity.Instance{ID: id, ProviderID: "aws:///z/" + id, State: capacity.InstanceRunning, LaunchedAt: old}
+		for _, f := range change {
+			f(&i)
+		}
+		return i
+	}
+	wave := func(token string) func(*capacity.Instance) { return func(i *capacity.Instance) { i.Wave = token } }
+	tagged := func(claim string) func(*capacity.Instance) { return func(i *capacity.Instance) { i.Claim = claim } }
+	claim := func(name, id, token string) karpv1.NodeClaim {
+		c := karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if id != "" {
+			c.Status.ProviderID = "aws:///z/" + id
+		}
+		if token != "" {
+			c.Annotations = map[string]string{AnnotationWave: waveAnnotation(token)}
+		}
+		return c
+	}
+	for _, tc := range []struct {
+		name      string
+		instances []capacity.Instance
+		claims    []karpv1.NodeClaim
+		want      []string
+	}{
+		{name: "an instance without any claim", instances: []capacity.Instance{inst("i-1")}, want: []string{"i-1"}},
+		{name: "not one that a claim owns", instances: []capacity.Instance{inst("i-1")}, claims: []karpv1.NodeClaim{claim("a", "i-1", "")}},
+		{name: "not a young one: its launch may be about to be recorded", instances: []capacity.Instance{
+			inst("i-1", func(i *capacity.Instance) { i.LaunchedAt = epoch.Add(-20 * time.Second) })}},
+		{name: "not one on its way out", instances: []capacity.Instance{
+			inst("i-1", func(i *capacity.Instance) { i.State = capacity.InstanceShuttingDown })}},
+		{name: "a stopped one, which costs too", want: []string{"i-1"}, instances: []capacity.Instance{
+			inst("i-1", func(i *capacity.Instance) { i.State = capacity.InstanceStopped })}},
+		{name: "not one of a wave whose claim waits for it", instances: []capacity.Instance{inst("i-1", wave("w"))}, claims: []karpv1.NodeClaim{claim("a", "", "w")}},
+		{name: "the one too many of a wave that has been handed out", want: []string{"i-3"},
+			instances: []capacity.Instance{inst("i-1", wave("w")), inst("i-2", wave("w")), inst("i-3", wave("w"))},
+			claims:    []karpv1.NodeClaim{claim("a", "i-1", "w"), claim("b", "i-2", "w")}},
+		{name: "one of an attempt that was given up", want: []string{"i-1"},
+			instances: []capacity.Instance{inst("i-1", wave("w1")), inst("i-2", wave("w2"))},
+			claims:    []karpv1.NodeClaim{claim("a", "i-2", "w2")}},
+		{name: "one whose claim has another instance", want: []string{"i-1"},
+			instances: []capacity.Instance{inst("i-1", tagged("a")), inst("i-2", tagged("a"))},
+			claims:    []karpv1.NodeClaim{claim("a", "i-2", "")}},
+		{name: "not one tagged with a claim that has none on record yet",
+			instances: []capacity.Instance{inst("i-1", tagged("a"))}, claims: []karpv1.NodeClaim{claim("a", "", "")}},
+		{name: "one tagged with a claim that is gone", want: []string{"i-1"}, instances: []capacity.Instance{inst("i-1", tagged("gone"))}},
+		{name: "instances without a wave don't wait for claims without one", want: []string{"i-1"},
+			instances: []capacity.Instance{inst("i-1")}, claims: []karpv1.NodeClaim{claim("a", "", "")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, i := range orphans(tc.instances, newClaimSet(tc.claims), epoch) {
+				got = append(got, i.ID)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("orphans (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCollection(t *testing.T) {
+	collect := func(w *world) {
+		w.sync()
+		if _, err := w.c.reconcile(w.ctx, key{}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	t.Run("an instance nobody owns ends", func(t *testing.T) {
+		w := newWorld(t)
+		w.cloud.launch("i-1", "lost")
+		collect(w)
+		if w.running() != "i-1" {
+			t.Fatal("ended before its launch could be recorded")
+		}
+		w.clock.Step(time.Minute)
+		collect(w)
+		if w.running() != "" {
+			t.Error("left running")
+		}
+	})
+	t.Run("with the Node it has", func(t *testing.T) {
+		w := newWorld(t)
+		inst := w.cloud.launch("i-1", "lost")
+		w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{karpv1.NodePoolLabelKey: "default"}},
+			Spec: corev1.NodeSpec{ProviderID: inst.ProviderID}})
+		w.clock.Step(time.Minute)
+		collect(w)
+		if w.running() != "" || w.node("n") != nil {
+			t.Error("left")
+		}
+	})
+	t.Run("a claim that only the API knows saves its instance", func(t *testing.T) {
+		w := newWorld(t)
+		claim, _ := w.launched("a")
+		w.clock.Step(time.Minute)
+		w.c.claims = blind{w.claims} // a cache that has seen nothing yet
+		collect(w)
+		if w.running() != "i-a" {
+			t.Errorf("the instance of %s was ended", claim.Name)
+		}
+	})
+	t.Run("a node whose claim was removed by force is drained, not shot", func(t *testing.T) {
+		w := newWorld(t)
+		w.up("a")
+		w.pod("web", "ip-10-0-0-1")
+		w.removeClaimByForce("a")
+		w.clock.Step(time.Minute)
+		collect(w)
+		if n := w.node("ip-10-0-0-1"); n.DeletionTimestamp == nil || w.running() != "i-a" {
+			t.Fatalf("deleted %v, running %q", n.DeletionTimestamp, w.running())
+		}
+		w.pass(2*time.Second, time.Second)
+		collect(w)
+		if w.running() != "i-a" {
+			t.Fatal("ended under its pods")
+		}
+		w.endPods()
+		w.pass(10*time.Second, time.Second)
+		w.cloud.ends()
+		w.pass(5*time.Second, time.Second)
+		if w.left() != "" {
+			t.Errorf("left: %s", w.left())
+		}
+	})
+	t.Run("a Node of ours with neither claim nor instance", func(t *testing.T) {
+		w := newWorld(t)
+		w.up("a")
+		w.removeClaimByForce("a")
+		w.cloud.instances["i-a"].State = capacity.InstanceTerminated
+		collect(w)
+		if w.node("ip-10-0-0-1").DeletionTimestamp != nil {
+			t.Fatal("ended while its kubelet says Ready")
+		}
+		w.changeNode("ip-10-0-0-1", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+		collect(w)
+		w.pass(5*time.Second, time.Second)
+		if w.left() != "" {
+			t.Errorf("left: %s", w.left())
+		}
+	})
+	t.Run("often at first, seldom later, whatever fails", func(t *testing.T) {
+		w := newWorld(t)
+		w.cloud.fail["List"] = fmt.Errorf("listing: %w", capacity.ErrThrottled)
+		for run := 1; run <= 25; run++ {
+			want := garbageFirst
+			if run > garbageRuns {
+				want = garbageEvery
+			}
+			if got, err := w.c.reconcile(w.ctx, key{}); err != nil || got != want {
+				t.Errorf("run %d: next after %s (%v), want %s", run, got, err, want)
+			}
+		}
+	})
+}
+
+// blind is a cache that has seen no claim.
+type blind struct{ client.Client }
+
+func (b blind) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*karpv1.NodeClaimList).Items = nil
+	return nil
+}

@@ -1,0 +1,81 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// initialize declares a registered node fit for everything it was bought for. Until then the scheduler does not see its
+// ephemeral taints and reckons with the claim's numbers; from here on it is like any other node.
+func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, error) {
+	node := l.match.node
+	done := conditionTrue(l.claim, karpv1.ConditionTypeInitialized)
+	if !conditionTrue(l.claim, karpv1.ConditionTypeRegistered) || done && (node == nil || node.Labels[karpv1.NodeInitializedLabelKey] == "true") {
+		return 0, nil
+	}
+	set := c.conditions(l.claim)
+	if node == nil {
+		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, "NodeNotFound", "its Node is not there")
+		return 0, nil
+	}
+	if reason, message := uninitialized(node, l.claim); reason != "" {
+		if !done { // once initialized, a claim stays so
+			set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, reason, message)
+		}
+		return 0, nil
+	}
+	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
+		if n.Labels == nil {
+			n.Labels = map[string]string{}
+		}
+		n.Labels[karpv1.NodeInitializedLabelKey] = "true"
+		if _, wanted := l.claim.Labels[labelExcludeDisruption]; !wanted {
+			delete(n.Labels, labelExcludeDisruption) // put on so that a burst of booting nodes doesn't look like a zone outage
+		}
+	})
+	if gone(err) {
+		return 0, nil
+	} else if err != nil {
+		return 0, err
+	}
+	l.match.node = patched
+	if !set.SetTrue(karpv1.ConditionTypeInitialized) {
+		return 0, nil
+	}
+	initializations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.CreationTimestamp.Time).Seconds())
+	klog.FromContext(ctx).V(2).Info("Node initialized", "node", klog.KObj(node), "after", l.now.Sub(launchedAt(l.claim)))
+	return 0, nil
+}
+
+// uninitialized is why a node can't be called initialized yet; empty when it can.
+func uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
+	if !ready(node) {
+		return "NodeNotReady", "the kubelet does not say Ready"
+	}
+	taints := Taints(node)
+	for _, t := range claim.Spec.StartupTaints {
+		if hasTaint(taints, &t) {
+			return "StartupTaintsExist", fmt.Sprintf("startup taint %s is still there", t.ToString())
+		}
+	}
+	for i := range taints {
+		if t := &taints[i]; ephemeral(t) || t.Key == corev1.TaintNodeUnreachable || strings.HasPrefix(t.Key, taintReadinessPrefix) {
+			return "KnownEphemeralTaintsExist", fmt.Sprintf("taint %s is still there", t.ToString())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(claim.Spec.Resources.Requests)) {
+		wanted, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
+		if !wanted.IsZero() && have.IsZero() {
+			return "ResourceNotRegistered", fmt.Sprintf("resource %s was asked for and is not in allocatable", name)
+		}
+	}
+	return "", ""
+}

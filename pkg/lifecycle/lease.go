@@ -1,0 +1,112 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// leaseEvery is the age at which a Node without kubelet gets its Lease, and how often that is renewed. The node lifecycle
+	// controller gives a Node that never posted 60 s from creation or from the last renewal, so a kubelet that comes within
+	// leaseEvery costs no write at all.
+	leaseEvery = 15 * time.Second
+	// leaseDuration is what the kubelet itself writes by default.
+	leaseDuration = 40 * time.Second
+)
+
+// keepLease stands in for a kubelet that is still booting: as long as the Lease is renewed, nobody declares the Node
+// unreachable and deletes its pods. It ends when the kubelet posts or renews the Lease itself, and at the registration deadline.
+func (c *Controller) keepLease(ctx context.Context, l *life) (time.Duration, error) {
+	node := l.match.node
+	if node == nil {
+		return 0, nil
+	}
+	if Posted(node) || l.now.After(launchedAt(l.claim).Add(registrationTimeout)) {
+		c.leases.forget(node.UID)
+		return 0, nil
+	}
+	if due := node.CreationTimestamp.Add(leaseEvery); l.now.Before(due) {
+		return due.Sub(l.now), nil
+	}
+	held := c.leases.get(node.UID)
+	if held == nil {
+		found, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return c.createLease(ctx, node, l.now)
+		} else if err != nil {
+			return 0, fmt.Errorf("reading the Lease of Node %s: %w", node.Name, err)
+		}
+		held = found
+	}
+	if held.Spec.RenewTime != nil {
+		// Not due yet: ours, or somebody else renews it.
+		if wait := held.Spec.RenewTime.Add(leaseEvery).Sub(l.now); wait > 0 {
+			return wait, nil
+		}
+	}
+	next := held.DeepCopy()
+	next.Spec.RenewTime = &metav1.MicroTime{Time: l.now}
+	renewed, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, next, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		c.leases.forget(node.UID) // the kubelet has come, or the Lease went with an earlier Node: look again
+		return time.Second, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("renewing the Lease of Node %s: %w", node.Name, err)
+	}
+	c.leases.put(node.UID, renewed)
+	return leaseEvery, nil
+}
+
+func (c *Controller) createLease(ctx context.Context, node *corev1.Node, now time.Time) (time.Duration, error) {
+	seconds := int32(leaseDuration / time.Second)
+	lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, Namespace: corev1.NamespaceNodeLease,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+		},
+		Spec: coordv1.LeaseSpec{
+			HolderIdentity: &node.Name, LeaseDurationSeconds: &seconds, RenewTime: &metav1.MicroTime{Time: now},
+		},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return leaseEvery, nil // the kubelet was faster
+	} else if err != nil {
+		return 0, fmt.Errorf("creating the Lease of Node %s: %w", node.Name, err)
+	}
+	c.leases.put(node.UID, lease)
+	return leaseEvery, nil
+}
+
+// leases are those we wrote last, by the UID of their Node. Safe for concurrent use.
+type leases struct {
+	mu   sync.Mutex
+	held map[types.UID]*coordv1.Lease
+}
+
+func newLeases() *leases { return &leases{held: map[types.UID]*coordv1.Lease{}} }
+
+func (s *leases) get(uid types.UID) *coordv1.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[uid]
+}
+
+func (s *leases) put(uid types.UID, lease *coordv1.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[uid] = lease
+}
+
+func (s *leases) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, uid)
+}

@@ -1,0 +1,137 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	launchTimeout       = 5 * time.Minute
+	registrationTimeout = 15 * time.Minute
+	// catchUp is the least time a claim has after this process began, so that a launch cut short by a restart can be taken up
+	// again, however long the restart took.
+	catchUp = time.Minute
+	// watchEvery is how often the instance of a node that isn't up is looked at.
+	watchEvery = 15 * time.Second
+	// nodeMissing is how long a registered node may be without Node object: a replaced one comes back in that time.
+	nodeMissing = time.Minute
+)
+
+// cascade passes the deletion of a registered Node on to its claim. Before registration deleting a Node means nothing.
+func (c *Controller) cascade(ctx context.Context, l *life) (time.Duration, error) {
+	node := l.match.node
+	if node == nil || node.DeletionTimestamp == nil || !hasFinalizer(node) {
+		return 0, nil
+	}
+	klog.FromContext(ctx).V(2).Info("Node was deleted, deleting its NodeClaim", "node", klog.KObj(node))
+	return 0, c.deleteClaim(ctx, l.claim)
+}
+
+// liveness gives a claim up that will not become or is no longer a node.
+func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, error) {
+	claim := l.claim
+	if !conditionTrue(claim, karpv1.ConditionTypeLaunched) {
+		deadline := later(claim.CreationTimestamp.Add(launchTimeout), c.startedAt().Add(catchUp))
+		if wait := deadline.Sub(l.now); wait > 0 {
+			return wait, nil
+		}
+		return 0, c.giveUp(ctx, l, reasonLaunchTimeout, fmt.Sprintf("nothing was launched within %s", launchTimeout))
+	}
+	if claim.Status.ProviderID == "" {
+		return 0, nil // launched, and the status is being written
+	}
+	if !conditionTrue(claim, karpv1.ConditionTypeRegistered) {
+		deadline := later(launchedAt(claim).Add(registrationTimeout), c.startedAt().Add(catchUp))
+		wait := deadline.Sub(l.now)
+		if wait <= 0 {
+			return 0, c.giveUp(ctx, l, reasonRegistrationTimeout, fmt.Sprintf("no kubelet came within %s", registrationTimeout))
+		}
+		after, err := c.checkInstance(ctx, l)
+		return soonest(wait, after), err
+	}
+	if l.match.node == nil {
+		return c.checkNode(ctx, l)
+	}
+	c.index.found(claim.Name)
+	if l.match.node.DeletionTimestamp == nil && !ready(l.match.node) {
+		return c.checkInstance(ctx, l)
+	}
+	return 0, nil
+}
+
+// checkInstance asks whether the instance under a node that isn't up is still there.
+func (c *Controller) checkInstance(ctx context.Context, l *life) (time.Duration, error) {
+	inst, v, err := c.look(ctx, l.claim.Status.ProviderID, launchedAt(l.claim), lookEvery)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case v == ended:
+		return 0, c.giveUp(ctx, l, reasonInstanceEnded, "the instance is gone")
+	case v == unsure:
+		return lookEvery, nil
+	}
+	switch inst.State {
+	case capacity.InstancePending, capacity.InstanceRunning:
+		return watchEvery, nil
+	default:
+		return 0, c.giveUp(ctx, l, reasonInstanceEnded, fmt.Sprintf("the instance is %s", inst.State))
+	}
+}
+
+// checkNode gives up an instance whose registered Node is gone without having passed through its finalizer: pods can't be
+// placed there any more, and nothing else would ever end it.
+func (c *Controller) checkNode(ctx context.Context, l *life) (time.Duration, error) {
+	_, err := c.kube.CoreV1().Nodes().Get(ctx, l.claim.Status.NodeName, metav1.GetOptions{})
+	if err == nil || !apierrors.IsNotFound(err) {
+		c.index.found(l.claim.Name)
+		if err != nil {
+			return 0, fmt.Errorf("reading Node %s: %w", l.claim.Status.NodeName, err)
+		}
+		return lookEvery, nil // the informer is behind, or another instance has the name
+	}
+	since := c.index.missing(l.claim.Name, l.now)
+	if wait := since.Add(nodeMissing).Sub(l.now); wait > 0 {
+		return wait, nil
+	}
+	return 0, c.giveUp(ctx, l, reasonNodeMissing, fmt.Sprintf("Node %s is gone", l.claim.Status.NodeName))
+}
+
+// giveUp marks the Node, so that the scheduler sees it as it is, and deletes the claim; termination does the rest.
+func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string) error {
+	node := l.match.node
+	if node != nil && node.Labels[karpv1.NodeInitializedLabelKey] != "true" {
+		_, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
+			if n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			n.Annotations[AnnotationFailed] = message
+		})
+		if err != nil && !gone(err) {
+			return err
+		}
+	}
+	c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving NodeClaim %s up: %s", l.claim.Name, message)
+	if err := c.deleteClaim(ctx, l.claim); err != nil {
+		return err
+	}
+	disruptions.WithLabelValues(pool(l.claim), reason).Inc()
+	klog.FromContext(ctx).Info("Gave a NodeClaim up", "reason", reason, "message", message, "instance", instanceID(l.claim.Status.ProviderID))
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

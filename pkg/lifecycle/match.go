@@ -1,0 +1,141 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// Names of the indexes on the Node informer.
+const (
+	nodesByProviderID = "dovetail.sh/nodes-by-provider-id"
+	nodesByInternalIP = "dovetail.sh/nodes-by-internal-ip"
+)
+
+// match is which of the cluster's Nodes belong to a claim. Nodes are the informer's and must not be changed.
+type match struct {
+	// node is the claim's Node; nil: there is none.
+	node *corev1.Node
+	// stale are Nodes made ahead for an instance whose kubelet then came under another name.
+	stale []*corev1.Node
+	// many says that more than one kubelet says it is this instance.
+	many bool
+	// taken has the name that is recorded for the claim and belongs to another instance. It is never adopted.
+	taken *corev1.Node
+}
+
+// all are the Nodes of the claim.
+func (m match) all() []*corev1.Node {
+	if m.node == nil {
+		return m.stale
+	}
+	return append([]*corev1.Node{m.node}, m.stale...)
+}
+
+// matchNodes chooses. Nodes with the claim's provider ID are its own; so is one that has none yet, came after the claim and
+// has the instance's address (a kubelet without cloud provider under a name we did not expect).
+func matchNodes(claim *karpv1.NodeClaim, sameID, sameIP []*corev1.Node, named *corev1.Node) match {
+	var m match
+	own := slices.Clone(sameID)
+	for _, n := range sameIP {
+		if n.Spec.ProviderID == "" && !n.CreationTimestamp.Before(&claim.CreationTimestamp) {
+			own = append(own, n)
+		}
+	}
+	if named != nil && !slices.ContainsFunc(own, func(n *corev1.Node) bool { return n.Name == named.Name }) {
+		m.taken = named
+	}
+	slices.SortFunc(own, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range own {
+		switch {
+		case m.node == nil:
+			m.node = n
+		case Posted(n) && Posted(m.node):
+			m.many = true
+			m.stale = append(m.stale, n)
+		case Posted(n) || !Posted(m.node) && n.Name == claim.Status.NodeName:
+			m.stale = append(m.stale, m.node)
+			m.node = n
+		default:
+			m.stale = append(m.stale, n)
+		}
+	}
+	return m
+}
+
+// matchClaim finds a claim's Nodes in the informer.
+func (c *Controller) matchClaim(claim *karpv1.NodeClaim) match {
+	var named *corev1.Node
+	if claim.Status.NodeName != "" {
+		named, _ = c.nodeList.Get(claim.Status.NodeName)
+	}
+	if claim.Status.ProviderID == "" {
+		return match{taken: named}
+	}
+	sameID := c.nodesByProviderID(claim.Status.ProviderID)
+	addresses := map[string]bool{c.sightings.address(instanceID(claim.Status.ProviderID)): true}
+	for _, n := range sameID {
+		addresses[internalIP(n)] = true
+	}
+	delete(addresses, "")
+	var sameIP []*corev1.Node
+	for ip := range addresses {
+		sameIP = append(sameIP, c.nodesIndexed(nodesByInternalIP, ip)...)
+	}
+	return matchNodes(claim, sameID, sameIP, named)
+}
+
+func (c *Controller) nodesByProviderID(id string) []*corev1.Node {
+	if id == "" {
+		return nil
+	}
+	return c.nodesIndexed(nodesByProviderID, id)
+}
+
+func (c *Controller) nodesIndexed(index, value string) []*corev1.Node {
+	objs, err := c.nodes.GetIndexer().ByIndex(index, value)
+	if err != nil {
+		return nil // only an unknown index is an error, and New has added both
+	}
+	out := make([]*corev1.Node, 0, len(objs))
+	for _, obj := range objs {
+		if n, ok := obj.(*corev1.Node); ok {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func indexNodes(informer cache.SharedIndexInformer) error {
+	err := informer.AddIndexers(cache.Indexers{
+		nodesByProviderID: func(obj any) ([]string, error) {
+			if n, ok := obj.(*corev1.Node); ok && n.Spec.ProviderID != "" {
+				return []string{n.Spec.ProviderID}, nil
+			}
+			return nil, nil
+		},
+		nodesByInternalIP: func(obj any) ([]string, error) {
+			if n, ok := obj.(*corev1.Node); ok && internalIP(n) != "" {
+				return []string{internalIP(n)}, nil
+			}
+			return nil, nil
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("indexing nodes: %w", err)
+	}
+	return nil
+}
+
+func internalIP(n *corev1.Node) string {
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}

@@ -1,0 +1,158 @@
+package lifecycle
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// Posted says that the node's kubelet has reported its status at least once. A Ready condition alone does not say so: the
+// node lifecycle controller writes one for a kubelet it never heard of.
+func Posted(node *corev1.Node) bool {
+	if node.Status.NodeInfo.KubeletVersion != "" {
+		return true
+	}
+	cond := readyCondition(node)
+	return cond != nil && cond.Reason != "NodeStatusNeverUpdated"
+}
+
+// register completes a Node whose kubelet has posted: everything the claim promises is on it, the termination finalizer
+// too, and the unregistered taint goes. From here on deleting the Node means ending the instance.
+func (c *Controller) register(ctx context.Context, l *life) (time.Duration, error) {
+	node := l.match.node
+	if !conditionTrue(l.claim, karpv1.ConditionTypeLaunched) {
+		return 0, nil
+	}
+	if conditionTrue(l.claim, karpv1.ConditionTypeRegistered) && (node == nil || node.Labels[karpv1.NodeRegisteredLabelKey] == "true") {
+		return 0, nil // a Node without the label is one that its kubelet made anew
+	}
+	set := c.conditions(l.claim)
+	switch {
+	case l.match.many:
+		set.SetFalse(karpv1.ConditionTypeRegistered, "MultipleNodesFound",
+			"more than one Node says it is this instance: "+strings.Join(names(l.match.all()), ", "))
+		return 0, nil
+	case node == nil && l.match.taken != nil:
+		set.SetUnknownWithReason(karpv1.ConditionTypeRegistered, "NodeNameTaken",
+			"waiting for Node "+l.match.taken.Name+" of another instance to go")
+		return 0, nil
+	case node == nil || !Posted(node) || node.DeletionTimestamp != nil:
+		return 0, nil
+	}
+
+	ahead := node.Name == l.claim.Status.NodeName
+	missing := false
+	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
+		_, done := n.Labels[karpv1.NodeRegisteredLabelKey]
+		missing = !done && !ahead && !hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
+		syncNode(n, l.claim, ahead)
+	})
+	if gone(err) {
+		return 0, nil // the informer will tell
+	} else if err != nil {
+		return 0, err
+	}
+	if missing {
+		c.event(l.claim, nil, corev1.EventTypeWarning, reasonUnregisteredTaintMissing, "Register",
+			"Node %s came without the %s taint: pods may have been bound before it was ready for them", node.Name, karpv1.UnregisteredTaintKey)
+	}
+	if err := c.dropStale(ctx, l); err != nil {
+		return 0, err
+	}
+	if name := l.claim.Status.NodeName; name != "" && name != node.Name {
+		c.event(l.claim, patched, corev1.EventTypeWarning, reasonOtherName, "Register",
+			"the kubelet registered as %s, not as %s: check the node name form of the node class", node.Name, name)
+		set.SetTrueWithReason(karpv1.ConditionTypeRegistered, reasonOtherName, "expected as "+name)
+	} else {
+		set.SetTrue(karpv1.ConditionTypeRegistered)
+	}
+	l.claim.Status.NodeName = node.Name
+	l.match = match{node: patched}
+	registrations.WithLabelValues(pool(l.claim)).Inc()
+	klog.FromContext(ctx).V(2).Info("Node registered", "node", klog.KObj(node), "after", l.now.Sub(launchedAt(l.claim)))
+	return 0, nil
+}
+
+// dropStale removes the Nodes that were made ahead under a name the kubelet did not take, and the pods that were bound
+// there: no kubelet will ever run them, and the garbage collector of pods would take most of a minute to notice.
+func (c *Controller) dropStale(ctx context.Context, l *life) error {
+	for _, n := range l.match.stale {
+		if err := c.deleteNode(ctx, n); err != nil {
+			return err
+		}
+		if err := c.killPods(ctx, n.Name, func(*corev1.Pod) bool { return true }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncNode puts on a Node what its claim promises. A Node made ahead had its startup taints from the beginning: one that
+// is missing has been removed by whom it was waiting for and must not come back.
+func syncNode(n *corev1.Node, claim *karpv1.NodeClaim, ahead bool) {
+	addFinalizer(n)
+	ownNode(n, claim)
+	if n.Spec.ProviderID == "" {
+		n.Spec.ProviderID = claim.Status.ProviderID
+	}
+	if n.Labels[karpv1.NodeDoNotSyncTaintsLabelKey] != "true" {
+		for _, t := range claim.Spec.Taints {
+			setTaint(n, t)
+		}
+		if _, done := n.Labels[karpv1.NodeRegisteredLabelKey]; !done && !ahead {
+			for _, t := range claim.Spec.StartupTaints {
+				setTaint(n, t)
+			}
+		}
+	}
+	dropTaint(n, karpv1.UnregisteredTaintKey)
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	maps.Copy(n.Labels, claim.Labels)
+	n.Labels[karpv1.NodeRegisteredLabelKey] = "true"
+	if n.Annotations == nil {
+		n.Annotations = map[string]string{}
+	}
+	for k, v := range claim.Annotations {
+		if !strings.HasPrefix(k, ownDomain) {
+			n.Annotations[k] = v
+		}
+	}
+}
+
+// ownNode makes the claim an owner of its Node.
+func ownNode(n *corev1.Node, claim *karpv1.NodeClaim) {
+	for _, ref := range n.OwnerReferences {
+		if ref.UID == claim.UID {
+			return
+		}
+	}
+	yes := true
+	n.OwnerReferences = append(n.OwnerReferences, metav1.OwnerReference{
+		APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: claim.Name, UID: claim.UID, BlockOwnerDeletion: &yes,
+	})
+}
+
+func hasTaintKey(taints []corev1.Taint, taintKey string) bool {
+	for i := range taints {
+		if taints[i].Key == taintKey {
+			return true
+		}
+	}
+	return false
+}
+
+func names(nodes []*corev1.Node) []string {
+	var out []string
+	for _, n := range nodes {
+		out = append(out, n.Name)
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+package lifecycle
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/util/wait"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// Run hears of Nodes and claims by itself, and leaves nothing behind.
+func TestRun(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	w := newWorld(t)
+	claim, inst := w.launched("a")
+	w.createNode(nodeFor(claim, *inst))
+	if err := w.c.nodes.SetTransform(HideEphemeralTaints); err != nil {
+		t.Fatal(err)
+	}
+	working, release := make(chan struct{}), make(chan struct{})
+	var block atomic.Bool
+	w.c.hold = func() string {
+		if block.CompareAndSwap(true, false) {
+			close(working)
+			<-release
+		}
+		return ""
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	informing, stopInforming := context.WithCancel(t.Context())
+	w.factory.Start(informing.Done())
+	w.factory.WaitForCacheSync(ctx.Done())
+	running := goleak.IgnoreCurrent() // the informers
+	done := make(chan error, 1)
+	go func() { done <- w.c.Run(ctx) }()
+
+	w.kubelet(inst.NodeName)
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		w.c.ClaimChanged("a")
+		return conditionTrue(w.claim("a"), karpv1.ConditionTypeInitialized), nil
+	})
+	if err != nil {
+		t.Errorf("not initialized: %+v", w.claim("a").Status.Conditions)
+	}
+
+	// What is under way when Run is told to stop is waited for.
+	block.Store(true)
+	w.c.ClaimChanged("a")
+	<-working
+	cancel()
+	select {
+	case <-done:
+		close(release)
+		t.Fatal("Run returned while a worker was at work")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	goleak.VerifyNone(t, running)
+	w.c.ClaimChanged("a")
+	stopInforming()
+	w.factory.Shutdown()
+}

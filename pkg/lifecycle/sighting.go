@@ -1,0 +1,124 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// verdict is what we believe of an instance.
+type verdict int
+
+const (
+	// unsure: the cloud doesn't know it, which may be lag.
+	unsure verdict = iota
+	alive
+	// ended: terminated, or unknown to the cloud for long enough to be believed.
+	ended
+)
+
+// When "not found" is believed. A new instance may be unknown to parts of EC2 for minutes; a part that lags may answer at any
+// age, so that one answer is never enough.
+const (
+	launchGrace = 2 * time.Minute
+	missesToEnd = 3
+	missesSpan  = 10 * time.Second
+	// lookEvery is the pause between looks that are to decide something.
+	lookEvery = 5 * time.Second
+)
+
+// sighting is what was last seen of one instance.
+type sighting struct {
+	inst      capacity.Instance
+	at        time.Time
+	verdict   verdict
+	misses    int
+	firstMiss time.Time
+}
+
+// see takes in one answer.
+func (s *sighting) see(inst capacity.Instance, found bool, launchedAt, now time.Time) verdict {
+	s.at = now
+	if found {
+		s.inst, s.misses = inst, 0
+		s.verdict = alive
+		if inst.State == capacity.InstanceTerminated {
+			s.verdict = ended
+		}
+		return s.verdict
+	}
+	if s.misses == 0 {
+		s.firstMiss = now
+	}
+	s.misses++
+	s.verdict = unsure
+	if s.misses >= missesToEnd && now.Sub(s.firstMiss) >= missesSpan && now.Sub(launchedAt) >= launchGrace {
+		s.verdict = ended
+	}
+	return s.verdict
+}
+
+// sightings are those of all instances, by id. Safe for concurrent use.
+type sightings struct {
+	mu   sync.Mutex
+	seen map[string]*sighting
+}
+
+func newSightings() *sightings { return &sightings{seen: map[string]*sighting{}} }
+
+func (s *sightings) update(id string, f func(*sighting)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.seen[id]
+	if !ok {
+		x = &sighting{}
+		s.seen[id] = x
+	}
+	f(x)
+}
+
+func (s *sightings) get(id string) (sighting, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x, ok := s.seen[id]; ok {
+		return *x, true
+	}
+	return sighting{}, false
+}
+
+// address is the instance's address when it was seen with one.
+func (s *sightings) address(id string) string {
+	x, _ := s.get(id)
+	return x.inst.InternalIP
+}
+
+func (s *sightings) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.seen, id)
+}
+
+// look asks the cloud about an instance, unless it was asked within maxAge. The instance is the last one seen; it may be
+// empty when the verdict is not alive.
+func (c *Controller) look(ctx context.Context, providerID string, launchedAt time.Time, maxAge time.Duration) (capacity.Instance, verdict, error) {
+	id := instanceID(providerID)
+	if s, ok := c.sightings.get(id); ok && (s.verdict == ended || c.clock.Since(s.at) < maxAge) {
+		return s.inst, s.verdict, nil
+	}
+	inst, err := c.cloud.Describe(ctx, id)
+	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
+		return capacity.Instance{}, unsure, fmt.Errorf("describing instance %s: %w", id, err)
+	}
+	now := c.clock.Now()
+	var last capacity.Instance
+	var v verdict
+	c.sightings.update(id, func(s *sighting) {
+		v = s.see(inst, err == nil, launchedAt, now)
+		last = s.inst
+	})
+	return last, v, nil
+}

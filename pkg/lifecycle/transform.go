@@ -1,0 +1,101 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
+// initializing it takes the taints that will go by themselves (not-ready, uninitialized, unregistered) out of
+// spec.taints, so that pods can be bound ahead of the kubelet, and keeps them in AnnotationHiddenTaints for Taints.
+// Startup taints, unreachable and everything else stay visible; on a node marked failed, all of them.
+//
+// It decides from the object alone. A patch of the labels or of AnnotationFailed is how the verdict is changed. The object
+// handed in is not changed, because a fake or a shared decoder may own it too; objects that are not Nodes (tombstones, whose
+// object went through here before) pass. Applying it twice is the same as once.
+func HideEphemeralTaints(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	_, again := node.Annotations[AnnotationHiddenTaints]
+	var visible, hidden []corev1.Taint
+	if initializing(node) {
+		for _, t := range Taints(node) {
+			if ephemeral(&t) {
+				hidden = append(hidden, t)
+			} else {
+				visible = append(visible, t)
+			}
+		}
+	} else if again {
+		visible = Taints(node)
+	}
+	if len(hidden) == 0 && !again {
+		return node, nil
+	}
+
+	out := *node
+	out.Annotations = maps.Clone(node.Annotations)
+	out.Spec.Taints = visible
+	delete(out.Annotations, AnnotationHiddenTaints)
+	if len(hidden) > 0 {
+		data, err := json.Marshal(hidden)
+		if err != nil {
+			return node, nil // nothing of a taint can fail to marshal; showing it all is the safe answer
+		}
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
+		}
+		out.Annotations[AnnotationHiddenTaints] = string(data)
+	}
+	return &out, nil
+}
+
+// Taints are the taints a Node has in the API, whether it was read through HideEphemeralTaints or not. Not to be changed.
+func Taints(node *corev1.Node) []corev1.Taint {
+	data, ok := node.Annotations[AnnotationHiddenTaints]
+	if !ok {
+		return node.Spec.Taints
+	}
+	var hidden []corev1.Taint
+	if err := json.Unmarshal([]byte(data), &hidden); err != nil {
+		return node.Spec.Taints // not ours: somebody wrote the annotation to the API
+	}
+	out := make([]corev1.Taint, 0, len(node.Spec.Taints)+len(hidden))
+	out = append(out, node.Spec.Taints...)
+	for _, t := range hidden {
+		if !hasTaint(out, &t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// initializing says that the node is ours, has not been initialized yet and was not given up.
+func initializing(node *corev1.Node) bool {
+	_, ours := node.Labels[karpv1.NodePoolLabelKey]
+	_, failed := node.Annotations[AnnotationFailed]
+	return ours && !failed && node.Labels[karpv1.NodeInitializedLabelKey] != "true"
+}
+
+// ephemeral says that a healthy node loses the taint by itself and that pods may be bound in spite of it.
+func ephemeral(t *corev1.Taint) bool {
+	switch t.Key {
+	case corev1.TaintNodeNotReady, taintUninitialized, karpv1.UnregisteredTaintKey:
+		return true
+	}
+	return false
+}
+
+func hasTaint(taints []corev1.Taint, t *corev1.Taint) bool {
+	for i := range taints {
+		if taints[i].MatchTaint(t) {
+			return true
+		}
+	}
+	return false
+}

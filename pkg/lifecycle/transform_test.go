@@ -1,0 +1,160 @@
+package lifecycle
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+func taint(key string, effect corev1.TaintEffect) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: effect}
+}
+
+func show(taints []corev1.Taint) string {
+	var out []string
+	for _, t := range taints {
+		out = append(out, fmt.Sprintf("%s:%s", t.Key, t.Effect))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestHideEphemeralTaints(t *testing.T) {
+	all := []corev1.Taint{
+		taint("node.kubernetes.io/not-ready", "NoSchedule"),
+		taint("node.kubernetes.io/not-ready", "NoExecute"),
+		taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+		taint("karpenter.sh/unregistered", "NoSchedule"),
+		taint("example.com/startup", "NoSchedule"),
+		taint("node.kubernetes.io/unreachable", "NoSchedule"),
+		taint("karpenter.sh/disrupted", "NoSchedule"),
+	}
+	ours := map[string]string{karpv1.NodePoolLabelKey: "default"}
+	for _, tc := range []struct {
+		name        string
+		labels      map[string]string
+		annotations map[string]string
+		want        string
+	}{
+		{
+			name:   "a node of ours that is initializing shows only what must hold pods",
+			labels: ours,
+			want:   "example.com/startup:NoSchedule node.kubernetes.io/unreachable:NoSchedule karpenter.sh/disrupted:NoSchedule",
+		},
+		{
+			name:   "an initialized node shows everything",
+			labels: map[string]string{karpv1.NodePoolLabelKey: "default", karpv1.NodeInitializedLabelKey: "true"},
+			want:   show(all),
+		},
+		{
+			name: "a node of somebody else shows everything",
+			want: show(all),
+		},
+		{
+			name:        "a node marked failed shows everything",
+			labels:      ours,
+			annotations: map[string]string{AnnotationFailed: "registration timeout"},
+			want:        show(all),
+		},
+		{
+			name:        "an annotation that isn't ours is dropped and hides nothing",
+			labels:      ours,
+			annotations: map[string]string{AnnotationHiddenTaints: "nonsense"},
+			want:        "example.com/startup:NoSchedule node.kubernetes.io/unreachable:NoSchedule karpenter.sh/disrupted:NoSchedule",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			node := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: tc.labels, Annotations: tc.annotations},
+				Spec:       corev1.NodeSpec{Taints: slices.Clone(all)},
+			}
+			before := node.DeepCopy()
+			got, err := HideEphemeralTaints(node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, node); diff != "" {
+				t.Errorf("the object handed in was changed (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.want, show(got.(*corev1.Node).Spec.Taints)); diff != "" {
+				t.Errorf("visible taints (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHideEphemeralTaintsLetsOthersPass(t *testing.T) {
+	for _, obj := range []any{
+		cache.DeletedFinalStateUnknown{Key: "n", Obj: &corev1.Node{}},
+		&corev1.Pod{},
+		nil,
+	} {
+		got, err := HideEphemeralTaints(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(obj, got); diff != "" {
+			t.Errorf("changed (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// A node goes through random states; after each the transform must be lossless, idempotent, and equal to what it makes
+// of a fresh copy from the API.
+func TestHideEphemeralTaintsIsLosslessAndIdempotent(t *testing.T) {
+	keys := []string{
+		"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.cloudprovider.kubernetes.io/uninitialized",
+		"karpenter.sh/unregistered", "karpenter.sh/disrupted", "example.com/a", "readiness.k8s.io/net",
+	}
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule}
+	order := func(a, b corev1.Taint) int { return strings.Compare(a.Key+string(a.Effect), b.Key+string(b.Effect)) }
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}, Annotations: map[string]string{}}}
+		if r.IntN(4) > 0 {
+			node.Labels[karpv1.NodePoolLabelKey] = "default"
+		}
+		if r.IntN(4) == 0 {
+			node.Labels[karpv1.NodeInitializedLabelKey] = "true"
+		}
+		if r.IntN(6) == 0 {
+			node.Annotations[AnnotationFailed] = "gone"
+		}
+		for _, k := range keys {
+			for _, e := range effects {
+				if r.IntN(3) == 0 {
+					node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: k, Effect: e, Value: "v"})
+				}
+			}
+		}
+
+		once, _ := HideEphemeralTaints(node)
+		twice, _ := HideEphemeralTaints(once)
+		if diff := cmp.Diff(once, twice); diff != "" {
+			t.Fatalf("seed %d: not idempotent (-once +twice):\n%s", seed, diff)
+		}
+		want, got := slices.Clone(node.Spec.Taints), slices.Clone(Taints(once.(*corev1.Node)))
+		slices.SortFunc(want, order)
+		slices.SortFunc(got, order)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d: taints were lost or invented (-want +got):\n%s", seed, diff)
+		}
+
+		// The verdict of an object that was transformed before follows its labels as they are now.
+		flipped := once.(*corev1.Node).DeepCopy()
+		flipped.Labels[karpv1.NodeInitializedLabelKey] = "true"
+		shown, _ := HideEphemeralTaints(flipped)
+		got = slices.Clone(shown.(*corev1.Node).Spec.Taints)
+		slices.SortFunc(got, order)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d: an initialized node hides taints (-want +got):\n%s", seed, diff)
+		}
+	}
+}

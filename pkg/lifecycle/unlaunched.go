@@ -1,0 +1,150 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	// waveQuiet is how long after its deletion a claim waits for a launch that may have been under way, as long as nobody said
+	// that it failed. It is longer than any request may take.
+	waveQuiet = time.Minute
+	wavePoll  = 2 * time.Second
+)
+
+// endUnlaunched ends a claim that has no instance on record. Its launch may have been sent all the same: the answer may be
+// under way or lost. Its wave is searched; an instance that falls to this claim becomes its instance and ends like any other.
+//
+// Instances of a wave fall to its claims in order as they are handed out by whoever launches. As long as another live claim
+// of the wave waits for its own, nothing is taken from the wave.
+func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration, error) {
+	current := &karpv1.NodeClaim{}
+	if err := c.live.Get(ctx, client.ObjectKey{Name: l.claim.Name}, current); apierrors.IsNotFound(err) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("reading NodeClaim %s live: %w", l.claim.Name, err)
+	}
+	if current.ResourceVersion != l.claim.ResourceVersion {
+		return wavePoll, nil // the cache is behind: the launch may have been recorded by now
+	}
+	wave := waveOf(current)
+	if wave == nil {
+		// Waves are recorded before they are sent, and letting go fails if one is recorded meanwhile.
+		dropFinalizer(l.claim)
+		return 0, nil
+	}
+	instances, err := c.cloud.FindWave(ctx, wave.Token)
+	if err != nil {
+		return 0, fmt.Errorf("finding the instances of wave %s: %w", wave.Token, err)
+	}
+	owned, err := c.liveClaims(ctx)
+	if err != nil {
+		return 0, err
+	}
+	unowned := slices.DeleteFunc(instances, func(i capacity.Instance) bool { return owned.byProvider[i.ProviderID] != nil })
+	mine, settled := share(unowned, current.Name, owned.byWave[wave.Token])
+	switch {
+	case mine != nil:
+		klog.FromContext(ctx).V(2).Info("Found the instance of a claim that was deleted before its launch was recorded", "instance", mine.ID)
+		l.claim.Status.ProviderID = mine.ProviderID
+		l.claim.Status.ImageID = mine.ImageID
+		return wavePoll, nil
+	case launchFailed(current):
+		dropFinalizer(l.claim) // should an instance turn up all the same, it is collected
+		return 0, nil
+	case !settled:
+		return wavePoll, nil
+	}
+	if wait := current.DeletionTimestamp.Add(waveQuiet).Sub(l.now); wait > 0 {
+		return min(wait, lookEvery), nil
+	}
+	dropFinalizer(l.claim)
+	return 0, nil
+}
+
+// share is the instance of a wave that falls to a deleted claim without instance. settled says that no live claim of the
+// wave is waiting any more; only then are untagged instances without owner shared out, among the deleted claims in order.
+func share(unowned []capacity.Instance, name string, wave []*karpv1.NodeClaim) (mine *capacity.Instance, settled bool) {
+	for i := range unowned {
+		if unowned[i].Claim == name {
+			return &unowned[i], true
+		}
+	}
+	var deleted []string
+	settled = true
+	for _, claim := range wave {
+		switch {
+		case claim.Status.ProviderID != "":
+		case claim.DeletionTimestamp != nil:
+			deleted = append(deleted, claim.Name)
+		default:
+			settled = false
+		}
+	}
+	slices.Sort(deleted)
+	if i := slices.Index(deleted, name); settled && i >= 0 && i < len(unowned) {
+		return &unowned[i], true
+	}
+	return nil, settled
+}
+
+// liveClaims is what the API knows of all claims now, past every cache.
+func (c *Controller) liveClaims(ctx context.Context) (claimSet, error) {
+	var all karpv1.NodeClaimList
+	if err := c.live.List(ctx, &all); err != nil {
+		return claimSet{}, fmt.Errorf("listing NodeClaims live: %w", err)
+	}
+	return newClaimSet(all.Items), nil
+}
+
+// claimSet is all claims by what ties instances to them.
+type claimSet struct {
+	byProvider map[string]*karpv1.NodeClaim
+	byName     map[string]*karpv1.NodeClaim
+	byWave     map[string][]*karpv1.NodeClaim // token
+}
+
+func newClaimSet(claims []karpv1.NodeClaim) claimSet {
+	s := claimSet{byProvider: map[string]*karpv1.NodeClaim{}, byName: map[string]*karpv1.NodeClaim{}, byWave: map[string][]*karpv1.NodeClaim{}}
+	for i := range claims {
+		claim := &claims[i]
+		s.byName[claim.Name] = claim
+		if id := claim.Status.ProviderID; id != "" {
+			s.byProvider[id] = claim
+		}
+		if w := waveOf(claim); w != nil {
+			s.byWave[w.Token] = append(s.byWave[w.Token], claim)
+		}
+	}
+	return s
+}
+
+// waveOf is the wave recorded on a claim; nil: none was ever sent for it.
+func waveOf(claim *karpv1.NodeClaim) *capacity.Wave {
+	value, ok := claim.Annotations[AnnotationWave]
+	if !ok {
+		return nil
+	}
+	var w capacity.Wave
+	if err := json.Unmarshal([]byte(value), &w); err != nil || w.Token == "" {
+		return nil // it could not be launched from either
+	}
+	return &w
+}
+
+// launchFailed says that whoever launches has given this claim's launch up.
+func launchFailed(claim *karpv1.NodeClaim) bool {
+	cond := condition(claim, karpv1.ConditionTypeLaunched)
+	return cond != nil && cond.Status == metav1.ConditionFalse
+}

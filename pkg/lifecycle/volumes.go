@@ -1,0 +1,102 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+)
+
+// detachVolumes waits until the volumes of the drained pods are detached, so that their successors can attach them at once.
+// The deadline ends the wait.
+func (c *Controller) detachVolumes(_ context.Context, e *ending) (time.Duration, error) {
+	pending, err := c.pendingAttachments(e.node.Name, e.now)
+	if err != nil {
+		return 0, err
+	}
+	if len(pending) == 0 {
+		if e.claim != nil {
+			c.conditions(e.claim).SetTrue(karpv1.ConditionTypeVolumesDetached)
+		}
+		return 0, nil
+	}
+	if e.expired() {
+		if e.claim != nil {
+			c.conditions(e.claim).SetFalse(karpv1.ConditionTypeVolumesDetached, "TerminationGracePeriodElapsed", strings.Join(pending, ", "))
+		}
+		return 0, nil
+	}
+	if e.claim != nil {
+		c.conditions(e.claim).SetUnknownWithReason(karpv1.ConditionTypeVolumesDetached, reasonAwaitingVolumes, strings.Join(pending, ", "))
+	}
+	c.event(nil, e.node, corev1.EventTypeNormal, reasonAwaitingVolumes, "Drain", "waiting for volumes to be detached: %s", strings.Join(pending, ", "))
+	return drainPoll, nil
+}
+
+// pendingAttachments are the persistent volumes attached to a node that somebody may be waiting for. Volumes of pods that
+// stay till the end (daemons that tolerate it, static pods) never detach; volumes that many nodes may attach hold nobody up.
+func (c *Controller) pendingAttachments(node string, now time.Time) ([]string, error) {
+	all, err := c.attached.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing VolumeAttachments: %w", err)
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(a *storagev1.VolumeAttachment) bool {
+		return a.Spec.NodeName != node || a.Spec.Source.PersistentVolumeName == nil
+	})
+	if len(all) == 0 {
+		return nil, nil
+	}
+	bound, err := pods.OnNode(c.pods.GetIndexer(), node)
+	if err != nil {
+		return nil, err
+	}
+	staying := sets.New[string]()
+	for _, p := range bound {
+		if pods.Drainable(p, now) {
+			continue
+		}
+		for i := range p.Spec.Volumes {
+			if name := claimName(p, &p.Spec.Volumes[i]); name != "" {
+				if pvc, err := c.volClaims.PersistentVolumeClaims(p.Namespace).Get(name); err == nil {
+					staying.Insert(pvc.Spec.VolumeName)
+				}
+			}
+		}
+	}
+	var out []string
+	for _, a := range all {
+		volume := *a.Spec.Source.PersistentVolumeName
+		if staying.Has(volume) || c.sharedVolume(volume) {
+			continue
+		}
+		out = append(out, volume)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// claimName is the PersistentVolumeClaim of a pod's volume; empty: it has none.
+func claimName(p *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return p.Name + "-" + v.Name
+	}
+	return ""
+}
+
+// sharedVolume says that several nodes may have the volume attached.
+func (c *Controller) sharedVolume(name string) bool {
+	pv, err := c.volumes.Get(name)
+	return err == nil && (slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany) || slices.Contains(pv.Spec.AccessModes, corev1.ReadOnlyMany))
+}
