@@ -1,0 +1,150 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+)
+
+// empty finds the machines that have been without pods of their own for long enough, the longest quiet first, and how soon
+// the next will have been (0: none is waiting).
+func (c *Controller) empty(s *survey) (due []*machine, soon time.Duration, err error) {
+	now := c.clock.Now()
+	since := map[*machine]time.Time{}
+	for _, m := range s.machines {
+		after, ok := emptyAfter(m)
+		if !ok || c.going[string(m.claim.UID)] {
+			continue
+		}
+		bound, err := pods.OnNode(c.pods.GetIndexer(), m.node.Name)
+		if err != nil {
+			return nil, 0, err
+		}
+		if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) {
+			continue
+		}
+		since[m] = c.quietSince(m)
+		if wait := since[m].Add(after).Sub(now); wait > 0 {
+			if soon == 0 || wait < soon {
+				soon = wait
+			}
+			continue
+		}
+		if why := protected(m, bound, now); why != "" {
+			c.recorder.Eventf(m.node, m.claim, corev1.EventTypeNormal, reasonBlocked, "Disrupt", "%s", why)
+			continue
+		}
+		due = append(due, m)
+	}
+	slices.SortFunc(due, func(a, b *machine) int {
+		if d := since[a].Compare(since[b]); d != 0 {
+			return d
+		}
+		return strings.Compare(a.claim.Name, b.claim.Name)
+	})
+	return due, soon, nil
+}
+
+// emptyAfter is how long the machine's pool lets it be empty; false when it never ends for that, or can't now.
+func emptyAfter(m *machine) (time.Duration, bool) {
+	switch {
+	case m.pool == nil || m.pool.DeletionTimestamp != nil || m.pool.Spec.Replicas != nil || m.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
+		return 0, false
+	case m.claim.DeletionTimestamp != nil || condition(m.claim, karpv1.ConditionTypeInitialized) == nil:
+		return 0, false
+	case m.node == nil || m.node.DeletionTimestamp != nil || disrupted(m.node) || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true":
+		return 0, false
+	}
+	return *m.pool.Spec.Disruption.ConsolidateAfter.Duration, true
+}
+
+// quietSince is when something last came to or left the node, or else when it was ready for pods.
+func (c *Controller) quietSince(m *machine) time.Time {
+	at := condition(m.claim, karpv1.ConditionTypeInitialized).LastTransitionTime.Time
+	for _, t := range []time.Time{m.claim.Status.LastPodEventTime.Time, c.nodes.LastPodEvent(m.node.Name)} {
+		if t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// protected is why an empty node may not be ended; empty: it may. Daemons and static pods may protect it too.
+func protected(m *machine, bound []*corev1.Pod, now time.Time) string {
+	if m.node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" || m.claim.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
+		return "disruption is blocked by the annotation " + karpv1.DoNotDisruptAnnotationKey
+	}
+	for _, p := range bound {
+		if yes, _ := pods.DoNotDisrupt(p, now); yes && !pods.Terminal(p) && !pods.Terminating(p) {
+			return fmt.Sprintf("disruption is blocked by pod %s, which asks not to be disrupted", klog.KObj(p))
+		}
+	}
+	return ""
+}
+
+// endEmpty ends a machine that looks empty:
+//
+//  1. Fence: our own scheduler binds nothing there from now on; it refuses when something is on its way.
+//  2. Taint: neither does any other, once it has seen it.
+//  3. Read the node's pods from the API: everything that was bound before 1 and 2 is there.
+//  4. Delete the claim.
+//
+// Whatever goes wrong takes fence and taint back, except a deletion that failed: it may have worked. Then they stay until
+// the next pass knows (clearStrays). A pod that another scheduler binds between 3 and its seeing the taint is evicted like in
+// any drain.
+func (c *Controller) endEmpty(ctx context.Context, m *machine) (ended bool, err error) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "node", klog.KObj(m.node), "nodeClaim", m.claim.Name)
+	if !c.fence.Fence(m.node.Name) {
+		logger.V(4).Info("An empty node is about to get pods, it stays")
+		return false, nil
+	}
+	back := true
+	defer func() {
+		if back {
+			if e := c.nodes.Undisrupt(ctx, m.node); e != nil && err == nil {
+				err = e // the next pass finds it as a stray
+			}
+			c.fence.Unfence(m.node.Name)
+		}
+	}()
+	if err := c.nodes.Disrupt(ctx, m.node); err != nil {
+		return false, fmt.Errorf("tainting an empty node: %w", err)
+	}
+	now := c.clock.Now()
+	list, err := c.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", m.node.Name).String(),
+	})
+	if err != nil {
+		return false, fmt.Errorf("listing the pods of node %s: %w", m.node.Name, err)
+	}
+	var bound []*corev1.Pod
+	for i := range list.Items {
+		bound = append(bound, &list.Items[i])
+	}
+	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || protected(m, bound, now) != "" {
+		logger.V(3).Info("A pod came to an empty node at the last moment, it stays")
+		return false, nil
+	}
+	back = false
+	if err := c.claims.Delete(ctx, m.claim, client.Preconditions{UID: &m.claim.UID}); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting NodeClaim %s: %w", m.claim.Name, err)
+	}
+	c.going[string(m.claim.UID)] = true
+	for _, about := range []client.Object{m.claim, m.node} {
+		c.recorder.Eventf(about, nil, corev1.EventTypeNormal, reasonTerminating, "Disrupt", "Ending the node: it is empty")
+	}
+	decisions.WithLabelValues(m.pool.Name, string(karpv1.DisruptionReasonEmpty)).Inc()
+	logger.V(2).Info("Ended an empty node")
+	return true, nil
+}

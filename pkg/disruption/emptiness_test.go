@@ -1,0 +1,303 @@
+package disruption
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+func owned(apiVersion, kind string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "x"}}
+	}
+}
+
+func annotated(k, v string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{k: v} }
+}
+
+func TestEmptiness(t *testing.T) {
+	type change = func(*karpv1.NodeClaim, *corev1.Node)
+	for _, tc := range []struct {
+		name    string
+		pool    func(*karpv1.NodePool)
+		machine change
+		setup   func(w *world)
+		after   time.Duration // since initialized
+		ends    bool
+		event   string
+	}{
+		{name: "an empty node ends when consolidateAfter is over", after: time.Minute, ends: true, event: "node-a Normal DisruptionTerminating"},
+		{name: "not before", after: time.Minute - time.Second},
+		{name: "a node with a pod stays", after: time.Hour, setup: func(w *world) { w.bind("p", "node-a") }},
+		{name: "daemons don't keep it", after: time.Minute, ends: true, setup: func(w *world) { w.bind("p", "node-a", owned("apps/v1", "DaemonSet")) }},
+		{name: "static pods don't keep it", after: time.Minute, ends: true, setup: func(w *world) { w.bind("p", "node-a", owned("v1", "Node")) }},
+		{name: "pods that have ended don't keep it", after: time.Minute, ends: true, setup: func(w *world) {
+			w.bind("p", "node-a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+		}},
+		{name: "a pod that is still ending keeps it", after: time.Hour, setup: func(w *world) {
+			w.bind("p", "node-a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour + 30*time.Second)} })
+		}},
+		{name: "one that will never end doesn't", after: time.Hour, ends: true, setup: func(w *world) {
+			w.bind("p", "node-a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch} })
+		}},
+		{name: "time counts from the last pod event on record", after: 10 * time.Minute, machine: func(c *karpv1.NodeClaim, _ *corev1.Node) {
+			c.Status.LastPodEventTime = metav1.NewTime(epoch.Add(9*time.Minute + 30*time.Second))
+		}},
+		{name: "and from one that isn't on record yet", after: 10 * time.Minute, setup: func(w *world) {
+			w.activity["node-a"] = epoch.Add(9*time.Minute + 30*time.Second)
+		}},
+		{name: "a node that something is planned for stays", after: time.Hour, setup: func(w *world) { w.promised["node-a"] = true }},
+		{name: "consolidateAfter Never", after: time.Hour, pool: func(p *karpv1.NodePool) {
+			p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
+		}},
+		{name: "consolidateAfter 0s", after: 0, ends: true, pool: func(p *karpv1.NodePool) {
+			p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("0s")
+		}},
+		{name: "policy WhenEmpty", after: time.Minute, ends: true, pool: func(p *karpv1.NodePool) {
+			p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
+		}},
+		{name: "a static pool keeps its nodes", after: time.Hour, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64) }},
+		{name: "a node that isn't initialized stays", after: time.Hour, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
+			delete(n.Labels, karpv1.NodeInitializedLabelKey)
+		}},
+		{name: "a node of a pool that is gone stays: others end it", after: time.Hour, machine: func(c *karpv1.NodeClaim, _ *corev1.Node) {
+			c.Labels[karpv1.NodePoolLabelKey] = "gone"
+		}},
+		{name: "a node that asks not to be disrupted stays", after: time.Hour, event: "node-a Normal DisruptionBlocked", machine: func(_ *karpv1.NodeClaim, n *corev1.Node) {
+			n.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
+		}},
+		{name: "so does one whose daemon asks", after: time.Hour, event: "node-a Normal DisruptionBlocked", setup: func(w *world) {
+			w.bind("p", "node-a", owned("apps/v1", "DaemonSet"), annotated(karpv1.DoNotDisruptAnnotationKey, "true"))
+		}},
+		{name: "a budget of none", after: time.Hour, event: "default Normal DisruptionBlocked", pool: func(p *karpv1.NodePool) {
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
+		}},
+		{name: "a budget of none for other reasons", after: time.Hour, ends: true, pool: func(p *karpv1.NodePool) {
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted}}}
+		}},
+		{name: "a budget that can't be read allows nothing", after: time.Hour, event: "default Normal DisruptionBlocked", pool: func(p *karpv1.NodePool) {
+			bad := "sometimes"
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%", Schedule: &bad, Duration: &metav1.Duration{Duration: time.Hour}}}
+		}},
+		{name: "a budget whose window is closed does not count", after: time.Minute, ends: true, pool: func(p *karpv1.NodePool) {
+			night := "0 2 * * *"
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0", Schedule: &night, Duration: &metav1.Duration{Duration: time.Hour}}}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := pool()
+			if tc.pool != nil {
+				tc.pool(p)
+			}
+			w := newWorld(t, p)
+			if tc.machine == nil {
+				tc.machine = func(*karpv1.NodeClaim, *corev1.Node) {}
+			}
+			w.machine("a", tc.machine)
+			if tc.setup != nil {
+				tc.setup(w)
+			}
+			w.clock.Step(tc.after)
+			w.mustPass()
+			if ended := !w.alive("a"); ended != tc.ends {
+				t.Errorf("ended = %v, want %v; events %q", ended, tc.ends, w.events)
+			}
+			if w.fenced["node-a"] != tc.ends || disrupted(w.node("node-a")) != tc.ends {
+				t.Errorf("fenced = %v, tainted = %v", w.fenced["node-a"], disrupted(w.node("node-a")))
+			}
+			if tc.event != "" && !slices.ContainsFunc(w.events, func(e string) bool { return strings.HasPrefix(e, tc.event) }) {
+				t.Errorf("no event %q in %q", tc.event, w.events)
+			}
+		})
+	}
+}
+
+// A pass comes back exactly when the next node is due.
+func TestNextPass(t *testing.T) {
+	w := newWorld(t, pool())
+	w.machine("a")
+	w.clock.Step(56 * time.Second)
+	if got := w.mustPass(); got != 4*time.Second {
+		t.Errorf("next pass after %s, want 4s", got)
+	}
+	w.clock.Step(4 * time.Second)
+	w.mustPass()
+	if w.alive("a") {
+		t.Error("not ended")
+	}
+}
+
+func TestBudgetsCountWhatIsGoing(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		nodes  string
+		others func(w *world) // beside 10 empty machines
+		want   int
+	}{
+		{name: "a percentage of all initialized nodes, rounded up", nodes: "25%", want: 3},
+		{name: "a number", nodes: "4", want: 4},
+		{name: "nodes that aren't Ready use the budget", nodes: "4", want: 3, others: func(w *world) {
+			w.machine("sick", func(_ *karpv1.NodeClaim, n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+			w.bind("p", "node-sick")
+		}},
+		{name: "so do nodes that are draining", nodes: "4", want: 3, others: func(w *world) {
+			w.machine("draining", func(_ *karpv1.NodeClaim, n *corev1.Node) {
+				n.Finalizers, n.DeletionTimestamp = []string{"x"}, &metav1.Time{Time: epoch}
+			})
+		}},
+		{name: "nodes that aren't initialized are no part of the pool", nodes: "10%", want: 1, others: func(w *world) {
+			for i := range 20 {
+				w.machine(fmt.Sprintf("new-%d", i), func(c *karpv1.NodeClaim, _ *corev1.Node) { c.Status.Conditions = nil })
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, pool(func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets[0].Nodes = tc.nodes }))
+			for i := range 10 {
+				w.machine(fmt.Sprintf("empty-%d", i))
+			}
+			if tc.others != nil {
+				tc.others(w)
+			}
+			w.clock.Step(time.Hour)
+			w.freeze()
+			w.mustPass()
+			if got := len(w.deleted); got != tc.want {
+				t.Errorf("%d ended, want %d", got, tc.want)
+			}
+			// A second pass ends no more: the first ones are still going, whether the cache has heard of it or not.
+			w.mustPass()
+			w.stale = nil
+			w.mustPass()
+			if got := len(w.deleted); got != tc.want {
+				t.Errorf("%d ended after another pass, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestLongestQuietFirst(t *testing.T) {
+	w := newWorld(t, pool(func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets[0].Nodes = "2" }))
+	for name, quiet := range map[string]time.Duration{"a": 20 * time.Minute, "b": 40 * time.Minute, "c": 30 * time.Minute} {
+		w.machine(name, func(c *karpv1.NodeClaim, _ *corev1.Node) {
+			c.Status.LastPodEventTime = metav1.NewTime(epoch.Add(time.Hour - quiet))
+		})
+	}
+	w.clock.Step(time.Hour)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"b", "c"}, w.deleted); diff != "" {
+		t.Errorf("ended (-want +got):\n%s", diff)
+	}
+}
+
+// A pod arrives at a random point of the decision, from our own scheduler (which respects the fence) or another (which
+// respects the taint once it is in the API). Whatever happens, no claim is deleted while a pod of its own is on the node, and
+// a node that stays is open again.
+func TestAPodArrivesAtTheLastMoment(t *testing.T) {
+	calls := []string{"fence", "taint", "list", "delete"}
+	arrived, stayed := 0, 0
+	var w *world
+	for seed := range uint64(1000) {
+		if seed%10 == 0 { // worlds are dear; those of earlier seeds have gone or have a pod
+			w = newWorld(t, pool())
+		}
+		r, name := dice(seed), fmt.Sprintf("m%d", seed)
+		node := "node-" + name
+		w.machine(name)
+		w.clock.Step(time.Hour)
+		at, own, bound := calls[r.IntN(len(calls))], r.IntN(2) == 0, false
+		w.interrupt = func(call string) {
+			if call == "delete" && bound {
+				t.Fatalf("seed %d: deleted under a pod that came at %s", seed, at)
+			}
+			if call != at || bound || own && w.fenced[node] || !own && disrupted(w.node(node)) {
+				return
+			}
+			if own && r.IntN(2) == 0 {
+				w.promised[node] = true // planned or assumed, and bound a moment later
+			}
+			w.bind("late-"+name, node)
+			bound = true
+		}
+		w.mustPass()
+		if bound {
+			arrived++
+		}
+		if w.alive(name) {
+			stayed++
+			if !bound {
+				t.Fatalf("seed %d: stayed without reason", seed)
+			}
+			if w.fenced[node] || disrupted(w.node(node)) {
+				t.Fatalf("seed %d: stays closed", seed)
+			}
+		}
+	}
+	if arrived == 0 || arrived == 1000 || stayed != arrived {
+		t.Errorf("%d pods arrived and %d nodes stayed: the test tests nothing", arrived, stayed)
+	}
+}
+
+// The answer to a deletion is lost: whether it worked or not, the node is neither opened while it goes nor left closed.
+func TestDeletionWithoutAnswer(t *testing.T) {
+	for _, worked := range []bool{true, false} {
+		t.Run(fmt.Sprintf("worked=%v", worked), func(t *testing.T) {
+			w := newWorld(t, pool())
+			w.machine("a")
+			w.clock.Step(time.Hour)
+			w.freeze()
+			w.loseDelete, w.failDelete = worked, !worked
+			if _, err := w.pass(); err == nil {
+				t.Fatal("the failure was not reported")
+			}
+			if !w.fenced["node-a"] || !disrupted(w.node("node-a")) {
+				t.Fatal("opened although the deletion may have worked")
+			}
+			w.loseDelete, w.failDelete = false, false
+			w.bind("keeps-it-from-going-again", "node-a")
+			w.mustPass()
+			if w.fenced["node-a"] != worked || disrupted(w.node("node-a")) != worked {
+				t.Errorf("fenced = %v, tainted = %v", w.fenced["node-a"], disrupted(w.node("node-a")))
+			}
+		})
+	}
+}
+
+// One node that can't be ended keeps no other from going.
+func TestFailuresAreAlone(t *testing.T) {
+	w := newWorld(t, pool())
+	w.machine("a", func(c *karpv1.NodeClaim, _ *corev1.Node) { c.Status.LastPodEventTime = metav1.NewTime(epoch) })
+	w.machine("b")
+	w.clock.Step(time.Hour)
+	first := true
+	w.interrupt = func(call string) {
+		if call == "delete" {
+			w.failDelete, first = first, false
+		}
+	}
+	if _, err := w.pass(); err == nil {
+		t.Error("the failure was not reported")
+	}
+	if !w.alive("a") || w.alive("b") {
+		t.Errorf("alive: a %v, b %v", w.alive("a"), w.alive("b"))
+	}
+}
+
+func TestHold(t *testing.T) {
+	w := newWorld(t, pool())
+	w.machine("a")
+	w.clock.Step(time.Hour)
+	w.c.hold = func() string { return "another controller is alive" }
+	w.mustPass()
+	if !w.alive("a") || len(w.fenced) > 0 {
+		t.Error("something was done")
+	}
+}

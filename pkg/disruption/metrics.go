@@ -1,0 +1,25 @@
+package disruption
+
+import (
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// Reasons of events, Karpenter's names.
+const (
+	reasonBlocked     = "DisruptionBlocked"
+	reasonTerminating = "DisruptionTerminating"
+)
+
+var (
+	decisions = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "dovetail", Subsystem: "disruption", Name: "decisions_total",
+		Help: "Nodes that were chosen to go, by node pool and reason.", StabilityLevel: metrics.ALPHA,
+	}, []string{"nodepool", "reason"})
+	allowedDisruptions = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "dovetail", Subsystem: "disruption", Name: "allowed",
+		Help: "Nodes of a pool that its budgets let go now, by reason.", StabilityLevel: metrics.ALPHA,
+	}, []string{"nodepool", "reason"})
+)
+
+func init() { legacyregistry.MustRegister(decisions, allowedDisruptions) }
