@@ -1,0 +1,229 @@
+package launch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// maxWave bounds how many launches share one call, so that one bad answer concerns no more than these.
+const maxWave = 100
+
+// wave is a row of identical launches on its way.
+type wave struct {
+	pool         *capacity.Pool
+	capacityType string
+	offers       []capacity.NodeOffer
+	labels       map[string]string
+	claims       []*capacity.Claim
+	attempt      int
+}
+
+// book gives each planned node its claim's name, books the placements in the ledger and returns what is to be launched.
+func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan) []*wave {
+	names := map[string]string{}
+	var waves []*wave
+	open := map[string]*wave{}
+	for _, n := range plan.Nodes {
+		c := m.claimFor(n)
+		names[n.ID] = c.Name
+		key := waveKey(n)
+		w := open[key]
+		if w == nil || len(w.claims) == maxWave {
+			w = &wave{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}
+			open[key] = w
+			waves = append(waves, w)
+		}
+		w.claims = append(w.claims, c)
+		m.remember(c)
+	}
+	planID := m.randomName("p")
+	touched := map[string]bool{}
+	promised := map[string][]capacity.Slot{}
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		for _, n := range plan.Nodes {
+			l.AddNode(names[n.ID], template(n), daemonRoom(n.Daemons), false, now)
+		}
+		placements := slices.Clone(plan.Placements)
+		for i := range placements {
+			pl := &placements[i]
+			if name, ok := names[pl.Node]; ok {
+				pl.Node = name
+			} else if st, ok := v.status[pl.Node]; ok {
+				l.Existing(pl.Node, st)
+				if claim := v.claimOf[pl.Node]; claim != "" && !st.Initialized {
+					touched[claim] = true
+				}
+			} else {
+				touched[pl.Node] = true // a claim in flight
+			}
+		}
+		l.Commit(planID, placements, now)
+		for claim := range touched {
+			promised[claim] = l.Slots(claim) // now: a promise on a node that is there may be kept in a moment
+		}
+	})
+	for _, pl := range plan.Placements {
+		if pl.Owner == "" {
+			m.events.Pod(pl.Pod, corev1.EventTypeNormal, "Nominated", nominated(plan, pl, names))
+		}
+	}
+	for claim, slots := range promised {
+		m.recordSlots(ctx, claim, slots)
+	}
+	return waves
+}
+
+func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]string) string {
+	for _, n := range plan.Nodes {
+		if n.ID == pl.Node {
+			return fmt.Sprintf("Planned on new node %s of pool %s: %s in %s, %s, $%.4f/h or one of %d others", names[n.ID], n.Pool.Name,
+				n.Offers[0].Type.Name, n.Offers[0].Offer.Zone, n.CapacityType, n.Price, len(n.Offers)-1)
+		}
+	}
+	return fmt.Sprintf("Planned on %s, which has room", pl.Node)
+}
+
+// recordSlots writes down what was promised on a claim in flight, so that it survives a restart: everything that ever was,
+// since whose promise has been kept is seen by the pods themselves. One write per claim at a time, in the background.
+func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.Slot) {
+	c := m.allClaims()[claim]
+	if c == nil {
+		return
+	}
+	cp := *c
+	cp.Slots = union(slots, c.Slots)
+	m.remember(&cp)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, busy := m.recording[claim]; busy {
+		m.recording[claim] = true // once more when that write is through
+		return
+	}
+	m.recording[claim] = false
+	m.background(ctx, func() {
+		for {
+			c := m.allClaims()[claim]
+			if c == nil {
+				return
+			}
+			if err := m.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
+				// A restart then plans for these pods anew, on the same node if it still has the room.
+				m.log(ctx).V(3).Info("Could not record the pods planned for a claim", "nodeClaim", claim, "err", err)
+			}
+			if !m.recordAgain(ctx, claim) {
+				return
+			}
+		}
+	})
+}
+
+// recordAgain ends a write of slots, or says that there is more to write.
+func (m *Motor) recordAgain(ctx context.Context, claim string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.recording[claim] && ctx.Err() == nil {
+		m.recording[claim] = false
+		return true
+	}
+	delete(m.recording, claim)
+	return false
+}
+
+// union is a with those slots of b that a doesn't have. A slot is known by its order: which pod of its class it names is a
+// matter of who comes first, and may change.
+func union(a, b []capacity.Slot) []capacity.Slot {
+	have := map[int]bool{}
+	for _, s := range a {
+		have[s.Order] = true
+	}
+	out := slices.Clone(a)
+	for _, s := range b {
+		if !have[s.Order] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// claimFor is the claim of a planned node. Its slots are filled in when it is written.
+func (m *Motor) claimFor(n *capacity.PlannedNode) *capacity.Claim {
+	offers := make([]capacity.OfferKey, 0, len(n.Offers))
+	for _, o := range n.Offers {
+		offers = append(offers, o.Key())
+	}
+	return &capacity.Claim{
+		Name: m.randomName(n.Pool.Name), Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CreatedAt: m.clock.Now(),
+		Labels: maps.Clone(n.Labels), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
+		Requests: n.Requests, Largest: n.Largest,
+		// Without a token: what may be launched, not yet what will be.
+		Wave: &capacity.Wave{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers},
+	}
+}
+
+func template(n *capacity.PlannedNode) *capacity.Node {
+	// Room for daemons is kept by the ledger while the node is in flight, so Free here is what the node has.
+	return &capacity.Node{
+		Labels: n.Labels, Taints: n.Pool.Taints, InFlight: true,
+		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits,
+	}
+}
+
+func daemonRoom(daemons []*capacity.DaemonSet) map[string]capacity.Resources {
+	if len(daemons) == 0 {
+		return nil
+	}
+	out := make(map[string]capacity.Resources, len(daemons))
+	for _, d := range daemons {
+		out[d.Namespace+"/"+d.Name] = d.Class.Requests
+	}
+	return out
+}
+
+// waveKey is equal for nodes that one call may launch together.
+func waveKey(n *capacity.PlannedNode) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s|%s|", n.Pool.Name, n.CapacityType)
+	for _, o := range n.Offers {
+		fmt.Fprintf(&b, "%v,", o.Key())
+	}
+	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
+		fmt.Fprintf(&b, "|%s=%s", k, n.Labels[k])
+	}
+	return b.String()
+}
+
+const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789" // as the API server generates names: no vowels, nothing that looks alike
+
+func (m *Motor) randomName(prefix string) string {
+	b := make([]byte, 8)
+	for i := range b {
+		b[i] = nameAlphabet[m.names.Intn(len(nameAlphabet))]
+	}
+	const maxLabel = 63
+	if len(prefix) > maxLabel-1-len(b) {
+		prefix = strings.TrimRight(prefix[:maxLabel-1-len(b)], "-.")
+	}
+	return prefix + "-" + string(b)
+}
+
+// token of a wave: the same claims and attempt give the same token, whoever computes it.
+func (m *Motor) token(claims []*capacity.Claim, attempt int) string {
+	uids := make([]string, 0, len(claims))
+	for _, c := range claims {
+		uids = append(uids, c.UID)
+	}
+	slices.Sort(uids)
+	sum := sha256.Sum256([]byte(fmt.Sprintf("%s\x00%s\x00%d", m.cfg.Cluster, strings.Join(uids, ","), attempt)))
+	return "dt-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))[:48]
+}

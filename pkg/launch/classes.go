@@ -1,0 +1,77 @@
+package launch
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	listersv1 "k8s.io/client-go/listers/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Classes tells the class of a pod and remembers it. Classes of pods without volumes are remembered until the pod is
+// bound or gone; what a pod with volumes needs may change under it, so its class is worked out each time.
+type Classes struct {
+	volumes volumeFacts
+	ns      listersv1.NamespaceLister
+
+	mu    sync.Mutex
+	byPod map[types.UID]classified
+}
+
+type classified struct {
+	version string // the pod's resourceVersion: gates, resizes and labels may change
+	class   *capacity.Class
+	err     error
+}
+
+// NewClasses returns a classifier on the scheduler's informers. To be called before they start.
+func NewClasses(f informers.SharedInformerFactory) *Classes {
+	return &Classes{
+		volumes: newVolumeFacts(f),
+		ns:      f.Core().V1().Namespaces().Lister(),
+		byPod:   map[types.UID]classified{},
+	}
+}
+
+// Class of the pod. An error says why it can't be planned for.
+func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
+	volumes := hasClaims(pod)
+	if !volumes {
+		c.mu.Lock()
+		got, ok := c.byPod[pod.UID]
+		c.mu.Unlock()
+		if ok && got.version == pod.ResourceVersion {
+			return got.class, got.err
+		}
+	}
+	var facts capacity.VolumeFacts
+	if volumes {
+		facts = c.volumes.of(pod)
+	}
+	class, err := capacity.ClassOf(pod, facts)
+	if !volumes && pod.Spec.NodeName == "" {
+		c.mu.Lock()
+		c.byPod[pod.UID] = classified{version: pod.ResourceVersion, class: class, err: err}
+		c.mu.Unlock()
+	}
+	return class, err
+}
+
+func (c *Classes) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byPod, uid)
+}
+
+// namespaces gives namespace labels for namespace selectors.
+func (c *Classes) namespaces(name string) labels.Set {
+	ns, err := c.ns.Get(name)
+	if err != nil {
+		return nil
+	}
+	return ns.Labels
+}

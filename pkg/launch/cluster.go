@@ -1,0 +1,94 @@
+package launch
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// writeTimeout is the deadline of one write to the API server.
+const writeTimeout = 10 * time.Second
+
+type apiCluster struct{ client kubernetes.Interface }
+
+// NewCluster writes Nodes through a client.
+func NewCluster(c kubernetes.Interface) Cluster { return apiCluster{c} }
+
+func (a apiCluster) CreateNode(ctx context.Context, n *corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	_, err := a.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
+	return err
+}
+
+func (a apiCluster) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// Events of a burst are written at this pace: a thousand pods' events at once would crowd out the writes that matter,
+// the bindings and the lease among them.
+const (
+	eventsPerSecond = 50
+	eventBurst      = 100
+	eventBacklog    = 5000
+)
+
+// PacedRecorder writes events about pods, a burst of them one after the other. What is over the backlog is dropped: an
+// event is a courtesy, the log has it all.
+type PacedRecorder struct {
+	recorder events.EventRecorder
+	limit    *rate.Limiter
+	queue    chan podEvent
+}
+
+type podEvent struct {
+	ref                     capacity.PodRef
+	eventType, reason, note string
+}
+
+// NewRecorder writes through r, which must not block, while Run runs.
+func NewRecorder(r events.EventRecorder) *PacedRecorder {
+	return &PacedRecorder{recorder: r, limit: rate.NewLimiter(eventsPerSecond, eventBurst), queue: make(chan podEvent, eventBacklog)}
+}
+
+// Pod takes an event down and returns at once.
+func (p *PacedRecorder) Pod(ref capacity.PodRef, eventType, reason, note string) {
+	select {
+	case p.queue <- podEvent{ref, eventType, reason, note}:
+	default:
+	}
+}
+
+// Run writes until ctx ends.
+func (p *PacedRecorder) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-p.queue:
+			if p.limit.Wait(ctx) != nil {
+				return
+			}
+			obj := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: e.ref.Namespace, Name: e.ref.Name, UID: e.ref.UID}
+			p.recorder.Eventf(obj, nil, e.eventType, e.reason, "Provisioning", "%s", short(e.note))
+		}
+	}
+}
+
+// short keeps a note below the API's limit of 1,024 bytes.
+func short(note string) string {
+	const limit = 1000
+	if len(note) > limit {
+		return note[:limit] + " ..."
+	}
+	return note
+}

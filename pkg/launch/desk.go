@@ -1,0 +1,214 @@
+package launch
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// Desk is the ledger behind a lock. The plugins ask it from the scheduling cycle, so nothing it does blocks: no call is
+// made under its lock, and every method is O(1) in the size of the cluster.
+//
+// Lock order: the scheduling queue's lock is taken before the desk's (PreEnqueue); the desk never calls out.
+type Desk struct {
+	clock clock.PassiveClock
+	wake  chan struct{}
+	idle  atomic.Bool
+
+	mu     sync.RWMutex
+	ledger *ledger.Ledger
+	later  map[types.UID]deferred
+	// taken are pods the scheduler has assumed, until the informer shows them bound or gone: to whoever looks at the
+	// informer's pods they seem to wait still.
+	taken map[types.UID]bool
+}
+
+// deferred is a pod that preemption shall help first.
+type deferred struct {
+	ref   capacity.PodRef
+	class *capacity.Class
+	at    time.Time
+}
+
+// preemptionTry is how long preemption may try before a node is built for a pod that prefers it.
+const preemptionTry = 2 * time.Second
+
+// NewDesk returns a desk with an empty ledger.
+func NewDesk(c clock.PassiveClock) *Desk {
+	d := &Desk{clock: c, wake: make(chan struct{}, 1), ledger: ledger.New(), later: map[types.UID]deferred{}, taken: map[types.UID]bool{}}
+	d.idle.Store(true)
+	return d
+}
+
+// Step runs f on the ledger and tells the motor when there are effects.
+func (d *Desk) Step(f func(l *ledger.Ledger, now time.Time)) {
+	d.mu.Lock()
+	f(d.ledger, d.clock.Now())
+	pending := d.ledger.Pending()
+	d.idle.Store(d.ledger.Empty())
+	d.mu.Unlock()
+	if pending {
+		d.poke()
+	}
+}
+
+func (d *Desk) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (d *Desk) take() ledger.Effects {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.Take()
+}
+
+// read runs f on the ledger, which f must not change.
+func (d *Desk) read(f func(l *ledger.Ledger)) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	f(d.ledger)
+}
+
+// Idle says that the ledger is empty: no query below would object to anything.
+func (d *Desk) Idle() bool { return d.idle.Load() }
+
+// Submit is called for a pod that no node can take. wait: capacity for it is planned, or will be; otherwise why says what
+// stands in the way.
+func (d *Desk) Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string) {
+	d.Step(func(l *ledger.Ledger, now time.Time) {
+		var st ledger.State
+		st, why = l.Submit(ref, c, now)
+		wait = st != ledger.Refused
+	})
+	return wait, why
+}
+
+// SubmitLater takes a pod down that preemption shall help first; see Motor.later.
+func (d *Desk) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.later[ref.UID]; !ok {
+		d.later[ref.UID] = deferred{ref: ref, class: c, at: d.clock.Now().Add(preemptionTry)}
+	}
+}
+
+// due are the pods that preemption has had its time for, in a fixed order.
+func (d *Desk) due() []deferred {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	var out []deferred
+	for uid, one := range d.later {
+		if !now.Before(one.at) {
+			delete(d.later, uid)
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b deferred) int { return compare(a.ref.UID, b.ref.UID) })
+	return out
+}
+
+// over forgets what is remembered of a pod beside the ledger.
+func (d *Desk) over(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.later, uid)
+	delete(d.taken, uid)
+}
+
+// free says that nobody has done anything about the pod yet.
+func (d *Desk) free(uid types.UID) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return !d.taken[uid] && !d.ledger.Knows(uid)
+}
+
+// Gate says whether the pod has to stay out of the scheduling queue and what it waits for.
+func (d *Desk) Gate(uid types.UID) (closed bool, why string) {
+	if d.Idle() {
+		return false, ""
+	}
+	d.read(func(l *ledger.Ledger) { closed, why = l.Gate(uid) })
+	return closed, why
+}
+
+// Gated is Gate without the reason, and O(1): it is asked about every waiting pod at every new Node.
+func (d *Desk) Gated(uid types.UID) (closed bool) {
+	if d.Idle() {
+		return false
+	}
+	d.read(func(l *ledger.Ledger) { closed = l.Gated(uid) })
+	return closed
+}
+
+// Pin hands a planned pod its node; see ledger.Pin.
+func (d *Desk) Pin(uid types.UID) (node, wait string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.Pin(uid)
+}
+
+// Watches says whether Object has anything to say about the node.
+func (d *Desk) Watches(node string) (yes bool) {
+	d.read(func(l *ledger.Ledger) { yes = l.Watches(node) })
+	return yes
+}
+
+// Knows says whether the pod is planned for, waits for a plan, or was refused one.
+func (d *Desk) Knows(uid types.UID) (yes bool) {
+	if d.Idle() {
+		return false
+	}
+	d.read(func(l *ledger.Ledger) { yes = l.Knows(uid) })
+	return yes
+}
+
+// Object says why the pod may not go to the node, or ""; see ledger.Object.
+func (d *Desk) Object(node string, ask *ledger.Ask, on ledger.Amounts) (why string) {
+	d.read(func(l *ledger.Ledger) { why = l.Object(node, ask, on) })
+	return why
+}
+
+// Assume says that the scheduler has assumed the pod on the node. It answers why it must not.
+func (d *Desk) Assume(uid types.UID, node string) (why string) {
+	d.Step(func(l *ledger.Ledger, _ time.Time) {
+		if why = l.Assume(uid, node); why == "" {
+			d.taken[uid] = true
+		}
+	})
+	return why
+}
+
+// Unassume says that an assumed pod was not bound.
+func (d *Desk) Unassume(uid types.UID, node string) {
+	d.Step(func(l *ledger.Ledger, now time.Time) {
+		l.Unassume(uid, node, now)
+		delete(d.taken, uid)
+	})
+}
+
+// Settled says that the pod's binding was written.
+func (d *Desk) Settled(uid types.UID, node string) {
+	d.Step(func(l *ledger.Ledger, _ time.Time) { l.Settled(uid, node) })
+}
+
+// Fence keeps every pod off the node from now on; false when something is planned for it or on its way there.
+func (d *Desk) Fence(node string) (ok bool) {
+	d.Step(func(l *ledger.Ledger, _ time.Time) { ok = l.Fence(node) })
+	return ok
+}
+
+// Unfence ends a fence.
+func (d *Desk) Unfence(node string) {
+	d.Step(func(l *ledger.Ledger, _ time.Time) { l.Unfence(node) })
+}

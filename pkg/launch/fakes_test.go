@@ -1,0 +1,468 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// world is everything around a motor, in memory: it behaves, in the simplest way that keeps the seams' promises.
+type world struct {
+	t     *testing.T
+	mu    sync.Mutex
+	motor *Motor
+	desk  *Desk
+	stop  func()
+
+	claims    map[string]*capacity.Claim
+	instances map[string]capacity.Instance
+	tokens    map[string][]string // what each token launched
+	requests  map[string]string   // what each token asked for
+	nodes     map[string]*corev1.Node
+	bound     map[types.UID]string
+	notes     []string
+	broken    map[string]error  // calls that fail, by name
+	lost      map[string]int    // calls whose answer is lost after their effect, how often
+	capacity  map[string]int    // instances left per type; absent: unlimited
+	refused   map[string]bool   // tokens that stand for throttled launches
+	throttled int               // calls whose launches are throttled
+	unread    bool              // the log can't be read, though nobody knows why
+	pods      int               // submitted so far
+	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
+	seq       int
+	change    *sync.Cond
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, claims: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
+		nodes: map[string]*corev1.Node{}, bound: map[types.UID]string{}, refused: map[string]bool{}, broken: map[string]error{}, lost: map[string]int{}, capacity: map[string]int{}}
+	w.change = sync.NewCond(&w.mu)
+	return w
+}
+
+// run starts a motor on the world, as a new leader would.
+func (w *world) run() {
+	w.desk = NewDesk(clock.RealClock{})
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
+	w.motor = New(Config{Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
+		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
+		Pending: pending, Daemons: func() []*capacity.DaemonSet { return nil }, Seed: 1,
+	})
+	for _, n := range w.nodes {
+		w.motor.NodeCached(n)
+	}
+	for i := range w.pods { // a leader's informers have synced before it does anything
+		if pod := w.pod(i); w.bound[pod.UID] == "" {
+			pending.observe(nil, pod)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		w.motor.Run(ctx)
+		close(done)
+	}()
+	w.stop = func() {
+		cancel()
+		<-done
+	}
+	w.t.Cleanup(w.stop)
+}
+
+func (w *world) pod(i int) *corev1.Pod {
+	yes := true
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("u", i)),
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: &yes}}},
+		Spec: corev1.PodSpec{SchedulerName: "s", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}},
+	}
+}
+
+// submit is what the scheduler does with a pod that fits nowhere.
+func (w *world) submit(n int) {
+	w.pods = max(w.pods, n)
+	for i := range n {
+		pod := w.pod(i)
+		w.motor.pending.observe(nil, pod)
+		c, err := w.motor.pending.classes.Class(pod)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.desk.Submit(refOf(pod), c)
+	}
+}
+
+// until waits for a condition on the world. It is asked again after every change.
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	deadline := time.AfterFunc(20*time.Second, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.seq = -1
+		w.change.Broadcast()
+	})
+	defer deadline.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !ok() {
+		if w.seq < 0 {
+			w.t.Fatalf("waited in vain for %s; events: %q", what, w.notes)
+		}
+		w.change.Wait()
+	}
+}
+
+func (w *world) changed() { w.change.Broadcast() }
+
+// call is the beginning of every fake call: it may have been told to fail.
+func (w *world) call(name string) error { return w.broken[name] }
+
+// after is its end: the answer may be lost.
+func (w *world) after(name string) error {
+	w.changed()
+	if w.lost[name] > 0 {
+		w.lost[name]--
+		return errors.New("connection reset")
+	}
+	return nil
+}
+
+// Claims.
+
+func (w *world) Problem() string { return "" }
+func (w *world) WaitForSync(ctx context.Context) bool {
+	if w.unread {
+		<-ctx.Done()
+	}
+	return ctx.Err() == nil
+}
+func (w *world) Pools(types func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+	ts, _ := types("class")
+	return []*capacity.Pool{{Name: "pool", NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: "pool"}}}
+}
+
+func (w *world) Claims() []*capacity.Claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*capacity.Claim
+	for _, c := range w.claims {
+		cp := *c
+		out = append(out, &cp)
+	}
+	return out
+}
+
+func (w *world) Create(_ context.Context, c *capacity.Claim) (*capacity.Claim, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("Create"); err != nil {
+		return nil, err
+	}
+	cp := *c
+	cp.UID = "uid-" + c.Name
+	w.claims[c.Name] = &cp
+	out := cp
+	w.handed = append(w.handed, &out)
+	return &out, w.after("Create")
+}
+
+func (w *world) onClaim(name string, f func(*capacity.Claim)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c, ok := w.claims[name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodeclaims"}, name)
+	}
+	f(c)
+	w.changed()
+	return nil
+}
+
+func (w *world) RecordWave(_ context.Context, name string, wave capacity.Wave) error {
+	return w.onClaim(name, func(c *capacity.Claim) { c.Wave = &wave })
+}
+
+func (w *world) RecordSlots(_ context.Context, name string, slots []capacity.Slot) error {
+	return w.onClaim(name, func(c *capacity.Claim) { c.Slots = slots })
+}
+
+func (w *world) RecordLaunched(_ context.Context, name string, i capacity.Instance, labels map[string]string, total, alloc capacity.Resources) error {
+	return w.onClaim(name, func(c *capacity.Claim) {
+		c.Launched, c.ProviderID, c.Labels, c.Capacity, c.Allocatable = true, i.ProviderID, labels, total, alloc
+	})
+}
+
+func (w *world) RecordLaunchFailed(context.Context, string, string, string) error { return nil }
+
+func (w *world) RecordNode(_ context.Context, name, node string) error {
+	return w.onClaim(name, func(c *capacity.Claim) { c.NodeName = node })
+}
+
+func (w *world) Delete(_ context.Context, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.claims, name)
+	return w.after("Delete")
+}
+
+// Cloud: small holds one pod, large four.
+
+func (w *world) InstanceTypes(string) ([]*capacity.InstanceType, string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*capacity.InstanceType
+	for i, name := range []string{"small", "large"} {
+		room := capacity.Resources{corev1.ResourceCPU: int64(1000 + 3000*i), corev1.ResourcePods: 10}
+		left, limited := w.capacity[name]
+		out = append(out, &capacity.InstanceType{Name: name, Capacity: room, Allocatable: room, Labels: map[string]string{},
+			Offers: []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: float64(1 + i), Available: !limited || left > 0}}})
+	}
+	return out, ""
+}
+
+func (w *world) Prepare(_ context.Context, wave capacity.Wave) ([]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("Prepare"); err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%v", wave.Offers), nil
+}
+
+func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchResult, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("Launch"); err != nil {
+		return capacity.LaunchResult{}, err
+	}
+	if w.refused[wave.Token] || w.throttled > 0 {
+		w.throttled = max(0, w.throttled-1)
+		w.refused[wave.Token] = true
+		return capacity.LaunchResult{Message: "RequestLimitExceeded"}, capacity.ErrThrottled
+	}
+	if ids, again := w.tokens[wave.Token]; again {
+		if w.requests[wave.Token] != string(wave.Request) {
+			return capacity.LaunchResult{}, capacity.ErrTokenMismatch
+		}
+		var out capacity.LaunchResult
+		for _, id := range ids {
+			out.Instances = append(out.Instances, w.instances[id])
+		}
+		return out, w.after("Launch")
+	}
+	var out capacity.LaunchResult
+	w.requests[wave.Token] = string(wave.Request)
+	for range wave.Claims {
+		for _, o := range wave.Offers {
+			if left, limited := w.capacity[o.InstanceType]; limited && left == 0 {
+				if !slices.Contains(out.Exhausted, o) {
+					out.Exhausted = append(out.Exhausted, o)
+				}
+				continue
+			} else if limited {
+				w.capacity[o.InstanceType]--
+			}
+			w.seq++
+			id := fmt.Sprintf("i-%04d", w.seq)
+			w.instances[id] = capacity.Instance{ID: id, ProviderID: "aws:///a/" + id, InstanceType: o.InstanceType, Zone: "a", CapacityType: "on-demand",
+				State: capacity.InstanceRunning, NodeName: "node-" + id, Wave: wave.Token}
+			w.tokens[wave.Token] = append(w.tokens[wave.Token], id)
+			out.Instances = append(out.Instances, w.instances[id])
+			break
+		}
+	}
+	if err := w.after("Launch"); err != nil {
+		return capacity.LaunchResult{}, err
+	}
+	if len(out.Instances) == 0 {
+		return out, capacity.ErrInsufficientCapacity
+	}
+	return out, nil
+}
+
+func (w *world) FindWave(_ context.Context, token string) ([]capacity.Instance, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []capacity.Instance
+	for _, id := range w.tokens[token] {
+		if i, ok := w.instances[id]; ok {
+			out = append(out, i)
+		}
+	}
+	return out, nil
+}
+
+func (w *world) Describe(_ context.Context, id string) (capacity.Instance, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("Describe"); err != nil {
+		return capacity.Instance{}, err
+	}
+	i, ok := w.instances[id]
+	if !ok {
+		return i, capacity.ErrInstanceNotFound
+	}
+	return i, nil
+}
+
+func (w *world) TagClaim(context.Context, string, string, string) error { return nil }
+
+func (w *world) Terminate(_ context.Context, id string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.instances, id)
+	return w.after("Terminate")
+}
+
+// World: no node but those of claims, and every filter says yes.
+
+func (w *world) Refresh(context.Context) error { return nil }
+func (w *world) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*capacity.Node
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		n := w.nodes[name]
+		room := capacity.ResourcesOf(n.Status.Allocatable)
+		free := room.Clone()
+		for _, on := range w.bound {
+			if on == name {
+				free.Sub(capacity.Resources{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1})
+			}
+		}
+		out = append(out, decorate(&capacity.Node{Name: name, Labels: n.Labels, Allocatable: room, Free: free}, n))
+	}
+	return out
+}
+
+func (w *world) Verify(context.Context, capacity.Trial) ([]capacity.Rejection, error) {
+	return nil, nil
+}
+
+// Nodes.
+
+func (w *world) NodeFor(c *capacity.Claim, inst capacity.Instance, _ []string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName, Labels: map[string]string{labelPool: c.Pool}}}
+	n.Spec.ProviderID = inst.ProviderID
+	n.Status.Allocatable = c.Allocatable.List()
+	return n
+}
+
+func (w *world) PlannedNode(_ *capacity.PlannedNode, name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func (w *world) CreateNode(_ context.Context, n *corev1.Node) error {
+	w.mu.Lock()
+	_, have := w.nodes[n.Name]
+	w.nodes[n.Name] = n
+	w.changed()
+	w.mu.Unlock()
+	if have {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "nodes"}, n.Name)
+	}
+	w.motor.NodeCached(n)
+	return nil
+}
+
+func (w *world) GetNode(_ context.Context, name string) (*corev1.Node, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.nodes[name], nil
+}
+
+// Activate is the scheduler: it runs each pod's cycle.
+func (w *world) Activate(pods []*corev1.Pod) {
+	for _, pod := range pods {
+		if closed, _ := w.desk.Gate(pod.UID); closed {
+			continue
+		}
+		node, _ := w.desk.Pin(pod.UID)
+		if node == "" {
+			continue // refused: it stays where it is
+		}
+		if why := w.desk.Assume(pod.UID, node); why != "" {
+			continue
+		}
+		w.mu.Lock()
+		w.bound[pod.UID] = node
+		w.changed()
+		w.mu.Unlock()
+		w.desk.Settled(pod.UID, node)
+	}
+}
+
+func (w *world) Pod(ref capacity.PodRef, _, reason, note string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, ref.Name+" "+reason+" "+note)
+	w.changed()
+}
+
+// plain packs pods of one CPU first-fit on what is there, then on large nodes, or small ones when those can't be had.
+type plain struct{}
+
+func (plain) Plan(v *capacity.View, _ capacity.Options) *capacity.Plan {
+	p := &capacity.Plan{}
+	free := map[string]int64{}
+	for _, n := range v.Nodes {
+		free[n.Name] = n.Free[corev1.ResourceCPU]
+	}
+	for _, d := range v.Demand {
+		for _, ref := range d.Pods {
+			on := ""
+			for _, name := range slices.Sorted(maps.Keys(free)) {
+				if free[name] >= 1000 {
+					on = name
+					break
+				}
+			}
+			if on == "" {
+				n := cheapest(v.Pools[0], fmt.Sprint("new-", len(p.Nodes)))
+				if n == nil {
+					p.Refused = append(p.Refused, capacity.Refusal{Class: d.Class, Pods: []capacity.PodRef{ref}, Message: "no offer", Retryable: true})
+					continue
+				}
+				p.Nodes = append(p.Nodes, n)
+				on, free[n.ID] = n.ID, n.Allocatable[corev1.ResourceCPU]
+			}
+			free[on] -= 1000
+			p.Placements = append(p.Placements, capacity.Placement{Class: d.Class, Pod: ref, Node: on})
+		}
+	}
+	return p
+}
+
+func cheapest(pool *capacity.Pool, id string) *capacity.PlannedNode {
+	n := &capacity.PlannedNode{ID: id, Pool: pool, CapacityType: "on-demand", Labels: pool.Labels}
+	for _, t := range slices.Backward(pool.Types) {
+		if t.Offers[0].Available {
+			n.Offers = append(n.Offers, capacity.NodeOffer{Type: t, Offer: t.Offers[0]})
+			break
+		}
+	}
+	if len(n.Offers) == 0 {
+		return nil
+	}
+	n.Allocatable, n.Largest = n.Offers[0].Type.Allocatable, n.Offers[0].Type.Capacity
+	return n
+}

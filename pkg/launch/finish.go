@@ -1,0 +1,257 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// nameReuseCheck is how often a Node of the same name that belongs to another instance is looked at again (HB-9).
+const nameReuseCheck = 2 * time.Second
+
+// finish makes a node of an instance.
+//
+//  1. The instance is recorded on the claim at once, with what the launch's answer says of it: from here on it has an owner.
+//  2. Wait until the cloud shows the instance with its name and address: a cloud-controller-manager deletes a Node whose
+//     instance it can't see.
+//  3. Type and zone are known now: the real filters are asked once more; who doesn't pass is planned anew.
+//  4. Record, create the Node, tell the ledger under which name it will come.
+func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
+	logger := m.log(ctx)
+	own := *c // it changes as it is recorded; others read the one that was handed in
+	c = &own
+	if inst.ProviderID != "" {
+		if err := m.recordLaunched(ctx, c, inst, labels); err != nil {
+			logger.V(3).Info("Could not record the instance yet", "nodeClaim", c.Name, "instance", inst.ID, "err", err)
+		}
+	}
+	known, err := m.awaitName(ctx, inst)
+	if err != nil {
+		if ctx.Err() == nil {
+			// The claim stays: garbage collection and liveness end it and the instance together.
+			m.lost(ctx, c, inst, err)
+		}
+		return
+	}
+	inst = known
+	if !m.awaitType(ctx, c, inst) {
+		return
+	}
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		err := m.recordLaunched(ctx, c, inst, labels)
+		if err == nil {
+			break
+		}
+		if apierrors.IsNotFound(err) {
+			// Deleted while it was launching. Its finalizer kept it until somebody ended the instance; if there is no
+			// claim any more, that is now us.
+			m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
+			m.end(ctx, inst.ID)
+			return
+		}
+		logger.V(2).Info("Recording the instance failed; trying again", "nodeClaim", c.Name, "err", err)
+		if !m.sleep(ctx, wait) {
+			return
+		}
+	}
+	node := m.nodes.NodeFor(c, inst, nil)
+	m.refilter(ctx, c, node)
+	m.named(c.Name, node.Name, node.Spec.ProviderID)
+	if !m.createNode(ctx, c, node) {
+		return
+	}
+	// By this name the node is made again, should somebody delete it before its kubelet has come.
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		err := m.claims.RecordNode(ctx, c.Name, node.Name)
+		if err == nil || apierrors.IsNotFound(err) {
+			break
+		}
+		logger.V(2).Info("Recording the node's name on its claim failed; trying again", "nodeClaim", c.Name, "node", node.Name, "err", err)
+		if !m.sleep(ctx, wait) || !m.lives(c.Name) {
+			return
+		}
+	}
+	logger.V(2).Info("Node created ahead of its kubelet", "node", node.Name, "nodeClaim", c.Name, "instance", inst.ID,
+		"instanceType", inst.InstanceType, "zone", inst.Zone, "capacityType", inst.CapacityType)
+	if err := m.cloud.TagClaim(ctx, inst.ID, c.Name, node.Name); err != nil && ctx.Err() == nil {
+		logger.V(3).Info("Could not tag the instance with its claim; it is found by its wave", "instance", inst.ID, "err", err)
+	}
+}
+
+// awaitName describes the instance until its name and address show.
+func (m *Motor) awaitName(ctx context.Context, inst capacity.Instance) (capacity.Instance, error) {
+	start := m.clock.Now()
+	for wait := firstRetry; ; wait = min(wait*3/2, 2*time.Second) {
+		got, err := m.cloud.Describe(ctx, inst.ID)
+		switch {
+		case err == nil && (got.State == capacity.InstanceTerminated || got.State == capacity.InstanceShuttingDown):
+			return got, fmt.Errorf("instance %s is %s", inst.ID, got.State)
+		case err == nil && got.NodeName != "":
+			return got, nil
+		case m.clock.Since(start) > launchTimeout:
+			return got, fmt.Errorf("instance %s has not shown its name: %w", inst.ID, errors.Join(err, context.DeadlineExceeded))
+		}
+		if !m.sleep(ctx, wait) {
+			return got, ctx.Err()
+		}
+	}
+}
+
+// awaitType waits until the catalogue knows the instance's type, as it may not yet after a restart: a Node without room
+// would be worse than a late one.
+func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.Instance) bool {
+	for len(c.Allocatable) == 0 {
+		if t, _ := m.typeOf(c.NodeClass, inst); t != nil {
+			return true
+		}
+		if !m.sleep(ctx, firstRetry) {
+			return false
+		}
+		if !m.lives(c.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// lost ends a claim whose instance died or never showed before it was a node.
+func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
+	m.log(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
+	m.fail(ctx, []string{c.Name}, "InstanceLost", why.Error(), false)
+}
+
+// recordLaunched writes instance, labels and room on the claim.
+func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) error {
+	total, alloc := c.Capacity, c.Allocatable
+	all := maps.Clone(c.Labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, labels)
+	if t, o := m.typeOf(c.NodeClass, inst); t != nil {
+		maps.Copy(all, t.Labels)
+		if o != nil {
+			maps.Copy(all, o.Labels)
+		}
+		total, alloc = t.Capacity, t.Allocatable
+	}
+	all[corev1.LabelInstanceTypeStable] = inst.InstanceType
+	all[corev1.LabelTopologyZone] = inst.Zone
+	all["karpenter.sh/capacity-type"] = inst.CapacityType
+	if err := m.claims.RecordLaunched(ctx, c.Name, inst, all, total, alloc); err != nil {
+		return err
+	}
+	c.ProviderID, c.InstanceType, c.Zone, c.CapacityType, c.ImageID = inst.ProviderID, inst.InstanceType, inst.Zone, inst.CapacityType, inst.ImageID
+	c.Labels, c.Capacity, c.Allocatable, c.Launched = all, total, alloc, true
+	m.remember(c)
+	return nil
+}
+
+func (m *Motor) typeOf(nodeClass string, inst capacity.Instance) (*capacity.InstanceType, *capacity.Offer) {
+	types, _ := m.cloud.InstanceTypes(nodeClass)
+	for _, t := range types {
+		if t.Name != inst.InstanceType {
+			continue
+		}
+		for i := range t.Offers {
+			if o := &t.Offers[i]; o.Zone == inst.Zone && o.CapacityType == inst.CapacityType && o.ReservationID == inst.ReservationID {
+				return t, o
+			}
+		}
+		return t, nil
+	}
+	return nil, nil
+}
+
+// refilter asks the real filters about the node as it has turned out to be.
+func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
+	var slots []capacity.Slot
+	m.desk.read(func(l *ledger.Ledger) { slots = l.Slots(c.Name) })
+	ready := node.DeepCopy()
+	ready.Spec.Taints = c.Taints
+	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	t := capacity.Trial{Nodes: []capacity.TrialNode{{Node: ready}}}
+	var refs []capacity.PodRef
+	for _, s := range slots {
+		pod := m.pending.Get(s.Pod.UID)
+		if pod == nil || s.Group != "" {
+			continue // groups were verified with their zones fixed; alone on this node they prove nothing
+		}
+		refs = append(refs, s.Pod)
+		t.Steps = append(t.Steps, capacity.Step{Pod: pod, Class: s.Class, Node: ready.Name})
+	}
+	if len(t.Steps) == 0 {
+		return
+	}
+	m.recheckMu.Lock()
+	defer m.recheckMu.Unlock()
+	if err := m.recheck.Refresh(ctx); err != nil {
+		return // the filters will be asked again in each pod's own cycle
+	}
+	rejected, err := m.recheck.Verify(ctx, t)
+	if err != nil {
+		return
+	}
+	for _, r := range rejected {
+		m.log(ctx).V(2).Info("A planned pod does not pass on the node as launched; it is planned anew", "nodeClaim", c.Name,
+			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
+		m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
+		})
+	}
+}
+
+// createNode creates the Node. A Node of that name that belongs to another instance is never adopted: it is waited for to
+// go (HB-9).
+func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
+	logger := m.log(ctx)
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		err := m.cluster.CreateNode(ctx, node)
+		switch {
+		case err == nil:
+			return true
+		case apierrors.IsAlreadyExists(err):
+			have, gerr := m.cluster.GetNode(ctx, node.Name)
+			if gerr == nil && (have.Spec.ProviderID == node.Spec.ProviderID || have.Spec.ProviderID == "") {
+				return true // made before a restart, or by a kubelet that was faster
+			}
+			if gerr == nil {
+				logger.Info("A Node of that name belongs to another instance; waiting until it is gone", "node", node.Name,
+					"has", have.Spec.ProviderID, "want", node.Spec.ProviderID)
+			}
+			wait = nameReuseCheck
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+			m.fail(ctx, []string{c.Name}, "NodeNotCreated", err.Error(), false)
+			return false
+		default:
+			logger.V(2).Info("Creating the Node failed; trying again", "node", node.Name, "err", err)
+		}
+		if !m.sleep(ctx, wait) {
+			return false
+		}
+		if !m.lives(c.Name) {
+			return false
+		}
+	}
+}
+
+// lives says whether the claim is still wanted.
+func (m *Motor) lives(claim string) bool {
+	for _, c := range m.claims.Claims() {
+		if c.Name == claim {
+			return !c.Deleting
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.local[claim]
+	return ok
+}

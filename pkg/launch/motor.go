@@ -1,0 +1,336 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// logPatience is how long pods wait without a word for the intent log to be read.
+const logPatience = 5 * time.Second
+
+// Config are the motor's settings.
+type Config struct {
+	Cluster string // part of every wave token
+	// A burst is planned when no pod has come for BatchIdle, at the latest BatchMax after its first.
+	BatchIdle, BatchMax time.Duration
+	// MaxInFlight caps claims that are not initialized yet.
+	MaxInFlight int
+	// Parallel is how many API and cloud calls of launches run at once.
+	Parallel int
+	Plan     capacity.Options
+}
+
+// Motor is the launcher. Everything it does, it does between Run's beginning and end.
+type Motor struct {
+	cfg     Config
+	clock   clock.WithTicker
+	desk    *Desk
+	cloud   Cloud
+	claims  Claims
+	world   World // the planner goroutine's
+	recheck World // for nodes whose type and zone have become known; under recheckMu
+	planner Planner
+	nodes   NodeBuilder
+	cluster Cluster
+	queue   Queue
+	events  Recorder
+	pending *Pending
+	daemons func() []*capacity.DaemonSet
+	names   *rand.Rand // the planner goroutine's
+
+	recheckMu sync.Mutex
+	slots     chan struct{} // semaphore of Parallel calls
+	plan      chan struct{} // demand is waiting
+	changed   chan struct{} // pools, offers or classes changed
+	wg        sync.WaitGroup
+
+	mu        sync.Mutex
+	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
+	recording map[string]bool            // claims whose slots are being written; true: and have changed since
+	nodeOf    nodeStates
+}
+
+// Parts are the motor's neighbours.
+type Parts struct {
+	Clock          clock.WithTicker
+	Desk           *Desk
+	Cloud          Cloud
+	Claims         Claims
+	World, Recheck World
+	Planner        Planner
+	Nodes          NodeBuilder
+	Cluster        Cluster
+	Queue          Queue
+	Events         Recorder
+	Pending        *Pending
+	Daemons        func() []*capacity.DaemonSet
+	Seed           int64
+}
+
+// New returns a motor that does nothing until Run.
+func New(cfg Config, p Parts) *Motor {
+	return &Motor{
+		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
+		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending,
+		daemons: p.Daemons, names: rand.New(rand.NewSource(p.Seed)),
+		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		local: map[string]*capacity.Claim{}, recording: map[string]bool{},
+		nodeOf: nodeStates{drivers: map[string][]string{}, seen: map[string]ledger.NodeStatus{}},
+	}
+}
+
+// Run plans and launches until ctx ends, then waits for what is under way to stop. Only the leader runs it.
+//
+//  1. Beside everything else: open gates, cancel claims, tick.
+//  2. Read the intent log, and pick up what an earlier leader left: claims without instances, instances without nodes,
+//     promises. Until it can be read nothing is launched, and pods that wait for it are told so.
+//  3. When there is demand: wait until the burst has settled.
+//  4. Look at the cluster, plan, have the plan verified, book it (round).
+//  5. Launch it, in the background: the next burst doesn't wait for this one's machines.
+func (m *Motor) Run(ctx context.Context) {
+	m.wg.Go(func() { m.serve(ctx) })
+	if m.readLog(ctx) {
+		m.recover(ctx)
+		for m.settle(ctx) {
+			m.round(ctx)
+		}
+	}
+	m.wg.Wait()
+}
+
+// readLog waits until the claims have been read.
+func (m *Motor) readLog(ctx context.Context) bool {
+	read := make(chan bool, 1)
+	m.wg.Go(func() { read <- m.claims.WaitForSync(ctx) })
+	patience := m.clock.NewTimer(logPatience)
+	defer patience.Stop()
+	var impatient <-chan struct{}
+	for {
+		select {
+		case ok := <-read:
+			// What was gated meanwhile still waits for its plan.
+			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+			m.replan()
+			return ok
+		case <-patience.C():
+			impatient = m.plan
+			m.replan()
+		case <-impatient:
+			m.unread(ctx)
+		}
+	}
+}
+
+// unread tells whoever waits that the log can't be read. Nothing may be planned without it, not even when the claims are
+// there and only pools or classes are missing: what an earlier leader launched has not been picked up yet.
+func (m *Motor) unread(ctx context.Context) {
+	waiting := m.gather()
+	if len(waiting) == 0 {
+		return
+	}
+	why := m.claims.Problem()
+	if why == "" {
+		why = "not all of the pools, node classes and overlays have been read yet"
+	}
+	m.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)
+}
+
+// replan makes sure that queued pods are looked at.
+func (m *Motor) replan() {
+	select {
+	case m.plan <- struct{}{}:
+	default:
+	}
+}
+
+// Changed tells the motor that pools, node classes or offers are not what they were: refused pods may have a chance.
+func (m *Motor) Changed() {
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+// serve runs the ledger's effects as they come.
+func (m *Motor) serve(ctx context.Context) {
+	tick := m.clock.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.desk.wake:
+		case <-m.changed:
+			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
+		case <-tick.C():
+			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+			m.later()
+			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !m.desk.Idle() {
+				m.desk.read(func(l *ledger.Ledger) { logger.Info("Ledger", "state", l.String()) })
+			}
+		}
+		m.effects(ctx)
+	}
+}
+
+func (m *Motor) effects(ctx context.Context) {
+	e := m.desk.take()
+	if len(e.Activate) > 0 {
+		pods := make([]*corev1.Pod, 0, len(e.Activate))
+		for _, ref := range e.Activate {
+			if pod := m.pending.Get(ref.UID); pod != nil {
+				pods = append(pods, pod)
+			}
+		}
+		klog.FromContext(ctx).V(3).Info("Opening gates", "pods", len(pods))
+		m.queue.Activate(pods)
+	}
+	for _, w := range e.Words {
+		m.events.Pod(w.Ref, corev1.EventTypeWarning, "PlacementFailed", w.Note)
+	}
+	for _, claim := range e.Cancel {
+		m.background(ctx, func() { m.cancel(ctx, claim) })
+	}
+	if e.Plan {
+		m.replan()
+	}
+}
+
+// later takes down pods that preemption was to help first and found no victim for.
+func (m *Motor) later() {
+	for _, d := range m.desk.due() {
+		if pod := m.pending.Get(d.ref.UID); pod != nil && pod.Status.NominatedNodeName == "" {
+			m.desk.Submit(d.ref, d.class)
+		}
+	}
+}
+
+// settle waits for demand and then for the burst to end; false when ctx has ended.
+func (m *Motor) settle(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-m.plan:
+	}
+	limit := m.clock.NewTimer(m.cfg.BatchMax)
+	defer limit.Stop()
+	for {
+		idle := m.clock.NewTimer(m.cfg.BatchIdle)
+		select {
+		case <-ctx.Done():
+			idle.Stop()
+			return false
+		case <-m.plan:
+			idle.Stop()
+		case <-idle.C():
+			return true
+		case <-limit.C():
+			idle.Stop()
+			return true
+		}
+	}
+}
+
+// background runs f beside everything else, at most Parallel at once.
+func (m *Motor) background(ctx context.Context, f func()) {
+	m.wg.Go(func() {
+		select {
+		case <-ctx.Done():
+			return
+		case m.slots <- struct{}{}:
+		}
+		defer func() { <-m.slots }()
+		f()
+	})
+}
+
+// sleep waits and says whether ctx is still alive.
+func (m *Motor) sleep(ctx context.Context, d time.Duration) bool {
+	t := m.clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C():
+		return true
+	}
+}
+
+// cancel ends a claim that was never launched and that nobody needs.
+func (m *Motor) cancel(ctx context.Context, claim string) {
+	if err := m.claims.Delete(ctx, claim); err != nil {
+		klog.FromContext(ctx).Error(err, "Could not delete a claim that is not needed any more; it will be collected", "nodeClaim", claim)
+	}
+	m.forget(claim)
+}
+
+func (m *Motor) remember(c *capacity.Claim) {
+	cp := *c
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old := m.local[c.Name]; old != nil {
+		cp.Slots = union(cp.Slots, old.Slots)
+	}
+	m.local[c.Name] = &cp
+}
+
+func (m *Motor) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.local, name)
+}
+
+// allClaims is the cache's view with what this motor has made since.
+func (m *Motor) allClaims() map[string]*capacity.Claim {
+	out := map[string]*capacity.Claim{}
+	for _, c := range m.claims.Claims() {
+		out[c.Name] = c
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, c := range m.local {
+		if shown, ok := out[name]; ok {
+			merged := *shown
+			merged.Slots = c.Slots
+			c = &merged
+		}
+		out[name] = c
+	}
+	return out
+}
+
+// fail ends claims whose launch came to nothing and gives their pods back to the planner.
+func (m *Motor) fail(ctx context.Context, claims []string, reason, why string, exhausted bool) {
+	logger := klog.FromContext(ctx)
+	for _, name := range claims {
+		var refs []capacity.PodRef
+		m.desk.read(func(l *ledger.Ledger) { refs = l.Refs(name) })
+		for _, ref := range refs {
+			m.events.Pod(ref, corev1.EventTypeWarning, "LaunchFailed", fmt.Sprintf("node %s was not launched: %s", name, why))
+		}
+		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", len(refs))
+		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
+		m.background(ctx, func() {
+			if err := m.claims.RecordLaunchFailed(ctx, name, reason, why); err != nil {
+				logger.V(3).Info("Could not record why the launch failed", "nodeClaim", name, "err", err)
+			}
+			m.cancel(ctx, name)
+		})
+	}
+}
+
+// ClaimGone tells the motor that a NodeClaim has ended or is about to.
+func (m *Motor) ClaimGone(name, why string) {
+	m.forget(name)
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })
+}

@@ -1,0 +1,124 @@
+package launch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// Labels that tell how far a node of a pool has come.
+const (
+	labelPool        = "karpenter.sh/nodepool"
+	labelRegistered  = "karpenter.sh/registered"
+	labelInitialized = "karpenter.sh/initialized"
+)
+
+// nodeStates joins a Node with its CSINode into what the ledger wants to know.
+type nodeStates struct {
+	mu      sync.Mutex
+	drivers map[string][]string
+	seen    map[string]ledger.NodeStatus // nodes of pools that are in the scheduler's cache
+}
+
+func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.statusLocked(n)
+}
+
+func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
+	_, ours := n.Labels[labelPool]
+	return ledger.NodeStatus{
+		ProviderID:  n.Spec.ProviderID,
+		Ours:        ours,
+		Registered:  n.Labels[labelRegistered] == "true",
+		Initialized: n.Labels[labelInitialized] == "true",
+		Taints:      n.Spec.Taints,
+		Drivers:     s.drivers[n.Name],
+	}
+}
+
+// NodeCached is called when the scheduler's cache has taken in a Node, new or changed. It is called from the informer's
+// handler and returns at once.
+func (m *Motor) NodeCached(n *corev1.Node) {
+	m.nodeOf.mu.Lock()
+	st := m.nodeOf.statusLocked(n)
+	if st.Ours {
+		m.nodeOf.seen[n.Name] = st
+	}
+	m.nodeOf.mu.Unlock()
+	if st.Ours || m.desk.Watches(n.Name) {
+		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(n.Name, st, now) })
+	}
+}
+
+// named tells the ledger under which name a claim's Node will come. If the scheduler's cache had it before, as after a
+// restart, it won't come again: what was seen of it is told, too.
+func (m *Motor) named(claim, name, providerID string) {
+	m.nodeOf.mu.Lock()
+	st, seen := m.nodeOf.seen[name]
+	m.nodeOf.mu.Unlock()
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		l.Named(claim, name, providerID)
+		if seen {
+			l.Cached(name, st, now)
+		}
+	})
+}
+
+// NodeUncached is called when the scheduler's cache has lost a Node.
+func (m *Motor) NodeUncached(n *corev1.Node) {
+	m.nodeOf.mu.Lock()
+	delete(m.nodeOf.seen, n.Name)
+	m.nodeOf.mu.Unlock()
+	if m.desk.Watches(n.Name) {
+		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
+	}
+}
+
+// CSINodes is to be added to the scheduler's CSINode informer: volumes wait for their driver.
+func (m *Motor) CSINodes() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { m.csiNode(o.(*storagev1.CSINode), false) },
+		UpdateFunc: func(_, o any) { m.csiNode(o.(*storagev1.CSINode), false) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if c, ok := o.(*storagev1.CSINode); ok {
+				m.csiNode(c, true)
+			}
+		},
+	}
+}
+
+func (m *Motor) csiNode(c *storagev1.CSINode, gone bool) {
+	var drivers []string
+	if !gone {
+		for _, d := range c.Spec.Drivers {
+			drivers = append(drivers, d.Name)
+		}
+	}
+	m.nodeOf.mu.Lock()
+	same := slices.Equal(m.nodeOf.drivers[c.Name], drivers)
+	if len(drivers) == 0 {
+		delete(m.nodeOf.drivers, c.Name)
+	} else {
+		m.nodeOf.drivers[c.Name] = drivers
+	}
+	st, seen := m.nodeOf.seen[c.Name]
+	st.Drivers = drivers
+	if seen {
+		m.nodeOf.seen[c.Name] = st
+	}
+	m.nodeOf.mu.Unlock()
+	if seen && !same {
+		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(c.Name, st, now) })
+	}
+}

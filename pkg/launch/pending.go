@@ -1,0 +1,151 @@
+package launch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// Pending knows the unscheduled pods of our profiles, each with its class, and tells the ledger when one is bound or
+// gone. It is fed by the scheduler's own pod informer.
+type Pending struct {
+	ours    map[string]bool // scheduler names
+	desk    *Desk
+	classes *Classes
+
+	mu   sync.Mutex
+	pods map[types.UID]*corev1.Pod
+}
+
+// NewPending returns an index for the pods of the named schedulers.
+func NewPending(schedulers []string, desk *Desk, classes *Classes) *Pending {
+	p := &Pending{ours: map[string]bool{}, desk: desk, classes: classes, pods: map[types.UID]*corev1.Pod{}}
+	for _, s := range schedulers {
+		p.ours[s] = true
+	}
+	return p
+}
+
+// Handler is to be added to the scheduler's pod informer.
+func (p *Pending) Handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { p.observe(nil, o.(*corev1.Pod)) },
+		UpdateFunc: func(old, o any) { p.observe(old.(*corev1.Pod), o.(*corev1.Pod)) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if pod, ok := o.(*corev1.Pod); ok {
+				p.drop(pod, func(l *ledger.Ledger) { l.Gone(pod.UID) })
+			}
+		},
+	}
+}
+
+func (p *Pending) observe(old, pod *corev1.Pod) {
+	if pod.Spec.NodeName != "" {
+		if old != nil && old.Spec.NodeName != "" {
+			return // long settled
+		}
+		p.drop(pod, func(l *ledger.Ledger) { l.Bound(pod.UID) })
+		if key := daemonOf(pod); key != "" {
+			p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.DaemonBound(pod.Spec.NodeName, key) })
+		}
+		return
+	}
+	if !p.ours[pod.Spec.SchedulerName] || pod.DeletionTimestamp != nil || terminal(pod) || len(pod.Spec.SchedulingGates) > 0 {
+		p.drop(pod, func(l *ledger.Ledger) { l.Gone(pod.UID) })
+		return
+	}
+	p.mu.Lock()
+	p.pods[pod.UID] = pod
+	p.mu.Unlock()
+	if owner := controller(pod); old == nil && owner != "" {
+		holds := false
+		if !p.desk.Idle() {
+			p.desk.read(func(l *ledger.Ledger) { holds = l.Holds(owner) })
+		}
+		if class, err := p.classes.Class(pod); holds && err == nil {
+			p.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Arrive(refOf(pod), class, now) })
+		}
+	}
+}
+
+func (p *Pending) drop(pod *corev1.Pod, tell func(*ledger.Ledger)) {
+	p.mu.Lock()
+	delete(p.pods, pod.UID)
+	p.mu.Unlock()
+	p.classes.forget(pod.UID)
+	p.desk.over(pod.UID)
+	if p.desk.Knows(pod.UID) {
+		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { tell(l) })
+	}
+}
+
+// Get returns the pod if it is still unscheduled.
+func (p *Pending) Get(uid types.UID) *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pods[uid]
+}
+
+// all are the unscheduled pods in the order of their creation.
+func (p *Pending) all() []*corev1.Pod {
+	p.mu.Lock()
+	out := make([]*corev1.Pod, 0, len(p.pods))
+	for _, pod := range p.pods {
+		out = append(out, pod)
+	}
+	p.mu.Unlock()
+	slices.SortFunc(out, func(a, b *corev1.Pod) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return compare(a.UID, b.UID)
+	})
+	return out
+}
+
+func compare[T ~string](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func refOf(pod *corev1.Pod) capacity.PodRef {
+	return capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func controller(pod *corev1.Pod) types.UID {
+	for i := range pod.OwnerReferences {
+		if ref := &pod.OwnerReferences[i]; ref.Controller != nil && *ref.Controller {
+			return ref.UID
+		}
+	}
+	return ""
+}
+
+// daemonOf is namespace/name of the DaemonSet the pod belongs to, or "".
+func daemonOf(pod *corev1.Pod) string {
+	for i := range pod.OwnerReferences {
+		if ref := &pod.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "DaemonSet" {
+			return pod.Namespace + "/" + ref.Name
+		}
+	}
+	return ""
+}

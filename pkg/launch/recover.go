@@ -1,0 +1,190 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// recover picks up what an earlier leader left. Claims are the record:
+//
+//   - without a token: the call was never made; the claim is deleted, its pods are planned anew;
+//   - with a token and no instance: the same request is made again under the same token, which gives the same instances;
+//   - with an instance and no Node: the node is finished;
+//   - with a Node that isn't initialized: its promises are kept.
+//
+// Nothing is launched that was launched before.
+func (m *Motor) recover(ctx context.Context) {
+	claims := m.claims.Claims()
+	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
+	waves := map[string]*capacity.Wave{}    // by token
+	memberOf := map[string]*capacity.Wave{} // by claim
+	for _, c := range claims {
+		if c.Wave == nil || c.Wave.Token == "" {
+			continue
+		}
+		if have := waves[c.Wave.Token]; have == nil {
+			waves[c.Wave.Token] = c.Wave
+		}
+		for _, name := range c.Wave.Claims {
+			// A claim may be on the record of a wave without bearing it: the crash came while it was being written.
+			if cur := memberOf[name]; cur == nil || cur.Attempt < c.Wave.Attempt {
+				memberOf[name] = waves[c.Wave.Token]
+			}
+		}
+	}
+	var restored []ledger.Restored
+	pending := map[string][]*capacity.Claim{} // token -> claims without instance
+	var drop, finish []*capacity.Claim
+	for _, c := range claims {
+		if c.Deleting || c.Initialized {
+			continue
+		}
+		w := memberOf[c.Name]
+		switch {
+		case !c.Launched && w == nil:
+			drop = append(drop, c)
+			continue
+		case !c.Launched:
+			pending[w.Token] = append(pending[w.Token], c)
+		case c.NodeName == "":
+			finish = append(finish, c)
+		}
+		restored = append(restored, m.restore(c, w)...)
+	}
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, now) })
+	for _, c := range claims {
+		if c.NodeName != "" && !c.Deleting && !c.Initialized {
+			m.named(c.Name, c.NodeName, c.ProviderID)
+		}
+	}
+	m.log(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
+		"wavesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
+	for _, c := range drop {
+		m.background(ctx, func() { m.cancel(ctx, c.Name) })
+	}
+	for _, c := range finish {
+		m.wg.Go(func() { m.finish(ctx, c, instanceOf(c), c.Labels) })
+	}
+	for token, cs := range pending {
+		m.wg.Go(func() { m.resume(ctx, waves[token], cs, claims) })
+	}
+}
+
+// restore tells the ledger of a claim and gives back its promises to pods that still wait.
+func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave) []ledger.Restored {
+	n := &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Allocatable}
+	if len(n.Allocatable) == 0 {
+		n.Allocatable = m.smallest(c, w)
+	}
+	n.Free = n.Allocatable.Clone()
+	// Launched then, not now: the ledger learns from it how long nodes take.
+	m.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.AddNode(c.Name, n, nil, true, c.CreatedAt) })
+	var out []ledger.Restored
+	for _, s := range c.Slots {
+		pod := m.pending.Get(s.Pod.UID)
+		if pod == nil {
+			continue
+		}
+		if class, err := m.pending.classes.Class(pod); err == nil {
+			out = append(out, ledger.Restored{Slot: s, Node: c.Name, Class: class})
+		}
+	}
+	return out
+}
+
+// smallest is the room of the smallest type the wave may have launched, or, when the catalogue doesn't know, what was
+// asked for.
+func (m *Motor) smallest(c *capacity.Claim, w *capacity.Wave) capacity.Resources {
+	types, _ := m.cloud.InstanceTypes(c.NodeClass)
+	var out capacity.Resources
+	for _, t := range types {
+		if w == nil || !slices.ContainsFunc(w.Offers, func(k capacity.OfferKey) bool { return k.InstanceType == t.Name }) {
+			continue
+		}
+		if out == nil {
+			out = t.Allocatable.Clone()
+		} else {
+			out.AtMost(t.Allocatable)
+		}
+	}
+	if out == nil {
+		return c.Requests.Clone()
+	}
+	return out
+}
+
+func instanceOf(c *capacity.Claim) capacity.Instance {
+	id := c.ProviderID
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i] == '/' {
+			id = id[i+1:]
+			break
+		}
+	}
+	return capacity.Instance{ID: id, ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
+}
+
+// resume makes a wave's call again, exactly as it was recorded, and gives what came to the claims that have nothing yet.
+func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim, all []*capacity.Claim) {
+	taken := map[string]bool{}
+	for _, c := range all {
+		if c.ProviderID != "" {
+			taken[instanceOf(c).ID] = true
+		}
+	}
+	started := m.clock.Now()
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		insts, err := m.repeat(ctx, rec)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			m.handOut(ctx, missing, slices.DeleteFunc(insts, func(i capacity.Instance) bool { return taken[i.ID] }))
+			return
+		}
+		m.log(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
+		if m.clock.Since(started) > launchTimeout {
+			m.fail(ctx, namesOf(missing), reasonOf(err), err.Error(), false)
+			return
+		}
+		if !m.sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// repeat is the call, or, where it can't be repeated, what it has left behind.
+func (m *Motor) repeat(ctx context.Context, rec *capacity.Wave) ([]capacity.Instance, error) {
+	if len(rec.Request) > 0 {
+		res, err := m.cloud.Launch(ctx, *rec)
+		switch {
+		case err == nil, errors.Is(err, capacity.ErrInsufficientCapacity), errors.Is(err, capacity.ErrThrottled) && res.Message != "":
+			return res.Instances, nil
+		case errors.Is(err, capacity.ErrTokenMismatch), errors.Is(err, capacity.ErrRequestStale), errors.Is(err, capacity.ErrRefused):
+		default:
+			return nil, err
+		}
+	}
+	return m.cloud.FindWave(ctx, rec.Token)
+}
+
+// handOut gives instances to claims; claims that get none end, and their pods are planned anew.
+func (m *Motor) handOut(ctx context.Context, claims []*capacity.Claim, insts []capacity.Instance) {
+	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(insts, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
+	n := min(len(claims), len(insts))
+	for i, c := range claims[:n] {
+		m.wg.Go(func() { m.finish(ctx, c, insts[i], c.Labels) })
+	}
+	for _, inst := range insts[n:] {
+		m.background(ctx, func() { m.end(ctx, inst.ID) })
+	}
+	if len(claims) > n {
+		m.fail(ctx, namesOf(claims[n:]), "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
+	}
+}

@@ -1,0 +1,74 @@
+package launch
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// What the motor needs of its neighbours, each named here by the one who needs it.
+
+// Cloud buys machines. InstanceTypes answers from memory; every other call may take long and has its own deadline.
+type Cloud interface {
+	InstanceTypes(nodeClass string) (types []*capacity.InstanceType, unready string)
+	Prepare(ctx context.Context, w capacity.Wave) (request []byte, err error)
+	Launch(ctx context.Context, w capacity.Wave) (capacity.LaunchResult, error)
+	FindWave(ctx context.Context, token string) ([]capacity.Instance, error)
+	Describe(ctx context.Context, id string) (capacity.Instance, error)
+	TagClaim(ctx context.Context, id, claim, nodeName string) error
+	Terminate(ctx context.Context, id string) error
+}
+
+// Claims is the intent log: NodeClaims, and the pools they belong to.
+type Claims interface {
+	// Problem is why nothing can be launched at all (a missing CRD), or "".
+	Problem() string
+	// WaitForSync returns when the claims have been read, or false when ctx ends first.
+	WaitForSync(ctx context.Context) bool
+	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
+	Claims() []*capacity.Claim
+	Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error)
+	RecordWave(ctx context.Context, name string, w capacity.Wave) error
+	RecordSlots(ctx context.Context, name string, slots []capacity.Slot) error
+	RecordLaunched(ctx context.Context, name string, inst capacity.Instance, labels map[string]string, total, allocatable capacity.Resources) error
+	RecordLaunchFailed(ctx context.Context, name, reason, message string) error
+	RecordNode(ctx context.Context, name, nodeName string) error
+	Delete(ctx context.Context, name string) error
+}
+
+// World is the scheduler's view of the cluster and its real filters. It is used by one goroutine at a time.
+type World interface {
+	Refresh(ctx context.Context) error
+	// Nodes is the snapshot, each node as decorate returns it.
+	Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node
+	Verify(ctx context.Context, t capacity.Trial) ([]capacity.Rejection, error)
+}
+
+// Planner decides what to buy.
+type Planner interface {
+	Plan(v *capacity.View, o capacity.Options) *capacity.Plan
+}
+
+// NodeBuilder makes Node objects: the one created ahead of the kubelet, and the hypothetical one for the filters.
+type NodeBuilder interface {
+	NodeFor(c *capacity.Claim, inst capacity.Instance, declaredFeatures []string) *corev1.Node
+	PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node
+}
+
+// Cluster is the API server, as far as the motor writes to it beyond claims.
+type Cluster interface {
+	CreateNode(ctx context.Context, n *corev1.Node) error
+	GetNode(ctx context.Context, name string) (*corev1.Node, error)
+}
+
+// Queue is the scheduling queue's door for pods whose gate has opened.
+type Queue interface {
+	Activate(pods []*corev1.Pod)
+}
+
+// Recorder writes events.
+type Recorder interface {
+	Pod(ref capacity.PodRef, eventType, reason, note string)
+}

@@ -1,0 +1,175 @@
+package launch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// view is a capacity.View and what the verification needs beside it.
+type view struct {
+	capacity.View
+	// hypothetical are in-flight nodes the scheduler's cache doesn't have.
+	hypothetical []capacity.TrialNode
+	// promised are pods with a slot that the snapshot doesn't show.
+	promised []capacity.Step
+	inFlight []string // claims that aren't initialized
+	// claimOf is the claim of each node of ours that the cache has.
+	claimOf map[string]string
+	// status of existing nodes, for the ledger.
+	status map[string]ledger.NodeStatus
+}
+
+// view looks at the cluster. The ledger is read before the snapshot is taken: a pod assumed in between is then counted
+// twice, which costs nothing, and is recognized by its UID; the other order would give its room away.
+func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
+	var flights []ledger.InFlight
+	m.desk.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
+		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
+	})
+	if err := m.world.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
+	}
+	claims := m.allClaims()
+	v := &view{status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
+	v.DaemonSets = m.daemons()
+	v.Namespaces = m.pending.classes.namespaces
+	v.Pools = m.pools(claims)
+	v.Demand = demand(waiting)
+
+	byName := map[string]*ledger.InFlight{}
+	for i := range flights {
+		f := &flights[i]
+		if f.Name != "" { // whether the cache had it or not when the ledger was read: by now it may
+			byName[f.Name] = f
+			v.claimOf[f.Name] = f.Claim
+		}
+	}
+	v.Nodes = m.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
+		v.status[n.Name] = m.nodeOf.status(o)
+		return v.promise(n, byName[n.Name], v.status[n.Name])
+	})
+	for i := range flights {
+		f := &flights[i]
+		if f.Claim != "" && !f.Initialized {
+			v.inFlight = append(v.inFlight, f.Claim)
+		}
+		if _, there := v.status[f.Name]; there || f.Cached || f.Template == nil {
+			continue
+		}
+		n := *f.Template
+		n.Name, n.Claim, n.InFlight = f.Claim, f.Claim, true
+		v.Nodes = append(v.Nodes, v.promise(&n, f, ledger.NodeStatus{Ours: true}))
+		v.hypothetical = append(v.hypothetical, capacity.TrialNode{Node: objectOf(&n)})
+	}
+	return v, nil
+}
+
+// promise is the node less what is promised on it.
+func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) *capacity.Node {
+	if f == nil && (!st.Ours || st.Initialized) {
+		return n
+	}
+	out := *n
+	out.InFlight = st.Ours && !st.Initialized
+	if f == nil {
+		return &out
+	}
+	out.Claim = f.Claim
+	out.Free = n.Free.Clone()
+	if f.Template != nil && out.InFlight {
+		// Startup taints hold pods back (their gates wait for that), not plans.
+		out.Taints = f.Template.Taints
+	}
+	out.Unschedulable = n.Unschedulable || f.Fenced || f.Late
+	for _, d := range f.Daemons {
+		out.Free.Sub(d)
+	}
+	if len(f.Slots) == 0 {
+		return &out
+	}
+	there := map[types.UID]bool{}
+	for _, pod := range n.Pods {
+		there[pod.UID] = true
+	}
+	out.Pods = slices.Clone(n.Pods)
+	if n.VolumesFree != nil {
+		out.VolumesFree = map[string]int64{}
+		for d, k := range n.VolumesFree {
+			out.VolumesFree[d] = k
+		}
+	}
+	for _, s := range f.Slots {
+		if s.UID != "" && there[s.UID] {
+			continue
+		}
+		out.Free.Sub(s.Class.Requests)
+		out.Pods = append(out.Pods, s.Class.Pod)
+		for d, k := range s.Class.Volumes {
+			if free, limited := out.VolumesFree[d]; limited {
+				out.VolumesFree[d] = free - k
+			}
+		}
+		v.promised = append(v.promised, capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name})
+	}
+	return &out
+}
+
+// objectOf is the hypothetical Node of an in-flight claim, as it will be when Ready.
+func objectOf(n *capacity.Node) *corev1.Node {
+	o := &corev1.Node{}
+	o.Name, o.Labels = n.Name, n.Labels
+	o.Spec.Taints = n.Taints
+	o.Status.Allocatable = n.Allocatable.List()
+	o.Status.Capacity = o.Status.Allocatable
+	o.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return o
+}
+
+// pools with what they use: launched claims at their capacity, others at the largest they may become.
+func (m *Motor) pools(claims map[string]*capacity.Claim) []*capacity.Pool {
+	pools := m.claims.Pools(m.cloud.InstanceTypes)
+	used := map[string]capacity.Resources{}
+	for _, c := range claims {
+		u := used[c.Pool]
+		if u == nil {
+			u = capacity.Resources{}
+			used[c.Pool] = u
+		}
+		if len(c.Capacity) > 0 {
+			u.Add(c.Capacity, 1)
+		} else {
+			u.Add(c.Largest, 1)
+		}
+		u[capacity.ResourceNodes]++
+	}
+	for _, p := range pools {
+		p.Used = used[p.Name]
+	}
+	return pools
+}
+
+// demand groups waiting pods by class, higher priorities first, then in order of arrival.
+func demand(waiting []ledger.Waiting) []capacity.Demand {
+	index := map[capacity.ClassKey]int{}
+	var out []capacity.Demand
+	for _, w := range waiting {
+		i, ok := index[w.Class.Key]
+		if !ok {
+			i = len(out)
+			index[w.Class.Key] = i
+			out = append(out, capacity.Demand{Class: w.Class})
+		}
+		out[i].Pods = append(out[i].Pods, w.Ref)
+	}
+	slices.SortStableFunc(out, func(a, b capacity.Demand) int { return cmp.Compare(b.Class.Priority, a.Class.Priority) })
+	return out
+}

@@ -1,0 +1,173 @@
+package launch
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/informers"
+	listersv1 "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	csitrans "k8s.io/csi-translation-lib"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// volumeFacts finds out what a pod's volumes ask of its node.
+type volumeFacts struct {
+	claims  listersv1.PersistentVolumeClaimLister
+	volumes listersv1.PersistentVolumeLister
+	classes storagelisters.StorageClassLister
+	drivers storagelisters.CSIDriverLister
+	inTree  csitrans.CSITranslator
+}
+
+func newVolumeFacts(f informers.SharedInformerFactory) volumeFacts {
+	return volumeFacts{
+		claims:  f.Core().V1().PersistentVolumeClaims().Lister(),
+		volumes: f.Core().V1().PersistentVolumes().Lister(),
+		classes: f.Storage().V1().StorageClasses().Lister(),
+		drivers: f.Storage().V1().CSIDrivers().Lister(),
+		inTree:  csitrans.New(),
+	}
+}
+
+func hasClaims(pod *corev1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// driverOf is the CSI driver that attaches the volume, also where it took over from an in-tree plugin; "": none does.
+func (v volumeFacts) driverOf(pv *corev1.PersistentVolume) string {
+	if pv.Spec.CSI != nil {
+		return pv.Spec.CSI.Driver
+	}
+	if plugin, err := v.inTree.GetInTreePluginNameFromSpec(pv, nil); err == nil {
+		if driver, err := v.inTree.GetCSINameFromInTreeName(plugin); err == nil {
+			return driver
+		}
+	}
+	return ""
+}
+
+// provisions is the CSI driver behind a class's provisioner; "": its volumes need none. Many a provisioner (static volumes,
+// NFS, local paths) is no driver: no node would ever name it, and a pod that waited for that would wait for ever.
+func (v volumeFacts) provisions(provisioner string) string {
+	if driver, err := v.inTree.GetCSINameFromInTreeName(provisioner); err == nil {
+		return driver
+	}
+	if _, err := v.drivers.Get(provisioner); err != nil {
+		return ""
+	}
+	return provisioner
+}
+
+func (v volumeFacts) of(pod *corev1.Pod) capacity.VolumeFacts {
+	out := capacity.VolumeFacts{Attach: map[string]int64{}}
+	for i := range pod.Spec.Volumes {
+		vol := &pod.Spec.Volumes[i]
+		switch {
+		case vol.CSI != nil:
+			out.Drivers = append(out.Drivers, vol.CSI.Driver) // inline volumes aren't attached: no limit
+		case vol.PersistentVolumeClaim != nil:
+			v.claim(&out, pod.Namespace, vol.PersistentVolumeClaim.ClaimName, false)
+		case vol.Ephemeral != nil:
+			v.claim(&out, pod.Namespace, pod.Name+"-"+vol.Name, true)
+		}
+		if out.Problem != "" {
+			return out
+		}
+	}
+	return out
+}
+
+func (v volumeFacts) claim(out *capacity.VolumeFacts, namespace, name string, ephemeral bool) {
+	pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(name)
+	switch {
+	case err != nil && ephemeral:
+		out.Problem = fmt.Sprintf("waiting for the ephemeral volume controller to create claim %q", name)
+		return
+	case err != nil:
+		out.Problem = fmt.Sprintf("persistentvolumeclaim %q not found", name)
+		return
+	case pvc.DeletionTimestamp != nil:
+		out.Problem = fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
+		return
+	case pvc.Status.Phase == corev1.ClaimLost:
+		out.Problem = fmt.Sprintf("persistentvolumeclaim %q has lost its volume", name)
+		return
+	}
+	if pvc.Spec.VolumeName != "" {
+		v.bound(out, pvc)
+		return
+	}
+	v.unbound(out, pvc)
+}
+
+func (v volumeFacts) bound(out *capacity.VolumeFacts, pvc *corev1.PersistentVolumeClaim) {
+	pv, err := v.volumes.Get(pvc.Spec.VolumeName)
+	if err != nil {
+		out.Problem = fmt.Sprintf("persistentvolume %q of claim %q not found", pvc.Spec.VolumeName, pvc.Name)
+		return
+	}
+	if driver := v.driverOf(pv); driver != "" {
+		out.Attach[driver]++
+	}
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return
+	}
+	var terms []capacity.Requirements
+	for _, t := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		reqs := capacity.Requirements{}
+		for _, e := range t.MatchExpressions {
+			if e.Key == corev1.LabelHostname {
+				// A volume that lives on one node doesn't follow the pod to a new one.
+				out.Problem = fmt.Sprintf("persistentvolume %q can only be used on the node it is on", pv.Name)
+				return
+			}
+			r, err := capacity.NewRequirement(e.Key, capacity.Operator(e.Operator), e.Values...)
+			if err != nil {
+				out.Problem = fmt.Sprintf("persistentvolume %q: node affinity on %s: %v", pv.Name, e.Key, err)
+				return
+			}
+			reqs = reqs.And(r)
+		}
+		terms = append(terms, reqs)
+	}
+	out.Topology = append(out.Topology, terms)
+}
+
+func (v volumeFacts) unbound(out *capacity.VolumeFacts, pvc *corev1.PersistentVolumeClaim) {
+	if pvc.Spec.StorageClassName == nil || *pvc.Spec.StorageClassName == "" {
+		out.Problem = fmt.Sprintf("persistentvolumeclaim %q is not bound and has no storage class", pvc.Name)
+		return
+	}
+	class, err := v.classes.Get(*pvc.Spec.StorageClassName)
+	if err != nil {
+		out.Problem = fmt.Sprintf("storageclass %q of persistentvolumeclaim %q not found", *pvc.Spec.StorageClassName, pvc.Name)
+		return
+	}
+	if class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate {
+		out.Problem = fmt.Sprintf("persistentvolumeclaim %q waits for its volume", pvc.Name)
+		return
+	}
+	out.Unbound = true
+	if driver := v.provisions(class.Provisioner); driver != "" {
+		out.Attach[driver]++
+	}
+	var terms []capacity.Requirements
+	for _, t := range class.AllowedTopologies {
+		reqs := capacity.Requirements{}
+		for _, e := range t.MatchLabelExpressions {
+			reqs = reqs.And(capacity.ValueIn(e.Key, e.Values...))
+		}
+		terms = append(terms, reqs)
+	}
+	if len(terms) > 0 {
+		out.Topology = append(out.Topology, terms)
+	}
+}

@@ -1,0 +1,67 @@
+package launch
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestDriversThatAPodWaitsFor(t *testing.T) {
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	for _, c := range []struct {
+		name        string
+		provisioner string                         // of the claim's class, when it is unbound
+		volume      *corev1.PersistentVolumeSource // it is bound to
+		want        map[string]int64
+	}{
+		{"a CSI driver", "ebs.csi.aws.com", nil, map[string]int64{"ebs.csi.aws.com": 1}},
+		{"an in-tree plugin that a driver took over from", "kubernetes.io/aws-ebs", nil, map[string]int64{"ebs.csi.aws.com": 1}},
+		{"a provisioner that is no driver", "rancher.io/local-path", nil, map[string]int64{}},
+		{"static volumes", "kubernetes.io/no-provisioner", nil, map[string]int64{}},
+		{"a CSI volume", "", &corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com"}},
+			map[string]int64{"efs.csi.aws.com": 1}},
+		{"an in-tree volume", "", &corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}},
+			map[string]int64{"ebs.csi.aws.com": 1}},
+		{"a volume without driver", "", &corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}, map[string]int64{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+			facts := newVolumeFacts(f)
+			class := "class"
+			pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "data"}}
+			pvc.Spec.StorageClassName = &class
+			if c.volume != nil {
+				pvc.Spec.VolumeName = "pv"
+				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+				pv.Spec.PersistentVolumeSource = *c.volume
+				add(t, f.Core().V1().PersistentVolumes().Informer().GetStore().Add(pv))
+			}
+			add(t, f.Core().V1().PersistentVolumeClaims().Informer().GetStore().Add(pvc))
+			add(t, f.Storage().V1().StorageClasses().Informer().GetStore().Add(&storagev1.StorageClass{
+				ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: c.provisioner, VolumeBindingMode: &wait}))
+			add(t, f.Storage().V1().CSIDrivers().Informer().GetStore().Add(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"}}))
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"}}
+			pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+			got := facts.of(pod)
+			if got.Problem != "" {
+				t.Fatal(got.Problem)
+			}
+			if diff := cmp.Diff(c.want, got.Attach); diff != "" {
+				t.Errorf("drivers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func add(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,294 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+const (
+	// launchTimeout is how long a launch is retried before its claims are given up (Karpenter LC-2).
+	launchTimeout = 5 * time.Minute
+	// maxAttempts bounds how often a wave is asked for anew because offers ran out one after the other.
+	maxAttempts = 20
+	firstRetry  = 200 * time.Millisecond
+	maxRetry    = 10 * time.Second
+)
+
+func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
+
+// launch carries a wave out.
+//
+//  1. From here the claims can't be cancelled; those nobody needs any more are left out.
+//  2. The claims are written: the intent log. A crash before the next step leaves claims without a token, which a
+//     restart deletes.
+//  3. The request is prepared and recorded, with its token, on every claim of the wave. A crash from here on is repaired
+//     by the same request under the same token.
+//  4. The call. What came is finished in the background; what didn't is asked for again from the offers that are left,
+//     as a new attempt with a token of its own.
+func (m *Motor) launch(ctx context.Context, w *wave) {
+	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
+		needed := false
+		m.desk.Step(func(l *ledger.Ledger, now time.Time) { needed = l.Launching(c.Name, now) })
+		if !needed {
+			m.forget(c.Name)
+		}
+		return !needed
+	})
+	m.write(ctx, w)
+	started := m.clock.Now()
+	for len(w.claims) > 0 && ctx.Err() == nil {
+		if w.attempt >= maxAttempts || m.clock.Since(started) > launchTimeout {
+			m.fail(ctx, namesOf(w.claims), "LaunchTimeout", "gave up after many attempts", false)
+			return
+		}
+		rec, ok := m.prepare(ctx, w)
+		if !ok {
+			return
+		}
+		if !m.call(ctx, w, rec, started) {
+			return
+		}
+	}
+}
+
+// write creates the claims. Those that can't be written are not launched.
+func (m *Motor) write(ctx context.Context, w *wave) {
+	made := make([]*capacity.Claim, len(w.claims))
+	m.each(ctx, len(w.claims), func(i int) {
+		c := w.claims[i]
+		m.desk.read(func(l *ledger.Ledger) { c.Slots = l.Slots(c.Name) })
+		got, err := m.claims.Create(ctx, c)
+		if err != nil {
+			if ctx.Err() == nil {
+				m.fail(ctx, []string{c.Name}, "ClaimNotWritten", fmt.Sprintf("writing the NodeClaim: %v", err), false)
+			}
+			return
+		}
+		made[i] = got
+		m.remember(got)
+	})
+	w.claims = slices.DeleteFunc(made, func(c *capacity.Claim) bool { return c == nil })
+}
+
+// prepare makes the request and records it. A wave that can't be recorded on all of its claims goes on without the
+// others; without any, it ends.
+func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
+	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !m.lives(c.Name) }) // deleted meanwhile
+	if len(w.claims) == 0 {
+		return capacity.Wave{}, false
+	}
+	w.attempt++
+	rec := m.record(w)
+	req, err := m.cloud.Prepare(ctx, rec)
+	if err != nil {
+		if ctx.Err() == nil {
+			exhausted := errors.Is(err, capacity.ErrInsufficientCapacity) && len(m.left(w, nil)) == 0
+			m.fail(ctx, namesOf(w.claims), reasonOf(err), err.Error(), exhausted)
+		}
+		return rec, false
+	}
+	rec.Request = req
+	failed := make([]bool, len(w.claims))
+	m.each(ctx, len(w.claims), func(i int) {
+		if err := m.claims.RecordWave(ctx, w.claims[i].Name, rec); err != nil {
+			failed[i] = true
+			if ctx.Err() == nil {
+				m.fail(ctx, []string{w.claims[i].Name}, "WaveNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
+			}
+		}
+	})
+	if ctx.Err() != nil {
+		return rec, false
+	}
+	if slices.Contains(failed, true) {
+		var left []*capacity.Claim
+		for i, c := range w.claims {
+			if !failed[i] {
+				left = append(left, c)
+			}
+		}
+		// The record names claims that are no part of it any more: the others get one of their own.
+		w.claims = left
+		return rec, len(left) > 0 && m.again(ctx, w, &rec)
+	}
+	return rec, true
+}
+
+// again prepares once more for the claims that are left.
+func (m *Motor) again(ctx context.Context, w *wave, rec *capacity.Wave) bool {
+	r, ok := m.prepare(ctx, w)
+	*rec = r
+	return ok
+}
+
+func (m *Motor) record(w *wave) capacity.Wave {
+	rec := capacity.Wave{
+		Token: m.token(w.claims, w.attempt), Attempt: w.attempt, Claims: namesOf(w.claims), Pool: w.pool.Name, NodeClass: w.pool.NodeClass,
+		CapacityType: w.capacityType, Labels: w.labels, Taints: w.pool.Taints, StartupTaints: w.pool.StartupTaints, Requests: capacity.Resources{},
+	}
+	for _, o := range w.offers {
+		rec.Offers = append(rec.Offers, o.Key())
+	}
+	for _, c := range w.claims {
+		rec.Requests.AtLeast(c.Requests)
+	}
+	return rec
+}
+
+func namesOf(claims []*capacity.Claim) []string {
+	out := make([]string, 0, len(claims))
+	for _, c := range claims {
+		out = append(out, c.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// call makes the launch call until it has an answer that counts. It leaves in w the claims that still have no instance
+// and may be asked for again; false: it is over.
+func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started time.Time) bool {
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		res, err := m.cloud.Launch(ctx, rec)
+		if ctx.Err() != nil {
+			return false
+		}
+		switch {
+		case err == nil || errors.Is(err, capacity.ErrInsufficientCapacity):
+			return m.settleWave(ctx, w, rec, res, err)
+		case errors.Is(err, capacity.ErrThrottled) && res.Message != "":
+			// The call was answered: its launches were throttled, and its token stands for that answer from now on.
+			return m.settleWave(ctx, w, rec, res, nil)
+		case errors.Is(err, capacity.ErrTokenMismatch), errors.Is(err, capacity.ErrRequestStale):
+			// Whatever was launched under this token bears its tag.
+			found, ferr := m.cloud.FindWave(ctx, rec.Token)
+			if ferr != nil {
+				err = ferr
+				break
+			}
+			return m.settleWave(ctx, w, rec, capacity.LaunchResult{Instances: found, Message: err.Error()}, nil)
+		case errors.Is(err, capacity.ErrRefused), errors.Is(err, capacity.ErrNodeClassNotReady):
+			m.fail(ctx, namesOf(w.claims), reasonOf(err), err.Error(), false)
+			return false
+		}
+		m.log(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
+		if m.clock.Since(started) > launchTimeout {
+			// The answers may have been lost, not the calls: what bears the tag is ours.
+			found, ferr := m.cloud.FindWave(ctx, rec.Token)
+			if ferr == nil && len(found) > 0 {
+				return m.settleWave(ctx, w, rec, capacity.LaunchResult{Instances: found}, nil)
+			}
+			m.fail(ctx, namesOf(w.claims), reasonOf(err), err.Error(), false)
+			return false
+		}
+		if !m.sleep(ctx, wait) {
+			return false
+		}
+	}
+}
+
+// settleWave hands out instances, sorted, to claims, sorted; what is over is ended. It says whether the claims that are
+// left may be asked for again.
+func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res capacity.LaunchResult, err error) bool {
+	insts := slices.Clone(res.Instances)
+	slices.SortFunc(insts, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
+	slices.SortFunc(w.claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
+	n := min(len(insts), len(w.claims))
+	for i, c := range w.claims[:n] {
+		inst := insts[i]
+		m.wg.Go(func() { m.finish(ctx, c, inst, w.labels) })
+	}
+	for _, inst := range insts[n:] {
+		m.log(ctx).Info("More instances than claims in a wave; ending what is over", "token", rec.Token, "instance", inst.ID)
+		m.background(ctx, func() { m.end(ctx, inst.ID) })
+	}
+	w.claims = w.claims[n:]
+	if len(w.claims) == 0 {
+		return false
+	}
+	exhausted := map[capacity.OfferKey]bool{}
+	for _, k := range res.Exhausted {
+		exhausted[k] = true
+	}
+	before := len(w.offers)
+	w.offers = m.left(w, exhausted)
+	m.log(ctx).V(2).Info("Wave was not filled", "token", rec.Token, "came", n, "missing", len(w.claims), "exhausted", len(exhausted), "offersLeft", len(w.offers), "message", res.Message)
+	if len(w.offers) == 0 || err != nil && len(w.offers) == before {
+		why := res.Message
+		if why == "" && err != nil {
+			why = err.Error()
+		}
+		// The next plan is another one only if something was learned from this; if not, the same plan waits its time.
+		m.fail(ctx, namesOf(w.claims), "InsufficientCapacity", why, len(w.offers) < before)
+		return false
+	}
+	if len(w.offers) == before { // the same again can do with a pause, longer each time
+		return m.sleep(ctx, min(firstRetry<<(w.attempt-1), maxRetry))
+	}
+	return true
+}
+
+// left are the wave's offers that may still be had: not refused just now, and not known to be exhausted from elsewhere.
+func (m *Motor) left(w *wave, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
+	types, unready := m.cloud.InstanceTypes(w.pool.NodeClass)
+	if unready != "" {
+		return nil
+	}
+	available := map[capacity.OfferKey]bool{}
+	for _, t := range types {
+		for _, o := range t.Offers {
+			if o.Available {
+				available[capacity.NodeOffer{Type: t, Offer: o}.Key()] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(w.offers), func(o capacity.NodeOffer) bool { return exhausted[o.Key()] || !available[o.Key()] })
+}
+
+// end terminates an instance that belongs to nobody. Failing that, garbage collection finds it.
+func (m *Motor) end(ctx context.Context, id string) {
+	if err := m.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
+		m.log(ctx).Error(err, "Could not end an instance nobody needs; garbage collection will", "instance", id)
+	}
+}
+
+// each runs f for 0..n-1, at most Parallel at once, and waits for all.
+func (m *Motor) each(ctx context.Context, n int, f func(i int)) {
+	done := make(chan struct{}, n)
+	for i := range n {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			select {
+			case <-ctx.Done():
+			case m.slots <- struct{}{}:
+				f(i)
+				<-m.slots
+			}
+		}()
+	}
+	for range n {
+		<-done
+	}
+}
+
+// reasonOf is the condition reason of a launch error.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, capacity.ErrInsufficientCapacity):
+		return "InsufficientCapacity"
+	case errors.Is(err, capacity.ErrNodeClassNotReady):
+		return "NodeClassNotReady"
+	case errors.Is(err, capacity.ErrRefused):
+		return "LaunchRefused"
+	case errors.Is(err, capacity.ErrThrottled):
+		return "Throttled"
+	}
+	return "LaunchFailed"
+}
