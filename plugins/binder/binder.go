@@ -1,0 +1,201 @@
+package binder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// Name of the plugin in profiles.
+const Name = "Binder"
+
+// Binder brings planned pods to their nodes and keeps others out of their room.
+type Binder struct {
+	ledger Ledger
+	class  Classifier
+	handle fwk.Handle
+}
+
+var (
+	_ fwk.PreEnqueuePlugin  = &Binder{}
+	_ fwk.EnqueueExtensions = &Binder{}
+	_ fwk.SignPlugin        = &Binder{}
+	_ fwk.PreFilterPlugin   = &Binder{}
+	_ fwk.FilterPlugin      = &Binder{}
+	_ fwk.ReservePlugin     = &Binder{}
+	_ fwk.PostBindPlugin    = &Binder{}
+)
+
+// Ledger answers from memory, at once; see pkg/capacity/ledger for what the answers mean.
+type Ledger interface {
+	Idle() bool
+	Knows(uid types.UID) bool
+	Gate(uid types.UID) (closed bool, why string)
+	Gated(uid types.UID) bool
+	Pin(uid types.UID) (node, wait string)
+	Watches(node string) bool
+	Object(node string, ask *ledger.Ask, on ledger.Amounts) string
+	Assume(uid types.UID, node string) string
+	Unassume(uid types.UID, node string)
+	Settled(uid types.UID, node string)
+}
+
+// Classifier tells a pod's class.
+type Classifier interface {
+	Class(pod *corev1.Pod) (*capacity.Class, error)
+}
+
+// New returns the factory of the plugin; the ledger is shared by all profiles.
+func New(l Ledger, newClassifier func(fwk.Handle) Classifier) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		if u, ok := obj.(*runtime.Unknown); obj != nil && (!ok || len(u.Raw) > 0 && string(u.Raw) != "{}") {
+			return nil, fmt.Errorf("profile %q: %s takes no arguments", h.ProfileName(), Name)
+		}
+		return &Binder{ledger: l, class: newClassifier(h), handle: h}, nil
+	}
+}
+
+// Name of the plugin.
+func (b *Binder) Name() string { return Name }
+
+// PreEnqueue is the gate: a pod that is planned for, or about to be, burns no scheduling cycles until its node is there.
+func (b *Binder) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
+	if closed, why := b.ledger.Gate(pod.UID); closed {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	return nil
+}
+
+// EventsToRegister names one event on purpose: every event registered here makes the queue look at all pods this plugin
+// has turned away. A pod that was refused a node's room becomes demand by its PostFilter and is served by the ledger,
+// which opens gates by Activate; a new Node may have room for the others.
+func (b *Binder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{
+		Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add},
+		QueueingHintFn: func(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+			if b.ledger.Gated(pod.UID) {
+				return fwk.QueueSkip, nil // the ledger lets it go when its own node is there
+			}
+			return fwk.Queue, nil // also a pod that was refused: nothing of ours is coming for it
+		},
+	}}, nil
+}
+
+// SignPod keeps batching on for ordinary pods. A pod the ledger knows must go through its own cycle.
+func (b *Binder) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if b.ledger.Knows(pod.UID) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "the pod has a plan of its own")
+	}
+	if b.ledger.Idle() {
+		return nil, nil
+	}
+	// What Filter asks beyond what other plugins sign: the priority, and how early the pod may be bound.
+	class, err := b.class.Class(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error()) // Filter looks at it, and it has no key
+	}
+	return []fwk.SignFragment{{Key: "dovetail.sh/class", Value: string(class.Key)}}, nil
+}
+
+const stateKey fwk.StateKey = Name
+
+// cycle is what Filter needs of the pod.
+type cycle struct {
+	ask ledger.Ask
+	pin string
+}
+
+// Clone shares the state: nothing changes it after PreFilter.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+// PreFilter pins a planned pod to its node. Skip would switch Filter off, so it is returned only while there is nothing
+// that Filter could object to.
+func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if b.ledger.Idle() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	c := &cycle{ask: ledger.Ask{UID: pod.UID}}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
+		c.ask.DaemonSet = true
+	}
+	class, err := b.class.Class(pod)
+	if err != nil {
+		// It can't be planned for, but it may fit somewhere: it takes no promised room, and is bound to no node that is
+		// not there yet.
+		class = capacity.Unplannable(pod, err)
+	}
+	c.ask.Class = class
+	state.Write(stateKey, c)
+	if !b.ledger.Knows(pod.UID) {
+		return nil, nil
+	}
+	node, wait := b.ledger.Pin(pod.UID)
+	if wait != "" {
+		// Pending would say it better, but the framework takes it for an error at this point.
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, wait)
+	}
+	if node == "" {
+		return nil, nil
+	}
+	c.pin = node
+	return &fwk.PreFilterResult{NodeNames: sets.New(node)}, nil
+}
+
+// PreFilterExtensions are not needed: what other pods do on a node changes nothing in the ledger.
+func (b *Binder) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter keeps promised room for those it was promised to, and a pinned pod on its node (a nominated node name or a
+// batching hint bypasses PreFilter's answer).
+func (b *Binder) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		if errors.Is(err, fwk.ErrNotFound) {
+			return nil // the ledger was empty when the cycle began
+		}
+		return fwk.AsStatus(err)
+	}
+	c := data.(*cycle)
+	name := node.Node().Name
+	if c.pin != "" && c.pin != name {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod has room on another node")
+	}
+	if !b.ledger.Watches(name) {
+		return nil
+	}
+	if why := b.ledger.Object(name, &c.ask, amounts{node}); why != "" {
+		return fwk.NewStatus(fwk.Unschedulable, why)
+	}
+	return nil
+}
+
+// Reserve tells the ledger that the pod's room is accounted for by the scheduler's cache from now on. When the node has
+// been fenced since Filter, the pod has to look for another: no PostFilter follows a failed Reserve and no event tells of
+// a fence, so the queue is told that the pod is worth another try.
+func (b *Binder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	if why := b.ledger.Assume(pod.UID, node); why != "" {
+		b.handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		return fwk.NewStatus(fwk.Unschedulable, why)
+	}
+	return nil
+}
+
+// Unreserve gives the pod its promise back.
+func (b *Binder) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) {
+	b.ledger.Unassume(pod.UID, node)
+}
+
+// PostBind ends the promise: it was kept.
+func (b *Binder) PostBind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) {
+	b.ledger.Settled(pod.UID, node)
+}

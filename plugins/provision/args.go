@@ -1,0 +1,148 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// GroupVersion of the plugins' arguments.
+const GroupVersion = "config.dovetail.sh/v1"
+
+// ArgsKind of Provision's arguments.
+const ArgsKind = "ProvisionArgs"
+
+// Args configure Provision and, through it, the motors that serve it. Names follow Karpenter's settings where it has them.
+type Args struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// ClusterName tags and names everything that is made in the cloud.
+	ClusterName string `json:"clusterName,omitempty"`
+	// ClusterEndpoint is the API server's URL as kubelets reach it; empty: asked from EKS.
+	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
+	// ClusterCABundle is the API server's CA, base64 PEM; empty: asked from EKS.
+	ClusterCABundle string `json:"clusterCABundle,omitempty"`
+	// ClusterCIDR is the service network; empty: asked from EKS.
+	ClusterCIDR string `json:"clusterCIDR,omitempty"`
+	// Region is the AWS region; empty: AWS_REGION or the instance's own.
+	Region string `json:"region,omitempty"`
+	// VMMemoryOverheadPercent is taken off an instance type's memory until a first node has shown the true value.
+	VMMemoryOverheadPercent *float64 `json:"vmMemoryOverheadPercent,omitempty"`
+
+	// BatchIdleDuration: a burst is planned when no pod has come for so long, BatchMaxDuration: at the latest then.
+	BatchIdleDuration *metav1.Duration `json:"batchIdleDuration,omitempty"`
+	BatchMaxDuration  *metav1.Duration `json:"batchMaxDuration,omitempty"`
+	// MaxClaimsInFlight caps nodes that are launched and not yet initialized.
+	MaxClaimsInFlight *int `json:"maxClaimsInFlight,omitempty"`
+	// PreemptFirst lets preemption have its try before a node is built, for every pod.
+	PreemptFirst bool `json:"preemptFirst,omitempty"`
+	// PreferencePolicy is Respect (default) or Ignore.
+	PreferencePolicy string `json:"preferencePolicy,omitempty"`
+	// SimulationDenyList names plugins of the profile that are left out when plans are verified, because their factories
+	// must not run twice.
+	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
+}
+
+// Preference policies.
+const (
+	PreferenceRespect = "Respect"
+	PreferenceIgnore  = "Ignore"
+)
+
+// DecodeArgs reads the plugin's arguments strictly: unknown fields are errors, as are values that make no sense. The
+// error names the field.
+func DecodeArgs(obj runtime.Object) (*Args, error) {
+	args := &Args{}
+	switch o := obj.(type) {
+	case nil:
+	case *runtime.Unknown:
+		if len(o.Raw) > 0 {
+			if err := unmarshal(o.Raw, args); err != nil {
+				return nil, fmt.Errorf("%s arguments: %w", Name, err)
+			}
+		}
+	default:
+		return nil, fmt.Errorf("%s arguments: want %s %s, have %T", Name, GroupVersion, ArgsKind, obj)
+	}
+	args.setDefaults()
+	if errs := args.validate(); len(errs) > 0 {
+		return nil, fmt.Errorf("%s arguments: %w", Name, errs.ToAggregate())
+	}
+	return args, nil
+}
+
+// unmarshal is strict, and particular about upper and lower case, as upstream is with its own arguments.
+func unmarshal(raw []byte, args *Args) error {
+	data, err := yaml.YAMLToJSONStrict(raw)
+	if err != nil {
+		return err
+	}
+	strict, err := json.UnmarshalStrict(data, args)
+	if err != nil {
+		return err
+	}
+	return errors.Join(strict...)
+}
+
+func (a *Args) setDefaults() {
+	def := func(d **metav1.Duration, v time.Duration) {
+		if *d == nil {
+			*d = &metav1.Duration{Duration: v}
+		}
+	}
+	def(&a.BatchIdleDuration, 50*time.Millisecond)
+	def(&a.BatchMaxDuration, time.Second)
+	if a.MaxClaimsInFlight == nil {
+		n := 1000
+		a.MaxClaimsInFlight = &n
+	}
+	if a.VMMemoryOverheadPercent == nil {
+		p := 0.075
+		a.VMMemoryOverheadPercent = &p
+	}
+	if a.PreferencePolicy == "" {
+		a.PreferencePolicy = PreferenceRespect
+	}
+	if a.SimulationDenyList == nil {
+		a.SimulationDenyList = []string{"Coscheduling"}
+	}
+}
+
+func (a *Args) validate() field.ErrorList {
+	var errs field.ErrorList
+	path := func(name string) *field.Path { return field.NewPath(name) }
+	if gvk := a.APIVersion + "/" + a.Kind; gvk != "/" && gvk != GroupVersion+"/"+ArgsKind {
+		errs = append(errs, field.NotSupported(path("apiVersion"), gvk, []string{GroupVersion + "/" + ArgsKind}))
+	}
+	if a.ClusterName == "" {
+		errs = append(errs, field.Required(path("clusterName"), "instances are tagged and found by it"))
+	} else if len(a.ClusterName) > 100 {
+		errs = append(errs, field.TooLong(path("clusterName"), a.ClusterName, 100))
+	}
+	positive := func(name string, d *metav1.Duration) {
+		if d.Duration <= 0 {
+			errs = append(errs, field.Invalid(path(name), d.Duration.String(), "must be positive"))
+		}
+	}
+	positive("batchIdleDuration", a.BatchIdleDuration)
+	positive("batchMaxDuration", a.BatchMaxDuration)
+	if a.BatchMaxDuration.Duration < a.BatchIdleDuration.Duration {
+		errs = append(errs, field.Invalid(path("batchMaxDuration"), a.BatchMaxDuration.Duration.String(), "must not be below batchIdleDuration"))
+	}
+	if *a.MaxClaimsInFlight < 1 {
+		errs = append(errs, field.Invalid(path("maxClaimsInFlight"), *a.MaxClaimsInFlight, "must be at least 1"))
+	}
+	if p := *a.VMMemoryOverheadPercent; p < 0 || p >= 1 {
+		errs = append(errs, field.Invalid(path("vmMemoryOverheadPercent"), p, "is a fraction: 0 <= x < 1"))
+	}
+	if a.PreferencePolicy != PreferenceRespect && a.PreferencePolicy != PreferenceIgnore {
+		errs = append(errs, field.NotSupported(path("preferencePolicy"), a.PreferencePolicy, []string{PreferenceRespect, PreferenceIgnore}))
+	}
+	return errs
+}

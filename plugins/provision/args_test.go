@@ -1,0 +1,124 @@
+package provision
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+)
+
+// defaults is what an administrator gets who names the cluster and nothing else.
+func defaults() Args {
+	return Args{
+		ClusterName:             "dev",
+		VMMemoryOverheadPercent: ptr.To(0.075),
+		BatchIdleDuration:       &metav1.Duration{Duration: 50 * time.Millisecond},
+		BatchMaxDuration:        &metav1.Duration{Duration: time.Second},
+		MaxClaimsInFlight:       ptr.To(1000),
+		PreferencePolicy:        "Respect",
+		SimulationDenyList:      []string{"Coscheduling"},
+	}
+}
+
+func TestDecodeArgs(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		raw  string
+		want func(*Args) // what differs from the defaults
+	}{
+		{"only the cluster's name: defaults", `{"clusterName":"dev"}`, func(*Args) {}},
+		{"YAML does as well", "clusterName: dev\npreemptFirst: true\n", func(a *Args) { a.PreemptFirst = true }},
+		{
+			"with kind and version", `{"apiVersion":"config.dovetail.sh/v1","kind":"ProvisionArgs","clusterName":"dev"}`,
+			func(a *Args) {
+				a.TypeMeta = metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1", Kind: "ProvisionArgs"}
+			},
+		},
+		{
+			"zero memory overhead is a value, not a default", `{"clusterName":"dev","vmMemoryOverheadPercent":0}`,
+			func(a *Args) { a.VMMemoryOverheadPercent = ptr.To(0.0) },
+		},
+		{
+			"an empty deny list is a value, not a default", `{"clusterName":"dev","simulationDenyList":[]}`,
+			func(a *Args) { a.SimulationDenyList = []string{} },
+		},
+		{
+			"everything set",
+			`{"clusterName":"dev","clusterEndpoint":"https://x","clusterCABundle":"Y2E=","clusterCIDR":"10.0.0.0/16","region":"eu-west-1",
+			  "vmMemoryOverheadPercent":0.1,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
+			  "preferencePolicy":"Ignore","simulationDenyList":["A","B"]}`,
+			func(a *Args) {
+				*a = Args{
+					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
+					VMMemoryOverheadPercent: ptr.To(0.1), BatchIdleDuration: &metav1.Duration{Duration: 20 * time.Millisecond},
+					BatchMaxDuration: &metav1.Duration{Duration: 20 * time.Millisecond}, MaxClaimsInFlight: ptr.To(1), PreemptFirst: true,
+					PreferencePolicy: "Ignore", SimulationDenyList: []string{"A", "B"},
+				}
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := defaults()
+			tc.want(&want)
+			got, err := DecodeArgs(&runtime.Unknown{Raw: []byte(tc.raw)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&want, got); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
+	unknown := func(raw string) runtime.Object { return &runtime.Unknown{Raw: []byte(raw)} }
+	for _, tc := range []struct {
+		name string
+		args runtime.Object
+		want []string // parts of the error
+	}{
+		{"no arguments at all", nil, []string{"clusterName: Required value"}},
+		{"empty arguments", unknown(""), []string{"clusterName: Required value"}},
+		{"a misspelt field", unknown(`{"clusterName":"dev","batchIdle":"1s"}`), []string{`unknown field "batchIdle"`}},
+		{"a field in the wrong case", unknown(`{"ClusterName":"dev"}`), []string{`unknown field "ClusterName"`}},
+		{"a field given twice", unknown("clusterName: a\nclusterName: b\n"), []string{`"clusterName" already set`}},
+		{"a number where a duration belongs", unknown(`{"clusterName":"dev","batchMaxDuration":5}`), []string{"batchMaxDuration", "Duration"}},
+		{"text where a number belongs", unknown(`{"clusterName":"dev","maxClaimsInFlight":"many"}`), []string{"maxClaimsInFlight"}},
+		{"another kind", unknown(`{"apiVersion":"v1","kind":"Pod","clusterName":"dev"}`), []string{`apiVersion: Unsupported value: "v1/Pod"`, `"config.dovetail.sh/v1/ProvisionArgs"`}},
+		{"typed arguments of somebody else", &corev1.Pod{}, []string{"want config.dovetail.sh/v1 ProvisionArgs, have *v1.Pod"}},
+		{"a cluster name EKS does not allow", unknown(`{"clusterName":"` + strings.Repeat("x", 101) + `"}`), []string{"clusterName: Too long"}},
+		{"a batch that never ends", unknown(`{"clusterName":"dev","batchIdleDuration":"0s"}`), []string{"batchIdleDuration: Invalid value", "must be positive"}},
+		{
+			"a batch that ends before it can settle", unknown(`{"clusterName":"dev","batchIdleDuration":"2s"}`),
+			[]string{"batchMaxDuration: Invalid value", "must not be below batchIdleDuration"},
+		},
+		{"no claim may be in flight", unknown(`{"clusterName":"dev","maxClaimsInFlight":0}`), []string{"maxClaimsInFlight: Invalid value: 0"}},
+		{"a percentage instead of a fraction", unknown(`{"clusterName":"dev","vmMemoryOverheadPercent":7.5}`), []string{"vmMemoryOverheadPercent: Invalid value: 7.5", "fraction"}},
+		{"an unknown policy", unknown(`{"clusterName":"dev","preferencePolicy":"respect"}`), []string{`preferencePolicy: Unsupported value: "respect"`, `"Respect"`, `"Ignore"`}},
+		{
+			"several mistakes are told at once", unknown(`{"maxClaimsInFlight":-1,"preferencePolicy":"x"}`),
+			[]string{"clusterName", "maxClaimsInFlight", "preferencePolicy"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := DecodeArgs(tc.args)
+			if err == nil {
+				t.Fatalf("accepted as %+v", got)
+			}
+			if !strings.HasPrefix(err.Error(), "Provision arguments: ") {
+				t.Errorf("error does not say whose arguments: %v", err)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Name of the plugin in profiles.
+const Name = "Provision"
+
+// Provision is first in the PostFilter chain of a profile whose pods may have nodes built for them.
+type Provision struct {
+	args   *Args
+	demand Demand
+	class  Classifier
+}
+
+var _ fwk.PostFilterPlugin = &Provision{}
+
+// Demand takes down pods that no node can host. Implementations return at once.
+type Demand interface {
+	// Submit answers whether capacity for the pod is on its way or may be; if not, why not.
+	Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string)
+	// SubmitLater is Submit for a pod that shall be helped by preemption first: it is taken down if that came to nothing.
+	SubmitLater(ref capacity.PodRef, c *capacity.Class)
+}
+
+// Classifier tells a pod's class. An error says why the pod can't be planned for.
+type Classifier interface {
+	Class(pod *corev1.Pod) (*capacity.Class, error)
+}
+
+// New returns the factory of the plugin. The demand desk is shared by all profiles; newClassifier is called once per
+// profile, before informers start.
+func New(demand Demand, newClassifier func(fwk.Handle) Classifier) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		args, err := DecodeArgs(obj)
+		if err != nil {
+			return nil, fmt.Errorf("profile %q: %w", h.ProfileName(), err)
+		}
+		return &Provision{args: args, demand: demand, class: newClassifier(h)}, nil
+	}
+}
+
+// Name of the plugin.
+func (p *Provision) Name() string { return Name }
+
+// PostFilter takes the pod down. Success without a node means: wait, capacity is coming, preemption is not needed.
+// Unschedulable lets the rest of the chain (preemption) have its try: for DaemonSet pods, which no new node helps, for
+// pods that capacity can't help or is refused, and for critical pods, which must not wait for a machine.
+func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "a new node does not help a DaemonSet's pod")
+	}
+	class, err := p.class.Class(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "no node is built for the pod: "+err.Error())
+	}
+	ref := capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
+	if p.args.PreemptFirst || class.Priority >= scheduling.SystemCriticalPriority {
+		p.demand.SubmitLater(ref, class)
+		return nil, fwk.NewStatus(fwk.Unschedulable, "preemption has its try before a node is built")
+	}
+	wait, why := p.demand.Submit(ref, class)
+	klog.FromContext(ctx).V(4).Info("Took down demand", "pod", klog.KObj(pod), "class", class.Key, "wait", wait, "reason", why)
+	if !wait {
+		return nil, fwk.NewStatus(fwk.Unschedulable, why)
+	}
+	return nil, fwk.NewStatus(fwk.Success, why)
+}

@@ -1,0 +1,275 @@
+package provision
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+)
+
+const (
+	planning = "capacity for the pod is being planned"
+	failed   = "the planned node did not pass the scheduler's filters"
+)
+
+// world is the plugin before a real ledger.
+type world struct {
+	*testing.T
+	clock *clocktesting.FakeClock
+	desk  *launch.Desk
+	// later are pods that were left to preemption first.
+	later []types.UID
+	class *capacity.Class // of the pod the test asks about
+}
+
+// SubmitLater also takes down what it was asked, which the desk tells to its motor only.
+func (w *world) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
+	w.later = append(w.later, ref.UID)
+	w.desk.SubmitLater(ref, c)
+}
+
+func (w *world) Submit(ref capacity.PodRef, c *capacity.Class) (bool, string) {
+	return w.desk.Submit(ref, c)
+}
+
+// Class implements Classifier for pods without volumes.
+func (w *world) Class(pod *corev1.Pod) (*capacity.Class, error) {
+	return capacity.ClassOf(pod, capacity.VolumeFacts{})
+}
+
+func (w *world) step(f func(l *ledger.Ledger, now time.Time)) { w.desk.Step(f) }
+
+func (w *world) submit(pod *corev1.Pod) {
+	w.desk.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, w.class)
+}
+
+func (w *world) refuse(pod *corev1.Pod, why string, retryable bool) {
+	w.submit(pod)
+	w.step(func(l *ledger.Ledger, now time.Time) { l.Refuse([]types.UID{pod.UID}, why, retryable, now) })
+}
+
+// plan plans the pod on a node that is being launched.
+func (w *world) plan(pod *corev1.Pod) {
+	w.submit(pod)
+	w.step(func(l *ledger.Ledger, now time.Time) {
+		l.AddNode("claim", &capacity.Node{}, nil, false, now)
+		l.Commit("p", []capacity.Placement{{Class: w.class, Pod: capacity.PodRef{UID: pod.UID}, Node: "claim"}}, now)
+	})
+}
+
+// nodeThere lets the planned node appear in the scheduler's cache, which opens the pod's gate.
+func (w *world) nodeThere() {
+	w.step(func(l *ledger.Ledger, now time.Time) {
+		l.Launching("claim", now)
+		l.Named("claim", "node", "")
+		l.Cached("node", ledger.NodeStatus{Ours: true}, now)
+	})
+}
+
+// cycle begins the pod's next cycle: it is pinned to the planned node.
+func (w *world) cycle(pod *corev1.Pod) {
+	w.Helper()
+	if node, why := w.desk.Pin(pod.UID); node != "node" {
+		w.Fatalf("the pod is pinned to %q (%s), want its planned node", node, why)
+	}
+}
+
+func pod(change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "web-1",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: ptr.To(true)}}}}
+	for _, f := range change {
+		f(p)
+	}
+	return p
+}
+
+func ownedBy(kind string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.OwnerReferences[0].Kind = kind }
+}
+
+func priority(n int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Priority = &n }
+}
+
+func contradicting(p *corev1.Pod) {
+	p.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"}
+	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}}}}}}}}
+}
+
+func TestPostFilter(t *testing.T) {
+	type answer struct {
+		Code   string
+		Reason string
+		Gated  bool // the pod stays out of the scheduling queue
+		Later  bool // it is left to preemption first
+	}
+	for _, tc := range []struct {
+		name    string
+		pod     *corev1.Pod
+		args    Args
+		history func(w *world, pod *corev1.Pod) // what has happened to the pod before
+		want    answer
+	}{
+		{
+			name: "a pod seen for the first time waits and is not helped by preemption",
+			pod:  pod(),
+			want: answer{Code: "Success", Reason: planning, Gated: true},
+		},
+		{
+			name: "a pod of a DaemonSet is not helped by a new node",
+			pod:  pod(ownedBy("DaemonSet")),
+			want: answer{Code: "Unschedulable", Reason: "a new node does not help a DaemonSet's pod"},
+		},
+		{
+			name: "a pod that names a DaemonSet without being controlled by it is an ordinary pod",
+			pod:  pod(ownedBy("DaemonSet"), func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }),
+			want: answer{Code: "Success", Reason: planning, Gated: true},
+		},
+		{
+			name: "a pod that capacity can't help is told why",
+			pod:  pod(contradicting),
+			want: answer{Code: "Unschedulable", Reason: "no node is built for the pod: pod can't be planned for: node selector and required node affinity contradict each other"},
+		},
+		{
+			name: "a critical pod preempts before a machine is bought for it",
+			pod:  pod(priority(scheduling.SystemCriticalPriority)),
+			want: answer{Code: "Unschedulable", Reason: "preemption has its try before a node is built", Later: true},
+		},
+		{
+			name: "a pod just below critical waits like any other",
+			pod:  pod(priority(scheduling.SystemCriticalPriority - 1)),
+			want: answer{Code: "Success", Reason: planning, Gated: true},
+		},
+		{
+			name: "with preemptFirst every pod preempts first",
+			pod:  pod(),
+			args: Args{PreemptFirst: true},
+			want: answer{Code: "Unschedulable", Reason: "preemption has its try before a node is built", Later: true},
+		},
+		{
+			name:    "a pod whose plan is being made keeps waiting",
+			pod:     pod(),
+			history: func(w *world, p *corev1.Pod) { w.submit(p) },
+			want:    answer{Code: "Success", Reason: planning, Gated: true},
+		},
+		{
+			name:    "a pod whose node is being launched keeps waiting",
+			pod:     pod(),
+			history: func(w *world, p *corev1.Pod) { w.plan(p) },
+			want:    answer{Code: "Success", Reason: "its node is being launched", Gated: true},
+		},
+		{
+			name:    "a pod that was refused for good is left to preemption, with the reason",
+			pod:     pod(),
+			history: func(w *world, p *corev1.Pod) { w.refuse(p, "no pool allows it", false) },
+			want:    answer{Code: "Unschedulable", Reason: "no pool allows it"},
+		},
+		{
+			name:    "a pod that was refused for now is not planned for again at once",
+			pod:     pod(),
+			history: func(w *world, p *corev1.Pod) { w.refuse(p, "no capacity", true) },
+			want:    answer{Code: "Unschedulable", Reason: "no capacity"},
+		},
+		{
+			name: "a pod that was refused for now is planned for again after its back-off",
+			pod:  pod(),
+			history: func(w *world, p *corev1.Pod) {
+				w.refuse(p, "no capacity", true)
+				w.clock.Step(time.Minute)
+			},
+			want: answer{Code: "Success", Reason: planning, Gated: true},
+		},
+		{
+			name: "a pod whose cycle began before its plan was made is not failed by it",
+			pod:  pod(),
+			history: func(w *world, p *corev1.Pod) {
+				w.plan(p)
+				w.nodeThere()
+			},
+			want: answer{Code: "Success"},
+		},
+		{
+			name: "a pod that its planned node did not suit is planned for again at once",
+			pod:  pod(),
+			history: func(w *world, p *corev1.Pod) {
+				w.plan(p)
+				w.nodeThere()
+				w.cycle(p)
+			},
+			want: answer{Code: "Success", Reason: planning, Gated: true},
+		},
+		{
+			name: "a pod that planned nodes keep not suiting backs off",
+			pod:  pod(),
+			history: func(w *world, p *corev1.Pod) {
+				w.plan(p)
+				w.nodeThere()
+				w.cycle(p)
+				w.plan(p)
+				w.cycle(p)
+			},
+			want: answer{Code: "Unschedulable", Reason: failed},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+			w := &world{T: t, clock: c, desk: launch.NewDesk(c)}
+			if class, err := w.Class(tc.pod); err == nil {
+				w.class = class
+			}
+			if tc.history != nil {
+				tc.history(w, tc.pod)
+			}
+			p := &Provision{args: &tc.args, demand: w, class: w}
+			result, status := p.PostFilter(t.Context(), nil, tc.pod, nil)
+			if result != nil {
+				t.Errorf("PostFilter names a node: %v; the pod's nomination must be left as it is", result)
+			}
+			gated, _ := w.desk.Gate(tc.pod.UID)
+			got := answer{Code: status.Code().String(), Reason: status.Message(), Gated: gated, Later: len(w.later) > 0}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// namedHandle is all that a factory may ask at this point.
+type namedHandle struct{ fwk.Handle }
+
+func (namedHandle) ProfileName() string { return "ours" }
+
+func TestNewNamesTheProfile(t *testing.T) {
+	w := &world{T: t}
+	classifiers := 0
+	factory := New(w, func(fwk.Handle) Classifier { classifiers++; return w })
+	if _, err := factory(t.Context(), &runtime.Unknown{Raw: []byte(`{"clusterName":"a","clutser":"b"}`)}, namedHandle{}); err == nil {
+		t.Error("a misspelt field was accepted")
+	} else if want := `profile "ours": Provision arguments: unknown field "clutser"`; err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
+	}
+	if classifiers != 0 {
+		t.Error("a classifier was made for a profile that is not to be")
+	}
+	plugin, err := factory(t.Context(), &runtime.Unknown{Raw: []byte(`{"clusterName":"a"}`)}, namedHandle{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plugin.Name() != Name || classifiers != 1 {
+		t.Errorf("plugin %q with %d classifiers, want %q with one", plugin.Name(), classifiers, Name)
+	}
+}
