@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/scheduler-plugins/pkg/coscheduling"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+)
+
+// planEffort goes into a cheaper plan: some tens of milliseconds of the planner's goroutine per burst.
+const planEffort = 50_000
+
+// dovetail is what stands beside the scheduler.
+type dovetail struct {
+	clock   clock.RealClock
+	desk    *launch.Desk
+	classes *launch.Classes // made with the first profile that uses a plugin
+	motors  sync.WaitGroup
+	start   sync.Once
+}
+
+func newDovetail() *dovetail {
+	d := &dovetail{}
+	d.desk = launch.NewDesk(d.clock)
+	return d
+}
+
+// plugins are the out-of-tree plugins of this binary.
+func (d *dovetail) plugins() []app.Option {
+	return []app.Option{
+		app.WithPlugin(provision.Name, provision.New(d.desk, func(h fwk.Handle) provision.Classifier { return d.classifier(h) })),
+		app.WithPlugin(binder.Name, binder.New(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })),
+		app.WithPlugin(coscheduling.Name, coscheduling.New),
+	}
+}
+
+// classifier is shared by all profiles: they share the informers it reads.
+func (d *dovetail) classifier(h fwk.Handle) *launch.Classes {
+	if d.classes == nil {
+		d.classes = launch.NewClasses(h.SharedInformerFactory())
+	}
+	return d.classes
+}
+
+func (d *dovetail) used() bool { return d.classes != nil }
+
+func (d *dovetail) wait() { d.motors.Wait() }
+
+// introduce builds the motors and hangs them on the scheduler. Nothing runs before the informers do, and nothing is
+// written before this replica leads.
+func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler) error {
+	profiles, err := ourProfiles(&cc.ComponentConfig, sched)
+	if err != nil {
+		return err
+	}
+	args := profiles[0].args
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(cc.KubeConfig), "dovetail"))
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	version, err := serverVersion(ctx, client)
+	if err != nil {
+		return err
+	}
+	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
+	store, err := karpenter.NewStore(asJSON(cc.KubeConfig), recorder, d.clock)
+	if err != nil {
+		return err
+	}
+	provider, err := d.provider(ctx, args, version)
+	if err != nil {
+		return err
+	}
+	world, recheck, err := worlds(ctx, sched, profiles[0])
+	if err != nil {
+		return err
+	}
+	words := launch.NewRecorder(recorder)
+	pending := launch.NewPending(names(profiles), d.desk, d.classes)
+	motor := launch.New(launch.Config{
+		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
+		MaxInFlight: *args.MaxClaimsInFlight, Parallel: 64,
+		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, Effort: planEffort},
+	}, launch.Parts{
+		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(),
+		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client), Queue: queue{sched}, Events: words,
+		Pending: pending, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Seed: time.Now().UnixNano(),
+	})
+	life, err := lifecycle.New(lifecycle.Config{
+		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
+		NodeFor: nodeOfClaim, Recorder: recorder, Clock: d.clock,
+	})
+	if err != nil {
+		return err
+	}
+
+	ending, err := disruption.New(disruption.Config{
+		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
+		Recorder: recorder, Clock: d.clock,
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := cc.InformerFactory.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints); err != nil {
+		return fmt.Errorf("hiding the taints of nodes that are still coming up: %w", err)
+	}
+	simulate.ObserveNodes(sched, func(before, now *corev1.Node) {
+		if now == nil {
+			motor.NodeUncached(before)
+		} else {
+			motor.NodeCached(now)
+		}
+	})
+	podsRead, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(pending.Handler())
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	driversRead, err := cc.InformerFactory.Storage().V1().CSINodes().Informer().AddEventHandler(motor.CSINodes())
+	if err != nil {
+		return fmt.Errorf("watching CSINodes: %w", err)
+	}
+	store.OnClaim(func(c *capacity.Claim, gone bool) {
+		if gone || c.Deleting {
+			motor.ClaimGone(c.Name, "its NodeClaim was deleted")
+		}
+		life.ClaimChanged(c.Name)
+		ending.Changed()
+	})
+	store.OnPool(motor.Changed)
+	store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
+		if gone {
+			provider.DeleteNodeClass(nc.Name)
+		} else {
+			provider.SetNodeClass(nc)
+		}
+	})
+	provider.OnChange(motor.Changed)
+	provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
+		if err := store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)
+		}
+	})
+	takeDownWithoutNodes(sched, names(profiles), d.desk, d.classes)
+
+	// Reading may begin at once, on every replica; the rest is the leader's.
+	d.motors.Go(func() { d.run(ctx, "store", store.Run) })
+	whenLeading(sched, func() {
+		d.start.Do(func() {
+			d.motors.Go(func() { provider.Run(ctx) })
+			d.motors.Go(func() { words.Run(ctx) })
+			d.motors.Go(func() {
+				// The scheduler has waited for its own handlers only. A pod that is not known yet when promises are picked up
+				// would lose its own, and have another node bought.
+				if cache.WaitForCacheSync(ctx.Done(), podsRead.HasSynced, driversRead.HasSynced) {
+					motor.Run(ctx)
+				}
+			})
+			d.motors.Go(func() { d.run(ctx, "pool status", store.RunStatus) })
+			d.motors.Go(func() {
+				if store.WaitForSync(ctx) {
+					d.motors.Go(func() { d.run(ctx, "disruption", ending.Run) })
+					d.run(ctx, "lifecycle", life.Run)
+				}
+			})
+		})
+	})
+	return nil
+}
+
+// asJSON is the configuration of a client for custom resources: they have no protobuf form, which is what the scheduler's
+// own client speaks.
+func asJSON(cfg *rest.Config) *rest.Config {
+	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "dovetail")
+	cfg.ContentType, cfg.AcceptContentTypes = "application/json", ""
+	return cfg
+}
+
+// run logs the end of a motor that ends by itself; it should not.
+func (d *dovetail) run(ctx context.Context, name string, f func(context.Context) error) {
+	if err := f(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		klog.FromContext(ctx).Error(err, "A part of Dovetail has stopped", "part", name)
+	}
+}
+
+func (d *dovetail) provider(ctx context.Context, args *provision.Args, version string) (*aws.Provider, error) {
+	region := args.Region
+	if region == "" {
+		region = os.Getenv("AWS_REGION")
+	}
+	if region == "" {
+		return nil, errors.New("ProvisionArgs: region: required, here or as AWS_REGION")
+	}
+	clients, err := aws.Connect(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	overhead := *args.VMMemoryOverheadPercent
+	if overhead == 0 {
+		overhead = -1 // none; the provider takes zero for its default
+	}
+	return aws.New(aws.Config{
+		Region: region, ClusterName: args.ClusterName, ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle,
+		ClusterCIDR: args.ClusterCIDR, KubernetesVersion: version, VMMemoryOverheadPercent: overhead, Clock: d.clock,
+	}, clients)
+}
+
+// worlds are the planner's and the launches' views of the cluster: one for each goroutine that asks.
+func worlds(ctx context.Context, sched *scheduler.Scheduler, p profile) (plan, recheck launch.World, err error) {
+	cfg := simulate.Config{Scheduler: sched, Profile: p.config, Registry: p.registry(),
+		Deny: append([]string{provision.Name, binder.Name}, p.args.SimulationDenyList...)}
+	a, err := simulate.New(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := simulate.New(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return worldOf{a}, worldOf{b}, nil
+}
+
+func names(profiles []profile) []string {
+	out := make([]string, 0, len(profiles))
+	for _, p := range profiles {
+		out = append(out, p.config.SchedulerName)
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+)
+
+// whenLeading calls f when the scheduler asks for its first pod, which only the leader's does, after its informers have
+// synced. Leader election's callbacks can't be used: the upstream run loop sets them.
+func whenLeading(sched *scheduler.Scheduler, f func()) {
+	next := sched.NextPod
+	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		f()
+		return next(logger)
+	}
+}
+
+// takeDownWithoutNodes makes demand of pods that failed because the cluster has no nodes at all: PostFilter is not called
+// for them. profiles are those with our plugins.
+func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, desk *launch.Desk, classes *launch.Classes) {
+	handle := sched.FailureHandler
+	sched.FailureHandler = func(ctx context.Context, f framework.Framework, p *framework.QueuedPodInfo, status *fwk.Status, n *fwk.NominatingInfo, start time.Time) {
+		if errors.Is(status.AsError(), scheduler.ErrNoNodesAvailable) && slices.Contains(profiles, f.ProfileName()) {
+			takeDown(ctx, p.Pod, desk, classes)
+		}
+		handle(ctx, f, p, status, n, start)
+	}
+}
+
+func takeDown(ctx context.Context, pod *corev1.Pod, desk *launch.Desk, classes *launch.Classes) {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
+		return
+	}
+	class, err := classes.Class(pod)
+	if err != nil {
+		klog.FromContext(ctx).V(3).Info("No node is built for the pod", "pod", klog.KObj(pod), "reason", err)
+		return
+	}
+	desk.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+}
+
+// queue is the scheduling queue as the launcher knows it.
+type queue struct{ sched *scheduler.Scheduler }
+
+func (q queue) Activate(pods []*corev1.Pod) {
+	byName := make(map[string]*corev1.Pod, len(pods))
+	for _, pod := range pods {
+		byName[pod.Namespace+"/"+pod.Name] = pod
+	}
+	q.sched.SchedulingQueue.Activate(klog.Background(), byName)
+}
+
+// worldOf is the simulation as the launcher knows it.
+type worldOf struct{ *simulate.World }
+
+func (w worldOf) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {
+	return w.World.Nodes(decorate)
+}
+
+// nodeBuilder makes Node objects of Karpenter's words.
+type nodeBuilder struct{}
+
+func (nodeBuilder) NodeFor(c *capacity.Claim, inst capacity.Instance, features []string) *corev1.Node {
+	return karpenter.NodeFor(c, inst, features)
+}
+
+func (nodeBuilder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {
+	return karpenter.PlannedNodeObject(p, name)
+}
+
+// nodeOfClaim is NodeFor for the lifecycle, which has the object.
+func nodeOfClaim(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
+	return karpenter.NodeFor(karpenter.ClaimOf(claim), inst, nil), nil
+}

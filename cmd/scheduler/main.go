@@ -1,0 +1,18 @@
+// Command dovetail-scheduler is the upstream kube-scheduler with Dovetail's plugins compiled in and its motors beside the
+// scheduling loop. Flags, configuration, endpoints and metrics are upstream's; without our plugins in any profile it is
+// a plain kube-scheduler. This package introduces the parts to each other and decides nothing.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"          // JSON log format
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"  // version metric
+	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme"  // arguments of the plugins of scheduler-plugins
+)
+
+func main() {
+	os.Exit(cli.Run(newCommand()))
+}

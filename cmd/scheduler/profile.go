@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"sigs.k8s.io/scheduler-plugins/pkg/coscheduling"
+
+	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+)
+
+// upstreamLease is kube-scheduler's default lease.
+const upstreamLease = "kube-scheduler"
+
+// profile is a profile that has our plugins.
+type profile struct {
+	config schedulerapi.KubeSchedulerProfile
+	args   *provision.Args
+}
+
+// registry are the out-of-tree plugins that may filter in simulations of the profile.
+func (p profile) registry() frameworkruntime.Registry {
+	return frameworkruntime.Registry{coscheduling.Name: coscheduling.New}
+}
+
+// ourProfiles are the profiles with our plugins, in the order of the configuration.
+func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.Scheduler) ([]profile, error) {
+	var out []profile
+	for _, p := range cfg.Profiles {
+		running, ok := sched.Profiles[p.SchedulerName]
+		if !ok {
+			continue
+		}
+		enabled := running.ListPlugins()
+		has := func(set schedulerapi.PluginSet, name string) bool {
+			return slices.ContainsFunc(set.Enabled, func(e schedulerapi.Plugin) bool { return e.Name == name })
+		}
+		provides, binds := has(enabled.PostFilter, provision.Name), has(enabled.Filter, binder.Name)
+		if !provides && !binds {
+			continue
+		}
+		if !provides || !binds || !has(enabled.PreEnqueue, binder.Name) || !has(enabled.PreFilter, binder.Name) ||
+			!has(enabled.Reserve, binder.Name) || !has(enabled.PostBind, binder.Name) {
+			return nil, fmt.Errorf("profile %q: %s and %s belong together, at all of their extension points: enable both under multiPoint",
+				p.SchedulerName, provision.Name, binder.Name)
+		}
+		if enabled.PostFilter.Enabled[0].Name != provision.Name {
+			return nil, fmt.Errorf("profile %q: %s must be the first postFilter plugin, but %s is: name it under postFilter, too",
+				p.SchedulerName, provision.Name, enabled.PostFilter.Enabled[0].Name)
+		}
+		args, err := provision.DecodeArgs(argsOf(p, provision.Name))
+		if err != nil {
+			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
+		}
+		if len(out) > 0 && args.ClusterName != out[0].args.ClusterName {
+			return nil, fmt.Errorf("profile %q: clusterName %q differs from profile %q's %q", p.SchedulerName, args.ClusterName,
+				out[0].config.SchedulerName, out[0].args.ClusterName)
+		}
+		out = append(out, profile{config: p, args: args})
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no profile has both Provision and Binder")
+	}
+	if le := cfg.LeaderElection; le.LeaderElect && le.ResourceName == upstreamLease && sched.Profiles[corev1.DefaultSchedulerName] == nil {
+		return nil, fmt.Errorf("leaderElection.resourceName: %q is the cluster's own scheduler's lease, and no profile is called %s: "+
+			"a second scheduler that waits for it would wait for ever; give it a lease of its own", upstreamLease, corev1.DefaultSchedulerName)
+	}
+	return out, nil
+}
+
+func argsOf(p schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object {
+	for _, c := range p.PluginConfig {
+		if c.Name == plugin {
+			return c.Args
+		}
+	}
+	return nil
+}
+
+// minServerMinor is the oldest API server that serves what the scheduler's informers ask for (resource.k8s.io/v1).
+const minServerMinor = 34
+
+// serverVersion is the API server's major.minor. An unreachable server is not an error: the scheduler will wait for it.
+func serverVersion(ctx context.Context, c kubernetes.Interface) (string, error) {
+	v, err := c.Discovery().WithLegacy().ServerVersion()
+	if err != nil || ctx.Err() != nil {
+		return "", nil
+	}
+	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
+	if err != nil {
+		return "", nil
+	}
+	if v.Major == "1" && minor < minServerMinor {
+		return "", fmt.Errorf("the API server is %s; 1.%d is the oldest that serves the kinds this scheduler watches (resource.k8s.io/v1): its caches would never sync",
+			v.GitVersion, minServerMinor)
+	}
+	return fmt.Sprintf("%s.%d", v.Major, minor), nil
+}
