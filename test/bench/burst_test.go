@@ -1,0 +1,87 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+const (
+	burstPods  = 1000
+	burstTurns = 3
+)
+
+// BenchmarkBurst lets 1,000 pods wait for nodes. Their plan is made and their gates are closed; then EC2 is allowed to
+// launch, and the time is taken from the first Node object to the last binding. In turns with it, the same binary as a
+// plain kube-scheduler places 1,000 such pods on as many nodes of the same sizes that are there already; its time is
+// taken from its first binding to its last, which leaves its start-up out. Both find the pods in the API when they start.
+//
+// node-to-bound-s is ours, nodes-s what of it passes until the last Node has come, plain-s the plain scheduler's, ratio the
+// median of the pairs' ratios; pods/s is ours from the first binding on.
+func BenchmarkBurst(b *testing.B) {
+	for b.Loop() {
+		var ours, nodes, others samples
+		var rates []float64
+		bought := 0
+		for range burstTurns {
+			t := burst(b)
+			existing := placed(b, t.nodes)
+			b.Logf("%d Nodes within %v, last binding after %v; plain %v", len(t.nodes), t.lastNode, t.lastPod, existing)
+			ours, nodes, others = append(ours, t.lastPod), append(nodes, t.lastNode), append(others, existing)
+			rates, bought = append(rates, burstPods/(t.lastPod-t.firstPod).Seconds()), len(t.nodes)
+		}
+		report(b, map[string]float64{
+			"node-to-bound-s": ours.seconds(), "nodes-s": nodes.seconds(), "plain-s": others.seconds(), "ratio": ours.to(others),
+			"pods/s": median(rates), "nodes": float64(bought),
+		})
+	}
+}
+
+// turn is what came when, after the first Node.
+type turn struct {
+	lastNode, firstPod, lastPod time.Duration
+	nodes                       []corev1.Node
+}
+
+// burst is one turn of ours.
+func burst(b *testing.B) turn {
+	e := newEnv(b)
+	defer e.Stop()
+	launch := make(chan struct{})
+	e.EC2.Before("CreateFleet", func(*ec2.Request) *ec2.Fault { return &ec2.Fault{Call: func() { <-launch }} })
+	e.pods(burstPods, "250m", "512Mi")
+	w := e.watch()
+	defer w.stop()
+	s := e.run(true)
+	e.until("all pods to be gated", func() bool {
+		return sum(e.metrics(s), "scheduler_pending_pods", `queue="gated"`) == burstPods
+	})
+	e.quiet(s)
+	close(launch)
+	w.untilBound(burstPods)
+	w.stop()
+	list, err := e.kube.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	at := func(t time.Time) time.Duration { return t.Sub(w.nodes[0]).Round(time.Millisecond) }
+	return turn{lastNode: at(w.nodes[len(w.nodes)-1]), firstPod: at(w.bound[0]), lastPod: at(w.bound[burstPods-1]), nodes: list.Items}
+}
+
+// placed is one turn of the plain scheduler, on nodes like those.
+func placed(b *testing.B, like []corev1.Node) time.Duration {
+	e := newEnv(b)
+	defer e.Stop()
+	e.addNodes(fleet(like))
+	e.pods(burstPods, "250m", "512Mi")
+	w := e.watch()
+	defer w.stop()
+	e.run(false)
+	w.untilBound(burstPods)
+	w.stop()
+	return w.bound[burstPods-1].Sub(w.bound[0])
+}

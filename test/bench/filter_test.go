@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// filteredNodes is the size of the cluster. kube-scheduler itself stops when it has found a tenth of so many; here every
+// node is looked at, so that the figures are per node.
+const filteredNodes = 5000
+
+// reserve books 1,000 pods on 60 nodes that are there, still initializing and have room for them.
+func (r *rig) reserve() (forget func()) {
+	r.Helper()
+	pods := r.mixed("reserved", plannedPods)
+	for _, p := range pods {
+		r.desk.Submit(refOf(p), r.class(p))
+	}
+	placements := r.placements("node", pods, plannedNodes)
+	there := ledger.NodeStatus{Ours: true, Registered: true}
+	r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		for i := range plannedNodes {
+			l.Existing(fmt.Sprintf("node-%d", i), there)
+		}
+		l.Commit("plan", placements, now)
+	})
+	return func() {
+		r.gone(pods)
+		there.Initialized = true
+		r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+			for i := range plannedNodes {
+				l.Cached(fmt.Sprintf("node-%d", i), there, now)
+			}
+		})
+		if !r.desk.Idle() {
+			r.Fatal("the ledger is not idle though nothing is planned any more")
+		}
+	}
+}
+
+// BenchmarkFilter runs PreFilter and Filter for a pod without a plan on 5,000 nodes that have room for it, with a ledger
+// that is empty and with one that keeps room for 1,000 pods on 60 of the nodes. In turns: upstream's plugins alone, the
+// same with Binder among them, and Binder by itself; of each the fastest tenth counts. binder-ns/node and others-ns/node
+// are PreFilter and Filter together; binder/others is their ratio, with/without that of the whole profile with our plugins to the one without.
+func BenchmarkFilter(b *testing.B) {
+	r := newRig(b)
+	r.addNodes(filteredNodes, 2)
+	nodes := r.snapshot()
+	measure := func(ledger string) {
+		for _, kind := range kinds {
+			b.Run(fmt.Sprintf("%s/ledger=%s", kind.name, ledger), func(b *testing.B) {
+				p := r.pod("stranger-"+kind.name, "1", kind.shape)
+				var others, with, alone samples
+				turns := []func(){
+					func() { others = append(others, r.filterAll(b, r.profile(plain), p, nodes)) },
+					func() { with = append(with, r.filterAll(b, r.profile(withPlugins), p, nodes)) },
+					func() { alone = append(alone, r.binderAll(b, p, nodes)) },
+				}
+				for b.Loop() {
+					for _, turn := range turns {
+						turn()
+					}
+					slices.Reverse(turns) // nobody always cleans up after the same one
+				}
+				report(b, map[string]float64{
+					"binder-ns/node": alone.undisturbed() / filteredNodes, "others-ns/node": others.undisturbed() / filteredNodes,
+					"binder/others": alone.undisturbed() / others.undisturbed(), "with/without": with.undisturbed() / others.undisturbed(),
+				})
+			})
+		}
+	}
+	measure("empty")
+	forget := r.reserve()
+	measure("1000-on-60")
+	forget()
+}
+
+// filterAll is what a cycle filters, on all nodes, in parallel as in a cycle.
+func (r *rig) filterAll(b *testing.B, f framework.Framework, p *corev1.Pod, nodes []fwk.NodeInfo) time.Duration {
+	b.Helper()
+	start := time.Now()
+	state := framework.NewCycleState()
+	if _, status, _ := f.RunPreFilterPlugins(r.ctx, state, p); !status.IsSuccess() {
+		b.Fatalf("PreFilter: %v", status)
+	}
+	refused := make([]bool, len(nodes))
+	f.Parallelizer().Until(r.ctx, len(nodes), func(i int) {
+		refused[i] = !f.RunFilterPluginsWithNominatedPods(r.ctx, state, p, nodes[i]).IsSuccess()
+	}, "Filter")
+	took := time.Since(start)
+	for i, no := range refused {
+		if no {
+			b.Fatalf("node %s is refused; all of them have room", nodes[i].Node().Name)
+		}
+	}
+	return took
+}
+
+// binderAll is Binder's part of filterAll.
+func (r *rig) binderAll(b *testing.B, p *corev1.Pod, nodes []fwk.NodeInfo) time.Duration {
+	b.Helper()
+	start := time.Now()
+	state := framework.NewCycleState()
+	_, status := r.binder.PreFilter(r.ctx, state, p, nodes)
+	if status.IsSkip() {
+		return time.Since(start) // the framework does not call Filter then
+	}
+	if !status.IsSuccess() {
+		b.Fatalf("PreFilter: %v", status)
+	}
+	r.profile(withPlugins).Parallelizer().Until(r.ctx, len(nodes), func(i int) {
+		r.binder.Filter(r.ctx, state, p, nodes[i])
+	}, "Filter")
+	return time.Since(start)
+}
+
+// BenchmarkCycle is a whole scheduling cycle up to the choice of a node, on 5,000 nodes, while room is kept for 1,000 pods
+// on 60 of them: of a pod pinned to its planned node and of a stranger, each against the same pod with upstream's plugins
+// alone. ratio below one is what the pin saves, above one what keeping room costs.
+func BenchmarkCycle(b *testing.B) {
+	r := newRig(b)
+	r.addNodes(filteredNodes, 2)
+	r.snapshot()
+	forget := r.reserve()
+	defer forget()
+	for i, kind := range kinds {
+		b.Run(kind.name+"/pinned", func(b *testing.B) {
+			node := fmt.Sprintf("node-%d", i)
+			p := r.pod("pinned-"+kind.name, "1", kind.shape)
+			r.desk.Submit(refOf(p), r.class(p))
+			r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+				l.Commit(node, []capacity.Placement{{Class: r.class(p), Pod: refOf(p), Node: node}}, now)
+			})
+			defer r.gone([]*corev1.Pod{p})
+			r.cycles(b, p, node)
+		})
+		b.Run(kind.name+"/stranger", func(b *testing.B) {
+			r.cycles(b, r.pod("stranger-"+kind.name, "1", kind.shape), "")
+		})
+	}
+}
+
+// cycles are the pod's, with either profile in turns. With ours it must go to the node, if one is named.
+func (r *rig) cycles(b *testing.B, p *corev1.Pod, node string) {
+	b.Helper()
+	info, err := framework.NewPodInfo(p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	cycle := func(profile string) (string, time.Duration) {
+		start := time.Now()
+		result, err := r.sched.SchedulePod(r.ctx, r.profile(profile), framework.NewCycleState(), &framework.QueuedPodInfo{PodInfo: info})
+		took := time.Since(start)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return result.SuggestedHost, took
+	}
+	var ours, others samples
+	turns := []func(){
+		func() {
+			_, took := cycle(plain)
+			others = append(others, took)
+		},
+		func() {
+			host, took := cycle(withPlugins)
+			ours = append(ours, took)
+			if node != "" && host != node {
+				b.Fatalf("the pod goes to %s, it is planned on %s", host, node)
+			}
+		},
+	}
+	for b.Loop() {
+		for _, turn := range turns {
+			turn()
+		}
+		slices.Reverse(turns)
+	}
+	report(b, map[string]float64{
+		"ours-us": ours.undisturbed() / 1e3, "plain-us": others.undisturbed() / 1e3, "ratio": ours.undisturbed() / others.undisturbed(),
+	})
+}

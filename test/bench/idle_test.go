@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	idleNodes  = 500
+	idlePods   = 2000 // that are measured
+	idleWarmUp = 500  // that come before them, while watches catch up
+	idleTail   = 100  // that come after them
+	idleTurns  = 4    // of each
+)
+
+// BenchmarkIdle is what our plugins cost when there is nothing for them to do: 2,000 pods on 500 nodes that have room for
+// all, scheduled by the shipped configuration (with a pool that could launch) and by the same binary without our plugins,
+// in turns on one API server, after one turn that doesn't count: A/B, B/A, A/B, B/A, because later turns tend to be slower.
+// The scheduler has started and gone quiet, and is frozen while the pods are created, so that it finds all of them waiting.
+// with-pods/s and without-pods/s are medians, ratio is the median of the pairs' ratios (below one: ours are slower),
+// cpu-ratio that of the CPU time the scheduler processes used (above one: ours use more).
+func BenchmarkIdle(b *testing.B) {
+	for b.Loop() {
+		e := newEnv(b)
+		var nodes []*corev1.Node
+		for i := range idleNodes {
+			nodes = append(nodes, node(fmt.Sprintf("node-%d", i), e.EC2.Zones()[i%3], room("8", "32Gi")))
+		}
+		e.addNodes(nodes)
+		var with, without, cpuWith, cpuWithout samples
+		e.schedule(false)
+		turns := []func(){
+			func() {
+				took, cpu := e.schedule(true)
+				with, cpuWith = append(with, took), append(cpuWith, cpu)
+			},
+			func() {
+				took, cpu := e.schedule(false)
+				without, cpuWithout = append(without, took), append(cpuWithout, cpu)
+			},
+		}
+		for range idleTurns {
+			for _, turn := range turns {
+				turn()
+			}
+			slices.Reverse(turns)
+		}
+		if calls := e.EC2.Calls("CreateFleet"); len(calls) > 0 {
+			b.Errorf("launched %d times though every pod fits", len(calls))
+		}
+		e.Stop()
+		for i := range with {
+			b.Logf("turn %d: with %v (CPU %v), without %v (CPU %v)", i, with[i], cpuWith[i], without[i], cpuWithout[i])
+		}
+		report(b, map[string]float64{
+			"with-pods/s": idlePods / with.seconds(), "without-pods/s": idlePods / without.seconds(),
+			"ratio": without.to(with), "cpu-ratio": cpuWith.to(cpuWithout),
+		})
+	}
+}
+
+// schedule is one turn: how long the measured pods take, and the scheduler's CPU time meanwhile. Both are the scheduler's
+// own word: a watch of the API lags behind when cores are scarce, by more the busier the scheduler is with starting.
+func (e *env) schedule(plugins bool) (took, cpu time.Duration) {
+	e.Helper()
+	s := e.run(plugins)
+	e.quiet(s)
+	s.Pause()
+	e.pods(idleWarmUp+idlePods+idleTail, "100m", "128Mi")
+	s.Resume()
+	var seen []progress
+	e.until("all pods to be scheduled", func() bool {
+		m := e.metrics(s)
+		seen = append(seen, progress{
+			pods: sum(m, "scheduler_schedule_attempts_total", `result="scheduled"`), at: time.Now(), cpu: sum(m, "process_cpu_seconds_total", "")})
+		return seen[len(seen)-1].pods >= idleWarmUp+idlePods+idleTail
+	})
+	s.Stop()
+	e.noPods()
+	from, to := when(seen, idleWarmUp), when(seen, idleWarmUp+idlePods)
+	return to.at.Sub(from.at), time.Duration((to.cpu - from.cpu) * float64(time.Second))
+}
+
+// progress is how many pods were scheduled at some moment, with so many seconds of CPU time.
+type progress struct {
+	pods float64
+	at   time.Time
+	cpu  float64
+}
+
+// when is the moment at which so many pods were scheduled, on a line between the looks before and after it.
+func when(seen []progress, pods float64) progress {
+	for i, after := range seen {
+		if after.pods < pods {
+			continue
+		}
+		if i == 0 || after.pods == pods {
+			return after
+		}
+		before := seen[i-1]
+		part := (pods - before.pods) / (after.pods - before.pods)
+		return progress{pods: pods, at: before.at.Add(time.Duration(part * float64(after.at.Sub(before.at)))), cpu: before.cpu + part*(after.cpu-before.cpu)}
+	}
+	return progress{}
+}
+
+func TestWhen(t *testing.T) {
+	start := time.Unix(1000, 0)
+	seen := []progress{{0, start, 1}, {100, start.Add(time.Second), 2}, {300, start.Add(2 * time.Second), 4}}
+	want := progress{200, start.Add(1500 * time.Millisecond), 3}
+	if got := when(seen, 200); got != want {
+		t.Errorf("200 pods were scheduled at %+v, want %+v", got, want)
+	}
+}

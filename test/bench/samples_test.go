@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// samples are measured times of one thing.
+type samples []time.Duration
+
+// quantile is the time that a share q of the samples doesn't exceed.
+func (s samples) quantile(q float64) time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// to is the ratio to samples that were taken in turns with these: the median of the pairs' ratios, so that what slows the
+// machine down for a while slows down both sides of a pair.
+func (s samples) to(o samples) float64 {
+	ratios := make([]float64, len(s))
+	for i := range s {
+		ratios[i] = float64(s[i]) / float64(o[i])
+	}
+	return median(ratios)
+}
+
+// undisturbed is the time of those that nothing else on the machine has got into the way of: the fastest tenth.
+func (s samples) undisturbed() float64 { return float64(s.quantile(0.1)) }
+
+// seconds is the median.
+func (s samples) seconds() float64 {
+	values := make([]float64, len(s))
+	for i, d := range s {
+		values[i] = d.Seconds()
+	}
+	return median(values)
+}
+
+// median of ratios or rates.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// report replaces the time per iteration, which holds the set-up between measurements, by the given metrics.
+func report(b *testing.B, metrics map[string]float64) {
+	b.Helper()
+	b.ReportMetric(0, "ns/op")
+	for unit, v := range metrics {
+		b.ReportMetric(v, unit)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	var s samples
+	for i := range 100 {
+		s = append(s, time.Duration(100-i))
+	}
+	for q, want := range map[float64]time.Duration{0: 1, 0.5: 51, 0.99: 100, 1: 100} {
+		if got := s.quantile(q); got != want {
+			t.Errorf("quantile %v of 1 to 100 is %d, want %d", q, got, want)
+		}
+	}
+	if got := (samples{1, 4, 9}).to(samples{1, 2, 3}); got != 2 {
+		t.Errorf("ratio of the pairs 1:1, 4:2, 9:3 is %v, want 2", got)
+	}
+	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+		t.Errorf("median of 1 to 4 is %v, want 2.5", got)
+	}
+}

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-scheduler/dovetail/manifests"
+)
+
+// Config is a KubeSchedulerConfiguration as data, changed before a scheduler is started with it.
+type Config map[string]any
+
+// ShippedConfig is the configuration in the ConfigMap of the folder of manifests that the cluster runs with.
+func (c *Cluster) ShippedConfig() (Config, error) {
+	config, err := shippedConfig(c.folder)
+	if err != nil {
+		return nil, err
+	}
+	config.SetProvisionArgs(map[string]any{
+		"clusterName":     "dovetail",
+		"clusterEndpoint": c.admin.config.Host,
+		"clusterCABundle": base64.StdEncoding.EncodeToString(c.admin.config.CAData),
+		"clusterCIDR":     serviceCIDR,
+		"region":          "us-west-2",
+	})
+	return config, nil
+}
+
+func shippedConfig(folder string) (Config, error) {
+	contents, err := manifests.Folder(folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, content := range contents {
+		var object corev1.ConfigMap
+		if err := yaml.Unmarshal(content, &object); err != nil || object.Kind != "ConfigMap" {
+			continue
+		}
+		config := Config{}
+		if err := yaml.Unmarshal([]byte(object.Data[manifests.ConfigKey]), &config); err != nil {
+			return nil, fmt.Errorf("reading %s of the shipped ConfigMap: %w", manifests.ConfigKey, err)
+		}
+		return config, nil
+	}
+	return nil, fmt.Errorf("manifests/%s has no ConfigMap", folder)
+}
+
+// SetKubeconfig says how the scheduler reaches the API server.
+func (c Config) SetKubeconfig(path string) { c.section("clientConnection")["kubeconfig"] = path }
+
+// ShortLeases makes a restarted scheduler wait six seconds for the lease of a killed one, instead of fifteen. Shorter still
+// and a busy machine loses the lease of a scheduler that lives.
+func (c Config) ShortLeases() {
+	lease := c.section("leaderElection")
+	lease["leaseDuration"] = (6 * time.Second).String()
+	lease["renewDeadline"] = (5 * time.Second).String()
+	lease["retryPeriod"] = (500 * time.Millisecond).String()
+}
+
+// SetProvisionArgs sets fields of Provision's arguments in every profile that has them; nil removes a field.
+func (c Config) SetProvisionArgs(fields map[string]any) {
+	for _, profile := range c.Profiles() {
+		plugins, _ := profile["pluginConfig"].([]any)
+		for _, p := range plugins {
+			plugin, _ := p.(map[string]any)
+			args, _ := plugin["args"].(map[string]any)
+			if plugin["name"] != "Provision" || args == nil {
+				continue
+			}
+			for name, value := range fields {
+				if value == nil {
+					delete(args, name)
+				} else {
+					args[name] = value
+				}
+			}
+		}
+	}
+}
+
+// Profiles are the configuration's profiles, to be changed in place.
+func (c Config) Profiles() []map[string]any {
+	list, _ := c["profiles"].([]any)
+	var profiles []map[string]any
+	for _, p := range list {
+		if profile, ok := p.(map[string]any); ok {
+			profiles = append(profiles, profile)
+		}
+	}
+	return profiles
+}
+
+// AddProfile adds a profile of default plugins under the name: vanilla kube-scheduler beside ours.
+func (c Config) AddProfile(schedulerName string) {
+	list, _ := c["profiles"].([]any)
+	c["profiles"] = append(list, map[string]any{"schedulerName": schedulerName})
+}
+
+// YAML is what goes into the file for --config.
+func (c Config) YAML() ([]byte, error) {
+	data, err := yaml.Marshal(map[string]any(c))
+	if err != nil {
+		return nil, fmt.Errorf("writing the scheduler's configuration: %w", err)
+	}
+	return data, nil
+}
+
+func (c Config) section(name string) map[string]any {
+	section, ok := c[name].(map[string]any)
+	if !ok {
+		section = map[string]any{}
+		c[name] = section
+	}
+	return section
+}

@@ -1,0 +1,57 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	apiservertesting "k8s.io/kubernetes/cmd/kube-apiserver/app/testing"
+	"k8s.io/kubernetes/test/utils/ktesting"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+)
+
+// Start runs etcd and kube-apiserver (RBAC on) in this process until the test ends, with custom resources, the manifests of
+// manifests/secondary and identities installed. Nothing makes ServiceAccounts for namespaces here, so pods need none.
+func Start(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	storage := startEtcd(t)
+	flags := []string{"--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount"}
+	server, err := apiservertesting.StartTestServer(ktesting.Init(t), nil, flags, storage)
+	if err != nil {
+		t.Fatalf("starting kube-apiserver: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := cluster.Adopt(ctx, server.ClientConfig, server.TearDownFn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	return c
+}
+
+// startEtcd runs a single member on ports that the kernel chooses and returns how to reach it.
+func startEtcd(t *testing.T) *storagebackend.Config {
+	t.Helper()
+	any := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
+	cfg := embed.NewConfig()
+	cfg.Dir = t.TempDir()
+	cfg.LogLevel = "panic" // closing its listeners is an error to it
+	cfg.UnsafeNoFsync = true
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{any}, []url.URL{any}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{any}, []url.URL{any}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	member, err := embed.StartEtcd(cfg)
+	if err != nil {
+		t.Fatalf("starting etcd: %v", err)
+	}
+	t.Cleanup(member.Close)
+	storage := storagebackend.NewDefaultConfig("/registry", nil)
+	storage.Transport.ServerList = []string{fmt.Sprintf("http://%s", member.Clients[0].Addr())}
+	return storage
+}

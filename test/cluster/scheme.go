@@ -1,0 +1,30 @@
+package cluster
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// Scheme knows the built-in types, NodePool, NodeClaim, EC2NodeClass and CustomResourceDefinition.
+var Scheme = newScheme()
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	karpenter := schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
+	metav1.AddToGroupVersion(scheme, karpenter)
+	scheme.AddKnownTypes(karpenter, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
+	aws := schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1"}
+	metav1.AddToGroupVersion(scheme, aws)
+	scheme.AddKnownTypes(aws, &ec2nc.EC2NodeClass{}, &ec2nc.EC2NodeClassList{})
+	return scheme
+}

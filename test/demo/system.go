@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+	"github.com/dovetail-scheduler/dovetail/test/sandbox"
+)
+
+// withSystem builds and starts everything, runs f and ends everything. What was written is kept if f fails.
+func withSystem(ctx context.Context, st *stage, set settings, f func(context.Context, *sandbox.Sandbox) error) (err error) {
+	options, err := systemOptions(st, set)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && !interrupted(ctx) {
+			err = fmt.Errorf("%w\nlogs and configuration: %s", err, options.Cluster.Dir)
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(options.Cluster.Dir))
+	}()
+	st.act("building (the first time this compiles Kubernetes: count on ten minutes with two cores)")
+	for _, b := range []cluster.Binary{cluster.ControlPlane, cluster.Scheduler} {
+		if err := build(ctx, st, b); err != nil {
+			return err
+		}
+	}
+	st.act("starting")
+	quiet, err := logTo(filepath.Join(options.Cluster.Dir, "demo.log"))
+	if err != nil {
+		return err
+	}
+	defer quiet()
+	system, err := sandbox.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer system.Stop()
+	st.say("  instances and kubelets are simulated; their boot and shutdown delays are divided by %g (DEMO_SPEED=1 for real ones)", set.speed)
+	return f(ctx, system)
+}
+
+// build builds one binary and shows that it is still at it.
+func build(ctx context.Context, st *stage, b cluster.Binary) error {
+	begin := time.Now()
+	built := make(chan error, 1)
+	go func() {
+		_, err := cluster.Build(ctx, b)
+		built <- err
+	}()
+	tick := time.NewTicker(30 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-built:
+			if err == nil {
+				st.say("  %-20s %s", b.Name, time.Since(begin).Round(100*time.Millisecond))
+			}
+			return err
+		case <-tick.C:
+			st.say("  %-20s %s so far", b.Name, time.Since(begin).Round(time.Second))
+		}
+	}
+}
+
+// logTo sends what libraries, the simulator and its kubelets log to a file, away from the timeline.
+func logTo(path string) (end func(), err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log: %w", err)
+	}
+	klog.LogToStderr(false)
+	klog.SetOutput(file)
+	return func() {
+		klog.Flush()
+		klog.SetOutput(io.Discard)
+		file.Close()
+	}, nil
+}
+
+func systemOptions(st *stage, set settings) (sandbox.Options, error) {
+	var o sandbox.Options
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		return o, err
+	}
+	parent := filepath.Join(root, ".demo")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return o, fmt.Errorf("making a directory for the run: %w", err)
+	}
+	if o.Cluster.Dir, err = os.MkdirTemp(parent, "run-"); err != nil {
+		return o, fmt.Errorf("making a directory for the run: %w", err)
+	}
+	o.Cluster.ControllerManager = true
+	o.Scheduler.Verbosity = set.verbosity
+	o.EC2 = ec2.Config{Speed: set.speed, Seed: 1, FleetLatency: 500 * time.Millisecond}
+	if set.catalog != "" {
+		if o.EC2.Catalog, err = loadCatalog(set.catalog); err != nil {
+			return o, err
+		}
+	}
+	if o.Objects, err = pools(set); err != nil {
+		return o, err
+	}
+	o.Progress = func(what string) { st.say("  %s", what) }
+	return o, nil
+}
+
+func loadCatalog(path string) (*catalog.Catalog, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("DEMO_CATALOG: %w", err)
+	}
+	defer file.Close()
+	loaded, err := catalog.Load(file)
+	if err != nil {
+		return nil, fmt.Errorf("DEMO_CATALOG=%s: %w", path, err)
+	}
+	return loaded, nil
+}
+
+// pools are the shipped examples, with empty nodes ending as much sooner as nodes boot sooner, and all at once instead of a
+// tenth at a time.
+func pools(set settings) ([]client.Object, error) {
+	objects, err := sandbox.Examples()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if pool, ok := o.(*karpv1.NodePool); ok {
+			pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
+			if after := pool.Spec.Disruption.ConsolidateAfter.Duration; after != nil {
+				pool.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration((*after / time.Duration(max(1, set.speed))).String())
+			}
+		}
+	}
+	return objects, nil
+}
+
+// runSandbox leaves the cluster running until ctrl-C.
+func runSandbox(ctx context.Context, st *stage, set settings) error {
+	return withSystem(ctx, st, set, func(ctx context.Context, system *sandbox.Sandbox) error {
+		st.act("running until ctrl-C")
+		st.say("  export KUBECONFIG=%s", system.AdminKubeconfig())
+		for _, variable := range system.EC2.Env() {
+			st.say("  export %s", variable)
+		}
+		st.say("\n  Pods with schedulerName: %s get nodes. Logs are in %s.", sandbox.SchedulerName, system.Dir)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done(): // ctrl-C; a sandbox has no deadline
+				return nil
+			case <-tick.C:
+				if err := system.Failed(); err != nil {
+					return err
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,61 @@
+package ec2
+
+import "context"
+
+// action answers one kind of call. What it returns is encoded in the protocol of its service; an *apiError becomes an
+// error answer.
+type action func(*Sim, context.Context, *Request) (any, error)
+
+// actions by signing name and action: everything the simulator can do.
+var actions = map[string]action{
+	"ec2.CreateFleet":                   (*Sim).createFleetSlowly,
+	"ec2.CreateLaunchTemplate":          on((*world).createLaunchTemplate),
+	"ec2.CreateTags":                    on((*world).createTags),
+	"ec2.DeleteLaunchTemplate":          on((*world).deleteLaunchTemplate),
+	"ec2.DeleteTags":                    on((*world).deleteTags),
+	"ec2.DescribeAvailabilityZones":     on((*world).describeAvailabilityZones),
+	"ec2.DescribeCapacityReservations":  on((*world).describeCapacityReservations),
+	"ec2.DescribeImages":                on((*world).describeImages),
+	"ec2.DescribeInstances":             on((*world).describeInstances),
+	"ec2.DescribeInstanceStatus":        on((*world).describeInstanceStatus),
+	"ec2.DescribeInstanceTypeOfferings": on((*world).describeInstanceTypeOfferings),
+	"ec2.DescribeInstanceTypes":         on((*world).describeInstanceTypes),
+	"ec2.DescribeLaunchTemplates":       on((*world).describeLaunchTemplates),
+	"ec2.DescribeSecurityGroups":        on((*world).describeSecurityGroups),
+	"ec2.DescribeSpotPriceHistory":      on((*world).describeSpotPriceHistory),
+	"ec2.DescribeSubnets":               on((*world).describeSubnets),
+	"ec2.RunInstances":                  on((*world).runInstances),
+	"ec2.TerminateInstances":            on((*world).terminateInstances),
+
+	"eks.DescribeCluster": on((*world).describeCluster),
+
+	"iam.AddRoleToInstanceProfile":      on((*world).addRoleToInstanceProfile),
+	"iam.CreateInstanceProfile":         on((*world).createInstanceProfile),
+	"iam.DeleteInstanceProfile":         on((*world).deleteInstanceProfile),
+	"iam.GetInstanceProfile":            on((*world).getInstanceProfile),
+	"iam.GetRole":                       on((*world).getRole),
+	"iam.ListInstanceProfiles":          on((*world).listInstanceProfiles),
+	"iam.RemoveRoleFromInstanceProfile": on((*world).removeRoleFromInstanceProfile),
+	"iam.TagInstanceProfile":            on((*world).tagInstanceProfile),
+
+	"pricing.GetProducts": on((*world).getProducts),
+
+	"sqs.DeleteMessage":  on((*world).deleteMessage),
+	"sqs.GetQueueUrl":    (*Sim).getQueueURL,
+	"sqs.ReceiveMessage": (*Sim).receiveMessage,
+	"sqs.SendMessage":    on((*world).sendMessage),
+
+	"ssm.GetParameter":        on((*world).getParameter),
+	"ssm.GetParameters":       on((*world).getParameters),
+	"ssm.GetParametersByPath": on((*world).getParametersByPath),
+
+	"sts.GetCallerIdentity": on((*world).getCallerIdentity),
+}
+
+// on makes an action of a function on the world, which is locked meanwhile.
+func on(f func(*world, *Request) (any, error)) action {
+	return func(s *Sim, _ context.Context, r *Request) (answer any, err error) {
+		s.with(func(w *world) { answer, err = f(w, r) })
+		return answer, err
+	}
+}

@@ -1,0 +1,97 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Catalog is the instance types of one region. It is not changed after it was made.
+type Catalog struct {
+	Region string
+	// Types sorted by name.
+	Types  []*Type
+	byName map[string]*Type
+}
+
+// file is the JSON schema.
+type file struct {
+	Meta struct {
+		Region string `json:"region"`
+	} `json:"meta"`
+	InstanceTypes []*Type `json:"instanceTypes"`
+}
+
+// Load reads the JSON form. Unknown members are ignored; an error names the type and the member.
+func Load(r io.Reader) (*Catalog, error) {
+	var f file
+	if err := json.NewDecoder(r).Decode(&f); err != nil {
+		return nil, fmt.Errorf("decoding catalogue: %w", err)
+	}
+	if f.Meta.Region == "" {
+		return nil, fmt.Errorf("catalogue: meta.region is missing")
+	}
+	return newCatalog(f.Meta.Region, f.InstanceTypes)
+}
+
+// Write writes the JSON form that Load reads.
+func (c *Catalog) Write(w io.Writer) error {
+	f := file{InstanceTypes: c.Types}
+	f.Meta.Region = c.Region
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", " ")
+	return enc.Encode(f)
+}
+
+func newCatalog(region string, types []*Type) (*Catalog, error) {
+	if len(types) == 0 {
+		return nil, fmt.Errorf("catalogue: instanceTypes is empty")
+	}
+	c := &Catalog{Region: region, Types: slices.Clone(types), byName: make(map[string]*Type, len(types))}
+	slices.SortFunc(c.Types, func(a, b *Type) int { return strings.Compare(a.Name, b.Name) })
+	for _, t := range c.Types {
+		switch {
+		case t.Name == "" || !strings.Contains(t.Name, "."):
+			return nil, fmt.Errorf("catalogue: instance type name %q is not family.size", t.Name)
+		case c.byName[t.Name] != nil:
+			return nil, fmt.Errorf("catalogue: instance type %s is listed twice", t.Name)
+		case t.VCPUs <= 0:
+			return nil, fmt.Errorf("catalogue: instance type %s: vcpus is missing", t.Name)
+		case t.MemoryMiB <= 0:
+			return nil, fmt.Errorf("catalogue: instance type %s: memoryMiB is missing", t.Name)
+		case len(t.Arch) == 0:
+			return nil, fmt.Errorf("catalogue: instance type %s: arch is missing", t.Name)
+		case t.MaxENIs <= 0 || t.IPv4PerENI <= 0:
+			return nil, fmt.Errorf("catalogue: instance type %s: maxENIs or ipv4PerENI is missing", t.Name)
+		}
+		t.NetworkCards = max(1, t.NetworkCards)
+		if t.MaxENIsDefaultCard == 0 {
+			t.MaxENIsDefaultCard = t.MaxENIs
+		}
+		c.byName[t.Name] = t
+	}
+	return c, nil
+}
+
+// Type is the type of that name, or nil.
+func (c *Catalog) Type(name string) *Type { return c.byName[name] }
+
+// InRegion is the catalogue with its zones renamed to another region's: us-west-2a becomes eu-central-1a.
+func (c *Catalog) InRegion(region string) *Catalog {
+	if region == c.Region {
+		return c
+	}
+	out := &Catalog{Region: region, byName: make(map[string]*Type, len(c.Types))}
+	for _, t := range c.Types {
+		moved := *t
+		moved.Zones = make([]string, len(t.Zones))
+		for i, z := range t.Zones {
+			moved.Zones[i] = region + strings.TrimPrefix(z, c.Region)
+		}
+		out.Types = append(out.Types, &moved)
+		out.byName[t.Name] = &moved
+	}
+	return out
+}

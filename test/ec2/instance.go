@@ -1,0 +1,150 @@
+package ec2
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+)
+
+// States of an instance.
+//
+//	pending --1 to 3 s--> running --TerminateInstances, spot interruption--> shutting-down --10 to 40 s--> terminated --1 h--> (forgotten by Describe)
+//	   \_____________________________________TerminateInstances____________________^
+//
+// A running instance is billed, no other is.
+const (
+	pending      = "pending"
+	running      = "running"
+	shuttingDown = "shutting-down"
+	terminated   = "terminated"
+)
+
+var stateCodes = map[string]int{pending: 0, running: 16, shuttingDown: 32, terminated: 48}
+
+// Delays of an instance's life, before speed.
+const (
+	pendingMin, pendingMax   = time.Second, 3 * time.Second
+	shutdownMin, shutdownMax = 10 * time.Second, 40 * time.Second
+	terminatedVisible        = time.Hour
+)
+
+// Instance is an instance as the simulator knows it, whatever its API shows at the moment.
+type Instance struct {
+	ID             string            `json:"id"`
+	Type           string            `json:"type"`
+	Zone           string            `json:"zone"`
+	CapacityType   string            `json:"capacityType"`
+	State          string            `json:"state"`
+	Price          float64           `json:"price"` // $/h
+	ImageID        string            `json:"imageId"`
+	SubnetID       string            `json:"subnetId"`
+	PrivateIP      string            `json:"privateIp"`
+	PrivateDNSName string            `json:"privateDnsName"`
+	Profile        string            `json:"instanceProfile,omitempty"`
+	Groups         []string          `json:"securityGroups,omitempty"`
+	ClientToken    string            `json:"clientToken,omitempty"`
+	Reservation    string            `json:"capacityReservation,omitempty"`
+	Tags           map[string]string `json:"tags,omitempty"`
+	// Launched, and the zero time for what has not happened: Running, Ending (shutting-down), Terminated.
+	Launched   time.Time `json:"launched"`
+	Running    time.Time `json:"running,omitzero"`
+	Ending     time.Time `json:"ending,omitzero"`
+	Terminated time.Time `json:"terminated,omitzero"`
+	// Reason why it ended.
+	Reason string `json:"reason,omitempty"`
+}
+
+type instance struct {
+	Instance
+	order     int
+	typ       *catalog.Type
+	userData  []byte
+	addr      netip.Addr
+	subnet    *subnet
+	rootGiB   int64
+	visible   time.Time // to Describe and Terminate
+	forgotten bool      // no more to Describe
+	booted    bool
+	fleetRsv  string // EC2's "reservation": the launch
+	template  string
+	marked    bool // for interruption
+}
+
+// launch makes an instance; the caller has seen to capacity and an address.
+func (w *world) launch(d *launchData, t *catalog.Type, s *subnet, capacityType string, tags map[string]string, token, launchID string) *instance {
+	price, _ := w.price(t, s.zone, capacityType)
+	addr := s.take()
+	id := w.id("i")
+	in := &instance{
+		Instance: Instance{
+			ID: id, Type: t.Name, Zone: s.zone, CapacityType: capacityType, State: pending, Price: price, ImageID: d.image, SubnetID: s.id, PrivateIP: addr.String(),
+			PrivateDNSName: w.dnsName(addr), Profile: d.profile, Groups: d.groups, ClientToken: token, Reservation: d.reservation, Tags: merged(tags, nil), Launched: w.now,
+		},
+		order: len(w.instances), typ: t, userData: d.userData, addr: addr, subnet: s, rootGiB: d.rootGiB(w.image(d.image)), visible: w.now, fleetRsv: launchID,
+	}
+	if d.reservation != "" {
+		in.Price = 0 // paid for by the reservation
+	}
+	draw := w.draw("life", id)
+	if lag := w.cfg.DescribeLag; lag > 0 {
+		in.visible = w.now.Add(w.cfg.scaled(between(draw, lag/2, lag)))
+	}
+	w.instances = append(w.instances, in)
+	w.byID[id] = in
+	w.journal.change(w.now, in, "", pending, "")
+	w.notifyState(in)
+	w.after(between(draw, pendingMin, pendingMax), func() { w.run(in) })
+	return in
+}
+
+func (w *world) run(in *instance) {
+	if in.State != pending {
+		return
+	}
+	in.Running = w.now
+	w.move(in, running, "")
+	in.booted = true
+	w.effects = append(w.effects, effect{boot: &Machine{
+		ID: in.ID, Type: in.typ, Region: w.cfg.Region, Zone: in.Zone, ZoneID: in.subnet.zoneID, PrivateIP: in.PrivateIP, PrivateDNSName: in.PrivateDNSName,
+		ImageID: in.ImageID, UserData: in.userData, CapacityType: in.CapacityType, LaunchedAt: in.Launched, RootGiB: in.rootGiB,
+	}})
+}
+
+// end begins the shutdown. Ending an instance again changes nothing.
+func (w *world) end(in *instance, reason string) {
+	if in.State == shuttingDown || in.State == terminated {
+		return
+	}
+	in.Ending, in.Reason = w.now, reason
+	w.move(in, shuttingDown, reason)
+	if in.booted {
+		w.effects = append(w.effects, effect{halt: in.ID})
+	}
+	w.after(between(w.draw("end", in.ID), shutdownMin, shutdownMax), func() { w.gone(in) })
+}
+
+func (w *world) gone(in *instance) {
+	in.Terminated = w.now
+	w.move(in, terminated, in.Reason)
+	in.subnet.release(in.addr)
+	if rsv := w.reservation(in.Reservation); rsv != nil {
+		rsv.used--
+	}
+	w.after(terminatedVisible, func() { in.forgotten = true })
+}
+
+func (w *world) move(in *instance, state, reason string) {
+	w.journal.change(w.now, in, in.State, state, reason)
+	in.State = state
+	w.notifyState(in)
+}
+
+// Kill ends an instance from outside, as a failing host would.
+func (s *Sim) Kill(id string) {
+	s.with(func(w *world) {
+		if in := w.byID[id]; in != nil {
+			w.end(in, "Server.InternalError: Internal error on launch or host failure")
+		}
+	})
+}

@@ -1,0 +1,184 @@
+package ec2
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Call is a call as it was served.
+type Call struct {
+	Time    time.Time `json:"time"`
+	Service string    `json:"service"`
+	Action  string    `json:"action"`
+	Token   string    `json:"token,omitempty"`
+	// Params is a summary: "Name=value Name=value".
+	Params string `json:"params,omitempty"`
+	// Results are ids of what the call made or touched.
+	Results []string `json:"results,omitempty"`
+	// Code is the error code answered, empty for success.
+	Code string `json:"code,omitempty"`
+	// Lost says that no answer was given.
+	Lost bool `json:"lost,omitempty"`
+	// Repeated says that the answer was the first one of the same client token.
+	Repeated bool `json:"repeated,omitempty"`
+}
+
+// Change is an instance's change of state. From is empty for a launch.
+type Change struct {
+	Time         time.Time `json:"time"`
+	Instance     string    `json:"instance"`
+	Type         string    `json:"type"`
+	Zone         string    `json:"zone"`
+	CapacityType string    `json:"capacityType"`
+	Price        float64   `json:"price"` // $/h
+	From         string    `json:"from,omitempty"`
+	To           string    `json:"to"`
+	Reason       string    `json:"reason,omitempty"`
+}
+
+// journal is everything that happened. It is never cut.
+type journal struct {
+	calls   []Call
+	changes []Change
+}
+
+func (j *journal) call(r *Request, err error, lost bool) {
+	c := Call{Time: r.Time, Service: r.Service, Action: r.Action, Token: r.Token, Params: r.summary(), Results: r.results, Lost: lost, Repeated: r.repeated}
+	var e *apiError
+	if errors.As(err, &e) {
+		c.Code = e.Code
+	} else if err != nil {
+		c.Code = "InternalError"
+	}
+	j.calls = append(j.calls, c)
+}
+
+func (j *journal) change(now time.Time, in *instance, from, to, reason string) {
+	j.changes = append(j.changes, Change{now, in.ID, in.Type, in.Zone, in.CapacityType, in.Price, from, to, reason})
+}
+
+// Calls are all calls so far, or those of the actions named.
+func (s *Sim) Calls(actions ...string) []Call {
+	var out []Call
+	s.with(func(w *world) {
+		for _, c := range w.journal.calls {
+			if len(actions) == 0 || slices.Contains(actions, c.Action) {
+				out = append(out, c)
+			}
+		}
+	})
+	return out
+}
+
+// Changes are all state changes so far.
+func (s *Sim) Changes() []Change {
+	var out []Change
+	s.with(func(w *world) { out = slices.Clone(w.journal.changes) })
+	return out
+}
+
+// Instances are all instances that were ever launched, in the order of launch.
+func (s *Sim) Instances() []Instance {
+	return s.instances(func(*instance) bool { return true })
+}
+
+// Live are the instances that are pending or running.
+func (s *Sim) Live() []Instance {
+	return s.instances(func(in *instance) bool { return in.live() })
+}
+
+func (in *instance) live() bool { return in.State == pending || in.State == running }
+
+func (s *Sim) instances(want func(*instance) bool) []Instance {
+	out := []Instance{}
+	s.with(func(w *world) {
+		for _, in := range w.instances {
+			if want(in) {
+				out = append(out, in.snapshot())
+			}
+		}
+	})
+	return out
+}
+
+func (in *instance) snapshot() Instance {
+	out := in.Instance
+	out.Tags = maps.Clone(in.Tags)
+	return out
+}
+
+// LaunchesByToken are the ids of the instances each client token launched.
+func (s *Sim) LaunchesByToken() map[string][]string {
+	out := map[string][]string{}
+	for _, in := range s.Instances() {
+		out[in.ClientToken] = append(out[in.ClientToken], in.ID)
+	}
+	return out
+}
+
+// Doubles finds launches that happened twice: for each tag key, the values that more than one instance carried at the same
+// time while pending or running, with the ids of those instances. Use it for a tag that names one owner per instance, like
+// karpenter.sh/nodeclaim.
+func (s *Sim) Doubles(tagKey string) map[string][]string {
+	owners := map[string][]Instance{}
+	for _, in := range s.Instances() {
+		if v := in.Tags[tagKey]; v != "" {
+			owners[v] = append(owners[v], in)
+		}
+	}
+	out := map[string][]string{}
+	for owner, ins := range owners {
+		for i, a := range ins {
+			for _, b := range ins[i+1:] {
+				if overlap(a, b) {
+					out[owner] = append(out[owner], a.ID, b.ID)
+				}
+			}
+		}
+		slices.Sort(out[owner])
+		if out[owner] = slices.Compact(out[owner]); len(out[owner]) == 0 {
+			delete(out, owner)
+		}
+	}
+	return out
+}
+
+// overlap says whether two instances lived at the same time. a was launched before b.
+func overlap(a, b Instance) bool {
+	return a.Ending.IsZero() || b.Launched.Before(a.Ending)
+}
+
+// Bill is what the instances cost, by the simulator's clock.
+type Bill struct {
+	// Accrued is $ so far, PerHour $/h at the moment.
+	Accrued float64 `json:"accruedUSD"`
+	PerHour float64 `json:"usdPerHour"`
+	// Hours are instance hours billed so far.
+	Hours float64 `json:"instanceHours"`
+	// Running instances at the moment.
+	Running int `json:"running"`
+}
+
+// Bill is the account's bill.
+func (s *Sim) Bill() Bill {
+	var b Bill
+	s.with(func(w *world) {
+		for _, in := range w.instances {
+			if in.Running.IsZero() {
+				continue
+			}
+			until := in.Ending
+			if in.State == running {
+				until = w.now
+				b.PerHour += in.Price
+				b.Running++
+			}
+			hours := until.Sub(in.Running).Hours()
+			b.Hours += hours
+			b.Accrued += hours * in.Price
+		}
+	})
+	return b
+}

@@ -1,0 +1,94 @@
+package kubelet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+)
+
+// requests is an amount per resource: milli-CPU for cpu, the plain value for everything else.
+type requests map[corev1.ResourceName]int64
+
+// rejection is why a kubelet doesn't run a pod; the pod fails with it.
+type rejection struct {
+	reason, message string
+}
+
+func requestsOf(p *corev1.Pod) requests {
+	out := requests{corev1.ResourcePods: 1}
+	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
+		if name == corev1.ResourceCPU {
+			out[name] = q.MilliValue()
+		} else if v := q.Value(); v > 0 {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// admit takes a pod in or says why not. A pod that is in already is given back as it is; one that runs already, because
+// an earlier kubelet of the node started it, is taken without a question.
+func (n *node) admit(p *corev1.Pod, now time.Time) (*podState, *rejection) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if state := n.pods[p.UID]; state != nil {
+		return state, nil
+	}
+	state := &podState{requests: requestsOf(p)}
+	if p.Status.Phase == corev1.PodRunning {
+		state.starting, state.running, state.ip = now, now, p.Status.PodIP
+		if p.Status.StartTime != nil {
+			state.running = p.Status.StartTime.Time
+		}
+	} else if r := n.refusal(state.requests); r != nil {
+		return nil, r
+	}
+	n.pods[p.UID] = state
+	return state, nil
+}
+
+// refusal is why the node can't hold what is asked for, beside the pods it has.
+func (n *node) refusal(want requests) *rejection {
+	have := n.allocatable(n.stage)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		q, known := have[name]
+		_, device := n.shape.devices[name]
+		if !known && !device && extended(name) {
+			continue // nobody on the node knows it; the kubelet leaves it to the scheduler
+		}
+		total := q.Value()
+		if name == corev1.ResourceCPU {
+			total = q.MilliValue()
+		}
+		used := int64(0)
+		for _, other := range n.pods {
+			used += other.requests[name]
+		}
+		if want[name] <= total-used {
+			continue
+		}
+		if device {
+			return &rejection{"UnexpectedAdmissionError", fmt.Sprintf(
+				"Allocate failed due to requested number of devices unavailable for %s. Requested: %d, Available: %d, which is unexpected", name, want[name], total-used)}
+		}
+		return &rejection{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, want[name], used, total)}
+	}
+	return nil
+}
+
+func (n *node) state(uid podUID) (*podState, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, ok := n.pods[uid]
+	return s, ok
+}
+
+func (n *node) forget(uid podUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.pods, uid)
+}

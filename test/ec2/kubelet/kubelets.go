@@ -1,0 +1,243 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+// Kubelets are the kubelets of all instances. They are ec2.Machines.
+type Kubelets struct {
+	cfg    Config
+	client kubernetes.Interface
+	clock  clock.WithTicker
+	pods   cache.SharedIndexInformer
+	shown  cache.SharedIndexInformer // Nodes as the API server has them
+	queue  workqueue.TypedRateLimitingInterface[task]
+	nextIP atomic.Uint32
+
+	mu     sync.Mutex
+	nodes  map[string]*node // by instance id
+	byName map[string]*node // registered ones, by Node name
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+var _ ec2.Machines = &Kubelets{}
+
+// task is something to look at: a node by instance id, or a pod by namespace/name.
+type task struct {
+	pod bool
+	key string
+}
+
+const byNode = "node"
+
+// New starts the machinery; kubelets come with Boot. It does not wait for the API server.
+func New(cfg Config) (*Kubelets, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	k := &Kubelets{
+		cfg: cfg, client: cfg.Client, clock: cfg.Clock, nodes: map[string]*node{}, byName: map[string]*node{}, ctx: ctx, stop: stop,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[task](50*time.Millisecond, 5*time.Second),
+			workqueue.TypedRateLimitingQueueConfig[task]{Clock: cfg.Clock}),
+	}
+	if err := errors.Join(k.watchPods(), k.watchNodes()); err != nil {
+		stop()
+		k.queue.ShutDown()
+		return nil, err
+	}
+	k.wg.Go(func() { k.pods.RunWithContext(ctx) })
+	k.wg.Go(func() { k.shown.RunWithContext(ctx) })
+	for range cfg.Workers {
+		k.wg.Go(k.work)
+	}
+	return k, nil
+}
+
+// Close ends all kubelets and waits until nothing of them is left running.
+func (k *Kubelets) Close() {
+	k.stop()
+	k.queue.ShutDown()
+	k.wg.Wait()
+}
+
+// watchPods makes the informer of all pods that are bound to a node.
+func (k *Kubelets) watchPods() error {
+	k.pods = informers.NewSharedInformerFactoryWithOptions(k.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+	})).Core().V1().Pods().Informer()
+	if err := k.pods.SetTransform(dropManagedFields); err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	if err := k.pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
+		return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
+	}}); err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	_, err := k.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { k.podChanged(obj.(*corev1.Pod)) },
+		UpdateFunc: func(_, obj any) { k.podChanged(obj.(*corev1.Pod)) },
+		DeleteFunc: k.podGone,
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	return nil
+}
+
+// watchNodes makes the informer of Nodes, for kubelets to see that theirs doesn't say what they said.
+func (k *Kubelets) watchNodes() error {
+	k.shown = informers.NewSharedInformerFactory(k.client, 0).Core().V1().Nodes().Informer()
+	if err := k.shown.SetTransform(dropManagedFields); err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	look := func(obj any) {
+		k.mu.Lock()
+		n := k.byName[obj.(*corev1.Node).Name]
+		k.mu.Unlock()
+		if n != nil && n.differs(obj.(*corev1.Node)) {
+			k.queue.AddAfter(task{key: n.machine.ID}, statusFrequency)
+		}
+	}
+	_, err := k.shown.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }})
+	if err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	return nil
+}
+
+// dropManagedFields keeps memory small; nobody here reads them.
+func dropManagedFields(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func (k *Kubelets) podChanged(p *corev1.Pod) {
+	if k.nodeOf(p) != nil {
+		k.queue.Add(task{pod: true, key: p.Namespace + "/" + p.Name})
+	}
+}
+
+func (k *Kubelets) podGone(obj any) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	if p, ok := obj.(*corev1.Pod); ok {
+		if n := k.nodeOf(p); n != nil {
+			n.forget(p.UID)
+		}
+	}
+}
+
+// nodeOf is the registered node a pod is bound to, or nil.
+func (k *Kubelets) nodeOf(p *corev1.Pod) *node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.byName[p.Spec.NodeName]
+}
+
+// Boot implements ec2.Machines.
+func (k *Kubelets) Boot(m ec2.Machine) {
+	d := k.cfg.Boot.draw(k.cfg.Seed, m.ID)
+	log := klog.FromContext(k.ctx)
+	if d.never {
+		log.V(2).Info("This machine's kubelet never comes up", "instance", m.ID)
+		return
+	}
+	n := &node{machine: m, name: m.PrivateDNSName, pods: map[podUID]*podState{}}
+	var err error
+	if n.settings, err = readUserData(m.UserData); err == nil {
+		n.shape, err = shapeOf(&m, n.settings)
+	}
+	if err != nil {
+		log.Error(err, "This machine can't come up: its user data is wrong", "instance", m.ID)
+		return
+	}
+	now := k.clock.Now()
+	n.registerAt = now.Add(k.cfg.scaled(d.register))
+	n.readyAt = n.registerAt.Add(k.cfg.scaled(d.ready))
+	n.pluginsAt = n.readyAt.Add(k.cfg.scaled(d.plugins))
+	k.mu.Lock()
+	k.nodes[m.ID] = n
+	k.mu.Unlock()
+	k.queue.AddAfter(task{key: m.ID}, n.registerAt.Sub(now))
+}
+
+// Halt implements ec2.Machines.
+func (k *Kubelets) Halt(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.nodes[id]
+	delete(k.nodes, id)
+	if n != nil && k.byName[n.name] == n {
+		delete(k.byName, n.name)
+	}
+}
+
+func (k *Kubelets) work() {
+	for {
+		t, shutdown := k.queue.Get()
+		if shutdown {
+			return
+		}
+		again, err := k.look(t)
+		switch {
+		case err != nil && k.ctx.Err() == nil:
+			klog.FromContext(k.ctx).V(3).Info("A kubelet will try again", "task", t.key, "err", err)
+			k.queue.AddRateLimited(t)
+		case err == nil:
+			k.queue.Forget(t)
+			if again > 0 {
+				k.queue.AddAfter(t, again)
+			}
+		}
+		k.queue.Done(t)
+	}
+}
+
+// look does what is due, and says when to look again; 0: when something changes.
+func (k *Kubelets) look(t task) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
+	defer cancel()
+	if t.pod {
+		return k.syncPod(ctx, t.key)
+	}
+	k.mu.Lock()
+	n := k.nodes[t.key]
+	k.mu.Unlock()
+	if n == nil {
+		return 0, nil
+	}
+	return k.syncNode(ctx, n)
+}
+
+// leaseInterval grows with the number of nodes, so that renewals stay below 100 per second.
+func (k *Kubelets) leaseInterval() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return min(max(k.cfg.LeaseInterval, time.Duration(len(k.byName))*10*time.Millisecond), max(k.cfg.LeaseInterval, 25*time.Second))
+}

@@ -1,0 +1,200 @@
+package kubelet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+type podUID = types.UID
+
+// stage of a node's coming up:
+//
+//	booting --registerAt--> registered (Ready=False) --readyAt--> ready --pluginsAt--> complete
+//
+// A stage is reached when the API server has accepted what belongs to it.
+type stage int
+
+const (
+	booting stage = iota
+	registered
+	ready
+	complete
+)
+
+// node is one kubelet. Its fields up to mu are set before it is shared or used by the one worker that has its task.
+type node struct {
+	machine  ec2.Machine
+	name     string
+	settings *settings
+	shape    *shape
+	adopted  bool // the Node was there
+
+	registerAt, readyAt, pluginsAt time.Time
+	leaseDue, statusDue            time.Time
+	posted                         time.Time // the status
+	transition                     time.Time // of Ready
+
+	// mu guards what pods' workers need, too.
+	mu    sync.Mutex
+	stage stage
+	uid   types.UID // of the Node
+	pods  map[podUID]*podState
+}
+
+func (n *node) at() stage {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stage
+}
+
+func (n *node) reach(s stage) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stage = s
+}
+
+func (n *node) identity() types.UID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.uid
+}
+
+func (n *node) become(uid types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.uid = uid
+}
+
+// statusFrequency is how soon a kubelet notices that its Node doesn't say what it said: the node was made anew, or the node
+// lifecycle controller took it for dead.
+const statusFrequency = 10 * time.Second
+
+// differs says whether the Node is another one than the kubelet knows, or as ready as it isn't.
+func (n *node) differs(shown *corev1.Node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stage == booting {
+		return false
+	}
+	want := corev1.ConditionFalse
+	if n.stage >= ready {
+		want = corev1.ConditionTrue
+	}
+	for _, c := range shown.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status != want || shown.UID != n.uid
+		}
+	}
+	return true
+}
+
+// corrects says whether the API server shows something else than the kubelet said some time ago.
+func (k *Kubelets) corrects(n *node, now time.Time) bool {
+	if now.Before(n.posted.Add(statusFrequency)) {
+		return false
+	}
+	obj, exists, err := k.shown.GetIndexer().GetByKey(n.name)
+	if err != nil || !exists || !n.differs(obj.(*corev1.Node)) {
+		return false
+	}
+	n.become(obj.(*corev1.Node).UID)
+	return true
+}
+
+// syncNode does what is due for a node:
+//  1. register it, or adopt the Node that is there,
+//  2. keep its Lease and its status fresh,
+//  3. tell Ready, and later drivers and devices, when their time has come.
+func (k *Kubelets) syncNode(ctx context.Context, n *node) (time.Duration, error) {
+	now := k.clock.Now()
+	if n.at() == booting {
+		if now.Before(n.registerAt) {
+			return n.registerAt.Sub(now), nil
+		}
+		n.transition = now
+		if err := k.register(ctx, n); err != nil {
+			return 0, err
+		}
+		if n.adopted { // one it made itself came with its status
+			if err := k.postStatus(ctx, n, registered); err != nil {
+				return 0, err
+			}
+		}
+		n.posted, n.statusDue = now, now.Add(k.cfg.StatusInterval)
+		k.take(n)
+	}
+	if !now.Before(n.leaseDue) {
+		if err := k.renewLease(ctx, n, now); err != nil {
+			return 0, err
+		}
+		n.leaseDue = now.Add(k.leaseInterval())
+	}
+	if n.at() == registered && !now.Before(n.readyAt) {
+		n.transition = now
+		if err := k.postStatus(ctx, n, ready); err != nil {
+			return 0, err
+		}
+		n.reach(ready)
+		n.posted, n.statusDue = now, now.Add(k.cfg.StatusInterval)
+		k.wakePods(n)
+	}
+	if n.at() == ready && !now.Before(n.pluginsAt) {
+		if err := k.announceDrivers(ctx, n); err != nil {
+			return 0, err
+		}
+		if len(n.shape.devices) > 0 {
+			if err := k.postStatus(ctx, n, complete); err != nil {
+				return 0, err
+			}
+			n.posted, n.statusDue = now, now.Add(k.cfg.StatusInterval)
+		}
+		n.reach(complete)
+	}
+	if !now.Before(n.statusDue) || k.corrects(n, now) {
+		if err := k.postStatus(ctx, n, n.at()); err != nil {
+			return 0, err
+		}
+		n.posted, n.statusDue = now, now.Add(k.cfg.StatusInterval)
+	}
+	return k.nextLook(n, now), nil
+}
+
+func (k *Kubelets) nextLook(n *node, now time.Time) time.Duration {
+	next := n.leaseDue
+	for _, t := range []time.Time{n.readyAt, n.pluginsAt, n.statusDue} {
+		if t.After(now) && t.Before(next) {
+			next = t
+		}
+	}
+	return max(next.Sub(now), time.Millisecond)
+}
+
+// take makes the node known by its name and looks at the pods that were bound to it ahead of its kubelet.
+func (k *Kubelets) take(n *node) {
+	n.reach(registered)
+	k.mu.Lock()
+	if k.nodes[n.machine.ID] == n {
+		k.byName[n.name] = n
+	}
+	k.mu.Unlock()
+	klog.FromContext(k.ctx).V(2).Info("Node registered", "node", n.name, "instance", n.machine.ID)
+	k.wakePods(n)
+}
+
+func (k *Kubelets) wakePods(n *node) {
+	bound, err := k.pods.GetIndexer().ByIndex(byNode, n.name)
+	if err != nil {
+		panic(err) // the index is there since New
+	}
+	for _, obj := range bound {
+		p := obj.(*corev1.Pod)
+		k.queue.Add(task{pod: true, key: p.Namespace + "/" + p.Name})
+	}
+}

@@ -1,0 +1,152 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// podState is what the kubelet remembers of a pod it admitted.
+type podState struct {
+	requests requests
+	// starting is when its containers began to start, running when they ran; zero: not yet.
+	starting, running time.Time
+	ip                string
+}
+
+// syncPod does what is due for a pod:
+//  1. let it go when it is to be deleted, or when it has ended,
+//  2. admit or reject it when it is new,
+//  3. run it when its node's network is up and its containers had time to start,
+//  4. end it when it has run for its time.
+func (k *Kubelets) syncPod(ctx context.Context, key string) (time.Duration, error) {
+	obj, exists, err := k.pods.GetIndexer().GetByKey(key)
+	if err != nil || !exists {
+		return 0, err
+	}
+	p := obj.(*corev1.Pod)
+	n := k.nodeOf(p)
+	if n == nil {
+		return 0, nil
+	}
+	now := k.clock.Now()
+	switch ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed; {
+	case p.DeletionTimestamp != nil:
+		return k.stopPod(ctx, n, p, ended, now)
+	case ended:
+		n.forget(p.UID)
+		return 0, nil
+	}
+	state, rejection := n.admit(p, now)
+	if rejection != nil {
+		klog.FromContext(ctx).V(2).Info("Rejecting a pod", "pod", klog.KObj(p), "node", n.name, "reason", rejection.reason, "message", rejection.message)
+		return 0, k.patchPod(ctx, p, failedStatus(rejection, now))
+	}
+	if state.running.IsZero() {
+		return k.startPod(ctx, n, p, state, now)
+	}
+	lasts, ends := k.lasts(p)
+	if !ends {
+		return 0, nil
+	}
+	if left := state.running.Add(lasts).Sub(now); left > 0 {
+		return left, nil
+	}
+	return 0, k.patchPod(ctx, p, succeededStatus(p, now))
+}
+
+func (k *Kubelets) startPod(ctx context.Context, n *node, p *corev1.Pod, state *podState, now time.Time) (time.Duration, error) {
+	if n.at() < ready && !p.Spec.HostNetwork {
+		return 0, nil // its network isn't up; wakePods comes back
+	}
+	if state.starting.IsZero() {
+		state.starting = now
+	}
+	if left := state.starting.Add(k.cfg.scaled(k.cfg.PodStart)).Sub(now); left > 0 {
+		return left, nil
+	}
+	if state.ip == "" {
+		state.ip = n.machine.PrivateIP
+		if !p.Spec.HostNetwork {
+			state.ip = k.newPodIP()
+		}
+	}
+	if err := k.patchPod(ctx, p, runningStatus(p, state, n.machine.PrivateIP, now)); err != nil {
+		return 0, err
+	}
+	state.running = now
+	if lasts, ends := k.lasts(p); ends {
+		return max(lasts, time.Millisecond), nil
+	}
+	return 0, nil
+}
+
+// stopPod lets containers stop and deletes the pod.
+func (k *Kubelets) stopPod(ctx context.Context, n *node, p *corev1.Pod, ended bool, now time.Time) (time.Duration, error) {
+	grace := time.Duration(ptr.Deref(p.DeletionGracePeriodSeconds, 0)) * time.Second
+	asked := p.DeletionTimestamp.Add(-grace)
+	_, admitted := n.state(p.UID)
+	if left := asked.Add(min(grace, k.cfg.scaled(k.cfg.PodStop))).Sub(now); left > 0 && admitted && !ended {
+		return left, nil
+	}
+	// Finalizers belong to those who want to see how it ended.
+	if !ended && len(p.Finalizers) > 0 {
+		if err := k.patchPod(ctx, p, stoppedStatus(p, now)); err != nil {
+			return 0, err
+		}
+	}
+	if grace > 0 || len(p.Finalizers) == 0 {
+		err := k.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &p.UID},
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("deleting pod %s/%s: %w", p.Namespace, p.Name, err)
+		}
+	}
+	n.forget(p.UID)
+	return 0, nil
+}
+
+// lasts says how long a pod runs, if it ends by itself.
+func (k *Kubelets) lasts(p *corev1.Pod) (time.Duration, bool) {
+	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return 0, false
+	}
+	if text, ok := p.Annotations[RunFor]; ok {
+		if d, err := time.ParseDuration(text); err == nil {
+			return d, true
+		}
+	}
+	return k.cfg.JobTime, slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Job" })
+}
+
+// patchPod patches the pod's status, unless it is another pod by now.
+func (k *Kubelets) patchPod(ctx context.Context, p *corev1.Pod, status any) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
+	if err != nil {
+		return fmt.Errorf("writing the status of pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	_, err = k.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing the status of pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+// newPodIP gives out 100.64.0.0/10.
+func (k *Kubelets) newPodIP() string {
+	i := k.nextIP.Add(1)
+	return fmt.Sprintf("100.%d.%d.%d", 64+i>>16&63, i>>8&255, i&255)
+}

@@ -1,0 +1,125 @@
+package ec2
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// network is the default VPC: 10.0.0.0/16 with one subnet per zone and a security group.
+type network struct {
+	vpc     string
+	subnets []*subnet
+	groups  []*group
+}
+
+type subnet struct {
+	id, zone, zoneID string
+	cidr             netip.Prefix
+	tags             map[string]string
+	// next is the address to try next, used those in use, freed those given back, oldest first.
+	next  netip.Addr
+	used  map[netip.Addr]bool
+	freed []netip.Addr
+	lifo  bool
+}
+
+type group struct {
+	id, name, description string
+	tags                  map[string]string
+}
+
+func newNetwork(w *world) network {
+	n := network{vpc: w.id("vpc")}
+	for i, zone := range w.cfg.Zones {
+		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i * 32), 0}), 19)
+		first := cidr.Addr()
+		for range 4 {
+			first = first.Next() // EC2 keeps the first four addresses and the last
+		}
+		n.subnets = append(n.subnets, &subnet{
+			id: w.id("subnet"), zone: zone, zoneID: zoneID(w.cfg.Region, zone), cidr: cidr, next: first, used: map[netip.Addr]bool{}, lifo: w.cfg.ReuseAddresses,
+			tags: map[string]string{
+				"Name": w.cfg.Cluster + "/private-" + zone, "kubernetes.io/cluster/" + w.cfg.Cluster: "owned", "karpenter.sh/discovery": w.cfg.Cluster,
+				"kubernetes.io/role/internal-elb": "1",
+			},
+		})
+	}
+	n.groups = []*group{{
+		id: w.id("sg"), name: "eks-cluster-sg-" + w.cfg.Cluster, description: "EKS created security group applied to ENIs of nodes",
+		tags: map[string]string{
+			"Name": "eks-cluster-sg-" + w.cfg.Cluster, "kubernetes.io/cluster/" + w.cfg.Cluster: "owned", "karpenter.sh/discovery": w.cfg.Cluster,
+			"aws:eks:cluster-name": w.cfg.Cluster,
+		},
+	}, {id: w.id("sg"), name: "default", description: "default VPC security group", tags: map[string]string{}}}
+	return n
+}
+
+// zoneID makes an id of a zone's name: us-west-2a is usw2-az1.
+func zoneID(region, zone string) string {
+	parts := strings.Split(region, "-")
+	short := parts[0]
+	for _, p := range parts[1:] {
+		short += p[:1]
+	}
+	letter := strings.TrimPrefix(zone, region)
+	if len(letter) != 1 {
+		return zone
+	}
+	return fmt.Sprintf("%s-az%d", short, letter[0]-'a'+1)
+}
+
+func (n *network) subnet(id string) *subnet {
+	i := slices.IndexFunc(n.subnets, func(s *subnet) bool { return s.id == id })
+	if i < 0 {
+		return nil
+	}
+	return n.subnets[i]
+}
+
+func (n *network) group(id string) *group {
+	i := slices.IndexFunc(n.groups, func(g *group) bool { return g.id == id })
+	if i < 0 {
+		return nil
+	}
+	return n.groups[i]
+}
+
+// size is how many addresses instances can have.
+func (s *subnet) size() int { return 1<<(32-s.cidr.Bits()) - 5 }
+
+func (s *subnet) free() int { return s.size() - len(s.used) }
+
+// take gives an address; the caller has seen that there is one.
+func (s *subnet) take() netip.Addr {
+	if n := len(s.freed); s.lifo && n > 0 {
+		a := s.freed[n-1]
+		s.freed = s.freed[:n-1]
+		s.used[a] = true
+		return a
+	}
+	if a := s.next; s.cidr.Contains(a.Next()) { // the last address is the broadcast one
+		s.next = a.Next()
+		s.used[a] = true
+		return a
+	}
+	a := s.freed[0]
+	s.freed = s.freed[1:]
+	s.used[a] = true
+	return a
+}
+
+func (s *subnet) release(a netip.Addr) {
+	delete(s.used, a)
+	s.freed = append(s.freed, a)
+}
+
+// dnsName is the ip-name of an address.
+func (w *world) dnsName(a netip.Addr) string {
+	domain := w.cfg.Region + ".compute.internal"
+	if w.cfg.Region == "us-east-1" {
+		domain = "ec2.internal"
+	}
+	return "ip-" + strings.ReplaceAll(a.String(), ".", "-") + "." + domain
+}

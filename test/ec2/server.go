@@ -1,0 +1,177 @@
+package ec2
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"strings"
+
+	"k8s.io/klog/v2"
+)
+
+func (s *Sim) handler() http.Handler {
+	mux := http.NewServeMux()
+	s.serveAdmin(mux)
+	mux.HandleFunc("/", s.serve)
+	return mux
+}
+
+// serve answers one API call:
+//  1. read it and find its service and action,
+//  2. take a token from the account's bucket,
+//  3. ask the Before hooks,
+//  4. do it,
+//  5. ask the After hooks,
+//  6. write the journal,
+//  7. answer, or cut the connection.
+func (s *Sim) serve(hw http.ResponseWriter, hr *http.Request) {
+	r, err := readRequest(hr)
+	if err != nil {
+		s.refuse(hw, &Request{Service: signedFor(hr), id: "unread"}, err)
+		return
+	}
+	r.Time = s.clock.Now()
+	var answer any
+	var lost bool
+	if err = s.throttle(r); err == nil {
+		if lost, err = s.fault(hr.Context(), before, r, nil); !lost && err == nil {
+			answer, err = s.do(hr.Context(), r)
+			var after error
+			if lost, after = s.fault(hr.Context(), afterwards, r, err); after != nil {
+				err = after
+			}
+		}
+	}
+	s.mu.Lock()
+	s.world.journal.call(r, err, lost)
+	s.mu.Unlock()
+	klog.FromContext(hr.Context()).V(4).Info("EC2 simulator call", "service", r.Service, "action", r.Action, "results", r.results, "err", err, "lost", lost)
+	switch {
+	case lost:
+		s.hangUp(hw)
+	case err != nil:
+		s.refuse(hw, r, err)
+	default:
+		s.reply(hw, r, answer)
+	}
+}
+
+// do runs the action's function.
+func (s *Sim) do(ctx context.Context, r *Request) (any, error) {
+	a, ok := actions[r.Service+"."+r.Action]
+	if !ok {
+		return nil, failf("InvalidAction", "The action %s is not valid for this web service.", r.Action)
+	}
+	return a(s, ctx, r)
+}
+
+func (s *Sim) hangUp(hw http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(hw).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // cuts the connection, too
+	}
+	conn.Close()
+}
+
+func (s *Sim) reply(hw http.ResponseWriter, r *Request, answer any) {
+	body, kind, err := encode(r, answer)
+	if err != nil {
+		s.refuse(hw, r, fmt.Errorf("encoding the answer: %w", err))
+		return
+	}
+	hw.Header().Set("Content-Type", kind)
+	hw.Header().Set("X-Amzn-Requestid", r.id)
+	hw.Write(body) // a client that went away is its own problem
+}
+
+// encode writes an answer in the service's protocol.
+func encode(r *Request, answer any) (body []byte, contentType string, err error) {
+	if jsonService(r.Service) {
+		if answer == nil {
+			answer = struct{}{}
+		}
+		body, err = json.Marshal(answer)
+		return body, jsonType(r.Service), err
+	}
+	var inner bytes.Buffer
+	if answer != nil {
+		if err := xml.NewEncoder(&inner).EncodeElement(answer, xml.StartElement{Name: xml.Name{Local: "r"}}); err != nil {
+			return nil, "", err
+		}
+	}
+	content := strings.TrimSuffix(strings.TrimPrefix(inner.String(), "<r>"), "</r>")
+	var out bytes.Buffer
+	out.WriteString(xml.Header)
+	switch r.Service {
+	case "ec2":
+		fmt.Fprintf(&out, `<%[1]sResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>%[2]s</requestId>%[3]s</%[1]sResponse>`, r.Action, r.id, content)
+	default:
+		fmt.Fprintf(&out, `<%[1]sResponse xmlns="https://%[2]s.amazonaws.com/"><%[1]sResult>%[3]s</%[1]sResult><ResponseMetadata><RequestId>%[4]s</RequestId></ResponseMetadata></%[1]sResponse>`,
+			r.Action, r.Service, content, r.id)
+	}
+	return out.Bytes(), "text/xml;charset=UTF-8", nil
+}
+
+// refuse answers an error in the service's protocol.
+func (s *Sim) refuse(hw http.ResponseWriter, r *Request, err error) {
+	var e *apiError
+	if !errors.As(err, &e) {
+		e = &apiError{Code: "InternalError", Message: err.Error(), Status: http.StatusInternalServerError}
+	}
+	hw.Header().Set("X-Amzn-Requestid", r.id)
+	var body []byte
+	switch {
+	case jsonService(r.Service):
+		hw.Header().Set("Content-Type", jsonType(r.Service))
+		hw.Header().Set("X-Amzn-Errortype", e.Code)
+		body, err = json.Marshal(map[string]string{"__type": e.Code, "message": e.Message})
+	case r.Service == "ec2" || r.Service == "":
+		hw.Header().Set("Content-Type", "text/xml;charset=UTF-8")
+		body, err = xml.Marshal(struct {
+			XMLName xml.Name `xml:"Response"`
+			Code    string   `xml:"Errors>Error>Code"`
+			Message string   `xml:"Errors>Error>Message"`
+			ID      string   `xml:"RequestID"`
+		}{Code: e.Code, Message: e.Message, ID: r.id})
+	default:
+		hw.Header().Set("Content-Type", "text/xml")
+		body, err = xml.Marshal(struct {
+			XMLName xml.Name `xml:"ErrorResponse"`
+			Type    string   `xml:"Error>Type"`
+			Code    string   `xml:"Error>Code"`
+			Message string   `xml:"Error>Message"`
+			ID      string   `xml:"RequestId"`
+		}{Type: "Sender", Code: e.Code, Message: e.Message, ID: r.id})
+	}
+	if err != nil {
+		http.Error(hw, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	hw.WriteHeader(e.status())
+	hw.Write(body)
+}
+
+func jsonService(service string) bool {
+	return service == "ssm" || service == "pricing" || service == "sqs" || service == "eks"
+}
+
+func jsonType(service string) string {
+	switch service {
+	case "sqs":
+		return "application/x-amz-json-1.0"
+	case "eks":
+		return "application/json"
+	}
+	return "application/x-amz-json-1.1"
+}
+
+func hash64(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b)
+	return h.Sum64() & 0xffffffffffff
+}

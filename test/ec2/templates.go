@@ -1,0 +1,214 @@
+package ec2
+
+import (
+	"encoding/base64"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+type template struct {
+	id, name string
+	created  time.Time
+	data     *launchData
+	tags     map[string]string
+}
+
+// launchData is what an instance is made from: a launch template's content or RunInstances' parameters.
+type launchData struct {
+	image, typ, profile, subnet, reservation string
+	groups                                   []string
+	userData                                 []byte
+	tags, volumeTags                         map[string]string
+	spot                                     bool
+	devices                                  []deviceMapping
+}
+
+func (w *world) parseLaunchData(p *params) (*launchData, error) {
+	d := &launchData{
+		image: p.str("ImageId"), typ: p.str("InstanceType"), profile: p.str("IamInstanceProfile.Name"), subnet: p.str("SubnetId"),
+		groups: p.strs("SecurityGroupId"), reservation: p.str("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"),
+		spot: p.str("InstanceMarketOptions.MarketType") == spot,
+	}
+	if arn := p.str("IamInstanceProfile.Arn"); arn != "" {
+		d.profile = arn[strings.LastIndex(arn, "/")+1:]
+	}
+	if p != nil {
+		d.tags, d.volumeTags = p.tagsFor("instance"), p.tagsFor("volume")
+	}
+	for _, ni := range p.list("NetworkInterface") {
+		d.groups = append(d.groups, ni.strs("SecurityGroupId")...)
+		if s := ni.str("SubnetId"); s != "" {
+			d.subnet = s
+		}
+	}
+	for _, b := range p.list("BlockDeviceMapping") {
+		gib, err := b.number("Ebs.VolumeSize", 0)
+		if err != nil {
+			return nil, err
+		}
+		d.devices = append(d.devices, deviceMapping{b.str("DeviceName"), int64(gib)})
+	}
+	var err error
+	if d.userData, err = base64.StdEncoding.DecodeString(p.str("UserData")); err != nil {
+		return nil, failf("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.")
+	}
+	if len(d.userData) > 16<<10 {
+		return nil, failf("InvalidParameterValue", "User data is limited to 16384 bytes")
+	}
+	return d, nil
+}
+
+// over is the data of a request laid over that of its template.
+func (d *launchData) over(base *launchData) *launchData {
+	out := *base
+	for _, f := range []struct {
+		to   *string
+		from string
+	}{{&out.image, d.image}, {&out.typ, d.typ}, {&out.profile, d.profile}, {&out.subnet, d.subnet}, {&out.reservation, d.reservation}} {
+		if f.from != "" {
+			*f.to = f.from
+		}
+	}
+	if len(d.groups) > 0 {
+		out.groups = d.groups
+	}
+	if len(d.userData) > 0 {
+		out.userData = d.userData
+	}
+	if len(d.devices) > 0 {
+		out.devices = d.devices
+	}
+	out.spot = out.spot || d.spot
+	out.tags = merged(base.tags, d.tags)
+	return &out
+}
+
+func merged(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, b)
+	return out
+}
+
+// rootGiB is the size of the volume that the kubelet's files are on: the largest one, as Bottlerocket's system volume is
+// small.
+func (d *launchData) rootGiB(im *image) int64 {
+	var out int64
+	devices := slices.Clone(d.devices)
+	if im != nil {
+		for _, own := range im.devices {
+			if !slices.ContainsFunc(devices, func(m deviceMapping) bool { return m.name == own.name }) {
+				devices = append(devices, own)
+			}
+		}
+	}
+	for _, m := range devices {
+		out = max(out, m.gib)
+	}
+	return max(out, 8)
+}
+
+type templateItem struct {
+	ID      string    `xml:"launchTemplateId"`
+	Name    string    `xml:"launchTemplateName"`
+	Created string    `xml:"createTime"`
+	By      string    `xml:"createdBy"`
+	Default int       `xml:"defaultVersionNumber"`
+	Latest  int       `xml:"latestVersionNumber"`
+	Tags    []tagItem `xml:"tagSet>item"`
+}
+
+func (w *world) templateItem(t *template) templateItem {
+	return templateItem{t.id, t.name, timestamp(t.created), "arn:aws:iam::" + w.cfg.Account + ":user/simulated", 1, 1, tagItems(t.tags)}
+}
+
+type templateAnswer struct {
+	Template templateItem `xml:"launchTemplate"`
+}
+
+func (w *world) createLaunchTemplate(r *Request) (any, error) {
+	name := r.params.str("LaunchTemplateName")
+	switch {
+	case name == "":
+		return nil, missing("LaunchTemplateName")
+	case !r.params.has("LaunchTemplateData"):
+		return nil, missing("LaunchTemplateData")
+	}
+	data, err := w.parseLaunchData(r.params.sub("LaunchTemplateData"))
+	if err != nil {
+		return nil, err
+	}
+	return w.once(r, func() (any, error) {
+		if slices.ContainsFunc(w.templates, func(t *template) bool { return t.name == name }) {
+			return nil, failf("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+		}
+		if r.params.bool("DryRun") {
+			return nil, dryRun()
+		}
+		t := &template{id: w.id("lt"), name: name, created: w.now, data: data, tags: r.params.tagsFor("launch-template")}
+		w.templates = append(w.templates, t)
+		r.results = []string{t.id}
+		return templateAnswer{w.templateItem(t)}, nil
+	})
+}
+
+// template finds a launch template by id or name. There is one version only.
+func (w *world) template(id, name, version string) (*template, error) {
+	i := slices.IndexFunc(w.templates, func(t *template) bool { return id != "" && t.id == id || id == "" && t.name == name })
+	switch {
+	case i < 0 && id != "":
+		return nil, failf("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", id)
+	case i < 0:
+		return nil, failf("InvalidLaunchTemplateName.NotFoundException", "The specified launch template, with template name %s, does not exist.", name)
+	case !slices.Contains([]string{"", "$Default", "$Latest", "1"}, version):
+		return nil, failf("InvalidLaunchTemplateId.VersionNotFound", "Could not find the specified version %s for the launch template with ID %s.", version, w.templates[i].id)
+	}
+	return w.templates[i], nil
+}
+
+func (w *world) describeLaunchTemplates(r *Request) (any, error) {
+	ids, names := r.params.strs("LaunchTemplateId"), r.params.strs("LaunchTemplateName")
+	for _, id := range ids {
+		if _, err := w.template(id, "", ""); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range names {
+		if _, err := w.template("", name, ""); err != nil {
+			return nil, err
+		}
+	}
+	var items []templateItem
+	for _, t := range w.templates {
+		ok, err := r.matches(tagMatcher(t.tags, map[string]string{"launch-template-name": t.name, "create-time": timestamp(t.created)}))
+		if err != nil {
+			return nil, err
+		}
+		if ok && (len(ids) == 0 || slices.Contains(ids, t.id)) && (len(names) == 0 || slices.Contains(names, t.name)) {
+			items = append(items, w.templateItem(t))
+		}
+	}
+	slices.SortFunc(items, func(a, b templateItem) int { return strings.Compare(a.ID, b.ID) })
+	items, next, err := page(r, items, 1, 200, 200, func(t templateItem) string { return t.ID })
+	return struct {
+		Templates []templateItem `xml:"launchTemplates>item"`
+		Next      string         `xml:"nextToken,omitempty"`
+	}{items, next}, err
+}
+
+func (w *world) deleteLaunchTemplate(r *Request) (any, error) {
+	t, err := w.template(r.params.str("LaunchTemplateId"), r.params.str("LaunchTemplateName"), "")
+	if err != nil {
+		return nil, err
+	}
+	if r.params.bool("DryRun") {
+		return nil, dryRun()
+	}
+	w.templates = slices.DeleteFunc(w.templates, func(o *template) bool { return o == t })
+	r.results = []string{t.id}
+	return templateAnswer{w.templateItem(t)}, nil
+}

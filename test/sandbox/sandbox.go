@@ -1,0 +1,158 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+)
+
+// Options of Start. The zero value is everything as shipped, at the speed of the real EC2.
+type Options struct {
+	// Cluster are the options of the control plane.
+	Cluster cluster.Options
+	// Plane is a control plane that already runs, e.g. inprocess.Start; Cluster is ignored then. Stop ends it, too.
+	Plane *cluster.Cluster
+	// EC2 configures the simulator. Its cluster and machines are filled in here.
+	EC2 ec2.Config
+	// Kubelet configures the kubelets that boot on instances. Client, and speed and seed if they are zero, are filled in here
+	// (from EC2). NoKubelets leaves them out: nothing boots.
+	Kubelet    kubelet.Config
+	NoKubelets bool
+	// Scheduler are the options of the scheduler; its AWS environment is filled in here. ProvisionArgs are set in its
+	// configuration on top of what the cluster and the simulator determine; nil values remove a field.
+	Scheduler     cluster.SchedulerOptions
+	ProvisionArgs map[string]any
+	// Idle leaves the scheduler out; StartScheduler starts it later.
+	Idle bool
+	// Objects are created before the scheduler starts. Nil means the shipped examples; an empty list means none.
+	Objects []client.Object
+	// Progress is told what is being started.
+	Progress func(string)
+}
+
+// Sandbox is the running system.
+type Sandbox struct {
+	*cluster.Cluster
+	EC2 *ec2.Sim
+	// Kubelets are those on the instances, nil if there are none.
+	Kubelets *kubelet.Kubelets
+	// Scheduler is nil while Options.Idle has left it out.
+	Scheduler *cluster.SchedulerProcess
+
+	options Options
+}
+
+// Start starts everything:
+//  1. etcd, kube-apiserver and, if wanted, kube-controller-manager, with custom resources and RBAC,
+//  2. the EC2 simulator, with kubelets that boot on its instances,
+//  3. pools and node classes,
+//  4. the scheduler, under the shipped RBAC.
+//
+// On an error nothing is left running.
+func Start(ctx context.Context, o Options) (*Sandbox, error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	s := &Sandbox{options: o, Cluster: o.Plane}
+	if s.Cluster == nil {
+		o.Progress("etcd and kube-apiserver")
+		var err error
+		if s.Cluster, err = cluster.Start(ctx, o.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.start(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Sandbox) start(ctx context.Context) error {
+	s.options.Progress("the EC2 simulator")
+	if err := s.startEC2(); err != nil {
+		return err
+	}
+	objects := s.options.Objects
+	if objects == nil {
+		var err error
+		if objects, err = Examples(); err != nil {
+			return err
+		}
+	}
+	if err := s.Create(ctx, objects...); err != nil {
+		return err
+	}
+	if s.options.Idle {
+		return nil
+	}
+	s.options.Progress("dovetail-scheduler")
+	return s.StartScheduler(ctx)
+}
+
+func (s *Sandbox) startEC2() error {
+	config := s.options.EC2
+	admin := s.AdminConfig()
+	config.ClusterEndpoint, config.ClusterCA = admin.Host, admin.CAData
+	if !s.options.NoKubelets {
+		k := s.options.Kubelet
+		k.Kube = s.NodesConfig()
+		if k.Speed == 0 {
+			k.Speed = config.Speed
+		}
+		if k.Seed == 0 {
+			k.Seed = config.Seed
+		}
+		kubelets, err := kubelet.New(k)
+		if err != nil {
+			return err
+		}
+		s.Kubelets, config.Machines = kubelets, kubelets
+		s.OnStop(kubelets.Close)
+	}
+	sim, err := ec2.New(config)
+	if err != nil {
+		return err
+	}
+	s.EC2 = sim
+	s.OnStop(func() { sim.Close() })
+	return nil
+}
+
+// StartScheduler starts the scheduler of the options, with the shipped configuration unless they hold another.
+func (s *Sandbox) StartScheduler(ctx context.Context) error {
+	o := s.options.Scheduler
+	o.AWSEnv = append(s.EC2.Env(), o.AWSEnv...)
+	if o.Config == nil {
+		var err error
+		if o.Config, err = s.ShippedConfig(); err != nil {
+			return err
+		}
+	}
+	args := map[string]any{"clusterName": s.EC2.Cluster(), "region": s.EC2.Region()}
+	maps.Copy(args, s.options.ProvisionArgs)
+	o.Config.SetProvisionArgs(args)
+	scheduler, err := s.Cluster.StartScheduler(ctx, o)
+	if err != nil {
+		return fmt.Errorf("starting the scheduler: %w", err)
+	}
+	s.Scheduler = scheduler
+	return nil
+}
+
+// Failed returns how a process of the system ended by itself, nil while all run.
+func (s *Sandbox) Failed() error {
+	if err := s.Cluster.Failed(); err != nil {
+		return err
+	}
+	if s.Scheduler != nil {
+		return s.Scheduler.Failed()
+	}
+	return nil
+}

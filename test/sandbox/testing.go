@@ -1,0 +1,27 @@
+package sandbox
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+)
+
+// ForTest starts a sandbox that ends with the test and shows the end of the scheduler's log if the test has failed.
+func ForTest(t *testing.T, o Options) *Sandbox {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	s, err := Start(ctx, o)
+	if err != nil {
+		t.Fatalf("starting the sandbox: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() && s.Scheduler != nil {
+			t.Logf("end of the scheduler's log:\n%s", cluster.Tail(s.Scheduler.LogPath, 20000))
+		}
+		s.Stop()
+	})
+	return s
+}
