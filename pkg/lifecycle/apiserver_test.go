@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +21,8 @@ func (w *world) actLikeAnAPIServer() {
 	tracker := w.objects
 	w.kube.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		n := a.(clienttesting.CreateAction).GetObject().(*corev1.Node).DeepCopy()
-		w.version++
-		n.UID, n.ResourceVersion = types.UID(fmt.Sprintf("node-%d", w.version)), strconv.Itoa(w.version)
+		n.ResourceVersion = w.nextVersion()
+		n.UID = types.UID("node-" + n.ResourceVersion)
 		n.CreationTimestamp = metav1.NewTime(w.clock.Now())
 		return true, n, tracker.Create(nodesResource, n, "")
 	})
@@ -56,8 +55,7 @@ func (w *world) actLikeAnAPIServer() {
 		if err := json.Unmarshal(after, &n); err != nil {
 			return true, nil, err
 		}
-		w.version++
-		n.ResourceVersion = strconv.Itoa(w.version)
+		n.ResourceVersion = w.nextVersion()
 		if n.DeletionTimestamp != nil && len(n.Finalizers) == 0 {
 			return true, &n, tracker.Delete(nodesResource, "", n.Name)
 		}
@@ -93,8 +91,7 @@ func (w *world) actLikeAnAPIServer() {
 			return true, nil, apierrors.NewConflict(leaseResource.GroupResource(), sent.GetName(), fmt.Errorf("version"))
 		}
 		next := sent.(runtime.Object).DeepCopyObject()
-		w.version++
-		next.(metav1.Object).SetResourceVersion(strconv.Itoa(w.version))
+		next.(metav1.Object).SetResourceVersion(w.nextVersion())
 		return true, next, tracker.Update(leaseResource, next, sent.GetNamespace())
 	})
 	w.kube.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {

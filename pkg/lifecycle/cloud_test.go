@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -13,6 +14,7 @@ import (
 // fakeCloud behaves: instances take their time to end, and may be invisible for a while.
 type fakeCloud struct {
 	w         *world
+	mu        sync.Mutex // the controller's workers and evictions call together; tests look when nothing runs
 	instances map[string]*capacity.Instance
 	hidden    map[string]bool  // not visible to Describe and List
 	calls     map[string]int   // by method, and by method and id
@@ -47,6 +49,8 @@ func (f *fakeCloud) call(method, id string) error {
 }
 
 func (f *fakeCloud) Describe(_ context.Context, id string) (capacity.Instance, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.call("Describe", id); err != nil {
 		return capacity.Instance{}, err
 	}
@@ -58,6 +62,8 @@ func (f *fakeCloud) Describe(_ context.Context, id string) (capacity.Instance, e
 }
 
 func (f *fakeCloud) Terminate(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.call("Terminate", id); err != nil {
 		return err
 	}
@@ -72,6 +78,8 @@ func (f *fakeCloud) Terminate(_ context.Context, id string) error {
 }
 
 func (f *fakeCloud) TagClaim(_ context.Context, id, claim, nodeName string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.call("TagClaim", id); err != nil {
 		return err
 	}
@@ -82,10 +90,14 @@ func (f *fakeCloud) TagClaim(_ context.Context, id, claim, nodeName string) erro
 }
 
 func (f *fakeCloud) List(context.Context) ([]capacity.Instance, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.some(func(i *capacity.Instance) bool { return i.State != capacity.InstanceTerminated }), f.call("List", "")
 }
 
 func (f *fakeCloud) FindWave(_ context.Context, token string) ([]capacity.Instance, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.some(func(i *capacity.Instance) bool {
 		return i.Wave == token && i.State != capacity.InstanceTerminated && i.State != capacity.InstanceShuttingDown
 	}), f.call("FindWave", token)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,7 +57,8 @@ type world struct {
 	mu      sync.Mutex // of events: evictions are told of from several goroutines
 	factory informers.SharedInformerFactory
 	events  []string
-	version int
+	// version of the last object written; the controller's workers write while a test does.
+	version atomic.Int64
 	// blocked are pods whose budget allows no eviction.
 	blocked map[string]bool
 	evicted []string
@@ -65,7 +67,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, blocked: map[string]bool{}, version: 1000}
+	w := &world{t: t, ctx: t.Context(), clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, blocked: map[string]bool{}}
+	w.version.Store(1000)
 	w.cloud = &fakeCloud{w: w, instances: map[string]*capacity.Instance{}, hidden: map[string]bool{}, calls: map[string]int{}, fail: map[string]error{}}
 	w.objects = plainTracker()
 	w.kube.AddReactor("*", "*", clienttesting.ObjectReaction(w.objects))
@@ -93,6 +96,8 @@ func newWorld(t *testing.T) *world {
 	w.c = c
 	return w
 }
+
+func (w *world) nextVersion() string { return strconv.FormatInt(w.version.Add(1), 10) }
 
 // nodeFor is a Node as it is made ahead of its kubelet.
 func nodeFor(claim *karpv1.NodeClaim, inst capacity.Instance) *corev1.Node {
@@ -188,8 +193,7 @@ func (w *world) deleteClaim(ctx context.Context, inner client.WithWatch, obj cli
 	}
 	now := metav1.NewTime(w.clock.Now())
 	claim.DeletionTimestamp = &now
-	w.version++
-	claim.ResourceVersion = strconv.Itoa(w.version)
+	claim.ResourceVersion = w.nextVersion()
 	return w.track.Update(schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}, claim, "")
 }
 
@@ -218,8 +222,7 @@ func (w *world) changeNode(name string, change func(*corev1.Node)) {
 
 func (w *world) put(n *corev1.Node) {
 	w.t.Helper()
-	w.version++
-	n.ResourceVersion = strconv.Itoa(w.version)
+	n.ResourceVersion = w.nextVersion()
 	if err := w.objects.Update(nodesResource, n, ""); err != nil {
 		w.t.Fatal(err)
 	}
