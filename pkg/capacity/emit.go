@@ -40,6 +40,9 @@ func (r *run) emit(order []binding) *Plan {
 			out.Refused = append(out.Refused, r.refusal(u, rest))
 		}
 	}
+	if len(r.opts.Explain) > 0 {
+		out.Explanations = r.explain(out, ids)
+	}
 	return out
 }
 

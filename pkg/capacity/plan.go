@@ -21,6 +21,8 @@ type Options struct {
 	Effort int
 	// Forbidden are placements that the real filters have refused before: they are not proposed again.
 	Forbidden []Forbidden
+	// Explain are pods, by UID, whose place the plan shall explain.
+	Explain []types.UID
 }
 
 // Forbidden rules out a class on a node, or on every new node of a pool when Node is empty.
@@ -43,6 +45,8 @@ type Plan struct {
 	// CostPerHour of Nodes at list price; LowerBound a value that no way of packing the pods of the new nodes costs less than
 	// (0: not computed; it takes Effort, and prices without surcharges and factors).
 	CostPerHour, LowerBound float64
+	// Explanations of the pods that Options.Explain names and the demand has.
+	Explanations []Explanation
 }
 
 // PlannedNode is a node to buy: a set of offers all of which hold what is planned for it. Nodes of one shape share their

@@ -269,5 +269,8 @@ func (r *run) byTopology(u *unit, bins []int) string {
 			return fmt.Sprintf("anti-affinity of other pods over %s leaves no place", g.key)
 		}
 	}
-	return "its constraints on other pods leave no place"
+	return noReason
 }
+
+// noReason is said when each single constraint can be met, and not all of them together.
+const noReason = "its constraints on other pods leave no place"

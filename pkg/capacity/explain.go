@@ -1,0 +1,272 @@
+package capacity
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// Explanation is why a pod is where the plan has it, as things stand when all of the plan's pods are placed.
+type Explanation struct {
+	Pod PodRef
+	// Node it is placed on, as in Placement; empty: refused.
+	Node string
+	// Lines are sentences without a stop: where, why not on the nodes that are there, why this node, why not another
+	// pool, and which constraints and preferences had a say.
+	Lines []string
+}
+
+// explain explains the pods that were asked about, in the order in which they were. Pods that aren't in the demand are
+// left out. It must be the last thing done with a run: it takes pods out and asks again.
+func (r *run) explain(plan *Plan, ids map[*node]string) []Explanation {
+	var out []Explanation
+	for _, uid := range r.opts.Explain {
+		for _, u := range r.units {
+			i := slices.IndexFunc(u.holders, func(h holder) bool { return h.owner == "" && h.pod.UID == uid })
+			if i < 0 {
+				continue
+			}
+			e := Explanation{Pod: u.holders[i].pod}
+			at := slices.IndexFunc(plan.Placements, func(p Placement) bool { return p.Owner == "" && p.Pod.UID == uid })
+			if at < 0 {
+				r.explainRefusal(u, &e)
+			} else {
+				e.Node = plan.Placements[at].Node
+				r.explainPlacement(u, r.nodeOfID(e.Node, ids), &e)
+			}
+			out = append(out, e)
+			break
+		}
+	}
+	return out
+}
+
+func (r *run) nodeOfID(id string, ids map[*node]string) *node {
+	for _, n := range r.nodes {
+		if ids[n] == id {
+			return n
+		}
+	}
+	return nil // not reached: every placement's node has an ID
+}
+
+func (e *Explanation) say(format string, args ...any) {
+	e.Lines = append(e.Lines, fmt.Sprintf(format, args...))
+}
+
+func (r *run) explainRefusal(u *unit, e *Explanation) {
+	e.say("it fits nowhere")
+	u.level = len(u.steps)
+	r.relax(u)
+	r.explainOthers(u, nil, e)
+	for _, p := range r.catalog.pools {
+		reason, _ := r.reason(u, p)
+		e.say("pool %s: %s", p.Name, reason)
+	}
+}
+
+func (r *run) explainPlacement(u *unit, n *node, e *Explanation) {
+	for _, s := range n.content {
+		if s.unit == u {
+			u.level = s.level
+		}
+	}
+	r.relax(u)
+	if n.planned() {
+		r.explainNode(n, e)
+	} else if n.view.InFlight {
+		e.say("it is on node %s, which is being launched and has room for it", n.view.Name)
+	} else {
+		e.say("it is on node %s, which is there and has room for it", n.view.Name)
+	}
+	// The pod itself must not stand in its own way.
+	r.tally(u, n, -1)
+	r.explainOthers(u, n, e)
+	if n.planned() {
+		r.explainCost(u, n, e)
+		r.explainPools(u, n, e)
+	}
+	r.explainConstraints(u, n, e)
+	r.explainPreferences(u, e)
+	r.tally(u, n, 1)
+}
+
+// explainNode tells what a new node is and how full it gets.
+func (r *run) explainNode(n *node, e *Explanation) {
+	t := &n.shape.template
+	where := ""
+	if zone, ok := t.Labels[labelZone]; ok {
+		where = " in " + zone
+	}
+	pods := 0
+	for _, s := range n.content {
+		pods += s.n
+	}
+	company := "which it has for itself"
+	if pods > 1 {
+		company = fmt.Sprintf("with %d pods in all", pods)
+	}
+	e.say("it is on a new node of pool %s: %s, %s%s, at %s $/h, %s", t.Pool.Name, t.Offers[0].Type.Name, t.CapacityType, where, dollars(t.Price), company)
+	var use []string
+	asked := r.requests(n)
+	for _, name := range r.dims.resources {
+		if room := t.Offers[0].Type.Allocatable[name]; room > 0 && asked[name] > 0 {
+			use = append(use, fmt.Sprintf("%.0f %% of its %s", 100*float64(asked[name])/float64(room), name))
+		}
+	}
+	types := map[*InstanceType]bool{}
+	for _, o := range t.Offers {
+		types[o.Type] = true
+	}
+	e.say("the pods planned for the node, daemons included, use %s; %d instance types hold them, and this is the cheapest", strings.Join(use, ", "), len(types))
+}
+
+func dollars(v float64) string { return fmt.Sprintf("%.4f", v) }
+
+// explainOthers counts why nodes that come before n, or all that are there, don't take the pod.
+func (r *run) explainOthers(u *unit, n *node, e *Explanation) {
+	counts := map[string]int{}
+	total := 0
+	for _, other := range r.nodes[:r.existing] {
+		if other == n {
+			break
+		}
+		counts[r.whyNot(u, other)]++
+		total++
+	}
+	if total == 0 {
+		return
+	}
+	var parts []string
+	for _, why := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b)) }) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[why], why))
+	}
+	which := "of the nodes that are there"
+	if n != nil && !n.planned() {
+		which = "of the nodes before it"
+	}
+	e.say("%d %s don't take it: %s", total, which, strings.Join(parts, ", "))
+}
+
+// whyNot is the first reason why an existing node takes no pod of the unit, to be read after a number of nodes.
+func (r *run) whyNot(u *unit, n *node) string {
+	for d, v := range u.need {
+		if v > n.free[d] {
+			return "with too little " + r.dims.name(d)
+		}
+	}
+	if n.view.Unschedulable && !Tolerates(u.Tolerations, &unschedulableTaint) {
+		return "cordoned"
+	}
+	if r.forbiddenNode[forbiddenNode{u.Key, n.view.Name}] {
+		return "refused by a filter of the scheduler"
+	}
+	if t := u.asks.tolerates(n.view.Taints); t != nil {
+		return "with the taint " + taintText(t)
+	}
+	hard := asks{terms: u.Terms}
+	if !hard.matches(n.view.label) {
+		return "without the labels it asks for"
+	}
+	if !u.asks.matches(n.view.label) {
+		return "without the labels it prefers"
+	}
+	if r.hostRoom(u, n, 1) == 0 {
+		return "where other pods or host ports stand in its way"
+	}
+	if !r.coarseAllows(u, r.whereIfPlaced(n)) {
+		return "where its spread or affinity doesn't allow it"
+	}
+	return "that others of the plan had filled when its turn came" // what is free at the end may not have been free then
+}
+
+// explainCost compares the pod's share of its node with a node of its own.
+func (r *run) explainCost(u *unit, n *node, e *Explanation) {
+	alone, best := -1, math.Inf(1)
+	for b := range r.catalog.bins {
+		if u.bins.Has(b) && r.catalog.bins[b].pool == r.catalog.bins[n.bin].pool && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 && r.catalog.bins[b].price < best {
+			alone, best = b, r.catalog.bins[b].price
+		}
+	}
+	if alone < 0 {
+		return
+	}
+	e.say("its share of the node costs %s $/h; the cheapest node of its own would be %s at %s $/h", dollars(r.shareCost(u, n.shape.bins[0])),
+		r.catalog.typeOf(alone).Name, dollars(r.catalog.bins[alone].offer.Price))
+}
+
+// explainPools tells why the node isn't of another pool.
+func (r *run) explainPools(u *unit, n *node, e *Explanation) {
+	own := r.catalog.pools[r.catalog.bins[n.bin].pool]
+	for _, p := range r.catalog.pools {
+		if p == own {
+			continue
+		}
+		if p.tier > own.tier {
+			e.say("pool %s comes after pool %s by weight", p.Name, own.Name)
+			continue
+		}
+		reason, _ := r.reason(u, p)
+		if reason == noReason && p.tier == own.tier {
+			reason = "it could hold the pod, but the plan with this node is cheaper"
+		}
+		e.say("pool %s (weight %d): %s", p.Name, p.Weight, reason)
+	}
+}
+
+// explainConstraints tells where the pods stand that its constraints count.
+func (r *run) explainConstraints(u *unit, n *node, e *Explanation) {
+	for i := range u.owned {
+		o := &u.owned[i]
+		g := o.group
+		if g.host {
+			continue
+		}
+		var counts []string
+		values := r.topo.domains[g.key]
+		for _, value := range slices.Sorted(maps.Keys(values)) {
+			if d := values[value]; g.counts[d] > 0 || g.nodes[d] > 0 || g.forced[d] {
+				counts = append(counts, fmt.Sprintf("%s %d", value, g.counts[d]))
+			}
+		}
+		what := map[kind]string{spread: fmt.Sprintf("topology spread (maxSkew %d)", o.skew), affinity: "pod affinity", antiAffinity: "pod anti-affinity"}[o.kind]
+		if !o.hard() {
+			what = "preferred " + what
+		}
+		at, ok := r.label(n, g.key)
+		if !ok {
+			at = "none"
+		}
+		if len(counts) == 0 {
+			counts = []string{"none"}
+		}
+		e.say("%s over %s, here %s; other pods that it counts: %s", what, g.key, at, strings.Join(counts, ", "))
+	}
+}
+
+// explainPreferences names the preferences that were given up, and that could not all be met with others.
+func (r *run) explainPreferences(u *unit, e *Explanation) {
+	if u.level == 0 {
+		return
+	}
+	names := map[step]string{dropPreferredAffinity: "preferred pod affinity", dropPreferredAntiAffinity: "preferred pod anti-affinity", dropPreferredTerm: "preferred node affinity",
+		dropSoftSpread: "topology spread with ScheduleAnyway", toleratePreferNoSchedule: "staying off PreferNoSchedule taints"}
+	counts := map[step]int{}
+	for _, s := range u.steps[:u.level] {
+		counts[s]++
+	}
+	var parts []string
+	for _, s := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s (%d)", names[s], counts[s]))
+	}
+	if r.opts.IgnorePreferences {
+		e.say("preferences are ignored by setting: %s", strings.Join(parts, ", "))
+		return
+	}
+	e.say("preferences that were given up, since nothing met them: %s", strings.Join(parts, ", "))
+}
