@@ -109,7 +109,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client), Queue: queue{sched}, Events: words,
-		Pending: pending, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Seed: time.Now().UnixNano(),
+		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Seed: time.Now().UnixNano(),
 	})
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,

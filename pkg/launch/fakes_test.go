@@ -64,7 +64,7 @@ func (w *world) run() {
 	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
 	w.motor = New(Config{Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
 		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pending, Daemons: func() []*capacity.DaemonSet { return nil }, Seed: 1,
+		Pending: pending, Owners: NewOwners(f), Daemons: func() []*capacity.DaemonSet { return nil }, Seed: 1,
 	})
 	for _, n := range w.nodes {
 		w.motor.NodeCached(n)

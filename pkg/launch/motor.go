@@ -45,6 +45,7 @@ type Motor struct {
 	queue   Queue
 	events  Recorder
 	pending *Pending
+	owners  *Owners
 	daemons func() []*capacity.DaemonSet
 	names   *rand.Rand // the planner goroutine's
 
@@ -73,6 +74,7 @@ type Parts struct {
 	Queue          Queue
 	Events         Recorder
 	Pending        *Pending
+	Owners         *Owners
 	Daemons        func() []*capacity.DaemonSet
 	Seed           int64
 }
@@ -81,7 +83,7 @@ type Parts struct {
 func New(cfg Config, p Parts) *Motor {
 	return &Motor{
 		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
-		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending,
+		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners,
 		daemons: p.Daemons, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{},

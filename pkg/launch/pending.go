@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -21,12 +22,20 @@ type Pending struct {
 	classes *Classes
 
 	mu   sync.Mutex
-	pods map[types.UID]*corev1.Pod
+	pods map[types.UID]arrival
+	// owned is the number of live pods per controller, whoever schedules them, bound or not.
+	owned map[types.UID]int
+}
+
+// arrival is an unscheduled pod and when this process first saw it.
+type arrival struct {
+	pod  *corev1.Pod
+	seen time.Time
 }
 
 // NewPending returns an index for the pods of the named schedulers.
 func NewPending(schedulers []string, desk *Desk, classes *Classes) *Pending {
-	p := &Pending{ours: map[string]bool{}, desk: desk, classes: classes, pods: map[types.UID]*corev1.Pod{}}
+	p := &Pending{ours: map[string]bool{}, desk: desk, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}}
 	for _, s := range schedulers {
 		p.ours[s] = true
 	}
@@ -43,6 +52,7 @@ func (p *Pending) Handler() cache.ResourceEventHandler {
 				o = gone.Obj
 			}
 			if pod, ok := o.(*corev1.Pod); ok {
+				p.count(pod, nil)
 				p.drop(pod, func(l *ledger.Ledger) { l.Gone(pod.UID) })
 			}
 		},
@@ -50,6 +60,7 @@ func (p *Pending) Handler() cache.ResourceEventHandler {
 }
 
 func (p *Pending) observe(old, pod *corev1.Pod) {
+	p.count(old, pod)
 	if pod.Spec.NodeName != "" {
 		if old != nil && old.Spec.NodeName != "" {
 			return // long settled
@@ -65,7 +76,12 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 		return
 	}
 	p.mu.Lock()
-	p.pods[pod.UID] = pod
+	a, known := p.pods[pod.UID]
+	if !known {
+		a.seen = p.desk.clock.Now()
+	}
+	a.pod = pod
+	p.pods[pod.UID] = a
 	p.mu.Unlock()
 	if owner := controller(pod); old == nil && owner != "" {
 		holds := false
@@ -93,15 +109,60 @@ func (p *Pending) drop(pod *corev1.Pod, tell func(*ledger.Ledger)) {
 func (p *Pending) Get(uid types.UID) *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.pods[uid]
+	return p.pods[uid].pod
+}
+
+// arrived is the controller of an unscheduled pod and when the pod was first seen; nil: it has none, or is not waiting.
+func (p *Pending) arrived(uid types.UID) (owner *metav1.OwnerReference, seen time.Time) {
+	p.mu.Lock()
+	a := p.pods[uid]
+	p.mu.Unlock()
+	if a.pod == nil {
+		return nil, a.seen
+	}
+	return metav1.GetControllerOfNoCopy(a.pod), a.seen
+}
+
+// created is how many live pods the controller has.
+func (p *Pending) created(owner types.UID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.owned[owner]
+}
+
+// count keeps owned. A pod that is being deleted is not counted: its controller makes another one.
+func (p *Pending) count(old, pod *corev1.Pod) {
+	before, after := counted(old), counted(pod)
+	if before == after {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if after != "" {
+		p.owned[after]++
+	}
+	if before == "" {
+		return
+	}
+	if p.owned[before]--; p.owned[before] <= 0 {
+		delete(p.owned, before)
+	}
+}
+
+// counted is the controller that the pod counts for; empty: none.
+func counted(pod *corev1.Pod) types.UID {
+	if pod == nil || pod.DeletionTimestamp != nil || terminal(pod) {
+		return ""
+	}
+	return controller(pod)
 }
 
 // all are the unscheduled pods in the order of their creation.
 func (p *Pending) all() []*corev1.Pod {
 	p.mu.Lock()
 	out := make([]*corev1.Pod, 0, len(p.pods))
-	for _, pod := range p.pods {
-		out = append(out, pod)
+	for _, a := range p.pods {
+		out = append(out, a.pod)
 	}
 	p.mu.Unlock()
 	slices.SortFunc(out, func(a, b *corev1.Pod) int {
@@ -132,10 +193,8 @@ func terminal(pod *corev1.Pod) bool {
 }
 
 func controller(pod *corev1.Pod) types.UID {
-	for i := range pod.OwnerReferences {
-		if ref := &pod.OwnerReferences[i]; ref.Controller != nil && *ref.Controller {
-			return ref.UID
-		}
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		return ref.UID
 	}
 	return ""
 }

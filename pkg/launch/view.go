@@ -43,7 +43,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	v.DaemonSets = m.daemons()
 	v.Namespaces = m.pending.classes.namespaces
 	v.Pools = m.pools(claims)
-	v.Demand = demand(waiting)
+	v.Demand = append(demand(waiting), ahead(waiting, m.pending, m.owners, held(flights), m.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}
 	for i := range flights {
@@ -71,6 +71,19 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 		v.hypothetical = append(v.hypothetical, capacity.TrialNode{Node: objectOf(&n)})
 	}
 	return v, nil
+}
+
+// held counts the slots that are kept for pods that have not come yet, by their owner.
+func held(flights []ledger.InFlight) map[types.UID]int {
+	out := map[types.UID]int{}
+	for i := range flights {
+		for _, s := range flights[i].Slots {
+			if s.Owner != "" {
+				out[s.Owner]++
+			}
+		}
+	}
+	return out
 }
 
 // promise is the node less what is promised on it.

@@ -301,10 +301,11 @@ type InFlight struct {
 	Daemons     map[string]capacity.Resources
 }
 
-// Promise is a slot: room for one pod of a class. UID is the pod when it is settled.
+// Promise is a slot: room for one pod of a class. UID is the pod when it is settled, Owner who it is held for until one comes.
 type Promise struct {
 	Class *capacity.Class
 	UID   types.UID
+	Owner types.UID
 }
 
 // InFlight lists every node the ledger knows, in no order.
@@ -314,7 +315,7 @@ func (l *Ledger) InFlight() []InFlight {
 		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Late: n.late,
 			Initialized: n.status.Initialized, Ours: n.status.Ours, Daemons: n.daemons}
 		for _, s := range n.slots {
-			pr := Promise{Class: s.class.Class}
+			pr := Promise{Class: s.class.Class, Owner: s.owner}
 			if s.pod != nil {
 				pr.UID = s.pod.ref.UID
 			}

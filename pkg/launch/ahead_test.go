@@ -1,0 +1,190 @@
+package launch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+func ownerMeta() metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "d", Name: "own", UID: "own"} }
+
+func replicaSet(n int32, change ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+	rs := &appsv1.ReplicaSet{ObjectMeta: ownerMeta(), Spec: appsv1.ReplicaSetSpec{Replicas: &n}}
+	for _, f := range change {
+		f(rs)
+	}
+	return rs
+}
+
+func statefulSet(n int32, policy appsv1.PodManagementPolicyType) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: ownerMeta(), Spec: appsv1.StatefulSetSpec{Replicas: &n, PodManagementPolicy: policy}}
+}
+
+func job(change func(*batchv1.Job)) *batchv1.Job {
+	j := &batchv1.Job{ObjectMeta: ownerMeta(), Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](10), Completions: ptr.To[int32](10)}}
+	change(j)
+	return j
+}
+
+// What is certain to come, three pods of it being there: two waiting, one bound.
+func TestAhead(t *testing.T) {
+	now := metav1.Now()
+	for _, tc := range []struct {
+		name  string
+		kind  string
+		owner runtime.Object
+		more  []runtime.Object
+		held  int
+		age   time.Duration
+		want  int
+	}{
+		{name: "a ReplicaSet makes what it lacks", kind: "apps/v1 ReplicaSet", owner: replicaSet(10), want: 7},
+		{name: "not what is held for it already", kind: "apps/v1 ReplicaSet", owner: replicaSet(10), held: 5, want: 2},
+		{name: "nothing when all are there", kind: "apps/v1 ReplicaSet", owner: replicaSet(3), want: 0},
+		{name: "nor when it is being scaled down", kind: "apps/v1 ReplicaSet", owner: replicaSet(1), want: 0},
+		{name: "a failing ReplicaSet makes none", kind: "apps/v1 ReplicaSet", owner: replicaSet(10, func(rs *appsv1.ReplicaSet) {
+			rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue}}
+		}), want: 0},
+		{name: "one that has recovered does", kind: "apps/v1 ReplicaSet", owner: replicaSet(10, func(rs *appsv1.ReplicaSet) {
+			rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionFalse}}
+		}), want: 7},
+		{name: "nor one that is being deleted", kind: "apps/v1 ReplicaSet", owner: replicaSet(10, func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = &now }), want: 0},
+		{name: "nor another one of the same name", kind: "apps/v1 ReplicaSet", owner: replicaSet(10, func(rs *appsv1.ReplicaSet) { rs.UID = "other" }), want: 0},
+		{name: "a quota may stop it half-way", kind: "apps/v1 ReplicaSet", owner: replicaSet(10),
+			more: []runtime.Object{&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "q"}}}, want: 0},
+		{name: "one of another namespace does not", kind: "apps/v1 ReplicaSet", owner: replicaSet(10),
+			more: []runtime.Object{&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "e", Name: "q"}}}, want: 7},
+		{name: "pods of long ago are no sign of more", kind: "apps/v1 ReplicaSet", owner: replicaSet(10), age: admittedWindow + 1, want: 0},
+		{name: "a parallel StatefulSet", kind: "apps/v1 StatefulSet", owner: statefulSet(10, appsv1.ParallelPodManagement), want: 7},
+		{name: "an ordered one makes them one by one", kind: "apps/v1 StatefulSet", owner: statefulSet(10, appsv1.OrderedReadyPodManagement), want: 0},
+		{name: "a Job", kind: "batch/v1 Job", owner: job(func(*batchv1.Job) {}), want: 7},
+		{name: "up to its parallelism", kind: "batch/v1 Job", owner: job(func(j *batchv1.Job) { j.Spec.Completions = ptr.To[int32](100) }), want: 7},
+		{name: "and what is left to do", kind: "batch/v1 Job", owner: job(func(j *batchv1.Job) { j.Status.Succeeded = 5 }), want: 2},
+		{name: "a suspended Job makes none", kind: "batch/v1 Job", owner: job(func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) }), want: 0},
+		{name: "one whose pods fail waits", kind: "batch/v1 Job", owner: job(func(j *batchv1.Job) { j.Status.Failed = 1 }), want: 0},
+		{name: "a work queue that is being finished", kind: "batch/v1 Job", owner: job(func(j *batchv1.Job) { j.Spec.Completions, j.Status.Succeeded = nil, 1 }), want: 0},
+		{name: "an owner nobody knows", kind: "example.com/v1 Thing", owner: replicaSet(10), want: 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clock := testingclock.NewFakePassiveClock(now.Time)
+			f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+			owners := NewOwners(f)
+			for _, o := range append(tc.more, tc.owner) {
+				put(t, f, o)
+			}
+			desk := NewDesk(clock)
+			p := NewPending([]string{"s"}, desk, NewClasses(f))
+			var waiting []ledger.Waiting
+			for i := range 4 {
+				pod := ownedPod(i, tc.kind)
+				switch i {
+				case 2:
+					pod.Spec.NodeName = "n"
+				case 3:
+					pod.DeletionTimestamp = &now // makes room for another
+				}
+				p.observe(nil, pod)
+				if i < 2 {
+					class, err := p.classes.Class(pod)
+					if err != nil {
+						t.Fatal(err)
+					}
+					waiting = append(waiting, ledger.Waiting{Ref: refOf(pod), Class: class})
+				}
+			}
+			got := ahead(waiting, p, owners, map[types.UID]int{"own": tc.held}, now.Add(tc.age))
+			n := 0
+			for _, d := range got {
+				if d.Owner != "own" || len(d.Pods) > 0 || d.Class.Key != waiting[1].Class.Key {
+					t.Errorf("demand %+v", d)
+				}
+				n += d.Ahead
+			}
+			if n != tc.want {
+				t.Errorf("%d pods ahead, want %d", n, tc.want)
+			}
+		})
+	}
+}
+
+// Pods are counted for their controller as long as they live.
+func TestPendingCountsCreated(t *testing.T) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	p := NewPending([]string{"s"}, NewDesk(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
+	h := p.Handler()
+	a, b := ownedPod(0, "apps/v1 ReplicaSet"), ownedPod(1, "apps/v1 ReplicaSet")
+	want := func(n int) {
+		t.Helper()
+		if got := p.created("own"); got != n {
+			t.Errorf("created %d, want %d", got, n)
+		}
+	}
+	h.OnAdd(a, false)
+	h.OnAdd(b, false)
+	want(2)
+	bound := a.DeepCopy()
+	bound.Spec.NodeName = "n"
+	h.OnUpdate(a, bound)
+	want(2)
+	going := b.DeepCopy()
+	going.DeletionTimestamp = ptr.To(metav1.Now())
+	h.OnUpdate(b, going)
+	want(1)
+	h.OnDelete(going)
+	want(1)
+	h.OnDelete(bound)
+	want(0)
+	if len(p.owned) != 0 {
+		t.Errorf("remembers %v", p.owned)
+	}
+}
+
+func ownedPod(i int, kind string) *corev1.Pod {
+	w := &world{}
+	pod := w.pod(i)
+	ref := &pod.OwnerReferences[0]
+	ref.Name, ref.UID = "own", "own"
+	if _, err := fmt.Sscanf(kind, "%s %s", &ref.APIVersion, &ref.Kind); err != nil {
+		panic(err)
+	}
+	return pod
+}
+
+func put(t *testing.T, f informers.SharedInformerFactory, o runtime.Object) {
+	t.Helper()
+	var err error
+	switch o.(type) {
+	case *appsv1.ReplicaSet:
+		err = f.Apps().V1().ReplicaSets().Informer().GetStore().Add(o)
+	case *appsv1.StatefulSet:
+		err = f.Apps().V1().StatefulSets().Informer().GetStore().Add(o)
+	case *batchv1.Job:
+		err = f.Batch().V1().Jobs().Informer().GetStore().Add(o)
+	case *corev1.ResourceQuota:
+		err = f.Core().V1().ResourceQuotas().Informer().GetStore().Add(o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Slots held for an owner count as demand that is on its way, whoever they are for.
+func TestHeld(t *testing.T) {
+	got := held([]ledger.InFlight{{Slots: []ledger.Promise{{Owner: "a"}, {Owner: "a"}, {UID: "u"}}}, {Slots: []ledger.Promise{{Owner: "b"}}}})
+	if got["a"] != 2 || got["b"] != 1 || len(got) != 2 {
+		t.Errorf("held %v", got)
+	}
+}
