@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,19 +32,13 @@ func (m *Motor) round(ctx context.Context) {
 		m.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)
 		return
 	}
-	v, err := m.view(ctx, waiting)
-	if err != nil {
-		logger.Error(err, "Could not look at the cluster; demand is planned for later")
-		m.refuse(ctx, uidsOf(waiting), "the cluster could not be looked at: "+err.Error(), true)
-		return
-	}
-	plan, err := m.verified(ctx, v)
+	v, plan, err := m.decide(ctx, waiting)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		logger.Error(err, "Could not verify the plan; nothing is launched")
-		m.refuse(ctx, uidsOf(waiting), "the plan could not be verified: "+err.Error(), true)
+		logger.Error(err, "No plan could be made; nothing is launched, and demand is planned for later")
+		m.refuse(ctx, uidsOf(waiting), err.Error(), true)
 		return
 	}
 	m.cap(plan, len(v.inFlight))
@@ -58,6 +51,30 @@ func (m *Motor) round(ctx context.Context) {
 	for _, w := range waves {
 		m.wg.Go(func() { m.launch(ctx, w) })
 	}
+}
+
+// decide looks at the cluster and makes a verified plan for the waiting pods.
+func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting) (*view, *capacity.Plan, error) {
+	v, err := m.view(ctx, waiting)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
+	}
+	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: m.pending.Get}
+	plan, err := d.Decide(ctx, &v.Scene, m.cfg.Plan)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the plan could not be verified: %w", err)
+	}
+	return v, plan, nil
+}
+
+// Propose says what the next round would decide about the demand at hand, and leaves it at that: nothing is promised,
+// written or launched. It is for motors that don't run.
+func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, error) {
+	v, plan, err := m.decide(ctx, m.gather())
+	if err != nil {
+		return nil, nil, err
+	}
+	return &v.View, plan, nil
 }
 
 // gather queues unscheduled siblings of queued pods: they are of the same class, so they would fit nowhere either, and
@@ -114,126 +131,6 @@ func (m *Motor) refusal(ctx context.Context, r capacity.Refusal) {
 		uids = append(uids, p.UID)
 	}
 	m.refuse(ctx, uids, r.Message, r.Retryable)
-}
-
-// verified plans and has the plan tried by the real filters. Placements they refuse are forbidden and everything is
-// planned once more; those refused then are dropped from the plan, and nodes that would be empty without them.
-func (m *Motor) verified(ctx context.Context, v *view) (*capacity.Plan, error) {
-	opts := m.cfg.Plan
-	for try := 0; ; try++ {
-		plan := m.planner.Plan(&v.View, opts)
-		rejected, err := m.world.Verify(ctx, m.trial(v, plan))
-		if err != nil {
-			return nil, fmt.Errorf("running the profile's filters: %w", err)
-		}
-		if len(rejected) == 0 {
-			return plan, nil
-		}
-		klog.FromContext(ctx).V(3).Info("Filters refuse placements of the plan", "try", try, "refused", len(rejected),
-			"first", rejected[0].Reason, "plugin", rejected[0].Plugin)
-		if try > 0 {
-			drop(plan, rejected)
-			return plan, nil
-		}
-		opts.Forbidden = append(slices.Clone(opts.Forbidden), forbid(plan, rejected)...)
-	}
-}
-
-// trial is the plan as the real filters are asked about it.
-func (m *Motor) trial(v *view, plan *capacity.Plan) capacity.Trial {
-	t := capacity.Trial{Promised: v.promised, Nodes: slices.Clone(v.hypothetical)}
-	for _, n := range plan.Nodes {
-		t.Nodes = append(t.Nodes, capacity.TrialNode{Node: m.nodes.PlannedNode(n, n.ID), Pods: daemonPods(n.ID, n.Daemons)})
-	}
-	for _, pl := range plan.Placements {
-		t.Steps = append(t.Steps, m.step(pl.Class, pl.Pod, pl.Node))
-	}
-	return t
-}
-
-func (m *Motor) step(c *capacity.Class, ref capacity.PodRef, node string) capacity.Step {
-	pod := c.Pod
-	if live := m.pending.Get(ref.UID); live != nil {
-		pod = live
-	}
-	return capacity.Step{Pod: pod, Class: c.Key, Node: node}
-}
-
-func daemonPods(node string, daemons []*capacity.DaemonSet) []*corev1.Pod {
-	out := make([]*corev1.Pod, 0, len(daemons))
-	for _, d := range daemons {
-		pod := d.Class.Pod.DeepCopy()
-		pod.Namespace, pod.Name, pod.UID = d.Namespace, d.Name+"-"+node, types.UID(d.Namespace+"/"+d.Name+"/"+node)
-		pod.Spec.NodeName = node
-		out = append(out, pod)
-	}
-	return out
-}
-
-// forbid rules out what the filters refused: on an existing node that node, on a new one the pool in that zone.
-func forbid(plan *capacity.Plan, rejected []capacity.Rejection) []capacity.Forbidden {
-	planned := map[string]*capacity.PlannedNode{}
-	for _, n := range plan.Nodes {
-		planned[n.ID] = n
-	}
-	seen := map[capacity.Forbidden]bool{}
-	var out []capacity.Forbidden
-	for _, r := range rejected {
-		pl := plan.Placements[r.Step]
-		f := capacity.Forbidden{Class: pl.Class.Key, Node: pl.Node, Reason: r.Plugin + ": " + r.Reason}
-		if n, ok := planned[pl.Node]; ok {
-			f.Node, f.Pool, f.Zone = "", n.Pool.Name, n.Labels[corev1.LabelTopologyZone]
-		}
-		if !seen[f] {
-			seen[f] = true
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// drop takes refused placements out of the plan. Their pods are refused, for now.
-func drop(plan *capacity.Plan, rejected []capacity.Rejection) {
-	byReason := map[string]*capacity.Refusal{}
-	var order []string
-	refused := map[int]bool{}
-	for _, r := range rejected {
-		refused[r.Step] = true
-		pl := plan.Placements[r.Step]
-		if pl.Owner != "" {
-			continue
-		}
-		key := string(pl.Class.Key) + r.Plugin + r.Reason
-		if byReason[key] == nil {
-			byReason[key] = &capacity.Refusal{Class: pl.Class, Retryable: true,
-				Message: fmt.Sprintf("the scheduler's %s filter refuses the pod on every node that could be built for it: %s", r.Plugin, r.Reason)}
-			order = append(order, key)
-		}
-		byReason[key].Pods = append(byReason[key].Pods, pl.Pod)
-	}
-	used := map[string]bool{}
-	kept := plan.Placements[:0]
-	for i, pl := range plan.Placements {
-		if !refused[i] {
-			kept = append(kept, pl)
-			used[pl.Node] = true
-		}
-	}
-	plan.Placements = kept
-	keepNodes(plan, func(n *capacity.PlannedNode) bool { return used[n.ID] })
-	for _, key := range order {
-		plan.Refused = append(plan.Refused, *byReason[key])
-	}
-}
-
-func keepNodes(plan *capacity.Plan, keep func(*capacity.PlannedNode) bool) {
-	plan.Nodes = slices.DeleteFunc(plan.Nodes, func(n *capacity.PlannedNode) bool {
-		if !keep(n) {
-			plan.CostPerHour -= n.Price
-			return true
-		}
-		return false
-	})
 }
 
 // cap takes nodes out of the plan that would exceed the number of claims in flight. With a node go all pods of its

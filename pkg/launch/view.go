@@ -13,13 +13,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// view is a capacity.View and what the verification needs beside it.
+// view is a scene and what booking its plan needs beside it.
 type view struct {
-	capacity.View
-	// hypothetical are in-flight nodes the scheduler's cache doesn't have.
-	hypothetical []capacity.TrialNode
-	// promised are pods with a slot that the snapshot doesn't show.
-	promised []capacity.Step
+	Scene
 	inFlight []string // claims that aren't initialized
 	// claimOf is the claim of each node of ours that the cache has.
 	claimOf map[string]string
@@ -68,7 +64,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 		n := *f.Template
 		n.Name, n.Claim, n.InFlight = f.Claim, f.Claim, true
 		v.Nodes = append(v.Nodes, v.promise(&n, f, ledger.NodeStatus{Ours: true}))
-		v.hypothetical = append(v.hypothetical, capacity.TrialNode{Node: objectOf(&n)})
+		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: objectOf(&n)})
 	}
 	return v, nil
 }
@@ -131,7 +127,7 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 				out.VolumesFree[d] = free - k
 			}
 		}
-		v.promised = append(v.promised, capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name})
+		v.Promised = append(v.Promised, capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name})
 	}
 	return &out
 }
