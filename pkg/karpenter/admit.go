@@ -1,0 +1,81 @@
+package karpenter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// definition is a CustomResourceDefinition as an API server uses it.
+type definition struct {
+	structural *schema.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+func newDefinition(crd *apiextensionsv1.CustomResourceDefinition) (*definition, error) {
+	internal := &apiextensions.CustomResourceValidation{}
+	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(crd.Spec.Versions[0].Schema, internal, nil)
+	if err != nil {
+		return nil, fmt.Errorf("converting the schema of %s: %w", crd.Name, err)
+	}
+	d := &definition{}
+	if d.structural, err = schema.NewStructural(internal.OpenAPIV3Schema); err != nil {
+		return nil, fmt.Errorf("reading the schema of %s: %w", crd.Name, err)
+	}
+	if d.schema, _, err = validation.NewSchemaValidator(internal.OpenAPIV3Schema); err != nil {
+		return nil, fmt.Errorf("reading the schema of %s: %w", crd.Name, err)
+	}
+	d.rules = cel.NewValidator(d.structural, true, celconfig.PerCallLimit)
+	return d, nil
+}
+
+// definitions are those that are shipped, by kind. Compiling their rules takes a part of a second, so that it is done when the
+// first object needs it: most clusters have their API server do it.
+var definitions = sync.OnceValues(func() (map[string]*definition, error) {
+	out := map[string]*definition{}
+	for _, crd := range CRDs() {
+		d, err := newDefinition(crd)
+		if err != nil {
+			return nil, err
+		}
+		out[crd.Spec.Names.Kind] = d
+	}
+	return out, nil
+})
+
+// Admit does to a new object that has not come through an API server what the definitions shipped here would have done to it:
+// fields that are not set get their defaults, and what breaks the schema or its rules is returned, each error with the path of its
+// field. A kind without definition passes as it is.
+func Admit(u *unstructured.Unstructured) field.ErrorList { return admit(u, nil) }
+
+// admit is Admit, for an object that has been there before when old isn't nil.
+func admit(u, old *unstructured.Unstructured) field.ErrorList {
+	all, err := definitions()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	d := all[u.GetKind()]
+	if d == nil {
+		return nil
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, d.structural)
+	defaulting.Default(u.Object, d.structural)
+	errs := validation.ValidateCustomResource(nil, u.Object, d.schema)
+	var before any
+	if old != nil {
+		before = old.Object
+	}
+	ruled, _ := d.rules.Validate(context.Background(), nil, d.structural, u.Object, before, celconfig.RuntimeCELCostBudget)
+	return append(errs, ruled...)
+}
