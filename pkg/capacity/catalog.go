@@ -75,13 +75,8 @@ func (c *catalog) roomOf(b int) []int64 { return c.rooms[c.bins[b].room] }
 // label is a label that a node bought as bin b will have.
 func (c *catalog) label(b int, key string) (string, bool) {
 	x := &c.bins[b]
-	switch key {
-	case labelZone:
-		return x.offer.Zone, x.offer.Zone != ""
-	case labelCapacityType:
-		return x.offer.CapacityType, true
-	case labelReservationID:
-		return x.offer.ReservationID, x.offer.ReservationID != ""
+	if v, ok := x.offer.label(key); ok {
+		return v, true
 	}
 	p := c.pools[x.pool]
 	if v, ok := p.variants[x.variant].labels[key]; ok {
@@ -154,7 +149,12 @@ func (c *catalog) left() []int64 {
 func (c *catalog) addBins(p *poolOffers, v int, opts *Options) {
 	zones, hasZones := p.Requirements[labelZone]
 	cts, hasCTs := p.Requirements[labelCapacityType]
-	reservations, hasReservations := p.Requirements[labelReservationID]
+	var others []Requirement // on labels of offers
+	for _, key := range offerLabels {
+		if r, ok := p.Requirements[key]; ok && key != labelZone && key != labelCapacityType {
+			others = append(others, r)
+		}
+	}
 	surcharge := 0.0
 	if s := opts.NodeSurcharge; s > 0 && !math.IsInf(s, 1) {
 		surcharge = s
@@ -169,8 +169,8 @@ func (c *catalog) addBins(p *poolOffers, v int, opts *Options) {
 		}
 		for _, o := range typ.Offers {
 			if !o.Available || !(o.Price >= 0) || math.IsInf(o.Price, 1) || hasZones && !zones.Has(o.Zone) || hasCTs && !cts.Has(o.CapacityType) ||
-				hasReservations && !(Requirements{labelReservationID: reservations}).Match(reservationLabels(o)) ||
-				o.CapacityType == CapacityTypeReserved && o.Remaining <= 0 {
+				o.CapacityType == CapacityTypeReserved && o.Remaining <= 0 ||
+				slices.ContainsFunc(others, func(r Requirement) bool { return !o.allows(r) }) {
 				continue
 			}
 			price := o.Price * factor
@@ -218,13 +218,6 @@ func (c *catalog) uses(b int) []packing.Use { return c.bins[b].uses }
 // reservedShare of its price is what a reserved offer is compared at: it is paid for whether it is used or not.
 const reservedShare = 1e-7
 
-func reservationLabels(o Offer) map[string]string {
-	if o.ReservationID == "" {
-		return nil
-	}
-	return map[string]string{labelReservationID: o.ReservationID}
-}
-
 // narrow keeps the types that the pool's requirements on type labels allow.
 func (p *poolOffers) narrow() {
 	var of []Requirement
@@ -248,10 +241,13 @@ next:
 // typeLabel says whether a label is one that instance types bring, and not the pool.
 func (p *poolOffers) typeLabel(key string) bool {
 	switch key {
-	case labelZone, labelCapacityType, labelReservationID, labelHostname:
+	case labelHostname:
 		return false
 	case corev1.LabelArchStable, corev1.LabelOSStable, corev1.LabelWindowsBuild, corev1.LabelInstanceTypeStable, corev1.LabelTopologyRegion:
 		return true
+	}
+	if offerLabel(key) {
+		return false
 	}
 	if strings.HasPrefix(key, "karpenter.k8s.aws/instance-") {
 		return true

@@ -126,13 +126,8 @@ func checkOffers(n *PlannedNode, opts Options) error {
 		}
 		for k, want := range n.Labels {
 			got, ok := o.Type.Labels[k]
-			switch k {
-			case labelZone:
-				got, ok = o.Offer.Zone, true
-			case labelCapacityType:
-				got, ok = o.Offer.CapacityType, true
-			case labelReservationID:
-				got, ok = o.Offer.ReservationID, true
+			if v, offered := o.Offer.label(k); offered {
+				got, ok = v, true
 			}
 			if own, is := n.Pool.Labels[k]; is {
 				got, ok = own, true

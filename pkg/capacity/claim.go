@@ -115,6 +115,10 @@ type Instance struct {
 	Claim         string
 	Tags          map[string]string
 	ReservationID string
+	// Tenancy as in Offer.
+	Tenancy string
+	// Labels that only the launch decided (a partition of a placement group); nil: none.
+	Labels map[string]string
 }
 
 // LaunchResult is the outcome of a wave's call.

@@ -1,6 +1,8 @@
 package capacity
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -14,6 +16,15 @@ const (
 	// fieldNodeName stands for the node field of matchFields; no label can have this key's form on a Node of ours.
 	fieldNodeName = "metadata.name"
 )
+
+// offerLabels are the labels that belong to the way a machine is bought, and not to its type or its pool (Offer.Labels).
+var offerLabels = []string{
+	labelZone, labelCapacityType, labelReservationID,
+	"topology.k8s.aws/zone-id", "karpenter.k8s.aws/instance-tenancy",
+	"karpenter.k8s.aws/capacity-reservation-type", "karpenter.k8s.aws/capacity-reservation-interruptible",
+}
+
+func offerLabel(key string) bool { return slices.Contains(offerLabels, key) }
 
 // CapacityTypeReserved is the capacity type of offers that are paid for already.
 const CapacityTypeReserved = "reserved"

@@ -100,10 +100,9 @@ func (p *poolOffers) match(c *catalog, term Requirements, out packing.Bits) {
 	var offerwise []Requirement
 	typewise := make([]Requirement, 0, len(term))
 	for key, r := range term {
-		switch key {
-		case labelZone, labelCapacityType, labelReservationID:
+		if offerLabel(key) {
 			offerwise = append(offerwise, r)
-		default:
+		} else {
 			typewise = append(typewise, r)
 		}
 	}

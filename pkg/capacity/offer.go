@@ -27,9 +27,31 @@ type Offer struct {
 	// ReservationID and Remaining are set for reserved offers: how many instances the reservation still holds.
 	ReservationID string
 	Remaining     int
-	// Labels a node bought this way carries beside its type's labels, zone and capacity type (zone id, reservation). They
-	// are shared between offers and must not be changed.
+	// Tenancy is "dedicated" for hardware nobody else shares; empty: shared.
+	Tenancy string
+	// Labels a node bought this way carries beside its type's labels, zone and capacity type (zone id, tenancy, reservation).
+	// They are shared between offers and must not be changed.
 	Labels map[string]string
+}
+
+// label is a label that the offer brings.
+func (o *Offer) label(key string) (string, bool) {
+	switch key {
+	case labelZone:
+		return o.Zone, o.Zone != ""
+	case labelCapacityType:
+		return o.CapacityType, true
+	case labelReservationID:
+		return o.ReservationID, o.ReservationID != ""
+	}
+	v, ok := o.Labels[key]
+	return v, ok
+}
+
+// allows says whether a node bought this way satisfies a requirement on a label of offers.
+func (o *Offer) allows(r Requirement) bool {
+	v, ok := o.label(r.Key)
+	return ok && r.Has(v) || !ok && r.AllowsAbsent()
 }
 
 // NodeOffer is an offer of a certain type: one thing CreateFleet may be asked for.
@@ -45,9 +67,10 @@ type OfferKey struct {
 	CapacityType string `json:"capacityType"`
 	// ReservationID is set for reserved offers only.
 	ReservationID string `json:"reservation,omitempty"`
+	Tenancy       string `json:"tenancy,omitempty"`
 }
 
 // Key names the offer.
 func (o NodeOffer) Key() OfferKey {
-	return OfferKey{InstanceType: o.Type.Name, Zone: o.Offer.Zone, CapacityType: o.Offer.CapacityType, ReservationID: o.Offer.ReservationID}
+	return OfferKey{InstanceType: o.Type.Name, Zone: o.Offer.Zone, CapacityType: o.Offer.CapacityType, ReservationID: o.Offer.ReservationID, Tenancy: o.Offer.Tenancy}
 }

@@ -606,6 +606,32 @@ func TestPlanOfPools(t *testing.T) {
 			default reserved r.4 b: map[web:2]
 			default spot c.2 : map[web:1]
 			`},
+		{name: "a zone by its id", view: func(t *testing.T) *View {
+			v := withOfferLabels(viewOf(t, 1, asking("web", "cpu=1")))
+			v.Pools[0].Requirements = v.Pools[0].Requirements.And(ValueIn("topology.k8s.aws/zone-id", "id-b"))
+			return v
+		}, want: `
+			default on-demand c.2 b: map[web:1]
+			`},
+		{name: "a pod that asks for a zone by its id", view: func(t *testing.T) *View {
+			return withOfferLabels(viewOf(t, 1, asking("web", "cpu=1", on("topology.k8s.aws/zone-id", "id-c"))))
+		}, want: `
+			default on-demand c.2 c: map[web:1]
+			`},
+		{name: "shared hardware is cheaper, and who asks for hardware of their own gets it", view: func(t *testing.T) *View {
+			v := withOfferLabels(viewOf(t, 2, asking("web", "cpu=1500m")))
+			v.Demand = append(v.Demand, demandOf(t, 1, asking("secret", "cpu=1500m", on("karpenter.k8s.aws/instance-tenancy", "dedicated"))))
+			return v
+		}, want: `
+			default on-demand c.2 : map[web:1]
+			default on-demand c.2 : map[web:1]
+			default on-demand c.2 : map[secret:1] dedicated
+			`},
+		{name: "a label that only offers have and none has", view: func(t *testing.T) *View {
+			return viewOf(t, 1, asking("web", "cpu=1", on("topology.k8s.aws/zone-id", "id-c")))
+		}, want: `
+			refused 1 web: default: none of 12 instance types has topology.k8s.aws/zone-id in (id-c)
+			`},
 		{name: "minValues keeps families open", view: func(t *testing.T) *View {
 			v := viewOf(t, 1, asking("web", "cpu=1 memory=5Gi"))
 			families, _ := NewRequirement("karpenter.k8s.aws/instance-family", Exists)

@@ -210,7 +210,7 @@ func (r *run) describe(n *node, s *shape) {
 		}
 	}
 	maps.Copy(t.Labels, p.variants[x.variant].labels)
-	for _, key := range []string{labelZone, labelCapacityType, labelReservationID} {
+	for _, key := range offerLabels {
 		if v, ok := c.label(s.bins[0], key); ok && !slices.ContainsFunc(s.bins, func(b int) bool { w, _ := c.label(b, key); return w != v }) {
 			t.Labels[key] = v
 		}

@@ -49,6 +49,25 @@ func testPool(name string) *Pool {
 		Requirements: Requirements{}.And(ValueIn(labelCapacityType, "on-demand"), ValueIn(corev1.LabelArchStable, "amd64"))}
 }
 
+// withOfferLabels gives offers the labels that come with the way of buying, and each on-demand offer a dearer one on
+// hardware of its own beside it.
+func withOfferLabels(v *View) *View {
+	for _, t := range v.Pools[0].Types {
+		for i := range t.Offers {
+			o := &t.Offers[i]
+			o.Labels = map[string]string{"topology.k8s.aws/zone-id": "id-" + o.Zone, "karpenter.k8s.aws/instance-tenancy": "default"}
+			if o.CapacityType != "on-demand" {
+				continue
+			}
+			own := *o
+			own.Price, own.Tenancy = 1.1*o.Price, "dedicated"
+			own.Labels = map[string]string{"topology.k8s.aws/zone-id": "id-" + o.Zone, "karpenter.k8s.aws/instance-tenancy": "dedicated"}
+			t.Offers = append(t.Offers, own)
+		}
+	}
+	return v
+}
+
 // testNode is an existing node of a zone with so much free.
 func testNode(name, zone string, cpu, gi int64, pods ...*corev1.Pod) *Node {
 	room := Resources{"cpu": cpu * 1000, "memory": gi << 30, "pods": 30}
@@ -83,7 +102,8 @@ func (p *Plan) summary() string {
 		}
 	}
 	for _, n := range p.Nodes {
-		fmt.Fprintf(&b, "%s %s %s %s: %v\n", n.Pool.Name, n.CapacityType, n.Offers[0].Type.Name, n.Labels[labelZone], on[n.ID])
+		line := fmt.Sprintf("%s %s %s %s: %v %s", n.Pool.Name, n.CapacityType, n.Offers[0].Type.Name, n.Labels[labelZone], on[n.ID], n.Offers[0].Offer.Tenancy)
+		fmt.Fprintln(&b, strings.TrimSpace(line))
 	}
 	for _, r := range p.Refused {
 		fmt.Fprintf(&b, "refused %d %s: %s\n", len(r.Pods), r.Class.Labels["app"], r.Message)

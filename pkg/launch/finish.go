@@ -143,6 +143,7 @@ func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 		}
 		total, alloc = t.Capacity, t.Allocatable
 	}
+	maps.Copy(all, inst.Labels)
 	all[corev1.LabelInstanceTypeStable] = inst.InstanceType
 	all[corev1.LabelTopologyZone] = inst.Zone
 	all["karpenter.sh/capacity-type"] = inst.CapacityType
@@ -162,7 +163,7 @@ func (m *Motor) typeOf(nodeClass string, inst capacity.Instance) (*capacity.Inst
 			continue
 		}
 		for i := range t.Offers {
-			if o := &t.Offers[i]; o.Zone == inst.Zone && o.CapacityType == inst.CapacityType && o.ReservationID == inst.ReservationID {
+			if o := &t.Offers[i]; o.Zone == inst.Zone && o.CapacityType == inst.CapacityType && o.ReservationID == inst.ReservationID && o.Tenancy == inst.Tenancy {
 				return t, o
 			}
 		}
