@@ -222,7 +222,7 @@ const reservedShare = 1e-7
 func (p *poolOffers) narrow() {
 	var of []Requirement
 	for _, r := range p.Requirements.sorted() {
-		if _, own := p.Labels[r.Key]; !own && p.typeLabel(r.Key) {
+		if p.typeLabel(r.Key) { // the pool's own labels as well: they are true of what is bought, or it is not bought
 			of = append(of, r)
 		}
 	}
