@@ -155,11 +155,17 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 		if out.gte != nil && out.lte != nil && *out.gte > *out.lte {
 			return Requirement{Key: r.Key, present: out.present, MinValues: out.MinValues}
 		}
-		out.values = maps.Clone(r.values)
-		if out.values == nil && len(o.values) > 0 {
-			out.values = map[string]struct{}{}
+		// What the bounds exclude need not be listed.
+		for _, values := range []map[string]struct{}{r.values, o.values} {
+			for v := range values {
+				if out.within(v) {
+					if out.values == nil {
+						out.values = map[string]struct{}{}
+					}
+					out.values[v] = struct{}{}
+				}
+			}
 		}
-		maps.Copy(out.values, o.values)
 		return out
 	}
 	out.values = map[string]struct{}{}

@@ -15,8 +15,8 @@ import (
 // universe is values that tell requirements apart: listed ones, unlisted ones, integers on both sides of every bound.
 var universe = []string{"a", "b", "c", "other", "", "-3", "-2", "-1", "0", "1", "2", "3", "4", "5", "6", "007"}
 
-// randomRequirement makes the same requirement for us and for Karpenter.
-func randomRequirement(d dice) (Requirement, *scheduling.Requirement) {
+// randomTerm is an operator and values that it takes.
+func randomTerm(d dice) (Operator, []string) {
 	op := pick(d, In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte)
 	var values []string
 	switch op {
@@ -27,6 +27,12 @@ func randomRequirement(d dice) (Requirement, *scheduling.Requirement) {
 	case Gt, Lt, Gte, Lte:
 		values = []string{strconv.Itoa(d.IntN(9) - 3)}
 	}
+	return op, values
+}
+
+// randomRequirement makes the same requirement for us and for Karpenter.
+func randomRequirement(d dice) (Requirement, *scheduling.Requirement) {
+	op, values := randomTerm(d)
 	r, err := NewRequirement("k", op, values...)
 	if err != nil {
 		panic(err)
