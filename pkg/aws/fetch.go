@@ -20,9 +20,26 @@ func filter(name string, values ...string) ec2types.Filter {
 	return ec2types.Filter{Name: awssdk.String(name), Values: values}
 }
 
-// fetchTypes describes every instance type that can be a node, by name.
+// fetchTypes is every instance type that can be a node, by name.
 func fetchTypes(ctx context.Context, api hardwareAPI) ([]*hardware, error) {
 	var out []*hardware
+	err := describeTypes(ctx, api, func(i *ec2types.InstanceTypeInfo) {
+		if h, ok := hardwareOf(i); ok {
+			out = append(out, h)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("describing instance types: EC2 knows none")
+	}
+	slices.SortFunc(out, byName)
+	return out, nil
+}
+
+// describeTypes hands every instance type that can be a node to each.
+func describeTypes(ctx context.Context, api hardwareAPI, each func(*ec2types.InstanceTypeInfo)) error {
 	pages := ec2.NewDescribeInstanceTypesPaginator(api, &ec2.DescribeInstanceTypesInput{
 		Filters: []ec2types.Filter{
 			filter("supported-virtualization-type", "hvm"),
@@ -33,19 +50,13 @@ func fetchTypes(ctx context.Context, api hardwareAPI) ([]*hardware, error) {
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("describing instance types: %w", err)
+			return fmt.Errorf("describing instance types: %w", err)
 		}
 		for i := range page.InstanceTypes {
-			if h, ok := hardwareOf(&page.InstanceTypes[i]); ok {
-				out = append(out, h)
-			}
+			each(&page.InstanceTypes[i])
 		}
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("describing instance types: EC2 knows none")
-	}
-	slices.SortFunc(out, byName)
-	return out, nil
+	return nil
 }
 
 // fetchZones says in which zones of the region a type can be had.

@@ -203,7 +203,11 @@ func describeType(t *catalog.Type) typeItem {
 		item.EBS.LimitType = "dedicated"
 	}
 	if t.EBSBaselineMbps != nil {
-		item.EBS.Bandwidth = &ebsBandwidth{*t.EBSBaselineMbps, max(*t.EBSBaselineMbps, 4750)}
+		peak := max(*t.EBSBaselineMbps, 4750)
+		if t.EBSPeakMbps != nil {
+			peak = *t.EBSPeakMbps
+		}
+		item.EBS.Bandwidth = &ebsBandwidth{*t.EBSBaselineMbps, peak}
 	}
 	for i := range t.NetworkCards {
 		item.Network.NetCards = append(item.Network.NetCards, cardItem{i, card, t.MaxENIsDefaultCard, t.NetworkGbps / float64(t.NetworkCards), t.NetworkPeakGbps / float64(t.NetworkCards)})
@@ -220,7 +224,7 @@ func describeType(t *catalog.Type) typeItem {
 			GB    int64  `xml:"sizeInGB"`
 			Count int    `xml:"count"`
 			Type  string `xml:"type"`
-		}{t.LocalStoreGB, 1, "ssd"})
+		}{t.LocalStoreGB, max(1, t.LocalDisks), "ssd"})
 		item.Storage = s
 	}
 	describeDevices(t, &item)

@@ -90,6 +90,10 @@ func (c *Catalog) InRegion(region string) *Catalog {
 		for i, z := range t.Zones {
 			moved.Zones[i] = region + strings.TrimPrefix(z, c.Region)
 		}
+		moved.SpotUSDPerHourByZone = make(map[string]float64, len(t.SpotUSDPerHourByZone))
+		for z, price := range t.SpotUSDPerHourByZone {
+			moved.SpotUSDPerHourByZone[region+strings.TrimPrefix(z, c.Region)] = price
+		}
 		out.Types = append(out.Types, &moved)
 		out.byName[t.Name] = &moved
 	}

@@ -158,3 +158,22 @@ func TestTheDocumentedExampleLoads(t *testing.T) {
 		t.Errorf("m7g.large holds %d pods, want 29", got)
 	}
 }
+
+// A file that was read from a region says which spot price is which zone's, wherever the region is moved.
+func TestSpotPricesByZone(t *testing.T) {
+	c, err := Load(strings.NewReader(`{"meta":{"region":"eu-west-1"},"instanceTypes":[{"name":"m1.tiny","arch":["x86_64"],"vcpus":2,"memoryMiB":4096,
+		"maxENIs":3,"ipv4PerENI":10,"usageClasses":["spot"],"zones":["eu-west-1a","eu-west-1b"],
+		"spotUSDPerHourByZone":{"eu-west-1b":0.03},"spotUSDPerHourPools":[0.02,0.04],"spotUSDPerHour":0.5}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for zone, want := range map[string]float64{"eu-west-1a": 0, "eu-west-1b": 0.03} {
+		if got, ok := c.Type("m1.tiny").Spot(zone); got != want || ok != (want > 0) {
+			t.Errorf("spot price in %s: %v, %v, want %v", zone, got, ok, want)
+		}
+		moved := "us-east-1" + strings.TrimPrefix(zone, "eu-west-1")
+		if got, _ := c.InRegion("us-east-1").Type("m1.tiny").Spot(moved); got != want {
+			t.Errorf("spot price in %s: %v, want %v", moved, got, want)
+		}
+	}
+}

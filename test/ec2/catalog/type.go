@@ -20,6 +20,8 @@ type Type struct {
 	// LocalStoreGB is all instance store, LocalNVMeGB the NVMe part, in 10^9 bytes.
 	LocalStoreGB int64 `json:"localStoreGB"`
 	LocalNVMeGB  int64 `json:"localNvmeGB"`
+	// LocalDisks is the number of disks of LocalStoreGB; 0: one.
+	LocalDisks int `json:"localDisks,omitempty"`
 	// MaxENIs counts all network cards, MaxENIsDefaultCard the first only.
 	MaxENIs            int `json:"maxENIs"`
 	MaxENIsDefaultCard int `json:"maxENIsDefaultCard"`
@@ -36,14 +38,16 @@ type Type struct {
 	SustainedClockGHz *float64 `json:"sustainedClockGHz"`
 	CurrentGeneration bool     `json:"currentGeneration"`
 	// NetworkGbps is the baseline bandwidth, NetworkPeakGbps the burst.
-	NetworkGbps          float64 `json:"networkGbps"`
-	NetworkPeakGbps      float64 `json:"networkPeakGbps"`
-	EBSBaselineMbps      *int    `json:"ebsBaselineMbps"`
-	MaxEBSAttachments    int     `json:"maxEBSAttachments"`
-	EBSAttachmentsShared bool    `json:"ebsAttachmentsShared"`
-	EFASupported         bool    `json:"efaSupported"`
-	MaxEFA               int     `json:"maxEFA"`
-	EncryptionInTransit  bool    `json:"encryptionInTransit"`
+	NetworkGbps     float64 `json:"networkGbps"`
+	NetworkPeakGbps float64 `json:"networkPeakGbps"`
+	EBSBaselineMbps *int    `json:"ebsBaselineMbps"`
+	// EBSPeakMbps is nil where small sizes burst as usual: to 4,750 Mbit/s.
+	EBSPeakMbps          *int `json:"ebsPeakMbps,omitempty"`
+	MaxEBSAttachments    int  `json:"maxEBSAttachments"`
+	EBSAttachmentsShared bool `json:"ebsAttachmentsShared"`
+	EFASupported         bool `json:"efaSupported"`
+	MaxEFA               int  `json:"maxEFA"`
+	EncryptionInTransit  bool `json:"encryptionInTransit"`
 	// UsageClasses are on-demand, spot, capacity-block.
 	UsageClasses        []string `json:"usageClasses"`
 	VirtualizationTypes []string `json:"virtualizationTypes"`
@@ -52,9 +56,10 @@ type Type struct {
 	// OnDemandUSDPerHour is the Linux, shared tenancy price; nil: not known.
 	OnDemandUSDPerHour *float64 `json:"onDemandUSDPerHour"`
 	// SpotUSDPerHour is the mean spot price, SpotUSDPerHourPools the prices of the zones in ascending order, not saying
-	// which zone is which.
-	SpotUSDPerHour      *float64  `json:"spotUSDPerHour"`
-	SpotUSDPerHourPools []float64 `json:"spotUSDPerHourPools"`
+	// which zone is which; SpotUSDPerHourByZone says it, and goes before both.
+	SpotUSDPerHour       *float64           `json:"spotUSDPerHour"`
+	SpotUSDPerHourPools  []float64          `json:"spotUSDPerHourPools"`
+	SpotUSDPerHourByZone map[string]float64 `json:"spotUSDPerHourByZone,omitempty"`
 }
 
 // GPU is a kind of GPU in a type.
@@ -110,6 +115,10 @@ func (t *Type) Spot(zone string) (float64, bool) {
 	i := slices.Index(t.Zones, zone)
 	if i < 0 || !t.Sells("spot") {
 		return 0, false
+	}
+	if len(t.SpotUSDPerHourByZone) > 0 {
+		price, ok := t.SpotUSDPerHourByZone[zone]
+		return price, ok
 	}
 	if n := len(t.SpotUSDPerHourPools); n > 0 {
 		return t.SpotUSDPerHourPools[(i+int(hash(t.Name)%uint64(n)))%n], true

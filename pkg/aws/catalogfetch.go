@@ -1,0 +1,78 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// FetchCatalog asks AWS for everything a catalogue file holds, by the calls that the scheduler's provider makes. Types without
+// a price are in it, without one.
+func FetchCatalog(ctx context.Context, c Clients, region string, now time.Time) (*CatalogFile, error) {
+	var (
+		types    []CatalogType
+		zones    map[string][]string
+		onDemand map[string]float64
+		spot     map[zonalType]float64
+	)
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		return describeTypes(ctx, c.EC2, func(i *ec2types.InstanceTypeInfo) {
+			if t := catalogTypeOf(i); t.problem() == "" {
+				types = append(types, t) // the others can't be nodes: no size, no network
+			}
+		})
+	})
+	all.Go(func() (err error) {
+		zones, err = fetchZones(ctx, c.EC2)
+		return err
+	})
+	all.Go(func() (err error) {
+		onDemand, err = fetchOnDemand(ctx, c.Pricing, region)
+		return err
+	})
+	all.Go(func() (err error) {
+		spot, err = fetchSpot(ctx, c.EC2, now)
+		return err
+	})
+	if err := all.Wait(); err != nil {
+		return nil, fmt.Errorf("reading the catalogue of %s: %w", region, err)
+	}
+	f := &CatalogFile{Meta: CatalogMeta{Region: region, Source: "EC2 and Price List APIs", Read: now.UTC().Format(time.RFC3339)}, Types: types}
+	for i := range f.Types {
+		t := &f.Types[i]
+		t.Zones = zones[t.Name]
+		if p, ok := onDemand[t.Name]; ok {
+			t.OnDemand = &p
+		}
+		t.takeSpot(spot)
+	}
+	slices.SortFunc(f.Types, func(a, b CatalogType) int { return cmp.Compare(a.Name, b.Name) })
+	return f, nil
+}
+
+func (t *CatalogType) takeSpot(prices map[zonalType]float64) {
+	sum := 0.0
+	for _, zone := range t.Zones {
+		p, ok := prices[zonalType{t.Name, zone}]
+		if !ok {
+			continue
+		}
+		if t.SpotByZone == nil {
+			t.SpotByZone = map[string]float64{}
+		}
+		t.SpotByZone[zone] = p
+		t.SpotPools = append(t.SpotPools, p)
+		sum += p
+	}
+	if n := len(t.SpotPools); n > 0 {
+		mean := sum / float64(n)
+		t.Spot = &mean
+		slices.Sort(t.SpotPools)
+	}
+}

@@ -1,0 +1,209 @@
+package aws
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// CatalogFile is a region's instance types, zones and prices as a file: docs/catalog.md is its schema, for readers and
+// writers that share no code with this one, too.
+type CatalogFile struct {
+	Meta  CatalogMeta   `json:"meta"`
+	Types []CatalogType `json:"instanceTypes"`
+}
+
+// CatalogMeta says whose types and prices they are.
+type CatalogMeta struct {
+	Region string `json:"region"`
+	// Source and Read are for people: where the file is from and when it was made, RFC 3339.
+	Source string `json:"source,omitempty"`
+	Read   string `json:"read,omitempty"`
+}
+
+// CatalogType is an instance type. Pointers are nil and numbers 0 where nothing is known, except where a comment says what
+// is assumed then.
+type CatalogType struct {
+	Name              string               `json:"name"`
+	Arch              []string             `json:"arch"`
+	VCPUs             int32                `json:"vcpus"`
+	MemoryMiB         int64                `json:"memoryMiB"`
+	GPUs              []CatalogGPU         `json:"gpus,omitempty"`
+	Accelerators      []CatalogAccelerator `json:"accelerators,omitempty"`
+	LocalStoreGB      int64                `json:"localStoreGB,omitempty"`
+	LocalNVMeGB       int64                `json:"localNvmeGB,omitempty"`
+	LocalDisks        int32                `json:"localDisks,omitempty"` // of LocalStoreGB; 0: one
+	MaxENIs           int32                `json:"maxENIs"`
+	MaxENIsFirst      int32                `json:"maxENIsDefaultCard,omitempty"` // 0: MaxENIs
+	IPv4PerENI        int32                `json:"ipv4PerENI"`
+	NetworkCards      int32                `json:"networkCards,omitempty"` // 0: one
+	Hypervisor        string               `json:"hypervisor,omitempty"`
+	BareMetal         bool                 `json:"bareMetal,omitempty"`
+	Burstable         bool                 `json:"burstable,omitempty"`
+	CPUManufacturer   string               `json:"cpuManufacturer,omitempty"`
+	ClockGHz          *float64             `json:"sustainedClockGHz,omitempty"`
+	CurrentGeneration bool                 `json:"currentGeneration,omitempty"`
+	NestedVirtual     bool                 `json:"nestedVirtualization,omitempty"`
+	NetworkGbps       float64              `json:"networkGbps,omitempty"`
+	NetworkPeakGbps   float64              `json:"networkPeakGbps,omitempty"`
+	ENA               *bool                `json:"enaSupported,omitempty"` // nil: supported
+	EBSBaselineMbps   *int32               `json:"ebsBaselineMbps,omitempty"`
+	EBSPeakMbps       *int32               `json:"ebsPeakMbps,omitempty"` // nil: the baseline, at least ebsBurst
+	EBSAttachments    int32                `json:"maxEBSAttachments,omitempty"`
+	EBSShared         bool                 `json:"ebsAttachmentsShared,omitempty"`
+	EFASupported      bool                 `json:"efaSupported,omitempty"`
+	MaxEFA            int32                `json:"maxEFA,omitempty"`
+	Encryption        bool                 `json:"encryptionInTransit,omitempty"`
+	UsageClasses      []string             `json:"usageClasses,omitempty"`
+	Virtualization    []string             `json:"virtualizationTypes,omitempty"`
+	Zones             []string             `json:"zones,omitempty"`
+	OnDemand          *float64             `json:"onDemandUSDPerHour,omitempty"`
+	Spot              *float64             `json:"spotUSDPerHour,omitempty"`
+	SpotPools         []float64            `json:"spotUSDPerHourPools,omitempty"`
+	SpotByZone        map[string]float64   `json:"spotUSDPerHourByZone,omitempty"`
+}
+
+// CatalogGPU is a kind of GPU in a type; MemMiB is per device.
+type CatalogGPU struct {
+	Count        int32  `json:"count"`
+	Manufacturer string `json:"manufacturer"`
+	Name         string `json:"name"`
+	MemMiB       int32  `json:"memMiB"`
+}
+
+// CatalogAccelerator is a kind of accelerator that is no GPU. Kind is neuron, inference, fpga or media.
+type CatalogAccelerator struct {
+	Kind           string `json:"kind"`
+	Name           string `json:"name"`
+	Count          int32  `json:"count"`
+	CoresPerDevice int32  `json:"coresPerDevice,omitempty"`
+	MemMiB         int32  `json:"memMiB"`
+	Manufacturer   string `json:"manufacturer,omitempty"`
+}
+
+// ReadCatalogFile reads a file. An error names the type and the member; members it doesn't know are ignored.
+func ReadCatalogFile(r io.Reader) (*CatalogFile, error) {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("reading the catalogue: %w", err)
+	}
+	f := &CatalogFile{}
+	if err := json.Unmarshal(raw, f); err != nil {
+		return nil, fmt.Errorf("the catalogue is not what docs/catalog.md describes: %w", err)
+	}
+	if f.Meta.Region == "" {
+		return nil, fmt.Errorf("catalogue: meta.region is required")
+	}
+	if len(f.Types) == 0 {
+		return nil, fmt.Errorf("catalogue: instanceTypes is required")
+	}
+	slices.SortFunc(f.Types, func(a, b CatalogType) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range f.Types {
+		t := &f.Types[i]
+		if problem := t.problem(); problem != "" {
+			return nil, fmt.Errorf("catalogue: instance type %q: %s", t.Name, problem)
+		}
+		if i > 0 && f.Types[i-1].Name == t.Name {
+			return nil, fmt.Errorf("catalogue: instance type %q is listed twice", t.Name)
+		}
+	}
+	return f, nil
+}
+
+// Write writes the form that ReadCatalogFile reads: a type a line, so that two files can be compared.
+func (f *CatalogFile) Write(w io.Writer) error {
+	meta, err := json.Marshal(f.Meta)
+	if err != nil {
+		return fmt.Errorf("writing the catalogue: %w", err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "{\"meta\":%s,\n\"instanceTypes\":[", meta)
+	for i := range f.Types {
+		line, err := json.Marshal(&f.Types[i])
+		if err != nil {
+			return fmt.Errorf("writing the catalogue: instance type %q: %w", f.Types[i].Name, err)
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
+		b.Write(line)
+	}
+	b.WriteString("\n]}\n")
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing the catalogue: %w", err)
+	}
+	return nil
+}
+
+// problem says which member can't be right.
+func (t *CatalogType) problem() string {
+	family, size, ok := strings.Cut(t.Name, ".")
+	if !ok || family == "" || size == "" {
+		return "name is not family.size"
+	}
+	switch {
+	case len(t.Arch) == 0:
+		return "arch is required"
+	case t.VCPUs <= 0:
+		return "vcpus is required and positive"
+	case t.MemoryMiB <= 0:
+		return "memoryMiB is required and positive"
+	case t.MemoryMiB > math.MaxInt64/mi:
+		return "memoryMiB is more than can be counted"
+	case t.MaxENIs <= 0:
+		return "maxENIs is required and positive"
+	case t.IPv4PerENI <= 0:
+		return "ipv4PerENI is required and positive"
+	}
+	for _, m := range []struct {
+		name  string
+		value int64
+	}{
+		{"localStoreGB", t.LocalStoreGB}, {"localNvmeGB", t.LocalNVMeGB}, {"localDisks", int64(t.LocalDisks)}, {"maxENIsDefaultCard", int64(t.MaxENIsFirst)},
+		{"networkCards", int64(t.NetworkCards)}, {"maxEBSAttachments", int64(t.EBSAttachments)}, {"maxEFA", int64(t.MaxEFA)},
+	} {
+		if m.value < 0 || m.value > math.MaxInt64/gb {
+			return m.name + " is out of range"
+		}
+	}
+	const mostCards = 256
+	if t.NetworkCards > mostCards {
+		return fmt.Sprintf("networkCards is more than %d", mostCards)
+	}
+	for _, d := range t.GPUs {
+		if d.Count < 0 || d.MemMiB < 0 {
+			return "gpus: count and memMiB must not be negative"
+		}
+	}
+	for _, d := range t.Accelerators {
+		if d.Count < 0 || d.MemMiB < 0 || d.CoresPerDevice < 0 {
+			return "accelerators: count, memMiB and coresPerDevice must not be negative"
+		}
+	}
+	return t.badPrice()
+}
+
+func (t *CatalogType) badPrice() string {
+	if p := t.OnDemand; p != nil && *p <= 0 {
+		return "onDemandUSDPerHour is not a price"
+	}
+	if p := t.Spot; p != nil && *p <= 0 {
+		return "spotUSDPerHour is not a price"
+	}
+	for _, p := range t.SpotPools {
+		if p <= 0 {
+			return "spotUSDPerHourPools: not a price"
+		}
+	}
+	for zone, p := range t.SpotByZone {
+		if p <= 0 {
+			return fmt.Sprintf("spotUSDPerHourByZone[%s] is not a price", zone)
+		}
+	}
+	return ""
+}

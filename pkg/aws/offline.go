@@ -1,0 +1,164 @@
+package aws
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Offline answers what node classes can run from a catalogue file. Machines, prices, allocatable and labels are worked out
+// by the code that the Provider uses; what only an account knows is taken from the class's status if it has one, and
+// otherwise assumed: a subnet in every zone, and an image for every machine that the class's alias or selector may mean.
+type Offline struct {
+	cfg   Config
+	facts *facts
+	zones []string
+}
+
+// OfflineConfig are the settings of the scheduler that have a say in the size of nodes.
+type OfflineConfig struct {
+	// Zones with subnets; empty: all of the catalogue.
+	Zones []string
+	// VMMemoryOverheadPercent as in Config.
+	VMMemoryOverheadPercent float64
+}
+
+// NewOffline prepares a catalogue.
+func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
+	cfg, err := Config{Region: f.Meta.Region, ClusterName: "offline", VMMemoryOverheadPercent: c.VMMemoryOverheadPercent}.complete()
+	if err != nil {
+		return nil, err
+	}
+	o := &Offline{cfg: cfg, facts: factsOf(f)}
+	known := map[string]bool{}
+	for _, zones := range o.facts.zones {
+		for _, z := range zones {
+			known[z] = true
+		}
+	}
+	o.zones = slices.Sorted(maps.Keys(known))
+	if len(c.Zones) > 0 {
+		for _, z := range c.Zones {
+			if !known[z] {
+				return nil, fmt.Errorf("zone %q is not in the catalogue of %s, which has %s", z, f.Meta.Region, strings.Join(o.zones, ", "))
+			}
+		}
+		o.zones = c.Zones
+	}
+	return o, nil
+}
+
+// factsOf is what the Provider would know of the region after asking AWS.
+func factsOf(file *CatalogFile) *facts {
+	f := &facts{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
+	for i := range file.Types {
+		t := &file.Types[i]
+		if len(t.Virtualization) > 0 && !slices.Contains(t.Virtualization, "hvm") {
+			continue
+		}
+		h, ok := hardwareOf(t.info())
+		if !ok || len(t.Zones) == 0 {
+			continue
+		}
+		f.types = append(f.types, h)
+		f.zones[t.Name] = slices.Sorted(slices.Values(t.Zones))
+		if t.OnDemand != nil {
+			f.onDemand[t.Name] = *t.OnDemand
+		}
+		for _, zone := range t.Zones {
+			if p, ok := t.spot(zone); ok {
+				f.spot[zonalType{t.Name, zone}] = p
+			}
+		}
+	}
+	slices.SortFunc(f.types, byName)
+	return f
+}
+
+// InstanceTypes is what the class can run and what that costs. assumed says what was taken for granted because only the
+// account knows it; unready why the class can't be used.
+func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string, unready string) {
+	r := &resolved{class: nc}
+	family, _, problem := familyOf(&nc.Spec)
+	if problem == "" {
+		problem = validate(&nc.Spec, family)
+	}
+	if problem == "" {
+		r.settings, problem = settingsOf(&nc.Spec, family, &o.cfg)
+	}
+	if problem != "" {
+		return nil, nil, fmt.Sprintf("EC2NodeClass %s: %s", nc.Name, problem)
+	}
+	r.family = family
+	if r.subnets = subnetsOf(&nc.Status); len(r.subnets) == 0 {
+		for _, zone := range o.zones {
+			r.subnets = append(r.subnets, subnet{id: "any-in-" + zone, zone: zone})
+		}
+		assumed = append(assumed, "subnets in "+strings.Join(o.zones, ", "))
+	}
+	if r.images = imagesOfStatus(&nc.Status); len(r.images) == 0 {
+		var what string
+		r.images, what = imagesMeant(&nc.Spec)
+		assumed = append(assumed, what)
+	}
+	if len(nc.Spec.CapacityReservationSelectorTerms) > 0 {
+		assumed = append(assumed, "no room in capacity reservations")
+	}
+	from := &offered{from: r, facts: o.facts, gone: &exhaustion{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
+	return from.build(o.cfg.Region), assumed, ""
+}
+
+func subnetsOf(st *ec2nc.EC2NodeClassStatus) []subnet {
+	out := make([]subnet, 0, len(st.Subnets))
+	for _, s := range st.Subnets {
+		out = append(out, subnet{id: s.ID, zone: s.Zone, zoneID: s.ZoneID})
+	}
+	slices.SortFunc(out, func(a, b subnet) int { return cmp.Compare(a.id, b.id) })
+	return out
+}
+
+// imagesOfStatus reads back what image.status writes.
+func imagesOfStatus(st *ec2nc.EC2NodeClassStatus) []image {
+	var out []image
+	for _, ami := range st.AMIs {
+		img := image{id: ami.ID, name: ami.Name, deprecated: ami.Deprecated}
+		absent := false
+		for _, r := range ami.Requirements {
+			exists := r.Operator == corev1.NodeSelectorOpExists
+			absent = absent || r.Operator == corev1.NodeSelectorOpDoesNotExist
+			switch {
+			case r.Key == corev1.LabelArchStable && len(r.Values) > 0:
+				img.arch = r.Values[0]
+			case r.Key == ec2nc.LabelInstanceGPUCount && exists:
+				img.kind = nvidiaKind
+			case r.Key == ec2nc.LabelInstanceAcceleratorCount && exists:
+				img.kind = neuronKind
+			}
+		}
+		if img.kind == anyKind && absent {
+			img.kind = noneKind
+		}
+		out = append(out, img)
+	}
+	return out
+}
+
+// imagesMeant are images for everything the class's terms may match.
+func imagesMeant(spec *ec2nc.EC2NodeClassSpec) (images []image, assumed string) {
+	for i, a := range aliasImages(spec, "offline") {
+		for _, kind := range a.kinds {
+			images = append(images, image{id: fmt.Sprintf("ami-%d", i), arch: a.arch, kind: kind})
+		}
+	}
+	if len(images) > 0 {
+		return images, "images of all kinds of " + spec.AMISelectorTerms[0].Alias
+	}
+	return []image{{id: "ami-amd64", arch: "amd64", kind: anyKind}, {id: "ami-arm64", arch: "arm64", kind: anyKind}}, "images for amd64 and arm64"
+}

@@ -1,0 +1,177 @@
+package aws
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+)
+
+// offline reads a file as the program would and gives the class's types.
+func offline(t *testing.T, file []byte, cfg OfflineConfig, nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string) {
+	t.Helper()
+	f, err := ReadCatalogFile(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := NewOffline(f, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, assumed, unready := o.InstanceTypes(nc)
+	if unready != "" {
+		t.Fatal(unready)
+	}
+	return types, assumed
+}
+
+// What is read from a file is, to the last label, what the provider makes of the region itself.
+func TestOfflineIsWhatTheProviderSays(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	want := w.types("default")
+	client := &http1{}
+	defer client.close()
+	cfg := w.sim.AWSConfig()
+	cfg.HTTPClient = client.make()
+	f, err := FetchCatalog(w.ctx, NewClients(cfg, clock.RealClock{}), "us-west-2", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fetched, builtin bytes.Buffer
+	if err := f.Write(&fetched); err != nil {
+		t.Fatal(err)
+	}
+	if err := catalog.Builtin().Write(&builtin); err != nil {
+		t.Fatal(err)
+	}
+	resolved := nodeClass()
+	resolved.Status = w.status("default", func(st ec2nc.EC2NodeClassStatus) bool { return len(st.AMIs) > 0 && len(st.Subnets) > 0 })
+	for name, file := range map[string][]byte{"as fetched": fetched.Bytes(), "as the simulator writes its own table": builtin.Bytes()} {
+		t.Run(name, func(t *testing.T) {
+			got, assumed := offline(t, file, OfflineConfig{}, resolved)
+			if !reflect.DeepEqual(want, got) { // cmp.Diff takes seconds to find no difference
+				t.Errorf("types (-provider +file):\n%s", cmp.Diff(want, got))
+			}
+			if len(assumed) > 0 {
+				t.Errorf("assumed %q of a class that has a status", assumed)
+			}
+			// Without a status, the same but for what only the account knows: the ids of zones.
+			got, assumed = offline(t, file, OfflineConfig{Zones: w.sim.Zones()}, nodeClass())
+			if want, got := unlabelled(want), unlabelled(got); !reflect.DeepEqual(want, got) {
+				t.Errorf("types of a class without status (-provider +file):\n%s", cmp.Diff(want, got))
+			}
+			if diff := cmp.Diff([]string{"subnets in us-west-2a, us-west-2b, us-west-2c", "images of all kinds of al2023@latest"}, assumed); diff != "" {
+				t.Errorf("assumed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// unlabelled are the types without the labels of their offers.
+func unlabelled(types []*capacity.InstanceType) []capacity.InstanceType {
+	var out []capacity.InstanceType
+	for _, t := range types {
+		one := *t
+		one.Offers = slices.Clone(t.Offers)
+		for i := range one.Offers {
+			one.Offers[i].Labels = nil
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+const small = `{"meta":{"region":"eu-west-1"},"instanceTypes":[
+	{"name":"m1.tiny","arch":["x86_64"],"vcpus":2,"memoryMiB":4096,"maxENIs":3,"ipv4PerENI":10,"usageClasses":["on-demand","spot"],
+	 "zones":["eu-west-1a","eu-west-1b"],"onDemandUSDPerHour":0.1,"spotUSDPerHourByZone":{"eu-west-1b":0.03},"spotUSDPerHourPools":[0.02,0.03]},
+	{"name":"m1.arm","arch":["arm64"],"vcpus":2,"memoryMiB":4096,"maxENIs":3,"ipv4PerENI":10,"usageClasses":["on-demand"],"zones":["eu-west-1a"],"onDemandUSDPerHour":0.08},
+	{"name":"m1.priceless","arch":["x86_64"],"vcpus":2,"memoryMiB":4096,"maxENIs":3,"ipv4PerENI":10,"usageClasses":["on-demand"],"zones":["eu-west-1a"],"onDemandUSDPerHour":null},
+	{"name":"m1.nowhere","arch":["x86_64"],"vcpus":2,"memoryMiB":4096,"maxENIs":3,"ipv4PerENI":10,"usageClasses":["on-demand"],"zones":[],"onDemandUSDPerHour":1},
+	{"name":"m1.old","arch":["x86_64"],"virtualizationTypes":["paravirtual"],"vcpus":2,"memoryMiB":4096,"maxENIs":3,"ipv4PerENI":10,"usageClasses":["on-demand"],"zones":["eu-west-1a"],"onDemandUSDPerHour":1}
+]}`
+
+func TestOfflineOffers(t *testing.T) {
+	custom := nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Spec.AMISelectorTerms = []ec2nc.AMISelectorTerm{{ID: "ami-0123456789abcdef0"}}
+		family := ec2nc.AMIFamilyAL2023
+		nc.Spec.AMIFamily = &family
+	})
+	for _, tc := range []struct {
+		name  string
+		cfg   OfflineConfig
+		class *ec2nc.EC2NodeClass
+		want  []string
+	}{
+		{"every zone and way it is sold", OfflineConfig{}, nodeClass(),
+			[]string{"m1.arm eu-west-1a on-demand 0.08", "m1.tiny eu-west-1a on-demand 0.1", "m1.tiny eu-west-1b on-demand 0.1", "m1.tiny eu-west-1b spot 0.03"}},
+		{"only zones with subnets", OfflineConfig{Zones: []string{"eu-west-1b"}}, nodeClass(), []string{"m1.tiny eu-west-1b on-demand 0.1", "m1.tiny eu-west-1b spot 0.03"}},
+		{"an image of unknown architecture may be of any", OfflineConfig{Zones: []string{"eu-west-1a"}}, custom,
+			[]string{"m1.arm eu-west-1a on-demand 0.08", "m1.tiny eu-west-1a on-demand 0.1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			types, _ := offline(t, []byte(small), tc.cfg, tc.class)
+			var got []string
+			for _, one := range types {
+				for _, o := range one.Offers {
+					got = append(got, strings.Join([]string{one.Name, o.Zone, o.CapacityType, strconv.FormatFloat(o.Price, 'g', -1, 64)}, " "))
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOfflineClassThatCannotBe(t *testing.T) {
+	f, err := ReadCatalogFile(strings.NewReader(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := NewOffline(f, OfflineConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.AMISelectorTerms[0].Alias = "al2@latest" })
+	types, _, unready := o.InstanceTypes(nc)
+	if want := "EC2NodeClass default: spec.amiFamily: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"; unready != want || types != nil {
+		t.Errorf("%d types, unready %q, want %q", len(types), unready, want)
+	}
+	if _, err := NewOffline(f, OfflineConfig{Zones: []string{"eu-west-1z"}}); err == nil || !strings.Contains(err.Error(), `zone "eu-west-1z" is not in the catalogue of eu-west-1`) {
+		t.Errorf("a zone that isn't there: %v", err)
+	}
+}
+
+func TestCatalogFileThatCannotBe(t *testing.T) {
+	head := `{"meta":{"region":"eu-west-1"},"instanceTypes":[{"name":"m1.tiny","arch":["x86_64"],"vcpus":2,"memoryMiB":4096,"maxENIs":3,"ipv4PerENI":10`
+	for _, tc := range []struct{ name, file, want string }{
+		{"not JSON", `instanceTypes:`, "not what docs/catalog.md describes"},
+		{"no region", `{"instanceTypes":[]}`, "meta.region is required"},
+		{"no types", `{"meta":{"region":"x"}}`, "instanceTypes is required"},
+		{"no name", `{"meta":{"region":"x"},"instanceTypes":[{"name":"tiny"}]}`, `instance type "tiny": name is not family.size`},
+		{"no size", `{"meta":{"region":"x"},"instanceTypes":[{"name":"m1.tiny","arch":["x86_64"],"vcpus":2}]}`, `instance type "m1.tiny": memoryMiB is required`},
+		{"a member of another kind", head + `,"zones":"a"}]}`, "instanceTypes.zones"},
+		{"negative", head + `,"maxEFA":-1}]}`, `instance type "m1.tiny": maxEFA is out of range`},
+		{"too much memory", strings.Replace(head, "4096", "9223372036854775807", 1) + `}]}`, `instance type "m1.tiny": memoryMiB is more than can be counted`},
+		{"a price that is none", head + `,"onDemandUSDPerHour":-0.1}]}`, `instance type "m1.tiny": onDemandUSDPerHour is not a price`},
+		{"a zone's price that is none", head + `,"spotUSDPerHourByZone":{"a":0}}]}`, `spotUSDPerHourByZone[a] is not a price`},
+		{"twice", head + `},` + head[strings.Index(head, `{"name"`):] + `}]}`, `instance type "m1.tiny" is listed twice`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, err := ReadCatalogFile(strings.NewReader(tc.file)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
