@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
 // reserved is the reserved offer of a type in the class, if there is one.
@@ -31,8 +32,8 @@ func (w *world) reserved(name string) *capacity.Offer {
 func TestReservedCapacity(t *testing.T) {
 	w := newWorld(t)
 	templates, fleets := w.forms("CreateLaunchTemplate"), w.forms("CreateFleet")
-	id := w.sim.AddReservation("m5.large", "us-west-2a", 2, map[string]string{"team": "a"})
-	w.sim.AddReservation("m5.large", "us-west-2a", 9, map[string]string{"team": "b"})
+	id := w.sim.Reserve(sim.Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 2, Tags: map[string]string{"team": "a"}})
+	w.sim.Reserve(sim.Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 9, Tags: map[string]string{"team": "b"}})
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
 		nc.Spec.CapacityReservationSelectorTerms = []ec2nc.CapacityReservationSelectorTerm{{Tags: map[string]string{"team": "a"}}, {ID: "cr-nobody"}}
 	}))

@@ -20,6 +20,7 @@ var actions = map[string]action{
 	"ec2.DescribeInstanceStatus":        on((*world).describeInstanceStatus),
 	"ec2.DescribeInstanceTypeOfferings": on((*world).describeInstanceTypeOfferings),
 	"ec2.DescribeInstanceTypes":         on((*world).describeInstanceTypes),
+	"ec2.DescribePlacementGroups":       on((*world).describePlacementGroups),
 	"ec2.DescribeLaunchTemplates":       on((*world).describeLaunchTemplates),
 	"ec2.DescribeSecurityGroups":        on((*world).describeSecurityGroups),
 	"ec2.DescribeSpotPriceHistory":      on((*world).describeSpotPriceHistory),

@@ -36,6 +36,7 @@ func shallow(c *choice, deep int) int { return max(0, deep-c.depth) }
 // allocate takes capacity for the fleet, and says how much it got.
 func (w *world) allocate(f *fleet) int {
 	got, tried := 0, map[pool]bool{}
+	byGroup := map[*placementGroup]map[string]int{} // taken by this call, by zone
 	for _, c := range f.choices {
 		if got == f.total {
 			break
@@ -50,10 +51,21 @@ func (w *world) allocate(f *fleet) int {
 				addresses -= o.taken
 			}
 		}
-		c.taken = w.reserve(c, min(want, addresses))
+		group, _ := w.placementGroup(c.data.placement)
+		if byGroup[group] == nil {
+			byGroup[group] = map[string]int{}
+		}
+		room, crowded := w.placeable(group, c.pool.Zone, want, byGroup[group])
+		room, beyond := w.withinQuota(f, c, room)
+		c.taken = w.reserve(c, min(want, addresses, room))
 		got += c.taken
+		byGroup[group][c.pool.Zone] += c.taken
 		switch {
 		case c.taken == want:
+		case crowded != nil:
+			c.failure = crowded
+		case beyond != nil:
+			c.failure = beyond
 		case addresses < want:
 			c.failure = failf("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", c.subnet.id)
 		case !tried[c.pool]:
@@ -64,14 +76,71 @@ func (w *world) allocate(f *fleet) int {
 	return got
 }
 
-// reserve takes up to n from the pool, or from the capacity reservation the choice targets.
+// SetQuota bounds the vCPUs of a capacity type (on-demand or spot) that may run at once; instances count until they are
+// terminated. Unlimited takes the quota away.
+func (s *Sim) SetQuota(capacityType string, vcpus int) {
+	s.with(func(w *world) {
+		if w.quotas[capacityType] = vcpus; vcpus < 0 {
+			delete(w.quotas, capacityType)
+		}
+	})
+}
+
+// SetSpotRole gives the account the service-linked role for spot instances, or takes it away.
+func (s *Sim) SetSpotRole(there bool) { s.with(func(w *world) { w.spotRole = there }) }
+
+// withinQuota is how many of n more instances the account's quota allows.
+func (w *world) withinQuota(f *fleet, c *choice, n int) (int, *apiError) {
+	quota, limited := w.quotas[f.capacityType]
+	if !limited {
+		return n, nil
+	}
+	for _, in := range w.instances {
+		if in.CapacityType == f.capacityType && in.State != terminated {
+			quota -= in.typ.VCPUs
+		}
+	}
+	for _, o := range f.choices {
+		if o.typ != nil {
+			quota -= o.taken * o.typ.VCPUs
+		}
+	}
+	room := max(0, quota/c.typ.VCPUs)
+	if room >= n {
+		return n, nil
+	}
+	if f.capacityType == spot {
+		return room, failf("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+	}
+	return room, failf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket that the specified instance type belongs to.", w.quotas[f.capacityType])
+}
+
+// reserve takes up to n: from the capacity reservation the choice targets, or from open ones that match and the pool.
 func (w *world) reserve(c *choice, n int) int {
 	if rsv := w.reservation(c.data.reservation); rsv != nil {
-		n = min(n, rsv.available(c.pool))
-		rsv.used += n
+		n = min(n, rsv.available(c.pool, c.data.market))
+		c.cover(rsv, n)
 		return n
 	}
-	return w.capacity.take(c.pool, n)
+	took := 0
+	if c.data.preference == "" || c.data.preference == "open" {
+		for _, rsv := range w.reservations {
+			if rsv.Match == "open" && took < n {
+				k := min(n-took, rsv.available(c.pool, c.data.market))
+				c.cover(rsv, k)
+				took += k
+			}
+		}
+	}
+	return took + w.capacity.take(c.pool, n-took)
+}
+
+// cover puts n of the choice's instances into a reservation.
+func (c *choice) cover(rsv *reservation, n int) {
+	rsv.used += n
+	for range n {
+		c.covered = append(c.covered, rsv)
+	}
 }
 
 func (w *world) insufficient(c *choice) *apiError {
@@ -114,18 +183,22 @@ func (w *world) fulfil(r *Request, f *fleet, got int) fleetAnswer {
 }
 
 func (w *world) release(c *choice) {
-	if rsv := w.reservation(c.data.reservation); rsv != nil {
-		rsv.used -= c.taken
-		return
+	for _, rsv := range c.covered {
+		rsv.used--
 	}
-	w.capacity.giveBack(c.pool, c.taken)
+	w.capacity.giveBack(c.pool, c.taken-len(c.covered))
 }
 
 func (w *world) launchChoice(r *Request, f *fleet, c *choice, from templateAndOverrides) fleetInstances {
 	out := fleetInstances{From: from, Lifecycle: f.capacityType, Type: c.typ.Name}
 	launchID := w.id("r")
-	for range c.taken {
-		in := w.launch(c.data, c.typ, c.subnet, f.capacityType, merged(c.data.tags, f.tags), r.Token, launchID)
+	d := c.data.tagged(f.tags)
+	for i := range c.taken {
+		var rsv *reservation
+		if i < len(c.covered) {
+			rsv = c.covered[i]
+		}
+		in := w.launch(d, c.typ, c.subnet, f.capacityType, rsv, r.Token, launchID)
 		in.template = c.config.ID
 		out.IDs = append(out.IDs, in.ID)
 		r.results = append(r.results, in.ID)

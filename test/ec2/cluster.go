@@ -24,7 +24,7 @@ func (w *world) describeCluster(r *Request) (any, error) {
 		"name": name, "arn": w.arn("eks", "cluster/"+name), "status": "ACTIVE", "version": w.cfg.KubernetesVersion, "platformVersion": "eks.1",
 		"endpoint": w.cfg.ClusterEndpoint, "createdAt": float64(released[0].Unix()), "roleArn": w.arn("iam", "role/"+name),
 		"certificateAuthority":    map[string]string{"data": base64.StdEncoding.EncodeToString(w.cfg.ClusterCA)},
-		"kubernetesNetworkConfig": map[string]any{"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"},
+		"kubernetesNetworkConfig": services(w.cfg.IPv6),
 		"resourcesVpcConfig": map[string]any{
 			"vpcId": w.network.vpc, "subnetIds": subnets, "securityGroupIds": []string{}, "clusterSecurityGroupId": w.network.groups[0].id,
 			"endpointPublicAccess": true, "endpointPrivateAccess": true,
@@ -32,6 +32,14 @@ func (w *world) describeCluster(r *Request) (any, error) {
 		"identity": map[string]any{"oidc": map[string]string{"issuer": "https://oidc.eks." + w.cfg.Region + ".amazonaws.com/id/SIMULATED"}},
 		"tags":     map[string]string{},
 	}}, nil
+}
+
+// services is the network of Services. EKS tells one family.
+func services(ipv6 bool) map[string]any {
+	if ipv6 {
+		return map[string]any{"serviceIpv6Cidr": "fd30:1c53:5f8a::/108", "ipFamily": "ipv6"}
+	}
+	return map[string]any{"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"}
 }
 
 func (w *world) getCallerIdentity(*Request) (any, error) {

@@ -46,6 +46,14 @@ type Config struct {
 	HideNetworkWhilePending bool
 	// FleetLatency is the middle of CreateFleet's answer time; each call draws between half and one and a half of it.
 	FleetLatency time.Duration
+	// ProfileLag is how long EC2 does not know an instance profile that was made or got its role just now.
+	ProfileLag time.Duration
+	// NoSpotRole: the account lacks AWSServiceRoleForEC2Spot. SetSpotRole makes it.
+	NoSpotRole bool
+	// ResourceNames gives instances host names by their id instead of their address.
+	ResourceNames bool
+	// IPv6 makes the cluster and its subnets IPv6.
+	IPv6 bool
 	// SpotNotice is the time between the interruption warning and the end of a spot instance, default 2 min.
 	SpotNotice time.Duration
 	// ReuseAddresses gives the address freed last to the next instance. Otherwise addresses come round in order.

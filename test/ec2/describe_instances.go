@@ -18,9 +18,12 @@ type instanceItem struct {
 	Type       string    `xml:"instanceType"`
 	Launched   string    `xml:"launchTime"`
 	Placement  struct {
-		Zone    string `xml:"availabilityZone"`
-		ZoneID  string `xml:"availabilityZoneId"`
-		Tenancy string `xml:"tenancy"`
+		Zone      string `xml:"availabilityZone"`
+		ZoneID    string `xml:"availabilityZoneId"`
+		Tenancy   string `xml:"tenancy"`
+		Group     string `xml:"groupName,omitempty"`
+		GroupID   string `xml:"groupId,omitempty"`
+		Partition int    `xml:"partitionNumber,omitempty"`
 	} `xml:"placement"`
 	Subnet       string        `xml:"subnetId,omitempty"`
 	VPC          string        `xml:"vpcId,omitempty"`
@@ -39,6 +42,12 @@ type instanceItem struct {
 	Profile      *profileRef   `xml:"iamInstanceProfile"`
 	Groups       []groupRef    `xml:"groupSet>item"`
 	Interfaces   []nicItem     `xml:"networkInterfaceSet>item"`
+	IPv6         string        `xml:"ipv6Address,omitempty"`
+	Monitoring   string        `xml:"monitoring>state"`
+	Enclave      bool          `xml:"enclaveOptions>enabled"`
+	Metadata     *metadataItem `xml:"metadataOptions"`
+	Devices      []volumeItem  `xml:"blockDeviceMapping>item"`
+	Capacity     *capacityItem `xml:"capacityReservationSpecification"`
 	StateReason  *stateReason  `xml:"stateReason"`
 	Tags         []tagItem     `xml:"tagSet>item"`
 	NameOptions  *nameOptions  `xml:"privateDnsNameOptions"`
@@ -61,13 +70,38 @@ type groupRef struct {
 }
 
 type nicItem struct {
-	ID     string `xml:"networkInterfaceId"`
-	Subnet string `xml:"subnetId"`
-	VPC    string `xml:"vpcId"`
-	Status string `xml:"status"`
-	IP     string `xml:"privateIpAddress"`
-	DNS    string `xml:"privateDnsName"`
-	Type   string `xml:"interfaceType"`
+	ID     string   `xml:"networkInterfaceId"`
+	Subnet string   `xml:"subnetId"`
+	VPC    string   `xml:"vpcId"`
+	Status string   `xml:"status"`
+	IP     string   `xml:"privateIpAddress,omitempty"`
+	DNS    string   `xml:"privateDnsName,omitempty"`
+	Type   string   `xml:"interfaceType"`
+	Card   int      `xml:"attachment>networkCardIndex"`
+	Device int      `xml:"attachment>deviceIndex"`
+	IPv6   []string `xml:"ipv6AddressesSet>item>ipv6Address,omitempty"`
+}
+
+type metadataItem struct {
+	State    string `xml:"state"`
+	Tokens   string `xml:"httpTokens"`
+	HopLimit int    `xml:"httpPutResponseHopLimit"`
+	Endpoint string `xml:"httpEndpoint"`
+	IPv6     string `xml:"httpProtocolIpv6"`
+	Tags     string `xml:"instanceMetadataTags"`
+}
+
+type volumeItem struct {
+	Device string `xml:"deviceName"`
+	ID     string `xml:"ebs>volumeId"`
+	Status string `xml:"ebs>status"`
+	Delete bool   `xml:"ebs>deleteOnTermination"`
+}
+
+// capacityItem says how an instance was to use capacity reservations.
+type capacityItem struct {
+	Preference string `xml:"capacityReservationPreference,omitempty"`
+	Target     string `xml:"capacityReservationTarget>capacityReservationId,omitempty"`
 }
 
 type stateReason struct {
@@ -80,8 +114,9 @@ type nameOptions struct {
 }
 
 type instanceCPUs struct {
-	Cores   int `xml:"coreCount"`
-	Threads int `xml:"threadsPerCore"`
+	Cores   int    `xml:"coreCount"`
+	Threads int    `xml:"threadsPerCore"`
+	Nested  string `xml:"nestedVirtualization,omitempty"`
 }
 
 type reservationItem struct {
@@ -99,11 +134,31 @@ func (w *world) instanceItem(in *instance) instanceItem {
 	item := instanceItem{
 		ID: in.ID, Image: in.ImageID, State: stateItem{stateCodes[in.State], in.State}, Type: in.Type, Launched: timestamp(in.Launched), Arch: in.typ.Arch[len(in.typ.Arch)-1],
 		RootType: "ebs", Root: "/dev/xvda", Virtual: "hvm", Token: in.ClientToken, Hypervisor: "xen", Reservation: in.Reservation, EBSOptimized: true,
-		Platform: "Linux/UNIX", Tags: tagItems(in.Tags), NameOptions: &nameOptions{"ip-name"}, CPU: &instanceCPUs{max(1, in.typ.VCPUs/2), 2},
+		Platform: "Linux/UNIX", Tags: tagItems(in.Tags), NameOptions: &nameOptions{w.hostnameType()}, CPU: &instanceCPUs{max(1, in.typ.VCPUs/2), 2, ""},
+		Monitoring: "disabled", Enclave: in.Enclave,
+		Metadata: &metadataItem{"applied", in.Metadata.Tokens, in.Metadata.HopLimit, in.Metadata.Endpoint, in.Metadata.IPv6, in.Metadata.Tags},
+		Capacity: &capacityItem{Preference: in.Preference},
 	}
-	item.Placement.Zone, item.Placement.ZoneID, item.Placement.Tenancy = in.Zone, in.subnet.zoneID, "default"
-	if in.CapacityType == spot {
+	p := &item.Placement
+	p.Zone, p.ZoneID, p.Tenancy = in.Zone, in.subnet.zoneID, in.Placement.Tenancy
+	p.Group, p.GroupID, p.Partition = in.Placement.Group, in.Placement.GroupID, in.Placement.Partition
+	if in.Monitoring {
+		item.Monitoring = "enabled"
+	}
+	if in.NestedVirtualization {
+		item.CPU.Nested = "enabled"
+	}
+	if in.Preference == "capacity-reservations-only" {
+		item.Capacity.Target = in.Reservation
+	}
+	for _, v := range in.Volumes {
+		item.Devices = append(item.Devices, volumeItem{v.Device, v.id, "attached", !v.KeptOnTermination})
+	}
+	switch {
+	case in.CapacityType == spot:
 		item.Lifecycle, item.SpotRequest = spot, "sir-"+in.ID[len(in.ID)-8:]
+	case in.Market != "":
+		item.Lifecycle = in.Market
 	}
 	if in.Reason != "" {
 		code, message, _ := strings.Cut(in.Reason, ": ")
@@ -114,7 +169,17 @@ func (w *world) instanceItem(in *instance) instanceItem {
 	}
 	if w.networkShown(in) {
 		item.Subnet, item.VPC, item.IP, item.PrivateDNS = in.SubnetID, w.network.vpc, in.PrivateIP, in.PrivateDNSName
-		item.Interfaces = []nicItem{{"eni-" + strings.TrimPrefix(in.ID, "i-"), in.SubnetID, w.network.vpc, "in-use", in.PrivateIP, in.PrivateDNSName, "interface"}}
+		for _, n := range in.Interfaces {
+			nic := nicItem{ID: n.id, Subnet: in.SubnetID, VPC: w.network.vpc, Status: "in-use", Type: n.Type, Card: n.Card, Device: n.Device}
+			if n.Card == 0 && n.Device == 0 {
+				nic.IP, nic.DNS = in.PrivateIP, in.PrivateDNSName
+				item.IPv6 = n.ipv6
+			}
+			if n.ipv6 != "" {
+				nic.IPv6 = []string{n.ipv6}
+			}
+			item.Interfaces = append(item.Interfaces, nic)
+		}
 		for _, id := range in.Groups {
 			item.Groups = append(item.Groups, groupRef{id, w.network.group(id).name})
 		}

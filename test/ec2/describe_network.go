@@ -47,7 +47,7 @@ func (w *world) describeSubnets(r *Request) (any, error) {
 			ID: s.id, ARN: w.arn("ec2", "subnet/"+s.id), State: "available", VPC: w.network.vpc, Owner: w.cfg.Account, CIDR: s.cidr.String(), Free: s.free(),
 			Zone: s.zone, ZoneID: s.zoneID, Tags: tagItems(s.tags),
 		}
-		item.DNS.HostnameType = "ip-name"
+		item.DNS.HostnameType = w.hostnameType()
 		items = append(items, item)
 	}
 	slices.SortFunc(items, func(a, b subnetItem) int { return strings.Compare(a.ID, b.ID) })

@@ -196,7 +196,7 @@ func describeType(t *catalog.Type) typeItem {
 			Performance: performance(t.NetworkGbps, t.NetworkPeakGbps), Interfaces: t.MaxENIs, Cards: t.NetworkCards, IPv4: t.IPv4PerENI,
 			IPv6: t.IPv4PerENI, IPv6OK: true, ENA: "required", EFA: t.EFASupported, Encryption: t.EncryptionInTransit,
 		},
-		Placement: []string{"cluster", "partition", "spread"}, Burstable: t.Burstable, DedicatedHost: !t.Burstable, BootModes: []string{"legacy-bios", "uefi"},
+		Placement: t.PlacementStrategies(), Burstable: t.Burstable, DedicatedHost: !t.Burstable, BootModes: []string{"legacy-bios", "uefi"},
 		Enclaves: "unsupported", TPM: "unsupported",
 	}
 	if !t.EBSAttachmentsShared {

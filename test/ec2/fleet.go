@@ -15,8 +15,10 @@ type fleet struct {
 	strategy     string
 	total, min   int
 	choices      []*choice
-	tags         map[string]string
-	requestTags  bool // tags for spot requests
+	// tags by resource type, over those of the template.
+	tags map[string]map[string]string
+	// market is what instances of the fleet must be asked for as in their templates; empty: on demand or spot.
+	market string
 }
 
 // choice is one override of one launch template: a pool to launch into and how.
@@ -32,7 +34,9 @@ type choice struct {
 	priority float64
 	order    int
 	taken    int
-	failure  *apiError
+	// covered are reservations that taken instances run in, one entry each; the others come out of the pool.
+	covered []*reservation
+	failure *apiError
 }
 
 type templateRef struct {
@@ -111,9 +115,20 @@ func (w *world) parseFleet(r *Request) (*fleet, error) {
 	if t := p.str("Type"); t != "instant" {
 		return nil, failf("UnsupportedOperation", "The simulator launches fleets of type instant only, not %q", t)
 	}
-	f := &fleet{tags: p.tagsFor("instance"), requestTags: len(p.tagsFor("spot-instances-request")) > 0, capacityType: p.str("TargetCapacitySpecification.DefaultTargetCapacityType")}
-	if f.capacityType == "" {
+	f := &fleet{tags: map[string]map[string]string{}, capacityType: p.str("TargetCapacitySpecification.DefaultTargetCapacityType")}
+	for _, kind := range taggedAtLaunch {
+		f.tags[kind] = p.tagsFor(kind)
+	}
+	switch f.capacityType {
+	case "":
 		f.capacityType = onDemand
+	case capacityBlock:
+		f.capacityType, f.market = onDemand, capacityBlock
+	case "reserved-capacity":
+		if !slices.Contains(p.strs("ReservedCapacityOptions.ReservationType"), interruptible) {
+			return nil, missing("ReservedCapacityOptions.ReservationTypes")
+		}
+		f.capacityType, f.market = onDemand, interruptible
 	}
 	var err error
 	if f.total, err = p.number("TargetCapacitySpecification.TotalTargetCapacity", 0); err != nil {
@@ -223,8 +238,14 @@ func (w *world) resolve(c *choice, f *fleet) *apiError {
 	if p, known := w.price(c.typ, c.subnet.zone, f.capacityType); known {
 		c.price = p
 	}
-	if f.capacityType == onDemand && f.requestTags {
+	if f.capacityType == onDemand && len(f.tags["spot-instances-request"])+len(d.tags["spot-instances-request"]) > 0 {
 		return failf("InvalidParameterValue", "'spot-instances-request' is not a valid taggable resource type for this operation.")
+	}
+	if d.market != spot && d.market != f.market {
+		return failf("InvalidFleetConfiguration", "The fleet buys '%s', the launch template '%s'.", f.market, d.market)
+	}
+	if f.capacityType == spot && !w.spotRole {
+		return failf("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.")
 	}
 	return w.check(d, c.typ)
 }
@@ -239,7 +260,7 @@ func (w *world) check(d *launchData, t *catalog.Type) *apiError {
 		return failf("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", d.image)
 	case !slices.Contains(t.Arch, im.arch):
 		return failf("InvalidParameterValue", "The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI.", t.Arch[0], im.arch)
-	case d.profile != "" && w.profiles[d.profile] == nil:
+	case d.profile != "" && (w.profiles[d.profile] == nil || w.profiles[d.profile].known.After(w.now)):
 		return failf("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", d.profile)
 	}
 	for _, g := range d.groups {
@@ -249,6 +270,24 @@ func (w *world) check(d *launchData, t *catalog.Type) *apiError {
 	}
 	if d.reservation != "" && w.reservation(d.reservation) == nil {
 		return failf("InvalidCapacityReservationId.NotFound", "The capacity reservation ID '%s' does not exist", d.reservation)
+	}
+	if err := w.checkPlacement(d.placement, t); err != nil {
+		return err
+	}
+	efas := 0
+	for _, n := range d.interfaces {
+		if n.Card >= t.NetworkCards {
+			return failf("InvalidNetworkCardIndex", "The instance type %s has no network card %d", t.Name, n.Card)
+		}
+		if n.Type != "interface" {
+			efas++
+		}
+		if n.IPv6Addresses+n.IPv6Prefixes > 0 && !w.cfg.IPv6 {
+			return failf("InvalidParameterValue", "The subnet has no IPv6 CIDR block")
+		}
+	}
+	if efas > t.MaxEFA {
+		return failf("InvalidParameterCombination", "The instance type %s takes at most %d EFA interfaces", t.Name, t.MaxEFA)
 	}
 	return nil
 }

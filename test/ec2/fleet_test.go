@@ -247,7 +247,7 @@ func TestASubnetRunsOutOfAddresses(t *testing.T) {
 
 func TestReservedCapacityIsUsedByTarget(t *testing.T) {
 	a := newAccount(t)
-	id := a.AddReservation("m5.large", "us-west-2a", 2, map[string]string{"team": "a"})
+	id := a.Reserve(Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 2, Tags: map[string]string{"team": "a"}})
 	image := must(a.ec2.DescribeImages(a.ctx, &awsec2.DescribeImagesInput{Filters: filters("name", "golden-x86_64-*")})).Images[0].ImageId
 	must(a.ec2.CreateLaunchTemplate(a.ctx, &awsec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String("reserved"), LaunchTemplateData: &types.RequestLaunchTemplateData{
 		ImageId: image, CapacityReservationSpecification: &types.LaunchTemplateCapacityReservationSpecificationRequest{

@@ -12,6 +12,7 @@ type image struct {
 	created, deprecated                       time.Time
 	tags                                      map[string]string
 	devices                                   []deviceMapping
+	windows                                   bool
 }
 
 type deviceMapping struct {
@@ -49,6 +50,7 @@ func (s *Sim) SetParameter(name, value string) {
 const (
 	eksOwner          = "602401143452"
 	bottlerocketOwner = "092701018921"
+	windowsOwner      = "801119661308"
 )
 
 // Releases of the public images, oldest first.
@@ -70,6 +72,11 @@ func (w *world) addImages() {
 		for _, arch := range []string{"x86_64", "arm64"} {
 			w.addBottlerocket(k8s, arch, "")
 			w.addBottlerocket(k8s, arch, "-nvidia")
+		}
+		for _, year := range []string{"2019", "2022", "2025"} {
+			if year != "2025" || minor >= 35 {
+				w.addWindows(k8s, year)
+			}
 		}
 	}
 	// One image nobody should choose, and two of the account's own.
@@ -100,6 +107,16 @@ func (w *world) addBottlerocket(k8s, arch, variant string) {
 		path := fmt.Sprintf("/aws/service/bottlerocket/aws-k8s-%s%s/%s/", k8s, variant, arch)
 		w.parameters[path+release+"/image_id"] = im.id
 		w.parameters[path+"latest/image_id"] = im.id
+	}
+}
+
+// addWindows: only the newest release can be found by a parameter.
+func (w *world) addWindows(k8s, year string) {
+	base := "Windows_Server-" + year + "-English-Core-EKS_Optimized-" + k8s
+	for _, at := range released {
+		im := w.addImage(base+"-"+at.Format("2006.01.02"), "x86_64", windowsOwner, "amazon", at)
+		im.windows, im.devices = true, []deviceMapping{{"/dev/sda1", 50}}
+		w.parameters["/aws/service/ami-windows-latest/"+base+"/image_id"] = im.id
 	}
 }
 
@@ -179,6 +196,9 @@ func (w *world) describeImages(r *Request) (any, error) {
 			ID: im.id, Location: im.owner + "/" + im.name, State: "available", Owner: im.owner, Alias: im.alias, Public: im.alias != "", Arch: im.arch, Type: "machine",
 			Name: im.name, Description: im.description, Root: im.devices[0].name, RootType: "ebs", Virtual: "hvm", Hypervisor: "xen", Created: timestamp(im.created),
 			Platform: "Linux/UNIX", ENA: true, Tags: tagItems(im.tags),
+		}
+		if im.windows {
+			item.Platform = "Windows"
 		}
 		if !im.deprecated.IsZero() {
 			item.Deprecated = timestamp(im.deprecated)

@@ -46,6 +46,17 @@ type Instance struct {
 	ClientToken    string            `json:"clientToken,omitempty"`
 	Reservation    string            `json:"capacityReservation,omitempty"`
 	Tags           map[string]string `json:"tags,omitempty"`
+	// What it was launched with.
+	Metadata             Metadata          `json:"metadata"`
+	Volumes              []Volume          `json:"volumes,omitempty"`
+	Interfaces           []Interface       `json:"interfaces,omitempty"`
+	Placement            Placement         `json:"placement"`
+	Monitoring           bool              `json:"monitoring,omitempty"`
+	NestedVirtualization bool              `json:"nestedVirtualization,omitempty"`
+	Enclave              bool              `json:"enclave,omitempty"`
+	Market               string            `json:"market,omitempty"`
+	Preference           string            `json:"capacityReservationPreference,omitempty"`
+	SpotRequestTags      map[string]string `json:"spotRequestTags,omitempty"`
 	// Launched, and the zero time for what has not happened: Running, Ending (shutting-down), Terminated.
 	Launched   time.Time `json:"launched"`
 	Running    time.Time `json:"running,omitzero"`
@@ -71,21 +82,29 @@ type instance struct {
 	marked    bool // for interruption
 }
 
-// launch makes an instance; the caller has seen to capacity and an address.
-func (w *world) launch(d *launchData, t *catalog.Type, s *subnet, capacityType string, tags map[string]string, token, launchID string) *instance {
+// launch makes an instance, in a reservation or not; the caller has seen to capacity and an address.
+func (w *world) launch(d *launchData, t *catalog.Type, s *subnet, capacityType string, rsv *reservation, token, launchID string) *instance {
 	price, _ := w.price(t, s.zone, capacityType)
 	addr := s.take()
 	id := w.id("i")
 	in := &instance{
 		Instance: Instance{
 			ID: id, Type: t.Name, Zone: s.zone, CapacityType: capacityType, State: pending, Price: price, ImageID: d.image, SubnetID: s.id, PrivateIP: addr.String(),
-			PrivateDNSName: w.dnsName(addr), Profile: d.profile, Groups: d.groups, ClientToken: token, Reservation: d.reservation, Tags: merged(tags, nil), Launched: w.now,
+			PrivateDNSName: w.dnsName(id, addr), Profile: d.profile, Groups: d.groups, ClientToken: token, Tags: merged(d.tags["instance"], nil), Launched: w.now,
+			Market: d.market, Placement: d.placement,
 		},
-		order: len(w.instances), typ: t, userData: d.userData, addr: addr, subnet: s, rootGiB: d.rootGiB(w.image(d.image)), visible: w.now, fleetRsv: launchID,
+		order: len(w.instances), typ: t, userData: d.userData, addr: addr, subnet: s, visible: w.now, fleetRsv: launchID,
 	}
-	if d.reservation != "" {
-		in.Price = 0 // paid for by the reservation
+	if rsv != nil {
+		in.Reservation, in.Price = rsv.id, 0 // paid for by the reservation
 	}
+	if g, _ := w.placementGroup(d.placement); g != nil {
+		in.Placement.Group, in.Placement.GroupID, in.Placement.Partition = g.name, g.id, w.partition(g, d.placement.Partition, s.zone)
+	}
+	if in.Placement.Tenancy == "" {
+		in.Placement.Tenancy = "default"
+	}
+	w.equip(in, d)
 	draw := w.draw("life", id)
 	if lag := w.cfg.DescribeLag; lag > 0 {
 		in.visible = w.now.Add(w.cfg.scaled(between(draw, lag/2, lag)))

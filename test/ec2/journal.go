@@ -105,7 +105,7 @@ func (s *Sim) instances(want func(*instance) bool) []Instance {
 
 func (in *instance) snapshot() Instance {
 	out := in.Instance
-	out.Tags = maps.Clone(in.Tags)
+	out.Tags, out.Volumes, out.Interfaces = maps.Clone(in.Tags), slices.Clone(in.Volumes), slices.Clone(in.Interfaces)
 	return out
 }
 

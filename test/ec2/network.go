@@ -115,8 +115,19 @@ func (s *subnet) release(a netip.Addr) {
 	s.freed = append(s.freed, a)
 }
 
-// dnsName is the ip-name of an address.
-func (w *world) dnsName(a netip.Addr) string {
+// hostnameType is how the subnets name their instances.
+func (w *world) hostnameType() string {
+	if w.cfg.ResourceNames {
+		return "resource-name"
+	}
+	return "ip-name"
+}
+
+// dnsName is the private DNS name of an instance: by its id, or by its address.
+func (w *world) dnsName(id string, a netip.Addr) string {
+	if w.cfg.ResourceNames {
+		return id + "." + w.cfg.Region + ".compute.internal"
+	}
 	domain := w.cfg.Region + ".compute.internal"
 	if w.cfg.Region == "us-east-1" {
 		domain = "ec2.internal"

@@ -14,6 +14,9 @@ import (
 const (
 	onDemand = "on-demand"
 	spot     = "spot"
+	// Markets of instances that run in reserved capacity.
+	capacityBlock = "capacity-block"
+	interruptible = "interruptible-capacity-reservation"
 )
 
 // price is $/h; false when the zone doesn't sell that.

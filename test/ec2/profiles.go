@@ -12,10 +12,12 @@ type profile struct {
 	id, name, path, role string
 	created              time.Time
 	tags                 map[string]string
+	// known is when EC2 knows it as it is.
+	known time.Time
 }
 
 func (w *world) addProfile(name, path, role string, tags map[string]string) *profile {
-	p := &profile{id: strings.ToUpper(strings.Replace(w.id("aipa"), "-", "", 1)), name: name, path: path, role: role, created: w.now, tags: tags}
+	p := &profile{id: strings.ToUpper(strings.Replace(w.id("aipa"), "-", "", 1)), name: name, path: path, role: role, created: w.now, tags: tags, known: w.now.Add(w.cfg.scaled(w.cfg.ProfileLag))}
 	w.profiles[name] = p
 	return p
 }
@@ -125,7 +127,7 @@ func (w *world) addRoleToInstanceProfile(r *Request) (any, error) {
 	if p.role != "" {
 		return nil, conflict("LimitExceeded", "Cannot exceed quota for InstanceSessionsPerInstanceProfile: 1")
 	}
-	p.role = role
+	p.role, p.known = role, w.now.Add(w.cfg.scaled(w.cfg.ProfileLag))
 	return nil, nil
 }
 

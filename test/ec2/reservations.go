@@ -6,23 +6,77 @@ import (
 	"time"
 )
 
-// reservation is an open or targeted on-demand capacity reservation.
-type reservation struct {
-	id, typ, zone string
-	total, used   int
-	created       time.Time
-	tags          map[string]string
+// blockReclaim is how long before a capacity block's end EC2 ends the instances in it.
+const blockReclaim = 30 * time.Minute
+
+// Reservation is capacity that is paid for: what a test can add.
+type Reservation struct {
+	Type, Zone string
+	Count      int
+	// Match is targeted (the default) or open: open ones take every matching launch that doesn't forbid it.
+	Match string
+	// Kind is default or capacity-block.
+	Kind string
+	// End is when the reservation expires; zero: never. EC2 ends the instances of a capacity block half an hour before.
+	End           time.Time
+	Interruptible bool
+	// Owner is the account that shares it with this one; empty: this one.
+	Owner string
+	Tags  map[string]string
 }
 
-// AddReservation reserves capacity of a type in a zone and gives the reservation's id. Launches use it when they target
-// the id.
-func (s *Sim) AddReservation(instanceType, zone string, n int, tags map[string]string) string {
+type reservation struct {
+	Reservation
+	id, state string
+	used      int
+	created   time.Time
+}
+
+// Reserve adds a capacity reservation and gives its id.
+func (s *Sim) Reserve(r Reservation) string {
 	var id string
 	s.with(func(w *world) {
+		for _, f := range []struct {
+			to  *string
+			def string
+		}{{&r.Match, "targeted"}, {&r.Kind, "default"}, {&r.Owner, w.cfg.Account}} {
+			if *f.to == "" {
+				*f.to = f.def
+			}
+		}
 		id = w.id("cr")
-		w.reservations = append(w.reservations, &reservation{id: id, typ: instanceType, zone: zone, total: n, created: w.now, tags: merged(tags, nil)})
+		rsv := &reservation{Reservation: r, id: id, state: "active", created: w.now}
+		w.reservations = append(w.reservations, rsv)
+		if r.End.IsZero() {
+			return
+		}
+		if r.Kind == capacityBlock {
+			w.at(r.End.Add(-blockReclaim), func() { w.reclaim(rsv) })
+		}
+		w.at(r.End, func() { w.expire(rsv) })
 	})
 	return id
+}
+
+// reclaim ends what runs in a capacity block.
+func (w *world) reclaim(rsv *reservation) {
+	for _, in := range w.instances {
+		if in.Reservation == rsv.id && in.live() {
+			w.end(in, "Server.InternalError: Capacity block ends")
+		}
+	}
+}
+
+// expire ends a reservation. What runs in it runs on, on demand.
+func (w *world) expire(rsv *reservation) {
+	rsv.state = "expired"
+	for _, in := range w.instances {
+		if in.Reservation == rsv.id && in.live() {
+			in.Reservation = ""
+			in.Price, _ = w.price(in.typ, in.Zone, in.CapacityType)
+			rsv.used--
+		}
+	}
 }
 
 func (w *world) reservation(id string) *reservation {
@@ -33,31 +87,40 @@ func (w *world) reservation(id string) *reservation {
 	return w.reservations[i]
 }
 
-// available is how many instances of the pool the reservation can still take.
-func (r *reservation) available(p pool) int {
-	if p.Type != r.typ || p.Zone != r.zone || p.CapacityType != onDemand {
+// available is how many instances of the pool, asked for on a market, the reservation can still take.
+func (r *reservation) available(p pool, market string) int {
+	own := ""
+	switch {
+	case r.Kind == capacityBlock:
+		own = capacityBlock
+	case r.Interruptible:
+		own = interruptible
+	}
+	if p.Type != r.Type || p.Zone != r.Zone || p.CapacityType != onDemand || r.state != "active" || market != own {
 		return 0
 	}
-	return r.total - r.used
+	return r.Count - r.used
 }
 
 type capacityReservationItem struct {
-	ID        string    `xml:"capacityReservationId"`
-	Owner     string    `xml:"ownerId"`
-	ARN       string    `xml:"capacityReservationArn"`
-	Type      string    `xml:"instanceType"`
-	Platform  string    `xml:"instancePlatform"`
-	Zone      string    `xml:"availabilityZone"`
-	Tenancy   string    `xml:"tenancy"`
-	Total     int       `xml:"totalInstanceCount"`
-	Available int       `xml:"availableInstanceCount"`
-	State     string    `xml:"state"`
-	Start     string    `xml:"startDate"`
-	EndType   string    `xml:"endDateType"`
-	Match     string    `xml:"instanceMatchCriteria"`
-	Created   string    `xml:"createDate"`
-	Kind      string    `xml:"reservationType"`
-	Tags      []tagItem `xml:"tagSet>item"`
+	ID            string    `xml:"capacityReservationId"`
+	Owner         string    `xml:"ownerId"`
+	ARN           string    `xml:"capacityReservationArn"`
+	Type          string    `xml:"instanceType"`
+	Platform      string    `xml:"instancePlatform"`
+	Zone          string    `xml:"availabilityZone"`
+	Tenancy       string    `xml:"tenancy"`
+	Total         int       `xml:"totalInstanceCount"`
+	Available     int       `xml:"availableInstanceCount"`
+	State         string    `xml:"state"`
+	Start         string    `xml:"startDate"`
+	End           string    `xml:"endDate,omitempty"`
+	EndType       string    `xml:"endDateType"`
+	Match         string    `xml:"instanceMatchCriteria"`
+	Created       string    `xml:"createDate"`
+	Kind          string    `xml:"reservationType"`
+	Interruptible bool      `xml:"interruptible"`
+	Tags          []tagItem `xml:"tagSet>item"`
 }
 
 func (w *world) describeCapacityReservations(r *Request) (any, error) {
@@ -69,18 +132,24 @@ func (w *world) describeCapacityReservations(r *Request) (any, error) {
 	}
 	var items []capacityReservationItem
 	for _, c := range w.reservations {
-		ok, err := r.matches(tagMatcher(c.tags, map[string]string{
-			"instance-type": c.typ, "availability-zone": c.zone, "state": "active", "owner-id": w.cfg.Account, "instance-match-criteria": "targeted", "tenancy": "default",
+		ok, err := r.matches(tagMatcher(c.Tags, map[string]string{
+			"instance-type": c.Type, "availability-zone": c.Zone, "state": c.state, "owner-id": c.Owner, "instance-match-criteria": c.Match, "tenancy": "default",
 		}))
 		if err != nil {
 			return nil, err
 		}
-		if ok && (len(ids) == 0 || slices.Contains(ids, c.id)) {
-			items = append(items, capacityReservationItem{
-				c.id, w.cfg.Account, w.arn("ec2", "capacity-reservation/"+c.id), c.typ, "Linux/UNIX", c.zone, "default", c.total, c.total - c.used, "active",
-				timestamp(c.created), "unlimited", "targeted", timestamp(c.created), "default", tagItems(c.tags),
-			})
+		if !ok || len(ids) > 0 && !slices.Contains(ids, c.id) {
+			continue
 		}
+		item := capacityReservationItem{
+			ID: c.id, Owner: c.Owner, ARN: w.arn("ec2", "capacity-reservation/"+c.id), Type: c.Type, Platform: "Linux/UNIX", Zone: c.Zone, Tenancy: "default",
+			Total: c.Count, Available: c.Count - c.used, State: c.state, Start: timestamp(c.created), EndType: "unlimited", Match: c.Match,
+			Created: timestamp(c.created), Kind: c.Kind, Interruptible: c.Interruptible, Tags: tagItems(c.Tags),
+		}
+		if !c.End.IsZero() {
+			item.End, item.EndType = timestamp(c.End), "limited"
+		}
+		items = append(items, item)
 	}
 	slices.SortFunc(items, func(a, b capacityReservationItem) int { return strings.Compare(a.ID, b.ID) })
 	items, next, err := page(r, items, 1, 1000, 0, func(c capacityReservationItem) string { return c.ID })

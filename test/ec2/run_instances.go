@@ -28,8 +28,12 @@ func (w *world) runInstances(r *Request) (any, error) {
 		data = data.over(t.data)
 	}
 	f := &fleet{capacityType: onDemand, total: most, min: lowest}
-	if data.spot {
+	switch data.market {
+	case "":
+	case spot:
 		f.capacityType = spot
+	default:
+		f.market = data.market
 	}
 	c := &choice{data: data, override: overrideItem{Type: data.typ, Subnet: data.subnet, Zone: p.str("Placement.AvailabilityZone")}}
 	f.choices = []*choice{c}

@@ -1,8 +1,6 @@
 package ec2
 
 import (
-	"encoding/base64"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,103 +11,6 @@ type template struct {
 	created  time.Time
 	data     *launchData
 	tags     map[string]string
-}
-
-// launchData is what an instance is made from: a launch template's content or RunInstances' parameters.
-type launchData struct {
-	image, typ, profile, subnet, reservation string
-	groups                                   []string
-	userData                                 []byte
-	tags, volumeTags                         map[string]string
-	spot                                     bool
-	devices                                  []deviceMapping
-}
-
-func (w *world) parseLaunchData(p *params) (*launchData, error) {
-	d := &launchData{
-		image: p.str("ImageId"), typ: p.str("InstanceType"), profile: p.str("IamInstanceProfile.Name"), subnet: p.str("SubnetId"),
-		groups: p.strs("SecurityGroupId"), reservation: p.str("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"),
-		spot: p.str("InstanceMarketOptions.MarketType") == spot,
-	}
-	if arn := p.str("IamInstanceProfile.Arn"); arn != "" {
-		d.profile = arn[strings.LastIndex(arn, "/")+1:]
-	}
-	if p != nil {
-		d.tags, d.volumeTags = p.tagsFor("instance"), p.tagsFor("volume")
-	}
-	for _, ni := range p.list("NetworkInterface") {
-		d.groups = append(d.groups, ni.strs("SecurityGroupId")...)
-		if s := ni.str("SubnetId"); s != "" {
-			d.subnet = s
-		}
-	}
-	for _, b := range p.list("BlockDeviceMapping") {
-		gib, err := b.number("Ebs.VolumeSize", 0)
-		if err != nil {
-			return nil, err
-		}
-		d.devices = append(d.devices, deviceMapping{b.str("DeviceName"), int64(gib)})
-	}
-	var err error
-	if d.userData, err = base64.StdEncoding.DecodeString(p.str("UserData")); err != nil {
-		return nil, failf("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.")
-	}
-	if len(d.userData) > 16<<10 {
-		return nil, failf("InvalidParameterValue", "User data is limited to 16384 bytes")
-	}
-	return d, nil
-}
-
-// over is the data of a request laid over that of its template.
-func (d *launchData) over(base *launchData) *launchData {
-	out := *base
-	for _, f := range []struct {
-		to   *string
-		from string
-	}{{&out.image, d.image}, {&out.typ, d.typ}, {&out.profile, d.profile}, {&out.subnet, d.subnet}, {&out.reservation, d.reservation}} {
-		if f.from != "" {
-			*f.to = f.from
-		}
-	}
-	if len(d.groups) > 0 {
-		out.groups = d.groups
-	}
-	if len(d.userData) > 0 {
-		out.userData = d.userData
-	}
-	if len(d.devices) > 0 {
-		out.devices = d.devices
-	}
-	out.spot = out.spot || d.spot
-	out.tags = merged(base.tags, d.tags)
-	return &out
-}
-
-func merged(a, b map[string]string) map[string]string {
-	out := maps.Clone(a)
-	if out == nil {
-		out = map[string]string{}
-	}
-	maps.Copy(out, b)
-	return out
-}
-
-// rootGiB is the size of the volume that the kubelet's files are on: the largest one, as Bottlerocket's system volume is
-// small.
-func (d *launchData) rootGiB(im *image) int64 {
-	var out int64
-	devices := slices.Clone(d.devices)
-	if im != nil {
-		for _, own := range im.devices {
-			if !slices.ContainsFunc(devices, func(m deviceMapping) bool { return m.name == own.name }) {
-				devices = append(devices, own)
-			}
-		}
-	}
-	for _, m := range devices {
-		out = max(out, m.gib)
-	}
-	return max(out, 8)
 }
 
 type templateItem struct {

@@ -24,10 +24,15 @@ type world struct {
 	tokens       map[string]*tokenUse
 	capacity     capacities
 	reservations []*reservation
-	profiles     map[string]*profile
-	parameters   map[string]string
-	queue        queue
-	journal      journal
+	placements   []*placementGroup
+	// quotas are vCPUs by capacity type; no entry: no quota.
+	quotas map[string]int
+	// spotRole: the account has the service-linked role that spot instances need.
+	spotRole   bool
+	profiles   map[string]*profile
+	parameters map[string]string
+	queue      queue
+	journal    journal
 
 	effects []effect
 }
@@ -35,11 +40,11 @@ type world struct {
 func newWorld(cfg *Config, now time.Time) *world {
 	w := &world{
 		cfg: cfg, now: now, counter: map[string]int{}, byID: map[string]*instance{}, tokens: map[string]*tokenUse{}, capacity: newCapacities(),
-		profiles: map[string]*profile{}, parameters: map[string]string{},
+		profiles: map[string]*profile{}, parameters: map[string]string{}, quotas: map[string]int{}, spotRole: !cfg.NoSpotRole,
 	}
 	w.network = newNetwork(w)
 	w.addImages()
-	w.addProfile(cfg.InstanceProfile, "/", cfg.Role, nil)
+	w.addProfile(cfg.InstanceProfile, "/", cfg.Role, nil).known = now
 	return w
 }
 
@@ -63,9 +68,12 @@ func (w *world) next() (time.Time, bool) {
 }
 
 // after plans do for d of simulated time from now.
-func (w *world) after(d time.Duration, do func()) {
+func (w *world) after(d time.Duration, do func()) { w.at(w.now.Add(w.cfg.scaled(d)), do) }
+
+// at plans do for a time on the clock.
+func (w *world) at(t time.Time, do func()) {
 	w.counter["event"]++
-	heap.Push(&w.agenda, &event{at: w.now.Add(w.cfg.scaled(d)), order: w.counter["event"], do: do})
+	heap.Push(&w.agenda, &event{at: t, order: w.counter["event"], do: do})
 }
 
 // id makes the next id of a kind, like i-0123456789abcdef0.

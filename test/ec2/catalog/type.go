@@ -96,6 +96,14 @@ func (t *Type) OfferedIn(zone string) bool {
 	return slices.Contains(t.Zones, zone)
 }
 
+// PlacementStrategies are the kinds of placement group that take the type.
+func (t *Type) PlacementStrategies() []string {
+	if t.Burstable {
+		return []string{"partition", "spread"}
+	}
+	return []string{"cluster", "partition", "spread"}
+}
+
 // Sells says whether the type can be had as on-demand or spot at all.
 func (t *Type) Sells(capacityType string) bool {
 	return slices.Contains(t.UsageClasses, capacityType)

@@ -1,0 +1,312 @@
+package ec2
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// templateWith makes a launch template like account.template's with more in it.
+func (a *account) templateWith(name string, change func(*types.RequestLaunchTemplateData)) string {
+	a.t.Helper()
+	image := must(a.ec2.DescribeImages(a.ctx, &awsec2.DescribeImagesInput{Filters: filters("name", "amazon-eks-node-al2023-x86_64-standard-1.36-v20260915")}))
+	data := &types.RequestLaunchTemplateData{ImageId: image.Images[0].ImageId}
+	change(data)
+	if _, err := a.ec2.CreateLaunchTemplate(a.ctx, &awsec2.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: data}); err != nil {
+		a.t.Fatal(err)
+	}
+	return name
+}
+
+// described is what DescribeInstances shows of an instance.
+func (a *account) described(id string) types.Instance {
+	a.t.Helper()
+	out, err := a.ec2.DescribeInstances(a.ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return out.Reservations[0].Instances[0]
+}
+
+func TestInstanceIsWhatItsTemplateSays(t *testing.T) {
+	a := newAccount(t, func(c *Config) { c.IPv6 = true })
+	groups := must(a.ec2.DescribeSecurityGroups(a.ctx, &awsec2.DescribeSecurityGroupsInput{Filters: filters("group-name", "default")}))
+	group := *groups.SecurityGroups[0].GroupId
+	name := a.templateWith("t", func(d *types.RequestLaunchTemplateData) {
+		d.MetadataOptions = &types.LaunchTemplateInstanceMetadataOptionsRequest{HttpTokens: "required", HttpPutResponseHopLimit: aws.Int32(2), HttpProtocolIpv6: "enabled"}
+		d.Monitoring = &types.LaunchTemplatesMonitoringRequest{Enabled: aws.Bool(true)}
+		d.CpuOptions = &types.LaunchTemplateCpuOptionsRequest{NestedVirtualization: "enabled"}
+		d.EnclaveOptions = &types.LaunchTemplateEnclaveOptionsRequest{Enabled: aws.Bool(true)}
+		d.Placement = &types.LaunchTemplatePlacementRequest{Tenancy: "dedicated"}
+		d.BlockDeviceMappings = []types.LaunchTemplateBlockDeviceMappingRequest{{DeviceName: aws.String("/dev/xvdb"), Ebs: &types.LaunchTemplateEbsBlockDeviceRequest{
+			VolumeSize: aws.Int32(100), VolumeType: "io2", Iops: aws.Int32(5000), Encrypted: aws.Bool(true), KmsKeyId: aws.String("k"), DeleteOnTermination: aws.Bool(false)}}}
+		d.NetworkInterfaces = []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{{
+			DeviceIndex: aws.Int32(0), Groups: []string{group}, AssociatePublicIpAddress: aws.Bool(true), Ipv6AddressCount: aws.Int32(1), PrimaryIpv6: aws.Bool(true),
+			Ipv6PrefixCount: aws.Int32(1), ConnectionTrackingSpecification: &types.ConnectionTrackingSpecificationRequest{TcpEstablishedTimeout: aws.Int32(600)}}}
+		d.TagSpecifications = []types.LaunchTemplateTagSpecificationRequest{
+			{ResourceType: "volume", Tags: tags("of", "volume")}, {ResourceType: "network-interface", Tags: tags("of", "interface")},
+			{ResourceType: "spot-instances-request", Tags: tags("of", "request")}}
+	})
+	id := a.launched(a.fleetOf(1, name, "spot", []string{"us-west-2a"}, "m5.large"))[0]
+	yes := true
+	got := a.Instances()[0]
+	want := Instance{
+		Metadata: Metadata{Endpoint: "enabled", IPv6: "enabled", Tokens: "required", Tags: "disabled", HopLimit: 2}, Monitoring: true, NestedVirtualization: true, Enclave: true,
+		Placement: Placement{Tenancy: "dedicated"}, SpotRequestTags: map[string]string{"of": "request"},
+		Volumes: []Volume{
+			{Device: "/dev/xvdb", Type: "io2", KMSKey: "k", GiB: 100, IOPS: 5000, Encrypted: true, KeptOnTermination: true, Tags: map[string]string{"of": "volume"}},
+			{Device: "/dev/xvda", Type: "gp3", GiB: 20, Tags: map[string]string{"of": "volume"}},
+		},
+		Interfaces: []Interface{{Type: "interface", Public: &yes, Groups: []string{group}, IPv6Prefixes: 1, IPv6Addresses: 1, PrimaryIPv6: true,
+			TCPEstablishedTimeout: 600, Tags: map[string]string{"of": "interface"}}},
+	}
+	launched := cmp.FilterPath(func(p cmp.Path) bool {
+		return len(p) == 2 && !slices.Contains([]string{".Metadata", ".Monitoring", ".NestedVirtualization", ".Enclave", ".Placement", ".SpotRequestTags", ".Volumes", ".Interfaces"}, p[1].String())
+	}, cmp.Ignore())
+	if diff := cmp.Diff(want, got, launched, cmpopts.IgnoreUnexported(Volume{}, Interface{})); diff != "" {
+		t.Errorf("instance (-want +got):\n%s", diff)
+	}
+	d := a.described(id)
+	if d.Monitoring.State != "enabled" || d.MetadataOptions.HttpTokens != "required" || *d.MetadataOptions.HttpPutResponseHopLimit != 2 || d.Placement.Tenancy != "dedicated" ||
+		d.CpuOptions.NestedVirtualization != "enabled" || !*d.EnclaveOptions.Enabled || len(d.BlockDeviceMappings) != 2 || *d.Ipv6Address != *d.NetworkInterfaces[0].Ipv6Addresses[0].Ipv6Address {
+		t.Errorf("described %+v", d)
+	}
+}
+
+// What EC2 refuses of a template, whatever capacity there is.
+func TestTemplatesThatDoNotWork(t *testing.T) {
+	a := newAccount(t)
+	group := a.AddPlacementGroup("near", "cluster", 0)
+	for _, tt := range []struct {
+		name, instanceType, want string
+		data                     func(*types.RequestLaunchTemplateData)
+	}{
+		{"no such placement group", "m5.large", "InvalidPlacementGroup.Unknown", func(d *types.RequestLaunchTemplateData) {
+			d.Placement = &types.LaunchTemplatePlacementRequest{GroupName: aws.String("nobody")}
+		}},
+		{"burstable machines are not near each other", "t3.large", "InvalidParameterCombination", func(d *types.RequestLaunchTemplateData) {
+			d.Placement = &types.LaunchTemplatePlacementRequest{GroupId: &group}
+		}},
+		{"a partition of a group without any", "m5.large", "InvalidParameterCombination", func(d *types.RequestLaunchTemplateData) {
+			d.Placement = &types.LaunchTemplatePlacementRequest{GroupId: &group, PartitionNumber: aws.Int32(1)}
+		}},
+		{"more network cards than there are", "m5.large", "InvalidNetworkCardIndex", func(d *types.RequestLaunchTemplateData) {
+			d.NetworkInterfaces = []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{{DeviceIndex: aws.Int32(1), NetworkCardIndex: aws.Int32(1)}}
+		}},
+		{"EFA where there is none", "m5.large", "InvalidParameterCombination", func(d *types.RequestLaunchTemplateData) {
+			d.NetworkInterfaces = []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{{DeviceIndex: aws.Int32(0), InterfaceType: aws.String("efa")}}
+		}},
+		{"IPv6 in an IPv4 subnet", "m5.large", "InvalidParameterValue", func(d *types.RequestLaunchTemplateData) {
+			d.NetworkInterfaces = []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{{DeviceIndex: aws.Int32(0), Ipv6AddressCount: aws.Int32(1)}}
+		}},
+		{"a market that the fleet does not buy on", "m5.large", "InvalidFleetConfiguration", func(d *types.RequestLaunchTemplateData) {
+			d.InstanceMarketOptions = &types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: "capacity-block"}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := a.fleetOf(1, a.templateWith(tt.name, tt.data), "on-demand", []string{"us-west-2a"}, tt.instanceType)
+			got, failed := pools(must(a.ec2.CreateFleet(a.ctx, in)))
+			if want := []string{tt.instanceType + "/us-west-2a: " + tt.want}; len(got) > 0 || !slices.Equal(failed, want) {
+				t.Errorf("got %v, failed %v, want %v", got, failed, want)
+			}
+		})
+	}
+	for name, data := range map[string]*types.RequestLaunchTemplateData{
+		"two interfaces and a public address": {NetworkInterfaces: []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{
+			{DeviceIndex: aws.Int32(0), AssociatePublicIpAddress: aws.Bool(true)}, {DeviceIndex: aws.Int32(1)}}},
+		"an address for what has none": {NetworkInterfaces: []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{
+			{DeviceIndex: aws.Int32(0), InterfaceType: aws.String("efa-only"), Ipv4PrefixCount: aws.Int32(1)}}},
+		"a reservation, but none": {CapacityReservationSpecification: &types.LaunchTemplateCapacityReservationSpecificationRequest{
+			CapacityReservationPreference: "none", CapacityReservationTarget: &types.CapacityReservationTarget{CapacityReservationId: aws.String("cr-1")}}},
+	} {
+		if _, err := a.ec2.CreateLaunchTemplate(a.ctx, &awsec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String("x"), LaunchTemplateData: data}); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestPlacementGroups(t *testing.T) {
+	a := newAccount(t)
+	in := func(group string, partition int32) func(*types.RequestLaunchTemplateData) {
+		return func(d *types.RequestLaunchTemplateData) {
+			d.Placement = &types.LaunchTemplatePlacementRequest{GroupId: &group}
+			if partition > 0 {
+				d.Placement.PartitionNumber = &partition
+			}
+		}
+	}
+	near, apart, parts := a.AddPlacementGroup("near", "cluster", 0), a.AddPlacementGroup("apart", "spread", 0), a.AddPlacementGroup("parts", "partition", 3)
+	both := []string{"us-west-2a", "us-west-2b"}
+
+	got, failed := pools(must(a.ec2.CreateFleet(a.ctx, a.fleetOf(9, a.templateWith("apart", in(apart, 0)), "on-demand", []string{"us-west-2a"}, "m5.large"))))
+	if diff := cmp.Diff([][]string{{"m5.large/us-west-2a x 7"}, {"m5.large/us-west-2a: UnfulfillableCapacity"}}, [][]string{got, failed}); diff != "" {
+		t.Errorf("nine apart (-want +got):\n%s", diff)
+	}
+	got, failed = pools(must(a.ec2.CreateFleet(a.ctx, a.fleetOf(2, a.template("anywhere"), "on-demand", both, "m5.large"))))
+	if len(got) != 1 || len(failed) != 0 {
+		t.Errorf("without a group: %v, %v", got, failed)
+	}
+	a.launched(a.fleetOf(1, a.templateWith("near", in(near, 0)), "on-demand", []string{"us-west-2b"}, "m5.large"))
+	got, failed = pools(must(a.ec2.CreateFleet(a.ctx, a.fleetOf(2, "near", "on-demand", both, "m5.large"))))
+	if diff := cmp.Diff([][]string{{"m5.large/us-west-2b x 2"}, {"m5.large/us-west-2a: InvalidPlacementGroup.InUse"}}, [][]string{got, failed}); diff != "" {
+		t.Errorf("two near (-want +got):\n%s", diff)
+	}
+	count := map[int32]int{}
+	for _, id := range append(a.launched(a.fleetOf(4, a.templateWith("parts", in(parts, 0)), "on-demand", []string{"us-west-2a"}, "m5.large")),
+		a.launched(a.fleetOf(1, a.templateWith("part 3", in(parts, 3)), "on-demand", []string{"us-west-2a"}, "m5.large"))...) {
+		p := a.described(id).Placement
+		if *p.GroupName != "parts" || *p.GroupId != parts {
+			t.Errorf("placement %+v", p)
+		}
+		count[*p.PartitionNumber]++
+	}
+	if diff := cmp.Diff(map[int32]int{1: 2, 2: 1, 3: 2}, count); diff != "" {
+		t.Errorf("instances per partition (-want +got):\n%s", diff)
+	}
+	out := must(a.ec2.DescribePlacementGroups(a.ctx, &awsec2.DescribePlacementGroupsInput{GroupIds: []string{parts}}))
+	if g := out.PlacementGroups[0]; *g.GroupName != "parts" || g.Strategy != "partition" || *g.PartitionCount != 3 || g.State != "available" {
+		t.Errorf("described %+v", g)
+	}
+	a.DeletePlacementGroup(parts)
+	_, err := a.ec2.DescribePlacementGroups(a.ctx, &awsec2.DescribePlacementGroupsInput{GroupNames: []string{"parts"}})
+	if code(err) != "InvalidPlacementGroup.Unknown" {
+		t.Errorf("describing a group that is gone: %v", err)
+	}
+}
+
+func TestSpotNeedsItsRole(t *testing.T) {
+	a := newAccount(t, func(c *Config) { c.NoSpotRole = true })
+	in := a.fleetOf(1, a.template("t"), "spot", []string{"us-west-2a"}, "m5.large")
+	_, failed := pools(must(a.ec2.CreateFleet(a.ctx, in)))
+	if want := []string{"m5.large/us-west-2a: AuthFailure.ServiceLinkedRoleCreationNotPermitted"}; !slices.Equal(failed, want) {
+		t.Errorf("failed %v, want %v", failed, want)
+	}
+	a.SetSpotRole(true)
+	in.ClientToken = aws.String("again")
+	a.launched(in)
+}
+
+func TestQuotas(t *testing.T) {
+	a := newAccount(t)
+	a.SetQuota("on-demand", 10)
+	in := a.fleetOf(9, a.template("t"), "on-demand", []string{"us-west-2a", "us-west-2b"}, "m5.large")
+	got, failed := pools(must(a.ec2.CreateFleet(a.ctx, in)))
+	if diff := cmp.Diff([][]string{{"m5.large/us-west-2a x 5"}, {"m5.large/us-west-2a: VcpuLimitExceeded", "m5.large/us-west-2b: VcpuLimitExceeded"}}, [][]string{got, failed}); diff != "" {
+		t.Errorf("ten vCPUs (-want +got):\n%s", diff)
+	}
+	for _, i := range a.Live() {
+		a.Kill(i.ID)
+	}
+	if _, failed := pools(must(a.ec2.CreateFleet(a.ctx, a.fleetOf(1, "t", "on-demand", []string{"us-west-2a"}, "m5.large")))); len(failed) != 1 {
+		t.Error("instances that are shutting down count no more")
+	}
+	a.step(time.Minute)
+	a.launched(a.fleetOf(5, "t", "on-demand", []string{"us-west-2a"}, "m5.large"))
+	a.SetQuota("spot", 1)
+	if _, failed := pools(must(a.ec2.CreateFleet(a.ctx, a.fleetOf(1, "t", "spot", []string{"us-west-2a"}, "m5.large")))); !slices.Equal(failed, []string{"m5.large/us-west-2a: MaxSpotInstanceCountExceeded"}) {
+		t.Errorf("spot beyond its quota: %v", failed)
+	}
+	a.SetQuota("on-demand", Unlimited)
+	a.launched(a.fleetOf(20, "t", "on-demand", []string{"us-west-2a"}, "m5.large"))
+}
+
+func TestReservations(t *testing.T) {
+	a := newAccount(t)
+	zone := []string{"us-west-2a"}
+	open := a.Reserve(Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 2, Match: "open", End: epoch.Add(time.Hour)})
+	block := a.Reserve(Reservation{Type: "c5.large", Zone: "us-west-2a", Count: 1, Kind: "capacity-block", End: epoch.Add(2 * time.Hour)})
+	reservations := func() map[string]string {
+		out := map[string]string{}
+		for _, i := range a.Live() {
+			out[i.ID] = i.Reservation
+		}
+		return out
+	}
+	only := func(id string, market types.MarketType) func(*types.RequestLaunchTemplateData) {
+		return func(d *types.RequestLaunchTemplateData) {
+			d.CapacityReservationSpecification = &types.LaunchTemplateCapacityReservationSpecificationRequest{
+				CapacityReservationPreference: "capacity-reservations-only", CapacityReservationTarget: &types.CapacityReservationTarget{CapacityReservationId: &id}}
+			if market != "" {
+				d.InstanceMarketOptions = &types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: market}
+			}
+		}
+	}
+	// Whoever doesn't say no runs in an open one, though the pool is empty; whoever says no does not.
+	a.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)
+	none := a.templateWith("none", func(d *types.RequestLaunchTemplateData) {
+		d.CapacityReservationSpecification = &types.LaunchTemplateCapacityReservationSpecificationRequest{CapacityReservationPreference: "none"}
+	})
+	if got := a.launched(a.fleetOf(1, none, "on-demand", zone, "m5.large")); len(got) != 0 {
+		t.Errorf("who wants no reservation got %v", got)
+	}
+	chance := a.launched(a.fleetOf(1, a.template("any"), "on-demand", zone, "m5.large"))[0]
+	aimed := a.launched(a.fleetOf(3, a.templateWith("aimed", only(open, "")), "on-demand", zone, "m5.large"))
+	if len(aimed) != 1 || reservations()[chance] != open || reservations()[aimed[0]] != open {
+		t.Errorf("aimed %v, in reservations %v", aimed, reservations())
+	}
+	if s := a.described(aimed[0]).CapacityReservationSpecification; s.CapacityReservationPreference != "capacity-reservations-only" || *s.CapacityReservationTarget.CapacityReservationId != open {
+		t.Errorf("described %+v", s)
+	}
+	// A block is bought on a market of its own.
+	template := a.templateWith("block", only(block, "capacity-block"))
+	if _, failed := pools(must(a.ec2.CreateFleet(a.ctx, a.fleetOf(1, template, "on-demand", zone, "c5.large")))); !slices.Equal(failed, []string{"c5.large/us-west-2a: InvalidFleetConfiguration"}) {
+		t.Errorf("a block bought on demand: %v", failed)
+	}
+	in := a.launched(a.fleetOf(1, template, "capacity-block", zone, "c5.large"))[0]
+	if l := a.described(in).InstanceLifecycle; l != "capacity-block" {
+		t.Errorf("lifecycle %s", l)
+	}
+	// The open one ends: its instances run on. The block's are ended half an hour before it does.
+	a.step(time.Hour)
+	if r := reservations(); r[chance] != "" || r[aimed[0]] != "" || r[in] != block {
+		t.Errorf("after an hour %v", r)
+	}
+	out := must(a.ec2.DescribeCapacityReservations(a.ctx, &awsec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{open}}))
+	if r := out.CapacityReservations[0]; r.State != "expired" || r.InstanceMatchCriteria != "open" || !r.EndDate.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("described %+v", r)
+	}
+	a.step(30 * time.Minute)
+	if _, there := reservations()[in]; there {
+		t.Error("an instance lives half an hour before its block ends")
+	}
+}
+
+func TestProfileIsKnownLate(t *testing.T) {
+	a := newAccount(t, func(c *Config) { c.ProfileLag = 10 * time.Second })
+	a.launched(a.fleetOf(1, a.template("old"), "on-demand", []string{"us-west-2a"}, "m5.large"))
+	a.with(func(w *world) { w.addProfile("new", "/", "DovetailNode", nil) })
+	name := a.templateWith("new", func(d *types.RequestLaunchTemplateData) {
+		d.IamInstanceProfile = &types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: aws.String("new")}
+	})
+	launch := func(token string) []string {
+		in := a.fleetOf(1, name, "on-demand", []string{"us-west-2a"}, "m5.large")
+		in.ClientToken = &token
+		_, failed := pools(must(a.ec2.CreateFleet(a.ctx, in)))
+		return failed
+	}
+	if failed := launch("1"); !slices.Equal(failed, []string{"m5.large/us-west-2a: InvalidParameterValue"}) {
+		t.Errorf("with a new profile: %v", failed)
+	}
+	a.step(10 * time.Second)
+	if failed := launch("1"); len(failed) != 1 {
+		t.Error("a token that stands for a failure launched")
+	}
+	if failed := launch("2"); len(failed) != 0 {
+		t.Errorf("ten seconds later: %v", failed)
+	}
+}
+
+func TestNamesByID(t *testing.T) {
+	a := newAccount(t, func(c *Config) { c.ResourceNames = true })
+	id := a.launched(a.fleetOf(1, a.template("t"), "on-demand", []string{"us-west-2a"}, "m5.large"))[0]
+	d := a.described(id)
+	if *d.PrivateDnsName != id+".us-west-2.compute.internal" || d.PrivateDnsNameOptions.HostnameType != "resource-name" {
+		t.Errorf("%s, %+v", *d.PrivateDnsName, d.PrivateDnsNameOptions)
+	}
+}
