@@ -27,6 +27,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
@@ -111,9 +112,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client), Queue: queue{sched}, Events: words,
 		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Seed: time.Now().UnixNano(),
 	})
+	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
-		NodeFor: nodeOfClaim, Recorder: recorder, Clock: d.clock,
+		NodeFor: nodeOfClaim, Brake: perMinute, Recorder: recorder, Clock: d.clock,
 	})
 	if err != nil {
 		return err
@@ -121,7 +123,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	ending, err := disruption.New(disruption.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
-		Recorder: recorder, Clock: d.clock,
+		Replacements: motor, Brake: perMinute, DryRun: args.DisruptionDryRun, Recorder: recorder, Clock: d.clock,
 	})
 	if err != nil {
 		return err

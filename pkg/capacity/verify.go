@@ -21,6 +21,8 @@ type Trial struct {
 type TrialNode struct {
 	Node *corev1.Node
 	Pods []*corev1.Pod
+	// Instead: Pods are all there is on the node; those the cache has there have left.
+	Instead bool
 }
 
 // Step puts a pod on a node.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
@@ -37,7 +38,7 @@ type Nodes interface {
 	LastPodEvent(node string) time.Time
 }
 
-// Config is what a Controller is made of. Everything but Hold is required.
+// Config is what a Controller is made of. Everything but Hold, Replacements and DryRun is required.
 type Config struct {
 	Kube      kubernetes.Interface
 	Informers informers.SharedInformerFactory
@@ -46,6 +47,12 @@ type Config struct {
 	Live   client.Reader
 	Fence  Fence
 	Nodes  Nodes
+	// Replacements, when set, are planned before a node that has to go is drained.
+	Replacements Replacements
+	// Brake bounds how many nodes end per minute.
+	Brake *brake.Brake
+	// DryRun: say what would be ended, by event and log, and end nothing.
+	DryRun bool
 	// Hold, when set, says why nothing may be ended at the moment; empty: go on.
 	Hold     func() string
 	Recorder events.EventRecorder
@@ -66,6 +73,9 @@ type Controller struct {
 	live     client.Reader
 	fence    Fence
 	nodes    Nodes
+	replace  Replacements
+	brake    *brake.Brake
+	dryRun   bool
 	hold     func() string
 	recorder events.EventRecorder
 	clock    clock.WithTicker
@@ -73,17 +83,24 @@ type Controller struct {
 	pods     cache.SharedIndexInformer
 
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
-	// going are claims that were deleted here and that the cache still shows alive, by UID. Only the pass touches it.
+	// Only the pass touches what follows. It may be lost at any moment.
+
+	// going are claims that were deleted here and that the cache still shows alive, by UID.
 	going map[string]bool
+	// leaving are claims that expire: their nodes are closed while their pods' new room is made, or drained; by UID.
+	leaving map[string]*departure
+	// said is when a claim's fate was told without being carried out, by UID and reason.
+	said map[string]time.Time
 }
 
 // New builds a Controller. It starts nothing and calls nobody.
 func New(cfg Config) (*Controller, error) {
 	core := cfg.Informers.Core().V1()
 	c := &Controller{
-		kube: cfg.Kube, claims: cfg.Claims, live: cfg.Live, fence: cfg.Fence, nodes: cfg.Nodes, hold: cfg.Hold,
-		recorder: cfg.Recorder, clock: cfg.Clock,
-		nodeList: core.Nodes().Lister(), pods: core.Pods().Informer(), going: map[string]bool{},
+		kube: cfg.Kube, claims: cfg.Claims, live: cfg.Live, fence: cfg.Fence, nodes: cfg.Nodes, replace: cfg.Replacements,
+		brake: cfg.Brake, dryRun: cfg.DryRun, hold: cfg.Hold, recorder: cfg.Recorder, clock: cfg.Clock,
+		nodeList: core.Nodes().Lister(), pods: core.Pods().Informer(), going: map[string]bool{}, leaving: map[string]*departure{},
+		said: map[string]time.Time{},
 	}
 	if c.hold == nil {
 		c.hold = func() string { return "" }
@@ -145,8 +162,8 @@ func (c *Controller) Run(ctx context.Context) error {
 //
 //  1. what there is: pools, claims, nodes;
 //  2. taints left over from passes that were cut short go;
-//  3. who may go, and who will be able to later;
-//  4. how many each pool allows;
+//  3. who has to go because its time is over, and whether there is room for its pods;
+//  4. who may go because it is empty, and how many of them each pool allows;
 //  5. the longest quiet first, fenced, tainted and looked at again, until the budget is used up.
 //
 // It returns when to make the next.
@@ -160,27 +177,23 @@ func (c *Controller) pass(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	errs := c.clearStrays(ctx, s)
-	due, soon, err := c.empty(s)
-	if err != nil {
-		return 0, err
-	}
-	budgets := c.budgets(s, due)
-	for _, m := range due {
-		if budgets[m.pool.Name] <= 0 {
-			continue
-		}
-		// One that fails keeps nobody else from going, but it may have gone.
-		ended, err := c.endEmpty(ctx, m)
-		if ended || err != nil {
-			budgets[m.pool.Name]--
-		}
-		errs = append(errs, err)
-	}
+	next, expiring := c.expire(ctx, s)
+	errs = append(errs, expiring...)
+	soon, empty := c.endAllEmpty(ctx, s)
+	errs = append(errs, empty...)
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return 0, err
 	}
-	if soon > 0 && soon < pollEvery {
-		return soon, nil
+	return earliest(next, soon, c.brake.Wait(c.clock.Now())), nil
+}
+
+// earliest of some waits, pollEvery at the latest; 0 is no wait.
+func earliest(waits ...time.Duration) time.Duration {
+	out := pollEvery
+	for _, w := range waits {
+		if w > 0 {
+			out = min(out, w)
+		}
 	}
-	return pollEvery, nil
+	return out
 }

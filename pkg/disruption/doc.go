@@ -5,11 +5,15 @@
 // at everything once, asks one method after another for nodes that may go, and ends those that the budgets of their pool
 // allow:
 //
+//	expiry      nodes whose expireAfter is over, replaced before they are drained
 //	emptiness   nodes without pods of their own for consolidateAfter
+//
+// Expiry has to be, so budgets don't hold it back; whatever else is decided here is a favour, which budgets, do-not-disrupt
+// and its older names prevent. A paused pool, the brake (so many per minute) and a dry run come before everything.
 //
 // Between the decision and the deletion a pod may come. Against our own scheduler a node is fenced (Fence): from that step
 // on nothing is bound there. Against other schedulers it is tainted. Only then are its pods read once more from the API, and
 // only if there are none the claim is deleted; otherwise fence and taint are taken back.
 //
-// It is not for node repair or expiry by force, and it evicts nothing.
+// It is not for node repair, and it evicts nothing.
 package disruption

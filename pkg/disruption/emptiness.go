@@ -11,11 +11,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
+
+// endAllEmpty ends the machines that have been empty for long enough, as far as budgets and brake allow, and says how soon the
+// next will have been (0: none is waiting). One that fails keeps nobody else from going, but it may have gone.
+func (c *Controller) endAllEmpty(ctx context.Context, s *survey) (soon time.Duration, errs []error) {
+	due, soon, err := c.empty(s)
+	if err != nil {
+		return 0, []error{err}
+	}
+	budgets := c.budgets(s, due)
+	for _, m := range due {
+		if budgets[m.pool.Name] <= 0 {
+			continue
+		}
+		if c.dry(ctx, m, string(karpv1.DisruptionReasonEmpty), "it is empty") {
+			budgets[m.pool.Name]--
+			continue
+		}
+		if c.braked(m) {
+			break
+		}
+		ended, err := c.endEmpty(ctx, m)
+		if ended || err != nil {
+			budgets[m.pool.Name]--
+		}
+		errs = append(errs, err)
+	}
+	return soon, errs
+}
 
 // empty finds the machines that have been without pods of their own for long enough, the longest quiet first, and how soon
 // the next will have been (0: none is waiting).
@@ -61,6 +88,8 @@ func emptyAfter(m *machine) (time.Duration, bool) {
 	switch {
 	case m.pool == nil || m.pool.DeletionTimestamp != nil || m.pool.Spec.Replicas != nil || m.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
 		return 0, false
+	case paused(m):
+		return 0, false
 	case m.claim.DeletionTimestamp != nil || condition(m.claim, karpv1.ConditionTypeInitialized) == nil:
 		return 0, false
 	case m.node == nil || m.node.DeletionTimestamp != nil || disrupted(m.node) || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true":
@@ -78,19 +107,6 @@ func (c *Controller) quietSince(m *machine) time.Time {
 		}
 	}
 	return at
-}
-
-// protected is why an empty node may not be ended; empty: it may. Daemons and static pods may protect it too.
-func protected(m *machine, bound []*corev1.Pod, now time.Time) string {
-	if m.node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" || m.claim.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
-		return "disruption is blocked by the annotation " + karpv1.DoNotDisruptAnnotationKey
-	}
-	for _, p := range bound {
-		if yes, _ := pods.DoNotDisrupt(p, now); yes && !pods.Terminal(p) && !pods.Terminating(p) {
-			return fmt.Sprintf("disruption is blocked by pod %s, which asks not to be disrupted", klog.KObj(p))
-		}
-	}
-	return ""
 }
 
 // endEmpty ends a machine that looks empty:
@@ -136,15 +152,9 @@ func (c *Controller) endEmpty(ctx context.Context, m *machine) (ended bool, err 
 		logger.V(3).Info("A pod came to an empty node at the last moment, it stays")
 		return false, nil
 	}
+	if !c.brake.Take(now) {
+		return false, nil
+	}
 	back = false
-	if err := c.claims.Delete(ctx, m.claim, client.Preconditions{UID: &m.claim.UID}); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("deleting NodeClaim %s: %w", m.claim.Name, err)
-	}
-	c.going[string(m.claim.UID)] = true
-	for _, about := range []client.Object{m.claim, m.node} {
-		c.recorder.Eventf(about, nil, corev1.EventTypeNormal, reasonTerminating, "Disrupt", "Ending the node: it is empty")
-	}
-	decisions.WithLabelValues(m.pool.Name, string(karpv1.DisruptionReasonEmpty)).Inc()
-	logger.V(2).Info("Ended an empty node")
-	return true, nil
+	return true, c.end(ctx, m, string(karpv1.DisruptionReasonEmpty), "it is empty")
 }

@@ -42,6 +42,15 @@ func TestEmptiness(t *testing.T) {
 		{name: "pods that have ended don't keep it", after: time.Minute, ends: true, setup: func(w *world) {
 			w.bind("p", "node-a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 		}},
+		{name: "pods that cost nothing don't keep it", after: time.Minute, ends: true, setup: func(w *world) {
+			w.bind("p", "node-a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1 << 25)) })
+		}},
+		{name: "pods that cost little do", after: time.Hour, setup: func(w *world) {
+			w.bind("p", "node-a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1_000_000)) })
+		}},
+		{name: "a paused pool keeps it", after: time.Hour, pool: func(p *karpv1.NodePool) {
+			p.Annotations = map[string]string{AnnotationPaused: "true"}
+		}},
 		{name: "a pod that is still ending keeps it", after: time.Hour, setup: func(w *world) {
 			w.bind("p", "node-a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour + 30*time.Second)} })
 		}},

@@ -9,6 +9,10 @@ import (
 const (
 	reasonBlocked     = "DisruptionBlocked"
 	reasonTerminating = "DisruptionTerminating"
+
+	reasonDryRun  = "DisruptionDryRun"
+	reasonReplace = "ReplacementPlanned"
+	reasonNoRoom  = "ReplacementMissing"
 )
 
 var (

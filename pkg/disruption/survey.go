@@ -59,13 +59,19 @@ func (c *Controller) survey(ctx context.Context) (*survey, error) {
 			delete(c.going, uid)
 		}
 	}
+	for key, at := range c.said {
+		if c.clock.Since(at) > 2*sayEvery {
+			delete(c.said, key)
+		}
+	}
 	return s, nil
 }
 
 // clearStrays takes the disrupted taint off Nodes whose claim nobody deleted: whoever put it there did not get to finish.
 func (c *Controller) clearStrays(ctx context.Context, s *survey) (errs []error) {
 	for _, m := range s.machines {
-		if m.node == nil || m.claim.DeletionTimestamp != nil || m.node.DeletionTimestamp != nil || c.going[string(m.claim.UID)] || !disrupted(m.node) {
+		uid := string(m.claim.UID)
+		if m.node == nil || m.claim.DeletionTimestamp != nil || m.node.DeletionTimestamp != nil || c.going[uid] || c.leaving[uid] != nil || !disrupted(m.node) {
 			continue
 		}
 		now := &karpv1.NodeClaim{}

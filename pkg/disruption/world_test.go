@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ import (
 	crfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -48,6 +51,10 @@ type world struct {
 	promised map[string]bool      // nodes the ledger has something for
 	activity map[string]time.Time // last pod events
 	deleted  []string             // claims, in order
+	// room is what Replace answers, asked whose pods it was asked for, by node; kept and forgotten are nodes.
+	room            string
+	asked           map[string][]string
+	kept, forgotten []string
 	// interrupt is called before each call the controller makes.
 	interrupt func(call string)
 	// loseDelete makes deletions fail after they have worked, failDelete before.
@@ -58,7 +65,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 	t.Helper()
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, fenced: map[string]bool{}, promised: map[string]bool{},
-		activity: map[string]time.Time{}, interrupt: func(string) {},
+		activity: map[string]time.Time{}, asked: map[string][]string{}, interrupt: func(string) {},
 	}
 	w.objects = plainTracker()
 	w.kube.AddReactor("*", "*", clienttesting.ObjectReaction(w.objects))
@@ -96,6 +103,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 	}).Build()
 	c, err := New(Config{
 		Kube: w.kube, Informers: w.factory, Claims: cached{w.claims, w}, Live: w.claims, Fence: w, Nodes: w, Recorder: w, Clock: w.clock,
+		Replacements: w, Brake: brake.New(1000),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +129,19 @@ func (w *world) Fence(node string) bool {
 	w.fenced[node] = true
 	return true
 }
+
+// Replace is the launcher's.
+func (w *world) Replace(node string, moving []*corev1.Pod) (bool, string) {
+	w.asked[node] = nil
+	for _, p := range moving {
+		w.asked[node] = append(w.asked[node], p.Name)
+	}
+	slices.Sort(w.asked[node])
+	return w.room == "ready", strings.TrimPrefix(w.room, "ready")
+}
+
+func (w *world) Keep(node string)   { w.kept = append(w.kept, node) }
+func (w *world) Forget(node string) { w.forgotten = append(w.forgotten, node) }
 
 func (w *world) Unfence(node string) { delete(w.fenced, node) }
 
@@ -249,12 +270,29 @@ func (w *world) mustPass() time.Duration {
 }
 
 func (w *world) alive(name string) bool {
+	w.t.Helper()
+	claim := w.claim(name)
+	return claim != nil && claim.DeletionTimestamp == nil
+}
+
+// claim is as stored; nil when there is none.
+func (w *world) claim(name string) *karpv1.NodeClaim {
+	w.t.Helper()
 	claim := &karpv1.NodeClaim{}
 	err := w.claims.Get(w.t.Context(), client.ObjectKey{Name: name}, claim)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
 		w.t.Fatal(err)
 	}
-	return err == nil && claim.DeletionTimestamp == nil
+	return claim
+}
+
+func (w *world) unbind(name string) {
+	w.t.Helper()
+	if err := w.objects.Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", name); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // pool is one that ends empty nodes after a minute, all at once.

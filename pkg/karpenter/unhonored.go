@@ -23,8 +23,9 @@ var unhonoredFields = []unhonored{
 	{"spec.disruption.consolidationPolicy", "only empty nodes are removed", func(np *karpv1.NodePool) bool {
 		return np.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty && np.Spec.Disruption.ConsolidateAfter.Duration != nil
 	}},
-	{"spec.template.spec.expireAfter", "nodes do not expire", func(np *karpv1.NodePool) bool {
-		return np.Spec.Template.Spec.ExpireAfter.Duration != nil
+	{"spec.template.spec.expireAfter", "no time at all would end nodes as soon as they are there: they do not expire", func(np *karpv1.NodePool) bool {
+		d := np.Spec.Template.Spec.ExpireAfter.Duration
+		return d != nil && *d == 0
 	}},
 }
 

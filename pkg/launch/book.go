@@ -31,6 +31,11 @@ type wave struct {
 
 // book gives each planned node its claim's name, books the placements in the ledger and returns what is to be launched.
 func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan) []*wave {
+	return m.bookAs(ctx, v, plan, (*ledger.Ledger).Commit)
+}
+
+// bookAs is book with a way of booking.
+func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*wave {
 	names := map[string]string{}
 	var waves []*wave
 	open := map[string]*wave{}
@@ -68,7 +73,7 @@ func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan) []*wave 
 				touched[pl.Node] = true // a claim in flight
 			}
 		}
-		l.Commit(planID, placements, now)
+		commit(l, planID, placements, now)
 		for claim := range touched {
 			promised[claim] = l.Slots(claim) // now: a promise on a node that is there may be kept in a moment
 		}

@@ -61,6 +61,18 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	return class, err
 }
 
+// successor is a bound pod as the one that will come instead of it, and its class.
+func (c *Classes) successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, error) {
+	next := *pod
+	next.Spec.NodeName, next.DeletionTimestamp, next.Status = "", nil, corev1.PodStatus{}
+	var facts capacity.VolumeFacts
+	if hasClaims(pod) {
+		facts = c.volumes.of(&next)
+	}
+	class, err := capacity.ClassOf(&next, facts)
+	return &next, class, err
+}
+
 func (c *Classes) forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

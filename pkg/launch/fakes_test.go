@@ -57,8 +57,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// run starts a motor on the world, as a new leader would.
-func (w *world) run() {
+// build makes a motor on the world that doesn't run.
+func (w *world) build() {
 	w.desk = NewDesk(clock.RealClock{})
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
@@ -74,6 +74,11 @@ func (w *world) run() {
 			pending.observe(nil, pod)
 		}
 	}
+}
+
+// run starts a motor on the world, as a new leader would.
+func (w *world) run() {
+	w.build()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -425,7 +430,9 @@ func (plain) Plan(v *capacity.View, _ capacity.Options) *capacity.Plan {
 	p := &capacity.Plan{}
 	free := map[string]int64{}
 	for _, n := range v.Nodes {
-		free[n.Name] = n.Free[corev1.ResourceCPU]
+		if !n.Unschedulable {
+			free[n.Name] = n.Free[corev1.ResourceCPU]
+		}
 	}
 	for _, d := range v.Demand {
 		for _, ref := range d.Pods {

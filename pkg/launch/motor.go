@@ -58,6 +58,7 @@ type Motor struct {
 	mu        sync.Mutex
 	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
 	recording map[string]bool            // claims whose slots are being written; true: and have changed since
+	moves     map[string]*move           // nodes that have to go
 	nodeOf    nodeStates
 }
 
@@ -86,7 +87,7 @@ func New(cfg Config, p Parts) *Motor {
 		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners,
 		daemons: p.Daemons, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		local: map[string]*capacity.Claim{}, recording: map[string]bool{},
+		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{},
 		nodeOf: nodeStates{drivers: map[string][]string{}, seen: map[string]ledger.NodeStatus{}},
 	}
 }
@@ -99,12 +100,14 @@ func New(cfg Config, p Parts) *Motor {
 //  3. When there is demand: wait until the burst has settled.
 //  4. Look at the cluster, plan, have the plan verified, book it (round).
 //  5. Launch it, in the background: the next burst doesn't wait for this one's machines.
+//  6. The same for the pods of nodes that have to go (relocate).
 func (m *Motor) Run(ctx context.Context) {
 	m.wg.Go(func() { m.serve(ctx) })
 	if m.readLog(ctx) {
 		m.recover(ctx)
 		for m.settle(ctx) {
 			m.round(ctx)
+			m.relocate(ctx)
 		}
 	}
 	m.wg.Wait()

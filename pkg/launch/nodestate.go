@@ -12,11 +12,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// Labels that tell how far a node of a pool has come.
+// Labels that tell how far a node of a pool has come, and the taint of one that is going.
 const (
 	labelPool        = "karpenter.sh/nodepool"
 	labelRegistered  = "karpenter.sh/registered"
 	labelInitialized = "karpenter.sh/initialized"
+
+	taintDisrupted = "karpenter.sh/disrupted"
 )
 
 // nodeStates joins a Node with its CSINode into what the ledger wants to know.

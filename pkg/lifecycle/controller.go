@@ -22,6 +22,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
@@ -48,7 +49,7 @@ type Cloud interface {
 	Inventory
 }
 
-// Config is what a Controller is made of. Everything but Hold is required.
+// Config is what a Controller is made of. Everything but Brake and Hold is required.
 type Config struct {
 	Kube kubernetes.Interface
 	// Informers is the scheduler's factory. HideEphemeralTaints has to be set on its Node informer.
@@ -59,6 +60,8 @@ type Config struct {
 	Cloud  Cloud
 	// NodeFor makes the Node of a launched claim as it was created ahead of the kubelet.
 	NodeFor func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error)
+	// Brake, when set, bounds how many instances without owner are ended per minute.
+	Brake *brake.Brake
 	// Hold, when set, says why nothing may be changed at the moment (another controller owns these objects); empty: go on.
 	Hold     func() string
 	Recorder events.EventRecorder
@@ -81,6 +84,7 @@ type Controller struct {
 	live      client.Reader
 	cloud     Cloud
 	nodeFor   func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
+	brake     *brake.Brake
 	hold      func() string
 	recorder  events.EventRecorder
 	clock     clock.WithTicker
@@ -105,7 +109,7 @@ type Controller struct {
 func New(cfg Config) (*Controller, error) {
 	core, storage := cfg.Informers.Core().V1(), cfg.Informers.Storage().V1()
 	c := &Controller{
-		kube: cfg.Kube, claims: cfg.Claims, live: cfg.Live, cloud: cfg.Cloud, nodeFor: cfg.NodeFor, hold: cfg.Hold,
+		kube: cfg.Kube, claims: cfg.Claims, live: cfg.Live, cloud: cfg.Cloud, nodeFor: cfg.NodeFor, brake: cfg.Brake, hold: cfg.Hold,
 		recorder: cfg.Recorder, clock: cfg.Clock,
 		nodes: core.Nodes().Informer(), pods: core.Pods().Informer(),
 		nodeList: core.Nodes().Lister(), volumes: core.PersistentVolumes().Lister(),

@@ -18,6 +18,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
 // waveAnnotation is a wave as it is recorded on its claims.
@@ -288,6 +289,22 @@ func TestCollection(t *testing.T) {
 		w.pass(5*time.Second, time.Second)
 		if w.left() != "" {
 			t.Errorf("left: %s", w.left())
+		}
+	})
+	t.Run("not all at once", func(t *testing.T) {
+		w := newWorld(t)
+		w.c.brake = brake.New(2)
+		for i := range 5 {
+			w.cloud.launch(fmt.Sprintf("i-%d", i), "lost")
+		}
+		w.clock.Step(time.Minute)
+		for minute, want := range []string{"i-2 i-3 i-4", "i-4", ""} {
+			collect(w)
+			collect(w)
+			if diff := cmp.Diff(want, w.running()); diff != "" {
+				t.Errorf("running after minute %d (-want +got):\n%s", minute, diff)
+			}
+			w.clock.Step(time.Minute)
 		}
 	})
 	t.Run("often at first, seldom later, whatever fails", func(t *testing.T) {

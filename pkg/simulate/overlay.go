@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -22,6 +24,7 @@ type overlay struct {
 	// own are the overlay's copies by node name: hypothetical nodes and nodes that got pods.
 	own    map[string]*framework.NodeInfo
 	claims sets.Set[string] // "namespace/name" of PVCs used by placed pods
+	left   sets.Set[string] // those used by pods that have left
 }
 
 var _ fwk.SharedLister = &overlay{}
@@ -35,6 +38,7 @@ func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
 		list:     make([]fwk.NodeInfo, len(w.list), len(w.list)+len(nodes)),
 		own:      make(map[string]*framework.NodeInfo, len(nodes)),
 		claims:   sets.New[string](),
+		left:     sets.New[string](),
 	}
 	copy(o.list, w.list)
 	for _, n := range nodes {
@@ -43,6 +47,9 @@ func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
 			info = framework.NewNodeInfo()
 			o.list = append(o.list, info)
 			o.own[n.Node.Name] = info
+		}
+		if n.Instead {
+			info = o.emptied(n.Node.Name)
 		}
 		info.SetNode(n.Node)
 		for _, pod := range n.Pods {
@@ -65,6 +72,23 @@ func (o *overlay) writable(name string) *framework.NodeInfo {
 	}
 	info := o.list[at].(*framework.NodeInfo).SnapshotConcrete()
 	o.list[at], o.own[name] = info, info
+	return info
+}
+
+// emptied is the overlay's own copy of a node, without pods.
+func (o *overlay) emptied(name string) *framework.NodeInfo {
+	info := framework.NewNodeInfo()
+	for _, pod := range o.own[name].GetPods() {
+		for _, claim := range claimNames(pod.GetPod()) {
+			o.left.Insert(framework.GetNamespacedName(pod.GetPod().Namespace, claim))
+		}
+	}
+	if at, ok := o.position[name]; ok {
+		o.list[at] = info
+	} else {
+		o.list[slices.Index(o.list, fwk.NodeInfo(o.own[name]))] = info
+	}
+	o.own[name] = info
 	return info
 }
 
@@ -112,7 +136,7 @@ func (o *overlay) having(pods func(fwk.NodeInfo) []fwk.PodInfo) []fwk.NodeInfo {
 
 // IsPVCUsedByPods implements fwk.StorageInfoLister.
 func (o *overlay) IsPVCUsedByPods(key string) bool {
-	return o.claims.Has(key) || o.Snapshot.IsPVCUsedByPods(key)
+	return o.claims.Has(key) || !o.left.Has(key) && o.Snapshot.IsPVCUsedByPods(key)
 }
 
 // claimNames are the names of the PVCs a pod refers to.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -27,6 +28,18 @@ func repeat(n int, s capacity.Step) []capacity.Step {
 		out = append(out, s)
 	}
 	return out
+}
+
+func bound(p *st.PodWrapper, node string) *corev1.Pod { return p.Node(node).Obj() }
+
+// onePodClaim is a bound claim that one pod may use, with its volume.
+func onePodClaim() []runtime.Object {
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	pv := st.MakePersistentVolume().Name("pv").AccessModes(modes).Capacity(size).Obj()
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
+	pvc := st.MakePersistentVolumeClaim().Namespace("default").Name("data").AccessModes(modes).VolumeName("pv").Annotation("pv.kubernetes.io/bind-completed", "true").Obj()
+	return []runtime.Object{pv, pvc}
 }
 
 func hypothetical(nodes ...*st.NodeWrapper) []capacity.TrialNode {
@@ -75,6 +88,31 @@ func TestVerify(t *testing.T) {
 				Steps: repeat(4, step(web, "n")),
 			},
 			want: []string{"3 NodeResourcesFit: Insufficient cpu"},
+		},
+		{
+			name:     "pods that have left a node leave their zone behind, what stays stays",
+			existing: []runtime.Object{node("a", "z1").Obj(), node("b", "z2").Obj(), bound(pod("1", "spread"), "a"), bound(pod("2", "spread"), "b"), bound(pod("agent", "agent"), "a")},
+			trial: capacity.Trial{
+				Nodes: []capacity.TrialNode{
+					{Node: node("a", "z1").Taints([]corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}).Obj(), Instead: true,
+						Pods: []*corev1.Pod{bound(pod("agent", "agent"), "a")}},
+					{Node: node("n", "z1").Obj()},
+				},
+				Steps: []capacity.Step{step(spread, "b"), step(spread, "a"), step(spread, "n"), step(spread, "b")},
+			},
+			want: []string{
+				"0 PodTopologySpread: node(s) didn't match pod topology spread constraints",
+				"1 TaintToleration: node(s) had untolerated taint(s)",
+			},
+		},
+		{
+			name:     "a claim that one pod may use is free when that pod has left",
+			existing: append(onePodClaim(), node("a", "z1").Obj(), bound(pod("1", "db").PVC("data"), "a")),
+			trial: capacity.Trial{
+				Nodes: []capacity.TrialNode{{Node: node("a", "z1").Obj(), Instead: true}, {Node: node("n", "z1").Obj()}},
+				Steps: repeat(2, step(pod("2", "db").PVC("data").Obj(), "n")),
+			},
+			want: []string{"1 VolumeRestrictions: node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"},
 		},
 		{
 			name:     "promised pods are there from the start",

@@ -40,6 +40,10 @@ type Args struct {
 	BatchMaxDuration  *metav1.Duration `json:"batchMaxDuration,omitempty"`
 	// MaxClaimsInFlight caps nodes that are launched and not yet initialized.
 	MaxClaimsInFlight *int `json:"maxClaimsInFlight,omitempty"`
+	// MaxTerminationsPerMinute bounds how many nodes end per minute by decision of Dovetail.
+	MaxTerminationsPerMinute *int `json:"maxTerminationsPerMinute,omitempty"`
+	// DisruptionDryRun: what would be ended is said, and nothing is.
+	DisruptionDryRun bool `json:"disruptionDryRun,omitempty"`
 	// PreemptFirst lets preemption have its try before a node is built, for every pod.
 	PreemptFirst bool `json:"preemptFirst,omitempty"`
 	// PreferencePolicy is Respect (default) or Ignore.
@@ -102,6 +106,10 @@ func (a *Args) setDefaults() {
 		n := 1000
 		a.MaxClaimsInFlight = &n
 	}
+	if a.MaxTerminationsPerMinute == nil {
+		n := 100
+		a.MaxTerminationsPerMinute = &n
+	}
 	if a.VMMemoryOverheadPercent == nil {
 		p := 0.075
 		a.VMMemoryOverheadPercent = &p
@@ -137,6 +145,9 @@ func (a *Args) validate() field.ErrorList {
 	}
 	if *a.MaxClaimsInFlight < 1 {
 		errs = append(errs, field.Invalid(path("maxClaimsInFlight"), *a.MaxClaimsInFlight, "must be at least 1"))
+	}
+	if *a.MaxTerminationsPerMinute < 1 {
+		errs = append(errs, field.Invalid(path("maxTerminationsPerMinute"), *a.MaxTerminationsPerMinute, "must be at least 1; disruptionDryRun ends none at all"))
 	}
 	if p := *a.VMMemoryOverheadPercent; p < 0 || p >= 1 {
 		errs = append(errs, field.Invalid(path("vmMemoryOverheadPercent"), p, "is a fraction: 0 <= x < 1"))

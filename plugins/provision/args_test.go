@@ -20,8 +20,10 @@ func defaults() Args {
 		BatchIdleDuration:       &metav1.Duration{Duration: 50 * time.Millisecond},
 		BatchMaxDuration:        &metav1.Duration{Duration: time.Second},
 		MaxClaimsInFlight:       ptr.To(1000),
-		PreferencePolicy:        "Respect",
-		SimulationDenyList:      []string{"Coscheduling"},
+
+		MaxTerminationsPerMinute: ptr.To(100),
+		PreferencePolicy:         "Respect",
+		SimulationDenyList:       []string{"Coscheduling"},
 	}
 }
 
@@ -51,13 +53,13 @@ func TestDecodeArgs(t *testing.T) {
 			"everything set",
 			`{"clusterName":"dev","clusterEndpoint":"https://x","clusterCABundle":"Y2E=","clusterCIDR":"10.0.0.0/16","region":"eu-west-1",
 			  "vmMemoryOverheadPercent":0.1,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
-			  "preferencePolicy":"Ignore","simulationDenyList":["A","B"]}`,
+			  "maxTerminationsPerMinute":2,"disruptionDryRun":true,"preferencePolicy":"Ignore","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
 					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
 					VMMemoryOverheadPercent: ptr.To(0.1), BatchIdleDuration: &metav1.Duration{Duration: 20 * time.Millisecond},
 					BatchMaxDuration: &metav1.Duration{Duration: 20 * time.Millisecond}, MaxClaimsInFlight: ptr.To(1), PreemptFirst: true,
-					PreferencePolicy: "Ignore", SimulationDenyList: []string{"A", "B"},
+					MaxTerminationsPerMinute: ptr.To(2), DisruptionDryRun: true, PreferencePolicy: "Ignore", SimulationDenyList: []string{"A", "B"},
 				}
 			},
 		},
@@ -99,6 +101,7 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 			[]string{"batchMaxDuration: Invalid value", "must not be below batchIdleDuration"},
 		},
 		{"no claim may be in flight", unknown(`{"clusterName":"dev","maxClaimsInFlight":0}`), []string{"maxClaimsInFlight: Invalid value: 0"}},
+		{"no node may end", unknown(`{"clusterName":"dev","maxTerminationsPerMinute":0}`), []string{"maxTerminationsPerMinute: Invalid value: 0", "disruptionDryRun"}},
 		{"a percentage instead of a fraction", unknown(`{"clusterName":"dev","vmMemoryOverheadPercent":7.5}`), []string{"vmMemoryOverheadPercent: Invalid value: 7.5", "fraction"}},
 		{"an unknown policy", unknown(`{"clusterName":"dev","preferencePolicy":"respect"}`), []string{`preferencePolicy: Unsupported value: "respect"`, `"Respect"`, `"Ignore"`}},
 		{

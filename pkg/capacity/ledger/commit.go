@@ -16,10 +16,15 @@ const ownerHold = 10 * time.Second
 // claim. Pods that are no longer queued (they ended, or were bound meanwhile) get nothing. plan makes group ids unique
 // across plans.
 func (l *Ledger) Commit(plan string, placements []capacity.Placement, now time.Time) {
+	l.commit(plan, placements, nil, now)
+}
+
+// commit books placements; those of an owner are held for holds[i], or for pods that are about to come when holds is nil.
+func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []hold, now time.Time) {
 	groups := map[int]*group{}
 	touched := map[*class]bool{}
 	var nodes []*node
-	for _, pl := range placements {
+	for i, pl := range placements {
 		var p *pod
 		if pl.Owner == "" {
 			p = l.pods[pl.Pod.UID]
@@ -38,6 +43,9 @@ func (l *Ledger) Commit(plan string, placements []capacity.Placement, now time.T
 		s := l.book(l.class(pl.Class), l.node(pl.Node), g, l.seq)
 		if p == nil {
 			s.owner, s.until = pl.Owner, now.Add(ownerHold)
+			if holds != nil {
+				s.leaving, s.until = holds[i].leaving, holds[i].until
+			}
 		} else {
 			l.reclass(p, pl.Class)
 			l.plan(p, s, now)

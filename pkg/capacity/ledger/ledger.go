@@ -90,7 +90,9 @@ type slot struct {
 	pod   *pod      // who it is pinned to
 	owner types.UID // held for a pod of this owner that has not come yet
 	until time.Time // end of the owner's hold
-	ready bool
+	// leaving is the node whose pods' successors the slot is held for; empty: for pods that are about to come anyway.
+	leaving string
+	ready   bool
 }
 
 // group joins slots none of which may be used before all can.

@@ -65,7 +65,7 @@ func (l *Ledger) adopt(p *pod, now time.Time) bool {
 	}
 	for _, s := range p.class.slots {
 		if s.owner == owner {
-			s.owner, s.until = "", time.Time{}
+			s.owner, s.until, s.leaving = "", time.Time{}, ""
 			p.state, p.since, p.why = Planned, now, waitReason(s)
 			p.class.waiting = append(p.class.waiting, p)
 			l.open(p.class)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -64,6 +65,11 @@ func (w *world) step() string {
 	case 0, 1, 2:
 		uid := types.UID(fmt.Sprintf("p%d", w.n))
 		c := w.classes[w.r.Intn(len(w.classes))]
+		if w.r.Intn(3) == 0 {
+			w.pods[uid] = c
+			w.l.Arrive(capacity.PodRef{UID: uid}, c, w.now)
+			return "arrive " + string(uid)
+		}
 		w.pods[uid] = c
 		w.l.Submit(capacity.PodRef{UID: uid}, c, w.now)
 		return "submit " + string(uid)
@@ -91,6 +97,10 @@ func (w *world) step() string {
 			pl = append(pl, capacity.Placement{Class: w.classes[0], Owner: "rs1", Node: claims[0]})
 		}
 		w.l.Commit(fmt.Sprint(w.n), pl, w.now)
+		if w.r.Intn(3) == 0 { // room for the successors of pods of a node that goes
+			moved := []capacity.Placement{{Class: w.classes[1], Owner: "rs2", Node: claims[0], Group: w.r.Intn(2)}, {Class: w.classes[0], Owner: "rs1", Node: claims[0]}}
+			w.l.Move(fmt.Sprint(w.n, "m"), moved, []string{"old-1", "old-2"}, w.now.Add(time.Duration(w.r.Intn(90))*time.Second), w.now)
+		}
 		return fmt.Sprintf("commit %d placements", len(pl))
 	case 5, 6:
 		c := w.anyClaim()
@@ -158,9 +168,14 @@ func (w *world) step() string {
 		w.l.Settled(uid, node)
 		return "settled " + string(uid)
 	default:
-		if w.r.Intn(2) == 0 {
+		switch w.r.Intn(4) {
+		case 0, 1:
 			w.l.Tick(w.now)
 			return "tick"
+		case 2:
+			w.l.Extend("old-1", w.now.Add(time.Minute))
+			w.l.Release("old-2")
+			return "release old-2"
 		}
 		uid := w.anyPod()
 		if uid == "" {
@@ -181,6 +196,9 @@ func TestBooksAgreeUnderRandomEvents(t *testing.T) {
 			claims: map[string]string{}, cached: map[string]bool{}, assumed: map[types.UID]string{}}
 		w.classes = []*capacity.Class{testClass("a", 100, 0), testClass("b", 200, 10), testClass("j", 50, 0)}
 		w.classes[2].Bind = capacity.BindRegistered
+		for i, owner := range []types.UID{"rs1", "rs2"} {
+			w.classes[i].Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
+		}
 		var film []string
 		for range 200 {
 			film = append(film, w.step())

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +50,20 @@ func Critical(p *corev1.Pod) bool {
 
 // Occupies says that a node with this pod is not empty.
 func Occupies(p *corev1.Pod, now time.Time) bool {
-	return !Terminal(p) && !Daemon(p) && !Mirror(p) && !Stuck(p, now)
+	return !Terminal(p) && !Daemon(p) && !Mirror(p) && !Stuck(p, now) && Cost(p) > 0
+}
+
+// Cost is what ending the pod early costs, as Karpenter reckons: 1 for an ordinary pod, more for those of high priority or high
+// deletion cost, at most 10. What costs nothing or less (pods that only keep room warm) holds no node.
+func Cost(p *corev1.Pod) float64 {
+	cost := 1.0
+	if p.Spec.Priority != nil {
+		cost += float64(*p.Spec.Priority) / (1 << 25)
+	}
+	if d, err := strconv.ParseInt(p.Annotations[corev1.PodDeletionCost], 10, 32); err == nil {
+		cost += float64(d) / (1 << 27)
+	}
+	return max(-10, min(cost, 10))
 }
 
 // Drainable says that a drain ends or waits for the pod: it is not part of the machine and did not ask to stay.

@@ -1,0 +1,101 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// ownedClass is a class whose pods belong to a controller.
+func ownedClass(key string) *capacity.Class {
+	c := testClass(key, 100, 0)
+	c.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "rs", Controller: new(true)}}}}
+	return c
+}
+
+// moving books room for two successors of pods of node old on a node that is being launched.
+func moving(l *Ledger, c *capacity.Class, now time.Time) {
+	l.AddNode("claim", &capacity.Node{}, nil, false, now)
+	l.Move("1", []capacity.Placement{{Class: c, Owner: "rs", Node: "claim"}, {Class: c, Owner: "rs", Node: "claim"}}, []string{"old", "old"}, now.Add(time.Minute), now)
+}
+
+func TestRoomForSuccessors(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), ownedClass("a")
+	moving(l, c, now)
+	if !l.Launching("claim", now) {
+		t.Fatal("a node for successors is not launched")
+	}
+	state := func() (n, up int) {
+		held, up := l.Held("old")
+		return held[Successor{"rs", "a"}], up
+	}
+	expect := func(when string, wantHeld, wantUp int) {
+		t.Helper()
+		if n, up := state(); n != wantHeld || up != wantUp {
+			t.Errorf("%s: %d held, %d of them up, want %d, %d", when, n, up, wantHeld, wantUp)
+		}
+		if err := check(l); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	expect("launching", 2, 0)
+	l.Named("claim", "node", "")
+	l.Cached("node", NodeStatus{Ours: true}, now)
+	expect("booting", 2, 0)
+	l.Cached("node", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	expect("initialized", 2, 2)
+	if l.Fence("node") {
+		t.Error("a node that successors are to come to can be ended")
+	}
+	l.Tick(now.Add(59 * time.Second))
+	l.Extend("old", now.Add(3*time.Minute))
+	l.Tick(now.Add(2 * time.Minute))
+	expect("extended", 2, 2)
+	l.Arrive(capacity.PodRef{UID: "new"}, c, now)
+	if node, wait := l.Pin("new"); node != "node" {
+		t.Errorf("the successor is pinned to %q (%s)", node, wait)
+	}
+	expect("one has come", 1, 1)
+	l.Tick(now.Add(3 * time.Minute))
+	expect("time is over", 0, 0)
+}
+
+func TestRoomForSuccessorsIsGivenBack(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), ownedClass("a")
+	moving(l, c, now)
+	l.Release("another")
+	if held, _ := l.Held("old"); len(held) != 1 {
+		t.Fatalf("held: %v", held)
+	}
+	l.Release("old")
+	if diff := cmp.Diff([]string{"claim"}, l.Take().Cancel); diff != "" {
+		t.Errorf("claims nobody needs (-want +got):\n%s", diff)
+	}
+	if !l.Empty() {
+		t.Errorf("something is left:\n%s", l)
+	}
+}
+
+// The node for successors is lost: nothing is planned again by itself, whoever asked sees that the room is missing.
+func TestRoomForSuccessorsIsLost(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), ownedClass("a")
+	moving(l, c, now)
+	l.ClaimGone("claim", "no capacity", true, now)
+	if held, _ := l.Held("old"); len(held) != 0 {
+		t.Errorf("held: %v", held)
+	}
+	if e := l.Take(); e.Plan || len(e.Activate) > 0 {
+		t.Errorf("effects: %+v", e)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,193 @@
+package disruption
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// lives makes a machine expire after so long.
+func lives(d string) func(*karpv1.NodeClaim, *corev1.Node) {
+	return func(c *karpv1.NodeClaim, _ *corev1.Node) {
+		c.CreationTimestamp = metav1.NewTime(epoch)
+		c.Spec.ExpireAfter = karpv1.MustParseNillableDuration(d)
+	}
+}
+
+// controlled makes a pod one that somebody would make again.
+func controlled(p *corev1.Pod) {
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}
+}
+
+// staying is a pool whose nodes don't end for being empty.
+func staying(p *karpv1.NodePool) {
+	p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
+}
+
+func (w *world) event(start string) bool {
+	return slices.ContainsFunc(w.events, func(e string) bool { return strings.HasPrefix(e, start) })
+}
+
+func TestExpiry(t *testing.T) {
+	web := func(w *world) { w.bind("web", "node-a", controlled) }
+	for _, tc := range []struct {
+		name    string
+		pool    func(*karpv1.NodePool)
+		machine func(*karpv1.NodeClaim, *corev1.Node)
+		setup   func(w *world)
+		room    string
+		after   time.Duration
+		ends    bool
+		closed  bool // fenced and tainted
+		asked   string
+		event   string
+	}{
+		{name: "long before its time nothing happens", machine: lives("1h"), setup: web, after: 49 * time.Minute},
+		{name: "ten minutes before it is closed and its pods get room", machine: lives("1h"), setup: web, after: 50 * time.Minute, closed: true, asked: "web",
+			event: "a Normal ReplacementPlanned: Expires at 2026-03-01T13:00:00Z: room is being made for its 1 pods"},
+		{name: "a short life: in its last quarter", machine: lives("4m"), setup: web, after: 3 * time.Minute, closed: true, asked: "web"},
+		{name: "it goes when the room is there", machine: lives("1h"), setup: web, room: "ready", after: 50 * time.Minute, ends: true, closed: true, asked: "web",
+			event: "a Normal DisruptionTerminating: Ending the node: its expireAfter is over"},
+		{name: "what stands in the way is said", machine: lives("1h"), setup: web, room: "pool default: limit reached", after: 55 * time.Minute, closed: true, asked: "web",
+			event: "a Warning ReplacementMissing: No new room for the pods of an expiring node yet: pool default: limit reached"},
+		{name: "the deadline holds without room", machine: lives("1h"), setup: web, room: "nothing to be had", after: time.Hour, ends: true},
+		{name: "without pods that would come again it waits for its time", machine: lives("1h"), after: 59 * time.Minute, setup: func(w *world) {
+			w.bind("bare", "node-a")
+			w.bind("daemon", "node-a", owned("apps/v1", "DaemonSet"))
+			w.bind("guarded", "node-a", controlled, annotated(karpv1.DoNotDisruptAnnotationKey, "true"))
+		}},
+		{name: "and goes then, whatever asks not to be disturbed", machine: lives("1h"), after: time.Hour, ends: true, setup: func(w *world) {
+			w.bind("guarded", "node-a", controlled, annotated(karpv1.DoNotDisruptAnnotationKey, "true"))
+		}},
+		{name: "a budget of none doesn't hold it", machine: lives("1h"), setup: web, after: time.Hour, ends: true, pool: func(p *karpv1.NodePool) {
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
+		}},
+		{name: "a paused pool does", machine: lives("1h"), setup: web, after: 2 * time.Hour, pool: func(p *karpv1.NodePool) {
+			p.Annotations = map[string]string{AnnotationPaused: "true"}
+		}},
+		{name: "while something is on its way there it isn't closed", machine: lives("1h"), after: 50 * time.Minute, setup: func(w *world) {
+			web(w)
+			w.promised["node-a"] = true
+		}},
+		{name: "but its time comes", machine: lives("1h"), after: time.Hour, ends: true, setup: func(w *world) {
+			web(w)
+			w.promised["node-a"] = true
+		}},
+		{name: "Never", machine: lives("Never"), setup: web, after: 1000 * time.Hour},
+		{name: "no time at all is never", machine: lives("0s"), setup: web, after: time.Hour},
+		{name: "a node that is coming up is no use yet", after: 2 * time.Hour, setup: web, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
+			lives("1h")(c, n)
+			c.Status.Conditions = nil
+		}},
+		{name: "a node that is gone can't be replaced, and ends", after: time.Hour, ends: true, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
+			lives("1h")(c, n)
+			c.Status.NodeName = "another"
+		}},
+		{name: "a static pool makes its next node by itself", machine: lives("1h"), setup: web, after: 59 * time.Minute, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }},
+		{name: "a claim without pool expires, too", after: time.Hour, ends: true, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
+			lives("1h")(c, n)
+			delete(c.Labels, karpv1.NodePoolLabelKey)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := pool(staying)
+			if tc.pool != nil {
+				tc.pool(p)
+			}
+			w := newWorld(t, p)
+			w.machine("a", tc.machine)
+			if tc.setup != nil {
+				tc.setup(w)
+			}
+			w.room = tc.room
+			w.clock.Step(tc.after)
+			w.mustPass()
+			if ended := !w.alive("a"); ended != tc.ends {
+				t.Errorf("ended = %v, want %v; events %q", ended, tc.ends, w.events)
+			}
+			if w.fenced["node-a"] != tc.closed || disrupted(w.node("node-a")) != tc.closed {
+				t.Errorf("fenced = %v, tainted = %v, want %v", w.fenced["node-a"], disrupted(w.node("node-a")), tc.closed)
+			}
+			if got := strings.Join(w.asked["node-a"], " "); got != tc.asked {
+				t.Errorf("room asked for %q, want %q", got, tc.asked)
+			}
+			if tc.event != "" && !w.event(tc.event) {
+				t.Errorf("no event %q in %q", tc.event, w.events)
+			}
+		})
+	}
+}
+
+// An expiring node from its closing to its end: the room is kept for the pods' successors as long as it drains, and its taint
+// isn't taken for a stray.
+func TestReplacementIsKeptWhileDraining(t *testing.T) {
+	w := newWorld(t, pool(staying))
+	w.machine("a", lives("1h"))
+	w.bind("web", "node-a", controlled)
+	w.clock.Step(50 * time.Minute)
+	for range 3 {
+		if got := w.mustPass(); got != replaceEvery {
+			t.Errorf("next look after %s", got)
+		}
+		w.clock.Step(replaceEvery)
+	}
+	if !disrupted(w.node("node-a")) || !w.alive("a") {
+		t.Fatal("not waiting for the room")
+	}
+	w.room = "ready"
+	w.mustPass()
+	if w.alive("a") || len(w.kept)+len(w.forgotten) > 0 {
+		t.Fatalf("alive %v, kept %v, forgotten %v", w.alive("a"), w.kept, w.forgotten)
+	}
+	w.mustPass()
+	if diff := cmp.Diff([]string{"node-a"}, w.kept); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	claim := w.claim("a")
+	claim.Finalizers = nil
+	if err := w.claims.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	w.mustPass()
+	if diff := cmp.Diff([]string{"node-a"}, w.forgotten); diff != "" || len(w.c.leaving) > 0 {
+		t.Errorf("forgotten (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever pauses a pool gets the nodes back that were being replaced.
+func TestPauseOpensWhatWasClosed(t *testing.T) {
+	p := pool(staying)
+	w := newWorld(t, p)
+	w.machine("a", lives("1h"))
+	w.bind("web", "node-a", controlled)
+	w.clock.Step(50 * time.Minute)
+	w.mustPass()
+	p.Annotations = map[string]string{AnnotationPaused: "true"}
+	if err := w.claims.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	w.mustPass()
+	if w.fenced["node-a"] || disrupted(w.node("node-a")) || len(w.forgotten) != 1 || !w.alive("a") {
+		t.Errorf("fenced %v, forgotten %v, alive %v", w.fenced["node-a"], w.forgotten, w.alive("a"))
+	}
+}
+
+// The pods of an expiring node end by themselves: it needn't stay longer.
+func TestExpiringNodeEmptiesByItself(t *testing.T) {
+	w := newWorld(t, pool(staying))
+	w.machine("a", lives("1h"))
+	w.bind("web", "node-a", controlled)
+	w.clock.Step(50 * time.Minute)
+	w.mustPass()
+	w.unbind("web")
+	w.mustPass()
+	if w.alive("a") {
+		t.Error("a closed node without pods stays")
+	}
+}

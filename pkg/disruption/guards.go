@@ -1,0 +1,109 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+)
+
+// Annotations that keep a node from being ended by decision of Dovetail, beside karpenter.sh/do-not-disrupt.
+const (
+	// AnnotationPaused on a NodePool, with the value "true": none of its nodes is ended, for whatever reason, until it is gone.
+	AnnotationPaused = "dovetail.sh/pause-disruption"
+
+	// On a Node, "true": it isn't ended to save money. The older name, and the other autoscaler's.
+	annotationDoNotConsolidate  = "karpenter.sh/do-not-consolidate"
+	annotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+)
+
+// reasonExpired is no reason of budgets: they don't hold back what has to go.
+const reasonExpired = "Expired"
+
+// sayEvery is how often the same is said again of a claim that would be ended if this weren't a dry run.
+const sayEvery = time.Hour
+
+// paused says that the machine's pool keeps all of its nodes for now.
+func paused(m *machine) bool { return m.pool != nil && m.pool.Annotations[AnnotationPaused] == "true" }
+
+// thrifty are the annotations by which a node refuses to be ended to save money. A pool that asks for nothing but the end of
+// empty nodes doesn't consolidate, and the older name was never about that.
+func thrifty(m *machine) []string {
+	out := []string{annotationScaleDownDisabled}
+	if m.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty {
+		out = append(out, annotationDoNotConsolidate)
+	}
+	return out
+}
+
+// protected is why a machine may not be ended although nothing makes it necessary; empty: it may. Daemons and static pods
+// may protect it too.
+func protected(m *machine, bound []*corev1.Pod, now time.Time) string {
+	if m.node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" || m.claim.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
+		return "disruption is blocked by the annotation " + karpv1.DoNotDisruptAnnotationKey
+	}
+	for _, key := range thrifty(m) {
+		if m.node.Annotations[key] == "true" {
+			return "disruption is blocked by the annotation " + key
+		}
+	}
+	if i := slices.IndexFunc(bound, func(p *corev1.Pod) bool {
+		yes, _ := pods.DoNotDisrupt(p, now)
+		return yes && !pods.Terminal(p) && !pods.Terminating(p)
+	}); i >= 0 {
+		return fmt.Sprintf("disruption is blocked by pod %s, which asks not to be disrupted", klog.KObj(bound[i]))
+	}
+	return ""
+}
+
+// braked says that no node may be ended now because too many were in the last minute, and tells the machine.
+func (c *Controller) braked(m *machine) bool {
+	wait := c.brake.Wait(c.clock.Now())
+	if wait > 0 {
+		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonBlocked, "Disrupt",
+			"%d nodes have been ended within a minute (maxTerminationsPerMinute): this one has to wait", c.brake.PerMinute())
+	}
+	return wait > 0
+}
+
+// dry says, if this is a dry run, that the machine would be ended; false: it is none.
+func (c *Controller) dry(ctx context.Context, m *machine, reason, why string) bool {
+	if !c.dryRun {
+		return false
+	}
+	now, key := c.clock.Now(), string(m.claim.UID)+" "+reason
+	if last, ok := c.said[key]; ok && now.Sub(last) < sayEvery {
+		return true
+	}
+	c.said[key] = now
+	c.tell(m, reasonDryRun, "Would end the node: "+why)
+	klog.FromContext(ctx).Info("Dry run: would end a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
+	return true
+}
+
+// end deletes a machine's claim. An error doesn't say that it was not deleted.
+func (c *Controller) end(ctx context.Context, m *machine, reason, why string) error {
+	if err := c.claims.Delete(ctx, m.claim, client.Preconditions{UID: &m.claim.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting NodeClaim %s: %w", m.claim.Name, err)
+	}
+	c.going[string(m.claim.UID)] = true
+	c.tell(m, reasonTerminating, "Ending the node: "+why)
+	decisions.WithLabelValues(m.claim.Labels[karpv1.NodePoolLabelKey], reason).Inc()
+	klog.FromContext(ctx).V(2).Info("Ended a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
+	return nil
+}
+
+// tell writes the event on claim and Node.
+func (c *Controller) tell(m *machine, reason, note string) {
+	c.recorder.Eventf(m.claim, nil, corev1.EventTypeNormal, reason, "Disrupt", "%s", note)
+	if m.node != nil {
+		c.recorder.Eventf(m.node, nil, corev1.EventTypeNormal, reason, "Disrupt", "%s", note)
+	}
+}

@@ -1,0 +1,254 @@
+package launch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+const (
+	// moveHold is how long room for successors is kept after it was last asked for.
+	moveHold = time.Minute
+	// moveTries bounds how often room is planned for one node's pods, so that nodes that never come up aren't bought again and
+	// again for it; firstMoveRetry is the pause after the first try, doubled each time.
+	moveTries      = 4
+	firstMoveRetry = 15 * time.Second
+)
+
+// move is a node whose pods are given room elsewhere before they have left it.
+type move struct {
+	pods  []*corev1.Pod // as they were when room was last asked for
+	asked bool          // since the last try
+	tries int
+	next  time.Time // no other try before
+	why   string    // what stood in the way last time
+}
+
+// Replace asks for room for the pods of a node that has to go, as if they had left it, and says whether all of it is there, on
+// nodes that are up; else why says what stands in the way, or "" while it is being made. It returns at once. Room is held by
+// owner and class and goes to the pods that come instead; whoever asks goes on asking, or says Keep, until they have come.
+func (m *Motor) Replace(node string, pods []*corev1.Pod) (ready bool, why string) {
+	wanted, problem := m.successors(pods)
+	now := m.clock.Now()
+	var held map[ledger.Successor]int
+	up, total := 0, 0
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		l.Extend(node, now.Add(moveHold))
+		held, up = l.Held(node)
+	})
+	for _, n := range held {
+		total += n
+	}
+	m.mu.Lock()
+	mv := m.moves[node]
+	if mv == nil {
+		mv = &move{}
+		m.moves[node] = mv
+	}
+	mv.pods = pods
+	complete := len(missing(wanted, held)) == 0
+	mv.asked = !complete && mv.tries < moveTries && !now.Before(mv.next)
+	try := mv.asked
+	why = cmp.Or(problem, mv.why)
+	m.mu.Unlock()
+	switch {
+	case complete:
+		return up == total && problem == "", problem
+	case try:
+		m.replan()
+	}
+	return false, why
+}
+
+// Keep holds what Replace has made for another while.
+func (m *Motor) Keep(node string) {
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Extend(node, now.Add(moveHold)) })
+}
+
+// Forget gives back what is left of what Replace has made.
+func (m *Motor) Forget(node string) {
+	m.mu.Lock()
+	delete(m.moves, node)
+	m.mu.Unlock()
+	m.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(node) })
+}
+
+// successors are the pods that will come instead of these, by what they are known by; problem says why room can't be planned for
+// one of them.
+func (m *Motor) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*corev1.Pod, problem string) {
+	out = map[ledger.Successor][]*corev1.Pod{}
+	for _, pod := range pods {
+		next, class, err := m.pending.classes.successor(pod)
+		if err != nil {
+			problem = fmt.Sprintf("pod %s: %v", klog.KObj(pod), err)
+			continue
+		}
+		key := ledger.Successor{Owner: controller(pod), Class: class.Key}
+		out[key] = append(out[key], next)
+	}
+	return out, problem
+}
+
+// missing are the pods for whose successors no room is held, in no order.
+func missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successor]int) (out []*corev1.Pod) {
+	for key, pods := range wanted {
+		out = append(out, pods[min(held[key], len(pods)):]...)
+	}
+	return out
+}
+
+// relocate plans room for the pods of all nodes that have to go and for whose pods it is missing:
+//
+//  1. The view is one in which these pods have left and nothing can come to their nodes.
+//  2. Their successors are demand, as planned and verified as any other.
+//  3. What was found is booked for the owners; what has to be bought is launched.
+func (m *Motor) relocate(ctx context.Context) {
+	moves := m.movesDue()
+	if len(moves) == 0 || m.claims.Problem() != "" {
+		return
+	}
+	logger := klog.FromContext(ctx)
+	leaving := map[types.UID]string{} // pods without new room: the node they leave
+	pods := map[types.UID]*corev1.Pod{}
+	var waiting []ledger.Waiting
+	for _, node := range slices.Sorted(maps.Keys(moves)) {
+		var held map[ledger.Successor]int
+		m.desk.read(func(l *ledger.Ledger) { held, _ = l.Held(node) })
+		wanted, _ := m.successors(moves[node])
+		for _, pod := range missing(wanted, held) {
+			_, class, _ := m.pending.classes.successor(pod) // it had one a moment ago
+			leaving[pod.UID], pods[pod.UID] = node, pod
+			waiting = append(waiting, ledger.Waiting{Ref: refOf(pod), Class: class})
+		}
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	slices.SortFunc(waiting, func(a, b ledger.Waiting) int { return compare(a.Ref.UID, b.Ref.UID) })
+	v, plan, err := m.decideMoves(ctx, waiting, pods)
+	if err != nil {
+		if ctx.Err() == nil {
+			logger.Error(err, "No room could be planned for the pods of nodes that have to go")
+		}
+		m.tellMoves(leaving, func(types.UID) string { return err.Error() })
+		return
+	}
+	m.cap(plan, len(v.inFlight))
+	refused := map[types.UID]string{}
+	for _, r := range plan.Refused {
+		for _, ref := range r.Pods {
+			refused[ref.UID] = r.Message
+		}
+	}
+	from := make([]string, len(plan.Placements))
+	for i := range plan.Placements {
+		pl := &plan.Placements[i]
+		from[i] = leaving[pl.Pod.UID]
+		pl.Owner, pl.Pod = controller(pods[pl.Pod.UID]), capacity.PodRef{}
+	}
+	waves := m.bookAs(ctx, v, plan, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
+		l.Move(id, placements, from, now.Add(moveHold), now)
+	})
+	m.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })
+	logger.V(2).Info("Planned room for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
+		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
+	for _, w := range waves {
+		m.wg.Go(func() { m.launch(ctx, w) })
+	}
+}
+
+// movesDue are the nodes for whose pods room is to be planned now. Once a node is drained, nobody asks any more: the room is
+// taken by those who come, and what looks missing isn't.
+func (m *Motor) movesDue() map[string][]*corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string][]*corev1.Pod{}
+	for node, mv := range m.moves {
+		if mv.asked {
+			out[node] = mv.pods
+			mv.asked = false
+		}
+	}
+	return out
+}
+
+// tellMoves notes what stood in the way of each node's try.
+func (m *Motor) tellMoves(leaving map[types.UID]string, why func(types.UID) string) {
+	now := m.clock.Now()
+	tried := map[string]bool{}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(leaving)) {
+		mv := m.moves[leaving[uid]]
+		if mv == nil {
+			continue
+		}
+		if !tried[leaving[uid]] {
+			tried[leaving[uid]] = true
+			mv.why, mv.next = "", now.Add(firstMoveRetry<<mv.tries)
+			mv.tries++
+		}
+		mv.why = cmp.Or(mv.why, why(uid))
+	}
+}
+
+// decideMoves makes a verified plan in a view without the pods of nodes that have to go.
+func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods map[types.UID]*corev1.Pod) (*view, *capacity.Plan, error) {
+	v, err := m.view(ctx, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
+	}
+	v.Demand = demand(waiting)
+	m.depart(v)
+	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: func(uid types.UID) *corev1.Pod { return pods[uid] }}
+	plan, err := d.Decide(ctx, &v.Scene, m.cfg.Plan)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the plan could not be verified: %w", err)
+	}
+	return v, plan, nil
+}
+
+// depart empties the nodes that have to go, in the view and for the filters: their pods that move have left, their other pods
+// are there, and the disrupted taint keeps everything else away.
+func (m *Motor) depart(v *view) {
+	gone := map[string]map[types.UID]bool{}
+	m.mu.Lock()
+	for node, mv := range m.moves {
+		gone[node] = map[types.UID]bool{}
+		for _, pod := range mv.pods {
+			gone[node][pod.UID] = true
+		}
+	}
+	m.mu.Unlock()
+	objects := map[string]*corev1.Node{}
+	m.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
+		if gone[n.Name] != nil {
+			objects[n.Name] = o
+		}
+		return n
+	})
+	for i, n := range v.Nodes {
+		o := objects[n.Name]
+		if o == nil {
+			continue
+		}
+		left := *n
+		left.Unschedulable = true
+		left.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(p *corev1.Pod) bool { return gone[n.Name][p.UID] })
+		v.Nodes[i] = &left
+		o = o.DeepCopy()
+		o.Spec.Taints = append(slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintDisrupted }),
+			corev1.Taint{Key: taintDisrupted, Effect: corev1.TaintEffectNoSchedule})
+		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o, Pods: left.Pods, Instead: true})
+	}
+}

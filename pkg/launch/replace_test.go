@@ -1,0 +1,197 @@
+package launch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// leaving is a node that was there before, full of n pods, and these pods.
+func (w *world) leaving(n int) (string, []*corev1.Pod) {
+	const name = "old"
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes[name] = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelPool: "pool", labelInitialized: "true"}},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI)}},
+	}
+	var pods []*corev1.Pod
+	for i := range n {
+		pod := w.pod(1000 + i)
+		pod.Spec.NodeName = name
+		w.bound[pod.UID] = name
+		pods = append(pods, pod)
+	}
+	return name, pods
+}
+
+// asked asks for new room until a try has been made and the world looks as wanted.
+func (w *world) asked(node string, pods []*corev1.Pod, what string, ok func() bool) (ready bool, why string) {
+	w.t.Helper()
+	w.motor.Replace(node, pods)
+	w.until(what, ok)
+	return w.motor.Replace(node, pods)
+}
+
+// up lets all nodes of claims initialize.
+func (w *world) up() {
+	w.mu.Lock()
+	var nodes []*corev1.Node
+	for name, n := range w.nodes {
+		n = n.DeepCopy()
+		n.Labels[labelRegistered], n.Labels[labelInitialized] = "true", "true"
+		w.nodes[name] = n
+		nodes = append(nodes, n)
+	}
+	w.mu.Unlock()
+	for _, n := range nodes {
+		w.motor.NodeCached(n)
+	}
+}
+
+// evict ends a pod and lets its controller make another.
+func (w *world) evict(pod *corev1.Pod) {
+	w.mu.Lock()
+	delete(w.bound, pod.UID)
+	w.mu.Unlock()
+	next := pod.DeepCopy()
+	next.Name, next.UID, next.Spec.NodeName = pod.Name+"x", pod.UID+"x", ""
+	w.motor.pending.observe(nil, next)
+}
+
+func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	old, pods := w.leaving(6)
+	w.desk.Fence(old)
+	ready, why := w.asked(old, pods, "two nodes for six pods", func() bool { return len(w.nodes) == 3 })
+	if ready || why != "" {
+		t.Fatalf("ready %v (%s) though the new nodes are booting", ready, why)
+	}
+	w.up()
+	if ready, why = w.motor.Replace(old, pods); !ready {
+		t.Fatalf("not ready though the new nodes are up: %s", why)
+	}
+	for i, pod := range pods {
+		w.evict(pod)
+		w.motor.Keep(old)
+		w.until(fmt.Sprint("successor ", i, " bound elsewhere"), func() bool { return w.bound[pod.UID+"x"] != "" && w.bound[pod.UID+"x"] != old })
+	}
+	if n := len(w.instances); n != 2 {
+		t.Errorf("%d instances, want 2: nothing more was needed", n)
+	}
+	w.motor.Forget(old)
+	if len(w.motor.moves) > 0 {
+		t.Error("something is remembered")
+	}
+}
+
+// Room that is there already is used, and nothing bought.
+func TestRoomThatIsThere(t *testing.T) {
+	w := newWorld(t)
+	w.nodes["free"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "free", Labels: map[string]string{}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}}}
+	w.build()
+	old, pods := w.leaving(2)
+	w.desk.Fence(old)
+	if ready, _ := w.motor.Replace(old, pods); ready {
+		t.Fatal("ready before anything was planned")
+	}
+	w.motor.relocate(t.Context())
+	if ready, why := w.motor.Replace(old, pods); !ready {
+		t.Errorf("not ready: %s", why)
+	}
+	if len(w.claims) > 0 {
+		t.Error("something was launched")
+	}
+	if w.desk.Fence("free") {
+		t.Error("the node that the pods will come to can be ended")
+	}
+	w.motor.Forget(old)
+	if !w.desk.Fence("free") {
+		t.Error("room that nobody needs any more is kept")
+	}
+}
+
+// What can't be had is said, and asked for again a few times, later each time.
+func TestRoomThatCantBeHad(t *testing.T) {
+	w := newWorld(t)
+	w.capacity["large"], w.capacity["small"] = 0, 0
+	w.build()
+	clock := testingclock.NewFakeClock(time.Now())
+	w.motor.clock = clock
+	old, pods := w.leaving(2)
+	w.desk.Fence(old)
+	var tries []time.Duration
+	begin := clock.Now()
+	for range 600 {
+		ready, why := w.motor.Replace(old, pods)
+		if ready || len(tries) > 0 && !strings.Contains(why, "no offer") {
+			t.Fatalf("ready %v, reason %q", ready, why)
+		}
+		if len(w.motor.movesDue()) > 0 {
+			tries = append(tries, clock.Since(begin))
+			w.motor.moves[old].asked = true
+		}
+		w.motor.relocate(t.Context())
+		clock.Step(time.Second)
+	}
+	if diff := cmp.Diff([]time.Duration{0, 15 * time.Second, 45 * time.Second, 105 * time.Second}, tries); diff != "" {
+		t.Errorf("tried after (-want +got):\n%s", diff)
+	}
+	if len(w.claims) > 0 {
+		t.Error("claims are left")
+	}
+}
+
+// A drained node's pods seem to lack room as their successors take it. Nobody asks then, so nothing is planned.
+func TestNothingIsPlannedWhileDraining(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	old, pods := w.leaving(2)
+	w.desk.Fence(old)
+	w.motor.Replace(old, pods)
+	w.motor.relocate(t.Context())
+	w.until("a node", func() bool { return len(w.nodes) == 2 })
+	w.motor.Keep(old)
+	w.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(old) })
+	w.motor.relocate(t.Context())
+	if held, _ := w.held(old); len(held) > 0 {
+		t.Errorf("planned for %v", held)
+	}
+}
+
+func (w *world) held(node string) (held map[ledger.Successor]int, up int) {
+	w.desk.read(func(l *ledger.Ledger) { held, up = l.Held(node) })
+	return held, up
+}
+
+// What is held for one controller's pods is no room for another's.
+func TestMissing(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	_, pods := w.leaving(4)
+	pods[3].OwnerReferences[0].UID = "other"
+	wanted, problem := w.motor.successors(pods)
+	if problem != "" || len(missing(wanted, nil)) != 4 {
+		t.Fatalf("wanted %v, problem %q", wanted, problem)
+	}
+	held := map[ledger.Successor]int{}
+	for key := range wanted {
+		if key.Owner == "rs" {
+			held[key] = 2
+		}
+	}
+	if got := missing(wanted, held); len(got) != 2 {
+		t.Errorf("%d missing, want one of the three and the other's", len(got))
+	}
+}
