@@ -99,6 +99,9 @@ func TestEmptyPools(t *testing.T) {
 			if !strings.Contains(res.Message, tt.code) || !strings.Contains(res.Message, tt.message) {
 				t.Errorf("the message %q does not say %s, %s", res.Message, tt.code, tt.message)
 			}
+			if res.Again {
+				t.Error("the same offers are to be asked for again at once")
+			}
 			if got := slices.Contains(res.Exhausted, wanted); got != (len(tt.gone) > 0) {
 				t.Errorf("exhausted %v", res.Exhausted)
 			}
@@ -116,6 +119,32 @@ func TestEmptyPools(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Of two subnets in the zone the one that was asked for is full: no offer is exhausted, and the next request names the other.
+func TestFullSubnetBesideOneWithRoom(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	wanted := offer("m5.large", "a", "on-demand")
+	c := w.class("default")
+	r := *c.resolved.Load()
+	r.subnets = append(slices.Clone(r.subnets), subnet{id: "subnet-second", zone: "us-west-2a"})
+	c.resolved.Store(&r)
+	first := w.prepared(wave("t", "on-demand", 1, wanted))
+	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)
+	w.sim.SetCapacityError("m5.large", "us-west-2a", "on-demand", "InsufficientFreeAddressesInSubnet")
+	res, err := w.Launch(w.ctx, first)
+	if !errors.Is(err, capacity.ErrInsufficientCapacity) || !res.Again || len(res.Exhausted) > 0 {
+		t.Fatalf("Launch gives %+v, %v; want to be asked again for the same offers", res, err)
+	}
+	next, err := unpack(w.prepared(wave("t2", "on-demand", 1, wanted)).Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := *next.LaunchTemplateConfigs[0].Overrides[0].SubnetId; got != "subnet-second" {
+		t.Errorf("the next request names %s", got)
 	}
 }
 

@@ -54,6 +54,7 @@ func (p *Provider) Launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 		}
 	})
 	res := capacity.LaunchResult{Instances: p.launched(out, &w), Exhausted: p.gone(&w, &f), Message: f.message()}
+	res.Again = f.subnet && len(res.Exhausted) < len(w.Offers)
 	klog.FromContext(ctx).V(2).Info("Launched fleet", "wave", w.Token, "fleet", awssdk.ToString(out.FleetId), "wanted", len(w.Claims),
 		"instances", len(res.Instances), "errors", res.Message)
 	if len(res.Instances) > 0 {
@@ -177,8 +178,8 @@ type fleetErrors struct {
 	// said are the distinct codes with the message first seen and how often.
 	said  []saidError
 	stale bool
-	// profile: EC2 does not know the instance profile.
-	profile bool
+	// profile: EC2 does not know the instance profile; subnet: one that was asked for has no addresses.
+	profile, subnet bool
 	// insufficient, throttled and refused: there was such an error.
 	insufficient, throttled, refused bool
 }
@@ -207,6 +208,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.Wave) fleetErrors {
 		case c == codeNoAddresses:
 			f.insufficient = true
 			if subnet != "" {
+				f.subnet = true
 				f.scopes = append(f.scopes, scope{subnet: subnet})
 			}
 		case c == codeSpotQuota, c == codeVCPUQuota, c == codeInstanceQuota:

@@ -127,6 +127,9 @@ type LaunchResult struct {
 	Instances []Instance
 	// Exhausted are the offers the cloud has no capacity for; the provider remembers them by itself.
 	Exhausted []OfferKey
+	// Again: the same offers are worth another try at once. It was a subnet that had no room, and the next request will name
+	// another one.
+	Again bool
 	// Message says why instances are missing, for events.
 	Message string
 }

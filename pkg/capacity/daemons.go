@@ -56,6 +56,15 @@ func (c *catalog) addDaemons(sets []*DaemonSet) *daemonSets {
 	return ds
 }
 
+// RunsOn says whether a pod of the daemon will come to a node with these labels and taints.
+func (d *DaemonSet) RunsOn(labels map[string]string, taints []corev1.Taint) bool {
+	a := asks{terms: d.Class.Terms, tolerations: d.Class.Tolerations, preferred: true}
+	return a.tolerates(taints) == nil && a.matches(func(key string) (string, bool) {
+		v, ok := labels[key]
+		return v, ok
+	})
+}
+
 // room is what daemons leave of a type; key names those that run on bin b.
 func (ds *daemonSets) room(c *catalog, typ *InstanceType, key string, b int) []int64 {
 	if _, known := ds.of[key]; !known {

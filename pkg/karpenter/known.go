@@ -29,6 +29,16 @@ func (s *Store) Claims() []*capacity.Claim {
 	return out
 }
 
+// Claim is the NodeClaim of that name, or nil.
+func (s *Store) Claim(name string) *capacity.Claim {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if k := s.known[name]; k != nil {
+		return k.claim
+	}
+	return nil
+}
+
 func (s *Store) claimChanged(before, after *karpv1.NodeClaim) {
 	if after == nil {
 		s.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ type fakeAPI struct {
 	answers   map[string][]byte
 
 	refused      []error             // by the definitions
+	patches      []string            // object and subresource of each patch
 	afterCreate  func(client.Object) // before the answer is given
 	beforeStatus func(client.Object)
 	hang         bool // status requests end with their context
@@ -99,9 +101,11 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 					<-ctx.Done()
 					return ctx.Err()
 				}
+				api.patched(o, sub)
 				return api.accept(c.SubResource(sub).Patch(ctx, o, patch, opts...), o, sub)
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				api.patched(o, "")
 				return api.accept(c.Patch(ctx, o, patch, opts...), o, "")
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -145,6 +149,12 @@ func (api *fakeAPI) accept(err error, o client.Object, part string) error {
 		api.refused = append(api.refused, err)
 	}
 	return err
+}
+
+func (api *fakeAPI) patched(o client.Object, sub string) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	api.patches = append(api.patches, strings.TrimSuffix(o.GetName()+"/"+sub, "/"))
 }
 
 func (api *fakeAPI) broken(k kind, u *unstructured.Unstructured) {
@@ -351,10 +361,10 @@ func TestUnreadableRecordIsSaidOnce(t *testing.T) {
 	if c := w.Claims(); len(c) != 1 || c[0].Unreadable == "" {
 		t.Fatalf("claims %+v", c)
 	}
-	if err := w.RecordNode(w.ctx, nc.Name, "n"); err != nil {
+	if err := w.RecordNode(w.ctx, nc.Name, testInstance); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the change is seen", func() bool { return w.Claims()[0].NodeName == "n" })
+	w.eventually("the change is seen", func() bool { return w.Claims()[0].NodeName == testInstance.NodeName })
 	w.saidAll(map[string]string{"x": "False RecordUnreadable: It will not be launched: annotation dovetail.sh/wave: unexpected EOF"})
 	select {
 	case e := <-w.events.Events:
@@ -489,7 +499,7 @@ func TestClaimLife(t *testing.T) {
 	check("record launched")
 
 	want.NodeName = testInstance.NodeName
-	if err := w.RecordNode(w.ctx, "default-abc", testInstance.NodeName); err != nil {
+	if err := w.RecordNode(w.ctx, "default-abc", testInstance); err != nil {
 		t.Fatal(err)
 	}
 	check("record node")
@@ -521,7 +531,7 @@ func TestClaimLife(t *testing.T) {
 	if err := w.Delete(w.ctx, "default-abc"); err != nil {
 		t.Errorf("deleting what is gone: %v", err)
 	}
-	if err := w.RecordNode(w.ctx, "default-abc", "n"); !apierrors.IsNotFound(errors.Unwrap(err)) {
+	if err := w.RecordNode(w.ctx, "default-abc", testInstance); !apierrors.IsNotFound(errors.Unwrap(err)) {
 		t.Errorf("recording on a claim that is gone: %v, want not found", err)
 	}
 	if len(w.Claims()) != 0 {

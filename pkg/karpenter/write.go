@@ -11,6 +11,7 @@ import (
 
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,8 +119,8 @@ func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]an
 	return nc, nil
 }
 
-// RecordLaunched writes what was launched: first labels onto the claim's metadata, then its status. Launched is true only when
-// everything that the Node will need has been recorded. Labels that the claim has from its pool win over labels; type, zone
+// RecordLaunched writes what was launched: first labels onto the claim's metadata, then its status, each only if it differs:
+// the API takes the two in two requests. Launched is true only when everything that the Node will need has been recorded. Labels that the claim has from its pool win over labels; type, zone
 // and capacity type are what the instance really is.
 func (s *Store) RecordLaunched(ctx context.Context, name string, inst capacity.Instance, labels map[string]string, capacityOf, allocatable capacity.Resources) error {
 	nc, err := s.current(ctx, name, false)
@@ -141,8 +142,15 @@ func (s *Store) RecordLaunched(ctx context.Context, name string, inst capacity.I
 			add[key] = value
 		}
 	}
-	if _, err := s.mergePatch(ctx, name, map[string]any{"metadata": map[string]any{"labels": add}}, false); err != nil {
-		return err
+	for key, value := range add {
+		if nc.Labels[key] == value {
+			delete(add, key)
+		}
+	}
+	if len(add) > 0 {
+		if _, err := s.mergePatch(ctx, name, map[string]any{"metadata": map[string]any{"labels": add}}, false); err != nil {
+			return err
+		}
 	}
 	return s.patchStatus(ctx, name, func(nc *karpv1.NodeClaim) {
 		nc.Status.ProviderID = inst.ProviderID
@@ -160,9 +168,13 @@ func (s *Store) RecordLaunchFailed(ctx context.Context, name, reason, message st
 	})
 }
 
-// RecordNode writes the name of the claim's Node.
-func (s *Store) RecordNode(ctx context.Context, name, nodeName string) error {
-	_, err := s.mergePatch(ctx, name, map[string]any{"status": map[string]any{"nodeName": nodeName}}, true)
+// RecordNode writes the name of the claim's Node, and the image, which a launch's answer did not tell.
+func (s *Store) RecordNode(ctx context.Context, name string, inst capacity.Instance) error {
+	add := map[string]any{"nodeName": inst.NodeName}
+	if inst.ImageID != "" {
+		add["imageID"] = inst.ImageID
+	}
+	_, err := s.mergePatch(ctx, name, map[string]any{"status": add}, true)
 	return err
 }
 
@@ -205,6 +217,9 @@ func (s *Store) patchStatus(ctx context.Context, name string, change func(*karpv
 		ask = true
 		nc := base.DeepCopy()
 		change(nc)
+		if equality.Semantic.DeepEqual(base.Status, nc.Status) {
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		if err := s.live.Status().Patch(ctx, nc, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {

@@ -121,6 +121,31 @@ func TestRecordLaunchedOnAClaimThatOthersWrite(t *testing.T) {
 	}
 }
 
+// A launch is two writes, because the API takes metadata and status apart, and the Node's name a third. The first answer
+// does not tell the image.
+func TestLaunchIsThreeWrites(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
+	if _, err := w.Create(w.ctx, testClaim("default-abc")); err != nil {
+		t.Fatal(err)
+	}
+	answer := testInstance
+	answer.ImageID, answer.NodeName = "", ""
+	for range 2 {
+		if err := w.RecordLaunched(w.ctx, "default-abc", answer, nil, capacity.Resources{corev1.ResourceCPU: 1000}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.RecordNode(w.ctx, "default-abc", testInstance); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"default-abc", "default-abc/status", "default-abc/status"}, w.api.patches); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if c := w.Claim("default-abc"); c.ImageID != "ami-1" || c.NodeName != testInstance.NodeName || !c.Launched {
+		t.Errorf("recorded %+v", c)
+	}
+}
+
 func TestRecordLaunchFailed(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
 	if _, err := w.Create(w.ctx, testClaim("default-abc")); err != nil {
@@ -154,7 +179,7 @@ func TestWritesGiveUpWithTheirContext(t *testing.T) {
 	cancel()
 	for name, f := range map[string]func() error{
 		"RecordLaunchFailed": func() error { return w.RecordLaunchFailed(ctx, "default-abc", "X", "y") },
-		"RecordNode":         func() error { return w.RecordNode(ctx, "default-abc", "n") },
+		"RecordNode":         func() error { return w.RecordNode(ctx, "default-abc", testInstance) },
 		"SetNodeClassStatus": func() error { return w.SetNodeClassStatus(ctx, "default", 1, ec2nc.EC2NodeClassStatus{}) },
 	} {
 		if err := f(); !errors.Is(err, context.Canceled) {

@@ -50,7 +50,8 @@ func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, commit
 			waves = append(waves, w)
 		}
 		w.claims = append(w.claims, c)
-		m.remember(c)
+		cp := *c
+		m.remember(&cp)
 	}
 	planID := m.randomName("p")
 	touched := map[string]bool{}
@@ -102,13 +103,9 @@ func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]stri
 // recordSlots writes down what was promised on a claim in flight, so that it survives a restart: everything that ever was,
 // since whose promise has been kept is seen by the pods themselves. One write per claim at a time, in the background.
 func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.Slot) {
-	c := m.allClaims()[claim]
-	if c == nil {
+	if !m.promise(claim, slots) {
 		return
 	}
-	cp := *c
-	cp.Slots = union(slots, c.Slots)
-	m.remember(&cp)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, busy := m.recording[claim]; busy {
@@ -118,13 +115,11 @@ func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.
 	m.recording[claim] = false
 	m.background(ctx, func() {
 		for {
-			c := m.allClaims()[claim]
-			if c == nil {
-				return
-			}
-			if err := m.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
-				// A restart then plans for these pods anew, on the same node if it still has the room.
-				m.log(ctx).V(3).Info("Could not record the pods planned for a claim", "nodeClaim", claim, "err", err)
+			if c := m.claim(claim); c != nil {
+				if err := m.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
+					// A restart then plans for these pods anew, on the same node if it still has the room.
+					m.log(ctx).V(3).Info("Could not record the pods planned for a claim", "nodeClaim", claim, "err", err)
+				}
 			}
 			if !m.recordAgain(ctx, claim) {
 				return
@@ -143,22 +138,6 @@ func (m *Motor) recordAgain(ctx context.Context, claim string) bool {
 	}
 	delete(m.recording, claim)
 	return false
-}
-
-// union is a with those slots of b that a doesn't have. A slot is known by its order: which pod of its class it names is a
-// matter of who comes first, and may change.
-func union(a, b []capacity.Slot) []capacity.Slot {
-	have := map[int]bool{}
-	for _, s := range a {
-		have[s.Order] = true
-	}
-	out := slices.Clone(a)
-	for _, s := range b {
-		if !have[s.Order] {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // claimFor is the claim of a planned node. Its slots are filled in when it is written.

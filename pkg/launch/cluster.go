@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -84,11 +85,26 @@ func (p *PacedRecorder) Run(ctx context.Context) {
 	}
 }
 
-// short keeps a note below the API's limit of 1,024 bytes.
+// short makes one line of a note, below the API's limit of 1,024 bytes.
 func short(note string) string {
 	const limit = 1000
+	note = oneLine(note)
 	if len(note) > limit {
-		return note[:limit] + " ..."
+		return strings.ToValidUTF8(note[:limit], "") + " ..."
 	}
 	return note
+}
+
+// oneLine joins the lines of a text: joined errors have several, events and conditions are read as one.
+func oneLine(text string) string {
+	if !strings.ContainsAny(text, "\n\r") {
+		return text
+	}
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }

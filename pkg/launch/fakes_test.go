@@ -39,20 +39,25 @@ type world struct {
 	bound     map[types.UID]string
 	notes     []string
 	broken    map[string]error  // calls that fail, by name
+	during    map[string]func() // what else happens while a call is made, by name; under mu
+	calls     map[string]int    // how often each was made
 	lost      map[string]int    // calls whose answer is lost after their effect, how often
 	capacity  map[string]int    // instances left per type; absent: unlimited
 	refused   map[string]bool   // tokens that stand for throttled launches
 	throttled int               // calls whose launches are throttled
+	full      int               // calls that meet a full subnet
 	unread    bool              // the log can't be read, though nobody knows why
 	pods      int               // submitted so far
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
 	seq       int
+	daemons   []*capacity.DaemonSet
+	onNode    []*corev1.Pod // beside the pods of the tests, on every node
 	change    *sync.Cond
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, claims: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
-		nodes: map[string]*corev1.Node{}, bound: map[types.UID]string{}, refused: map[string]bool{}, broken: map[string]error{}, lost: map[string]int{}, capacity: map[string]int{}}
+		nodes: map[string]*corev1.Node{}, bound: map[types.UID]string{}, refused: map[string]bool{}, broken: map[string]error{}, during: map[string]func(){}, calls: map[string]int{}, lost: map[string]int{}, capacity: map[string]int{}}
 	w.change = sync.NewCond(&w.mu)
 	return w
 }
@@ -64,7 +69,7 @@ func (w *world) build() {
 	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
 	w.motor = New(Config{Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
 		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pending, Owners: NewOwners(f), Daemons: func() []*capacity.DaemonSet { return nil }, Seed: 1,
+		Pending: pending, Owners: NewOwners(f), Daemons: func() []*capacity.DaemonSet { return w.daemons }, Seed: 1,
 	})
 	for _, n := range w.nodes {
 		w.motor.NodeCached(n)
@@ -139,7 +144,14 @@ func (w *world) until(what string, ok func() bool) {
 func (w *world) changed() { w.change.Broadcast() }
 
 // call is the beginning of every fake call: it may have been told to fail.
-func (w *world) call(name string) error { return w.broken[name] }
+func (w *world) call(name string) error {
+	w.calls[name]++
+	w.changed()
+	if f := w.during[name]; f != nil {
+		f()
+	}
+	return w.broken[name]
+}
 
 // after is its end: the answer may be lost.
 func (w *world) after(name string) error {
@@ -174,6 +186,20 @@ func (w *world) Claims() []*capacity.Claim {
 		out = append(out, &cp)
 	}
 	return out
+}
+
+func (w *world) Claim(name string) *capacity.Claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c, ok := w.claims[name]
+	if !ok {
+		return nil
+	}
+	cp := *c
+	if f := w.during["Claim"]; f != nil {
+		f()
+	}
+	return &cp
 }
 
 func (w *world) Create(_ context.Context, c *capacity.Claim) (*capacity.Claim, error) {
@@ -212,14 +238,15 @@ func (w *world) RecordSlots(_ context.Context, name string, slots []capacity.Slo
 
 func (w *world) RecordLaunched(_ context.Context, name string, i capacity.Instance, labels map[string]string, total, alloc capacity.Resources) error {
 	return w.onClaim(name, func(c *capacity.Claim) {
+		w.calls["RecordLaunched"]++
 		c.Launched, c.ProviderID, c.Labels, c.Capacity, c.Allocatable = true, i.ProviderID, labels, total, alloc
 	})
 }
 
 func (w *world) RecordLaunchFailed(context.Context, string, string, string) error { return nil }
 
-func (w *world) RecordNode(_ context.Context, name, node string) error {
-	return w.onClaim(name, func(c *capacity.Claim) { c.NodeName = node })
+func (w *world) RecordNode(_ context.Context, name string, inst capacity.Instance) error {
+	return w.onClaim(name, func(c *capacity.Claim) { c.NodeName = inst.NodeName })
 }
 
 func (w *world) Delete(_ context.Context, name string) error {
@@ -258,6 +285,10 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 	defer w.mu.Unlock()
 	if err := w.call("Launch"); err != nil {
 		return capacity.LaunchResult{}, err
+	}
+	if w.full > 0 { // the subnet that was asked for, not the other one in its zone
+		w.full--
+		return capacity.LaunchResult{Message: "InsufficientFreeAddressesInSubnet", Again: true}, capacity.ErrInsufficientCapacity
 	}
 	if w.refused[wave.Token] || w.throttled > 0 {
 		w.throttled = max(0, w.throttled-1)
@@ -354,7 +385,7 @@ func (w *world) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node
 				free.Sub(capacity.Resources{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1})
 			}
 		}
-		out = append(out, decorate(&capacity.Node{Name: name, Labels: n.Labels, Allocatable: room, Free: free}, n))
+		out = append(out, decorate(&capacity.Node{Name: name, Labels: n.Labels, Allocatable: room, Free: free, Pods: w.onNode}, n))
 	}
 	return out
 }
@@ -378,13 +409,13 @@ func (w *world) PlannedNode(_ *capacity.PlannedNode, name string) *corev1.Node {
 
 func (w *world) CreateNode(_ context.Context, n *corev1.Node) error {
 	w.mu.Lock()
-	_, have := w.nodes[n.Name]
+	if _, have := w.nodes[n.Name]; have {
+		w.mu.Unlock()
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "nodes"}, n.Name)
+	}
 	w.nodes[n.Name] = n
 	w.changed()
 	w.mu.Unlock()
-	if have {
-		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "nodes"}, n.Name)
-	}
 	w.motor.NodeCached(n)
 	return nil
 }
@@ -392,7 +423,8 @@ func (w *world) CreateNode(_ context.Context, n *corev1.Node) error {
 func (w *world) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.nodes[name], nil
+	n := w.nodes[name]
+	return n, w.call("GetNode")
 }
 
 // Activate is the scheduler: it runs each pod's cycle.

@@ -28,8 +28,10 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 	logger := m.log(ctx)
 	own := *c // it changes as it is recorded; others read the one that was handed in
 	c = &own
+	recorded := false
 	if inst.ProviderID != "" {
-		if err := m.recordLaunched(ctx, c, inst, labels); err != nil {
+		err := m.recordLaunched(ctx, c, inst, labels)
+		if recorded = err == nil; !recorded {
 			logger.V(3).Info("Could not record the instance yet", "nodeClaim", c.Name, "instance", inst.ID, "err", err)
 		}
 	}
@@ -41,26 +43,30 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 		}
 		return
 	}
+	recorded = recorded && sameMachine(inst, known) && len(c.Allocatable) > 0
 	inst = known
 	if !m.awaitType(ctx, c, inst) {
 		return
 	}
-	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+	for wait := firstRetry; !recorded; wait = min(2*wait, maxRetry) {
 		err := m.recordLaunched(ctx, c, inst, labels)
 		if err == nil {
 			break
 		}
 		if apierrors.IsNotFound(err) {
-			// Deleted while it was launching. Its finalizer kept it until somebody ended the instance; if there is no
-			// claim any more, that is now us.
-			m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
-			m.end(ctx, inst.ID)
+			m.ownerless(ctx, c, inst)
 			return
 		}
 		logger.V(2).Info("Recording the instance failed; trying again", "nodeClaim", c.Name, "err", err)
 		if !m.sleep(ctx, wait) {
 			return
 		}
+	}
+	if now := m.claim(c.Name); now == nil {
+		m.ownerless(ctx, c, inst)
+		return
+	} else if now.Deleting {
+		return // whoever ends the claim ends the instance that is recorded on it
 	}
 	node := m.nodes.NodeFor(c, inst, nil)
 	m.refilter(ctx, c, node)
@@ -70,7 +76,7 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 	}
 	// By this name the node is made again, should somebody delete it before its kubelet has come.
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		err := m.claims.RecordNode(ctx, c.Name, node.Name)
+		err := m.claims.RecordNode(ctx, c.Name, inst)
 		if err == nil || apierrors.IsNotFound(err) {
 			break
 		}
@@ -84,6 +90,13 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 	if err := m.cloud.TagClaim(ctx, inst.ID, c.Name, node.Name); err != nil && ctx.Err() == nil {
 		logger.V(3).Info("Could not tag the instance with its claim; it is found by its wave", "instance", inst.ID, "err", err)
 	}
+}
+
+// ownerless ends an instance whose claim was deleted while it was launching. The claim's finalizer keeps it until somebody has
+// ended its instance; if there is no claim any more, that is now us.
+func (m *Motor) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.Instance) {
+	m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
+	m.end(ctx, inst.ID)
 }
 
 // awaitName describes the instance until its name and address show.
@@ -128,6 +141,11 @@ func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Insta
 	m.fail(ctx, []string{c.Name}, "InstanceLost", why.Error(), false)
 }
 
+// sameMachine says that what was recorded of an instance still holds.
+func sameMachine(a, b capacity.Instance) bool {
+	return a.ProviderID == b.ProviderID && a.InstanceType == b.InstanceType && a.Zone == b.Zone && a.CapacityType == b.CapacityType && a.ReservationID == b.ReservationID
+}
+
 // recordLaunched writes instance, labels and room on the claim.
 func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) error {
 	total, alloc := c.Capacity, c.Allocatable
@@ -152,7 +170,8 @@ func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 	}
 	c.ProviderID, c.InstanceType, c.Zone, c.CapacityType, c.ImageID = inst.ProviderID, inst.InstanceType, inst.Zone, inst.CapacityType, inst.ImageID
 	c.Labels, c.Capacity, c.Allocatable, c.Launched = all, total, alloc, true
-	m.remember(c)
+	cp := *c
+	m.keep(&cp)
 	return nil
 }
 
@@ -211,7 +230,8 @@ func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.No
 }
 
 // createNode creates the Node. A Node of that name that belongs to another instance is never adopted: it is waited for to
-// go (HB-9).
+// go (HB-9). One that doesn't say whose it is, because a kubelet without cloud provider made it, has to have come after the
+// claim and to have the instance's address.
 func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
 	logger := m.log(ctx)
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
@@ -221,7 +241,7 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 			return true
 		case apierrors.IsAlreadyExists(err):
 			have, gerr := m.cluster.GetNode(ctx, node.Name)
-			if gerr == nil && (have.Spec.ProviderID == node.Spec.ProviderID || have.Spec.ProviderID == "") {
+			if gerr == nil && ownNode(c, node, have) {
 				return true // made before a restart, or by a kubelet that was faster
 			}
 			if gerr == nil {
@@ -244,15 +264,20 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 	}
 }
 
-// lives says whether the claim is still wanted.
-func (m *Motor) lives(claim string) bool {
-	for _, c := range m.claims.Claims() {
-		if c.Name == claim {
-			return !c.Deleting
+// ownNode says whether a Node that is there is the one that was to be created.
+func ownNode(c *capacity.Claim, want, have *corev1.Node) bool {
+	if have.Spec.ProviderID != "" {
+		return have.Spec.ProviderID == want.Spec.ProviderID
+	}
+	address := internalIP(want)
+	return address != "" && address == internalIP(have) && !have.CreationTimestamp.Time.Before(c.CreatedAt)
+}
+
+func internalIP(n *corev1.Node) string {
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.local[claim]
-	return ok
+	return ""
 }

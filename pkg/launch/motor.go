@@ -279,44 +279,10 @@ func (m *Motor) cancel(ctx context.Context, claim string) {
 	m.forget(claim)
 }
 
-func (m *Motor) remember(c *capacity.Claim) {
-	cp := *c
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if old := m.local[c.Name]; old != nil {
-		cp.Slots = union(cp.Slots, old.Slots)
-	}
-	m.local[c.Name] = &cp
-}
-
-func (m *Motor) forget(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.local, name)
-}
-
-// allClaims is the cache's view with what this motor has made since.
-func (m *Motor) allClaims() map[string]*capacity.Claim {
-	out := map[string]*capacity.Claim{}
-	for _, c := range m.claims.Claims() {
-		out[c.Name] = c
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, c := range m.local {
-		if shown, ok := out[name]; ok {
-			merged := *shown
-			merged.Slots = c.Slots
-			c = &merged
-		}
-		out[name] = c
-	}
-	return out
-}
-
 // fail ends claims whose launch came to nothing and gives their pods back to the planner.
 func (m *Motor) fail(ctx context.Context, claims []string, reason, why string, exhausted bool) {
 	logger := klog.FromContext(ctx)
+	why = oneLine(why)
 	for _, name := range claims {
 		var refs []capacity.PodRef
 		m.desk.read(func(l *ledger.Ledger) { refs = l.Refs(name) })
@@ -325,13 +291,16 @@ func (m *Motor) fail(ctx context.Context, claims []string, reason, why string, e
 		}
 		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", len(refs))
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
-		m.background(ctx, func() {
-			if err := m.claims.RecordLaunchFailed(ctx, name, reason, why); err != nil {
-				logger.V(3).Info("Could not record why the launch failed", "nodeClaim", name, "err", err)
-			}
-			m.cancel(ctx, name)
-		})
+		m.background(ctx, func() { m.giveUp(ctx, name, reason, why) })
 	}
+}
+
+// giveUp ends a claim of which no launch is under way, and says why.
+func (m *Motor) giveUp(ctx context.Context, name, reason, why string) {
+	if err := m.claims.RecordLaunchFailed(ctx, name, reason, why); err != nil {
+		klog.FromContext(ctx).V(3).Info("Could not record why the launch failed", "nodeClaim", name, "err", err)
+	}
+	m.cancel(ctx, name)
 }
 
 // ClaimGone tells the motor that a NodeClaim has ended or is about to.

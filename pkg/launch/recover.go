@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
@@ -37,6 +39,7 @@ func (m *Motor) recover(ctx context.Context) {
 			}
 		}
 	}
+	missing := m.missingDaemons(ctx)
 	var restored []ledger.Restored
 	pending := map[string][]*capacity.Claim{} // token -> claims without instance
 	var drop, finish []*capacity.Claim
@@ -54,7 +57,7 @@ func (m *Motor) recover(ctx context.Context) {
 		case c.NodeName == "":
 			finish = append(finish, c)
 		}
-		restored = append(restored, m.restore(c, w)...)
+		restored = append(restored, m.restore(c, w, missing(c))...)
 	}
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, now) })
 	for _, c := range claims {
@@ -76,14 +79,14 @@ func (m *Motor) recover(ctx context.Context) {
 }
 
 // restore tells the ledger of a claim and gives back its promises to pods that still wait.
-func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave) []ledger.Restored {
+func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave, daemons []*capacity.DaemonSet) []ledger.Restored {
 	n := &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Allocatable}
 	if len(n.Allocatable) == 0 {
 		n.Allocatable = m.smallest(c, w)
 	}
 	n.Free = n.Allocatable.Clone()
 	// Launched then, not now: the ledger learns from it how long nodes take.
-	m.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.AddNode(c.Name, n, nil, true, c.CreatedAt) })
+	m.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.AddNode(c.Name, n, daemonRoom(daemons), true, c.CreatedAt) })
 	var out []ledger.Restored
 	for _, s := range c.Slots {
 		pod := m.pending.Get(s.Pod.UID)
@@ -95,6 +98,33 @@ func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave) []ledger.Restored {
 		}
 	}
 	return out
+}
+
+// missingDaemons gives the DaemonSets whose pods will come to a claim's node and aren't there yet.
+func (m *Motor) missingDaemons(ctx context.Context) func(*capacity.Claim) []*capacity.DaemonSet {
+	there := map[string]map[string]bool{} // by node: namespace/name
+	if err := m.world.Refresh(ctx); err != nil {
+		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their room is kept until the nodes are initialized", "err", err)
+	} else {
+		m.world.Nodes(func(n *capacity.Node, _ *corev1.Node) *capacity.Node {
+			there[n.Name] = map[string]bool{}
+			for _, pod := range n.Pods {
+				if key := daemonOf(pod); key != "" {
+					there[n.Name][key] = true
+				}
+			}
+			return n
+		})
+	}
+	daemons := m.daemons()
+	return func(c *capacity.Claim) (out []*capacity.DaemonSet) {
+		for _, d := range daemons {
+			if d.RunsOn(c.Labels, c.Taints) && !there[c.NodeName][d.Namespace+"/"+d.Name] {
+				out = append(out, d)
+			}
+		}
+		return out
+	}
 }
 
 // smallest is the room of the smallest type the wave may have launched, or, when the catalogue doesn't know, what was
@@ -129,7 +159,9 @@ func instanceOf(c *capacity.Claim) capacity.Instance {
 	return capacity.Instance{ID: id, ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
 }
 
-// resume makes a wave's call again, exactly as it was recorded, and gives what came to the claims that have nothing yet.
+// resume makes a wave's call again, exactly as it was recorded, and gives what came to the claims that have nothing yet. Claims
+// whose pods have gone meanwhile end; if none is left, no call is made: what an earlier one may have brought is found by
+// whoever ends them.
 func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim, all []*capacity.Claim) {
 	taken := map[string]bool{}
 	for _, c := range all {
@@ -139,6 +171,16 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 	}
 	started := m.clock.Now()
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		missing = slices.DeleteFunc(missing, func(c *capacity.Claim) bool {
+			needed := m.needed(c.Name)
+			if !needed {
+				m.background(ctx, func() { m.cancel(ctx, c.Name) })
+			}
+			return !needed
+		})
+		if len(missing) == 0 {
+			return
+		}
 		insts, err := m.repeat(ctx, rec)
 		if ctx.Err() != nil {
 			return

@@ -112,6 +112,7 @@ func uidsOf(waiting []ledger.Waiting) []types.UID {
 }
 
 func (m *Motor) refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
+	why = oneLine(why) // it becomes the pods' condition, too
 	var refs []capacity.PodRef
 	for _, uid := range uids {
 		if pod := m.pending.Get(uid); pod != nil {

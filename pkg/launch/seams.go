@@ -29,12 +29,15 @@ type Claims interface {
 	WaitForSync(ctx context.Context) bool
 	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
 	Claims() []*capacity.Claim
+	// Claim is the one of that name, or nil.
+	Claim(name string) *capacity.Claim
 	Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error)
 	RecordWave(ctx context.Context, name string, w capacity.Wave) error
 	RecordSlots(ctx context.Context, name string, slots []capacity.Slot) error
 	RecordLaunched(ctx context.Context, name string, inst capacity.Instance, labels map[string]string, total, allocatable capacity.Resources) error
 	RecordLaunchFailed(ctx context.Context, name, reason, message string) error
-	RecordNode(ctx context.Context, name, nodeName string) error
+	// RecordNode writes what is known of the instance by the time its Node is there: the Node's name, the image.
+	RecordNode(ctx context.Context, name string, inst capacity.Instance) error
 	Delete(ctx context.Context, name string) error
 }
 

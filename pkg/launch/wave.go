@@ -35,8 +35,7 @@ func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(c
 //     as a new attempt with a token of its own.
 func (m *Motor) launch(ctx context.Context, w *wave) {
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
-		needed := false
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) { needed = l.Launching(c.Name, now) })
+		needed := m.needed(c.Name)
 		if !needed {
 			m.forget(c.Name)
 		}
@@ -59,6 +58,17 @@ func (m *Motor) launch(ctx context.Context, w *wave) {
 	}
 }
 
+// needed says whether somebody is still to get room on the claim's node. If so the claim can't be cancelled from here on, if
+// not it is off the books.
+func (m *Motor) needed(claim string) (yes bool) {
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		if yes = l.Launching(claim, now); !yes {
+			l.ClaimGone(claim, "nobody needs it any more", true, now)
+		}
+	})
+	return yes
+}
+
 // write creates the claims. Those that can't be written are not launched.
 func (m *Motor) write(ctx context.Context, w *wave) {
 	made := make([]*capacity.Claim, len(w.claims))
@@ -73,7 +83,8 @@ func (m *Motor) write(ctx context.Context, w *wave) {
 			return
 		}
 		made[i] = got
-		m.remember(got)
+		cp := *got
+		m.keep(&cp)
 	})
 	w.claims = slices.DeleteFunc(made, func(c *capacity.Claim) bool { return c == nil })
 }
@@ -82,6 +93,13 @@ func (m *Motor) write(ctx context.Context, w *wave) {
 // others; without any, it ends.
 func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !m.lives(c.Name) }) // deleted meanwhile
+	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
+		needed := m.needed(c.Name)
+		if !needed { // whatever was asked for it before has been answered: there is nothing to wait for
+			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pods have gone") })
+		}
+		return !needed
+	})
 	if len(w.claims) == 0 {
 		return capacity.Wave{}, false
 	}
@@ -220,7 +238,7 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 	before := len(w.offers)
 	w.offers = m.left(w, exhausted)
 	m.log(ctx).V(2).Info("Wave was not filled", "token", rec.Token, "came", n, "missing", len(w.claims), "exhausted", len(exhausted), "offersLeft", len(w.offers), "message", res.Message)
-	if len(w.offers) == 0 || err != nil && len(w.offers) == before {
+	if len(w.offers) == 0 || err != nil && len(w.offers) == before && !res.Again {
 		why := res.Message
 		if why == "" && err != nil {
 			why = err.Error()
@@ -229,7 +247,7 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 		m.fail(ctx, namesOf(w.claims), "InsufficientCapacity", why, len(w.offers) < before)
 		return false
 	}
-	if len(w.offers) == before { // the same again can do with a pause, longer each time
+	if len(w.offers) == before && !res.Again { // the same again can do with a pause, longer each time
 		return m.sleep(ctx, min(firstRetry<<(w.attempt-1), maxRetry))
 	}
 	return true

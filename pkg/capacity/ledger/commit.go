@@ -14,18 +14,23 @@ const ownerHold = 10 * time.Second
 
 // Commit books a plan's placements. Nodes that are to be bought were added before (AddNode); placements name them by
 // claim. Pods that are no longer queued (they ended, or were bound meanwhile) get nothing. plan makes group ids unique
-// across plans.
+// across plans. A placement on a claim that has ended since the plan was made is not booked, nor is what is joined to it:
+// their pods stay queued.
 func (l *Ledger) Commit(plan string, placements []capacity.Placement, now time.Time) {
 	l.commit(plan, placements, nil, now)
 }
 
 // commit books placements; those of an owner are held for holds[i], or for pods that are about to come when holds is nil.
 func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []hold, now time.Time) {
+	fallen := l.fallen(placements)
 	groups := map[int]*group{}
 	touched := map[*class]bool{}
 	var nodes []*node
 	for i, pl := range placements {
 		var p *pod
+		if fallen != nil && fallen(pl) {
+			continue
+		}
 		if pl.Owner == "" {
 			p = l.pods[pl.Pod.UID]
 			if p == nil || p.state != Queued {
@@ -68,6 +73,22 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 			l.tidy(n)
 		}
 	}
+}
+
+// fallen says which placements are on nodes that the ledger has no more, or joined to one that is; nil: none.
+func (l *Ledger) fallen(placements []capacity.Placement) func(capacity.Placement) bool {
+	gone, groups := map[string]bool{}, map[int]bool{}
+	for _, pl := range placements {
+		if l.find(pl.Node) == nil {
+			gone[pl.Node], groups[pl.Group] = true, true
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	delete(groups, 0)
+	l.out.Plan = true
+	return func(pl capacity.Placement) bool { return gone[pl.Node] || groups[pl.Group] }
 }
 
 func (l *Ledger) book(c *class, n *node, g *group, order int) *slot {

@@ -54,11 +54,16 @@ func (l *Ledger) AddNode(claim string, template *capacity.Node, daemons map[stri
 	n.daemons = daemons
 }
 
-func (l *Ledger) node(key string) *node {
+// find is the node of that key or name, or nil.
+func (l *Ledger) find(key string) *node {
 	if n, ok := l.nodes[key]; ok {
 		return n
 	}
-	if n, ok := l.byName[key]; ok {
+	return l.byName[key]
+}
+
+func (l *Ledger) node(key string) *node {
+	if n := l.find(key); n != nil {
 		return n
 	}
 	n := &node{key: key, reserved: map[int32]capacity.Resources{}}

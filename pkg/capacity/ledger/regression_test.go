@@ -28,6 +28,38 @@ func TestNodeWhoseDemandWentIsForgottenAtCommit(t *testing.T) {
 	}
 }
 
+// A claim ends while a plan is being made that puts pods on its node. Nothing is booked there, or they would wait for a node
+// that never comes; neither is what is joined to it.
+func TestPlanOnAClaimThatHasEndedIsNotBooked(t *testing.T) {
+	l, now := New(), time.Unix(0, 0)
+	a := testClass("a", 100, 0)
+	l.AddNode("c", &capacity.Node{}, nil, true, now)
+	for _, uid := range []types.UID{"alone", "joined", "other", "fine"} {
+		l.Submit(capacity.PodRef{UID: uid}, a, now)
+	}
+	l.Take()
+	l.ClaimGone("gone", "deleted", true, now)
+	l.Commit("1", []capacity.Placement{
+		{Class: a, Pod: capacity.PodRef{UID: "alone"}, Node: "gone"},
+		{Class: a, Pod: capacity.PodRef{UID: "joined"}, Node: "gone", Group: 1},
+		{Class: a, Pod: capacity.PodRef{UID: "other"}, Node: "c", Group: 1},
+		{Class: a, Pod: capacity.PodRef{UID: "fine"}, Node: "c", Group: 2},
+	}, now)
+	got := map[types.UID]State{}
+	for uid, p := range l.pods {
+		got[uid] = p.state
+	}
+	if diff := cmp.Diff(map[types.UID]State{"alone": Queued, "joined": Queued, "other": Queued, "fine": Planned}, got); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	if !l.Take().Plan {
+		t.Error("nobody is told to plan for those that are queued")
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
+
 // One node of a group is there, the other one fails: the whole group is planned anew, nobody is let go alone.
 func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)

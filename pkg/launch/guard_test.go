@@ -1,0 +1,224 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// ends says that a pod has ended.
+func (w *world) ends(i int) {
+	gone := w.pod(i)
+	gone.Status.Phase = corev1.PodFailed
+	w.motor.pending.observe(w.pod(i), gone)
+}
+
+// The first call brings nothing and nothing is wrong with its offers, so there is a next one. Before it the pod ends.
+func TestWaveStopsWhenItsPodsHaveGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.throttled = 1
+	w.during["Launch"] = func() { w.ends(0) }
+	w.run()
+	w.submit(1)
+	w.until("a call, and then no claim", func() bool { return w.calls["Launch"] > 0 && len(w.claims) == 0 })
+	w.stop()
+	if n := len(w.instances); n != 0 || w.calls["Launch"] != 1 {
+		t.Errorf("%d instances in %d calls for a pod that has gone", n, w.calls["Launch"])
+	}
+	if !w.desk.Idle() {
+		t.Error("the ledger remembers a node that is not to be")
+	}
+}
+
+// The call was recorded, and perhaps made; then the leader died, and the pods ended.
+func TestRestartMakesNoCallForPodsThatHaveGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.broken["Launch"] = errors.New("timeout")
+	w.run()
+	w.submit(8)
+	w.until("the call", func() bool { return w.calls["Launch"] > 0 })
+	w.stop()
+	delete(w.broken, "Launch")
+	w.calls["Launch"], w.pods = 0, 0
+	w.run()
+	w.until("no claims", func() bool { return len(w.claims) == 0 })
+	w.stop()
+	if w.calls["Launch"] != 0 {
+		t.Errorf("%d calls for pods that have gone", w.calls["Launch"])
+	}
+}
+
+// Of a wave's pods one still waits: its claim is launched, whatever else the call brings is ended.
+func TestRestartKeepsWhatIsStillNeeded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.broken["Launch"] = errors.New("timeout")
+	w.run()
+	w.submit(8)
+	w.until("the call", func() bool { return w.calls["Launch"] > 0 })
+	w.stop()
+	clear(w.broken)
+	w.pods = 1
+	w.run()
+	w.submit(1)
+	w.allBound(1)
+	w.exactly(1)
+}
+
+func TestNodeOfAnotherMachineIsNotAdopted(t *testing.T) {
+	born := time.Unix(1000, 0)
+	node := func(id, address string, at time.Time) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: at}}, Spec: corev1.NodeSpec{ProviderID: id}}
+		if address != "" {
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: address}}
+		}
+		return n
+	}
+	want := node("aws:///a/i-1", "10.0.0.1", time.Time{})
+	for _, tt := range []struct {
+		name string
+		have *corev1.Node
+		own  bool
+	}{
+		{"made before a restart", node("aws:///a/i-1", "", born.Add(-time.Hour)), true},
+		{"of another instance", node("aws:///a/i-0", "10.0.0.1", born.Add(time.Second)), false},
+		{"of a kubelet that was faster and has no cloud provider", node("", "10.0.0.1", born.Add(time.Second)), true},
+		{"without provider id, of another machine", node("", "10.0.0.2", born.Add(time.Second)), false},
+		{"without provider id, of a machine that had the address before", node("", "10.0.0.1", born.Add(-time.Second)), false},
+		{"of nobody knows whom", node("", "", born.Add(time.Second)), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := ownNode(&capacity.Claim{CreatedAt: born}, want, tt.have); got != tt.own {
+				t.Errorf("adopted: %v, want %v", got, tt.own)
+			}
+		})
+	}
+}
+
+// The pod must not go to a Node that merely has the right name.
+func TestNodeIsCreatedWhenItsNameIsFree(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.nodes["node-i-0001"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-i-0001"}}
+	w.during["GetNode"] = func() { delete(w.nodes, "node-i-0001") } // looked at, it goes
+	w.run()
+	w.submit(1)
+	w.allBound(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got := w.nodes["node-i-0001"].Spec.ProviderID; got != "aws:///a/i-0001" {
+		t.Errorf("the pod was bound to a Node with the provider id %q", got)
+	}
+}
+
+// A claim goes in the moment in which a promise on it is being taken down.
+func TestClaimThatHasGoneIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run()
+	told := make(chan struct{})
+	w.mu.Lock()
+	w.claims["c"] = &capacity.Claim{Name: "c", Pool: "pool", Launched: true}
+	w.during["Claim"] = func() {
+		delete(w.during, "Claim")
+		go func() {
+			w.mu.Lock()
+			delete(w.claims, "c")
+			w.mu.Unlock()
+			w.motor.ClaimGone("c", "deleted")
+			close(told)
+		}()
+	}
+	w.mu.Unlock()
+	w.motor.recordSlots(t.Context(), "c", []capacity.Slot{{Order: 1}})
+	<-told
+	w.motor.keep(&capacity.Claim{Name: "c"}) // an answer that comes later still
+	if c := w.motor.claim("c"); c != nil {
+		t.Errorf("remembered: %+v", c)
+	}
+}
+
+// A full subnet beside one with room: the same offers are asked for again at once, under the same claim.
+func TestFullSubnetIsNoFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.full = 3
+	w.run()
+	w.submit(1)
+	w.allBound(1)
+	w.exactly(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.handed) != 1 || strings.Contains(strings.Join(w.notes, "\n"), "LaunchFailed") {
+		t.Errorf("%d claims, events %q; want one claim and no failure", len(w.handed), w.notes)
+	}
+}
+
+func TestDaemonRoomSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	daemon := func(name string, taint string) *capacity.DaemonSet {
+		d := &capacity.DaemonSet{Namespace: "d", Name: name, Class: &capacity.Class{Requests: capacity.Resources{corev1.ResourceCPU: 100}}}
+		d.Class.Terms = []capacity.Requirements{{labelPool: capacity.ValueIn(labelPool, "pool")}}
+		if taint != "" {
+			d.Class.Tolerations = []corev1.Toleration{{Key: taint, Operator: corev1.TolerationOpExists}}
+		}
+		return d
+	}
+	w.daemons = []*capacity.DaemonSet{daemon("missing", "team"), daemon("there", "team"), daemon("elsewhere", "")}
+	yes := true
+	w.onNode = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "there-1",
+		OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "there", Controller: &yes}}}}}
+	w.claims["c"] = &capacity.Claim{Name: "c", Pool: "pool", Launched: true, ProviderID: "aws:///a/i-1", NodeName: "n",
+		Labels: map[string]string{labelPool: "pool"}, Taints: []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectNoSchedule}},
+		Allocatable: capacity.Resources{corev1.ResourceCPU: 4000}}
+	w.nodes["n"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-1"}}
+	w.run()
+	w.submit(1)
+	w.allBound(1) // after the restart's work
+	var kept map[string]capacity.Resources
+	w.desk.read(func(l *ledger.Ledger) {
+		for _, f := range l.InFlight() {
+			if f.Claim == "c" {
+				kept = f.Daemons
+			}
+		}
+	})
+	if len(kept) != 1 || kept["d/missing"] == nil {
+		t.Errorf("room is kept for %v, want it for the one DaemonSet pod that is missing", kept)
+	}
+}
+
+func TestLaunchIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run()
+	w.submit(1)
+	w.allBound(1)
+	w.exactly(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.calls["RecordLaunched"]; n != 1 {
+		t.Errorf("recorded %d times", n)
+	}
+}
+
+func TestNotesAreOneShortLine(t *testing.T) {
+	err := errors.Join(errors.New("instance i-1 has not shown its name"), context.DeadlineExceeded)
+	if got, want := short(err.Error()), "instance i-1 has not shown its name; context deadline exceeded"; got != want {
+		t.Errorf("note %q, want %q", got, want)
+	}
+	if got := short(strings.Repeat("ä", 600)); len(got) > 1024 || !strings.HasSuffix(got, "ä ...") {
+		t.Errorf("a long note becomes %d bytes ending in %q", len(got), got[len(got)-10:])
+	}
+}

@@ -1,0 +1,110 @@
+package launch
+
+import (
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// What this motor knows of claims beyond the log's cache: those that are being written, and promises that are on their
+// way. A claim that the log has lost is forgotten for good: what a slow answer brings doesn't bring it back, or it would
+// count against its pool's limits for ever.
+
+// remember takes down a claim that is about to be written.
+func (m *Motor) remember(c *capacity.Claim) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.local[c.Name] = c
+}
+
+// keep takes down what has become of a claim that was written. The caller gives c away.
+func (m *Motor) keep(c *capacity.Claim) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.claims.Claim(c.Name) == nil {
+		delete(m.local, c.Name)
+		return
+	}
+	if old := m.local[c.Name]; old != nil {
+		c.Slots = union(c.Slots, old.Slots)
+	}
+	m.local[c.Name] = c
+}
+
+// promise adds to the slots that are to be recorded on a claim; false when there is no such claim any more.
+func (m *Motor) promise(name string, slots []capacity.Slot) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.claimLocked(name)
+	if c == nil {
+		return false
+	}
+	cp := *c
+	cp.Slots = union(slots, c.Slots)
+	m.local[name] = &cp
+	return true
+}
+
+func (m *Motor) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.local, name)
+}
+
+// claim is what is known of a claim, or nil.
+func (m *Motor) claim(name string) *capacity.Claim {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.claimLocked(name)
+}
+
+func (m *Motor) claimLocked(name string) *capacity.Claim {
+	return join(m.claims.Claim(name), m.local[name])
+}
+
+// allClaims is the cache's view with what this motor has made since.
+func (m *Motor) allClaims() map[string]*capacity.Claim {
+	out := map[string]*capacity.Claim{}
+	for _, c := range m.claims.Claims() {
+		out[c.Name] = c
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, c := range m.local {
+		out[name] = join(out[name], c)
+	}
+	return out
+}
+
+// join is a claim as the log shows it, with the slots that are known here; either may be nil.
+func join(shown, local *capacity.Claim) *capacity.Claim {
+	switch {
+	case local == nil:
+		return shown
+	case shown == nil:
+		return local
+	}
+	merged := *shown
+	merged.Slots = local.Slots
+	return &merged
+}
+
+// lives says whether the claim is still wanted.
+func (m *Motor) lives(name string) bool {
+	c := m.claim(name)
+	return c != nil && !c.Deleting
+}
+
+// union is a with those slots of b that a doesn't have. A slot is known by its order: which pod of its class it names is a
+// matter of who comes first, and may change.
+func union(a, b []capacity.Slot) []capacity.Slot {
+	have := map[int]bool{}
+	for _, s := range a {
+		have[s.Order] = true
+	}
+	out := append([]capacity.Slot(nil), a...)
+	for _, s := range b {
+		if !have[s.Order] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
