@@ -143,7 +143,8 @@ func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Insta
 
 // sameMachine says that what was recorded of an instance still holds.
 func sameMachine(a, b capacity.Instance) bool {
-	return a.ProviderID == b.ProviderID && a.InstanceType == b.InstanceType && a.Zone == b.Zone && a.CapacityType == b.CapacityType && a.ReservationID == b.ReservationID
+	return a.ProviderID == b.ProviderID && a.InstanceType == b.InstanceType && a.Zone == b.Zone && a.CapacityType == b.CapacityType &&
+		a.ReservationID == b.ReservationID && a.Tenancy == b.Tenancy && maps.Equal(a.Labels, b.Labels)
 }
 
 // recordLaunched writes instance, labels and room on the claim.
