@@ -100,7 +100,7 @@ func (ds *daemonSets) portsTaken(ports []corev1.ContainerPort, bins int) packing
 func portsConflict(a, b []corev1.ContainerPort) bool {
 	for i := range a {
 		for j := range b {
-			if portConflict(&a[i], &b[j]) {
+			if PortConflict(&a[i], &b[j]) {
 				return true
 			}
 		}
@@ -108,8 +108,9 @@ func portsConflict(a, b []corev1.ContainerPort) bool {
 	return false
 }
 
-// portConflict says whether one node can't give both ports: same number and protocol, and the same or any address.
-func portConflict(a, b *corev1.ContainerPort) bool {
+// PortConflict says whether one node can't give both host ports: same number and protocol, and the same or any address
+// (k8s.io/kube-scheduler/framework, HostPortInfo: only 0.0.0.0 is any).
+func PortConflict(a, b *corev1.ContainerPort) bool {
 	return a.HostPort == b.HostPort && protocolOf(a) == protocolOf(b) && (anyIP(a.HostIP) || anyIP(b.HostIP) || a.HostIP == b.HostIP)
 }
 

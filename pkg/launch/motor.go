@@ -88,7 +88,7 @@ func New(cfg Config, p Parts) *Motor {
 		daemons: p.Daemons, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{},
-		nodeOf: nodeStates{drivers: map[string][]string{}, seen: map[string]ledger.NodeStatus{}},
+		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
 	}
 }
 

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,8 +25,28 @@ const (
 // nodeStates joins a Node with its CSINode into what the ledger wants to know.
 type nodeStates struct {
 	mu      sync.Mutex
-	drivers map[string][]string
+	drivers map[string]drivers           // by Node name
 	seen    map[string]ledger.NodeStatus // nodes of pools that are in the scheduler's cache
+}
+
+// drivers are the CSI drivers of a CSINode and their attach limits.
+type drivers struct {
+	names  []string
+	limits map[string]int64
+}
+
+func driversOf(c *storagev1.CSINode) drivers {
+	var out drivers
+	for _, d := range c.Spec.Drivers {
+		out.names = append(out.names, d.Name)
+		if d.Allocatable != nil && d.Allocatable.Count != nil {
+			if out.limits == nil {
+				out.limits = map[string]int64{}
+			}
+			out.limits[d.Name] = int64(*d.Allocatable.Count)
+		}
+	}
+	return out
 }
 
 func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
@@ -36,13 +57,14 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 
 func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	_, ours := n.Labels[labelPool]
+	csi := s.drivers[n.Name]
 	return ledger.NodeStatus{
 		ProviderID:  n.Spec.ProviderID,
 		Ours:        ours,
 		Registered:  n.Labels[labelRegistered] == "true",
 		Initialized: n.Labels[labelInitialized] == "true",
 		Taints:      n.Spec.Taints,
-		Drivers:     s.drivers[n.Name],
+		Drivers:     csi.names, VolumeLimits: csi.limits,
 	}
 }
 
@@ -101,21 +123,20 @@ func (m *Motor) CSINodes() cache.ResourceEventHandler {
 }
 
 func (m *Motor) csiNode(c *storagev1.CSINode, gone bool) {
-	var drivers []string
+	var now drivers
 	if !gone {
-		for _, d := range c.Spec.Drivers {
-			drivers = append(drivers, d.Name)
-		}
+		now = driversOf(c)
 	}
 	m.nodeOf.mu.Lock()
-	same := slices.Equal(m.nodeOf.drivers[c.Name], drivers)
-	if len(drivers) == 0 {
+	before := m.nodeOf.drivers[c.Name]
+	same := slices.Equal(before.names, now.names) && maps.Equal(before.limits, now.limits)
+	if len(now.names) == 0 {
 		delete(m.nodeOf.drivers, c.Name)
 	} else {
-		m.nodeOf.drivers[c.Name] = drivers
+		m.nodeOf.drivers[c.Name] = now
 	}
 	st, seen := m.nodeOf.seen[c.Name]
-	st.Drivers = drivers
+	st.Drivers, st.VolumeLimits = now.names, now.limits
 	if seen {
 		m.nodeOf.seen[c.Name] = st
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,6 +98,7 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	if f.Template != nil && out.InFlight {
 		// Startup taints hold pods back (their gates wait for that), not plans.
 		out.Taints = f.Template.Taints
+		out.VolumesFree = expected(n.VolumesFree, f.Template.VolumesFree, st.Drivers)
 	}
 	out.Unschedulable = n.Unschedulable || f.Fenced || f.Late
 	for _, d := range f.Daemons {
@@ -110,12 +112,7 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 		there[pod.UID] = true
 	}
 	out.Pods = slices.Clone(n.Pods)
-	if n.VolumesFree != nil {
-		out.VolumesFree = map[string]int64{}
-		for d, k := range n.VolumesFree {
-			out.VolumesFree[d] = k
-		}
-	}
+	out.VolumesFree = maps.Clone(out.VolumesFree)
 	for _, s := range f.Slots {
 		if s.UID != "" && there[s.UID] {
 			continue
@@ -130,6 +127,22 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 		v.Promised = append(v.Promised, capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name})
 	}
 	return &out
+}
+
+// expected is how many volumes can be attached: what the CSINode shows, and until a driver is there what the node was planned
+// with. No pod with volumes of such a driver is bound yet.
+func expected(shown, planned map[string]int64, drivers []string) map[string]int64 {
+	out := maps.Clone(shown)
+	for d, k := range planned {
+		if slices.Contains(drivers, d) {
+			continue // no limit, or shown
+		}
+		if out == nil {
+			out = map[string]int64{}
+		}
+		out[d] = k
+	}
+	return out
 }
 
 // objectOf is the hypothetical Node of an in-flight claim, as it will be when Ready.

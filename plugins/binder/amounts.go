@@ -8,7 +8,10 @@ import (
 )
 
 // amounts reads a NodeInfo in capacity units without copying it.
-type amounts struct{ fwk.NodeInfo }
+type amounts struct {
+	fwk.NodeInfo
+	class Classifier
+}
 
 var _ ledger.Amounts = amounts{}
 
@@ -26,6 +29,29 @@ func (a amounts) Allocatable(r corev1.ResourceName) int64 {
 		return int64(a.GetAllocatable().GetAllowedPodNumber())
 	}
 	return amount(a.GetAllocatable(), r)
+}
+
+// Volumes counts a volume once for each pod that uses it: NodeVolumeLimits is exact, this only keeps room. It is asked only for
+// pods with volumes on nodes that have more of them coming.
+func (a amounts) Volumes(driver string) int64 {
+	n := int64(0)
+	for _, p := range a.GetPods() {
+		if pod := p.GetPod(); claims(pod) {
+			if c, err := a.class.Class(pod); err == nil {
+				n += c.Volumes[driver]
+			}
+		}
+	}
+	return n
+}
+
+func claims(pod *corev1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func amount(from fwk.Resource, r corev1.ResourceName) int64 {

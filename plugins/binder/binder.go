@@ -173,7 +173,7 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	if !b.ledger.Watches(name) {
 		return nil
 	}
-	if why := b.ledger.Object(name, &c.ask, amounts{node}); why != "" {
+	if why := b.ledger.Object(name, &c.ask, amounts{node, b.class}); why != "" {
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}
 	return nil

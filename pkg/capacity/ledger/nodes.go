@@ -45,6 +45,8 @@ type NodeStatus struct {
 	Taints []corev1.Taint
 	// Drivers are the CSI drivers on its CSINode.
 	Drivers []string
+	// VolumeLimits is how many volumes of a driver can be attached; a driver that is not listed has no limit.
+	VolumeLimits map[string]int64
 }
 
 // AddNode tells of a node that is to be launched, or is being launched (after a restart), under its claim's name.

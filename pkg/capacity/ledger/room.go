@@ -75,6 +75,8 @@ type Ask struct {
 type Amounts interface {
 	Requested(corev1.ResourceName) int64
 	Allocatable(corev1.ResourceName) int64
+	// Volumes is how many volumes of the CSI driver its pods use.
+	Volumes(driver string) int64
 }
 
 // Object says why the pod may not go to the node, or "" when it may: a pinned pod goes to its own node only; promised
@@ -139,30 +141,39 @@ func (n *node) room(p *pod, ask *capacity.Class, on Amounts) string {
 			return fmt.Sprintf("%s is kept for pods planned for the node", r)
 		}
 	}
-	for _, port := range ask.HostPorts {
+	for i := range ask.HostPorts {
 		for _, s := range n.slots {
 			if s.pod != nil && s.pod == p || s.class.Priority < ask.Priority {
 				continue
 			}
-			for _, taken := range s.class.HostPorts {
-				if conflicts(port, taken) {
-					return fmt.Sprintf("host port %d is kept for a pod planned for the node", port.HostPort)
+			for j := range s.class.HostPorts {
+				if capacity.PortConflict(&ask.HostPorts[i], &s.class.HostPorts[j]) {
+					return fmt.Sprintf("host port %d is kept for a pod planned for the node", ask.HostPorts[i].HostPort)
 				}
 			}
 		}
 	}
-	return ""
+	return n.attachments(p, ask, on)
 }
 
-func conflicts(a, b corev1.ContainerPort) bool {
-	proto := func(p corev1.ContainerPort) corev1.Protocol {
-		if p.Protocol == "" {
-			return corev1.ProtocolTCP
+// attachments says which driver's volumes the pod would take from others. A driver whose CSINode states no number has no limit.
+func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) string {
+	for driver, want := range ask.Volumes {
+		limit, limited := n.status.VolumeLimits[driver]
+		if !limited {
+			continue
 		}
-		return p.Protocol
+		kept := int64(0)
+		for _, s := range n.slots {
+			if (s.pod == nil || s.pod != p) && s.class.Priority >= ask.Priority {
+				kept += s.class.Volumes[driver]
+			}
+		}
+		if kept > 0 && on.Volumes(driver)+kept+want > limit {
+			return fmt.Sprintf("attachments of %s are kept for pods planned for the node", driver)
+		}
 	}
-	wild := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
-	return a.HostPort == b.HostPort && proto(a) == proto(b) && (wild(a.HostIP) || wild(b.HostIP) || a.HostIP == b.HostIP)
+	return ""
 }
 
 // Assume says that the scheduler has assumed the pod on the node: its room is accounted for there from now on. It answers
