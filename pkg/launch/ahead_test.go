@@ -16,6 +16,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -149,6 +150,34 @@ func TestPendingCountsCreated(t *testing.T) {
 	want(0)
 	if len(p.owned) != 0 {
 		t.Errorf("remembers %v", p.owned)
+	}
+}
+
+// The scheduler hears of pods from a handler of its own. A pod that was let go before this one knew it is let go again.
+func TestPodThatWasLetGoBeforeItWasKnown(t *testing.T) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	desk := NewDesk(testingclock.NewFakePassiveClock(time.Now()))
+	p := NewPending([]string{"s"}, desk, NewClasses(f))
+	pod := ownedPod(0, "apps/v1 ReplicaSet")
+	class, err := p.classes.Class(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk.Submit(refOf(pod), class)
+	desk.Step(func(l *ledger.Ledger, now time.Time) {
+		l.Existing("n", ledger.NodeStatus{})
+		l.Commit("p", []capacity.Placement{{Class: class, Pod: refOf(pod), Node: "n"}}, now)
+	})
+	if e := desk.take(); len(e.Activate) != 1 || p.Get(pod.UID) != nil {
+		t.Fatalf("effects %+v", e)
+	}
+	p.observe(nil, pod)
+	if e := desk.take(); len(e.Activate) != 1 {
+		t.Errorf("effects %+v, want the pod to be let go again", e)
+	}
+	p.observe(pod, pod)
+	if e := desk.take(); len(e.Activate) != 0 {
+		t.Errorf("effects %+v for a pod that was known", e)
 	}
 }
 

@@ -199,7 +199,7 @@ func (d *Desk) Unassume(uid types.UID, node string) {
 
 // Settled says that the pod's binding was written.
 func (d *Desk) Settled(uid types.UID, node string) {
-	d.Step(func(l *ledger.Ledger, _ time.Time) { l.Settled(uid, node) })
+	d.Step(func(l *ledger.Ledger, _ time.Time) { podsBound.WithLabelValues(string(l.Settled(uid, node))).Inc() })
 }
 
 // Fence keeps every pod off the node from now on; false when something is planned for it or on its way there.

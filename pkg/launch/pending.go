@@ -83,6 +83,9 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	a.pod = pod
 	p.pods[pod.UID] = a
 	p.mu.Unlock()
+	if !known && p.desk.Knows(pod.UID) { // the scheduler's handler was faster
+		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
+	}
 	if owner := controller(pod); old == nil && owner != "" {
 		holds := false
 		if !p.desk.Idle() {

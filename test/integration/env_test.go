@@ -269,11 +269,11 @@ func (e *env) noDoubles() {
 // launches is the number of instances ever launched.
 func (e *env) launches() int { return len(e.sim.Instances()) }
 
-// onPlan checks that the pods on each node are those its claim was made for: no slot of a plan is left empty or was used by
-// another class, and every pod that found no node at first has one. Pods that came late and fitted at once need none.
+// onPlan checks that every pod that was planned for is on a slot that was planned for its class: none went elsewhere, the
+// slots that the claims record are as many, and on each node there are at least as many pods of a class as it has slots for.
+// Whoever was not planned for found a node in its first cycle.
 func (e *env) onPlan(pods []*corev1.Pod) {
 	e.Helper()
-	fitted := int(e.metric("scheduler_pod_scheduling_attempts_bucket", `le="1"`))
 	app := map[types.UID]string{}
 	on := map[string]map[string]int{}
 	for _, p := range pods {
@@ -283,36 +283,50 @@ func (e *env) onPlan(pods []*corev1.Pod) {
 		}
 		on[p.Spec.NodeName][p.Labels["app"]]++
 	}
-	// What was promised on a node that was already there is written down after the fact.
-	if _, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
-		classes := map[capacity.ClassKey]string{}
-		for _, nc := range claims {
-			for _, s := range karpenter.ClaimOf(nc).Slots {
-				if a, ok := app[s.Pod.UID]; ok {
-					classes[s.Class] = a
-				}
-			}
-		}
-		planned, problem := 0, ""
-		for _, nc := range claims {
-			want := map[string]int{}
-			for _, s := range karpenter.ClaimOf(nc).Slots {
-				if a, ok := classes[s.Class]; ok {
-					want[a]++
-					planned++
-				}
-			}
-			for a, n := range want {
-				if got := on[nc.Status.NodeName]; got[a] < n {
-					problem = fmt.Sprintf("; node %s (claim %s) was planned for %v and has %v", nc.Status.NodeName, nc.Name, want, got)
-				}
-			}
-		}
-		return planned >= len(pods)-fitted && planned <= len(pods) && problem == "",
-			fmt.Sprintf("every pod on a slot of its class: %d slots for %d pods, %d of which fitted at once%s", planned, len(pods), fitted, problem), nil
+	var said string
+	// What was promised on a node that was already there is written down after the fact, and bindings are counted then.
+	if err := wait.PollUntilContextCancel(e.wait(), 100*time.Millisecond, true, func(context.Context) (ok bool, _ error) {
+		ok, said = e.planKept(app, on)
+		return ok, nil
 	}); err != nil {
-		e.Error(err)
+		e.Errorf("not every planned pod is on a slot of its class: %s", said)
 	}
+}
+
+// planKept compares what claims record and the scheduler has counted with where pods are: app by pod, count by app and node.
+func (e *env) planKept(app map[types.UID]string, on map[string]map[string]int) (bool, string) {
+	e.Helper()
+	claims := e.claims()
+	classes := map[capacity.ClassKey]string{}
+	for _, nc := range claims {
+		for _, s := range karpenter.ClaimOf(nc).Slots {
+			if a, ok := app[s.Pod.UID]; ok {
+				classes[s.Class] = a
+			}
+		}
+	}
+	slots, problem := 0, ""
+	for _, nc := range claims {
+		want := map[string]int{}
+		for _, s := range karpenter.ClaimOf(nc).Slots {
+			if a, ok := classes[s.Class]; ok {
+				want[a]++
+				slots++
+			}
+		}
+		for a, n := range want {
+			if got := on[nc.Status.NodeName]; got[a] < n {
+				problem = fmt.Sprintf("; node %s (claim %s) was planned for %v and has %v", nc.Status.NodeName, nc.Name, want, got)
+			}
+		}
+	}
+	kept := int(e.metric("dovetail_pods_bound_total", `room="planned"`))
+	found := int(e.metric("dovetail_pods_bound_total", `room="found"`))
+	elsewhere := int(e.metric("dovetail_pods_bound_total", `room="other"`))
+	fitted := int(e.metric("scheduler_pod_scheduling_attempts_bucket", `le="1"`))
+	return slots == kept && kept+found == len(app) && elsewhere == 0 && found <= fitted && problem == "",
+		fmt.Sprintf("%d pods, %d on planned room, %d found room (%d at the first try), %d went elsewhere, %d slots recorded%s",
+			len(app), kept, found, fitted, elsewhere, slots, problem)
 }
 
 // metric is the sum of a metric's samples whose labels contain all of the given text.

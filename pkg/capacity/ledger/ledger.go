@@ -17,7 +17,7 @@ type Ledger struct {
 	pods    map[types.UID]*pod
 	classes map[capacity.ClassKey]*class
 	// assumed are pods of every profile between Reserve and the end of their binding, by Node name.
-	assumed map[string]map[types.UID]bool
+	assumed map[string]map[types.UID]Room
 	boots   bootTimes
 	freed   bool // promised room was given back since the last tick
 	out     Effects
@@ -108,7 +108,7 @@ func New() *Ledger {
 		byName:  map[string]*node{},
 		pods:    map[types.UID]*pod{},
 		classes: map[capacity.ClassKey]*class{},
-		assumed: map[string]map[types.UID]bool{},
+		assumed: map[string]map[types.UID]Room{},
 	}
 }
 

@@ -238,6 +238,14 @@ func (l *Ledger) Arrive(ref capacity.PodRef, c *capacity.Class, now time.Time) {
 	}
 }
 
+// Seen says that whoever lets pods go has come to know the pod. The scheduler may have known it before: an effect that
+// meant the pod was lost then.
+func (l *Ledger) Seen(uid types.UID) {
+	if p, ok := l.pods[uid]; ok && (p.state == Refused || p.state == Open && p.slot == nil) {
+		l.out.Activate = append(l.out.Activate, p.ref)
+	}
+}
+
 // Holds says whether room is held for pods of the owner.
 func (l *Ledger) Holds(owner types.UID) bool {
 	for _, c := range l.classes {

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -174,129 +173,6 @@ func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) string {
 		}
 	}
 	return ""
-}
-
-// Assume says that the scheduler has assumed the pod on the node: its room is accounted for there from now on. It answers
-// why that must not be, when the node is being removed.
-func (l *Ledger) Assume(uid types.UID, name string) string {
-	if n, ok := l.byName[name]; ok && n.fenced {
-		return "the node is being removed"
-	}
-	if l.assumed[name] == nil {
-		l.assumed[name] = map[types.UID]bool{}
-	}
-	l.assumed[name][uid] = true
-	if p := l.pods[uid]; p != nil {
-		switch {
-		case p.slot != nil:
-			// The promise is kept: from here the scheduler's cache counts the pod, so the slot must not.
-			s := p.slot
-			if s.node.status.Ours && !s.node.status.Registered {
-				if s.node.took == nil {
-					s.node.took = map[capacity.ClassKey]*capacity.Class{}
-				}
-				s.node.took[s.class.Key] = s.class.Class
-			}
-			if i := indexOf(s.class.slots, s); i >= 0 {
-				s.class.slots = append(s.class.slots[:i:i], s.class.slots[i+1:]...)
-			}
-			s.node.remove(s)
-			if s.group != nil {
-				if i := indexOf(s.group.slots, s); i >= 0 {
-					s.group.slots = append(s.group.slots[:i:i], s.group.slots[i+1:]...)
-				}
-			}
-		default:
-			l.release(p)
-		}
-		p.state = Assumed
-	}
-	return ""
-}
-
-// landed ends the time between Reserve and the end of the binding.
-func (l *Ledger) landed(uid types.UID, name string) {
-	delete(l.assumed[name], uid)
-	if len(l.assumed[name]) == 0 {
-		delete(l.assumed, name)
-	}
-}
-
-func indexOf(list []*slot, s *slot) int {
-	for i := range list {
-		if list[i] == s {
-			return i
-		}
-	}
-	return -1
-}
-
-// Unassume says that the pod was not bound after all: it keeps its slot for the next try, if the node is still there.
-func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
-	l.landed(uid, name)
-	p := l.pods[uid]
-	if p == nil || p.state != Assumed {
-		return
-	}
-	if p.slot == nil {
-		delete(l.pods, uid)
-		l.forget(p.class)
-		return
-	}
-	s := p.slot
-	if l.nodes[s.node.key] != s.node {
-		p.slot = nil
-		l.again(p, "its node has gone", now)
-		return
-	}
-	p.state = Open
-	s.class.insert(s)
-	s.node.add(s)
-	if s.group != nil {
-		s.group.slots = append(s.group.slots, s)
-	}
-	if s.node.waits(s.class.Class) != "" {
-		l.unready(s)
-	}
-}
-
-// Settled says that the pod's binding was written.
-func (l *Ledger) Settled(uid types.UID, name string) {
-	l.landed(uid, name)
-	if p := l.pods[uid]; p != nil {
-		p.class.failed, p.class.next = 0, time.Time{}
-		if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {
-			l.tidy(p.slot.node)
-		}
-		p.slot = nil
-		p.state = Unknown
-		delete(l.pods, uid)
-		l.forget(p.class)
-	}
-}
-
-// Fence keeps everything off the node from now on, unless something is planned for it or on its way there.
-func (l *Ledger) Fence(name string) bool {
-	n, ok := l.byName[name]
-	if ok && len(n.slots) > 0 || len(l.assumed[name]) > 0 {
-		return false
-	}
-	if !ok {
-		n = l.node(name)
-		n.name = name
-		l.byName[name] = n
-	}
-	n.fenced = true
-	return true
-}
-
-// Unfence ends a fence.
-func (l *Ledger) Unfence(name string) {
-	if n, ok := l.byName[name]; ok {
-		n.fenced = false
-		l.openNode(n) // a plan made before the fence may have been booked under it
-		l.tidy(n)
-	}
 }
 
 // InFlight is a node with its promises, for the next plan.

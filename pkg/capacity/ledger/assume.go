@@ -1,0 +1,153 @@
+package ledger
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Room is whose room a pod was bound to.
+type Room string
+
+// Kinds of room.
+const (
+	// RoomFound: nothing was planned for the pod, it found room.
+	RoomFound Room = "found"
+	// RoomPlanned: a slot of its class.
+	RoomPlanned Room = "planned"
+	// RoomOther: something was planned for it, and it went elsewhere. That is a plan that was not kept.
+	RoomOther Room = "other"
+)
+
+// Assume says that the scheduler has assumed the pod on the node: its room is accounted for there from now on. It answers
+// why that must not be, when the node is being removed.
+func (l *Ledger) Assume(uid types.UID, name string) string {
+	if n, ok := l.byName[name]; ok && n.fenced {
+		return "the node is being removed"
+	}
+	room := RoomFound
+	if p := l.pods[uid]; p != nil {
+		switch {
+		case p.slot != nil:
+			room = RoomPlanned
+			// The promise is kept: from here the scheduler's cache counts the pod, so the slot must not.
+			s := p.slot
+			if s.node.status.Ours && !s.node.status.Registered {
+				if s.node.took == nil {
+					s.node.took = map[capacity.ClassKey]*capacity.Class{}
+				}
+				s.node.took[s.class.Key] = s.class.Class
+			}
+			if i := indexOf(s.class.slots, s); i >= 0 {
+				s.class.slots = append(s.class.slots[:i:i], s.class.slots[i+1:]...)
+			}
+			s.node.remove(s)
+			if s.group != nil {
+				if i := indexOf(s.group.slots, s); i >= 0 {
+					s.group.slots = append(s.group.slots[:i:i], s.group.slots[i+1:]...)
+				}
+			}
+		default:
+			if p.state == Planned || p.state == Open {
+				room = RoomOther
+			}
+			l.release(p)
+		}
+		p.state = Assumed
+	}
+	if l.assumed[name] == nil {
+		l.assumed[name] = map[types.UID]Room{}
+	}
+	l.assumed[name][uid] = room
+	return ""
+}
+
+// landed ends the time between Reserve and the end of the binding.
+func (l *Ledger) landed(uid types.UID, name string) Room {
+	room := l.assumed[name][uid]
+	delete(l.assumed[name], uid)
+	if len(l.assumed[name]) == 0 {
+		delete(l.assumed, name)
+	}
+	return room
+}
+
+func indexOf(list []*slot, s *slot) int {
+	for i := range list {
+		if list[i] == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// Unassume says that the pod was not bound after all: it keeps its slot for the next try, if the node is still there.
+func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
+	l.landed(uid, name)
+	p := l.pods[uid]
+	if p == nil || p.state != Assumed {
+		return
+	}
+	if p.slot == nil {
+		delete(l.pods, uid)
+		l.forget(p.class)
+		return
+	}
+	s := p.slot
+	if l.nodes[s.node.key] != s.node {
+		p.slot = nil
+		l.again(p, "its node has gone", now)
+		return
+	}
+	p.state = Open
+	s.class.insert(s)
+	s.node.add(s)
+	if s.group != nil {
+		s.group.slots = append(s.group.slots, s)
+	}
+	if s.node.waits(s.class.Class) != "" {
+		l.unready(s)
+	}
+}
+
+// Settled says that the pod's binding was written, and answers whose room it has.
+func (l *Ledger) Settled(uid types.UID, name string) Room {
+	room := l.landed(uid, name)
+	if p := l.pods[uid]; p != nil {
+		p.class.failed, p.class.next = 0, time.Time{}
+		if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {
+			l.tidy(p.slot.node)
+		}
+		p.slot = nil
+		p.state = Unknown
+		delete(l.pods, uid)
+		l.forget(p.class)
+	}
+	return room
+}
+
+// Fence keeps everything off the node from now on, unless something is planned for it or on its way there.
+func (l *Ledger) Fence(name string) bool {
+	n, ok := l.byName[name]
+	if ok && len(n.slots) > 0 || len(l.assumed[name]) > 0 {
+		return false
+	}
+	if !ok {
+		n = l.node(name)
+		n.name = name
+		l.byName[name] = n
+	}
+	n.fenced = true
+	return true
+}
+
+// Unfence ends a fence.
+func (l *Ledger) Unfence(name string) {
+	if n, ok := l.byName[name]; ok {
+		n.fenced = false
+		l.openNode(n) // a plan made before the fence may have been booked under it
+		l.tidy(n)
+	}
+}

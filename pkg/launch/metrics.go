@@ -1,0 +1,15 @@
+package launch
+
+import (
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+var podsBound = metrics.NewCounterVec(&metrics.CounterOpts{
+	Namespace: "dovetail", Name: "pods_bound_total",
+	Help: "Pods bound, by room: planned (the room that was planned for their kind), found (nothing was planned for them), " +
+		"other (something was planned for them, and they went elsewhere).",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"room"})
+
+func init() { legacyregistry.MustRegister(podsBound) }
