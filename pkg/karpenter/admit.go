@@ -65,10 +65,13 @@ func admit(u, old *unstructured.Unstructured) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	d := all[u.GetKind()]
-	if d == nil {
-		return nil
+	if d := all[u.GetKind()]; d != nil {
+		return d.admit(u, old)
 	}
+	return nil
+}
+
+func (d *definition) admit(u, old *unstructured.Unstructured) field.ErrorList {
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, d.structural)
 	defaulting.Default(u.Object, d.structural)
 	errs := validation.ValidateCustomResource(nil, u.Object, d.schema)

@@ -98,13 +98,11 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.N
 	}
 	nc := &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        c.Name,
-			Finalizers:  []string{karpv1.TerminationFinalizer},
-			Labels:      merged(c.Labels, customLabels(template.Spec.Requirements, c.Labels), template.Labels, poolLabels(np)),
-			Annotations: merged(template.Annotations, nodeAnnotations(c.Annotations)),
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: coreVersion.String(), Kind: "NodePool", Name: np.Name, UID: np.UID, BlockOwnerDeletion: ptr.To(true),
-			}},
+			Name:            c.Name,
+			Finalizers:      []string{karpv1.TerminationFinalizer},
+			Labels:          merged(c.Labels, customLabels(template.Spec.Requirements, c.Labels), template.Labels, poolLabels(np)),
+			Annotations:     merged(template.Annotations, nodeAnnotations(c.Annotations)),
+			OwnerReferences: owners(np),
 		},
 		Spec: karpv1.NodeClaimSpec{
 			Taints:                 either(c.Taints, template.Spec.Taints),
@@ -122,7 +120,9 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.N
 		offers = c.Wave.Offers
 	}
 	var relaxed bool
-	nc.Spec.Requirements, relaxed = claimRequirements(template.Spec.Requirements, merged(template.Labels, poolLabels(np)), offers)
+	labels := merged(template.Labels, poolLabels(np))
+	delete(labels, ProvisionerNameLabel) // today's definition allows no requirement on it
+	nc.Spec.Requirements, relaxed = claimRequirements(template.Spec.Requirements, labels, offers)
 	if relaxed {
 		nc.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = "true"
 	}
@@ -216,9 +216,24 @@ func customLabels(requirements []karpv1.NodeSelectorRequirementWithMinValues, ch
 
 func wellKnown(key string) bool { return karpv1.WellKnownLabels.Has(Normalize(key)) }
 
+// owners are the objects that go no sooner than the pool's claims. A pool of a profile's arguments has none.
+func owners(np *karpv1.NodePool) []metav1.OwnerReference {
+	owner := metav1.OwnerReference{APIVersion: coreVersion.String(), Kind: nodePools.Kind, Name: np.Name, UID: np.UID, BlockOwnerDeletion: ptr.To(true)}
+	switch {
+	case strings.HasPrefix(np.Name, provisionerPrefix):
+		owner.APIVersion, owner.Kind, owner.Name = provisionerVersion.String(), provisioners.Kind, np.Annotations[originAnnotation]
+	case derived(np.Name):
+		return nil
+	}
+	return []metav1.OwnerReference{owner}
+}
+
 // poolLabels tie a claim to its pool and node class.
 func poolLabels(np *karpv1.NodePool) map[string]string {
 	out := map[string]string{karpv1.NodePoolLabelKey: np.Name}
+	if strings.HasPrefix(np.Name, provisionerPrefix) {
+		out[ProvisionerNameLabel] = np.Annotations[originAnnotation]
+	}
 	if ref := np.Spec.Template.Spec.NodeClassRef; ref != nil {
 		out[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
 	}

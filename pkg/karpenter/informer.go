@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
 // kind is a custom resource that the store watches.
@@ -37,13 +39,18 @@ var (
 	nodeClasses = kind{awsVersion.WithKind("EC2NodeClass"), "ec2nodeclasses",
 		func() client.Object { return &ec2nc.EC2NodeClass{} }, func() client.ObjectList { return &ec2nc.EC2NodeClassList{} }}
 
+	provisioners = kind{provisionerVersion.WithKind("Provisioner"), "provisioners",
+		func() client.Object { return &legacy.Provisioner{} }, func() client.ObjectList { return &legacy.ProvisionerList{} }}
+	nodeTemplates = kind{templateVersion.WithKind(templateKind), "awsnodetemplates",
+		func() client.Object { return &legacy.AWSNodeTemplate{} }, func() client.ObjectList { return &legacy.AWSNodeTemplateList{} }}
+
 	kinds = []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses}
 )
 
 // mapper knows the kinds without asking the API server: a definition that is missing at start must be found as soon as it
 // is there.
 func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{coreVersion, overlayVersion, awsVersion})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{coreVersion, overlayVersion, awsVersion, provisionerVersion, templateVersion})
 	for _, k := range kinds {
 		m.AddSpecific(k.GroupVersionKind, k.GroupVersion().WithResource(k.resource), k.GroupVersion().WithResource(k.resource), meta.RESTScopeRoot)
 	}

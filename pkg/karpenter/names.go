@@ -15,6 +15,8 @@ const (
 
 	// malformedAnnotation exists in memory only: why an object could not be read.
 	malformedAnnotation = "dovetail.sh/malformed"
+	// originAnnotation exists in memory only: the user's name of what a pool or class was derived from.
+	originAnnotation = "dovetail.sh/origin"
 
 	// FieldsHonored is the condition that is False while an object sets fields that have no effect yet.
 	FieldsHonored = "dovetail.sh/FieldsHonored"

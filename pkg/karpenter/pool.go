@@ -37,7 +37,7 @@ func poolOf(np *karpv1.NodePool) *capacity.Pool {
 	var err error
 	if p.Requirements, err = poolRequirements(template.Spec.Requirements, p.Labels); err != nil {
 		// Validation has passed them, so that this is a requirement no operator of ours can express.
-		p.Unready = fmt.Sprintf("NodePool %s: spec.template.spec.requirements: %v", np.Name, err)
+		p.Unready = fmt.Sprintf("%s: spec.template.spec.requirements: %v", called(np), err)
 		return p
 	}
 	for key, value := range customLabels(template.Spec.Requirements, p.Labels) {
@@ -52,15 +52,15 @@ func poolOf(np *karpv1.NodePool) *capacity.Pool {
 func poolProblem(np *karpv1.NodePool) string {
 	switch {
 	case malformed(np) != "":
-		return fmt.Sprintf("NodePool %s: %s", np.Name, malformed(np))
+		return fmt.Sprintf("%s: %s", called(np), malformed(np))
 	case !np.DeletionTimestamp.IsZero():
-		return fmt.Sprintf("NodePool %s is being deleted", np.Name)
+		return called(np) + " is being deleted"
 	}
 	if errs := validatePool(np); len(errs) > 0 {
-		return fmt.Sprintf("NodePool %s: %s", np.Name, joinErrors(errs))
+		return fmt.Sprintf("%s: %s", called(np), joinErrors(errs))
 	}
 	if np.Spec.Replicas != nil {
-		return fmt.Sprintf("NodePool %s: spec.replicas: static pools take no pods and are not supported yet", np.Name)
+		return fmt.Sprintf("%s: spec.replicas: static pools take no pods and are not supported yet", called(np))
 	}
 	return ""
 }

@@ -10,6 +10,8 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
 // Groups and versions of the kinds that are read and written here.
@@ -17,6 +19,9 @@ var (
 	coreVersion    = schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 	overlayVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}
 	awsVersion     = schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1"}
+
+	provisionerVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha5"}
+	templateVersion    = schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1alpha1"}
 )
 
 // Scheme knows Kubernetes' own types, CustomResourceDefinitions and Karpenter's types. Every call makes a new one. Importing
@@ -29,7 +34,9 @@ func Scheme() *runtime.Scheme {
 	s.AddKnownTypes(coreVersion, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
 	s.AddKnownTypes(overlayVersion, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
 	s.AddKnownTypes(awsVersion, &ec2nc.EC2NodeClass{}, &ec2nc.EC2NodeClassList{})
-	for _, gv := range []schema.GroupVersion{coreVersion, overlayVersion, awsVersion} {
+	s.AddKnownTypes(provisionerVersion, &legacy.Provisioner{}, &legacy.ProvisionerList{})
+	s.AddKnownTypes(templateVersion, &legacy.AWSNodeTemplate{}, &legacy.AWSNodeTemplateList{})
+	for _, gv := range []schema.GroupVersion{coreVersion, overlayVersion, awsVersion, provisionerVersion, templateVersion} {
 		metav1.AddToGroupVersion(s, gv)
 	}
 	return s

@@ -1,0 +1,91 @@
+package karpenter
+
+import (
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	apischema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-scheduler/dovetail/manifests"
+)
+
+// legacyDefinitions are the definitions in manifests/crds, by kind.
+var legacyDefinitions = sync.OnceValues(func() (map[string]*definition, error) {
+	out := map[string]*definition{}
+	contents, err := manifests.Folder("crds")
+	for _, content := range contents {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(content, crd); err != nil {
+			return nil, err
+		}
+		d, err := newDefinition(crd)
+		if err != nil {
+			return nil, err
+		}
+		out[crd.Spec.Names.Kind] = d
+	}
+	return out, err
+})
+
+// refusedBy is what an API server with our definitions says of an object: fields that it refuses, and those it doesn't know.
+func refusedBy(t testing.TB, u *unstructured.Unstructured) (errs field.ErrorList, unknown []string) {
+	t.Helper()
+	all, err := legacyDefinitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := all[u.GetKind()]
+	if d == nil {
+		t.Fatalf("no definition of %s", u.GetKind())
+	}
+	u = u.DeepCopy()
+	unknown = pruning.PruneWithOptions(u.Object, d.structural, true, apischema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	return d.admit(u, nil), unknown
+}
+
+func asUnstructured(t testing.TB, k kind, o client.Object) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := json.Marshal(o)
+	u := &unstructured.Unstructured{}
+	if err == nil {
+		err = json.Unmarshal(raw, &u.Object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.SetGroupVersionKind(k.GroupVersionKind)
+	return u
+}
+
+// An API server takes the definitions, their rules' cost included.
+func TestLegacyDefinitionsAreValid(t *testing.T) {
+	contents, err := manifests.Folder("crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range contents {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(content, crd); err != nil {
+			t.Fatal(err)
+		}
+		apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
+		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+		internal := &apiextensions.CustomResourceDefinition{}
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+			t.Fatal(err)
+		}
+		internal.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
+		if errs := crdvalidation.ValidateCustomResourceDefinition(t.Context(), internal); len(errs) > 0 {
+			t.Errorf("%s: %v", crd.Name, errs.ToAggregate())
+		}
+	}
+}
