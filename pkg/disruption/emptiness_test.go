@@ -207,54 +207,6 @@ func TestLongestQuietFirst(t *testing.T) {
 	}
 }
 
-// A pod arrives at a random point of the decision, from our own scheduler (which respects the fence) or another (which
-// respects the taint once it is in the API). Whatever happens, no claim is deleted while a pod of its own is on the node, and
-// a node that stays is open again.
-func TestAPodArrivesAtTheLastMoment(t *testing.T) {
-	calls := []string{"fence", "taint", "list", "delete"}
-	arrived, stayed := 0, 0
-	var w *world
-	for seed := range uint64(1000) {
-		if seed%10 == 0 { // worlds are dear; those of earlier seeds have gone or have a pod
-			w = newWorld(t, pool())
-		}
-		r, name := dice(seed), fmt.Sprintf("m%d", seed)
-		node := "node-" + name
-		w.machine(name)
-		w.clock.Step(time.Hour)
-		at, own, bound := calls[r.IntN(len(calls))], r.IntN(2) == 0, false
-		w.interrupt = func(call string) {
-			if call == "delete" && bound {
-				t.Fatalf("seed %d: deleted under a pod that came at %s", seed, at)
-			}
-			if call != at || bound || own && w.fenced[node] || !own && disrupted(w.node(node)) {
-				return
-			}
-			if own && r.IntN(2) == 0 {
-				w.promised[node] = true // planned or assumed, and bound a moment later
-			}
-			w.bind("late-"+name, node)
-			bound = true
-		}
-		w.mustPass()
-		if bound {
-			arrived++
-		}
-		if w.alive(name) {
-			stayed++
-			if !bound {
-				t.Fatalf("seed %d: stayed without reason", seed)
-			}
-			if w.fenced[node] || disrupted(w.node(node)) {
-				t.Fatalf("seed %d: stays closed", seed)
-			}
-		}
-	}
-	if arrived == 0 || arrived == 1000 || stayed != arrived {
-		t.Errorf("%d pods arrived and %d nodes stayed: the test tests nothing", arrived, stayed)
-	}
-}
-
 // The answer to a deletion is lost: whether it worked or not, the node is neither opened while it goes nor left closed.
 func TestDeletionWithoutAnswer(t *testing.T) {
 	for _, worked := range []bool{true, false} {

@@ -8,7 +8,8 @@
 //	boot            pods deleted while their node boots end at once
 //	registration    the kubelet has posted: finalizer on, unregistered taint off
 //	initialization  Ready, startup taints gone, extended resources there
-//	liveness        launch and registration timeouts, instances that died underneath
+//	consistency     the node has what was bought
+//	liveness        launch, registration and initialization timeouts, instances that died underneath
 //	tagging         the instance carries its claim's and its node's name
 //	podevents       when something last came to or left the node
 //	termination     cordon, drain, volumes, instance, finalizers; from either end

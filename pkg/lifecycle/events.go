@@ -9,11 +9,13 @@ const (
 	reasonAwaitingVolumes          = "AwaitingVolumeDetachment"
 	reasonGracePeriodExpiring      = "TerminationGracePeriodExpiring"
 	reasonTerminationFailed        = "FailedTermination"
+	reasonInconsistent             = "FailedConsistencyCheck"
 
 	reasonOtherName           = "RegisteredUnderOtherName"
 	reasonNodeRecreated       = "NodeRecreated"
 	reasonLaunchTimeout       = "LaunchTimeout"
 	reasonRegistrationTimeout = "RegistrationTimeout"
+	reasonInitTimeout         = "InitializationTimeout"
 	reasonInstanceEnded       = "InstanceEnded"
 	reasonNodeMissing         = "NodeMissing"
 	reasonGarbage             = "InstanceCollected"

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,11 +13,15 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
 const (
 	launchTimeout       = 5 * time.Minute
 	registrationTimeout = 15 * time.Minute
+	// initializationTimeout is how long after its registration a node may stay unfit for what it was bought for. Karpenter waits
+	// for ever; the pods that were to go there wait with it, and the node is paid for.
+	initializationTimeout = 15 * time.Minute
 	// catchUp is the least time a claim has after this process began, so that a launch cut short by a restart can be taken up
 	// again, however long the restart took.
 	catchUp = time.Minute
@@ -62,10 +67,38 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 		return c.checkNode(ctx, l)
 	}
 	c.index.found(claim.Name)
-	if l.match.node.DeletionTimestamp == nil && !ready(l.match.node) {
-		return c.checkInstance(ctx, l)
+	var late, after time.Duration
+	var err error
+	if !conditionTrue(claim, karpv1.ConditionTypeInitialized) {
+		late, err = c.checkInitialized(ctx, l)
 	}
-	return 0, nil
+	if err == nil && l.match.node.DeletionTimestamp == nil && !ready(l.match.node) {
+		after, err = c.checkInstance(ctx, l)
+	}
+	return soonest(late, after), err
+}
+
+// checkInitialized gives a node up that doesn't become fit for what it was bought for. One that says Ready and has pods is of
+// use to somebody and stays.
+func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Duration, error) {
+	node := l.match.node
+	since := condition(l.claim, karpv1.ConditionTypeRegistered).LastTransitionTime.Time
+	if wait := later(since.Add(initializationTimeout), c.startedAt().Add(catchUp)).Sub(l.now); wait > 0 {
+		return wait, nil
+	}
+	_, why := uninitialized(node, l.claim)
+	if why == "" || node.DeletionTimestamp != nil {
+		return 0, nil // it is being written
+	}
+	bound, err := pods.OnNode(c.pods.GetIndexer(), node.Name)
+	if err != nil {
+		return 0, err
+	}
+	if ready(node) && slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, l.now) }) {
+		c.event(l.claim, node, corev1.EventTypeWarning, reasonInitTimeout, "Check", "not initialized within %s, but pods run there: %s", initializationTimeout, why)
+		return initializationTimeout, nil
+	}
+	return 0, c.giveUp(ctx, l, reasonInitTimeout, fmt.Sprintf("not initialized within %s of its registration: %s", initializationTimeout, why))
 }
 
 // checkInstance asks whether the instance under a node that isn't up is still there.

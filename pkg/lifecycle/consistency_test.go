@@ -1,0 +1,99 @@
+package lifecycle
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+func TestConsistency(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	for _, tc := range []struct {
+		name string
+		have corev1.ResourceList
+		want string // the condition's message; empty: consistent
+	}{
+		{name: "as bought", have: list("8", "32Gi")},
+		{name: "more than that", have: list("16", "64Gi")},
+		{name: "a little less, as memory always is", have: list("8", "30Gi")},
+		{name: "clearly less", have: list("4", "32Gi"), want: "the node has less than was bought: cpu 4 instead of 8"},
+		{name: "nothing of it", have: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}, want: "the node has less than was bought: memory 0 instead of 32Gi"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.launched("a", func(c *karpv1.NodeClaim) { c.Status.Capacity = list("8", "32Gi") })
+			w.createNode(nodeFor(w.claim("a"), *w.cloud.instances["i-a"]))
+			w.kubelet("ip-10-0-0-1")
+			w.changeNode("ip-10-0-0-1", func(n *corev1.Node) { n.Status.Capacity = tc.have })
+			w.step()
+			cond := condition(w.claim("a"), karpv1.ConditionTypeConsistentStateFound)
+			if tc.want == "" {
+				if cond == nil || cond.Status != metav1.ConditionTrue {
+					t.Errorf("condition %+v", cond)
+				}
+				return
+			}
+			if cond == nil || cond.Status != metav1.ConditionFalse || cond.Message != tc.want {
+				t.Errorf("condition %+v, want %q", cond, tc.want)
+			}
+			w.pass(time.Hour, 10*time.Minute)
+			if n := strings.Count(strings.Join(w.events, "\n"), "a Warning FailedConsistencyCheck"); n != 1 {
+				t.Errorf("%d events %q, want one", n, w.events)
+			}
+			w.changeNode("ip-10-0-0-1", func(n *corev1.Node) { n.Status.Capacity = list("8", "32Gi") })
+			w.pass(checkEvery, checkEvery)
+			if !conditionTrue(w.claim("a"), karpv1.ConditionTypeConsistentStateFound) {
+				t.Error("stays inconsistent")
+			}
+		})
+	}
+}
+
+// A node that registers and never becomes what it was bought for doesn't stay for ever.
+func TestInitializationDeadline(t *testing.T) {
+	notReady := func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }
+	tainted := func(n *corev1.Node) { setTaint(n, taint("readiness.k8s.io/cni", "NoSchedule")) }
+	for _, tc := range []struct {
+		name   string
+		change func(*corev1.Node)
+		pod    bool
+		ends   bool
+		event  string
+	}{
+		{name: "never Ready", change: notReady, ends: true, event: "a Warning InitializationTimeout: giving NodeClaim a up: not initialized within 15m0s of its registration: the kubelet does not say Ready"},
+		{name: "never Ready, with pods that wait there", change: notReady, pod: true, ends: true},
+		{name: "Ready, but never all of it, and of no use", change: tainted, ends: true},
+		{name: "Ready, but never all of it, and pods run there", change: tainted, pod: true, event: "a Warning InitializationTimeout: not initialized within 15m0s, but pods run there: taint readiness.k8s.io/cni"},
+		{name: "initialized", change: func(*corev1.Node) {}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			claim, inst := w.launched("a")
+			w.createNode(nodeFor(claim, *inst))
+			w.kubelet(inst.NodeName)
+			w.changeNode(inst.NodeName, tc.change)
+			w.step()
+			if tc.pod {
+				w.pod("web", inst.NodeName)
+			}
+			w.pass(initializationTimeout-time.Second, 7*time.Minute+29500*time.Millisecond)
+			if w.claim("a").DeletionTimestamp != nil {
+				t.Fatal("ended before its time")
+			}
+			w.pass(time.Second, time.Second)
+			if ended := w.claim("a").DeletionTimestamp != nil; ended != tc.ends {
+				t.Errorf("ended = %v; events %q", ended, w.events)
+			}
+			if tc.event != "" && !strings.Contains(strings.Join(w.events, "\n"), tc.event) {
+				t.Errorf("no event %q in %q", tc.event, w.events)
+			}
+		})
+	}
+}
