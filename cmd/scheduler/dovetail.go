@@ -97,7 +97,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
-	world, recheck, err := worlds(ctx, sched, profiles[0])
+	world, recheck, err := worlds(ctx, sched, profiles)
 	if err != nil {
 		return err
 	}
@@ -233,9 +233,15 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, version s
 }
 
 // worlds are the planner's and the launches' views of the cluster: one for each goroutine that asks.
-func worlds(ctx context.Context, sched *scheduler.Scheduler, p profile) (plan, recheck launch.World, err error) {
-	cfg := simulate.Config{Scheduler: sched, Profile: p.config, Registry: p.registry(),
-		Deny: append([]string{provision.Name, binder.Name}, p.args.SimulationDenyList...)}
+func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile) (plan, recheck launch.World, err error) {
+	deny := func(p profile) []string {
+		return append([]string{provision.Name, binder.Name}, p.args.SimulationDenyList...)
+	}
+	first := profiles[0]
+	cfg := simulate.Config{Scheduler: sched, Profile: first.config, Registry: first.registry(), Deny: deny(first)}
+	for _, p := range profiles[1:] {
+		cfg.Also = append(cfg.Also, simulate.Also{Profile: p.config, Deny: deny(p)})
+	}
 	a, err := simulate.New(ctx, cfg)
 	if err != nil {
 		return nil, nil, err

@@ -20,14 +20,15 @@ import (
 
 // classKey tells apart what needs a PreFilter of its own: the pods of a class share one unless they use claims.
 type classKey struct {
-	class  capacity.ClassKey
-	claims string
+	class   capacity.ClassKey
+	claims  string
+	filters *filters
 }
 
 // keyOf is the step's classKey. Pods of one class may well use different claims of the same kind.
-func keyOf(step capacity.Step) classKey {
-	key := classKey{class: step.Class}
+func (w *World) keyOf(step capacity.Step) classKey {
 	pod := step.Pod
+	key := classKey{class: step.Class, filters: w.of(pod)}
 	if key.class == "" {
 		key.claims = string(pod.UID)
 	}
@@ -58,6 +59,7 @@ func keyOf(step capacity.Step) classKey {
 //
 // A class catches up only when its next pod is tried, so classes without pods to come cost nothing.
 type class struct {
+	by    *filters
 	pod   *corev1.Pod
 	state fwk.CycleState
 	// refused is the answer for every node when PreFilter refuses the pod as such.
@@ -86,8 +88,8 @@ func verdictOf(s *fwk.Status) *verdict {
 
 // preFilter makes the class's state for the trial as it is now.
 func (t *trial) preFilter(ctx context.Context, pod *corev1.Pod) (*class, error) {
-	c := &class{pod: pod, state: framework.NewCycleState(), seen: len(t.placed)}
-	result, status, narrowedBy := t.world.framework.RunPreFilterPlugins(ctx, c.state, pod)
+	c := &class{by: t.world.of(pod), pod: pod, state: framework.NewCycleState(), seen: len(t.placed)}
+	result, status, narrowedBy := c.by.framework.RunPreFilterPlugins(ctx, c.state, pod)
 	if err := ctx.Err(); err != nil { // PreFilter may have stopped half way without saying so
 		return nil, err
 	}
@@ -105,7 +107,7 @@ func (t *trial) preFilter(ctx context.Context, pod *corev1.Pod) (*class, error) 
 			reason: fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(narrowedBy)),
 		}
 	}
-	c.skipped = t.world.extended.Intersection(c.state.GetSkipFilterPlugins())
+	c.skipped = c.by.extended.Intersection(c.state.GetSkipFilterPlugins())
 	if c.skipped.Has(names.InterPodAffinity) {
 		c.namespace = interpodaffinity.GetNamespaceLabelsSnapshot(klog.FromContext(ctx), pod.Namespace, t.world.namespaces)
 	}
@@ -121,14 +123,14 @@ func (t *trial) catchUp(ctx context.Context, c *class) (bool, error) {
 		if t.voids(p, c) {
 			return false, nil
 		}
-		if c.refused != nil || len(c.skipped) == len(t.world.extended) {
+		if c.refused != nil || len(c.skipped) == len(c.by.extended) {
 			continue
 		}
 		nodeLabels := p.node.Node().Labels
 		if c.spread != nil {
 			c.spread.beforeAdd(nodeLabels)
 		}
-		if s := t.world.framework.RunPreFilterExtensionAddPod(ctx, c.state, c.pod, p.pod, p.node); !s.IsSuccess() {
+		if s := c.by.framework.RunPreFilterExtensionAddPod(ctx, c.state, c.pod, p.pod, p.node); !s.IsSuccess() {
 			return false, fmt.Errorf("adding pod %s to the filters' state: %w", klog.KObj(p.pod.Pod), s.AsError())
 		}
 		if c.spread != nil {
@@ -140,7 +142,7 @@ func (t *trial) catchUp(ctx context.Context, c *class) (bool, error) {
 
 // voids says whether the placement changes what PreFilter would say of the class in a way that AddPod can't tell.
 func (t *trial) voids(p placement, c *class) bool {
-	if t.world.recalled.Len() > 0 {
+	if c.by.recalled.Len() > 0 {
 		return true
 	}
 	if c.refused != nil {

@@ -82,7 +82,7 @@ func (c *cluster) replay(g *generator, trial capacity.Trial) []string {
 		fresh := internalcache.NewSnapshot(pods, all)
 		c.world.lister.SharedLister = fresh
 		state := framework.NewCycleState()
-		result, status, by := c.world.framework.RunPreFilterPlugins(c.ctx, state, s.Pod)
+		result, status, by := c.world.first.framework.RunPreFilterPlugins(c.ctx, state, s.Pod)
 		if status.IsSuccess() && !result.AllNodes() && !result.NodeNames.Has(s.Node) {
 			list := sets.List(by)
 			out = append(out, fmt.Sprintf("%d %s: node(s) didn't satisfy plugin(s) %v", i, strings.Join(list, ","), list))
@@ -93,7 +93,7 @@ func (c *cluster) replay(g *generator, trial capacity.Trial) []string {
 			if err != nil {
 				c.Fatalf("step %d: %v", i, err)
 			}
-			status = c.world.framework.RunFilterPluginsWithNominatedPods(c.ctx, state, s.Pod, info)
+			status = c.world.first.framework.RunFilterPluginsWithNominatedPods(c.ctx, state, s.Pod, info)
 		}
 		switch {
 		case status.IsSuccess():

@@ -82,7 +82,7 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 		return &c.outside, nil
 	}
 	// As in a scheduling cycle, room that preemption has made for a nominated pod is not given away.
-	status := t.world.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, step.Pod, node)
+	status := c.by.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, step.Pod, node)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (t *trial) class(ctx context.Context, step capacity.Step) (*class, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	key := keyOf(step)
+	key := t.world.keyOf(step)
 	if c, ok := t.classes[key]; ok {
 		if current, err := t.catchUp(ctx, c); err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func (t *trial) class(ctx context.Context, step capacity.Step) (*class, error) {
 
 // podInfo is the step's pod as it will be once bound.
 func (t *trial) podInfo(step capacity.Step) *framework.PodInfo {
-	key := keyOf(step)
+	key := t.world.keyOf(step)
 	parsed, ok := t.infos[key]
 	if !ok {
 		// Like the scheduler's cache, go on with those terms that can be parsed.

@@ -37,15 +37,25 @@ type Config struct {
 	// Deny are plugins to leave out: ours, and those whose factory must not run twice or that judge by more than the
 	// cluster's state (Coscheduling).
 	Deny []string
+	// Also are further profiles: the pods of each are judged by its own filters, those of a profile that isn't among them by
+	// Profile's.
+	Also []Also
 	// Parallelism is how many goroutines PreFilter may use; 0: the framework's default.
 	Parallelism int
 }
 
-// World is the profile's filters on a snapshot of the scheduler's cache. It is not safe for concurrent use: each
+// Also is a further profile; its fields are those of Config.
+type Also struct {
+	Profile schedulerapi.KubeSchedulerProfile
+	Deny    []string
+}
+
+// World is the profiles' filters on a snapshot of the scheduler's cache. It is not safe for concurrent use: each
 // planning goroutine needs one of its own.
 type World struct {
 	scheduler *scheduler.Scheduler
-	framework framework.Framework
+	first     *filters
+	others    map[string]*filters // by scheduler name
 	lister    *switchingLister
 	snapshot  *internalcache.Snapshot
 	// list is the snapshot's, position where each node is in it, byName the same in the order of names.
@@ -53,23 +63,49 @@ type World struct {
 	position map[string]int
 	byName   []fwk.NodeInfo
 
-	// extended are the PreFilter plugins whose state AddPod keeps up to date. recalled are out-of-tree ones whose state
-	// may depend on pods and can't be kept up to date: they make every placement void all class states.
-	extended, recalled sets.Set[string]
-
 	namespaces corelisters.NamespaceLister
 	volumes    volumeCounter
 	nodes      map[string]nodeEntry
 }
 
-// New builds the second framework. It must be called after the scheduler was built and before its informers start, for
-// plugins register informers and handlers. Its one goroutine (framework metrics) ends
-// with ctx.
+// filters are one profile's PreFilter and Filter plugins.
+type filters struct {
+	framework framework.Framework
+	// extended are the PreFilter plugins whose state AddPod keeps up to date. recalled are out-of-tree ones whose state
+	// may depend on pods and can't be kept up to date: they make every placement void all class states.
+	extended, recalled sets.Set[string]
+}
+
+// New builds the frameworks. It must be called after the scheduler was built and before its informers start, for
+// plugins register informers and handlers. Its goroutines (framework metrics, one a profile) end with ctx.
 func New(ctx context.Context, cfg Config) (*World, error) {
 	if cfg.Scheduler == nil {
 		return nil, errors.New("simulating a profile: no scheduler given")
 	}
-	name := cfg.Profile.SchedulerName
+	w := &World{
+		scheduler: cfg.Scheduler,
+		others:    map[string]*filters{},
+		snapshot:  internalcache.NewEmptySnapshot(),
+		nodes:     map[string]nodeEntry{},
+	}
+	w.lister = &switchingLister{SharedLister: w.snapshot}
+	var err error
+	if w.first, err = w.filters(ctx, cfg, Also{cfg.Profile, cfg.Deny}); err != nil {
+		return nil, err
+	}
+	for _, also := range cfg.Also {
+		if w.others[also.Profile.SchedulerName], err = w.filters(ctx, cfg, also); err != nil {
+			return nil, err
+		}
+	}
+	factory := cfg.Scheduler.Profiles[cfg.Profile.SchedulerName].SharedInformerFactory()
+	w.namespaces, w.volumes = factory.Core().V1().Namespaces().Lister(), newVolumeCounter(factory)
+	return w, nil
+}
+
+// filters makes one profile's.
+func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, error) {
+	name := of.Profile.SchedulerName
 	running, ok := cfg.Scheduler.Profiles[name]
 	if !ok {
 		return nil, fmt.Errorf("simulating profile %q: the scheduler has no such profile", name)
@@ -80,23 +116,11 @@ func New(ctx context.Context, cfg Config) (*World, error) {
 		return nil, fmt.Errorf("simulating profile %q: %w", name, err)
 	}
 	built := map[string]fwk.Plugin{}
-	profile := filterProfile(running, cfg)
-
-	factory := running.SharedInformerFactory()
-	w := &World{
-		scheduler:  cfg.Scheduler,
-		snapshot:   internalcache.NewEmptySnapshot(),
-		extended:   sets.New[string](),
-		recalled:   sets.New[string](),
-		namespaces: factory.Core().V1().Namespaces().Lister(),
-		volumes:    newVolumeCounter(factory),
-		nodes:      map[string]nodeEntry{},
-	}
-	w.lister = &switchingLister{SharedLister: w.snapshot}
+	profile := filterProfile(running, of)
 	options := []frameworkruntime.Option{
 		frameworkruntime.WithClientSet(running.ClientSet()),
 		frameworkruntime.WithKubeConfig(running.KubeConfig()),
-		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithInformerFactory(running.SharedInformerFactory()),
 		frameworkruntime.WithSharedDRAManager(running.SharedDRAManager()),
 		frameworkruntime.WithSharedCSIManager(running.SharedCSIManager()),
 		frameworkruntime.WithPodGroupManager(running.PodGroupManager()),
@@ -114,33 +138,46 @@ func New(ctx context.Context, cfg Config) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulating profile %q: %w", name, err)
 	}
-	w.framework = f
+	out := &filters{framework: f, extended: sets.New[string](), recalled: sets.New[string]()}
 	for _, p := range profile.Plugins.PreFilter.Enabled {
 		switch {
 		case built[p.Name].(fwk.PreFilterPlugin).PreFilterExtensions() != nil:
-			w.extended.Insert(p.Name)
+			out.extended.Insert(p.Name)
 		case !inTree.Has(p.Name):
-			w.recalled.Insert(p.Name)
+			out.recalled.Insert(p.Name)
 		}
 	}
-	return w, nil
+	return out, nil
 }
 
-// Wait blocks until the World's goroutine has ended, up to a second after New's ctx.
-func (w *World) Wait() { frameworkruntime.WaitForShutdown(w.framework) }
+// of are the filters that judge the pod.
+func (w *World) of(pod *corev1.Pod) *filters {
+	if f, ok := w.others[pod.Spec.SchedulerName]; ok {
+		return f
+	}
+	return w.first
+}
+
+// Wait blocks until the World's goroutines have ended, up to a second after New's ctx.
+func (w *World) Wait() {
+	frameworkruntime.WaitForShutdown(w.first.framework)
+	for _, f := range w.others {
+		frameworkruntime.WaitForShutdown(f.framework)
+	}
+}
 
 // filterProfile is the profile reduced to what filters. NewFramework insists on a queue sort and a bind plugin; neither
 // is ever called.
-func filterProfile(running framework.Framework, cfg Config) *schedulerapi.KubeSchedulerProfile {
+func filterProfile(running framework.Framework, of Also) *schedulerapi.KubeSchedulerProfile {
 	allowed := func(set schedulerapi.PluginSet) schedulerapi.PluginSet {
 		return schedulerapi.PluginSet{Enabled: slices.DeleteFunc(slices.Clone(set.Enabled), func(p schedulerapi.Plugin) bool {
-			return slices.Contains(cfg.Deny, p.Name)
+			return slices.Contains(of.Deny, p.Name)
 		})}
 	}
 	plugins := running.ListPlugins()
 	return &schedulerapi.KubeSchedulerProfile{
-		SchedulerName: cfg.Profile.SchedulerName + nameSuffix,
-		PluginConfig:  cfg.Profile.PluginConfig,
+		SchedulerName: of.Profile.SchedulerName + nameSuffix,
+		PluginConfig:  of.Profile.PluginConfig,
 		Plugins: &schedulerapi.Plugins{
 			PreFilter: allowed(plugins.PreFilter),
 			Filter:    allowed(plugins.Filter),

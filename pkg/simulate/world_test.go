@@ -38,6 +38,7 @@ type clusterConfig struct {
 	profile  schedulerapi.KubeSchedulerProfile
 	registry frameworkruntime.Registry
 	deny     []string
+	also     []Also
 	before   func(*scheduler.Scheduler)
 }
 
@@ -54,18 +55,22 @@ func newCluster(tb testing.TB, objects []runtime.Object, options ...clusterOptio
 	for _, o := range options {
 		o(&cfg)
 	}
+	profiles := []schedulerapi.KubeSchedulerProfile{cfg.profile}
+	for _, a := range cfg.also {
+		profiles = append(profiles, a.Profile)
+	}
 	client := fake.NewClientset(objects...)
 	factory := scheduler.NewInformerFactory(client, 0)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
-		scheduler.WithProfiles(cfg.profile), scheduler.WithFrameworkOutOfTreeRegistry(cfg.registry))
+		scheduler.WithProfiles(profiles...), scheduler.WithFrameworkOutOfTreeRegistry(cfg.registry))
 	if err != nil {
 		tb.Fatalf("building the scheduler: %v", err)
 	}
 	if cfg.before != nil {
 		cfg.before(sched)
 	}
-	world, err := New(ctx, Config{Scheduler: sched, Profile: cfg.profile, Registry: cfg.registry, Deny: cfg.deny})
+	world, err := New(ctx, Config{Scheduler: sched, Profile: cfg.profile, Registry: cfg.registry, Deny: cfg.deny, Also: cfg.also})
 	if err != nil {
 		tb.Fatalf("building the world: %v", err)
 	}
