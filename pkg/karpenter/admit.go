@@ -40,18 +40,14 @@ func newDefinition(crd *apiextensionsv1.CustomResourceDefinition) (*definition, 
 	return d, nil
 }
 
-// definitions are those that are shipped, by kind. Compiling their rules takes a part of a second, so that it is done when the
-// first object needs it: most clusters have their API server do it.
-var definitions = sync.OnceValues(func() (map[string]*definition, error) {
-	out := map[string]*definition{}
+// definitions are those that are shipped, by kind. Compiling the rules of one takes up to a part of a second, so that it is done
+// when the first object of its kind needs it: most clusters have their API server do it.
+var definitions = sync.OnceValue(func() map[string]func() (*definition, error) {
+	out := map[string]func() (*definition, error){}
 	for _, crd := range CRDs() {
-		d, err := newDefinition(crd)
-		if err != nil {
-			return nil, err
-		}
-		out[crd.Spec.Names.Kind] = d
+		out[crd.Spec.Names.Kind] = sync.OnceValues(func() (*definition, error) { return newDefinition(crd) })
 	}
-	return out, nil
+	return out
 })
 
 // Admit does to a new object that has not come through an API server what the definitions shipped here would have done to it:
@@ -61,14 +57,15 @@ func Admit(u *unstructured.Unstructured) field.ErrorList { return admit(u, nil) 
 
 // admit is Admit, for an object that has been there before when old isn't nil.
 func admit(u, old *unstructured.Unstructured) field.ErrorList {
-	all, err := definitions()
+	compile := definitions()[u.GetKind()]
+	if compile == nil {
+		return nil
+	}
+	d, err := compile()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	if d := all[u.GetKind()]; d != nil {
-		return d.admit(u, old)
-	}
-	return nil
+	return d.admit(u, old)
 }
 
 func (d *definition) admit(u, old *unstructured.Unstructured) field.ErrorList {

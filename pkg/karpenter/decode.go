@@ -24,7 +24,7 @@ func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Obj
 	if err == nil {
 		return out
 	}
-	reason := strings.Join(badFields(u, fresh), "; ")
+	reason := strings.Join(BadFields(u.Object, fresh), "; ")
 	if reason == "" {
 		reason = err.Error()
 	}
@@ -51,11 +51,12 @@ func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Obj
 // malformed is why the object could not be read, naming fields; empty for one that could.
 func malformed(o client.Object) string { return o.GetAnnotations()[malformedAnnotation] }
 
-// badFields names the leaves of spec and status that don't fit, each with its reason, by trying each leaf alone.
-func badFields(u *unstructured.Unstructured, fresh func() client.Object) []string {
+// BadFields names the leaves of an object that don't fit its type, each with its reason, by trying each leaf alone: a number that
+// is none says itself where it stands, a quantity or a duration that is none doesn't.
+func BadFields(object map[string]any, fresh func() client.Object) []string {
 	var bad []string
-	for _, part := range []string{"spec", "status"} {
-		eachLeaf(u.Object[part], part, func(path string, alone any) {
+	for _, part := range slices.Sorted(maps.Keys(object)) {
+		eachLeaf(object[part], part, func(path string, alone any) {
 			try := map[string]any{part: alone}
 			err := runtime.DefaultUnstructuredConverter.FromUnstructured(try, fresh())
 			if err == nil {

@@ -104,6 +104,32 @@ func nodeClassProblem(pool, name string, nc *ec2nc.EC2NodeClass) string {
 	return ""
 }
 
+// PoolsOf are the pools of objects at hand, as Store.Pools gives those of a cluster.
+func PoolsOf(nodePools []*karpv1.NodePool, class func(name string) *ec2nc.EC2NodeClass, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+	parsed := make([]*capacity.Pool, 0, len(nodePools))
+	for _, np := range nodePools {
+		parsed = append(parsed, poolOf(np))
+	}
+	return withTypes(parsed, class, types)
+}
+
+// withTypes gives copies of pools what their classes can run, in the order in which they are tried.
+func withTypes(pools []*capacity.Pool, class func(name string) *ec2nc.EC2NodeClass, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+	out := make([]*capacity.Pool, 0, len(pools))
+	for _, one := range pools {
+		p := *one
+		if p.Unready == "" {
+			p.Unready = nodeClassProblem(p.Name, p.NodeClass, class(p.NodeClass))
+		}
+		if p.Unready == "" {
+			p.Types, p.Unready = types(p.NodeClass)
+		}
+		out = append(out, &p)
+	}
+	slices.SortFunc(out, byWeight)
+	return out
+}
+
 // byWeight orders pools as they are tried: weight, highest first, then name.
 func byWeight(a, b *capacity.Pool) int {
 	if a.Weight != b.Weight {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -226,21 +224,12 @@ func (s *Store) Problem() string {
 // A pool that can't be used is there, too, with the reason in Unready.
 func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
 	s.mu.RLock()
-	parsed := slices.Collect(maps.Values(s.parsed))
-	s.mu.RUnlock()
-	out := make([]*capacity.Pool, 0, len(parsed))
-	for _, one := range parsed {
-		p := *one.pool
-		if p.Unready == "" {
-			p.Unready = nodeClassProblem(p.Name, p.NodeClass, s.class(p.NodeClass))
-		}
-		if p.Unready == "" {
-			p.Types, p.Unready = types(p.NodeClass)
-		}
-		out = append(out, &p)
+	parsed := make([]*capacity.Pool, 0, len(s.parsed))
+	for _, one := range s.parsed {
+		parsed = append(parsed, one.pool)
 	}
-	slices.SortFunc(out, byWeight)
-	return out
+	s.mu.RUnlock()
+	return withTypes(parsed, s.class, types)
 }
 
 // class is the EC2NodeClass of that name, or nil. It must not be changed.
