@@ -113,8 +113,7 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.N
 			TerminationGracePeriod: template.Spec.TerminationGracePeriod,
 		},
 	}
-	nc.Annotations[karpv1.NodePoolHashAnnotationKey] = np.Hash()
-	nc.Annotations[karpv1.NodePoolHashVersionAnnotationKey] = karpv1.NodePoolHashVersion
+	poolStamp(np).put(nc.Annotations)
 	var offers []capacity.OfferKey
 	if c.Wave != nil {
 		offers = c.Wave.Offers

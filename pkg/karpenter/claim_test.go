@@ -38,7 +38,7 @@ func TestNodeClaimOf(t *testing.T) {
 			},
 			Annotations: map[string]string{
 				"example.com/note": "kept", "example.com/plan": "7",
-				"karpenter.sh/nodepool-hash": np.Hash(), "karpenter.sh/nodepool-hash-version": "v3",
+				"karpenter.sh/nodepool-hash": PoolHash(np), "karpenter.sh/nodepool-hash-version": HashVersion,
 				"dovetail.sh/wave": `{"token":"token-1","attempt":1,"claims":["default-abc"],"pool":"default","nodeClass":"default","capacityType":"spot","offers":[` +
 					`{"type":"m5.large","zone":"us-west-2b","capacityType":"spot"},{"type":"m5.large","zone":"us-west-2a","capacityType":"spot"},` +
 					`{"type":"c5.large","zone":"us-west-2a","capacityType":"spot"}],"request":"eyJUeXBlIjoiaW5zdGFudCJ9"}`,

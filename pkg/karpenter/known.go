@@ -54,6 +54,9 @@ func (s *Store) claimChanged(before, after *karpv1.NodeClaim) {
 		return
 	}
 	claim := s.keep(after)
+	if before != nil && !conditionTrue(before, karpv1.ConditionTypeRegistered) && claim.Registered {
+		s.outcome(after, outcome{claim: after.UID})
+	}
 	if claim.Unreadable != "" && (before == nil || claimOf(before, &s.waves).Unreadable != claim.Unreadable) {
 		s.recorder.Eventf(after, nil, corev1.EventTypeWarning, reasonUnreadable, "Read", "It will not be launched: %s", shorten(claim.Unreadable))
 	}
@@ -108,7 +111,7 @@ func (s *Store) knownClaim(name string) *karpv1.NodeClaim {
 }
 
 func (s *Store) tellClaim(c *capacity.Claim, gone bool) {
-	s.status.claimChanged(c.Pool)
+	s.status.claimChanged(c, gone)
 	for _, f := range s.onClaim {
 		f(c, gone)
 	}

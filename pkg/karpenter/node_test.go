@@ -46,7 +46,7 @@ func TestNodeFor(t *testing.T) {
 				"topology.kubernetes.io/region": "us-west-2", "failure-domain.beta.kubernetes.io/region": "us-west-2",
 				"node.kubernetes.io/exclude-disruption": "true",
 			},
-			Annotations: map[string]string{"example.com/note": "kept", "example.com/plan": "7", "karpenter.sh/nodepool-hash-version": "v3"},
+			Annotations: map[string]string{"example.com/note": "kept", "example.com/plan": "7", "karpenter.sh/nodepool-hash-version": HashVersion},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "default-abc", UID: "uid-of-claim", BlockOwnerDeletion: ptr.To(true),
 			}},

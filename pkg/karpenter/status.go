@@ -4,21 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -29,6 +26,8 @@ const (
 	countDelay = time.Second
 	// statusWorkers write different objects at the same time.
 	statusWorkers = 4
+	// holdRetry is how often it is asked whether somebody else still has the objects in hand.
+	holdRetry = 10 * time.Second
 )
 
 // Reasons of conditions and events.
@@ -43,15 +42,19 @@ const (
 // statusKey is an object whose status is to be looked at.
 type statusKey struct{ kind, name string }
 
-// poolStatus keeps the status of NodePools, and says on NodeOverlays and on EC2NodeClasses that can't be read what is the
-// matter with them. It is level-triggered: a key says what to look at, never what has happened.
+// poolStatus keeps the status of NodePools and NodeOverlays, says on EC2NodeClasses that can't be read what is the matter with them,
+// notes hashes and lets classes go that nobody uses any more. It is level-triggered: a key says what to look at, never what has
+// happened.
 type poolStatus struct {
 	*Store
+	health health
 	// queue is set while RunStatus runs.
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[statusKey]]
 }
 
-func newPoolStatus(s *Store) *poolStatus { return &poolStatus{Store: s} }
+func newPoolStatus(s *Store) *poolStatus {
+	return &poolStatus{Store: s, health: health{pools: map[types.UID][]outcome{}}}
+}
 
 // RunStatus writes conditions and counts of NodePools until ctx ends. It is for the leader: two replicas would only write the
 // same, but twice.
@@ -61,6 +64,7 @@ func (s *Store) RunStatus(ctx context.Context) error {
 		workqueue.TypedRateLimitingQueueConfig[statusKey]{Name: "nodepool_status", Clock: s.clock},
 	)
 	p := s.status
+	p.health.clear()
 	p.queue.Store(&queue)
 	defer p.queue.Store(nil)
 	if !s.WaitForSync(ctx) {
@@ -93,9 +97,12 @@ func (p *poolStatus) enqueue(k statusKey, after time.Duration) {
 
 func (p *poolStatus) changed(k kind, name string) { p.enqueue(statusKey{k.Kind, name}, 0) }
 
-func (p *poolStatus) claimChanged(pool string) {
-	if pool != "" {
-		p.enqueue(statusKey{nodePools.Kind, pool}, countDelay)
+func (p *poolStatus) claimChanged(c *capacity.Claim, gone bool) {
+	if c.Pool != "" {
+		p.enqueue(statusKey{nodePools.Kind, c.Pool}, countDelay)
+	}
+	if nc := p.class(c.NodeClass); gone && nc != nil && !nc.DeletionTimestamp.IsZero() {
+		p.changed(nodeClasses, nc.Name)
 	}
 }
 
@@ -117,6 +124,11 @@ func (p *poolStatus) next(ctx context.Context, queue workqueue.TypedRateLimiting
 		return false
 	}
 	defer queue.Done(k)
+	if p.hold() != "" {
+		queue.AddAfter(k, holdRetry) // whoever has the objects in hand writes what is to be said of them
+		queue.Forget(k)
+		return true
+	}
 	err := p.reconcile(ctx, k)
 	if client.IgnoreNotFound(err) == nil {
 		queue.Forget(k)
@@ -140,106 +152,17 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 			return p.overlay(ctx, o.(*karpv1alpha1.NodeOverlay))
 		}
 	case nodeClasses.Kind:
-		if nc := p.class(k.name); nc != nil && malformed(nc) != "" {
-			return p.malformedClass(ctx, nc)
+		if nc := p.class(k.name); nc != nil {
+			return p.nodeClass(ctx, nc)
 		}
 	}
 	return nil
-}
-
-// pool writes what can be said of a NodePool.
-func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
-	np := base.DeepCopy()
-	set := np.StatusConditions(status.WithClock(p.clock))
-
-	if reason := malformed(np); reason != "" {
-		set.SetFalse(karpv1.ConditionTypeValidationSucceeded, reasonMalformed, shorten(reason))
-		set.SetUnknownWithReason(karpv1.ConditionTypeNodeClassReady, reasonMalformed, "the spec can't be read")
-	} else {
-		if errs := validatePool(np); len(errs) > 0 {
-			set.SetFalse(karpv1.ConditionTypeValidationSucceeded, reasonValidationFailed, shorten(joinErrors(errs)))
-		} else {
-			set.SetTrue(karpv1.ConditionTypeValidationSucceeded)
-		}
-		p.classReady(np, set)
-		honored(set, unhonoredBy(np))
-	}
-	p.count(np)
-
-	return save(ctx, p, base, np, func() (any, any) { return base.Status, np.Status })
-}
-
-// classReady mirrors the Ready condition of the pool's EC2NodeClass.
-func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
-	ref := np.Spec.Template.Spec.NodeClassRef
-	if ref == nil || ref.Group != nodeClassGroup || ref.Kind != nodeClassKind || ref.Name == "" {
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, "NodeClassNotSupported", "spec.template.spec.nodeClassRef names no EC2NodeClass of karpenter.k8s.aws")
-		return
-	}
-	nc := p.class(ref.Name)
-	if problem := nodeClassProblem(np.Name, ref.Name, nc); problem != "" {
-		reason := "NodeClassNotFound"
-		switch {
-		case nc != nil && malformed(nc) != "":
-			reason = reasonMalformed
-		case nc != nil:
-			reason = "NodeClassTerminating"
-		}
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reason, shorten(problem))
-		return
-	}
-	ready := nc.StatusConditions(status.WithObservedOnly()).Get(status.ConditionReady)
-	switch {
-	case ready.IsTrue():
-		set.SetTrue(karpv1.ConditionTypeNodeClassReady)
-	case ready.IsFalse():
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, conditionReason(ready.Reason, "NodeClassNotReady"), shorten(fmt.Sprintf("EC2NodeClass %s: %s", ref.Name, whatFailed(nc, ready))))
-	default:
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reasonClassUnknown, fmt.Sprintf("EC2NodeClass %s has not been resolved yet", ref.Name))
-	}
-}
-
-// whatFailed is what the class's own conditions say is wrong, which tells more than that Ready is False.
-func whatFailed(nc *ec2nc.EC2NodeClass, ready *status.Condition) string {
-	var out []string
-	for _, c := range nc.Status.Conditions {
-		if c.IsFalse() && c.Type != status.ConditionReady {
-			out = append(out, fmt.Sprintf("%s is False (%s): %s", c.Type, c.Reason, c.Message))
-		}
-	}
-	if len(out) == 0 {
-		return ready.Message
-	}
-	slices.Sort(out)
-	return strings.Join(out, "; ")
-}
-
-// count sums up what the pool's launched claims have. A claim that is not launched has nothing yet, and a failed launch would
-// only make the numbers jump.
-func (p *poolStatus) count(np *karpv1.NodePool) {
-	total := capacity.Resources{corev1.ResourceCPU: 0, corev1.ResourceMemory: 0, corev1.ResourcePods: 0, corev1.ResourceEphemeralStorage: 0, capacity.ResourceNodes: 0}
-	p.mu.RLock()
-	for _, k := range p.known {
-		if k.claim.Pool == np.Name && k.claim.Launched {
-			total.Add(k.claim.Capacity, 1)
-			total[capacity.ResourceNodes]++
-		}
-	}
-	p.mu.RUnlock()
-	nodes := total[capacity.ResourceNodes]
-	np.Status.Resources, np.Status.Nodes = total.List(), &nodes
 }
 
 func (p *poolStatus) overlay(ctx context.Context, base *karpv1alpha1.NodeOverlay) error {
 	o := base.DeepCopy()
 	honored(o.StatusConditions(status.WithClock(p.clock)), overlayUnhonored)
 	return save(ctx, p, base, o, func() (any, any) { return base.Status, o.Status })
-}
-
-func (p *poolStatus) malformedClass(ctx context.Context, base *ec2nc.EC2NodeClass) error {
-	nc := base.DeepCopy()
-	nc.StatusConditions(status.WithClock(p.clock)).SetFalse(ec2nc.ConditionTypeValidationSucceeded, reasonMalformed, shorten(malformed(base)))
-	return save(ctx, p, base, nc, func() (any, any) { return base.Status, nc.Status })
 }
 
 // honored says in a condition whether everything the object asks for has an effect.
@@ -271,11 +194,22 @@ func save(ctx context.Context, p *poolStatus, base, changed status.Object, statu
 			wrong = append(wrong, c)
 		}
 	}
+	if err := p.write(ctx, base, changed, true); err != nil {
+		return fmt.Errorf("writing the status of %s: %w", base.GetName(), err)
+	}
+	for _, c := range wrong {
+		p.recorder.Eventf(base, nil, corev1.EventTypeWarning, c.Reason, "Validate", "%s", c.Message)
+	}
+	return nil
+}
+
+// write patches the object from base to changed, its status or else the rest, against the version it was made from.
+func (p *poolStatus) write(ctx context.Context, base, changed client.Object, toStatus bool) error {
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	data, err := patch.Data(changed)
 	gvk, unknown := p.live.GroupVersionKindFor(base)
 	if err = errors.Join(err, unknown); err != nil {
-		return fmt.Errorf("writing the status of %s: %w", base.GetName(), err)
+		return err
 	}
 	// The answer is read without a type: that of a malformed object has none.
 	answer := &unstructured.Unstructured{}
@@ -283,13 +217,10 @@ func save(ctx context.Context, p *poolStatus, base, changed status.Object, statu
 	answer.SetName(base.GetName())
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if err := p.live.Status().Patch(ctx, answer, client.RawPatch(patch.Type(), data)); err != nil {
-		return fmt.Errorf("writing the status of %s: %w", base.GetName(), err)
+	if toStatus {
+		return p.live.Status().Patch(ctx, answer, client.RawPatch(patch.Type(), data))
 	}
-	for _, c := range wrong {
-		p.recorder.Eventf(base, nil, corev1.EventTypeWarning, c.Reason, "Validate", "%s", c.Message)
-	}
-	return nil
+	return p.live.Patch(ctx, answer, client.RawPatch(patch.Type(), data))
 }
 
 func (s *Store) overlayChanged(_, after *karpv1alpha1.NodeOverlay) {

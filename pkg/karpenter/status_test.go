@@ -134,6 +134,7 @@ func TestPoolConditions(t *testing.T) {
 			objects := []client.Object{pool}
 			if tc.class != nil {
 				objects = append(objects, tc.class)
+				tc.want["NodeRegistrationHealthy"] = "Unknown AwaitingReconciliation: object is awaiting reconciliation"
 			}
 			w := newWorld(t, newFakeAPI(objects...)).leading()
 			var got map[string]string

@@ -51,6 +51,10 @@ type Store struct {
 	onClaim []func(*capacity.Claim, bool)
 	onPool  []func()
 	onClass []func(*ec2nc.EC2NodeClass, bool)
+	// onClassEnd, clusterCA and hold as well.
+	onClassEnd []func(context.Context, *ec2nc.EC2NodeClass) error
+	clusterCA  func() (string, bool)
+	hold       func() string
 
 	waves  waves
 	status *poolStatus
@@ -86,6 +90,7 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 	s := &Store{
 		live: live, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, parsed: map[string]*parsedPool{},
+		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
 	}
 	var errs []error
 	for _, k := range []struct {
@@ -139,6 +144,20 @@ func (s *Store) OnPool(f func()) { s.onPool = append(s.onPool, f) }
 func (s *Store) OnNodeClass(f func(nc *ec2nc.EC2NodeClass, gone bool)) {
 	s.onClass = append(s.onClass, f)
 }
+
+// OnClassEnd is asked to remove what was made for a class that was deleted and that no claim refers to any more. The class stays until
+// that has succeeded; it may be asked again after it has.
+func (s *Store) OnClassEnd(f func(ctx context.Context, nc *ec2nc.EC2NodeClass) error) {
+	s.onClassEnd = append(s.onClassEnd, f)
+}
+
+// SetClusterCA says where the certificates are known from which nodes verify the API server with; they are a part of what a node was made
+// of. To be called before Run; until f knows them, classes bear no hash.
+func (s *Store) SetClusterCA(f func() (ca string, known bool)) { s.clusterCA = f }
+
+// SetHold says where it is known why nothing may be written about pools, overlays and classes at the moment (another controller has them in
+// hand); empty: all may. To be called before Run.
+func (s *Store) SetHold(f func() string) { s.hold = f }
 
 // Client reads the store's kinds from memory and everything else live.
 func (s *Store) Client() client.Client { return s.cached }
@@ -246,6 +265,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 		s.mu.Lock()
 		delete(s.parsed, before.Name)
 		s.mu.Unlock()
+		s.status.health.forget(before.UID)
 		s.tellPool()
 		return
 	}

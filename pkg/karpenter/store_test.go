@@ -460,7 +460,7 @@ func TestClaimLife(t *testing.T) {
 		"karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default",
 	}
 	want.Annotations = map[string]string{
-		"example.com/plan": "7", "example.com/note": "kept", "karpenter.sh/nodepool-hash": testPool("default").Hash(), "karpenter.sh/nodepool-hash-version": "v3",
+		"example.com/plan": "7", "example.com/note": "kept", "karpenter.sh/nodepool-hash": PoolHash(testPool("default")), "karpenter.sh/nodepool-hash-version": HashVersion,
 	}
 	if diff := cmp.Diff(want, created, cmpopts.IgnoreFields(capacity.Claim{}, "UID", "CreatedAt"), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("created claim (-want +got):\n%s", diff)

@@ -23,7 +23,7 @@ import (
 // writeTimeout bounds each request that writes.
 const writeTimeout = 10 * time.Second
 
-// ErrPoolUnusable: the pool of a claim is gone, being deleted or invalid, so that nothing may be created for it.
+// ErrPoolUnusable: the pool of a claim or its node class is gone, being deleted or invalid, so that nothing may be created for it.
 var ErrPoolUnusable = errors.New("pool can't be used")
 
 // Create writes the intent to launch c and gives it back with its UID. c has its name from the caller. A name that is taken is
@@ -36,9 +36,16 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	if problem := poolProblem(np); problem != "" {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w: %s", c.Name, ErrPoolUnusable, problem)
 	}
+	class := s.class(np.Spec.Template.Spec.NodeClassRef.Name)
+	if problem := nodeClassProblem(np.Name, np.Spec.Template.Spec.NodeClassRef.Name, class); problem != "" {
+		return nil, fmt.Errorf("creating NodeClaim %s: %w: %s", c.Name, ErrPoolUnusable, problem)
+	}
 	nc, err := nodeClaimOf(c, np, &s.waves)
 	if err != nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w", c.Name, err)
+	}
+	if ca, known := s.clusterCA(); known {
+		classStamp(class, ca).put(nc.Annotations)
 	}
 	s.mu.Lock()
 	s.creating[nc.Name] = false
@@ -163,9 +170,15 @@ func (s *Store) RecordLaunched(ctx context.Context, name string, inst capacity.I
 
 // RecordLaunchFailed writes why nothing was launched. reason is a word, message a sentence.
 func (s *Store) RecordLaunchFailed(ctx context.Context, name, reason, message string) error {
-	return s.patchStatus(ctx, name, func(nc *karpv1.NodeClaim) {
+	var failed *karpv1.NodeClaim
+	err := s.patchStatus(ctx, name, func(nc *karpv1.NodeClaim) {
 		nc.StatusConditions(status.WithClock(s.clock)).SetFalse(karpv1.ConditionTypeLaunched, conditionReason(reason, "LaunchFailed"), shorten(message))
+		failed = nc
 	})
+	if failed != nil && poolsFault.Has(reason) {
+		s.outcome(failed, outcome{claim: failed.UID, failed: true, reason: reason, message: message})
+	}
+	return err
 }
 
 // RecordNode writes the name of the claim's Node, and the image, which a launch's answer did not tell.

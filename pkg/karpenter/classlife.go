@@ -1,0 +1,94 @@
+package karpenter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// nodeClass keeps what the store has to say on an EC2NodeClass; what it was resolved to comes from the cloud (SetNodeClassStatus).
+//
+//	made -> finalizer -> hash noted -> deleted -> no claim refers to it -> what was made for it is removed -> finalizer goes
+func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) error {
+	if !base.DeletionTimestamp.IsZero() {
+		return p.endClass(ctx, base)
+	}
+	if malformed(base) != "" {
+		nc := base.DeepCopy()
+		nc.StatusConditions(status.WithClock(p.clock)).SetFalse(ec2nc.ConditionTypeValidationSucceeded, reasonMalformed, shorten(malformed(base)))
+		return save(ctx, p, base, nc, func() (any, any) { return base.Status, nc.Status })
+	}
+	if !slices.Contains(base.Finalizers, ec2nc.TerminationFinalizer) {
+		nc := base.DeepCopy()
+		nc.Finalizers = append(nc.Finalizers, ec2nc.TerminationFinalizer)
+		if err := p.write(ctx, base, nc, false); err != nil {
+			return fmt.Errorf("putting the finalizer on EC2NodeClass %s: %w", base.Name, err)
+		}
+		return nil // the watch brings it back
+	}
+	return p.stampClass(ctx, base)
+}
+
+// stampClass is stampPool for a class. It waits until it is known what nodes verify the API server with.
+func (p *poolStatus) stampClass(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
+	ca, known := p.clusterCA()
+	if !known {
+		return nil
+	}
+	st := classStamp(nc, ca)
+	if st.on(nc.Annotations) {
+		return nil
+	}
+	if !st.current(nc.Annotations) {
+		if err := p.restamp(ctx, st, func(claim *karpv1.NodeClaim) bool { return refersTo(claim, nc.Name) }); err != nil {
+			return err
+		}
+	}
+	return p.annotate(ctx, nc, st)
+}
+
+func refersTo(claim *karpv1.NodeClaim, class string) bool {
+	ref := claim.Spec.NodeClassRef
+	return ref != nil && ref.Group == nodeClassGroup && ref.Kind == nodeClassKind && ref.Name == class
+}
+
+// endClass lets a class go when no claim refers to it: until then its nodes are looked after, and what they were launched with
+// must not vanish. The end of the last claim asks again.
+func (p *poolStatus) endClass(ctx context.Context, base *ec2nc.EC2NodeClass) error {
+	if !slices.Contains(base.Finalizers, ec2nc.TerminationFinalizer) {
+		return nil
+	}
+	var users []string
+	p.mu.RLock()
+	for name, k := range p.known {
+		if refersTo(k.object, base.Name) {
+			users = append(users, name)
+		}
+	}
+	p.mu.RUnlock()
+	if len(users) > 0 {
+		slices.Sort(users)
+		p.recorder.Eventf(base, nil, corev1.EventTypeNormal, "WaitingOnNodeClaimTermination", "Delete", "%s",
+			shorten(fmt.Sprintf("%d NodeClaims use it still: %s", len(users), strings.Join(users, ", "))))
+		return nil
+	}
+	for _, f := range p.onClassEnd {
+		if err := f(ctx, base.DeepCopy()); err != nil {
+			return fmt.Errorf("removing what was made for EC2NodeClass %s: %w", base.Name, err)
+		}
+	}
+	nc := base.DeepCopy()
+	nc.Finalizers = slices.DeleteFunc(nc.Finalizers, func(f string) bool { return f == ec2nc.TerminationFinalizer })
+	if err := p.write(ctx, base, nc, false); err != nil {
+		return fmt.Errorf("taking the finalizer off EC2NodeClass %s: %w", base.Name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("EC2NodeClass is not used any more and goes", "ec2NodeClass", base.Name)
+	return nil
+}

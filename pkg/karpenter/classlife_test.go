@@ -1,0 +1,66 @@
+package karpenter
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// A class that is deleted stays until no claim refers to it and what was made for it is gone.
+func TestAClassEndsAfterItsClaims(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"), readyClass("unused"), karpenters("one")))
+	var asked, failures atomic.Int32
+	failures.Store(2)
+	w.OnClassEnd(func(_ context.Context, nc *ec2nc.EC2NodeClass) error {
+		if nc.Name == "default" {
+			asked.Add(1)
+			if failures.Add(-1) >= 0 {
+				return errors.New("the cloud does not answer")
+			}
+		}
+		return nil
+	})
+	w.leading()
+	gone := func(name string) func() bool {
+		return func() bool {
+			w.clock.Step(time.Minute) // failed attempts wait
+			return apierrors.IsNotFound(w.api.Get(context.Background(), client.ObjectKey{Name: name}, &ec2nc.EC2NodeClass{}))
+		}
+	}
+	for _, name := range []string{"default", "unused"} {
+		w.eventually("the finalizer is on "+name, func() bool { return len(w.getClass(name).Finalizers) == 1 })
+		if err := w.api.Delete(w.ctx, w.getClass(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually("a class that nobody uses is gone", gone("unused"))
+	if e := <-w.events.Events; e != "Normal WaitingOnNodeClaimTermination 1 NodeClaims use it still: one" {
+		t.Errorf("event %q", e)
+	}
+	if asked.Load() != 0 || len(w.getClass("default").Finalizers) != 1 {
+		t.Error("a class in use was let go")
+	}
+	if _, err := w.Create(w.ctx, testClaim("default-late")); !errors.Is(err, ErrPoolUnusable) {
+		t.Errorf("a claim of a class that is going: %v", err)
+	}
+
+	nc := &karpv1.NodeClaim{}
+	if err := w.api.Get(w.ctx, client.ObjectKey{Name: "one"}, nc); err != nil {
+		t.Fatal(err)
+	}
+	nc.Finalizers = nil
+	if err := errors.Join(w.api.Update(w.ctx, nc), w.api.Delete(w.ctx, nc)); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the class is gone with its last claim", gone("default"))
+	if got := asked.Load(); got != 3 {
+		t.Errorf("asked %d times to remove what was made for it, want 3: two failures and a success", got)
+	}
+}

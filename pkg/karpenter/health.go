@@ -1,0 +1,133 @@
+package karpenter
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/awslabs/operatorpkg/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+const (
+	// healthLength is how many launches of a pool are remembered, healthFailures how many of them may not have become nodes before
+	// the pool is called unhealthy (NP-24).
+	healthLength   = 4
+	healthFailures = 2
+
+	reasonRegistrationFailed = "RegistrationFailed"
+)
+
+// poolsFault are the reasons of a failed launch that somebody has to do something about. That there is no capacity, or that the cloud asks
+// to slow down, will pass, and an unready class has its own condition.
+var poolsFault = sets.New("LaunchRefused", "LaunchFailed", "LaunchTimeout", "NodeNotCreated")
+
+// health remembers how the last launches of each pool ended: in a node or not.
+//
+//	unknown -> (first outcome) healthy <-> unhealthy (half of the last four failed) -> (pool or class changed) unknown
+type health struct {
+	mu    sync.Mutex
+	pools map[types.UID][]outcome // the oldest first
+}
+
+type outcome struct {
+	claim  types.UID // "": known from the condition of before a restart
+	failed bool
+	// reason and message say why it failed.
+	reason, message string
+}
+
+// note takes down an outcome, once for each claim.
+func (h *health) note(pool types.UID, o outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o.claim != "" && slices.ContainsFunc(h.pools[pool], func(have outcome) bool { return have.claim == o.claim && have.failed == o.failed }) {
+		return
+	}
+	all := append(h.pools[pool], o)
+	h.pools[pool] = slices.Clone(all[max(0, len(all)-healthLength):])
+}
+
+// clear forgets everything: what a replica has seen that wasn't the leader is only a part.
+func (h *health) clear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pools = map[types.UID][]outcome{}
+}
+
+func (h *health) forget(pool types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.pools, pool)
+}
+
+// of is whether anything is known of the pool's launches, and the last failure when it is unhealthy.
+func (h *health) of(pool types.UID) (known bool, unhealthy *outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	failures := 0
+	var last outcome
+	for _, o := range h.pools[pool] {
+		if o.failed {
+			failures++
+			last = o
+		}
+	}
+	if failures >= healthFailures {
+		unhealthy = &last
+	}
+	return len(h.pools[pool]) > 0, unhealthy
+}
+
+// registrations says in a condition whether the pool's launches become nodes. It informs; no decision depends on it. What was learned
+// of another spec of the pool or of its class is forgotten.
+func (p *poolStatus) registrations(np *karpv1.NodePool, set status.ConditionSet) {
+	ref := np.Spec.Template.Spec.NodeClassRef
+	if ref == nil || malformed(np) != "" {
+		return
+	}
+	class := p.class(ref.Name)
+	if class == nil {
+		return
+	}
+	before := set.Get(karpv1.ConditionTypeNodeRegistrationHealthy)
+	if before == nil || before.ObservedGeneration != np.Generation || np.Status.NodeClassObservedGeneration != class.Generation {
+		np.Status.NodeClassObservedGeneration = class.Generation
+		p.health.forget(np.UID)
+		set.SetUnknown(karpv1.ConditionTypeNodeRegistrationHealthy)
+		return
+	}
+	known, unhealthy := p.health.of(np.UID)
+	switch {
+	case unhealthy != nil:
+		set.SetFalse(karpv1.ConditionTypeNodeRegistrationHealthy, conditionReason(unhealthy.reason, reasonRegistrationFailed), shorten(unhealthy.message))
+	case known:
+		set.SetTrue(karpv1.ConditionTypeNodeRegistrationHealthy)
+	case before.IsTrue():
+		p.health.note(np.UID, outcome{}) // as an earlier leader left it
+	case before.IsFalse():
+		for range healthFailures {
+			p.health.note(np.UID, outcome{failed: true, reason: before.Reason, message: before.Message})
+		}
+	}
+}
+
+// NotRegistered takes down that a claim was given up because it has not become a node in its time.
+func (s *Store) NotRegistered(nc *karpv1.NodeClaim, message string) {
+	s.outcome(nc, outcome{claim: nc.UID, failed: true, reason: reasonRegistrationFailed, message: message})
+}
+
+// outcome takes down how a claim's launch ended. A claim of another template says nothing about the pool as it is now.
+func (s *Store) outcome(nc *karpv1.NodeClaim, o outcome) {
+	np := s.poolObject(nc.Labels[karpv1.NodePoolLabelKey])
+	if np == nil || !slices.ContainsFunc(nc.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == np.UID }) {
+		return
+	}
+	if st := poolStamp(np); st.current(nc.Annotations) && !st.on(nc.Annotations) {
+		return
+	}
+	s.status.health.note(np.UID, o)
+	s.status.changed(nodePools, np.Name)
+}

@@ -1,0 +1,102 @@
+package karpenter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// pool writes what can be said of a NodePool.
+func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
+	np := base.DeepCopy()
+	set := np.StatusConditions(status.WithClock(p.clock))
+
+	if reason := malformed(np); reason != "" {
+		set.SetFalse(karpv1.ConditionTypeValidationSucceeded, reasonMalformed, shorten(reason))
+		set.SetUnknownWithReason(karpv1.ConditionTypeNodeClassReady, reasonMalformed, "the spec can't be read")
+	} else {
+		if errs := validatePool(np); len(errs) > 0 {
+			set.SetFalse(karpv1.ConditionTypeValidationSucceeded, reasonValidationFailed, shorten(joinErrors(errs)))
+		} else {
+			set.SetTrue(karpv1.ConditionTypeValidationSucceeded)
+		}
+		p.classReady(np, set)
+		honored(set, unhonoredBy(np))
+	}
+	p.registrations(np, set)
+	p.count(np)
+
+	if err := save(ctx, p, base, np, func() (any, any) { return base.Status, np.Status }); err != nil {
+		return err
+	}
+	return p.stampPool(ctx, base)
+}
+
+// classReady mirrors the Ready condition of the pool's EC2NodeClass.
+func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
+	ref := np.Spec.Template.Spec.NodeClassRef
+	if ref == nil || ref.Group != nodeClassGroup || ref.Kind != nodeClassKind || ref.Name == "" {
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, "NodeClassNotSupported", "spec.template.spec.nodeClassRef names no EC2NodeClass of karpenter.k8s.aws")
+		return
+	}
+	nc := p.class(ref.Name)
+	if problem := nodeClassProblem(np.Name, ref.Name, nc); problem != "" {
+		reason := "NodeClassNotFound"
+		switch {
+		case nc != nil && malformed(nc) != "":
+			reason = reasonMalformed
+		case nc != nil:
+			reason = "NodeClassTerminating"
+		}
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reason, shorten(problem))
+		return
+	}
+	ready := nc.StatusConditions(status.WithObservedOnly()).Get(status.ConditionReady)
+	switch {
+	case ready.IsTrue():
+		set.SetTrue(karpv1.ConditionTypeNodeClassReady)
+	case ready.IsFalse():
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, conditionReason(ready.Reason, "NodeClassNotReady"), shorten(fmt.Sprintf("EC2NodeClass %s: %s", ref.Name, whatFailed(nc, ready))))
+	default:
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reasonClassUnknown, fmt.Sprintf("EC2NodeClass %s has not been resolved yet", ref.Name))
+	}
+}
+
+// whatFailed is what the class's own conditions say is wrong, which tells more than that Ready is False.
+func whatFailed(nc *ec2nc.EC2NodeClass, ready *status.Condition) string {
+	var out []string
+	for _, c := range nc.Status.Conditions {
+		if c.IsFalse() && c.Type != status.ConditionReady {
+			out = append(out, fmt.Sprintf("%s is False (%s): %s", c.Type, c.Reason, c.Message))
+		}
+	}
+	if len(out) == 0 {
+		return ready.Message
+	}
+	slices.Sort(out)
+	return strings.Join(out, "; ")
+}
+
+// count sums up what the pool's launched claims have. A claim that is not launched has nothing yet, and a failed launch would
+// only make the numbers jump.
+func (p *poolStatus) count(np *karpv1.NodePool) {
+	total := capacity.Resources{corev1.ResourceCPU: 0, corev1.ResourceMemory: 0, corev1.ResourcePods: 0, corev1.ResourceEphemeralStorage: 0, capacity.ResourceNodes: 0}
+	p.mu.RLock()
+	for _, k := range p.known {
+		if k.claim.Pool == np.Name && k.claim.Launched {
+			total.Add(k.claim.Capacity, 1)
+			total[capacity.ResourceNodes]++
+		}
+	}
+	p.mu.RUnlock()
+	nodes := total[capacity.ResourceNodes]
+	np.Status.Resources, np.Status.Nodes = total.List(), &nodes
+}

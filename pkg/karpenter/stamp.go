@@ -1,0 +1,97 @@
+package karpenter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// stamp is a hash and the version of how it was made, as annotations.
+type stamp struct{ hashKey, versionKey, hash string }
+
+func poolStamp(np *karpv1.NodePool) stamp {
+	return stamp{karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey, PoolHash(np)}
+}
+
+func classStamp(nc *ec2nc.EC2NodeClass, clusterCA string) stamp {
+	return stamp{ec2nc.AnnotationEC2NodeClassHash, ec2nc.AnnotationEC2NodeClassHashVersion, ClassHash(nc, clusterCA)}
+}
+
+func (s stamp) on(annotations map[string]string) bool {
+	return annotations[s.hashKey] == s.hash && s.current(annotations)
+}
+
+func (s stamp) current(annotations map[string]string) bool {
+	return annotations[s.versionKey] == HashVersion
+}
+
+func (s stamp) put(annotations map[string]string) {
+	annotations[s.hashKey], annotations[s.versionKey] = s.hash, HashVersion
+}
+
+// stampPool notes the hash of the template on the pool. A pool that bears a hash of another version, Karpenter's or that of another
+// version of this program, has its claims stamped anew before. One that can't be used can wait.
+func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
+	st := poolStamp(np)
+	if poolProblem(np) != "" || st.on(np.Annotations) {
+		return nil
+	}
+	if !st.current(np.Annotations) {
+		if err := p.restamp(ctx, st, func(nc *karpv1.NodeClaim) bool { return nc.Labels[karpv1.NodePoolLabelKey] == np.Name }); err != nil {
+			return err
+		}
+	}
+	return p.annotate(ctx, np, st)
+}
+
+// restamp gives claims with a hash of another version one of ours. What they were made from is not known in our terms: they are
+// taken for nodes of the present template, as Karpenter does when its own version changes. One that has drifted already stays so:
+// its hash is kept and matches no other.
+func (p *poolStatus) restamp(ctx context.Context, st stamp, of func(*karpv1.NodeClaim) bool) error {
+	p.mu.RLock()
+	var claims []*karpv1.NodeClaim
+	for _, k := range p.known {
+		if nc := k.object; nc.DeletionTimestamp.IsZero() && !st.current(nc.Annotations) && of(nc) {
+			claims = append(claims, nc)
+		}
+	}
+	p.mu.RUnlock()
+	slices.SortFunc(claims, func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
+	var errs []error
+	for _, nc := range claims {
+		annotations := map[string]string{st.versionKey: HashVersion}
+		if !conditionTrue(nc, karpv1.ConditionTypeDrifted) {
+			st.put(annotations)
+		}
+		_, err := p.mergePatch(ctx, nc.Name, map[string]any{"metadata": map[string]any{"annotations": annotations}}, false)
+		if !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// annotate writes a stamp on an object. Nobody else writes these annotations, so that there is nothing to conflict with.
+func (p *poolStatus) annotate(ctx context.Context, o client.Object, st stamp) error {
+	annotations := map[string]string{}
+	st.put(annotations)
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("noting the hash of %s: %w", o.GetName(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := p.live.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, raw)); err != nil {
+		return fmt.Errorf("noting the hash of %s: %w", o.GetName(), err)
+	}
+	return nil
+}
