@@ -115,7 +115,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
-		NodeFor: nodeOfClaim, Brake: perMinute, Recorder: recorder, Clock: d.clock,
+		NodeFor: nodeOfClaim, NotRegistered: store.NotRegistered, Brake: perMinute, Recorder: recorder, Clock: d.clock,
 	})
 	if err != nil {
 		return err
@@ -162,6 +162,8 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 			provider.SetNodeClass(nc)
 		}
 	})
+	store.OnClassEnd(provider.ReleaseClass)
+	store.SetClusterCA(provider.ClusterCA)
 	provider.OnChange(motor.Changed)
 	provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
 		if err := store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {

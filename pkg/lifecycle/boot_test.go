@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -244,6 +245,8 @@ func TestLiveness(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
+			late := 0
+			w.c.failed = func(*karpv1.NodeClaim, string) { late++ }
 			tc.setup(w)
 			for w.clock.Since(epoch) < tc.by {
 				w.pass(5*time.Second, 5*time.Second)
@@ -256,6 +259,9 @@ func TestLiveness(t *testing.T) {
 				}
 				if !w.happened("a", tc.reason) {
 					t.Errorf("no event %s in %q", tc.reason, w.events)
+				}
+				if want := strings.HasSuffix(tc.reason, "Timeout"); (late > 0) != want {
+					t.Errorf("told %d times that it did not become a node in time, want any: %v", late, want)
 				}
 				return
 			}

@@ -62,6 +62,8 @@ type Config struct {
 	NodeFor func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error)
 	// Brake, when set, bounds how many instances without owner are ended per minute.
 	Brake *brake.Brake
+	// NotRegistered, when set, is told of a claim that was given up because it has not become a node in its time.
+	NotRegistered func(claim *karpv1.NodeClaim, message string)
 	// Hold, when set, says why nothing may be changed at the moment (another controller owns these objects); empty: go on.
 	Hold     func() string
 	Recorder events.EventRecorder
@@ -86,6 +88,7 @@ type Controller struct {
 	nodeFor   func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
 	brake     *brake.Brake
 	hold      func() string
+	failed    func(*karpv1.NodeClaim, string) // to become a node in time
 	recorder  events.EventRecorder
 	clock     clock.WithTicker
 	nodes     cache.SharedIndexInformer
@@ -116,6 +119,9 @@ func New(cfg Config) (*Controller, error) {
 		volClaims: core.PersistentVolumeClaims().Lister(), attached: storage.VolumeAttachments().Lister(),
 		index: newClaimIndex(), sightings: newSightings(), leases: newLeases(), evictions: newEvictions(),
 		podEvents: newPodEvents(),
+	}
+	if c.failed = cfg.NotRegistered; c.failed == nil {
+		c.failed = func(*karpv1.NodeClaim, string) {}
 	}
 	if c.hold == nil {
 		c.hold = func() string { return "" }

@@ -158,6 +158,9 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 		return err
 	}
 	disruptions.WithLabelValues(pool(l.claim), reason).Inc()
+	if reason == reasonLaunchTimeout || reason == reasonRegistrationTimeout {
+		c.failed(l.claim, message)
+	}
 	klog.FromContext(ctx).Info("Gave a NodeClaim up", "reason", reason, "message", message, "instance", instanceID(l.claim.Status.ProviderID))
 	return nil
 }

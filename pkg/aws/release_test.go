@@ -1,0 +1,55 @@
+package aws
+
+import (
+	"slices"
+	"testing"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+)
+
+func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
+	w := newWorld(t)
+	// The role changed once: the first profile is still there.
+	earlier := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.Role = "earlier" })
+	if _, err := w.ensureProfile(w.ctx, earlier, profileName("films", "us-west-2", earlier)); err != nil {
+		t.Fatal(err)
+	}
+	other := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.UID = "other", "uid-other" })
+	for _, nc := range []*ec2nc.EC2NodeClass{nodeClass(), other} {
+		w.SetNodeClass(nc)
+		w.types(nc.Name)
+	}
+	left := func() []string {
+		out, err := w.iam.ListInstanceProfiles(w.ctx, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String("/karpenter/us-west-2/films/")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, p := range out.InstanceProfiles {
+			names = append(names, *p.InstanceProfileName)
+		}
+		return names
+	}
+	if got := left(); len(got) != 3 {
+		t.Fatalf("profiles before: %v, want 3", got)
+	}
+	for range 2 { // it may be asked again
+		if err := w.ReleaseClass(w.ctx, nodeClass()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{profileName("films", "us-west-2", other)}; !slices.Equal(left(), want) {
+		t.Errorf("profiles after: %v, want %v", left(), want)
+	}
+	if _, unready := w.InstanceTypes("default"); unready != "EC2NodeClass default does not exist" {
+		t.Errorf("the class is %q, want gone", unready)
+	}
+	given := nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Name, nc.Spec.Role, nc.Spec.InstanceProfile = "given", "", awssdk.String("theirs")
+	})
+	if err := w.ReleaseClass(w.ctx, given); err != nil {
+		t.Errorf("a class with a profile of the user's: %v", err)
+	}
+}
