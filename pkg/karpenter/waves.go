@@ -2,8 +2,11 @@ package karpenter
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"sync"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -23,6 +26,22 @@ type wave struct {
 
 const recentWaves = 8
 
+// EncodeWave is the value of a NodeClaim's annotation that records w.
+func EncodeWave(w *capacity.Wave) (string, error) { return encodeAnnotation(WaveAnnotation, w) }
+
+// WaveOf is the wave that is recorded on a NodeClaim; nil: none is.
+func WaveOf(nc *karpv1.NodeClaim) (*capacity.Wave, error) {
+	value, ok := nc.Annotations[WaveAnnotation]
+	if !ok {
+		return nil, nil
+	}
+	w := &capacity.Wave{}
+	if err := decodeAnnotation(WaveAnnotation, value, w); err != nil {
+		return nil, fmt.Errorf("NodeClaim %s: %w", nc.Name, err)
+	}
+	return w, nil
+}
+
 // encode is the annotation's value for w.
 func (c *waves) encode(w *capacity.Wave) (string, error) {
 	c.mu.Lock()
@@ -32,7 +51,7 @@ func (c *waves) encode(w *capacity.Wave) (string, error) {
 			return r.value, nil
 		}
 	}
-	value, err := encodeAnnotation(WaveAnnotation, w)
+	value, err := EncodeWave(w)
 	if err != nil {
 		return "", err
 	}

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,13 +17,21 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
-// waveAnnotation is a wave as it is recorded on its claims.
+// waveAnnotation is a wave as it is recorded on its claims: a real one has so many offers that it is compressed.
 func waveAnnotation(token string, claims ...string) string {
-	data, _ := json.Marshal(capacity.Wave{Token: token, Claims: claims})
-	return string(data)
+	wave := &capacity.Wave{Token: token, Claims: claims, CapacityType: "on-demand"}
+	for i := range 200 {
+		wave.Offers = append(wave.Offers, capacity.OfferKey{InstanceType: fmt.Sprintf("m5.%dxlarge", i), Zone: "us-west-2a", CapacityType: "on-demand"})
+	}
+	value, err := karpenter.EncodeWave(wave)
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
 
 // intent makes a claim of a wave that has no instance on record.
@@ -33,7 +40,7 @@ func (w *world) intent(name, wave string, change ...func(*karpv1.NodeClaim)) {
 	w.launched(name, append([]func(*karpv1.NodeClaim){func(c *karpv1.NodeClaim) {
 		c.Status = karpv1.NodeClaimStatus{}
 		if wave != "" {
-			c.Annotations = map[string]string{AnnotationWave: waveAnnotation(wave, name)}
+			c.Annotations = map[string]string{karpenter.WaveAnnotation: waveAnnotation(wave, name)}
 		}
 	}}, change...)...)
 	delete(w.cloud.instances, "i-"+name)
@@ -134,7 +141,7 @@ func TestUnlaunchedClaimIsNotLetGoUnderARecord(t *testing.T) {
 	w.deleteByName("a")
 	stale := w.claim("a")
 	c := w.claim("a")
-	c.Annotations = map[string]string{AnnotationWave: waveAnnotation("w", "a")}
+	c.Annotations = map[string]string{karpenter.WaveAnnotation: waveAnnotation("w", "a")}
 	if err := w.claims.Patch(w.ctx, c, client.MergeFrom(stale)); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +172,7 @@ func TestOrphans(t *testing.T) {
 			c.Status.ProviderID = "aws:///z/" + id
 		}
 		if token != "" {
-			c.Annotations = map[string]string{AnnotationWave: waveAnnotation(token)}
+			c.Annotations = map[string]string{karpenter.WaveAnnotation: waveAnnotation(token)}
 		}
 		return c
 	}

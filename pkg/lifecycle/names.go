@@ -6,8 +6,6 @@ const (
 	AnnotationHiddenTaints = "dovetail.sh/hidden-taints"
 	// AnnotationFailed on a Node says why it will not come up; the scheduler then sees all of its taints.
 	AnnotationFailed = "dovetail.sh/failed"
-	// AnnotationWave on a NodeClaim is the launch it belongs to, JSON of capacity.Wave.
-	AnnotationWave = "dovetail.sh/wave"
 	// AnnotationTagged on a NodeClaim says that its instance carries the names of claim and node.
 	AnnotationTagged = "karpenter.k8s.aws/tagged"
 

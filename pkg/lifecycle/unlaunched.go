@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
 const (
@@ -132,15 +132,11 @@ func newClaimSet(claims []karpv1.NodeClaim) claimSet {
 
 // waveOf is the wave recorded on a claim; nil: none was ever sent for it.
 func waveOf(claim *karpv1.NodeClaim) *capacity.Wave {
-	value, ok := claim.Annotations[AnnotationWave]
-	if !ok {
-		return nil
-	}
-	var w capacity.Wave
-	if err := json.Unmarshal([]byte(value), &w); err != nil || w.Token == "" {
+	w, err := karpenter.WaveOf(claim)
+	if err != nil || w == nil || w.Token == "" {
 		return nil // it could not be launched from either
 	}
-	return &w
+	return w
 }
 
 // launchFailed says that whoever launches has given this claim's launch up.
