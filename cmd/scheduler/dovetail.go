@@ -155,6 +155,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		ending.Changed()
 	})
 	store.OnPool(motor.Changed)
+	store.OnPool(func() { provider.OfferDedicated(dedicatedClasses(store)) })
 	store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
 		if gone {
 			provider.DeleteNodeClass(nc.Name)
@@ -230,7 +231,8 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, version s
 	}
 	return aws.New(aws.Config{
 		Region: region, ClusterName: args.ClusterName, ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle,
-		ClusterCIDR: args.ClusterCIDR, KubernetesVersion: version, VMMemoryOverheadPercent: overhead, Clock: d.clock,
+		ClusterCIDR: args.ClusterCIDR, KubernetesVersion: version, VMMemoryOverheadPercent: overhead,
+		ReservedENIs: args.ReservedENIs, PrefixDelegation: args.PrefixDelegation, Clock: d.clock,
 	}, clients)
 }
 

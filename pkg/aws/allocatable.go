@@ -26,6 +26,7 @@ type nodeSettings struct {
 	family       *family
 	overhead     float64 // share of memory the kubelet never sees
 	reservedENIs int64
+	prefixes     bool // interfaces have prefixes of addresses, not addresses
 
 	maxPods, podsPerCore         *int32
 	kubeReserved, systemReserved capacity.Resources
@@ -57,9 +58,9 @@ func (t threshold) of(capacity int64) int64 {
 // settingsOf reads a class. problem names the field that can't be read.
 func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *family, cfg *Config) (s *nodeSettings, problem string) {
 	s = &nodeSettings{
-		family: f, overhead: cfg.VMMemoryOverheadPercent, reservedENIs: int64(cfg.ReservedENIs),
+		family: f, overhead: cfg.VMMemoryOverheadPercent, reservedENIs: int64(cfg.ReservedENIs), prefixes: cfg.PrefixDelegation,
 		evictMemory: threshold{bytes: 100 * mi}, evictStorage: threshold{share: 0.1},
-		raid0:      spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0,
+		raid0:      spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 && !f.windows(),
 		interfaces: len(spec.NetworkInterfaces) > 0,
 	}
 	for _, n := range spec.NetworkInterfaces {
@@ -212,14 +213,35 @@ func (s *nodeSettings) storage(h *hardware) int64 {
 	return size - size/50
 }
 
-// eniPods is the number of pods the VPC CNI has addresses for: one address of each interface is the interface's own, and
-// two pods use the host's network.
-func (s *nodeSettings) eniPods(h *hardware, reserved int64) int64 {
+// eniPods is the number of pods the VPC CNI has addresses for, with so many in the place of each: one place of each interface
+// is the interface's own, and two pods use the host's network.
+func (s *nodeSettings) eniPods(h *hardware, reserved, perSlot int64) int64 {
 	enis := h.cards0() - reserved - s.efaOnlyCard0
 	if enis <= 0 || h.ipv4PerENI <= 0 {
 		return 0
 	}
-	return enis*(h.ipv4PerENI-1) + 2
+	return enis*(h.ipv4PerENI-1)*perSlot + 2
+}
+
+const (
+	// prefixSize is the number of addresses in a /28, which takes the place of one address where the CNI delegates prefixes.
+	prefixSize = 16
+	// What AWS recommends as the most pods where addresses don't bound them
+	// (docs.aws.amazon.com/eks/latest/userguide/cni-increase-ip-addresses-procedure.html).
+	mostPodsSmall, mostPods = 110, 250
+	smallBelow              = 30 // vCPUs
+)
+
+// addressedPods is the number of pods the CNI has addresses for, as it is configured.
+func (s *nodeSettings) addressedPods(h *hardware) int64 {
+	if !s.prefixes || !h.nitro() {
+		return s.eniPods(h, s.reservedENIs, 1)
+	}
+	n := s.eniPods(h, s.reservedENIs, prefixSize)
+	if h.vcpu < smallBelow {
+		return min(n, mostPodsSmall)
+	}
+	return min(n, mostPods)
 }
 
 func (h *hardware) cards0() int64 {
@@ -230,7 +252,10 @@ func (h *hardware) cards0() int64 {
 }
 
 func (s *nodeSettings) pods(h *hardware) int64 {
-	n := s.eniPods(h, s.reservedENIs)
+	n := s.family.defaultPods
+	if n == 0 {
+		n = s.addressedPods(h)
+	}
 	if s.maxPods != nil {
 		n = int64(*s.maxPods)
 	}
@@ -244,7 +269,7 @@ func (s *nodeSettings) pods(h *hardware) int64 {
 // second, 0.5 % of the third and fourth, 0.25 % of the rest; 255 MiB and 11 MiB per pod; 1 GiB of disk.
 func (s *nodeSettings) kube(h *hardware, pods int64) capacity.Resources {
 	if s.family.eniMemory {
-		pods = s.eniPods(h, 0)
+		pods = s.eniPods(h, 0, 1)
 	}
 	cores := func(from, to int64) int64 { return max(0, min(h.vcpu, to)-from) }
 	// Hundredths of a percent of a core are tenths of a milli-CPU: summed in those, rounded down per step as the scripts do.
@@ -278,6 +303,11 @@ func (s *nodeSettings) devices(h *hardware) capacity.Resources {
 		}
 	}
 	out[ec2nc.ResourceAWSNeuronCore] = h.neuronCores
+	if s.family.windows() {
+		out[ec2nc.ResourcePrivateIPv4Address] = h.ipv4PerENI - 1
+		return out
+	}
+	out[ec2nc.ResourceAWSPodENI] = branchInterfaces(h.name)
 	out[ec2nc.ResourceEFA] = h.efas
 	if s.interfaces {
 		out[ec2nc.ResourceEFA] = s.efaOnly

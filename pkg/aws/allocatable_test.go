@@ -30,6 +30,11 @@ var (
 		accelerators: []device{{name: "Trainium", manufacturer: "aws", count: 16, neuron: true}}}
 )
 
+// branch are so many branch interfaces.
+func branch(n int64) map[corev1.ResourceName]int64 {
+	return map[corev1.ResourceName]int64{"vpc.amazonaws.com/pod-eni": n}
+}
+
 func TestSize(t *testing.T) {
 	raid0 := ec2nc.InstanceStorePolicyRAID0
 	for _, tt := range []struct {
@@ -37,6 +42,7 @@ func TestSize(t *testing.T) {
 		spec     ec2nc.EC2NodeClassSpec
 		family   string
 		overhead float64
+		prefixes bool
 		hardware *hardware
 		// Amounts in milli-CPU, MiB, MiB, pieces.
 		capCPU, capMemory, cpu, memory, storage, pods int64
@@ -56,6 +62,8 @@ func TestSize(t *testing.T) {
 			storage: 17039,
 			// 28 - root volume - 2 interfaces
 			volumes: 25,
+			// of the VPC resource controller's table, as in the following
+			extended: branch(9),
 		},
 		{
 			name: "t3.micro is small and says so", family: "AL2023", overhead: 0.075, hardware: t3micro,
@@ -65,7 +73,7 @@ func TestSize(t *testing.T) {
 		{
 			name: "m6g.xlarge: Graviton keeps 64 MiB", family: "AL2023", overhead: 0.075, hardware: m6gXlarge,
 			// 16384 - 64 = 16320; - ceil(1224) = 15096; 4 x 14 + 2 = 58 pods; 15096 - (255 + 638) - 100; cpu 60 + 10 + 2 x 5
-			capCPU: 4000, capMemory: 15096, cpu: 3920, memory: 14103, pods: 58, storage: 17039, volumes: 25,
+			capCPU: 4000, capMemory: 15096, cpu: 3920, memory: 14103, pods: 58, storage: 17039, volumes: 25, extended: branch(18),
 		},
 		{
 			name: "m5d.metal with its disks as one", family: "AL2023", overhead: 0.075, hardware: m5dMetal,
@@ -76,7 +84,7 @@ func TestSize(t *testing.T) {
 			// 3600 GB less 2 %: 3528e9 bytes; less a tenth and 1 GiB
 			storage: 3027082,
 			// 28 - 1 - 2 - 4 disks
-			volumes: 21,
+			volumes: 21, extended: branch(107),
 		},
 		{
 			name: "p3.8xlarge has GPUs and no Nitro", family: "AL2023", overhead: 0.075, hardware: p3x8,
@@ -91,20 +99,48 @@ func TestSize(t *testing.T) {
 			// 524288 - ceil(39321.6) = 484966; the first card's 5 x 49 + 2 = 247 pods; 484966 - (255 + 2717) - 100
 			// cpu 60 + 10 + 10 + 124 x 2.5 = 390
 			capCPU: 128000, capMemory: 484966, cpu: 127610, memory: 481894, pods: 247, storage: 17039,
-			extended: map[corev1.ResourceName]int64{"aws.amazon.com/neuron": 16, "aws.amazon.com/neuroncore": 32, "vpc.amazonaws.com/efa": 8},
+			extended: map[corev1.ResourceName]int64{"aws.amazon.com/neuron": 16, "aws.amazon.com/neuroncore": 32, "vpc.amazonaws.com/efa": 8, "vpc.amazonaws.com/pod-eni": 82},
 			// 28 - 1 - 2 - 16 devices
 			volumes: 9,
 		},
 		{
-			name: "prefix delegation: maxPods counts, memory is still kept for what the interfaces allow", family: "AL2023", overhead: 0.075, hardware: m5large,
-			spec:   ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{MaxPods: ptr.To[int32](110)}},
-			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 110, storage: 17039, volumes: 25,
+			name: "maxPods counts, memory is still kept for what the interfaces allow", family: "AL2023", overhead: 0.075, hardware: m5large,
+			spec:   ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{MaxPods: ptr.To[int32](60)}},
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 60, storage: 17039, volumes: 25, extended: branch(9),
+		},
+		{
+			// 3 x 9 x 16 + 2 = 434 addresses; below 30 cores 110 are recommended. Memory is kept for 29 pods, as the image does.
+			name: "prefix delegation", family: "AL2023", overhead: 0.075, prefixes: true, hardware: m5large,
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 110, storage: 17039, volumes: 25, extended: branch(9),
+		},
+		{
+			// 2 x 1 x 16 + 2 = 34 are fewer than recommended.
+			name: "prefix delegation on a small machine", family: "AL2023", overhead: 0.075, prefixes: true, hardware: t3micro,
+			capCPU: 2000, capMemory: 947, cpu: 1930, memory: 548, pods: 34, storage: 17039, volumes: 25,
+		},
+		{
+			// From 30 cores on 250 are recommended.
+			name: "prefix delegation on bare metal", family: "AL2023", overhead: 0.075, prefixes: true, hardware: m5dMetal,
+			capCPU: 96000, capMemory: 363724, cpu: 95690, memory: 355262, pods: 250, storage: 17039, volumes: 21, extended: branch(107),
+		},
+		{
+			// Xen has no prefixes.
+			name: "prefix delegation without Nitro", family: "AL2023", overhead: 0.075, prefixes: true, hardware: p3x8,
+			capCPU: 32000, capMemory: 231116, cpu: 31850, memory: 228187, pods: 234, storage: 17039,
+			extended: map[corev1.ResourceName]int64{"nvidia.com/gpu": 4}, volumes: 38,
+		},
+		{
+			name: "Windows: 110 pods, addresses of one interface", family: "Windows2022", overhead: 0.075, hardware: m5large,
+			// 7577 - (255 + 11 x 110) - 100; 50 GiB less 2 % is 49, less 4.9 and 1
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 44134, volumes: 25,
+			// 10 addresses of which one is the interface's own
+			extended: map[corev1.ResourceName]int64{"vpc.amazonaws.com/PrivateIPv4Address": 9},
 		},
 		{
 			name: "Bottlerocket keeps memory for maxPods, and has a volume for the system", family: "Bottlerocket", overhead: 0.075, hardware: m5large,
 			spec: ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{MaxPods: ptr.To[int32](110), PodsPerCore: ptr.To[int32](2)}},
 			// 7577 - (255 + 1210) - 100; podsPerCore is not known to it
-			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 17039, volumes: 24,
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 17039, volumes: 24, extended: branch(9),
 		},
 		{
 			name: "kubelet settings of the class", family: "AL2023", overhead: -1, hardware: m5large,
@@ -126,7 +162,7 @@ func TestSize(t *testing.T) {
 			// 8192 - 1024 - 409.6
 			memory: 6758, pods: 10,
 			// 100 GiB less 2 % is 98 GiB, less 1 and 1 GiB; 100 % is no threshold
-			storage: 96 << 10, volumes: 24,
+			storage: 96 << 10, volumes: 24, extended: branch(9),
 		},
 		{
 			name: "the root volume is the one that says so", family: "Custom", overhead: 0.075, hardware: m5large,
@@ -135,11 +171,11 @@ func TestSize(t *testing.T) {
 				{DeviceName: ptr.To("/dev/sdb"), EBS: &ec2nc.BlockDevice{VolumeSize: ptr.To(resource.MustParse("500Gi"))}},
 			}},
 			// 49 GiB less 4.9 and 1
-			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 29, storage: 44134, volumes: 24,
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 29, storage: 44134, volumes: 24, extended: branch(9),
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg, err := Config{Region: "r", ClusterName: "c", VMMemoryOverheadPercent: tt.overhead}.complete()
+			cfg, err := Config{Region: "r", ClusterName: "c", VMMemoryOverheadPercent: tt.overhead, PrefixDelegation: tt.prefixes}.complete()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -202,10 +202,10 @@ func TestExhaustedMemory(t *testing.T) {
 			changes++
 		}
 		x := e.now.Load()
-		if x.has("spot", "m5.large", "a") != pool || x.has("spot", "c5.large", "b") != quota || x.full("subnet-1") != subnet {
-			t.Errorf("at %d s: pool %v, quota %v, subnet %v", at, x.has("spot", "m5.large", "a"), x.has("spot", "c5.large", "b"), x.full("subnet-1"))
+		if x.has("spot", "m5.large", "a", "") != pool || x.has("spot", "c5.large", "b", "") != quota || x.full("subnet-1") != subnet {
+			t.Errorf("at %d s: pool %v, quota %v, subnet %v", at, x.has("spot", "m5.large", "a", ""), x.has("spot", "c5.large", "b", ""), x.full("subnet-1"))
 		}
-		if x.has("on-demand", "m5.large", "a") || x.has("spot", "m5.large", "b") {
+		if x.has("on-demand", "m5.large", "a", "") || x.has("spot", "m5.large", "b", "") {
 			t.Errorf("at %d s: others suffer", at)
 		}
 		if changes != wantChanges {

@@ -23,6 +23,9 @@ type resolved struct {
 	profile  string
 	// reservations the class may use; nil: it says nothing about them.
 	reservations []reservation
+	placement    placement
+	// dedicated: machines nobody else shares are offered, too.
+	dedicated bool
 	// unready is why nodes of the class can't be launched, naming object and field; empty when they can.
 	unready string
 }
@@ -39,8 +42,10 @@ type class struct {
 
 	// doubtful: the profile is to be looked up again at once.
 	doubtful atomic.Bool
-	resolved atomic.Pointer[resolved]
-	built    offerCache
+	// dedicated: a pool asks for machines of its own.
+	dedicated atomic.Bool
+	resolved  atomic.Pointer[resolved]
+	built     offerCache
 }
 
 func newClass(nc *ec2nc.EC2NodeClass) *class {
@@ -85,6 +90,7 @@ func (c *class) put(nc *ec2nc.EC2NodeClass, r *resolved) (stored, changed bool) 
 	if c.spec != nc {
 		return false, false
 	}
+	r.dedicated = c.dedicated.Load()
 	if have := c.resolved.Load(); have != nil && reflect.DeepEqual(have, r) {
 		return true, false
 	}
@@ -147,6 +153,7 @@ type resolution struct {
 	images   part[[]image]
 	profile  part[string]
 	reserved part[[]reservation]
+	placed   part[placement]
 	join     string                    // why user data can't be made yet
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
 }
@@ -189,7 +196,7 @@ func (p *Provider) keepClass(ctx context.Context, c *class) {
 
 // again makes due what has not been answered: what it waited for may be there now.
 func (r *resolution) again() {
-	for _, p := range []interface{ again() }{&r.subnets, &r.groups, &r.images, &r.profile, &r.reserved} {
+	for _, p := range []interface{ again() }{&r.subnets, &r.groups, &r.images, &r.profile, &r.reserved, &r.placed} {
 		p.again()
 	}
 }
@@ -220,7 +227,7 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 	}
 	spec, now := &r.class.Spec, p.clock.Now()
 	var wg sync.WaitGroup
-	var waits [5]time.Duration
+	var waits [6]time.Duration
 	for i, f := range []func() time.Duration{
 		func() time.Duration {
 			return r.subnets.ask(now, p.cfg.SubnetsEvery, func() ([]subnet, string, error) { return p.findSubnets(ctx, spec) })
@@ -239,6 +246,12 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 				return time.Hour
 			}
 			return r.reserved.ask(now, p.cfg.ReservedEvery, func() ([]reservation, string, error) { return p.findReservations(ctx, spec) })
+		},
+		func() time.Duration {
+			if spec.PlacementGroupSelector == nil {
+				return time.Hour
+			}
+			return r.placed.ask(now, p.cfg.PlacementsEvery, func() (placement, string, error) { return p.findPlacement(ctx, spec) })
 		},
 	} {
 		wg.Add(1)

@@ -112,7 +112,7 @@ func TestBadClasses(t *testing.T) {
 			ec2nc.ConditionTypeValidationSucceeded, "spec.userData: 16"},
 		{"placement", func(nc *ec2nc.EC2NodeClass) {
 			nc.Spec.PlacementGroupSelector = &ec2nc.PlacementGroupSelector{Name: ptr.To("pg")}
-		}, ec2nc.ConditionTypePlacementGroupReady, "spec.placementGroupSelector: placement groups are not supported"},
+		}, ec2nc.ConditionTypePlacementGroupReady, "spec.placementGroupSelector: no placement group is called pg"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			nc := nodeClass(tt.class)

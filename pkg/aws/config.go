@@ -26,6 +26,9 @@ type Config struct {
 	// VMMemoryOverheadPercent is the share of a type's memory that the hypervisor and the kernel take before the kubelet
 	// sees it, 0.075 for 7.5 %. 0: 0.075; negative: none.
 	VMMemoryOverheadPercent float64
+	// PrefixDelegation: the CNI gives interfaces prefixes of 16 addresses, so that nodes take as many pods as AWS recommends
+	// instead of as many as there are addresses.
+	PrefixDelegation bool
 	// ReservedENIs are network interfaces that pods don't use (CNI custom networking).
 	ReservedENIs int
 
@@ -41,7 +44,9 @@ type Config struct {
 	ImagesEvery    time.Duration // 5 min
 	ProfilesEvery  time.Duration // 15 min
 	ReservedEvery  time.Duration // 1 min
-	JoinEvery      time.Duration // 5 min
+	// PlacementsEvery is for placement groups; 0: 1 min.
+	PlacementsEvery time.Duration
+	JoinEvery       time.Duration // 5 min
 	// TidyEvery is how often what is not in use is removed, and how long it must not have been used; 0: 1 h.
 	TidyEvery time.Duration
 	// ExhaustedFor is how long an offer without capacity is not offered again; 0: 3 min.
@@ -65,6 +70,9 @@ func (c Config) complete() (Config, error) {
 			return c, fmt.Errorf("clusterDNS: %w", err)
 		}
 	}
+	if c.ReservedENIs < 0 {
+		return c, fmt.Errorf("reservedENIs is a number of network interfaces, not %d", c.ReservedENIs)
+	}
 	if c.VMMemoryOverheadPercent >= 1 {
 		return c, fmt.Errorf("vmMemoryOverheadPercent is a share below 1, not %v", c.VMMemoryOverheadPercent)
 	}
@@ -83,7 +91,8 @@ func (c Config) complete() (Config, error) {
 	}{
 		{&c.TypesEvery, 12 * time.Hour}, {&c.OfferingsEvery, 5 * time.Minute}, {&c.PricesEvery, 12 * time.Hour},
 		{&c.SpotEvery, time.Hour}, {&c.SubnetsEvery, time.Minute}, {&c.GroupsEvery, 5 * time.Minute},
-		{&c.ImagesEvery, 5 * time.Minute}, {&c.ProfilesEvery, 15 * time.Minute}, {&c.ReservedEvery, time.Minute}, {&c.JoinEvery, 5 * time.Minute},
+		{&c.ImagesEvery, 5 * time.Minute}, {&c.ProfilesEvery, 15 * time.Minute}, {&c.ReservedEvery, time.Minute},
+		{&c.PlacementsEvery, time.Minute}, {&c.JoinEvery, 5 * time.Minute},
 		{&c.TidyEvery, time.Hour}, {&c.ExhaustedFor, 3 * time.Minute},
 	} {
 		if *d.v == 0 {

@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -18,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
@@ -37,6 +37,9 @@ type world struct {
 	told     map[string]ec2nc.EC2NodeClassStatus
 	changed  chan struct{}
 	statuses chan struct{}
+
+	// What a case has made in the account.
+	placementGroup, reservation string
 }
 
 type worldOption func(*Config, *sim.Config)
@@ -166,6 +169,34 @@ func typeOf(types []*capacity.InstanceType, name string) *capacity.InstanceType 
 		}
 	}
 	return nil
+}
+
+// subnetIn, groupCalled and imageName look around in the account.
+func (w *world) subnetIn(zone string) string {
+	w.t.Helper()
+	out, err := w.ec2.DescribeSubnets(w.ctx, &awsec2.DescribeSubnetsInput{Filters: []ec2types.Filter{filter("availability-zone", zone)}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return *out.Subnets[0].SubnetId
+}
+
+func (w *world) groupCalled(name string) string {
+	w.t.Helper()
+	out, err := w.ec2.DescribeSecurityGroups(w.ctx, &awsec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{filter("group-name", name)}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return *out.SecurityGroups[0].GroupId
+}
+
+func (w *world) imageName(id string) string {
+	w.t.Helper()
+	out, err := w.ec2.DescribeImages(w.ctx, &awsec2.DescribeImagesInput{ImageIds: []string{id}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return *out.Images[0].Name
 }
 
 // prepared is the wave with its request recorded.
@@ -332,107 +363,46 @@ func TestDescribesShareARequest(t *testing.T) {
 	}
 }
 
-func TestUserData(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		class func(*ec2nc.EC2NodeClass)
-		want  []string
-		not   []string
-	}{
-		{
-			name: "AL2023 gets a NodeConfig after the user's own script",
-			class: func(nc *ec2nc.EC2NodeClass) {
-				nc.Spec.UserData = ptr.To("#!/bin/bash\necho hello\n")
-				nc.Spec.Kubelet = &ec2nc.KubeletConfiguration{ClusterDNS: []string{"172.20.0.10"}, SystemReserved: map[string]string{"cpu": "100m"}}
-				nc.Spec.InstanceStorePolicy = ptr.To(ec2nc.InstanceStorePolicyRAID0)
-			},
-			want: []string{"echo hello", "kind: NodeConfig", "name: films", "apiServerEndpoint: https://cluster.invalid", "cidr: 172.20.0.0/16",
-				"certificateAuthority: " + base64.StdEncoding.EncodeToString([]byte("a certificate")), "strategy: RAID0", "maxPods: 29", "cpu: 100m",
-				"karpenter.sh/unregistered", "dedicated", "--node-labels=karpenter.k8s.aws/ec2nodeclass=default,karpenter.sh/capacity-type=on-demand,karpenter.sh/nodepool=pool,team=a"},
-			not: []string{"instance-family", "NoExecute"},
-		},
-		{
-			name: "Bottlerocket gets its settings merged",
-			class: func(nc *ec2nc.EC2NodeClass) {
-				nc.Spec.AMISelectorTerms = []ec2nc.AMISelectorTerm{{Alias: "bottlerocket@latest"}}
-				nc.Spec.UserData = ptr.To("[settings.host-containers.admin]\nenabled = true\n[settings.kubernetes]\nmax-pods = 7\nlog-level = 3\n")
-			},
-			want: []string{"[settings.host-containers.admin]", "enabled = true", "max-pods = 29", "log-level = 3", "cluster-name = 'films'", "team = 'a'",
-				"cluster-dns-ip = '172.20.0.10'", "['a:NoSchedule']", "[':NoSchedule']"},
-			not: []string{"max-pods = 7"},
-		},
-		{
-			name: "Custom is left alone",
-			class: func(nc *ec2nc.EC2NodeClass) {
-				nc.Spec.AMISelectorTerms = []ec2nc.AMISelectorTerm{{Tags: map[string]string{"team": "platform"}}}
-				nc.Spec.AMIFamily = ptr.To("Custom")
-				nc.Spec.UserData = ptr.To("join my way")
-			},
-			want: []string{"join my way"},
-			not:  []string{"films", "MIME"},
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			machines := &machines{}
-			w := newWorld(t, func(_ *Config, s *sim.Config) { s.Machines = machines })
-			w.SetNodeClass(nodeClass(tt.class))
-			w.types("default")
-			if _, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err != nil {
-				t.Fatal(err)
-			}
-			data := string(machines.boot(t).UserData)
-			for _, s := range tt.want {
-				if !strings.Contains(data, s) {
-					t.Errorf("user data lacks %q", s)
-				}
-			}
-			for _, s := range tt.not {
-				if strings.Contains(data, s) {
-					t.Errorf("user data has %q", s)
-				}
-			}
-			if t.Failed() {
-				t.Log(data)
-			}
-		})
-	}
-}
-
-// machines notes what boots.
+// machines notes what boots, by the instance's id.
 type machines struct {
 	mu     sync.Mutex
-	booted []sim.Machine
-	c      chan struct{}
+	booted map[string]sim.Machine
+	more   chan struct{}
+}
+
+func newMachines() *machines {
+	return &machines{booted: map[string]sim.Machine{}, more: make(chan struct{}, 1)}
 }
 
 func (m *machines) Boot(b sim.Machine) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.booted = append(m.booted, b)
-	if m.c != nil {
-		close(m.c)
-		m.c = nil
+	m.booted[b.ID] = b
+	m.mu.Unlock()
+	select {
+	case m.more <- struct{}{}:
+	default:
 	}
 }
 
 func (m *machines) Halt(string) {}
 
-func (m *machines) boot(t *testing.T) sim.Machine {
+// await waits until the instance boots. One caller at a time.
+func (m *machines) await(t *testing.T, id string) sim.Machine {
 	t.Helper()
-	m.mu.Lock()
-	if len(m.booted) == 0 {
-		c := make(chan struct{})
-		m.c = c
-		m.mu.Unlock()
-		select {
-		case <-c:
-		case <-time.After(60 * time.Second):
-			t.Fatal("nothing boots")
-		}
+	deadline := time.After(60 * time.Second)
+	for {
 		m.mu.Lock()
+		b, ok := m.booted[id]
+		m.mu.Unlock()
+		if ok {
+			return b
+		}
+		select {
+		case <-m.more:
+		case <-deadline:
+			t.Fatalf("%s does not boot", id)
+		}
 	}
-	defer m.mu.Unlock()
-	return m.booted[0]
 }
 
 // hold keeps calls of an action waiting until the channel is closed.

@@ -10,10 +10,12 @@ import (
 )
 
 // scope is what has no capacity for now. Empty fields stand for all values: {spot, m5.large, a} is one pool,
-// {spot, m5.large} a quota of the type's, {spot} spot as such. A subnet without addresses is a scope by its id.
+// {spot, m5.large} a quota of the type's, {spot} spot as such. A subnet without addresses is a scope by its id. What has no
+// capacity in a placement group may have some outside: group is its id, and {zone, group} a zone where the group is full.
 type scope struct {
 	capacityType, instanceType, zone string
 	subnet                           string
+	group                            string
 }
 
 // exhausted remembers what has no capacity, each for a while.
@@ -80,21 +82,24 @@ func exhaustionOf(until map[scope]time.Time) *exhaustion {
 	return x
 }
 
-// has says whether a pool is without capacity.
-func (x *exhaustion) has(capacityType, instanceType, zone string) bool {
+// has says whether a pool is without capacity, for whom launches into a placement group ("": none).
+func (x *exhaustion) has(capacityType, instanceType, zone, group string) bool {
 	if len(x.until) == 0 {
 		return false
 	}
-	for _, s := range [...]scope{
-		{capacityType: capacityType, instanceType: instanceType, zone: zone},
-		{capacityType: capacityType, instanceType: instanceType},
-		{capacityType: capacityType},
-	} {
+	pool := scope{capacityType: capacityType, instanceType: instanceType, zone: zone}
+	for _, s := range [...]scope{pool, {capacityType: capacityType, instanceType: instanceType}, {capacityType: capacityType}} {
 		if _, ok := x.until[s]; ok {
 			return true
 		}
 	}
-	return false
+	if group == "" {
+		return false
+	}
+	pool.group = group
+	_, here := x.until[pool]
+	_, full := x.until[scope{zone: zone, group: group}]
+	return here || full
 }
 
 // full says whether a subnet has no addresses.

@@ -14,6 +14,12 @@ type family struct {
 	rootDevice string
 	// volumes are the family's default block devices as "device size".
 	volumes []volume
+	// os, empty: linux; build is Windows' own number.
+	os, build string
+	// defaultPods is the number of pods unless the class says otherwise; 0: as many as the network interfaces allow.
+	defaultPods int64
+	// tellsReserved: what is reserved for kubelet and runtime has to be told, the image has no idea of its own.
+	tellsReserved bool
 	// eniMemory: memory is reserved for as many pods as the network interfaces allow, whatever maxPods says.
 	eniMemory bool
 	// podsPerCore is honoured by the family's kubelet.
@@ -57,8 +63,13 @@ var families = map[string]*family{
 		name: ec2nc.AMIFamilyBottlerocket, rootDevice: "/dev/xvdb", volumes: []volume{{"/dev/xvda", 4}, {"/dev/xvdb", 20}},
 		join: true, aliases: bottlerocketImages,
 	},
-	ec2nc.AMIFamilyCustom: {name: ec2nc.AMIFamilyCustom, eniMemory: true, podsPerCore: true},
+	ec2nc.AMIFamilyCustom:      {name: ec2nc.AMIFamilyCustom, eniMemory: true, podsPerCore: true},
+	ec2nc.AMIFamilyWindows2019: windowsFamily(ec2nc.AMIFamilyWindows2019, ec2nc.Windows2019, ec2nc.Windows2019Build),
+	ec2nc.AMIFamilyWindows2022: windowsFamily(ec2nc.AMIFamilyWindows2022, ec2nc.Windows2022, ec2nc.Windows2022Build),
+	ec2nc.AMIFamilyWindows2025: windowsFamily(ec2nc.AMIFamilyWindows2025, ec2nc.Windows2025, ec2nc.Windows2025Build),
 }
+
+func (f *family) windows() bool { return f.os == "windows" }
 
 // familyOf is the image family of a class and, by alias, the release; problem says what is wrong with the fields.
 func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release, problem string) {
@@ -95,6 +106,9 @@ func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release, problem string)
 	f, ok := families[name]
 	if !ok {
 		return nil, "", fmt.Sprintf("spec.amiFamily: %s is not supported", name)
+	}
+	if f.windows() && release != "" && release != latest {
+		return nil, "", fmt.Sprintf("spec.amiSelectorTerms[0].alias: of %s only the newest image can be found: use @latest", name)
 	}
 	return f, release, ""
 }

@@ -71,10 +71,16 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 	subnets := p.addresses.most(r.subnets, gone.full)
 	tags := p.launchTags(r.class, w.Pool)
 	type group struct {
-		image   string
-		maxPods int64
-		efas    int64
-		from    *reservation
+		image    string
+		maxPods  int64
+		reserved string
+		efas     int64
+		tenancy  string
+		from     *reservation
+	}
+	partition, err := r.placement.partition(w.Labels)
+	if err != nil {
+		return nil, "", fmt.Errorf("EC2NodeClass %s: %w: %w", w.NodeClass, err, capacity.ErrRefused)
 	}
 	var market ec2types.MarketType
 	order := map[group]int{}
@@ -82,14 +88,17 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 	var out []ec2types.FleetLaunchTemplateConfigRequest
 	for _, o := range w.Offers {
 		h, s := f.find(o.InstanceType), subnets[o.Zone]
-		if h == nil || s.id == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone) {
+		if h == nil || s.id == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.id) {
 			continue
 		}
 		img := r.imageFor(h)
 		if img == nil {
 			continue
 		}
-		g := group{image: img.id, maxPods: r.settings.pods(h)}
+		g := group{image: img.id, maxPods: r.settings.pods(h), tenancy: o.Tenancy}
+		if r.family.tellsReserved {
+			g.reserved = joinMap(amountsText(r.settings.kube(h, g.maxPods)), "=")
+		}
 		if w.Requests[ec2nc.ResourceEFA] > 0 && !r.settings.interfaces {
 			g.efas = h.efas
 		}
@@ -121,12 +130,14 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		all.Go(func() error {
 			data, err := userData(r.family, &r.class.Spec, j, boot{
 				cluster: p.cfg.ClusterName, maxPods: g.maxPods, labels: p.bootLabels(w), taints: bootTaints(w),
+				kubeReserved: splitMap(g.reserved),
 			})
 			if err != nil {
 				return fmt.Errorf("EC2NodeClass %s: spec.userData: %w: %w", w.NodeClass, err, capacity.ErrNodeClassNotReady)
 			}
 			name, err := p.templates.ensure(gctx, r.template(options{
 				image: g.image, userData: data, capacityType: w.CapacityType, efas: g.efas, ipv6: j.ipv6(), tags: tags, reservation: g.from,
+				tenancy: g.tenancy, partition: partition, enclave: w.Requests[ec2nc.ResourceNIPSlots] > 0,
 			}), tags)
 			out[i].LaunchTemplateSpecification = &ec2types.FleetLaunchTemplateSpecificationRequest{
 				LaunchTemplateName: awssdk.String(name), Version: awssdk.String("$Latest"),

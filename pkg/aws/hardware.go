@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -50,6 +51,31 @@ type hardware struct {
 	neuronCores  int64
 
 	nestedVirtualization bool
+	// strategies of placement groups that take the type; nil: not said.
+	strategies []string
+}
+
+// strategySets holds each set of strategies once: there are a handful, and a thousand types.
+var strategySets = &sets{known: map[string][]string{}}
+
+type sets struct {
+	mu    sync.Mutex
+	known map[string][]string
+}
+
+func (s *sets) of(strategies []ec2types.PlacementGroupStrategy) []string {
+	out := make([]string, 0, len(strategies))
+	for _, v := range strategies {
+		out = append(out, string(v))
+	}
+	key := strings.Join(out, ",")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have, ok := s.known[key]; ok {
+		return have
+	}
+	s.known[key] = out
+	return out
 }
 
 type networkCard struct{ index, interfaces int64 }
@@ -97,6 +123,9 @@ func hardwareOf(i *ec2types.InstanceTypeInfo) (h *hardware, ok bool) {
 	h.network(i.NetworkInfo)
 	h.storage(i)
 	h.devices(i)
+	if i.PlacementGroupInfo != nil {
+		h.strategies = strategySets.of(i.PlacementGroupInfo.SupportedStrategies)
+	}
 	return h, true
 }
 

@@ -224,8 +224,14 @@ func (p *Provider) parameters(ctx context.Context, names []string) (map[string]s
 }
 
 // status is the image as the class's status shows it.
-func (i *image) status() ec2nc.AMI {
-	reqs := []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{i.arch}}}
+func (i *image) status(f *family) ec2nc.AMI {
+	in := func(key, value string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
+	}
+	reqs := []corev1.NodeSelectorRequirement{in(corev1.LabelArchStable, i.arch)}
+	if f.windows() {
+		reqs = append(reqs, in(corev1.LabelOSStable, f.os), in(corev1.LabelWindowsBuild, f.build))
+	}
 	need := func(key string, op corev1.NodeSelectorOperator) {
 		reqs = append(reqs, corev1.NodeSelectorRequirement{Key: key, Operator: op})
 	}

@@ -103,8 +103,14 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 	if i.State != nil {
 		out.State = capacity.InstanceState(i.State.Name)
 	}
-	if i.Placement != nil {
-		out.Zone = awssdk.ToString(i.Placement.AvailabilityZone)
+	if v := i.Placement; v != nil {
+		out.Zone = awssdk.ToString(v.AvailabilityZone)
+		if v.Tenancy == ec2types.TenancyDedicated {
+			out.Tenancy = dedicated
+		}
+		if n := awssdk.ToInt32(v.PartitionNumber); n > 0 {
+			out.Labels = map[string]string{ec2nc.LabelPlacementGroupPartition: number(int64(n))}
+		}
 	}
 	if i.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot || i.SpotInstanceRequestId != nil {
 		out.CapacityType = karpv1.CapacityTypeSpot

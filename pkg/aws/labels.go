@@ -12,7 +12,7 @@ import (
 
 // labelsOf are the labels every node of the type carries, with the values Karpenter gives them. Zone, capacity type and
 // what belongs to an offer are not among them.
-func labelsOf(h *hardware, region string) map[string]string {
+func labelsOf(h *hardware, region string, f *family) map[string]string {
 	l := map[string]string{
 		corev1.LabelInstanceTypeStable: h.name,
 		corev1.LabelArchStable:         h.arch,
@@ -24,13 +24,14 @@ func labelsOf(h *hardware, region string) map[string]string {
 		ec2nc.LabelInstanceHypervisor:                   h.hypervisor,
 		ec2nc.LabelInstanceEncryptionInTransitSupported: strconv.FormatBool(h.encryption),
 		ec2nc.LabelInstanceCapabilityFlex:               strconv.FormatBool(strings.Contains(h.family, "-flex")),
-		ec2nc.LabelInstanceTenancy:                      "default",
 	}
 	set := func(key, value string) {
 		if value != "" {
 			l[key] = value
 		}
 	}
+	set(corev1.LabelOSStable, f.os)
+	set(corev1.LabelWindowsBuild, f.build)
 	set(ec2nc.LabelInstanceCPUManufacturer, h.cpuManufacturer)
 	set(ec2nc.LabelInstanceCategory, h.category)
 	set(ec2nc.LabelInstanceGeneration, h.generation)
@@ -85,7 +86,7 @@ func bootLabels(labels map[string]string) map[string]string {
 
 var offerLabels = []string{
 	ec2nc.LabelTopologyZoneID, ec2nc.LabelCapacityReservationID, ec2nc.LabelCapacityReservationType,
-	ec2nc.LabelCapacityReservationInterruptible, ec2nc.LabelPlacementGroupPartition,
+	ec2nc.LabelCapacityReservationInterruptible, ec2nc.LabelPlacementGroupPartition, ec2nc.LabelInstanceTenancy,
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }

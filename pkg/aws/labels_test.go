@@ -51,7 +51,6 @@ func TestLabelsOf(t *testing.T) {
 				"karpenter.k8s.aws/instance-gpu-manufacturer":                "nvidia",
 				"karpenter.k8s.aws/instance-gpu-count":                       "1",
 				"karpenter.k8s.aws/instance-gpu-memory":                      "16384",
-				"karpenter.k8s.aws/instance-tenancy":                         "default",
 			},
 		},
 		{
@@ -84,7 +83,6 @@ func TestLabelsOf(t *testing.T) {
 				"karpenter.k8s.aws/instance-accelerator-name":                "inferentia2",
 				"karpenter.k8s.aws/instance-accelerator-manufacturer":        "aws",
 				"karpenter.k8s.aws/instance-accelerator-count":               "1",
-				"karpenter.k8s.aws/instance-tenancy":                         "default",
 			},
 		},
 	} {
@@ -93,7 +91,7 @@ func TestLabelsOf(t *testing.T) {
 			if !ok {
 				t.Fatal("not taken for a machine")
 			}
-			if diff := cmp.Diff(tt.want, labelsOf(h, "eu-west-1")); diff != "" {
+			if diff := cmp.Diff(tt.want, labelsOf(h, "eu-west-1", families["AL2023"])); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
 		})

@@ -46,7 +46,7 @@ func (p *Provider) Launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 		}
 		return capacity.LaunchResult{}, p.failed(err, &w)
 	}
-	f := readFleet(out.Errors, &w)
+	f := readFleet(out.Errors, &w, p.groupOf(w.NodeClass))
 	p.exhausted.add(f.scopes...)
 	p.counts.set(func(left map[string]int) {
 		for _, id := range f.reservations {
@@ -129,6 +129,7 @@ func (p *Provider) launched(out *ec2.CreateFleetOutput, w *capacity.Wave) []capa
 		if got.Lifecycle == ec2types.InstanceLifecycleSpot {
 			i.CapacityType = karpv1.CapacityTypeSpot
 		}
+		i.Tenancy = tenancyOf(w, i.InstanceType, i.Zone)
 		if w.CapacityType == karpv1.CapacityTypeReserved {
 			i.ReservationID = p.used(w, &i, len(got.InstanceIds))
 		}
@@ -143,6 +144,16 @@ func (p *Provider) launched(out *ec2.CreateFleetOutput, w *capacity.Wave) []capa
 	}
 	slices.SortFunc(instances, byID)
 	return instances
+}
+
+// tenancyOf is what the wave asked for there; where it asked for both, the cheaper comes first, and Describe knows.
+func tenancyOf(w *capacity.Wave, instanceType, zone string) string {
+	for _, o := range w.Offers {
+		if o.InstanceType == instanceType && o.Zone == zone {
+			return o.Tenancy
+		}
+	}
+	return ""
 }
 
 // used counts instances that went into a reservation of the wave, and names it. Of several that it may have been it takes
@@ -189,12 +200,22 @@ type saidError struct {
 	times         int
 }
 
-func readFleet(errs []ec2types.CreateFleetError, w *capacity.Wave) fleetErrors {
+// groupOf is the placement group that a class launches into now; empty: none.
+func (p *Provider) groupOf(nodeClass string) string {
+	if c := p.class(nodeClass); c != nil {
+		if r := c.resolved.Load(); r != nil {
+			return r.placement.id
+		}
+	}
+	return ""
+}
+
+func readFleet(errs []ec2types.CreateFleetError, w *capacity.Wave, group string) fleetErrors {
 	var f fleetErrors
 	for _, e := range errs {
 		c := awssdk.ToString(e.ErrorCode)
 		f.say(c, awssdk.ToString(e.ErrorMessage))
-		pool := scope{capacityType: w.CapacityType}
+		pool := scope{capacityType: w.CapacityType, group: group}
 		subnet := ""
 		if lt := e.LaunchTemplateAndOverrides; lt != nil && lt.Overrides != nil {
 			pool.instanceType, pool.zone = string(lt.Overrides.InstanceType), awssdk.ToString(lt.Overrides.AvailabilityZone)
@@ -205,6 +226,11 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.Wave) fleetErrors {
 			// No spot at all until somebody makes the role.
 			f.insufficient = true
 			f.scopes = append(f.scopes, scope{capacityType: karpv1.CapacityTypeSpot})
+		case groupsZone(c, awssdk.ToString(e.ErrorMessage)):
+			f.insufficient = true
+			if pool.zone != "" && group != "" {
+				f.scopes = append(f.scopes, scope{zone: pool.zone, group: group})
+			}
 		case c == codeNoAddresses:
 			f.insufficient = true
 			if subnet != "" {
@@ -214,6 +240,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.Wave) fleetErrors {
 		case c == codeSpotQuota, c == codeVCPUQuota, c == codeInstanceQuota:
 			// A quota is the region's: another zone of the same type won't help.
 			f.insufficient = true
+			pool.group = ""
 			if pool.zone = ""; pool.instanceType != "" {
 				f.scopes = append(f.scopes, pool)
 			}
@@ -296,9 +323,10 @@ func (p *Provider) gone(w *capacity.Wave, f *fleetErrors) []capacity.OfferKey {
 	if c := p.class(w.NodeClass); c != nil {
 		r = c.resolved.Load()
 	}
+	group := p.groupOf(w.NodeClass)
 	var out []capacity.OfferKey
 	for _, o := range w.Offers {
-		if x.has(o.CapacityType, o.InstanceType, o.Zone) || r != nil && !r.hasAddresses(o.Zone, x) || o.ReservationID != "" && left[o.ReservationID] == 0 {
+		if x.has(o.CapacityType, o.InstanceType, o.Zone, group) || r != nil && !r.hasAddresses(o.Zone, x) || o.ReservationID != "" && left[o.ReservationID] == 0 {
 			out = append(out, o)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -96,7 +97,10 @@ func (n *offered) build(region string) []*capacity.InstanceType {
 		if len(offers) == 0 {
 			continue
 		}
-		t := &capacity.InstanceType{Name: h.name, Labels: labelsOf(h, region), Offers: offers}
+		t := &capacity.InstanceType{Name: h.name, Labels: labelsOf(h, region, r.family), Offers: offers}
+		if r.placement.id != "" {
+			t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.id
+		}
 		t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.size(h, (*n.known)[typeAndImage{h.name, r.imageFor(h).id}])
 		for i := range offers {
 			offers[i].Available, offers[i].Remaining = now(t, &offers[i])
@@ -136,7 +140,7 @@ func (n *offered) availability() func(*capacity.InstanceType, *capacity.Offer) (
 		zones[s.zone] = zones[s.zone] || !n.gone.full(s.id)
 	}
 	return func(t *capacity.InstanceType, o *capacity.Offer) (bool, int) {
-		available, left := zones[o.Zone] && !n.gone.has(o.CapacityType, t.Name, o.Zone), 0
+		available, left := zones[o.Zone] && !n.gone.has(o.CapacityType, t.Name, o.Zone, n.from.placement.id), 0
 		if o.ReservationID != "" {
 			left = (*n.left)[o.ReservationID]
 			v := n.from.reservation(o.ReservationID)
@@ -150,22 +154,29 @@ func (r *resolved) hasAddresses(zone string, gone *exhaustion) bool {
 	return slices.ContainsFunc(r.subnets, func(s subnet) bool { return s.zone == zone && !gone.full(s.id) })
 }
 
-// zones are the zones with a subnet of the class, with the labels of offers there.
-func (r *resolved) zones() map[string]map[string]string {
-	out := map[string]map[string]string{}
+// zoneLabels are the labels of offers in a zone, on shared machines and on machines of one's own.
+type zoneLabels struct{ shared, own map[string]string }
+
+// zones are the zones with a subnet of the class.
+func (r *resolved) zones() map[string]zoneLabels {
+	out := map[string]zoneLabels{}
 	for _, s := range r.subnets {
-		if _, ok := out[s.zone]; !ok {
-			var labels map[string]string
-			if s.zoneID != "" {
-				labels = map[string]string{ec2nc.LabelTopologyZoneID: s.zoneID}
-			}
-			out[s.zone] = labels
+		if _, ok := out[s.zone]; ok {
+			continue
 		}
+		l := zoneLabels{
+			shared: map[string]string{ec2nc.LabelInstanceTenancy: string(ec2types.TenancyDefault)},
+			own:    map[string]string{ec2nc.LabelInstanceTenancy: string(ec2types.TenancyDedicated)},
+		}
+		if s.zoneID != "" {
+			l.shared[ec2nc.LabelTopologyZoneID], l.own[ec2nc.LabelTopologyZoneID] = s.zoneID, s.zoneID
+		}
+		out[s.zone] = l
 	}
 	return out
 }
 
-func (r *resolved) offers(h *hardware, f *facts, zones map[string]map[string]string) []capacity.Offer {
+func (r *resolved) offers(h *hardware, f *facts, zones map[string]zoneLabels) []capacity.Offer {
 	offers := make([]capacity.Offer, 0, 2*len(zones))
 	for _, zone := range f.zones[h.name] {
 		labels, ok := zones[zone]
@@ -180,8 +191,13 @@ func (r *resolved) offers(h *hardware, f *facts, zones map[string]map[string]str
 			if !way.has {
 				continue
 			}
-			if price, ok := f.price(h, zone, way.spot); ok {
-				offers = append(offers, capacity.Offer{Zone: zone, CapacityType: way.name, Price: price, Labels: labels})
+			price, ok := f.price(h, zone, way.spot)
+			if !ok {
+				continue
+			}
+			offers = append(offers, capacity.Offer{Zone: zone, CapacityType: way.name, Price: price, Labels: labels.shared})
+			if r.dedicated {
+				offers = append(offers, capacity.Offer{Zone: zone, CapacityType: way.name, Price: price * dedicatedShare, Labels: labels.own, Tenancy: dedicated})
 			}
 		}
 	}
@@ -200,6 +216,10 @@ func (r *resolved) accepts(h *hardware) bool {
 		return false
 	case spec.ConnectionTracking != nil && !h.nitro():
 		return false
+	case !r.placement.takes(h):
+		return false
+	case r.family.windows() && h.ipv4PerENI <= 1:
+		return false // no pod would get an address
 	}
 	if len(spec.NetworkInterfaces) == 0 {
 		return true

@@ -38,6 +38,8 @@ type Provider struct {
 
 	mu      sync.Mutex
 	classes map[string]*class
+	// dedicated are the names of classes that OfferDedicated was told of.
+	dedicated map[string]bool
 	// running starts the resolver of a class; nil while Run isn't running.
 	running     func(*class)
 	stops       map[string]context.CancelFunc
@@ -108,6 +110,7 @@ func (p *Provider) SetNodeClass(nc *ec2nc.EC2NodeClass) {
 	c, ok := p.classes[nc.Name]
 	if !ok {
 		c = newClass(nc)
+		c.dedicated.Store(p.dedicated[nc.Name])
 		p.classes[nc.Name] = c
 		if p.running != nil {
 			p.running(c)

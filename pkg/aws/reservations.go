@@ -148,7 +148,7 @@ func (r *reservation) status() ec2nc.CapacityReservation {
 }
 
 // reservedOffers are the offers of a type from reservations, in zones with a subnet.
-func (r *resolved) reservedOffers(h *hardware, f *facts, zones map[string]map[string]string) []capacity.Offer {
+func (r *resolved) reservedOffers(h *hardware, f *facts, zones map[string]zoneLabels) []capacity.Offer {
 	var out []capacity.Offer
 	for i := range r.reservations {
 		v := &r.reservations[i]
@@ -160,10 +160,7 @@ func (r *resolved) reservedOffers(h *hardware, f *facts, zones map[string]map[st
 		if !ok {
 			price = estimate(h)
 		}
-		all := maps.Clone(labels)
-		if all == nil {
-			all = map[string]string{}
-		}
+		all := maps.Clone(labels.shared)
 		maps.Copy(all, v.labels)
 		out = append(out, capacity.Offer{Zone: v.zone, CapacityType: karpv1.CapacityTypeReserved, Price: price * reservedShare, ReservationID: v.id, Labels: all})
 	}

@@ -45,7 +45,7 @@ func TestReservedCapacity(t *testing.T) {
 		t.Errorf("reserved offer %+v", o)
 	}
 	if diff := cmp.Diff(map[string]string{
-		"topology.k8s.aws/zone-id": "usw2-az1", "karpenter.k8s.aws/capacity-reservation-id": id, "karpenter.k8s.aws/capacity-reservation-type": "default",
+		"topology.k8s.aws/zone-id": "usw2-az1", "karpenter.k8s.aws/instance-tenancy": "default", "karpenter.k8s.aws/capacity-reservation-id": id, "karpenter.k8s.aws/capacity-reservation-type": "default",
 		"karpenter.k8s.aws/capacity-reservation-interruptible": "false",
 	}, o.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)

@@ -16,6 +16,9 @@ type options struct {
 	ipv6         bool
 	tags         map[string]string
 	reservation  *reservation // launch into it and nowhere else
+	tenancy      string       // "dedicated"; empty: shared
+	partition    int32        // of the placement group; 0: EC2 chooses
+	enclave      bool
 }
 
 // template is the launch template of a class with these options.
@@ -49,6 +52,18 @@ func (r *resolved) template(o options) *ec2types.RequestLaunchTemplateData {
 		if market := v.market(); market != "" {
 			data.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: market}
 		}
+	}
+	if r.placement.id != "" || o.tenancy != "" {
+		data.Placement = &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(o.tenancy)}
+		if r.placement.id != "" {
+			data.Placement.GroupId = &r.placement.id
+		}
+		if o.partition > 0 {
+			data.Placement.PartitionNumber = &o.partition
+		}
+	}
+	if o.enclave {
+		data.EnclaveOptions = &ec2types.LaunchTemplateEnclaveOptionsRequest{Enabled: awssdk.Bool(true)}
 	}
 	if c := spec.CPUOptions; c != nil && c.NestedVirtualization != nil {
 		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{NestedVirtualization: ec2types.NestedVirtualizationSpecification(*c.NestedVirtualization)}
@@ -125,6 +140,8 @@ func metadataOptions(m *ec2nc.MetadataOptions, ipv6 bool) *ec2types.LaunchTempla
 // interfaces are the class's own list, one per card for EFA, or the primary one. The subnet comes with the fleet's choice.
 func (r *resolved) interfaces(o options) []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	spec := &r.class.Spec
+	// EC2 takes a word on the public address for a single interface only; machines with several get none anyway.
+	addressed := max(1, addressedInterfaces(spec), int(o.efas))
 	one := func(card, dev int32, kind string) ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 		n := ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{DeviceIndex: awssdk.Int32(dev), Groups: r.groupIDs()}
 		if kind != "" {
@@ -133,7 +150,9 @@ func (r *resolved) interfaces(o options) []ec2types.LaunchTemplateInstanceNetwor
 		if kind == string(ec2nc.InterfaceTypeEFAOnly) {
 			return n // it has no addresses
 		}
-		n.AssociatePublicIpAddress = spec.AssociatePublicIPAddress
+		if addressed == 1 {
+			n.AssociatePublicIpAddress = spec.AssociatePublicIPAddress
+		}
 		if o.ipv6 {
 			n.PrimaryIpv6, n.Ipv6AddressCount, n.Ipv6PrefixCount = awssdk.Bool(true), awssdk.Int32(1), spec.IPPrefixCount
 		} else {
@@ -158,6 +177,17 @@ func (r *resolved) interfaces(o options) []ec2types.LaunchTemplateInstanceNetwor
 		out = append(out, one(0, 0, ""))
 	}
 	return out
+}
+
+// addressedInterfaces are those of the class's own interfaces that have addresses.
+func addressedInterfaces(spec *ec2nc.EC2NodeClassSpec) int {
+	n := 0
+	for _, i := range spec.NetworkInterfaces {
+		if i.InterfaceType != ec2nc.InterfaceTypeEFAOnly {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *resolved) groupIDs() []string {

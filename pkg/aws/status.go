@@ -19,8 +19,8 @@ func (p *Provider) publish(ctx context.Context, c *class, r *resolution) {
 	res := &resolved{
 		class: r.class, family: r.family, settings: r.settings,
 		subnets: r.subnets.value, groups: r.groups.value, images: r.images.value, profile: r.profile.value,
-		reservations: r.reserved.value,
-		unready:      unready(r.class, conditions),
+		reservations: r.reserved.value, placement: r.placed.value,
+		unready: unready(r.class, conditions),
 	}
 	stored, changed := c.put(r.class, res)
 	if !stored {
@@ -50,7 +50,7 @@ func (r *resolved) status() ec2nc.EC2NodeClassStatus {
 		st.Subnets = append(st.Subnets, ec2nc.Subnet{ID: s.id, Zone: s.zone, ZoneID: s.zoneID})
 	}
 	for i := range r.images {
-		st.AMIs = append(st.AMIs, r.images[i].status())
+		st.AMIs = append(st.AMIs, r.images[i].status(r.family))
 	}
 	for i := range r.reservations {
 		st.CapacityReservations = append(st.CapacityReservations, r.reservations[i].status())
@@ -106,7 +106,7 @@ func (r *resolution) conditions() []status.Condition {
 	if spec.PlacementGroupSelector == nil {
 		out = append(out, ok(ec2nc.ConditionTypePlacementGroupReady))
 	} else {
-		out = append(out, no(ec2nc.ConditionTypePlacementGroupReady, "NotSupported", "spec.placementGroupSelector: placement groups are not supported"))
+		out = append(out, conditionOf(r, ec2nc.ConditionTypePlacementGroupReady, "PlacementGroupNotFound", &r.placed))
 	}
 	switch {
 	case r.invalid != "":

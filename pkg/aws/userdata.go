@@ -23,6 +23,8 @@ type boot struct {
 	maxPods int64
 	labels  map[string]string
 	taints  []corev1.Taint
+	// kubeReserved is set for families that have to be told.
+	kubeReserved map[string]string
 }
 
 // userData is what the instance starts with, in the family's format, not encoded. The user's own is merged in; what the
@@ -37,6 +39,9 @@ func userData(f *family, spec *ec2nc.EC2NodeClassSpec, j *joined, b boot) (strin
 		return nodeadm(spec, j, b, own)
 	case ec2nc.AMIFamilyBottlerocket:
 		return bottlerocket(spec, j, b, own)
+	}
+	if f.windows() {
+		return powershell(spec, j, b, own), nil
 	}
 	return own, nil // Custom: the image and its user know how to join
 }

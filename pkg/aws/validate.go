@@ -129,6 +129,9 @@ func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 	var out []string
 	k := spec.Kubelet
+	if addressedInterfaces(spec) > 1 && spec.AssociatePublicIPAddress != nil {
+		out = append(out, "spec.associatePublicIPAddress: EC2 gives none to machines with several network interfaces")
+	}
 	switch f.name {
 	case ec2nc.AMIFamilyBottlerocket:
 		if k != nil && k.PodsPerCore != nil {
@@ -136,6 +139,13 @@ func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 		}
 		if k != nil && len(k.ClusterDNS) > 1 {
 			out = append(out, "spec.kubelet.clusterDNS[1]: Bottlerocket takes one address")
+		}
+	case ec2nc.AMIFamilyWindows2019, ec2nc.AMIFamilyWindows2022, ec2nc.AMIFamilyWindows2025:
+		if k != nil && len(k.ClusterDNS) > 1 {
+			out = append(out, "spec.kubelet.clusterDNS[1]: Windows takes one address")
+		}
+		if spec.InstanceStorePolicy != nil {
+			out = append(out, "spec.instanceStorePolicy: Windows has no such setting")
 		}
 	case ec2nc.AMIFamilyCustom:
 		if k != nil {

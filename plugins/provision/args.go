@@ -34,6 +34,10 @@ type Args struct {
 	Region string `json:"region,omitempty"`
 	// VMMemoryOverheadPercent is taken off an instance type's memory until a first node has shown the true value.
 	VMMemoryOverheadPercent *float64 `json:"vmMemoryOverheadPercent,omitempty"`
+	// ReservedENIs are network interfaces of a node that its pods don't use (custom networking of the CNI).
+	ReservedENIs int `json:"reservedENIs,omitempty"`
+	// PrefixDelegation: the CNI gives interfaces prefixes of addresses, so that nodes take more pods.
+	PrefixDelegation bool `json:"prefixDelegation,omitempty"`
 
 	// BatchIdleDuration: a burst is planned when no pod has come for so long, BatchMaxDuration: at the latest then.
 	BatchIdleDuration *metav1.Duration `json:"batchIdleDuration,omitempty"`
@@ -151,6 +155,9 @@ func (a *Args) validate() field.ErrorList {
 	}
 	if p := *a.VMMemoryOverheadPercent; p < 0 || p >= 1 {
 		errs = append(errs, field.Invalid(path("vmMemoryOverheadPercent"), p, "is a fraction: 0 <= x < 1"))
+	}
+	if a.ReservedENIs < 0 {
+		errs = append(errs, field.Invalid(path("reservedENIs"), a.ReservedENIs, "is a number of network interfaces"))
 	}
 	if a.PreferencePolicy != PreferenceRespect && a.PreferencePolicy != PreferenceIgnore {
 		errs = append(errs, field.NotSupported(path("preferencePolicy"), a.PreferencePolicy, []string{PreferenceRespect, PreferenceIgnore}))

@@ -52,12 +52,12 @@ func TestDecodeArgs(t *testing.T) {
 		{
 			"everything set",
 			`{"clusterName":"dev","clusterEndpoint":"https://x","clusterCABundle":"Y2E=","clusterCIDR":"10.0.0.0/16","region":"eu-west-1",
-			  "vmMemoryOverheadPercent":0.1,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
+			  "vmMemoryOverheadPercent":0.1,"reservedENIs":1,"prefixDelegation":true,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
 			  "maxTerminationsPerMinute":2,"disruptionDryRun":true,"preferencePolicy":"Ignore","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
 					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
-					VMMemoryOverheadPercent: ptr.To(0.1), BatchIdleDuration: &metav1.Duration{Duration: 20 * time.Millisecond},
+					VMMemoryOverheadPercent: ptr.To(0.1), ReservedENIs: 1, PrefixDelegation: true, BatchIdleDuration: &metav1.Duration{Duration: 20 * time.Millisecond},
 					BatchMaxDuration: &metav1.Duration{Duration: 20 * time.Millisecond}, MaxClaimsInFlight: ptr.To(1), PreemptFirst: true,
 					MaxTerminationsPerMinute: ptr.To(2), DisruptionDryRun: true, PreferencePolicy: "Ignore", SimulationDenyList: []string{"A", "B"},
 				}
@@ -103,6 +103,7 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"no claim may be in flight", unknown(`{"clusterName":"dev","maxClaimsInFlight":0}`), []string{"maxClaimsInFlight: Invalid value: 0"}},
 		{"no node may end", unknown(`{"clusterName":"dev","maxTerminationsPerMinute":0}`), []string{"maxTerminationsPerMinute: Invalid value: 0", "disruptionDryRun"}},
 		{"a percentage instead of a fraction", unknown(`{"clusterName":"dev","vmMemoryOverheadPercent":7.5}`), []string{"vmMemoryOverheadPercent: Invalid value: 7.5", "fraction"}},
+		{"fewer interfaces than none", unknown(`{"clusterName":"dev","reservedENIs":-1}`), []string{"reservedENIs: Invalid value: -1"}},
 		{"an unknown policy", unknown(`{"clusterName":"dev","preferencePolicy":"respect"}`), []string{`preferencePolicy: Unsupported value: "respect"`, `"Respect"`, `"Ignore"`}},
 		{
 			"several mistakes are told at once", unknown(`{"maxClaimsInFlight":-1,"preferencePolicy":"x"}`),

@@ -1,0 +1,87 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+)
+
+// placement is the placement group of a class; the zero value: it has none.
+type placement struct {
+	id, name, strategy string
+	partitions         int64
+}
+
+// findPlacement looks up the class's placement group.
+func (p *Provider) findPlacement(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (placement, string, error) {
+	in, said := &ec2.DescribePlacementGroupsInput{}, ""
+	if s := spec.PlacementGroupSelector; s.ID != nil {
+		in.GroupIds, said = []string{*s.ID}, "has the id "+*s.ID
+	} else {
+		in.GroupNames, said = []string{awssdk.ToString(s.Name)}, "is called "+awssdk.ToString(s.Name)
+	}
+	none := "spec.placementGroupSelector: no placement group " + said
+	out, err := p.ec2.DescribePlacementGroups(ctx, in)
+	switch {
+	case IsPlacementUnknown(err):
+		return placement{}, none, nil
+	case err != nil:
+		return placement{}, "", fmt.Errorf("describing placement groups: %w", err)
+	case len(out.PlacementGroups) == 0:
+		return placement{}, none, nil
+	}
+	g := &out.PlacementGroups[0]
+	if g.State != ec2types.PlacementGroupStateAvailable {
+		return placement{}, fmt.Sprintf("spec.placementGroupSelector: placement group %s is %s", awssdk.ToString(g.GroupName), g.State), nil
+	}
+	return placement{
+		id: awssdk.ToString(g.GroupId), name: awssdk.ToString(g.GroupName), strategy: string(g.Strategy), partitions: int64(awssdk.ToInt32(g.PartitionCount)),
+	}, "", nil
+}
+
+// takes says whether the group has room for machines of the type at all: not every kind of group takes every type.
+func (g placement) takes(h *hardware) bool {
+	return g.id == "" || len(h.strategies) == 0 || slices.Contains(h.strategies, g.strategy)
+}
+
+// errPartition is for a pool that asks for a partition there isn't.
+var errPartition = errors.New("no such partition")
+
+// partition is the one that the labels of a launch ask for; 0: EC2 chooses, evenly.
+func (g placement) partition(labels map[string]string) (int32, error) {
+	asked, ok := labels[ec2nc.LabelPlacementGroupPartition]
+	if !ok {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(asked, 10, 32)
+	if err != nil || n < 1 || n > g.partitions {
+		return 0, fmt.Errorf("%w: %s=%s, placement group %q has %d", errPartition, ec2nc.LabelPlacementGroupPartition, asked, g.name, g.partitions)
+	}
+	return int32(n), nil
+}
+
+// Codes and words about placement groups.
+const (
+	codePlacementUnknown = "InvalidPlacementGroup.Unknown"
+	// codePlacementElsewhere: a cluster group is in one zone, and it is another one.
+	codePlacementElsewhere = "InvalidPlacementGroup.InUse"
+	// wordsSpreadFull are in the message of a zone that has all the instances that a spread group may have there. The code that
+	// comes with them says lack of capacity.
+	wordsSpreadFull = "limit of instances in this spread placement group"
+)
+
+// IsPlacementUnknown says that there is no such placement group.
+func IsPlacementUnknown(err error) bool { return code(err) == codePlacementUnknown }
+
+// groupsZone says whether an error of a fleet means that the placement group can't be used in the zone, whatever the type.
+func groupsZone(code, message string) bool {
+	return code == codePlacementElsewhere || strings.Contains(message, wordsSpreadFull)
+}

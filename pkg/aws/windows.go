@@ -1,0 +1,148 @@
+package aws
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// windowsFamily is a release of Windows Server Core. Its pods have addresses of the first network interface only
+// (vpc.amazonaws.com/PrivateIPv4Address), and its images can be had in the newest version only.
+func windowsFamily(name, year, build string) *family {
+	return &family{
+		name: name, rootDevice: "/dev/sda1", volumes: []volume{{"/dev/sda1", 50}}, podsPerCore: true, join: true,
+		os: "windows", build: build, defaultPods: 110, tellsReserved: true,
+		aliases: func(kubernetes, version string) []imageAlias {
+			if version != latest {
+				return nil
+			}
+			return []imageAlias{{arch: "amd64", kinds: []accelerator{anyKind},
+				path: fmt.Sprintf("/aws/service/ami-windows-latest/Windows_Server-%s-English-Core-EKS_Optimized-%s/image_id", year, kubernetes)}}
+		},
+	}
+}
+
+// powershell starts the image's own bootstrap script after the user's commands.
+//
+// Parameters: docs.aws.amazon.com/eks/latest/userguide/eks-optimized-windows-ami.html#bootstrap-script-configuration-parameters
+func powershell(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) string {
+	commands, rest := ownPowershell(own)
+	dns := j.dns
+	if spec.Kubelet != nil && len(spec.Kubelet.ClusterDNS) > 0 {
+		dns = spec.Kubelet.ClusterDNS[0]
+	}
+	var s strings.Builder
+	s.WriteString("<powershell>\n")
+	if commands != "" {
+		s.WriteString(commands + "\n")
+	}
+	s.WriteString(`& "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"`)
+	for _, p := range []struct{ name, value string }{
+		{"EKSClusterName", b.cluster}, {"APIServerEndpoint", j.endpoint}, {"Base64ClusterCA", j.ca}, {"DNSClusterIP", dns}, {"ServiceCIDR", j.cidr},
+		{"KubeletExtraArgs", strings.Join(kubeletFlags(spec.Kubelet, b), " ")},
+	} {
+		if p.value != "" {
+			s.WriteString(" -" + p.name + " " + quotePowershell(p.value))
+		}
+	}
+	s.WriteString("\n</powershell>\n")
+	if rest != "" {
+		s.WriteString(rest + "\n")
+	}
+	return s.String()
+}
+
+// quotePowershell makes a literal of a value.
+func quotePowershell(v string) string { return "'" + strings.ReplaceAll(v, "'", "''") + "'" }
+
+var powershellTag = regexp.MustCompile(`(?is)<powershell>(.*)</powershell>`)
+
+// ownPowershell splits the user's data into commands and what stands beside them (<persist>). Without tags, all of it are
+// commands.
+func ownPowershell(own string) (commands, rest string) {
+	at := powershellTag.FindStringSubmatchIndex(own)
+	if at == nil {
+		return strings.TrimSpace(own), ""
+	}
+	return strings.TrimSpace(own[at[2]:at[3]]), strings.TrimSpace(own[:at[0]] + own[at[1]:])
+}
+
+// kubeletFlags are the settings as flags: there is no configuration file to merge into.
+func kubeletFlags(k *ec2nc.KubeletConfiguration, b boot) []string {
+	var out []string
+	set := func(name, value string) {
+		if value != "" {
+			out = append(out, "--"+name+"="+value)
+		}
+	}
+	number := func(name string, v *int32) {
+		if v != nil {
+			set(name, strconv.Itoa(int(*v)))
+		}
+	}
+	set("node-labels", joinLabels(b.labels))
+	var taints []string
+	for _, t := range b.taints {
+		taints = append(taints, t.Key+"="+t.Value+":"+string(t.Effect))
+	}
+	set("register-with-taints", strings.Join(taints, ","))
+	set("max-pods", strconv.FormatInt(b.maxPods, 10))
+	set("kube-reserved", joinMap(b.kubeReserved, "="))
+	if k == nil {
+		return out
+	}
+	number("pods-per-core", k.PodsPerCore)
+	set("system-reserved", joinMap(k.SystemReserved, "="))
+	set("eviction-hard", joinMap(k.EvictionHard, "<"))
+	set("eviction-soft", joinMap(k.EvictionSoft, "<"))
+	periods := map[string]string{}
+	for signal, d := range k.EvictionSoftGracePeriod {
+		periods[signal] = d.Duration.String()
+	}
+	set("eviction-soft-grace-period", joinMap(periods, "="))
+	number("eviction-max-pod-grace-period", k.EvictionMaxPodGracePeriod)
+	number("image-gc-high-threshold", k.ImageGCHighThresholdPercent)
+	number("image-gc-low-threshold", k.ImageGCLowThresholdPercent)
+	if k.CPUCFSQuota != nil {
+		set("cpu-cfs-quota", strconv.FormatBool(*k.CPUCFSQuota))
+	}
+	return out
+}
+
+// joinMap is a=b,c=d in order of keys, with another sign between key and value where wanted.
+func joinMap(m map[string]string, sign string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, k+sign+m[k])
+	}
+	return strings.Join(parts, ",")
+}
+
+// splitMap reads what joinMap wrote.
+func splitMap(s string) map[string]string {
+	if s == "" {
+		return nil
+	}
+	out := map[string]string{}
+	for part := range strings.SplitSeq(s, ",") {
+		k, v, _ := strings.Cut(part, "=")
+		out[k] = v
+	}
+	return out
+}
+
+// amountsText are resources as the kubelet takes them.
+func amountsText(r capacity.Resources) map[string]string {
+	out := map[string]string{}
+	for name, q := range r.List() {
+		out[string(name)] = q.String()
+	}
+	return out
+}
