@@ -68,11 +68,42 @@ func daemonPod(ds *appsv1.DaemonSet) *corev1.Pod {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
 	}
 	slices.SortFunc(pod.Spec.Tolerations, func(a, b corev1.Toleration) int { return cmp.Compare(a.Key, b.Key) })
+	defaultRequests(pod.Spec.InitContainers)
+	defaultRequests(pod.Spec.Containers)
 	if pod.Spec.HostNetwork {
+		defaultHostPorts(pod.Spec.InitContainers)
+		defaultHostPorts(pod.Spec.Containers)
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeNetworkUnavailable,
 			Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return pod
+}
+
+// defaultRequests lets requests follow limits, which the API server does to pods but not to templates.
+func defaultRequests(containers []corev1.Container) {
+	for i := range containers {
+		r := &containers[i].Resources
+		for name, q := range r.Limits {
+			if _, ok := r.Requests[name]; ok {
+				continue
+			}
+			if r.Requests == nil {
+				r.Requests = corev1.ResourceList{}
+			}
+			r.Requests[name] = q
+		}
+	}
+}
+
+// defaultHostPorts does what the API server does to pods in their node's network: their ports are the node's.
+func defaultHostPorts(containers []corev1.Container) {
+	for i := range containers {
+		for j := range containers[i].Ports {
+			if p := &containers[i].Ports[j]; p.HostPort == 0 {
+				p.HostPort = p.ContainerPort
+			}
+		}
+	}
 }
 
 func ownerRef(ds *appsv1.DaemonSet, controller *bool) metav1.OwnerReference {
