@@ -136,7 +136,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		if now == nil {
 			motor.NodeUncached(before)
 		} else {
-			motor.NodeCached(now)
+			motor.NodeChanged(before, now)
 		}
 	})
 	podsRead, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(pending.Handler())

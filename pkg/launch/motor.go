@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,7 @@ type Motor struct {
 	slots     chan struct{} // semaphore of Parallel calls
 	plan      chan struct{} // demand is waiting
 	changed   chan struct{} // pools, offers or classes changed
+	room      atomic.Bool   // room has appeared somewhere since it was last offered
 	wg        sync.WaitGroup
 
 	mu        sync.Mutex
@@ -82,7 +84,7 @@ type Parts struct {
 
 // New returns a motor that does nothing until Run.
 func New(cfg Config, p Parts) *Motor {
-	return &Motor{
+	m := &Motor{
 		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
 		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners,
 		daemons: p.Daemons, names: rand.New(rand.NewSource(p.Seed)),
@@ -90,6 +92,8 @@ func New(cfg Config, p Parts) *Motor {
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{},
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
 	}
+	m.pending.onRoom = m.RoomAppeared
+	return m
 }
 
 // Run plans and launches until ctx ends, then waits for what is under way to stop. Only the leader runs it.
@@ -97,15 +101,17 @@ func New(cfg Config, p Parts) *Motor {
 //  1. Beside everything else: open gates, cancel claims, tick.
 //  2. Read the intent log, and pick up what an earlier leader left: claims without instances, instances without nodes,
 //     promises. Until it can be read nothing is launched, and pods that wait for it are told so.
-//  3. When there is demand: wait until the burst has settled.
-//  4. Look at the cluster, plan, have the plan verified, book it (round).
-//  5. Launch it, in the background: the next burst doesn't wait for this one's machines.
-//  6. The same for the pods of nodes that have to go (relocate).
+//  3. When there is demand, or room: wait until the burst has settled.
+//  4. Offer room that has appeared to pods that wait for their machines (offer).
+//  5. Look at the cluster, plan, have the plan verified, book it (round).
+//  6. Launch it, in the background: the next burst doesn't wait for this one's machines.
+//  7. The same for the pods of nodes that have to go (relocate).
 func (m *Motor) Run(ctx context.Context) {
 	m.wg.Go(func() { m.serve(ctx) })
 	if m.readLog(ctx) {
 		m.recover(ctx)
 		for m.settle(ctx) {
+			m.offer(ctx)
 			m.round(ctx)
 			m.relocate(ctx)
 		}

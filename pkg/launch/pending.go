@@ -20,6 +20,7 @@ type Pending struct {
 	ours    map[string]bool // scheduler names
 	desk    *Desk
 	classes *Classes
+	onRoom  func() // a pod has left its node; set by the motor before anything is observed
 
 	mu   sync.Mutex
 	pods map[types.UID]arrival
@@ -54,6 +55,9 @@ func (p *Pending) Handler() cache.ResourceEventHandler {
 			if pod, ok := o.(*corev1.Pod); ok {
 				p.count(pod, nil)
 				p.drop(pod, func(l *ledger.Ledger) { l.Gone(pod.UID) })
+				if pod.Spec.NodeName != "" && p.onRoom != nil {
+					p.onRoom()
+				}
 			}
 		},
 	}

@@ -66,10 +66,20 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 	for _, n := range nodes {
 		l.openNode(n)
 	}
+	l.tidyAll(placements)
 	// A node whose pods have all gone since is never launched: left on the books, others would be planned on it and wait for
 	// ever.
 	for _, n := range l.nodes {
 		if n.claim != "" && !n.launched && !n.cached {
+			l.tidy(n)
+		}
+	}
+}
+
+// tidyAll forgets the existing nodes of a plan on which nothing was booked in the end.
+func (l *Ledger) tidyAll(placements []capacity.Placement) {
+	for _, pl := range placements {
+		if n, ok := l.byName[pl.Node]; ok {
 			l.tidy(n)
 		}
 	}

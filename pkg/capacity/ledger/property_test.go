@@ -168,7 +168,20 @@ func (w *world) step() string {
 		w.l.Settled(uid, node)
 		return "settled " + string(uid)
 	default:
-		switch w.r.Intn(4) {
+		switch w.r.Intn(5) {
+		case 3:
+			movable := w.l.Movable()
+			if len(movable) == 0 {
+				return "nothing to rehouse"
+			}
+			var pl []capacity.Placement
+			for _, m := range movable[:1+w.r.Intn(len(movable))] {
+				pl = append(pl, capacity.Placement{Class: m.Class, Pod: m.Ref, Node: "there"})
+			}
+			w.cached["there"] = true
+			w.l.Existing("there", NodeStatus{})
+			w.l.Rehouse(fmt.Sprint(w.n, "r"), pl, w.now)
+			return fmt.Sprintf("rehouse %d", len(pl))
 		case 0, 1:
 			w.l.Tick(w.now)
 			return "tick"
@@ -222,7 +235,7 @@ func (w *world) everybodyHasAFuture() error {
 		switch p.state {
 		case Planned:
 			for _, s := range p.class.slots {
-				if _, live := w.claims[s.node.key]; !live {
+				if _, live := w.claims[s.node.key]; !live && !w.cached[s.node.name] {
 					return fmt.Errorf("pod %s may be waiting for node %s, which is gone", uid, s.node.key)
 				}
 			}

@@ -1,0 +1,92 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Movable are the pods that wait for a node and would be served as well by any other room, in the order in which they wait.
+// Pods that are joined with others by a group have to go together and are not among them.
+func (l *Ledger) Movable() []Waiting {
+	var out []Waiting
+	for _, c := range l.classes {
+		n := 0
+		for _, s := range c.slots {
+			if s.loose() {
+				n++
+			}
+		}
+		for _, p := range c.waiting[:min(n, len(c.waiting))] {
+			out = append(out, Waiting{Ref: p.ref, Class: c.Class, Since: p.since})
+		}
+	}
+	slices.SortFunc(out, func(a, b Waiting) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Ref.UID, b.Ref.UID))
+	})
+	return out
+}
+
+// Waits says whether Movable is worth asking.
+func (l *Ledger) Waits() bool {
+	for _, c := range l.classes {
+		if len(c.waiting) > 0 && slices.ContainsFunc(c.slots, (*slot).loose) {
+			return true
+		}
+	}
+	return false
+}
+
+// loose says that nothing would be lost if a pod of the class gave the slot up: it can't be used yet, and stands alone.
+func (s *slot) loose() bool { return !s.ready && s.pod == nil && s.owner == "" && s.group == nil }
+
+// Rehouse books other room for pods that wait for a node, and for each gives up a slot of its class: one on a claim that was
+// not launched yet rather than another, which may save the launch, and the last in plan order. Of the pods of a class, those
+// that have waited longest go first. Pods that wait no more, and pods without such a slot, get nothing.
+func (l *Ledger) Rehouse(_ string, placements []capacity.Placement, _ time.Time) {
+	onto := map[*node]bool{}
+	for _, pl := range placements {
+		onto[l.node(pl.Node)] = true
+	}
+	var kept []capacity.Placement
+	for _, pl := range placements {
+		p := l.pods[pl.Pod.UID]
+		if p == nil || p.state != Planned {
+			continue
+		}
+		if s := p.class.surplus(onto); s != nil {
+			l.drop(s)
+			kept = append(kept, pl)
+		}
+	}
+	var nodes []*node // in the plan's order, so that effects are deterministic
+	for _, pl := range kept {
+		l.seq++
+		n := l.node(pl.Node)
+		l.book(l.pods[pl.Pod.UID].class, n, nil, l.seq)
+		if !slices.Contains(nodes, n) {
+			nodes = append(nodes, n)
+		}
+	}
+	for _, n := range nodes {
+		l.openNode(n)
+	}
+	l.tidyAll(placements)
+}
+
+// surplus is the slot to give up for room on other nodes.
+func (c *class) surplus(onto map[*node]bool) *slot {
+	var out *slot
+	for _, s := range slices.Backward(c.slots) {
+		switch {
+		case !s.loose() || onto[s.node]:
+		case !s.node.launched:
+			return s
+		case out == nil:
+			out = s
+		}
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// waiting plans pods of a class on claims, in that order.
+func waiting(l *Ledger, c *capacity.Class, now time.Time, group int, onto map[string]capacity.PodRef, order ...string) {
+	var pl []capacity.Placement
+	for _, claim := range order {
+		ref := onto[claim]
+		l.Submit(ref, c, now)
+		l.AddNode(claim, nil, nil, false, now)
+		pl = append(pl, capacity.Placement{Class: c, Pod: ref, Node: claim, Group: group})
+	}
+	l.Commit("p", pl, now)
+	l.Take()
+}
+
+// A pod that waits for a machine takes room that has appeared; the launch that it doesn't need any more is called off.
+func TestRehouseFreesTheClaimThatWasNotLaunched(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), testClass("gpu", 100, 0)
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a, "c2": b}, "c1", "c2")
+	if !l.Launching("c2", now) {
+		t.Fatal("c2 is not wanted")
+	}
+	movable := l.Movable()
+	if len(movable) != 2 || !l.Waits() {
+		t.Fatalf("movable %v", movable)
+	}
+	l.Existing("old", NodeStatus{})
+	l.Rehouse("r", []capacity.Placement{{Class: c, Pod: a, Node: "old"}}, now)
+	got := l.Take()
+	if diff := cmp.Diff(Effects{Activate: []capacity.PodRef{a}, Cancel: []string{"c1"}}, got); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+	if node, wait := l.Pin("a"); node != "old" || wait != "" {
+		t.Errorf("a goes to %q, waits for %q", node, wait)
+	}
+	if closed, _ := l.Gate("b"); !closed {
+		t.Error("b was let go, too")
+	}
+	if l.Launching("c1", now) {
+		t.Error("c1 is launched for nobody")
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
+
+// Pods that start together are not torn apart, and pods that can be bound already need nothing.
+func TestRehouseLeavesGroupsAndReadyRoomAlone(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c, other := New(), testClass("spread", 100, 0), testClass("web", 100, 0)
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	waiting(l, c, now, 1, map[string]capacity.PodRef{"c1": a}, "c1")
+	waiting(l, other, now, 0, map[string]capacity.PodRef{"c2": b}, "c2")
+	l.Launching("c2", now)
+	l.Named("c2", "n2", "")
+	l.Cached("n2", NodeStatus{Ours: true}, now)
+	l.Take()
+	if got := l.Movable(); len(got) != 0 || l.Waits() {
+		t.Errorf("movable %v", got)
+	}
+	l.Existing("old", NodeStatus{})
+	l.Rehouse("r", []capacity.Placement{{Class: c, Pod: a, Node: "old"}, {Class: other, Pod: b, Node: "old"}}, now)
+	if got := l.Take(); !got.Empty() {
+		t.Errorf("effects %+v", got)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,90 @@
+package launch
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// RoomAppeared tells the motor that a node has more room than it had: a pod has ended, a node has come, grown, or takes pods
+// again. Pods that wait for a machine may have that room instead. Safe from any goroutine; returns at once.
+func (m *Motor) RoomAppeared() {
+	if m.desk.Idle() {
+		return
+	}
+	waits := false
+	m.desk.read(func(l *ledger.Ledger) { waits = l.Waits() })
+	if waits {
+		m.room.Store(true)
+		m.replan()
+	}
+}
+
+// NodeChanged is called when the scheduler's cache has taken in a Node; before is nil when it is new there.
+func (m *Motor) NodeChanged(before, now *corev1.Node) {
+	m.NodeCached(now)
+	if roomier(before, now) {
+		m.RoomAppeared()
+	}
+}
+
+// roomier says that pods may fit on the node that did not before.
+func roomier(before, now *corev1.Node) bool {
+	if before == nil {
+		return true
+	}
+	if before.Spec.Unschedulable && !now.Spec.Unschedulable || len(before.Spec.Taints) > len(now.Spec.Taints) ||
+		before.Labels[labelInitialized] != now.Labels[labelInitialized] {
+		return true
+	}
+	for name, q := range now.Status.Allocatable {
+		if old := before.Status.Allocatable[name]; q.Cmp(old) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// offer gives pods that wait for a machine room on nodes that can take them now, before the demand of those that came after
+// them is looked at: higher priorities first, then in the order of their plans. Who is served gives up the room that was
+// planned for it; a claim that nobody needs any more and that was not launched is cancelled.
+func (m *Motor) offer(ctx context.Context) {
+	if !m.room.Swap(false) {
+		return
+	}
+	var waiting []ledger.Waiting
+	m.desk.read(func(l *ledger.Ledger) { waiting = l.Movable() })
+	if len(waiting) == 0 {
+		return
+	}
+	v, err := m.view(ctx, nil)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The cluster could not be looked at; pods wait for their machines")
+		return
+	}
+	v.Pools, v.Demand = nil, demand(waiting)
+	for i, n := range v.Nodes {
+		if n.InFlight { // for the pods whose room is planned there, it is no better than what they have
+			shut := *n
+			shut.Unschedulable = true
+			v.Nodes[i] = &shut
+		}
+	}
+	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: m.pending.Get}
+	plan, err := d.Decide(ctx, &v.Scene, capacity.Options{IgnorePreferences: m.cfg.Plan.IgnorePreferences})
+	if err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Room that has appeared could not be offered to waiting pods")
+		}
+		return
+	}
+	if len(plan.Placements) == 0 {
+		return
+	}
+	m.bookAs(ctx, v, plan, (*ledger.Ledger).Rehouse)
+	klog.FromContext(ctx).V(2).Info("Waiting pods get room that has appeared", "pods", len(plan.Placements), "waiting", len(waiting))
+}

@@ -1,0 +1,47 @@
+package launch
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestRoomier(t *testing.T) {
+	node := func(change ...func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+		for _, f := range change {
+			f(n)
+		}
+		return n
+	}
+	cordoned := func(n *corev1.Node) { n.Spec.Unschedulable = true }
+	tainted := func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k"}} }
+	bigger := func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("5") }
+	gpu := func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1") }
+	ready := func(n *corev1.Node) { n.Labels[labelInitialized] = "true" }
+	heartbeat := func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} }
+	for _, tc := range []struct {
+		name        string
+		before, now *corev1.Node
+		want        bool
+	}{
+		{"it is new", nil, node(), true},
+		{"nothing changed", node(), node(), false},
+		{"it said that it lives", node(), node(heartbeat), false},
+		{"it takes pods again", node(cordoned), node(), true},
+		{"it was cordoned", node(), node(cordoned), false},
+		{"a taint went", node(tainted), node(), true},
+		{"a taint came", node(), node(tainted), false},
+		{"it grew", node(), node(bigger), true},
+		{"it shrank", node(bigger), node(), false},
+		{"it has devices now", node(), node(gpu), true},
+		{"it is initialized", node(), node(ready), true},
+	} {
+		if got := roomier(tc.before, tc.now); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+)
+
+const gpu = "nvidia.com/gpu"
+
+func gpus(n string) podOpt {
+	return func(p *corev1.Pod) {
+		q := resource.MustParse(n)
+		p.Spec.Containers[0].Resources.Requests[gpu] = q
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: q}
+	}
+}
+
+// antiAffine keeps the pods of an application on nodes of their own.
+func antiAffine(p *corev1.Pod) {
+	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}}}}}
+}
+
+// Nodes that boot have room beside the pods they were launched for. Pods that come one by one while they boot take it.
+func TestPodsThatComeWhileNodesBootBuyNothing(t *testing.T) {
+	const nodes, late = 30, 60
+	e := start(t, slowBoot)
+	e.apply(nodeClass, strings.Replace(nodePool, "      requirements:\n", "      requirements:\n        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [\"2\"]}\n", 1))
+	e.pods("first", nodes, "500m", "256Mi", antiAffine)
+	e.bound("first", nodes)
+	e.settled(nodes)
+	for i := range late {
+		e.pods(fmt.Sprintf("late-%d", i), 1, "300m", "128Mi", func(p *corev1.Pod) { p.Labels["app"] = "late" })
+	}
+	e.bound("late", late)
+	e.settled(nodes)
+	if n := e.launches(); n != nodes {
+		t.Errorf("%d launches for %d nodes that had room for all", n, nodes)
+	}
+}
+
+// A GPU pod waits for its machine to boot. When another GPU pod ends meanwhile, it runs in its place, at once.
+func TestWaitingPodTakesRoomThatAppears(t *testing.T) {
+	e := start(t, slowBoot)
+	e.apply(nodeClass, strings.Replace(nodePool, "[c, m, r]", "[g, p]", 1))
+	old := fullNode("old", zones[0], "8")
+	one := resource.MustParse("1")
+	old.Status.Capacity[gpu], old.Status.Allocatable[gpu] = one, one
+	e.create(old)
+	e.pods("busy", 1, "1", "1Gi", gpus("1"))
+	if on := e.bound("busy", 1)[0].Spec.NodeName; on != "old" {
+		t.Fatalf("the first pod is on %s", on)
+	}
+	e.pods("next", 1, "1", "1Gi", gpus("1"))
+	claim := e.awaitClaims()[0]
+	if _, err := cluster.Until(e.wait(), e.api, &corev1.NodeList{}, func(nodes []*corev1.Node) (bool, string, error) {
+		return len(nodes) == 2, "the machine's Node", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	grace := int64(0)
+	if err := e.api.Delete(e.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "busy-0"}}, &client.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+		t.Fatal(err)
+	}
+	ended := time.Now()
+	next := e.bound("next", 1)[0]
+	t.Logf("bound %v after the other pod had ended", time.Since(ended).Round(time.Millisecond))
+	if next.Spec.NodeName != "old" {
+		t.Errorf("the waiting pod is on %s, not in the other's place", next.Spec.NodeName)
+	}
+	var nc karpv1.NodeClaim
+	if err := e.api.Get(context.Background(), client.ObjectKey{Name: claim.Name}, &nc); err != nil {
+		t.Fatal(err)
+	}
+	if nc.StatusConditions().Get(karpv1.ConditionTypeInitialized).IsTrue() {
+		t.Error("the machine was up already: nothing is shown")
+	}
+}
