@@ -115,7 +115,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
-		NodeFor: nodeOfClaim, NotRegistered: store.NotRegistered, Brake: perMinute, Recorder: recorder, Clock: d.clock,
+		NodeFor: nodeOfClaim, NotRegistered: store.NotRegistered, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	ending, err := disruption.New(disruption.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
-		Replacements: motor, Brake: perMinute, DryRun: args.DisruptionDryRun, Recorder: recorder, Clock: d.clock,
+		Replacements: motor, Brake: perMinute, DryRun: args.DisruptionDryRun, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) er
 		nc.StatusConditions(status.WithClock(p.clock)).SetFalse(ec2nc.ConditionTypeValidationSucceeded, reasonMalformed, shorten(malformed(base)))
 		return save(ctx, p, base, nc, func() (any, any) { return base.Status, nc.Status })
 	}
-	if !slices.Contains(base.Finalizers, ec2nc.TerminationFinalizer) {
+	if !derived(base.Name) && !slices.Contains(base.Finalizers, ec2nc.TerminationFinalizer) {
 		nc := base.DeepCopy()
 		nc.Finalizers = append(nc.Finalizers, ec2nc.TerminationFinalizer)
 		if err := p.write(ctx, base, nc, false); err != nil {

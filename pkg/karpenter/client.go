@@ -19,10 +19,12 @@ type cachedClient struct {
 	client.Client
 	// informers by the Go types of their objects and lists.
 	informers map[reflect.Type]*informer
+	// made are further objects.
+	made *sources
 }
 
-func newCachedClient(live client.Client, informers ...*informer) *cachedClient {
-	c := &cachedClient{Client: live, informers: map[reflect.Type]*informer{}}
+func newCachedClient(live client.Client, made *sources, informers ...*informer) *cachedClient {
+	c := &cachedClient{Client: live, made: made, informers: map[reflect.Type]*informer{}}
 	for _, i := range informers {
 		c.informers[reflect.TypeOf(i.fresh())] = i
 		c.informers[reflect.TypeOf(i.list())] = i
@@ -36,12 +38,18 @@ func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, out client
 	if i == nil {
 		return c.Client.Get(ctx, key, out, opts...)
 	}
-	if err := i.readable(); err != nil {
-		return err
-	}
-	found, ok, err := i.GetStore().GetByKey(key.Name)
-	if err != nil {
-		return fmt.Errorf("reading %s %s: %w", i.Kind, key.Name, err)
+	var found any
+	ok := false
+	if derived(key.Name) {
+		found, ok = c.made.object(i.kind, key.Name)
+	} else {
+		if err := i.readable(); err != nil {
+			return err
+		}
+		var err error
+		if found, ok, err = i.GetStore().GetByKey(key.Name); err != nil {
+			return fmt.Errorf("reading %s %s: %w", i.Kind, key.Name, err)
+		}
 	}
 	if !ok {
 		return apierrors.NewNotFound(schema.GroupResource{Group: i.Group, Resource: i.resource}, key.Name)
@@ -56,8 +64,12 @@ func (c *cachedClient) List(ctx context.Context, out client.ObjectList, opts ...
 	if i == nil {
 		return c.Client.List(ctx, out, opts...)
 	}
-	if err := i.readable(); err != nil {
-		return err
+	// Where the definition of pools or classes isn't installed, those made here are all there are. Of claims this must not be said:
+	// what has no claim is ended.
+	if absent, _ := i.state(); !absent || !c.made.makes(i.kind) {
+		if err := i.readable(); err != nil {
+			return err
+		}
 	}
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	if o.FieldSelector != nil && !o.FieldSelector.Empty() {
@@ -68,7 +80,11 @@ func (c *cachedClient) List(ctx context.Context, out client.ObjectList, opts ...
 		selector = labels.Everything()
 	}
 	var objects []runtime.Object
-	for _, found := range i.GetStore().List() {
+	all := i.GetStore().List()
+	for _, o := range c.made.objects(i.kind) {
+		all = append(all, o)
+	}
+	for _, found := range all {
 		if o := found.(client.Object); selector.Matches(labels.Set(o.GetLabels())) {
 			objects = append(objects, o.DeepCopyObject())
 		}

@@ -122,7 +122,8 @@ func (s *Store) NotRegistered(nc *karpv1.NodeClaim, message string) {
 // outcome takes down how a claim's launch ended. A claim of another template says nothing about the pool as it is now.
 func (s *Store) outcome(nc *karpv1.NodeClaim, o outcome) {
 	np := s.poolObject(nc.Labels[karpv1.NodePoolLabelKey])
-	if np == nil || !slices.ContainsFunc(nc.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == np.UID }) {
+	owned := func(ref metav1.OwnerReference) bool { return ref.UID == np.UID }
+	if np == nil || len(owners(np)) > 0 && !slices.ContainsFunc(nc.OwnerReferences, owned) {
 		return
 	}
 	if st := poolStamp(np); st.current(nc.Annotations) && !st.on(nc.Annotations) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
@@ -44,7 +46,7 @@ var (
 	nodeTemplates = kind{templateVersion.WithKind(templateKind), "awsnodetemplates",
 		func() client.Object { return &legacy.AWSNodeTemplate{} }, func() client.ObjectList { return &legacy.AWSNodeTemplateList{} }}
 
-	kinds = []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses}
+	kinds = []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses, provisioners, nodeTemplates}
 )
 
 // mapper knows the kinds without asking the API server: a definition that is missing at start must be found as soon as it
@@ -62,13 +64,14 @@ type informer struct {
 	kind
 	cache.SharedIndexInformer
 	handled cache.ResourceEventHandlerRegistration
+	clock   clock.WithTicker
 
 	mu   sync.Mutex
 	last error // guarded by mu; nil when the last list or watch could be opened
 }
 
-func newInformer(k kind, c client.WithWatch, handler cache.ResourceEventHandler) (*informer, error) {
-	i := &informer{kind: k}
+func newInformer(k kind, c client.WithWatch, handler cache.ResourceEventHandler, clk clock.WithTicker) (*informer, error) {
+	i := &informer{kind: k, clock: clk}
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(i.listWatch(c), k.fresh(), 0, cache.Indexers{})
 	// Nobody needs managed fields here, and they are a third of an object.
 	err := i.SetTransform(func(o any) (any, error) {
@@ -94,7 +97,30 @@ func (i *informer) synced() bool { return i.handled.HasSynced() }
 func (i *informer) state() (absent bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return apierrors.IsNotFound(i.last) || meta.IsNoMatchError(i.last), i.last
+	return noDefinition(i.last), i.last
+}
+
+func noDefinition(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+
+// absentRetry is how often it is looked whether a definition that isn't there has been installed.
+const absentRetry = 5 * time.Second
+
+// patiently calls f until it succeeds, or fails for another reason than that the definition isn't installed. Most clusters lack one
+// or another; the reflector would call that an error each time.
+func (i *informer) patiently(ctx context.Context, f func() error) error {
+	for {
+		err := i.note(f())
+		if !noDefinition(err) || i.Kind == nodeClaims.Kind {
+			return err
+		}
+		timer := i.clock.NewTimer(absentRetry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C():
+		}
+	}
 }
 
 func (i *informer) note(err error) error {
@@ -117,7 +143,9 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			got := untyped()
-			if err := c.List(ctx, got, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue}); i.note(err) != nil {
+			if err := i.patiently(ctx, func() error {
+				return c.List(ctx, got, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue})
+			}); err != nil {
 				return nil, err
 			}
 			objects := make([]runtime.Object, len(got.Items))
@@ -131,14 +159,22 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 			return out, meta.SetList(out, objects)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := c.Watch(ctx, untyped(), &client.ListOptions{Raw: &o})
-			if i.note(err) != nil {
+			var w watch.Interface
+			if err := i.patiently(ctx, func() (err error) {
+				w, err = c.Watch(ctx, untyped(), &client.ListOptions{Raw: &o})
+				return err
+			}); err != nil {
 				return nil, err
 			}
 			return newDecodingWatch(w, i.fresh), nil
 		},
 	}
 	return cache.ToListWatcherWithWatchListSemantics(lw, c)
+}
+
+// optional says that nobody need be told that the definition is not installed.
+func (i *informer) optional() bool {
+	return i.Kind == provisioners.Kind || i.Kind == nodeTemplates.Kind
 }
 
 // readable is an error as long as the cache has not been filled: "not there" and "not known yet" must not be confused.

@@ -15,6 +15,8 @@ const (
 
 	// malformedAnnotation exists in memory only: why an object could not be read.
 	malformedAnnotation = "dovetail.sh/malformed"
+	// unhonoredAnnotation exists in memory only: what of a derived pool's origin has no effect.
+	unhonoredAnnotation = "dovetail.sh/unhonored"
 	// originAnnotation exists in memory only: the user's name of what a pool or class was derived from.
 	originAnnotation = "dovetail.sh/origin"
 

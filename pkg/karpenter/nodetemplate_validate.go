@@ -192,7 +192,7 @@ func validateAddress(a string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// unhonoredSettings says what of a Provisioner's settings has no effect, and why that does no harm; empty when all have.
+// unhonoredSettings is the setting that has no effect, and why that does no harm; empty when all have.
 func unhonoredSettings(s *providerSettings) string {
 	for i, m := range s.BlockDeviceMappings {
 		if ptr.Deref(m.VirtualName, "") != "" {

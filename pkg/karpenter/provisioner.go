@@ -86,6 +86,9 @@ func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, o 
 			},
 		},
 	}
+	if more := unhonoredSettings(settings); more != "" {
+		pool.Annotations[unhonoredAnnotation] = more
+	}
 	if spec.Limits != nil && len(spec.Limits.Resources) > 0 {
 		pool.Spec.Limits = karpv1.Limits(spec.Limits.Resources.DeepCopy())
 	}

@@ -23,7 +23,13 @@ func acceptable(o any, part string) error {
 	if err := u.UnmarshalJSON(raw); err != nil {
 		return err
 	}
-	errs := slices.DeleteFunc(Admit(u), func(err *field.Error) bool { return !strings.HasPrefix(err.Field, part) })
+	errs := Admit(u)
+	if own, err := legacyDefinitions(); err != nil {
+		return err
+	} else if d := own[u.GetKind()]; d != nil {
+		errs = d.admit(u, nil)
+	}
+	errs = slices.DeleteFunc(errs, func(err *field.Error) bool { return !strings.HasPrefix(err.Field, part) })
 	if len(errs) > 0 {
 		return fmt.Errorf("the API server refuses %s %s: %w", u.GetKind(), u.GetName(), errs.ToAggregate())
 	}

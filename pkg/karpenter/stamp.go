@@ -82,6 +82,12 @@ func (p *poolStatus) restamp(ctx context.Context, st stamp, of func(*karpv1.Node
 
 // annotate writes a stamp on an object. Nobody else writes these annotations, so that there is nothing to conflict with.
 func (p *poolStatus) annotate(ctx context.Context, o client.Object, st stamp) error {
+	if derived(o.GetName()) {
+		o = o.DeepCopyObject().(client.Object)
+		st.put(o.GetAnnotations())
+		p.statusOfDerived(o)
+		return nil
+	}
 	annotations := map[string]string{}
 	st.put(annotations)
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,8 @@ const (
 // Reasons of conditions and events.
 const (
 	reasonValidationFailed = "NodePoolValidationFailed"
+	reasonLegacyInvalid    = "ProvisionerValidationFailed"
+	reasonTemplateInvalid  = "AWSNodeTemplateValidationFailed"
 	reasonMalformed        = "Malformed"
 	reasonNotHonored       = "FieldsNotHonored"
 	reasonUnreadable       = "RecordUnreadable"
@@ -71,9 +74,12 @@ func (s *Store) RunStatus(ctx context.Context) error {
 		queue.ShutDown()
 		return nil
 	}
-	for _, i := range []*informer{s.pools, s.overlays, s.classes} {
+	for _, i := range s.informers() {
 		for _, name := range i.GetStore().ListKeys() {
 			p.enqueue(statusKey{i.Kind, name}, 0)
+		}
+		for _, o := range s.made.objects(i.kind) {
+			p.enqueue(statusKey{i.Kind, o.GetName()}, 0)
 		}
 	}
 	var workers wait.Group
@@ -155,6 +161,14 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 		if nc := p.class(k.name); nc != nil {
 			return p.nodeClass(ctx, nc)
 		}
+	case provisioners.Kind:
+		if o := p.provisioner(k.name); o != nil {
+			return p.provisionerStatus(ctx, o)
+		}
+	case nodeTemplates.Kind:
+		if t := p.template(k.name); t != nil {
+			return p.templateStatus(ctx, t)
+		}
 	}
 	return nil
 }
@@ -198,13 +212,21 @@ func save(ctx context.Context, p *poolStatus, base, changed status.Object, statu
 		return fmt.Errorf("writing the status of %s: %w", base.GetName(), err)
 	}
 	for _, c := range wrong {
+		if strings.HasPrefix(base.GetName(), provisionerPrefix) {
+			continue // the Provisioner is told when its own status is written
+		}
 		p.recorder.Eventf(base, nil, corev1.EventTypeWarning, c.Reason, "Validate", "%s", c.Message)
 	}
 	return nil
 }
 
 // write patches the object from base to changed, its status or else the rest, against the version it was made from.
+// What is derived has no place in the API.
 func (p *poolStatus) write(ctx context.Context, base, changed client.Object, toStatus bool) error {
+	if derived(base.GetName()) {
+		p.statusOfDerived(changed)
+		return nil
+	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	data, err := patch.Data(changed)
 	gvk, unknown := p.live.GroupVersionKindFor(base)

@@ -38,6 +38,9 @@ type Store struct {
 	clock    clock.WithTicker
 
 	pools, claims, overlays, classes *informer
+	provisioners, templates          *informer
+	// made are pools and classes that come from elsewhere than from objects of their kind.
+	made *sources
 
 	mu sync.RWMutex
 	// known are the NodeClaims by name, each as new as the watch or our own last write.
@@ -89,7 +92,7 @@ func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTic
 func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	s := &Store{
 		live: live, recorder: recorder, clock: clk,
-		known: map[string]*knownClaim{}, creating: map[string]bool{}, parsed: map[string]*parsedPool{},
+		known: map[string]*knownClaim{}, creating: map[string]bool{}, parsed: map[string]*parsedPool{}, made: newSources(),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
 	}
 	var errs []error
@@ -102,15 +105,18 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 		{nodeClaims, &s.claims, handlerOf(s.claimChanged)},
 		{nodeOverlays, &s.overlays, handlerOf(s.overlayChanged)},
 		{nodeClasses, &s.classes, handlerOf(s.classChanged)},
+		{provisioners, &s.provisioners, handlerOf(s.provisionerChanged)},
+		{nodeTemplates, &s.templates, handlerOf(s.templateChanged)},
 	} {
-		i, err := newInformer(k.kind, live, k.handler)
+		i, err := newInformer(k.kind, live, k.handler, clk)
 		errs = append(errs, err)
 		*k.at = i
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s.cached = newCachedClient(live, s.pools, s.claims, s.overlays, s.classes)
+	s.cached = newCachedClient(live, s.made, s.informers()...)
+	s.recorder = originRecorder{recorder, s}
 	s.status = newPoolStatus(s)
 	return s, nil
 }
@@ -165,10 +171,14 @@ func (s *Store) Client() client.Client { return s.cached }
 // Live reads everything from the API server.
 func (s *Store) Live() client.Client { return s.live }
 
+func (s *Store) informers() []*informer {
+	return []*informer{s.pools, s.claims, s.overlays, s.classes, s.provisioners, s.templates}
+}
+
 // Run watches until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	var all wait.Group
-	for _, i := range []*informer{s.pools, s.claims, s.overlays, s.classes} {
+	for _, i := range s.informers() {
 		all.StartWithContext(ctx, i.RunWithContext)
 	}
 	all.StartWithContext(ctx, s.complain)
@@ -183,9 +193,9 @@ func (s *Store) complain(ctx context.Context) {
 	tick := s.clock.NewTicker(5 * time.Second)
 	defer tick.Stop()
 	for {
-		for _, i := range []*informer{s.pools, s.claims, s.overlays, s.classes} {
+		for _, i := range s.informers() {
 			now := ""
-			if _, err := i.state(); err != nil {
+			if absent, err := i.state(); err != nil && !(absent && i.optional()) {
 				now = err.Error()
 			}
 			if now != said[i.Kind] {
@@ -208,11 +218,8 @@ func (s *Store) complain(ctx context.Context) {
 // Synced says that what the store answers is what the API server knows: the claims have been read, and of every other kind
 // the objects or the fact that its definition is not installed.
 func (s *Store) Synced() bool {
-	if !s.claims.synced() {
-		return false
-	}
-	for _, i := range []*informer{s.pools, s.overlays, s.classes} {
-		if absent, _ := i.state(); !i.synced() && !absent {
+	for _, i := range s.informers() {
+		if absent, _ := i.state(); !i.synced() && (!absent || i == s.claims) {
 			return false
 		}
 	}
@@ -253,6 +260,9 @@ func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, st
 
 // class is the EC2NodeClass of that name, or nil. It must not be changed.
 func (s *Store) class(name string) *ec2nc.EC2NodeClass {
+	if derived(name) {
+		return s.made.class(name)
+	}
 	o, ok, err := s.classes.GetStore().GetByKey(name)
 	if !ok || err != nil {
 		return nil

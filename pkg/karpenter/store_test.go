@@ -31,6 +31,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -70,7 +71,8 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 		return nil
 	}
 	api.WithWatch = fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).
-		WithStatusSubresource(&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{}).
+		WithStatusSubresource(&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{},
+			&legacy.Provisioner{}, &legacy.AWSNodeTemplate{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if err := check(list); err != nil {
@@ -272,7 +274,8 @@ func TestMissingDefinitions(t *testing.T) {
 	}
 
 	api.install(nodePools, nodeClasses)
-	w.eventually("pools are there as soon as their definition is", func() bool {
+	w.eventually("pools are there soon after their definition is", func() bool {
+		w.clock.Step(absentRetry)
 		pools := w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" })
 		return len(pools) == 1 && pools[0].Unready == ""
 	})
@@ -375,7 +378,8 @@ func TestUnreadableRecordIsSaidOnce(t *testing.T) {
 
 func TestSchemeAndDefinitions(t *testing.T) {
 	s := Scheme()
-	for _, o := range []client.Object{&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{}, &corev1.Node{}} {
+	for _, o := range []client.Object{&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{}, &legacy.Provisioner{},
+		&legacy.AWSNodeTemplate{}, &corev1.Node{}} {
 		if _, _, err := s.ObjectKinds(o); err != nil {
 			t.Error(err)
 		}
@@ -389,7 +393,7 @@ func TestSchemeAndDefinitions(t *testing.T) {
 		crd.Name = "changed"
 	}
 	want := map[string]string{}
-	for _, k := range kinds {
+	for _, k := range []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses} {
 		want[k.resource+"."+k.Group] = "CustomResourceDefinition apiextensions.k8s.io/v1"
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -40,6 +40,9 @@ func unhonoredBy(np *karpv1.NodePool) string {
 			out = append(out, f.field+" ("+f.instead+")")
 		}
 	}
+	if more := np.Annotations[unhonoredAnnotation]; derived(np.Name) && more != "" {
+		out = append(out, more)
+	}
 	if len(out) == 0 {
 		return ""
 	}

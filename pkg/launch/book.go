@@ -189,7 +189,9 @@ func waveKey(n *capacity.PlannedNode) string {
 
 const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789" // as the API server generates names: no vowels, nothing that looks alike
 
+// randomName begins with prefix, in which an underscore becomes a dash: pools may have names that objects can't have.
 func (m *Motor) randomName(prefix string) string {
+	prefix = strings.ReplaceAll(prefix, "_", "-")
 	b := make([]byte, 8)
 	for i := range b {
 		b[i] = nameAlphabet[m.names.Intn(len(nameAlphabet))]

@@ -111,12 +111,15 @@ type SecurityGroup struct {
 type AMI struct {
 	ID           string                           `json:"id"`
 	Name         string                           `json:"name,omitempty"`
-	Requirements []corev1.NodeSelectorRequirement `json:"requirements"`
+	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
 }
+
+// TemplateConditions are those of what the selectors select, named as those of an EC2NodeClass.
+var TemplateConditions = []string{"SubnetsReady", "SecurityGroupsReady", "AMIsReady", "InstanceProfileReady"}
 
 // StatusConditions implements status.Object.
 func (t *AWSNodeTemplate) StatusConditions(opts ...status.ForOption) status.ConditionSet {
-	return status.NewReadyConditions(ConditionValidationSucceeded).For(t, opts...)
+	return status.NewReadyConditions(append([]string{ConditionValidationSucceeded}, TemplateConditions...)...).For(t, opts...)
 }
 
 // GetConditions implements status.Object.

@@ -1,0 +1,225 @@
+package karpenter
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+)
+
+// sources are the pools and classes that no NodePool and no EC2NodeClass object stands for: those of Provisioners and those of
+// profiles' arguments. They live in memory as if they were objects, and everybody sees them as such: Pools, Client, the callbacks, the
+// status. What is written to them stays here (statusOfDerived).
+//
+//	Provisioner or AWSNodeTemplate seen, or arguments read -> derived -> told like a watched object -> status kept -> gone
+//
+// Lock order: deriving, then mu, then Store.mu. Callbacks run under deriving, so that they come in the order of derivations; nobody who
+// is called back derives anything.
+type sources struct {
+	legacy LegacyOptions
+
+	deriving sync.Mutex
+
+	mu      sync.RWMutex
+	pools   map[string]*karpv1.NodePool
+	classes map[string]*ec2nc.EC2NodeClass
+}
+
+func newSources() *sources {
+	return &sources{pools: map[string]*karpv1.NodePool{}, classes: map[string]*ec2nc.EC2NodeClass{}}
+}
+
+// SetLegacy says what Provisioners rely on. To be called before Run.
+func (s *Store) SetLegacy(o LegacyOptions) { s.made.legacy = o }
+
+func (m *sources) pool(name string) *karpv1.NodePool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.pools[name]
+}
+
+func (m *sources) class(name string) *ec2nc.EC2NodeClass {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.classes[name]
+}
+
+func (m *sources) makes(k kind) bool { return k.Kind == nodePools.Kind || k.Kind == nodeClasses.Kind }
+
+func (m *sources) object(k kind, name string) (client.Object, bool) {
+	switch k.Kind {
+	case nodePools.Kind:
+		np := m.pool(name)
+		return np, np != nil
+	case nodeClasses.Kind:
+		nc := m.class(name)
+		return nc, nc != nil
+	}
+	return nil, false
+}
+
+// objects are all derived objects of a kind. They are shared and must not be changed.
+func (m *sources) objects(k kind) []client.Object {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []client.Object
+	switch k.Kind {
+	case nodePools.Kind:
+		for _, name := range slices.Sorted(maps.Keys(m.pools)) {
+			out = append(out, m.pools[name])
+		}
+	case nodeClasses.Kind:
+		for _, name := range slices.Sorted(maps.Keys(m.classes)) {
+			out = append(out, m.classes[name])
+		}
+	}
+	return out
+}
+
+func (s *Store) provisionerChanged(before, after *legacy.Provisioner) {
+	name := ""
+	if after != nil {
+		name = after.Name
+	} else {
+		name = before.Name
+	}
+	s.deriveProvisioner(name)
+	s.status.changed(provisioners, name) // its own status may have been changed, too
+}
+
+// templateChanged looks at all Provisioners that refer to the template.
+func (s *Store) templateChanged(before, after *legacy.AWSNodeTemplate) {
+	name := ""
+	if after != nil {
+		name = after.Name
+		s.status.changed(nodeTemplates, name)
+	} else {
+		name = before.Name
+	}
+	for _, o := range s.provisioners.GetStore().List() {
+		if p := o.(*legacy.Provisioner); refersToTemplate(p, name) {
+			s.deriveProvisioner(p.Name)
+		}
+	}
+}
+
+func refersToTemplate(p *legacy.Provisioner, name string) bool {
+	return p.Spec.Provider == nil && p.Spec.ProviderRef != nil && p.Spec.ProviderRef.Name == name
+}
+
+// provisioner and template are those of that name, or nil. They must not be changed.
+func (s *Store) provisioner(name string) *legacy.Provisioner {
+	if o, ok, _ := s.provisioners.GetStore().GetByKey(name); ok {
+		return o.(*legacy.Provisioner)
+	}
+	return nil
+}
+
+func (s *Store) template(name string) *legacy.AWSNodeTemplate {
+	if o, ok, _ := s.templates.GetStore().GetByKey(name); ok {
+		return o.(*legacy.AWSNodeTemplate)
+	}
+	return nil
+}
+
+// deriveProvisioner makes what the Provisioner of that name means now: nothing, when it is gone; a pool that says what is wrong, when it
+// can't be understood. The class stays as it was then: nodes that are there may still need it.
+func (s *Store) deriveProvisioner(name string) {
+	s.made.deriving.Lock()
+	defer s.made.deriving.Unlock()
+	p, own := s.provisioner(name), PoolOfProvisioner(name)
+	if p == nil {
+		s.putPool(own, nil)
+		s.putClass(own, nil)
+		return
+	}
+	var t *legacy.AWSNodeTemplate
+	if p.Spec.ProviderRef != nil {
+		t = s.template(p.Spec.ProviderRef.Name)
+	}
+	np, nc, errs := FromProvisioner(p, t, s.made.legacy)
+	if len(errs) > 0 {
+		np, nc = &karpv1.NodePool{}, nil
+		np.Name, np.Labels = own, maps.Clone(p.Labels)
+		np.Annotations = map[string]string{originAnnotation: p.Name, malformedAnnotation: joinErrors(errs)}
+	}
+	if nc != nil {
+		identify(nc, p)
+		s.putClass(own, nc)
+	}
+	identify(np, p)
+	s.putPool(own, np)
+}
+
+// identify gives a derived object the identity of what it was derived from.
+func identify(o, from metav1.Object) {
+	o.SetUID(from.GetUID())
+	o.SetCreationTimestamp(from.GetCreationTimestamp())
+	o.SetDeletionTimestamp(from.GetDeletionTimestamp())
+}
+
+// putPool replaces a derived pool, or takes it out, and tells; under deriving. What has been said of the one before stays said.
+func (s *Store) putPool(name string, np *karpv1.NodePool) {
+	before := s.made.pool(name)
+	if np != nil {
+		poolStamp(np).put(np.Annotations)
+		np.Generation = 1
+		if before != nil && before.UID == np.UID {
+			np.Status = *before.Status.DeepCopy()
+			np.Generation = before.Generation
+			if !equality.Semantic.DeepEqual(before.Spec, np.Spec) || malformed(before) != malformed(np) {
+				np.Generation++
+			}
+		}
+	}
+	s.keepPool(name, np)
+	if before != nil || np != nil {
+		s.poolChanged(before, np)
+	}
+}
+
+func (s *Store) keepPool(name string, np *karpv1.NodePool) {
+	s.made.mu.Lock()
+	defer s.made.mu.Unlock()
+	if np == nil {
+		delete(s.made.pools, name)
+	} else {
+		s.made.pools[name] = np
+	}
+}
+
+// putClass is putPool for classes.
+func (s *Store) putClass(name string, nc *ec2nc.EC2NodeClass) {
+	before := s.made.class(name)
+	if nc != nil {
+		nc.Generation = 1
+		if before != nil && before.UID == nc.UID {
+			nc.Status = *before.Status.DeepCopy()
+			nc.Generation = before.Generation
+			if !equality.Semantic.DeepEqual(before.Spec, nc.Spec) || before.Annotations[LaunchTemplateAnnotation] != nc.Annotations[LaunchTemplateAnnotation] {
+				nc.Generation++
+			}
+		}
+	}
+	s.keepClass(name, nc)
+	if before != nil || nc != nil {
+		s.classChanged(before, nc)
+	}
+}
+
+func (s *Store) keepClass(name string, nc *ec2nc.EC2NodeClass) {
+	s.made.mu.Lock()
+	defer s.made.mu.Unlock()
+	if nc == nil {
+		delete(s.made.classes, name)
+	} else {
+		s.made.classes[name] = nc
+	}
+}

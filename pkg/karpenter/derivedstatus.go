@@ -1,0 +1,203 @@
+package karpenter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+)
+
+// statusOfDerived keeps what would have been written to a derived object: its status and its stamp. What was made from a spec that has
+// changed since is dropped: the change has asked for another look.
+func (s *Store) statusOfDerived(changed client.Object) {
+	s.made.deriving.Lock()
+	defer s.made.deriving.Unlock()
+	name := changed.GetName()
+	switch o := changed.(type) {
+	case *karpv1.NodePool:
+		before := s.made.pool(name)
+		if before == nil || before.UID != o.UID || before.Generation != o.Generation {
+			return
+		}
+		after := before.DeepCopy()
+		after.Status = *o.Status.DeepCopy()
+		maps.Copy(after.Annotations, o.Annotations)
+		s.keepPool(name, after)
+		s.poolChanged(before, after)
+	case *ec2nc.EC2NodeClass:
+		before := s.made.class(name)
+		if before == nil || before.UID != o.UID || before.Generation != o.Generation {
+			return
+		}
+		after := before.DeepCopy()
+		after.Status = *o.Status.DeepCopy()
+		maps.Copy(after.Annotations, o.Annotations)
+		s.keepClass(name, after)
+		s.classChanged(before, after)
+	}
+	s.status.originChanged(name)
+}
+
+// setDerivedClassStatus is SetNodeClassStatus for a derived class.
+func (s *Store) setDerivedClassStatus(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
+	base := s.made.class(name)
+	if base == nil || base.Generation != generation {
+		return
+	}
+	nc := base.DeepCopy()
+	resolved(nc, st, status.WithClock(s.clock))
+	if !equality.Semantic.DeepEqual(base.Status, nc.Status) {
+		s.statusOfDerived(nc)
+	}
+}
+
+// originChanged looks at the status of what a pool or class was derived from.
+func (p *poolStatus) originChanged(name string) {
+	o := p.provisionerOf(name)
+	if o == nil {
+		return
+	}
+	p.changed(provisioners, o.Name)
+	if ref := o.Spec.ProviderRef; ref != nil {
+		p.changed(nodeTemplates, ref.Name)
+	}
+}
+
+// provisionerOf is the Provisioner of a derived pool or class, or nil when there is none.
+func (s *Store) provisionerOf(name string) *legacy.Provisioner {
+	if np := s.made.pool(name); np != nil && strings.HasPrefix(name, provisionerPrefix) {
+		return s.provisioner(np.Annotations[originAnnotation])
+	}
+	return nil
+}
+
+// provisionerStatus writes to a Provisioner what is said of its pool.
+func (p *poolStatus) provisionerStatus(ctx context.Context, base *legacy.Provisioner) error {
+	np := p.made.pool(PoolOfProvisioner(base.Name))
+	if np == nil || len(np.Status.Conditions) == 0 {
+		return nil // nothing is said of it yet
+	}
+	o := base.DeepCopy()
+	o.Status.Resources, o.Status.Nodes = np.Status.Resources.DeepCopy(), np.Status.Nodes
+	o.Status.Conditions = plainConditions(np.Status.Conditions, base.Generation)
+	for i := range o.Status.Conditions {
+		if c := &o.Status.Conditions[i]; c.Reason == reasonMalformed && malformed(base) == "" {
+			c.Reason = reasonLegacyInvalid // it can be read, and makes no sense
+		}
+	}
+	return save(ctx, p, base, o, func() (any, any) { return base.Status, o.Status })
+}
+
+// plainConditions are conditions as the API keeps them: times in seconds, said of the generation of another object.
+func plainConditions(of []status.Condition, generation int64) []status.Condition {
+	out := slices.Clone(of)
+	for i := range out {
+		out[i].ObservedGeneration = generation
+		out[i].LastTransitionTime = out[i].LastTransitionTime.Rfc3339Copy()
+	}
+	return out
+}
+
+// templateStatus writes to an AWSNodeTemplate whether it can be used and what its selectors select. The cloud is asked on behalf
+// of the Provisioners that refer to it; all of them get the same answer.
+func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTemplate) error {
+	t := base.DeepCopy()
+	set := t.StatusConditions(status.WithClock(p.clock))
+	if reason := malformed(t); reason != "" {
+		set.SetFalse(legacy.ConditionValidationSucceeded, reasonMalformed, shorten(reason))
+	} else if errs := ofTemplate(t).validate(); len(errs) > 0 {
+		set.SetFalse(legacy.ConditionValidationSucceeded, reasonTemplateInvalid, shorten(joinErrors(errs)))
+	} else {
+		set.SetTrue(legacy.ConditionValidationSucceeded)
+	}
+	if nc := p.classOfTemplate(t.Name); nc != nil {
+		t.Status.Subnets, t.Status.SecurityGroups, t.Status.AMIs = nil, nil, nil
+		for _, s := range nc.Status.Subnets {
+			t.Status.Subnets = append(t.Status.Subnets, legacy.Subnet{ID: s.ID, Zone: s.Zone})
+		}
+		for _, g := range nc.Status.SecurityGroups {
+			t.Status.SecurityGroups = append(t.Status.SecurityGroups, legacy.SecurityGroup{ID: g.ID, Name: g.Name})
+		}
+		for _, a := range nc.Status.AMIs {
+			t.Status.AMIs = append(t.Status.AMIs, legacy.AMI{ID: a.ID, Name: a.Name, Requirements: a.Requirements})
+		}
+		for _, kind := range legacy.TemplateConditions {
+			if c := nc.StatusConditions(status.WithObservedOnly()).Get(kind); c != nil {
+				set.Set(*c)
+			}
+		}
+	}
+	t.Status.Conditions = plainConditions(t.Status.Conditions, base.Generation)
+	return save(ctx, p, base, t, func() (any, any) { return base.Status, t.Status })
+}
+
+// classOfTemplate is the class of the first Provisioner that refers to the template, or nil.
+func (p *poolStatus) classOfTemplate(name string) *ec2nc.EC2NodeClass {
+	for _, o := range p.made.objects(nodeClasses) {
+		if owner := p.provisionerOf(o.GetName()); owner != nil && refersToTemplate(owner, name) {
+			return o.(*ec2nc.EC2NodeClass)
+		}
+	}
+	return nil
+}
+
+// originRecorder records events about derived pools and classes on what they were derived from: they are no objects that an
+// event could be about. Those about pools of arguments are logged.
+type originRecorder struct {
+	events.EventRecorder
+	s *Store
+}
+
+// Recorder is the store's own recorder, for others that tell of pools and classes.
+func (s *Store) Recorder() events.EventRecorder { return s.recorder }
+
+// Eventf implements events.EventRecorder.
+func (r originRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	about, ok := r.s.origin(regarding)
+	if other, known := r.s.origin(related); known {
+		related = other
+	} else {
+		related = nil
+	}
+	if ok {
+		r.EventRecorder.Eventf(about, related, kind, reason, action, note, args...)
+		return
+	}
+	level := 3
+	if kind == corev1.EventTypeWarning {
+		level = 0
+	}
+	klog.Background().V(level).Info("Event about a part of the configuration", "name", regarding.(client.Object).GetName(),
+		"reason", reason, "note", fmt.Sprintf(note, args...))
+}
+
+// origin is the object that stands for o in the API: itself, the Provisioner it was derived from, or none.
+func (s *Store) origin(o runtime.Object) (runtime.Object, bool) {
+	var name string
+	switch t := o.(type) {
+	case *karpv1.NodePool:
+		name = t.Name
+	case *ec2nc.EC2NodeClass:
+		name = t.Name
+	}
+	if !derived(name) {
+		return o, o != nil
+	}
+	if p := s.provisionerOf(name); p != nil {
+		return p, true
+	}
+	return nil, false
+}
