@@ -282,7 +282,7 @@ func (w *world) names(v capacity.Wave) []string {
 
 // A wave's request is on every one of its claims: it must stay small.
 func TestRequestIsSmall(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
 	types := w.types("default")
 	v := wave("t", "on-demand", 100)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
 // These are dialogues between the provider and the simulator, over HTTP, by the unmodified SDK.
@@ -42,13 +43,18 @@ type world struct {
 	placementGroup, reservation string
 }
 
+// fewTypes are enough for most: reading all is most of the time of a short test. A test that wants all sets no catalogue.
+var fewTypes = catalog.Builtin().Families("m5", "c5", "c5n", "m6g", "t3")
+
+func allTypes(_ *Config, s *sim.Config) { s.Catalog = nil }
+
 type worldOption func(*Config, *sim.Config)
 
 func newWorld(t *testing.T, opts ...worldOption) *world {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, stop := context.WithCancel(ctx)
-	simCfg := sim.Config{Seed: 1, Speed: 1000, Cluster: "films", ClusterCA: []byte("a certificate")}
+	simCfg := sim.Config{Seed: 1, Speed: 1000, Cluster: "films", ClusterCA: []byte("a certificate"), Catalog: fewTypes}
 	cfg := Config{Region: "us-west-2", ClusterName: "films"}
 	for _, o := range opts {
 		o(&cfg, &simCfg)

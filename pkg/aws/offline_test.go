@@ -37,7 +37,7 @@ func offline(t *testing.T, file []byte, cfg OfflineConfig, nc *ec2nc.EC2NodeClas
 
 // What is read from a file is, to the last label, what the provider makes of the region itself.
 func TestOfflineIsWhatTheProviderSays(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
 	want := w.types("default")
 	client := &http1{}

@@ -55,7 +55,7 @@ func TestPricesUnknown(t *testing.T) {
 
 // Where prices can be had, the estimate must be close to them: it puts machines in order when they can't.
 func TestEstimateFollowsPrices(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	f := w.catalogue.now.Load()

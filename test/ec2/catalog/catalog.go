@@ -78,6 +78,18 @@ func newCatalog(region string, types []*Type) (*Catalog, error) {
 // Type is the type of that name, or nil.
 func (c *Catalog) Type(name string) *Type { return c.byName[name] }
 
+// Families is the catalogue with only the types of some families, for tests that need no more.
+func (c *Catalog) Families(names ...string) *Catalog {
+	out := &Catalog{Region: c.Region, byName: map[string]*Type{}}
+	for _, t := range c.Types {
+		if slices.Contains(names, t.Family()) {
+			out.Types = append(out.Types, t)
+			out.byName[t.Name] = t
+		}
+	}
+	return out
+}
+
 // InRegion is the catalogue with its zones renamed to another region's: us-west-2a becomes eu-central-1a.
 func (c *Catalog) InRegion(region string) *Catalog {
 	if region == c.Region {

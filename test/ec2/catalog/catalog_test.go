@@ -177,3 +177,15 @@ func TestSpotPricesByZone(t *testing.T) {
 		}
 	}
 }
+
+func TestFamilies(t *testing.T) {
+	c := Builtin().Families("m5", "nobody")
+	if len(c.Types) == 0 || c.Type("m5.large") == nil || c.Type("c5.large") != nil {
+		t.Errorf("%d types", len(c.Types))
+	}
+	for _, typ := range c.Types {
+		if typ.Family() != "m5" {
+			t.Errorf("%s is no m5", typ.Name)
+		}
+	}
+}
