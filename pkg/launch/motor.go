@@ -209,6 +209,9 @@ func (m *Motor) effects(ctx context.Context) {
 	for _, w := range e.Words {
 		m.events.Pod(w.Ref, corev1.EventTypeWarning, "PlacementFailed", w.Note)
 	}
+	for _, w := range e.Waits {
+		m.events.Pod(w.Ref, corev1.EventTypeNormal, "WaitingForNode", w.Note)
+	}
 	for _, claim := range e.Cancel {
 		m.background(ctx, func() { m.cancel(ctx, claim) })
 	}

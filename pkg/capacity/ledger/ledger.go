@@ -34,6 +34,8 @@ type Effects struct {
 	Plan bool
 	// Words are for the pods' events: promises that were not kept and are not tried again at once.
 	Words []Word
+	// Waits are, too: what pods wait for on nodes that are there.
+	Waits []Word
 }
 
 // Word is something to be said of a pod.
@@ -44,7 +46,7 @@ type Word struct {
 
 // Empty says that there is nothing to do.
 func (e Effects) Empty() bool {
-	return len(e.Activate) == 0 && len(e.Cancel) == 0 && !e.Plan && len(e.Words) == 0
+	return len(e.Activate) == 0 && len(e.Cancel) == 0 && !e.Plan && len(e.Words) == 0 && len(e.Waits) == 0
 }
 
 // State of a pod.
@@ -93,6 +95,8 @@ type slot struct {
 	// leaving is the node whose pods' successors the slot is held for; empty: for pods that are about to come anyway.
 	leaving string
 	ready   bool
+	told    string // what a pod was last told it waits for here
+	news    bool   // and nobody has heard of it yet
 }
 
 // group joins slots none of which may be used before all can.

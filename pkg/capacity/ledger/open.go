@@ -77,6 +77,7 @@ func (l *Ledger) openNode(n *node) {
 			l.open(s.class)
 		}
 	}
+	l.tell(n)
 }
 
 // openGroup makes all slots of a group ready, or none.

@@ -1,0 +1,38 @@
+package ledger
+
+// tell says what the pods planned for a node wait for, once the Node is there and each time that changes. That the node has
+// still to come was said when it was planned.
+func (l *Ledger) tell(n *node) {
+	if !n.cached {
+		return
+	}
+	var changed []*class
+	for _, s := range n.slots {
+		if why := n.waits(s.class.Class); !s.ready && why != "" && why != s.told {
+			s.told, s.news = why, true
+			changed = append(changed, s.class)
+		}
+	}
+	for _, c := range changed {
+		l.tellClass(c)
+	}
+}
+
+// tellClass tells the pods that would get the slots of which there is news. Pods of a class are interchangeable; the first
+// ones that wait are meant for the first slots.
+func (l *Ledger) tellClass(c *class) {
+	i := 0
+	for _, s := range c.slots {
+		if s.ready || s.pod != nil || s.owner != "" {
+			continue
+		}
+		if i == len(c.waiting) {
+			return
+		}
+		if s.news {
+			s.news = false
+			l.out.Waits = append(l.out.Waits, Word{c.waiting[i].ref, s.told})
+		}
+		i++
+	}
+}
