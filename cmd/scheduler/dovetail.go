@@ -147,6 +147,9 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return fmt.Errorf("watching CSINodes: %w", err)
 	}
+	if _, err := cc.InformerFactory.Apps().V1().DaemonSets().Informer().AddEventHandler(motor.DaemonSets()); err != nil {
+		return fmt.Errorf("watching DaemonSets: %w", err)
+	}
 	store.OnClaim(func(c *capacity.Claim, gone bool) {
 		if gone || c.Deleting {
 			motor.ClaimGone(c.Name, "its NodeClaim was deleted")

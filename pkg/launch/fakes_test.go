@@ -46,11 +46,11 @@ type world struct {
 	refused   map[string]bool   // tokens that stand for throttled launches
 	throttled int               // calls whose launches are throttled
 	full      int               // calls that meet a full subnet
+	daemons   []*capacity.DaemonSet
 	unread    bool              // the log can't be read, though nobody knows why
 	pods      int               // submitted so far
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
 	seq       int
-	daemons   []*capacity.DaemonSet
 	onNode    []*corev1.Pod // beside the pods of the tests, on every node
 	change    *sync.Cond
 }
@@ -69,7 +69,7 @@ func (w *world) build() {
 	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
 	w.motor = New(Config{Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
 		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pending, Owners: NewOwners(f), Daemons: func() []*capacity.DaemonSet { return w.daemons }, Seed: 1,
+		Pending: pending, Owners: NewOwners(f), Daemons: w.daemonSets, Seed: 1,
 	})
 	for _, n := range w.nodes {
 		w.motor.NodeCached(n)
@@ -95,6 +95,12 @@ func (w *world) run() {
 		<-done
 	}
 	w.t.Cleanup(w.stop)
+}
+
+func (w *world) daemonSets() []*capacity.DaemonSet {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.daemons
 }
 
 func (w *world) pod(i int) *corev1.Pod {

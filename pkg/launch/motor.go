@@ -55,7 +55,9 @@ type Motor struct {
 	plan      chan struct{} // demand is waiting
 	changed   chan struct{} // pools, offers or classes changed
 	room      atomic.Bool   // room has appeared somewhere since it was last offered
-	wg        sync.WaitGroup
+	// daemonsMoved: DaemonSets have changed since room was last kept for their pods.
+	daemonsMoved atomic.Bool
+	wg           sync.WaitGroup
 
 	mu        sync.Mutex
 	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
@@ -111,6 +113,7 @@ func (m *Motor) Run(ctx context.Context) {
 	if m.readLog(ctx) {
 		m.recover(ctx)
 		for m.settle(ctx) {
+			m.keepDaemonRoom(ctx)
 			m.offer(ctx)
 			m.round(ctx)
 			m.relocate(ctx)

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
@@ -57,7 +55,7 @@ func (m *Motor) recover(ctx context.Context) {
 		case c.NodeName == "":
 			finish = append(finish, c)
 		}
-		restored = append(restored, m.restore(c, w, missing(c))...)
+		restored = append(restored, m.restore(c, w, missing(c.NodeName, c.Labels, c.Taints))...)
 	}
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, now) })
 	for _, c := range claims {
@@ -98,33 +96,6 @@ func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave, daemons []*capacity
 		}
 	}
 	return out
-}
-
-// missingDaemons gives the DaemonSets whose pods will come to a claim's node and aren't there yet.
-func (m *Motor) missingDaemons(ctx context.Context) func(*capacity.Claim) []*capacity.DaemonSet {
-	there := map[string]map[string]bool{} // by node: namespace/name
-	if err := m.world.Refresh(ctx); err != nil {
-		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their room is kept until the nodes are initialized", "err", err)
-	} else {
-		m.world.Nodes(func(n *capacity.Node, _ *corev1.Node) *capacity.Node {
-			there[n.Name] = map[string]bool{}
-			for _, pod := range n.Pods {
-				if key := daemonOf(pod); key != "" {
-					there[n.Name][key] = true
-				}
-			}
-			return n
-		})
-	}
-	daemons := m.daemons()
-	return func(c *capacity.Claim) (out []*capacity.DaemonSet) {
-		for _, d := range daemons {
-			if d.RunsOn(c.Labels, c.Taints) && !there[c.NodeName][d.Namespace+"/"+d.Name] {
-				out = append(out, d)
-			}
-		}
-		return out
-	}
 }
 
 // smallest is the room of the smallest type the wave may have launched, or, when the catalogue doesn't know, what was

@@ -162,6 +162,13 @@ func (l *Ledger) DaemonBound(name, daemon string) {
 	}
 }
 
+// Daemons says which DaemonSets' pods are still to come to the claim's node.
+func (l *Ledger) Daemons(claim string, daemons map[string]capacity.Resources) {
+	if n, ok := l.nodes[claim]; ok && !n.status.Initialized {
+		n.daemons = daemons
+	}
+}
+
 // Uncached says that the scheduler's cache has lost the Node. Its slots wait for it to come back: whether it will is the
 // claim's affair (NodeGone).
 func (l *Ledger) Uncached(name, providerID string, now time.Time) {

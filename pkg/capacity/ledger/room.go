@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -200,7 +201,7 @@ func (l *Ledger) InFlight() []InFlight {
 	out := make([]InFlight, 0, len(l.nodes))
 	for _, n := range l.nodes {
 		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Late: n.late,
-			Initialized: n.status.Initialized, Ours: n.status.Ours, Daemons: n.daemons}
+			Initialized: n.status.Initialized, Ours: n.status.Ours, Daemons: maps.Clone(n.daemons)}
 		for _, s := range n.slots {
 			pr := Promise{Class: s.class.Class, Owner: s.owner}
 			if s.pod != nil {

@@ -1,0 +1,78 @@
+package launch
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// DaemonSets is to be added to the scheduler's DaemonSet informer: room for the pods of DaemonSets that come, change or go
+// while nodes are coming up is kept, or given back.
+func (m *Motor) DaemonSets() cache.ResourceEventHandler {
+	changed := func() {
+		if !m.desk.Idle() {
+			m.daemonsMoved.Store(true)
+			m.replan()
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(before, now any) {
+			if before.(*appsv1.DaemonSet).Generation != now.(*appsv1.DaemonSet).Generation {
+				changed()
+			}
+		},
+		DeleteFunc: func(any) { changed() },
+	}
+}
+
+// keepDaemonRoom brings the room that is kept on nodes that are coming up in line with the DaemonSets there are now.
+func (m *Motor) keepDaemonRoom(ctx context.Context) {
+	if !m.daemonsMoved.Swap(false) {
+		return
+	}
+	var flights []ledger.InFlight
+	m.desk.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	missing := m.missingDaemons(ctx)
+	m.desk.Step(func(l *ledger.Ledger, _ time.Time) {
+		for i := range flights {
+			if f := &flights[i]; f.Claim != "" && !f.Initialized && f.Template != nil {
+				l.Daemons(f.Claim, daemonRoom(missing(f.Name, f.Template.Labels, f.Template.Taints)))
+			}
+		}
+	})
+}
+
+// missingDaemons gives the DaemonSets whose pods will come to a node of ours and aren't there yet. An empty name: the node has
+// none yet.
+func (m *Motor) missingDaemons(ctx context.Context) func(node string, labels map[string]string, taints []corev1.Taint) []*capacity.DaemonSet {
+	there := map[string]map[string]bool{} // by node: namespace/name
+	if err := m.world.Refresh(ctx); err != nil {
+		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their room is kept until the nodes are initialized", "err", err)
+	} else {
+		m.world.Nodes(func(n *capacity.Node, _ *corev1.Node) *capacity.Node {
+			there[n.Name] = map[string]bool{}
+			for _, pod := range n.Pods {
+				if key := daemonOf(pod); key != "" {
+					there[n.Name][key] = true
+				}
+			}
+			return n
+		})
+	}
+	daemons := m.daemons()
+	return func(node string, labels map[string]string, taints []corev1.Taint) (out []*capacity.DaemonSet) {
+		for _, d := range daemons {
+			if d.RunsOn(labels, taints) && !there[node][d.Namespace+"/"+d.Name] {
+				out = append(out, d)
+			}
+		}
+		return out
+	}
+}

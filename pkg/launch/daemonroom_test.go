@@ -1,0 +1,63 @@
+package launch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// A DaemonSet that comes while a node is coming up gets its room there, and leaves it when it goes.
+func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.submit(1)
+	w.allBound(1)
+	w.exactly(1)
+	kept := func(want int64) {
+		t.Helper()
+		got := int64(-1)
+		if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+			w.desk.read(func(l *ledger.Ledger) {
+				got = 0
+				for _, f := range l.InFlight() {
+					for _, d := range f.Daemons {
+						got += d[corev1.ResourceCPU]
+					}
+				}
+			})
+			return got == want, nil
+		}); err != nil {
+			t.Errorf("%dm CPU kept for daemons, want %dm", got, want)
+		}
+	}
+	kept(0)
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "logs", Generation: 1}}
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}}}
+	class, err := capacity.ClassOf(daemonPod(ds), capacity.VolumeFacts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(daemons ...*capacity.DaemonSet) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.daemons = daemons
+	}
+	h := w.motor.DaemonSets()
+	set(&capacity.DaemonSet{Namespace: "d", Name: "logs", Class: class})
+	h.OnAdd(ds, false)
+	kept(100)
+	h.OnUpdate(ds, ds) // its status changed
+	set()
+	h.OnDelete(ds)
+	kept(0)
+}
