@@ -47,6 +47,27 @@ type Claim struct {
 	Deleting     bool
 }
 
+// mostOfAnything bounds what one machine is believed to have of a resource: far more than there is, and little enough that the
+// sum of all claims of a pool doesn't overflow.
+const mostOfAnything = 1 << 48
+
+// Takes is what the claim counts for against its pool's limits, itself as a node included: what it has when it is launched, until
+// then the largest it may become. The caller owns the result.
+func (c *Claim) Takes() Resources {
+	out := Resources{}
+	if len(c.Capacity) > 0 {
+		out.AtLeast(c.Capacity)
+	} else {
+		out.AtLeast(c.Largest)
+		out.AtLeast(c.Requests) // of a claim that others have made no more is known
+	}
+	for name, v := range out {
+		out[name] = min(max(v, 0), mostOfAnything)
+	}
+	out[ResourceNodes] = 1
+	return out
+}
+
 // Slot is a planned pod as it is recorded on its claim.
 type Slot struct {
 	Pod PodRef `json:"pod"`
@@ -134,7 +155,7 @@ type LaunchResult struct {
 	Message string
 }
 
-// Errors of the cloud seam. Providers wrap them.
+// Errors of the seams to the cloud and to the intent log, which wrap them.
 var (
 	// ErrInsufficientCapacity: none of the wave's offers can be had now. A new attempt with other offers may work at once.
 	ErrInsufficientCapacity = errors.New("insufficient capacity")
@@ -147,6 +168,8 @@ var (
 	ErrRequestStale = errors.New("recorded request is stale")
 	// ErrInstanceNotFound: the cloud does not know the instance. Soon after a launch that may be lag, not death.
 	ErrInstanceNotFound = errors.New("instance not found")
+	// ErrOverLimit: the claim would take its pool over one of its limits.
+	ErrOverLimit = errors.New("over the pool's limit")
 	// ErrThrottled: the cloud asks to slow down.
 	ErrThrottled = errors.New("throttled")
 	// ErrRefused: the cloud refuses the request as such (bad parameter, missing permission); repeating it won't help.

@@ -45,6 +45,7 @@ func (s *Store) claimChanged(before, after *karpv1.NodeClaim) {
 		gone := s.known[before.Name]
 		if gone != nil && gone.object.UID == before.UID {
 			delete(s.known, before.Name)
+			s.used.drop(before.Name)
 		}
 		if _, ok := s.creating[before.Name]; ok {
 			s.creating[before.Name] = true
@@ -77,8 +78,13 @@ func (s *Store) keep(nc *karpv1.NodeClaim) *capacity.Claim {
 	if now := s.known[nc.Name]; now != nil && now != have && now.object.UID == nc.UID && !newer(nc, now.object) {
 		return now.claim
 	}
-	s.known[nc.Name] = fresh
+	s.know(nc.Name, fresh)
 	return fresh.claim
+}
+
+func (s *Store) know(name string, k *knownClaim) {
+	s.known[name] = k
+	s.used.set(k.claim, false)
 }
 
 // keepOwn remembers the answer to a write of ours, unless the claim went meanwhile: nothing would ever take it out again.
@@ -90,7 +96,7 @@ func (s *Store) keepOwn(nc *karpv1.NodeClaim) *capacity.Claim {
 	have := s.known[nc.Name]
 	switch {
 	case created && !gone && have == nil, have != nil && have.object.UID == nc.UID && newer(nc, have.object):
-		s.known[nc.Name] = fresh
+		s.know(nc.Name, fresh)
 	}
 	return fresh.claim
 }

@@ -90,12 +90,7 @@ func whatFailed(nc *ec2nc.EC2NodeClass, ready *status.Condition) string {
 func (p *poolStatus) count(np *karpv1.NodePool) {
 	total := capacity.Resources{corev1.ResourceCPU: 0, corev1.ResourceMemory: 0, corev1.ResourcePods: 0, corev1.ResourceEphemeralStorage: 0, capacity.ResourceNodes: 0}
 	p.mu.RLock()
-	for _, k := range p.known {
-		if k.claim.Pool == np.Name && k.claim.Launched {
-			total.Add(k.claim.Capacity, 1)
-			total[capacity.ResourceNodes]++
-		}
-	}
+	total.Add(p.used.has(np.Name), 1)
 	p.mu.RUnlock()
 	nodes := total[capacity.ResourceNodes]
 	np.Status.Resources, np.Status.Nodes = total.List(), &nodes

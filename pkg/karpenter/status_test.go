@@ -178,6 +178,23 @@ func (w *world) saidAll(conditions map[string]string) {
 	}
 }
 
+// told waits for one event among others.
+func (w *world) told(want string) {
+	w.t.Helper()
+	var others []string
+	for {
+		select {
+		case e := <-w.events.Events:
+			if e == want {
+				return
+			}
+			others = append(others, e)
+		case <-time.After(20 * time.Second):
+			w.t.Fatalf("no event %q, but %q", want, others)
+		}
+	}
+}
+
 func TestUnhonoredFieldsAreAllSaid(t *testing.T) {
 	if got := unhonoredBy(testPool("p", plain)); got != "" {
 		t.Errorf("a pool that sets nothing of the kind: %q", got)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type Store struct {
 	known map[string]*knownClaim
 	// creating are names between our request and its answer; true: the watch has already seen such a claim go.
 	creating map[string]bool
+	// used is what known claims, and those that are about to be written, take of their pools.
+	used usage
 	// parsed are the pools by name, converted once per version of the object.
 	parsed map[string]*parsedPool
 
@@ -92,7 +95,7 @@ func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTic
 func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	s := &Store{
 		live: live, recorder: recorder, clock: clk,
-		known: map[string]*knownClaim{}, creating: map[string]bool{}, parsed: map[string]*parsedPool{}, made: newSources(),
+		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), parsed: map[string]*parsedPool{}, made: newSources(),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
 	}
 	var errs []error
@@ -246,13 +249,15 @@ func (s *Store) Problem() string {
 	return ""
 }
 
-// Pools are the pools in the order in which they are tried, each with what types says its node class can run. Used is empty.
-// A pool that can't be used is there, too, with the reason in Unready.
+// Pools are the pools in the order in which they are tried, each with what types says its node class can run and with what its
+// claims take. A pool that can't be used is there, too, with the reason in Unready.
 func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
 	s.mu.RLock()
 	parsed := make([]*capacity.Pool, 0, len(s.parsed))
-	for _, one := range s.parsed {
-		parsed = append(parsed, one.pool)
+	for name, one := range s.parsed {
+		p := *one.pool
+		p.Used = maps.Clone(s.used.takes(name))
+		parsed = append(parsed, &p)
 	}
 	s.mu.RUnlock()
 	return withTypes(parsed, s.class, types)

@@ -27,7 +27,8 @@ const writeTimeout = 10 * time.Second
 var ErrPoolUnusable = errors.New("pool can't be used")
 
 // Create writes the intent to launch c and gives it back with its UID. c has its name from the caller. A name that is taken is
-// an error unless the same intent stands there already: an earlier Create whose answer was lost.
+// an error unless the same intent stands there already: an earlier Create whose answer was lost. What the claim takes of its pool
+// is reserved if it hasn't been before; a claim that would pass a limit is not written.
 func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error) {
 	np := s.poolObject(c.Pool)
 	if np == nil {
@@ -48,12 +49,24 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 		classStamp(class, ca).put(nc.Annotations)
 	}
 	s.mu.Lock()
-	s.creating[nc.Name] = false
+	_, before := s.used.counted[nc.Name]
+	if !before {
+		err = s.reserve(c)
+	}
+	if err == nil {
+		s.creating[nc.Name] = false
+	}
 	s.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("creating NodeClaim %s: %w", c.Name, err)
+	}
 	defer func() {
 		s.mu.Lock()
 		delete(s.creating, nc.Name)
 		s.mu.Unlock()
+		if !before {
+			s.Release(nc.Name)
+		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

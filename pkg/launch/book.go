@@ -29,18 +29,19 @@ type wave struct {
 	attempt      int
 }
 
-// book gives each planned node its claim's name, books the placements in the ledger and returns what is to be launched.
-func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan) []*wave {
-	return m.bookAs(ctx, v, plan, (*ledger.Ledger).Commit)
+// book gives each planned node its claim's name, books the placements in the ledger and returns what is to be launched. claims are
+// those of the plan's nodes, by their IDs.
+func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*wave {
+	return m.bookAs(ctx, v, plan, claims, (*ledger.Ledger).Commit)
 }
 
 // bookAs is book with a way of booking.
-func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*wave {
+func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*wave {
 	names := map[string]string{}
 	var waves []*wave
 	open := map[string]*wave{}
 	for _, n := range plan.Nodes {
-		c := m.claimFor(n)
+		c := claims[n.ID]
 		names[n.ID] = c.Name
 		key := waveKey(n)
 		w := open[key]

@@ -32,6 +32,8 @@ type world struct {
 	stop  func()
 
 	claims    map[string]*capacity.Claim
+	reserved  map[string]*capacity.Claim
+	limits    capacity.Resources // of the pool
 	instances map[string]capacity.Instance
 	tokens    map[string][]string // what each token launched
 	requests  map[string]string   // what each token asked for
@@ -56,7 +58,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, claims: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
+	w := &world{t: t, claims: map[string]*capacity.Claim{}, reserved: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
 		nodes: map[string]*corev1.Node{}, bound: map[types.UID]string{}, refused: map[string]bool{}, broken: map[string]error{}, during: map[string]func(){}, calls: map[string]int{}, lost: map[string]int{}, capacity: map[string]int{}}
 	w.change = sync.NewCond(&w.mu)
 	return w
@@ -180,7 +182,48 @@ func (w *world) WaitForSync(ctx context.Context) bool {
 }
 func (w *world) Pools(types func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
 	ts, _ := types("class")
-	return []*capacity.Pool{{Name: "pool", NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: "pool"}}}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return []*capacity.Pool{{Name: "pool", NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: "pool"}, Limits: w.limits.Clone(), Used: w.takenLocked()}}
+}
+
+// takenLocked is what claims, written and reserved, take of the pool.
+func (w *world) takenLocked() capacity.Resources {
+	out := capacity.Resources{}
+	for name, c := range w.reserved {
+		if w.claims[name] == nil {
+			out.Add(c.Takes(), 1)
+		}
+	}
+	for _, c := range w.claims {
+		out.Add(c.Takes(), 1)
+	}
+	return out
+}
+
+func (w *world) Reserve(claims ...*capacity.Claim) []error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]error, len(claims))
+	for i, c := range claims {
+		would := w.takenLocked()
+		would.Add(c.Takes(), 1)
+		for name, limit := range w.limits {
+			if would[name] > limit {
+				out[i] = fmt.Errorf("pool: %w: %s", capacity.ErrOverLimit, name)
+			}
+		}
+		if out[i] == nil {
+			w.reserved[c.Name] = c
+		}
+	}
+	return out
+}
+
+func (w *world) Release(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.reserved, name)
 }
 
 func (w *world) Claims() []*capacity.Claim {

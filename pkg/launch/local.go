@@ -21,6 +21,7 @@ func (m *Motor) keep(c *capacity.Claim) {
 	defer m.mu.Unlock()
 	if m.claims.Claim(c.Name) == nil {
 		delete(m.local, c.Name)
+		m.claims.Release(c.Name)
 		return
 	}
 	if old := m.local[c.Name]; old != nil {
@@ -47,6 +48,7 @@ func (m *Motor) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.local, name)
+	m.claims.Release(name)
 }
 
 // claim is what is known of a claim, or nil.
@@ -58,20 +60,6 @@ func (m *Motor) claim(name string) *capacity.Claim {
 
 func (m *Motor) claimLocked(name string) *capacity.Claim {
 	return join(m.claims.Claim(name), m.local[name])
-}
-
-// allClaims is the cache's view with what this motor has made since.
-func (m *Motor) allClaims() map[string]*capacity.Claim {
-	out := map[string]*capacity.Claim{}
-	for _, c := range m.claims.Claims() {
-		out[c.Name] = c
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, c := range m.local {
-		out[name] = join(out[name], c)
-	}
-	return out
 }
 
 // join is a claim as the log shows it, with the slots that are known here; either may be nil.

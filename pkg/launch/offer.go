@@ -85,6 +85,6 @@ func (m *Motor) offer(ctx context.Context) {
 	if len(plan.Placements) == 0 {
 		return
 	}
-	m.bookAs(ctx, v, plan, (*ledger.Ledger).Rehouse)
+	m.bookAs(ctx, v, plan, nil, (*ledger.Ledger).Rehouse) // no pools, no new nodes
 	klog.FromContext(ctx).V(2).Info("Waiting pods get room that has appeared", "pods", len(plan.Placements), "waiting", len(waiting))
 }

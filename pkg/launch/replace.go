@@ -143,7 +143,7 @@ func (m *Motor) relocate(ctx context.Context) {
 		m.tellMoves(leaving, func(types.UID) string { return err.Error() })
 		return
 	}
-	m.cap(plan, len(v.inFlight))
+	claims := m.reserve(plan, len(v.inFlight))
 	refused := map[types.UID]string{}
 	for _, r := range plan.Refused {
 		for _, ref := range r.Pods {
@@ -156,7 +156,7 @@ func (m *Motor) relocate(ctx context.Context) {
 		from[i] = leaving[pl.Pod.UID]
 		pl.Owner, pl.Pod = controller(pods[pl.Pod.UID]), capacity.PodRef{}
 	}
-	waves := m.bookAs(ctx, v, plan, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
+	waves := m.bookAs(ctx, v, plan, claims, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
 		l.Move(id, placements, from, now.Add(moveHold), now)
 	})
 	m.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })

@@ -19,7 +19,7 @@ import (
 //  2. View: snapshot, in-flight nodes, promises, pools, offers, daemons.
 //  3. Plan.
 //  4. Verify with the real filters; what fails is planned once more without the refused placements, then refused.
-//  5. Book the plan: what goes to existing nodes may go at once.
+//  5. Reserve what is to be bought from the pools' limits, and book the plan: what goes to existing nodes may go at once.
 //  6. Launch what has to be bought, in the background.
 func (m *Motor) round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
@@ -41,8 +41,8 @@ func (m *Motor) round(ctx context.Context) {
 		m.refuse(ctx, uidsOf(waiting), err.Error(), true)
 		return
 	}
-	m.cap(plan, len(v.inFlight))
-	waves := m.book(ctx, v, plan)
+	claims := m.reserve(plan, len(v.inFlight))
+	waves := m.book(ctx, v, plan, claims)
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", m.clock.Since(start))
 	for _, r := range plan.Refused {
@@ -132,45 +132,4 @@ func (m *Motor) refusal(ctx context.Context, r capacity.Refusal) {
 		uids = append(uids, p.UID)
 	}
 	m.refuse(ctx, uids, r.Message, r.Retryable)
-}
-
-// cap takes nodes out of the plan that would exceed the number of claims in flight. With a node go all pods of its
-// groups, since what is left of a group might not be a valid plan.
-func (m *Motor) cap(plan *capacity.Plan, inFlight int) {
-	over := len(plan.Nodes) + inFlight - m.cfg.MaxInFlight
-	if m.cfg.MaxInFlight <= 0 || over <= 0 {
-		return
-	}
-	out := map[string]bool{}
-	for _, n := range plan.Nodes[max(0, len(plan.Nodes)-over):] {
-		out[n.ID] = true
-	}
-	groups := map[int]bool{}
-	for _, pl := range plan.Placements {
-		if out[pl.Node] && pl.Group != 0 {
-			groups[pl.Group] = true
-		}
-	}
-	byClass := map[*capacity.Class]*capacity.Refusal{}
-	used := map[string]bool{}
-	kept := plan.Placements[:0]
-	for _, pl := range plan.Placements {
-		if !out[pl.Node] && !groups[pl.Group] {
-			kept = append(kept, pl)
-			used[pl.Node] = true
-			continue
-		}
-		if byClass[pl.Class] == nil {
-			byClass[pl.Class] = &capacity.Refusal{Class: pl.Class, Retryable: true,
-				Message: fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", inFlight, m.cfg.MaxInFlight)}
-		}
-		if pl.Owner == "" {
-			byClass[pl.Class].Pods = append(byClass[pl.Class].Pods, pl.Pod)
-		}
-	}
-	plan.Placements = kept
-	keepNodes(plan, func(n *capacity.PlannedNode) bool { return used[n.ID] })
-	for _, r := range byClass {
-		plan.Refused = append(plan.Refused, *r)
-	}
 }

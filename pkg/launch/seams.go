@@ -27,10 +27,15 @@ type Claims interface {
 	Problem() string
 	// WaitForSync returns when the claims have been read, or false when ctx ends first.
 	WaitForSync(ctx context.Context) bool
+	// Pools are the pools in the order in which they are tried, each with what its claims take, the reserved ones included.
 	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
 	Claims() []*capacity.Claim
 	// Claim is the one of that name, or nil.
 	Claim(name string) *capacity.Claim
+	// Reserve counts claims that are about to be written against their pools' limits and says of each why it can't be had, or nil.
+	Reserve(claims ...*capacity.Claim) []error
+	// Release gives back what was reserved for a claim that won't be written; others are left alone.
+	Release(name string)
 	Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error)
 	RecordWave(ctx context.Context, name string, w capacity.Wave) error
 	RecordSlots(ctx context.Context, name string, slots []capacity.Slot) error

@@ -35,11 +35,10 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	if err := m.world.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	claims := m.allClaims()
 	v := &view{status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
 	v.DaemonSets = m.daemons()
 	v.Namespaces = m.pending.classes.namespaces
-	v.Pools = m.pools(claims)
+	v.Pools = m.claims.Pools(m.cloud.InstanceTypes)
 	v.Demand = append(demand(waiting), ahead(waiting, m.pending, m.owners, held(flights), m.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}
@@ -154,29 +153,6 @@ func objectOf(n *capacity.Node) *corev1.Node {
 	o.Status.Capacity = o.Status.Allocatable
 	o.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return o
-}
-
-// pools with what they use: launched claims at their capacity, others at the largest they may become.
-func (m *Motor) pools(claims map[string]*capacity.Claim) []*capacity.Pool {
-	pools := m.claims.Pools(m.cloud.InstanceTypes)
-	used := map[string]capacity.Resources{}
-	for _, c := range claims {
-		u := used[c.Pool]
-		if u == nil {
-			u = capacity.Resources{}
-			used[c.Pool] = u
-		}
-		if len(c.Capacity) > 0 {
-			u.Add(c.Capacity, 1)
-		} else {
-			u.Add(c.Largest, 1)
-		}
-		u[capacity.ResourceNodes]++
-	}
-	for _, p := range pools {
-		p.Used = used[p.Name]
-	}
-	return pools
 }
 
 // demand groups waiting pods by class, higher priorities first, then in order of arrival.

@@ -1,0 +1,91 @@
+package launch
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// reserve makes the claims of a plan's nodes, by the nodes' IDs, and has them counted against the limits of their pools. What can't
+// be had is taken out of the plan: nodes that would exceed the number of claims in flight, and nodes whose pool has less left than it
+// had when the plan was made. Others may have taken it, or the limit was lowered.
+func (m *Motor) reserve(plan *capacity.Plan, inFlight int) map[string]*capacity.Claim {
+	if over := len(plan.Nodes) + inFlight - m.cfg.MaxInFlight; m.cfg.MaxInFlight > 0 && over > 0 {
+		why := fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", inFlight, m.cfg.MaxInFlight)
+		out := map[string]string{}
+		for _, n := range plan.Nodes[max(0, len(plan.Nodes)-over):] {
+			out[n.ID] = why
+		}
+		without(plan, out)
+	}
+	claims := map[string]*capacity.Claim{}
+	var all []*capacity.Claim
+	for _, n := range plan.Nodes {
+		c := m.claimFor(n)
+		claims[n.ID] = c
+		all = append(all, c)
+	}
+	out := map[string]string{}
+	for i, err := range m.claims.Reserve(all...) {
+		if err != nil {
+			out[plan.Nodes[i].ID] = err.Error()
+		}
+	}
+	if len(out) == 0 {
+		return claims
+	}
+	without(plan, out)
+	// With a node others may have gone that were reserved.
+	for id, c := range claims {
+		if !slices.ContainsFunc(plan.Nodes, func(n *capacity.PlannedNode) bool { return n.ID == id }) {
+			m.claims.Release(c.Name)
+			delete(claims, id)
+		}
+	}
+	return claims
+}
+
+// without takes nodes out of a plan and refuses their pods, for now, with the reason given by node. With a node go all pods of its
+// groups, since what is left of a group might not be a valid plan.
+func without(plan *capacity.Plan, out map[string]string) {
+	groups := map[int]string{}
+	for _, pl := range plan.Placements {
+		if why, ok := out[pl.Node]; ok && pl.Group != 0 {
+			groups[pl.Group] = why
+		}
+	}
+	type reason struct {
+		class *capacity.Class
+		why   string
+	}
+	refused := map[reason]*capacity.Refusal{}
+	var order []*capacity.Refusal
+	used := map[string]bool{}
+	kept := plan.Placements[:0]
+	for _, pl := range plan.Placements {
+		why, is := out[pl.Node]
+		if !is && pl.Group != 0 {
+			why, is = groups[pl.Group]
+		}
+		if !is {
+			kept = append(kept, pl)
+			used[pl.Node] = true
+			continue
+		}
+		if pl.Owner != "" {
+			continue
+		}
+		key := reason{pl.Class, why}
+		if refused[key] == nil {
+			refused[key] = &capacity.Refusal{Class: pl.Class, Retryable: true, Message: why}
+			order = append(order, refused[key])
+		}
+		refused[key].Pods = append(refused[key].Pods, pl.Pod)
+	}
+	plan.Placements = kept
+	keepNodes(plan, func(n *capacity.PlannedNode) bool { return used[n.ID] })
+	for _, r := range order {
+		plan.Refused = append(plan.Refused, *r)
+	}
+}
