@@ -115,7 +115,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
-		NodeFor: nodeOfClaim, NotRegistered: store.NotRegistered, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
+		NodeFor: nodeOfClaim, NotRegistered: store.NotRegistered, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err

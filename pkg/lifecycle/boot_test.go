@@ -82,7 +82,7 @@ func TestLease(t *testing.T) {
 
 	// No gap ever comes near the 60 s after which the node lifecycle controller acts.
 	last := w.clock.Now()
-	for w.clock.Now().Before(epoch.Add(registrationTimeout - time.Minute)) {
+	for w.clock.Now().Before(epoch.Add(DefaultRegistrationTimeout - time.Minute)) {
 		w.pass(5*time.Second, 5*time.Second)
 		if l := w.lease(inst.NodeName); l != nil {
 			last = l.Spec.RenewTime.Time
@@ -181,7 +181,7 @@ func TestLiveness(t *testing.T) {
 				claim, inst := w.launched("a")
 				w.createNode(nodeFor(claim, *inst))
 			},
-			after: registrationTimeout, by: registrationTimeout + 20*time.Second, reason: reasonRegistrationTimeout,
+			after: DefaultRegistrationTimeout, by: DefaultRegistrationTimeout + 20*time.Second, reason: reasonRegistrationTimeout,
 		},
 		{
 			name: "an instance that is terminated while it boots",

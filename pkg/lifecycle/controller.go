@@ -64,6 +64,8 @@ type Config struct {
 	Brake *brake.Brake
 	// NotRegistered, when set, is told of a claim that was given up because it has not become a node in its time.
 	NotRegistered func(claim *karpv1.NodeClaim, message string)
+	// RegistrationTimeout ends instances without kubelet; zero: DefaultRegistrationTimeout.
+	RegistrationTimeout time.Duration
 	// Hold, when set, says why nothing may be changed at the moment (another controller owns these objects); empty: go on.
 	Hold     func() string
 	Recorder events.EventRecorder
@@ -81,16 +83,19 @@ type key struct{ claim, node string }
 
 // Controller walks NodeClaims and their Nodes through the stages of the package comment.
 type Controller struct {
-	kube      kubernetes.Interface
-	claims    client.Client
-	live      client.Reader
-	cloud     Cloud
-	nodeFor   func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
-	brake     *brake.Brake
-	hold      func() string
-	failed    func(*karpv1.NodeClaim, string) // to become a node in time
-	recorder  events.EventRecorder
-	clock     clock.WithTicker
+	kube     kubernetes.Interface
+	claims   client.Client
+	live     client.Reader
+	cloud    Cloud
+	nodeFor  func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
+	brake    *brake.Brake
+	hold     func() string
+	failed   func(*karpv1.NodeClaim, string) // to become a node in time
+	recorder events.EventRecorder
+	clock    clock.WithTicker
+	// registrationTimeout as in Config, never zero.
+	registrationTimeout time.Duration
+
 	nodes     cache.SharedIndexInformer
 	pods      cache.SharedIndexInformer
 	nodeList  corelisters.NodeLister
@@ -122,6 +127,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if c.failed = cfg.NotRegistered; c.failed == nil {
 		c.failed = func(*karpv1.NodeClaim, string) {}
+	}
+	if c.registrationTimeout = cfg.RegistrationTimeout; c.registrationTimeout == 0 {
+		c.registrationTimeout = DefaultRegistrationTimeout
 	}
 	if c.hold == nil {
 		c.hold = func() string { return "" }

@@ -29,7 +29,7 @@ func (c *Controller) keepLease(ctx context.Context, l *life) (time.Duration, err
 	if node == nil {
 		return 0, nil
 	}
-	if Posted(node) || l.now.After(launchedAt(l.claim).Add(registrationTimeout)) {
+	if Posted(node) || l.now.After(launchedAt(l.claim).Add(c.registrationTimeout)) {
 		c.leases.forget(node.UID)
 		return 0, nil
 	}

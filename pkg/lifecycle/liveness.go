@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	launchTimeout       = 5 * time.Minute
-	registrationTimeout = 15 * time.Minute
+	launchTimeout = 5 * time.Minute
+	// DefaultRegistrationTimeout is how long after its launch an instance may be without kubelet.
+	DefaultRegistrationTimeout = 15 * time.Minute
 	// initializationTimeout is how long after its registration a node may stay unfit for what it was bought for. Karpenter waits
 	// for ever; the pods that were to go there wait with it, and the node is paid for.
 	initializationTimeout = 15 * time.Minute
@@ -55,10 +56,10 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 		return 0, nil // launched, and the status is being written
 	}
 	if !conditionTrue(claim, karpv1.ConditionTypeRegistered) {
-		deadline := later(launchedAt(claim).Add(registrationTimeout), c.startedAt().Add(catchUp))
+		deadline := later(launchedAt(claim).Add(c.registrationTimeout), c.startedAt().Add(catchUp))
 		wait := deadline.Sub(l.now)
 		if wait <= 0 {
-			return 0, c.giveUp(ctx, l, reasonRegistrationTimeout, fmt.Sprintf("no kubelet came within %s", registrationTimeout))
+			return 0, c.giveUp(ctx, l, reasonRegistrationTimeout, fmt.Sprintf("no kubelet came within %s", c.registrationTimeout))
 		}
 		after, err := c.checkInstance(ctx, l)
 		return soonest(wait, after), err

@@ -42,6 +42,8 @@ type Args struct {
 	// BatchIdleDuration: a burst is planned when no pod has come for so long, BatchMaxDuration: at the latest then.
 	BatchIdleDuration *metav1.Duration `json:"batchIdleDuration,omitempty"`
 	BatchMaxDuration  *metav1.Duration `json:"batchMaxDuration,omitempty"`
+	// RegistrationTimeout is how long after its launch an instance may be without a kubelet that registers its Node.
+	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
 	// MaxClaimsInFlight caps nodes that are launched and not yet initialized.
 	MaxClaimsInFlight *int `json:"maxClaimsInFlight,omitempty"`
 	// MaxTerminationsPerMinute bounds how many nodes end per minute by decision of Dovetail.
@@ -56,6 +58,9 @@ type Args struct {
 	// must not run twice.
 	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
 }
+
+// maxRegistrationTimeout is a little less than the time for which the ledger keeps a gate closed.
+const maxRegistrationTimeout = 20 * time.Minute
 
 // Preference policies.
 const (
@@ -106,6 +111,7 @@ func (a *Args) setDefaults() {
 	}
 	def(&a.BatchIdleDuration, 50*time.Millisecond)
 	def(&a.BatchMaxDuration, time.Second)
+	def(&a.RegistrationTimeout, 15*time.Minute)
 	if a.MaxClaimsInFlight == nil {
 		n := 1000
 		a.MaxClaimsInFlight = &n
@@ -146,6 +152,10 @@ func (a *Args) validate() field.ErrorList {
 	positive("batchMaxDuration", a.BatchMaxDuration)
 	if a.BatchMaxDuration.Duration < a.BatchIdleDuration.Duration {
 		errs = append(errs, field.Invalid(path("batchMaxDuration"), a.BatchMaxDuration.Duration.String(), "must not be below batchIdleDuration"))
+	}
+	positive("registrationTimeout", a.RegistrationTimeout)
+	if a.RegistrationTimeout.Duration > maxRegistrationTimeout {
+		errs = append(errs, field.Invalid(path("registrationTimeout"), a.RegistrationTimeout.Duration.String(), fmt.Sprintf("must not be above %v: pods don't wait longer for a node", maxRegistrationTimeout)))
 	}
 	if *a.MaxClaimsInFlight < 1 {
 		errs = append(errs, field.Invalid(path("maxClaimsInFlight"), *a.MaxClaimsInFlight, "must be at least 1"))

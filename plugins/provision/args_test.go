@@ -19,6 +19,7 @@ func defaults() Args {
 		VMMemoryOverheadPercent: ptr.To(0.075),
 		BatchIdleDuration:       &metav1.Duration{Duration: 50 * time.Millisecond},
 		BatchMaxDuration:        &metav1.Duration{Duration: time.Second},
+		RegistrationTimeout:     &metav1.Duration{Duration: 15 * time.Minute},
 		MaxClaimsInFlight:       ptr.To(1000),
 
 		MaxTerminationsPerMinute: ptr.To(100),
@@ -53,12 +54,13 @@ func TestDecodeArgs(t *testing.T) {
 			"everything set",
 			`{"clusterName":"dev","clusterEndpoint":"https://x","clusterCABundle":"Y2E=","clusterCIDR":"10.0.0.0/16","region":"eu-west-1",
 			  "vmMemoryOverheadPercent":0.1,"reservedENIs":1,"prefixDelegation":true,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
-			  "maxTerminationsPerMinute":2,"disruptionDryRun":true,"preferencePolicy":"Ignore","simulationDenyList":["A","B"]}`,
+			  "maxTerminationsPerMinute":2,"registrationTimeout":"20m","disruptionDryRun":true,"preferencePolicy":"Ignore","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
 					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
 					VMMemoryOverheadPercent: ptr.To(0.1), ReservedENIs: 1, PrefixDelegation: true, BatchIdleDuration: &metav1.Duration{Duration: 20 * time.Millisecond},
 					BatchMaxDuration: &metav1.Duration{Duration: 20 * time.Millisecond}, MaxClaimsInFlight: ptr.To(1), PreemptFirst: true,
+					RegistrationTimeout:      &metav1.Duration{Duration: 20 * time.Minute},
 					MaxTerminationsPerMinute: ptr.To(2), DisruptionDryRun: true, PreferencePolicy: "Ignore", SimulationDenyList: []string{"A", "B"},
 				}
 			},
@@ -96,6 +98,7 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"typed arguments of somebody else", &corev1.Pod{}, []string{"want config.dovetail.sh/v1 ProvisionArgs, have *v1.Pod"}},
 		{"a cluster name EKS does not allow", unknown(`{"clusterName":"` + strings.Repeat("x", 101) + `"}`), []string{"clusterName: Too long"}},
 		{"a batch that never ends", unknown(`{"clusterName":"dev","batchIdleDuration":"0s"}`), []string{"batchIdleDuration: Invalid value", "must be positive"}},
+		{"a registration that pods would not wait for", unknown(`{"clusterName":"dev","registrationTimeout":"21m"}`), []string{"registrationTimeout: Invalid value", "20m"}},
 		{
 			"a batch that ends before it can settle", unknown(`{"clusterName":"dev","batchIdleDuration":"2s"}`),
 			[]string{"batchMaxDuration: Invalid value", "must not be below batchIdleDuration"},
