@@ -69,7 +69,7 @@ func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, o 
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
 			Labels:      maps.Clone(p.Labels),
-			Annotations: map[string]string{originAnnotation: p.Name},
+			Annotations: merged(p.Annotations, map[string]string{originAnnotation: p.Name}),
 		},
 		Spec: karpv1.NodePoolSpec{
 			Weight:     spec.Weight,

@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -54,6 +55,24 @@ func newNetwork(w *world) network {
 		},
 	}, {id: w.id("sg"), name: "default", description: "default VPC security group", tags: map[string]string{}}}
 	return n
+}
+
+// AddSubnet adds a subnet with these tags and no others to the VPC, and returns its id.
+func (s *Sim) AddSubnet(zone string, tags map[string]string) (id string) {
+	s.with(func(w *world) {
+		n := &w.network
+		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(len(n.subnets) * 32), 0}), 19)
+		first := cidr.Addr()
+		for range 4 {
+			first = first.Next()
+		}
+		id = w.id("subnet")
+		n.subnets = append(n.subnets, &subnet{
+			id: id, zone: zone, zoneID: zoneID(w.cfg.Region, zone), cidr: cidr, next: first, used: map[netip.Addr]bool{}, lifo: w.cfg.ReuseAddresses,
+			tags: maps.Clone(tags),
+		})
+	})
+	return id
 }
 
 // zoneID makes an id of a zone's name: us-west-2a is usw2-az1.

@@ -150,6 +150,15 @@ func (e *env) apply(manifests ...string) {
 	}
 }
 
+// patch changes an object as kubectl patch --type merge would.
+func (e *env) patch(o client.Object, name, patch string) {
+	e.Helper()
+	o.SetName(name)
+	if err := e.api.Patch(e.ctx, o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		e.Fatal(err)
+	}
+}
+
 // podOpt changes a pod before it is created.
 type podOpt func(*corev1.Pod)
 

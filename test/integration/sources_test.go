@@ -1,0 +1,137 @@
+package integration
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+)
+
+// A Provisioner as people have them, unchanged.
+const provisioner = `
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: default}
+spec:
+  labels: {node-type: worker}
+  requirements:
+    - {key: karpenter.sh/capacity-type, operator: In, values: ["spot"]}
+    - {key: node.kubernetes.io/instance-type, operator: In, values: ["m5.large", "m5.xlarge", "c5.xlarge"]}
+  limits: {resources: {cpu: 1000}}
+  provider:
+    subnetSelector: {kubernetes.io/cluster/demo: '*'}
+    securityGroupSelector: {"aws:eks:cluster-name": demo}
+    instanceProfile: KarpenterNodeInstanceProfile-demo
+  ttlSecondsAfterEmpty: 30
+`
+
+// demo is the account that it is meant for. A subnet of somebody else's is there, too.
+func demo(t *testing.T, set func(*setting)) (e *env, others string) {
+	e = start(t, func(s *setting) {
+		s.idle = true
+		s.sim.Cluster, s.sim.InstanceProfile = "demo", "KarpenterNodeInstanceProfile-demo"
+		if set != nil {
+			set(s)
+		}
+	})
+	others = e.sim.AddSubnet(e.sim.Zones()[0], map[string]string{"Name": "others"})
+	e.options.Config.SetProvisionArgs(map[string]any{"clusterName": "demo"})
+	return e, others
+}
+
+// workers checks that the pods' node is the one that was asked for, and that it ends when they have gone.
+func (e *env) workers(others, pool string, soon func()) *corev1.Node {
+	e.Helper()
+	e.pods("web", 3, "500m", "512Mi")
+	pods := e.running("web", 3)
+	e.settled(1)
+	in := e.sim.Live()[0]
+	if !slices.Contains([]string{"m5.large", "m5.xlarge", "c5.xlarge"}, in.Type) || in.CapacityType != "spot" || in.Profile != "KarpenterNodeInstanceProfile-demo" {
+		e.Errorf("launched a %s %s with profile %s", in.CapacityType, in.Type, in.Profile)
+	}
+	if in.SubnetID == others || in.SubnetID == "" {
+		e.Errorf("launched in subnet %q, which has not the tag", in.SubnetID)
+	}
+	node := e.nodes()[pods[0].Spec.NodeName]
+	for key, value := range map[string]string{
+		"node-type": "worker", "karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": "spot", corev1.LabelInstanceTypeStable: in.Type,
+	} {
+		if node.Labels[key] != value {
+			e.Errorf("label %s of the node is %q, want %q", key, node.Labels[key], value)
+		}
+	}
+	for i := range pods {
+		if err := e.api.Delete(e.ctx, pods[i], client.GracePeriodSeconds(0)); err != nil {
+			e.Fatal(err)
+		}
+	}
+	soon()
+	e.settled(0)
+	return node
+}
+
+func TestProvisionerAsItStands(t *testing.T) {
+	e, others := demo(t, nil)
+	e.apply(provisioner)
+	e.run()
+	node := e.workers(others, "provisioner_default", func() {
+		// The 30 seconds are waited for in virtual time (pkg/disruption).
+		e.patch(&legacy.Provisioner{}, "default", `{"spec":{"ttlSecondsAfterEmpty":1}}`)
+	})
+	if got := node.Labels["karpenter.sh/provisioner-name"]; got != "default" {
+		t.Errorf("label karpenter.sh/provisioner-name is %q", got)
+	}
+	if _, err := cluster.Until(e.wait(), e.api, &legacy.ProvisionerList{}, func(all []*legacy.Provisioner) (bool, string, error) {
+		p := all[0]
+		ok := p.StatusConditions().Root().IsTrue() && p.Status.Nodes != nil && *p.Status.Nodes == 0
+		return ok, "the Provisioner to be ready, with no node left", nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The same intent in today's words.
+const demoClass = `
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiSelectorTerms: [{alias: al2023@latest}]
+  instanceProfile: KarpenterNodeInstanceProfile-demo
+  subnetSelectorTerms: [{tags: {kubernetes.io/cluster/demo: '*'}}]
+  securityGroupSelectorTerms: [{tags: {"aws:eks:cluster-name": demo}}]
+`
+
+const demoPool = `
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    metadata: {labels: {node-type: worker}}
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: ["spot"]}
+        - {key: node.kubernetes.io/instance-type, operator: In, values: ["m5.large", "m5.xlarge", "c5.xlarge"]}
+      expireAfter: Never
+  limits: {cpu: 1000}
+  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 30s}
+`
+
+func TestSameIntentAsNodePool(t *testing.T) {
+	e, others := demo(t, nil)
+	e.apply(demoClass, demoPool)
+	e.run()
+	node := e.workers(others, "default", func() {
+		e.patch(&karpv1.NodePool{}, "default", `{"spec":{"disruption":{"consolidateAfter":"1s"}}}`)
+	})
+	if got, there := node.Labels["karpenter.sh/provisioner-name"]; there {
+		t.Errorf("label karpenter.sh/provisioner-name is %q, and there is no Provisioner", got)
+	}
+}
