@@ -121,6 +121,30 @@ func TestAhead(t *testing.T) {
 	}
 }
 
+// Pods that are being deleted make room on their nodes until they have gone.
+func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	p := NewPending([]string{"s"}, NewDesk(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
+	h := p.Handler()
+	pod := ownedPod(0, "apps/v1 ReplicaSet")
+	pod.Spec.NodeName = "n"
+	going := pod.DeepCopy()
+	going.DeletionTimestamp = ptr.To(metav1.Now())
+	for _, step := range []struct {
+		do   func()
+		want bool
+	}{
+		{func() { h.OnAdd(pod, false) }, false},
+		{func() { h.OnUpdate(pod, going) }, true},
+		{func() { h.OnDelete(going) }, false},
+	} {
+		step.do()
+		if got := p.makesRoom("n"); got != step.want {
+			t.Errorf("makes room: %t, want %t", got, step.want)
+		}
+	}
+}
+
 // Pods are counted for their controller as long as they live.
 func TestPendingCountsCreated(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
@@ -148,8 +172,8 @@ func TestPendingCountsCreated(t *testing.T) {
 	want(1)
 	h.OnDelete(bound)
 	want(0)
-	if len(p.owned) != 0 {
-		t.Errorf("remembers %v", p.owned)
+	if len(p.owned)+len(p.ending) != 0 {
+		t.Errorf("remembers %v and %v", p.owned, p.ending)
 	}
 }
 

@@ -26,6 +26,8 @@ type Pending struct {
 	pods map[types.UID]arrival
 	// owned is the number of live pods per controller, whoever schedules them, bound or not.
 	owned map[types.UID]int
+	// ending is the number of bound pods per node that are being deleted.
+	ending map[string]int
 }
 
 // arrival is an unscheduled pod and when this process first saw it.
@@ -36,7 +38,7 @@ type arrival struct {
 
 // NewPending returns an index for the pods of the named schedulers.
 func NewPending(schedulers []string, desk *Desk, classes *Classes) *Pending {
-	p := &Pending{ours: map[string]bool{}, desk: desk, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}}
+	p := &Pending{ours: map[string]bool{}, desk: desk, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}}
 	for _, s := range schedulers {
 		p.ours[s] = true
 	}
@@ -137,23 +139,43 @@ func (p *Pending) created(owner types.UID) int {
 	return p.owned[owner]
 }
 
-// count keeps owned. A pod that is being deleted is not counted: its controller makes another one.
-func (p *Pending) count(old, pod *corev1.Pod) {
-	before, after := counted(old), counted(pod)
-	if before == after {
-		return
-	}
+// makesRoom says that pods of the node are on their way out.
+func (p *Pending) makesRoom(node string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if after != "" {
-		p.owned[after]++
+	return p.ending[node] > 0
+}
+
+// count keeps owned and ending. A pod that is being deleted doesn't count for its controller, which makes another one.
+func (p *Pending) count(old, pod *corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	shift(p.owned, counted(old), counted(pod))
+	shift(p.ending, leaves(old), leaves(pod))
+}
+
+// shift counts one less of before and one more of now; empty keys are not counted.
+func shift[K ~string](counts map[K]int, before, now K) {
+	if before == now {
+		return
+	}
+	if now != "" {
+		counts[now]++
 	}
 	if before == "" {
 		return
 	}
-	if p.owned[before]--; p.owned[before] <= 0 {
-		delete(p.owned, before)
+	if counts[before]--; counts[before] <= 0 {
+		delete(counts, before)
 	}
+}
+
+// leaves is the node whose room the pod is giving back; empty: none.
+func leaves(pod *corev1.Pod) string {
+	if pod == nil || pod.DeletionTimestamp == nil {
+		return ""
+	}
+	return pod.Spec.NodeName
 }
 
 // counted is the controller that the pod counts for; empty: none.

@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,7 +101,25 @@ func (m *Motor) gather() []ledger.Waiting {
 		}
 	}
 	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
-	return waiting
+	return m.withoutNominees(waiting)
+}
+
+// nomineePatience is how long the victims of a preemption may take to end before a node is built after all.
+const nomineePatience = 30 * time.Second
+
+// withoutNominees leaves out pods that preemption is making room for. The room is not there yet, so that a plan would buy it a
+// second time.
+func (m *Motor) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
+	return slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
+		pod := m.pending.Get(w.Ref.UID)
+		if pod == nil || pod.Status.NominatedNodeName == "" || !m.pending.makesRoom(pod.Status.NominatedNodeName) {
+			return false
+		}
+		m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+			l.Postpone(w.Ref.UID, "preemption is making room for the pod on node "+pod.Status.NominatedNodeName, now.Add(nomineePatience), now)
+		})
+		return true
+	})
 }
 
 func uidsOf(waiting []ledger.Waiting) []types.UID {

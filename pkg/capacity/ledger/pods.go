@@ -142,6 +142,14 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 	}
 }
 
+// Postpone ends the wait of a queued pod that somebody else is about to help. It is planned for when that hasn't helped by then.
+func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
+	if p, ok := l.pods[uid]; ok && p.state == Queued {
+		l.refuse(p, why, now)
+		p.retry = until
+	}
+}
+
 func (l *Ledger) refuse(p *pod, why string, now time.Time) {
 	p.state, p.since, p.why, p.retry = Refused, now, why, time.Time{}
 	l.out.Activate = append(l.out.Activate, p.ref)
