@@ -63,6 +63,14 @@ type Class struct {
 	Drivers []string
 }
 
+// scheduler is the name of the scheduler whose pods these are, which is a part of Key.
+func (c *Class) scheduler() string {
+	if c.Pod == nil {
+		return ""
+	}
+	return c.Pod.Spec.SchedulerName
+}
+
 // PreferredTerm is a preference for nodes.
 type PreferredTerm struct {
 	Weight int32

@@ -14,6 +14,8 @@ type asks struct {
 	tolerations []corev1.Toleration
 	// preferred: PreferNoSchedule taints needn't be tolerated.
 	preferred bool
+	// scheduler of the pod; empty: no pool is out of bounds.
+	scheduler string
 }
 
 // tolerates says whether the taints are tolerated.
@@ -63,7 +65,7 @@ func (a *asks) id() string {
 		t := &a.tolerations[i]
 		k.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
 	}
-	k.text(strconv.FormatBool(a.preferred))
+	k.text(strconv.FormatBool(a.preferred), a.scheduler)
 	return string(k)
 }
 
@@ -81,7 +83,7 @@ func (c *catalog) matching(a *asks) packing.Bits {
 func (c *catalog) match(a *asks) packing.Bits {
 	out := packing.NewBits(len(c.bins))
 	for _, p := range c.pools {
-		if a.tolerates(p.Taints) != nil {
+		if !p.Serves(a.scheduler) || a.tolerates(p.Taints) != nil {
 			continue
 		}
 		terms := a.terms

@@ -57,6 +57,8 @@ func catalogID(pools []*Pool, opts *Options, mentioned map[string]map[string]boo
 			k.count(len(named))
 			k.text(slices.Sorted(maps.Keys(named))...)
 		}
+		k.count(len(p.Schedulers))
+		k.text(p.Schedulers...)
 		k.count(len(p.Taints))
 		for i := range p.Taints {
 			k.text(p.Taints[i].Key, p.Taints[i].Value, string(p.Taints[i].Effect))

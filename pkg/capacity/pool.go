@@ -1,6 +1,8 @@
 package capacity
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -10,6 +12,8 @@ type Pool struct {
 	Weight int32
 	// NodeClass is the name under which the cloud knows the provider configuration.
 	NodeClass string
+	// Schedulers may have nodes built here for their pods, by name; empty: all.
+	Schedulers []string
 	// Labels every node of the pool carries, including karpenter.sh/nodepool.
 	Labels map[string]string
 	// Requirements narrow the offers; Labels are part of them as single values.
@@ -25,6 +29,11 @@ type Pool struct {
 	Types []*InstanceType
 	// Unready is why the pool can't be used now (its own condition or its node class's); empty when it can.
 	Unready string
+}
+
+// Serves says whether nodes of the pool may be built for pods of the scheduler; "" stands for pods that are nobody's demand.
+func (p *Pool) Serves(scheduler string) bool {
+	return len(p.Schedulers) == 0 || scheduler == "" || slices.Contains(p.Schedulers, scheduler)
 }
 
 // DaemonSet is a daemon whose pod will run on every node it fits: its room is planned on new nodes and kept on

@@ -29,14 +29,20 @@ func (r *run) refusal(u *unit, rest []holder) Refusal {
 		parts = append(parts, fmt.Sprintf("not all of the %d pods that its group needs can be placed", u.gang.Missing))
 	}
 	for _, p := range r.catalog.pools {
+		if !p.Serves(u.scheduler()) {
+			continue // somebody else's
+		}
 		reason, retry := r.reason(u, p)
 		reason = shorten(reason, maxReason)
 		out.Reasons = append(out.Reasons, PoolReason{Pool: p.Name, Reason: reason})
 		out.Retryable = out.Retryable || retry
 		parts = append(parts, p.Name+": "+reason)
 	}
-	if len(r.catalog.pools) == 0 {
+	switch {
+	case len(r.catalog.pools) == 0:
 		parts = append(parts, "there is no node pool")
+	case len(out.Reasons) == 0:
+		parts = append(parts, fmt.Sprintf("none of %d node pools is for pods of scheduler %s", len(r.catalog.pools), u.scheduler()))
 	}
 	out.Message = shorten(strings.Join(parts, "; "), maxMessage)
 	return out

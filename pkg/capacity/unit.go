@@ -128,7 +128,7 @@ func (u *unit) dropped(kind step) int {
 
 // relaxed sets what is asked at the unit's level: of the preferred node terms the heaviest that is left counts as required.
 func (u *unit) relaxed() {
-	u.asks = asks{terms: u.Terms, tolerations: u.Tolerations, preferred: u.dropped(toleratePreferNoSchedule) > 0}
+	u.asks = asks{terms: u.Terms, tolerations: u.Tolerations, preferred: u.dropped(toleratePreferNoSchedule) > 0, scheduler: u.scheduler()}
 	if n := u.dropped(dropPreferredTerm); n < len(u.Preferred) {
 		terms := u.Terms
 		if len(terms) == 0 {

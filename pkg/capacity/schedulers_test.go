@@ -1,0 +1,65 @@
+package capacity
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func of(scheduler string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.SchedulerName = scheduler }
+}
+
+// Profiles of one binary have nodes built in their own pools, from one plan.
+func TestPoolsOfSchedulers(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		pools map[string][]string // whom each serves
+		want  string
+	}{
+		{"pools that say nothing serve everybody, together", map[string][]string{"x": nil}, "x on-demand c.4 : map[a:2 b:2]\n"},
+		{"each has its own", map[string][]string{"x": {"a"}, "y": {"b"}}, "x on-demand c.2 : map[a:2]\ny on-demand c.2 : map[b:2]\n"},
+		{"one is shared, the other is not", map[string][]string{"x": {"b"}, "y": {"a", "b"}}, "y on-demand c.4 : map[a:2 b:2]\n"},
+		{"nothing is for one of them", map[string][]string{"x": {"a"}}, "x on-demand c.2 : map[a:2]\nrefused 2 b: none of 1 node pools is for pods of scheduler b\n"},
+		{"what stands in the way elsewhere is none of its business", map[string][]string{"x": {"a"}, "broken": {"b"}},
+			"x on-demand c.2 : map[a:2]\nrefused 2 b: broken: it is broken\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			view := &View{Demand: []Demand{demandOf(t, 2, asking("a", "cpu=800m", of("a"))), demandOf(t, 2, asking("b", "cpu=800m", of("b")))}}
+			for _, name := range []string{"x", "y", "broken"} {
+				if schedulers, ok := tc.pools[name]; ok {
+					p := testPool(name)
+					p.Schedulers = schedulers
+					if name == "broken" {
+						p.Unready = "it is broken"
+					}
+					view.Pools = append(view.Pools, p)
+				}
+			}
+			planner := NewPlanner()
+			for range 2 { // the second time from memory
+				if diff := cmp.Diff(tc.want, planner.Plan(view, Options{}).summary()); diff != "" {
+					t.Errorf("plan (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// A planner that remembers its catalogue sees when a pool serves others than before.
+func TestPoolsChangeHands(t *testing.T) {
+	p := testPool("x")
+	p.Schedulers = []string{"a"}
+	view := &View{Pools: []*Pool{p}, Demand: []Demand{demandOf(t, 1, asking("a", "cpu=1", of("a")))}}
+	planner := NewPlanner()
+	if got := planner.Plan(view, Options{}); len(got.Nodes) != 1 {
+		t.Fatalf("plan: %s", got.summary())
+	}
+	other := *p
+	other.Schedulers = []string{"b"}
+	view.Pools = []*Pool{&other}
+	if got := planner.Plan(view, Options{}); len(got.Nodes) != 0 || len(got.Refused) != 1 || got.Refused[0].Retryable {
+		t.Errorf("plan: %s", got.summary())
+	}
+}
