@@ -1,11 +1,55 @@
 package main
 
 import (
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"strings"
 
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
+
+// nodeSeen is what AWS's provider can learn from a node that has registered.
+func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node) aws.NodeSeen {
+	s := aws.NodeSeen{
+		Name: node.Name, ImageID: nc.Status.ImageID, InstanceType: nc.Labels[corev1.LabelInstanceTypeStable],
+		InstanceID: nc.Status.ProviderID[strings.LastIndexByte(nc.Status.ProviderID, '/')+1:], Memory: node.Status.Capacity.Memory().Value(),
+	}
+	if nc.Spec.NodeClassRef != nil {
+		s.NodeClass = nc.Spec.NodeClassRef.Name
+	}
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP && s.InternalIP == "" {
+			s.InternalIP = a.Address
+		}
+	}
+	return s
+}
+
+// observe tells the provider of nodes that have come.
+func observe(p *aws.Provider) func(*karpv1.NodeClaim, *corev1.Node) {
+	return func(nc *karpv1.NodeClaim, node *corev1.Node) { p.ObserveNode(nodeSeen(nc, node)) }
+}
+
+// notJoined tells of claims that did not become nodes in time: their pool, and the provider if there was an instance.
+func notJoined(p *aws.Provider, store *karpenter.Store) func(*karpv1.NodeClaim, string) {
+	return func(nc *karpv1.NodeClaim, message string) {
+		store.NotRegistered(nc, message)
+		if nc.Status.ProviderID != "" {
+			p.NotJoined(boughtAs(nc))
+		}
+	}
+}
+
+// boughtAs is the offer a claim's instance was bought from.
+func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
+	return capacity.OfferKey{
+		InstanceType: nc.Labels[corev1.LabelInstanceTypeStable], Zone: nc.Labels[corev1.LabelTopologyZone], CapacityType: nc.Labels[karpv1.CapacityTypeLabelKey],
+	}
+}
 
 // dedicatedClasses are the node classes of pools that ask for machines nobody else shares.
 func dedicatedClasses(store *karpenter.Store) map[string]bool {

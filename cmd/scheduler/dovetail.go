@@ -115,7 +115,8 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
-		NodeFor: nodeOfClaim, NotRegistered: store.NotRegistered, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
+		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
+		RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err
@@ -154,6 +155,9 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		if gone || c.Deleting {
 			motor.ClaimGone(c.Name, "its NodeClaim was deleted")
 		}
+		if c.Registered && c.NodeName != "" {
+			motor.ClaimNamed(c.Name, c.NodeName, c.ProviderID)
+		}
 		life.ClaimChanged(c.Name)
 		ending.Changed()
 	})
@@ -169,6 +173,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	store.OnClassEnd(provider.ReleaseClass)
 	store.SetClusterCA(provider.ClusterCA)
 	provider.OnChange(motor.Changed)
+	provider.OnLearned(func(class, value string) error { return store.Note(ctx, class, aws.LearnedAnnotation, value) })
 	provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
 		if err := store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)

@@ -44,8 +44,12 @@ type class struct {
 	doubtful atomic.Bool
 	// dedicated: a pool asks for machines of its own.
 	dedicated atomic.Bool
-	resolved  atomic.Pointer[resolved]
-	built     offerCache
+	// nodeName is the form of node names that was seen last; nil: none was seen.
+	nodeName atomic.Pointer[nameForm]
+	// nameSaid and kept are the object's annotations NodeNameAnnotation and LearnedAnnotation.
+	nameSaid, kept atomic.Pointer[string]
+	resolved       atomic.Pointer[resolved]
+	built          offerCache
 }
 
 func newClass(nc *ec2nc.EC2NodeClass) *class {
@@ -163,6 +167,7 @@ func (p *Provider) keepClass(ctx context.Context, c *class) {
 	logger := klog.FromContext(ctx).WithValues("nodeClass", c.name)
 	ctx = klog.NewContext(ctx, logger)
 	var r *resolution
+	var keepNext time.Time
 	for {
 		// Whatever was said until here is taken into account below.
 		select {
@@ -177,6 +182,9 @@ func (p *Provider) keepClass(ctx context.Context, c *class) {
 			return
 		}
 		p.publish(ctx, c, r)
+		if d := p.keepLearned(ctx, c, &keepNext); d > 0 {
+			wait = min(wait, d)
+		}
 		timer := p.clock.NewTimer(wait)
 		select {
 		case <-c.wake:

@@ -41,7 +41,10 @@ func newExhausted(c clock.PassiveClock, ttl time.Duration, changed func()) *exha
 }
 
 // add remembers scopes from now on.
-func (e *exhausted) add(scopes ...scope) {
+func (e *exhausted) add(scopes ...scope) { e.addFor(e.ttl, scopes...) }
+
+// addFor remembers scopes for a while of their own; what is remembered longer stays so.
+func (e *exhausted) addFor(ttl time.Duration, scopes ...scope) {
 	if len(scopes) == 0 {
 		return
 	}
@@ -50,8 +53,11 @@ func (e *exhausted) add(scopes ...scope) {
 	if until == nil {
 		until = map[scope]time.Time{}
 	}
+	end := e.clock.Now().Add(ttl)
 	for _, s := range scopes {
-		until[s] = e.clock.Now().Add(e.ttl)
+		if end.After(until[s]) {
+			until[s] = end
+		}
 	}
 	e.now.Store(exhaustionOf(until))
 	e.mu.Unlock()

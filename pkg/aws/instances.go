@@ -84,7 +84,7 @@ func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]
 		}
 		for _, r := range page.Reservations {
 			for i := range r.Instances {
-				out = append(out, instanceOf(&r.Instances[i]))
+				out = append(out, p.named(instanceOf(&r.Instances[i])))
 			}
 		}
 	}
@@ -126,8 +126,20 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 	}
 	out.Wave, out.Claim = out.Tags[waveTag], out.Tags[ec2nc.NodeClaimTagKey]
 	out.ProviderID = providerID(out.Zone, out.ID)
-	out.NodeName = out.Hostname
 	return out
+}
+
+// named is the instance with the name that its kubelet will register under, as its class's nodes are named.
+func (p *Provider) named(i capacity.Instance) capacity.Instance {
+	form := namePrivateDNS
+	if c := p.class(i.Tags[ec2nc.NodeClassTagKey]); c != nil {
+		if f, _, problem := familyOf(&c.current().Spec); problem == "" {
+			form = c.form(f)
+		}
+	}
+	name, sure := form.of(&i)
+	i.NodeName, i.NameUnsure = name, !sure
+	return i
 }
 
 func providerID(zone, id string) string { return "aws:///" + zone + "/" + id }

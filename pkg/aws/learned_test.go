@@ -1,6 +1,27 @@
 package aws
 
-import "testing"
+import (
+	"errors"
+	"testing"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// plainImage is the class's image for amd64 machines without devices.
+func plainImage(st ec2nc.EC2NodeClassStatus) string {
+	for _, a := range st.AMIs {
+		if a.Requirements[0].Values[0] == "amd64" && a.Requirements[1].Operator == "DoesNotExist" {
+			return a.ID
+		}
+	}
+	return ""
+}
 
 func TestMemoryIsLearned(t *testing.T) {
 	w := newWorld(t)
@@ -9,12 +30,7 @@ func TestMemoryIsLearned(t *testing.T) {
 		m := typeOf(w.types("default"), "m5.large")
 		return m.Capacity["memory"] / mi, m.Allocatable["memory"] / mi
 	}
-	image := ""
-	for _, a := range w.status("default", isReady("True")).AMIs {
-		if a.Requirements[0].Values[0] == "amd64" && a.Requirements[1].Operator == "DoesNotExist" {
-			image = a.ID
-		}
-	}
+	image := plainImage(w.status("default", isReady("True")))
 	for _, tt := range []struct {
 		name        string
 		image       string
@@ -22,22 +38,141 @@ func TestMemoryIsLearned(t *testing.T) {
 		total, free int64
 	}{
 		{"a guess", "", 0, 7577, 6903},
-		{"another image's node says nothing", "ami-other", 7000, 7577, 6903},
-		{"the first node", image, 7700, 7700, 7026},
-		{"a smaller one", image, 7699, 7699, 7025},
-		{"a larger one does not count", image, 7800, 7699, 7025},
+		{"another image's node says nothing", "ami-other", 7000 * mi, 7577, 6903},
+		{"the first node", image, 7700*mi + 4096, 7700, 7026},
+		{"a few pages less are no news", image, 7700 * mi, 7700, 7026},
+		{"a smaller one", image, 7699*mi + 7, 7699, 7025},
+		{"a larger one does not count", image, 7800 * mi, 7699, 7025},
 	} {
 		version := w.Version()
-		w.ObserveMemory("m5.large", tt.image, tt.seen*mi)
+		n := NodeSeen{NodeClass: "default", InstanceType: "m5.large", ImageID: tt.image, Memory: tt.seen}
+		w.ObserveNode(n)
 		before := w.types("default")
 		total, free := memory()
 		if total != tt.total || free != tt.free {
 			t.Errorf("%s: capacity %d, allocatable %d MiB, want %d, %d", tt.name, total, free, tt.total, tt.free)
 		}
-		if w.ObserveMemory("m5.large", tt.image, tt.seen*mi); version != w.Version() {
+		if w.ObserveNode(n); version != w.Version() {
 			if again, _ := w.InstanceTypes("default"); &again[0] != &before[0] {
 				t.Errorf("%s: told twice, built twice", tt.name)
 			}
 		}
+	}
+}
+
+// What was learned is kept on the object, and a later process knows it from there.
+func TestLessonsAreKept(t *testing.T) {
+	kept := make(chan string, 10)
+	w := newWorld(t)
+	w.OnLearned(func(class, value string) error {
+		if class != "default" {
+			t.Errorf("kept for class %s", class)
+		}
+		kept <- value
+		return nil
+	})
+	w.SetNodeClass(nodeClass())
+	image := plainImage(w.status("default", isReady("True")))
+	w.ObserveNode(NodeSeen{NodeClass: "default", Name: "i-1", InstanceID: "i-1", InstanceType: "m5.large", ImageID: image, Memory: 7700 * mi})
+	w.ObserveNode(NodeSeen{NodeClass: "default", InstanceType: "c5.large", ImageID: "ami-of-yesterday", Memory: 1})
+	var value string
+	select {
+	case value = <-kept:
+	case <-time.After(60 * time.Second):
+		t.Fatal("nothing is kept")
+	}
+	if diff := cmp.Diff(`{"nodeName":"instance-id","memory":{"`+image+`":{"m5.large":8074035200}}}`, value); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	later := w.later(time.Hour)
+	later.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{LearnedAnnotation: value} }))
+	if m := (*later.learned.now.Load())[typeAndImage{"m5.large", image}]; m != 7700*mi {
+		t.Errorf("memory %d MiB, want what was learned", m/mi)
+	}
+	if f := later.class("default").form(families["AL2023"]); f != nameID {
+		t.Errorf("names are %q", f)
+	}
+}
+
+func TestLessonsNobodyCanRead(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{LearnedAnnotation: "{"} }))
+	if m := typeOf(w.types("default"), "m5.large").Capacity["memory"]; m != 7577*mi {
+		t.Errorf("memory %d MiB, want the guess", m/mi)
+	}
+}
+
+// A burst of nodes is one lesson, and one that could not be kept is kept later.
+func TestLessonsAreKeptNowAndThen(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, NewClients(awsConfigForTests(), clock.RealClock{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, fail := 0, true
+	p.OnLearned(func(string, string) error {
+		calls++
+		if fail {
+			return errors.New("no API server")
+		}
+		return nil
+	})
+	nc := nodeClass()
+	p.SetNodeClass(nc)
+	k := p.class(nc.Name)
+	k.resolved.Store(&resolved{class: nc, images: []image{{id: "ami-1"}}})
+	var next time.Time
+	keep := func() time.Duration { return p.keepLearned(t.Context(), k, &next) }
+	if d := keep(); d != 0 || calls != 0 {
+		t.Errorf("nothing learned: again in %v, %d calls", d, calls)
+	}
+	see := func(memory int64) {
+		p.ObserveNode(NodeSeen{NodeClass: nc.Name, InstanceType: "m5.large", ImageID: "ami-1", Memory: memory * mi})
+	}
+	for i, step := range []struct {
+		do    func()
+		again time.Duration
+		calls int
+	}{
+		{func() { see(7700) }, learnedPause, 1},                  // fails
+		{func() { c.Step(4 * time.Second) }, 6 * time.Second, 1}, // not yet
+		{func() { c.Step(6 * time.Second); fail = false }, 0, 2}, // works
+		{func() {}, 0, 2}, // nothing new
+		{func() { see(7690); see(7680) }, learnedPause, 2}, // too soon
+		{func() { c.Step(learnedPause) }, 0, 3},            // both at once
+		{func() { c.Step(learnedPause); see(7690) }, 0, 3}, // not smaller
+	} {
+		step.do()
+		if d := keep(); d != step.again || calls != step.calls {
+			t.Errorf("step %d: again in %v, %d calls; want %v, %d", i, d, calls, step.again, step.calls)
+		}
+	}
+}
+
+func TestOffersThatWentWrong(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, NewClients(awsConfigForTests(), clock.RealClock{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := func(o capacity.OfferKey) bool {
+		p.expire()
+		return p.exhausted.now.Load().has(o.CapacityType, o.InstanceType, o.Zone, "")
+	}
+	silent, taken := offer("m5.large", "a", "on-demand"), offer("m5.large", "a", "spot")
+	p.NotJoined(silent)
+	p.Interrupted(taken)
+	p.Interrupted(silent) // is remembered longer for the other reason
+	for _, at := range []struct {
+		step          time.Duration
+		silent, taken bool
+	}{{0, true, true}, {3 * time.Minute, true, false}, {12 * time.Minute, false, false}} {
+		c.Step(at.step)
+		if gone(silent) != at.silent || gone(taken) != at.taken {
+			t.Errorf("%v later: not joined is out %v, interrupted %v", at.step, gone(silent), gone(taken))
+		}
+	}
+	if gone(offer("m5.large", "b", "on-demand")) {
+		t.Error("another zone suffers")
 	}
 }

@@ -44,6 +44,7 @@ type Provider struct {
 	running     func(*class)
 	stops       map[string]context.CancelFunc
 	onChange    []func()
+	onLearned   func(nodeClass, value string) error
 	onNodeClass []func(name string, generation int64, status ec2nc.EC2NodeClassStatus)
 }
 
@@ -117,6 +118,7 @@ func (p *Provider) SetNodeClass(nc *ec2nc.EC2NodeClass) {
 		}
 	}
 	p.mu.Unlock()
+	p.remember(c, nc)
 	if !ok || c.set(nc) {
 		p.bump()
 	}

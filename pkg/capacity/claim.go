@@ -125,8 +125,10 @@ type Instance struct {
 	CapacityType string
 	ImageID      string
 	State        InstanceState
-	// NodeName is the name under which the kubelet is expected to register; empty until the cloud shows it.
+	// NodeName is the name under which the kubelet is expected to register; empty until the cloud shows it. NameUnsure: it is
+	// a guess, and no Node may be created ahead under it.
 	NodeName   string
+	NameUnsure bool
 	InternalIP string
 	// Hostname is the private DNS name, empty until the cloud shows it.
 	Hostname   string

@@ -333,10 +333,13 @@ func (s *Store) classChanged(before, after *ec2nc.EC2NodeClass) {
 		name = after.Name
 	}
 	s.status.classChanged(name)
-	if before != nil && !gone && sameIntent(before, after) {
+	same := before != nil && !gone && sameIntent(before, after)
+	if same && sameNotes(before, after) {
 		return
 	}
-	s.tellPool()
+	if !same {
+		s.tellPool()
+	}
 	nc := after
 	if gone {
 		nc = before

@@ -324,6 +324,12 @@ func TestCallbacks(t *testing.T) {
 	nc.Generation++
 	must(w.api.Update(w.ctx, nc))
 	expect("the same goes for a class", "pool", "class default 2 false")
+	must(w.Note(w.ctx, "default", "dovetail.sh/learned", "{}"))
+	expect("a note of ours is for who reads classes", "class default 2 false")
+	must(w.Note(w.ctx, "nobody", "dovetail.sh/learned", "{}"))
+	nc = w.getClass("default")
+	nc.Annotations["example.com/x"] = "y"
+	must(w.api.Update(w.ctx, nc))
 	must(w.api.Delete(w.ctx, nc))
 	expect("a class went", "pool", "class default 2 true")
 	must(w.api.Delete(w.ctx, np))

@@ -49,6 +49,7 @@ type world struct {
 	throttled int               // calls whose launches are throttled
 	full      int               // calls that meet a full subnet
 	daemons   []*capacity.DaemonSet
+	unnamed   bool              // the cloud can't tell under which name a kubelet will come
 	unread    bool              // the log can't be read, though nobody knows why
 	pods      int               // submitted so far
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
@@ -406,6 +407,7 @@ func (w *world) Describe(_ context.Context, id string) (capacity.Instance, error
 	if !ok {
 		return i, capacity.ErrInstanceNotFound
 	}
+	i.NameUnsure = w.unnamed
 	return i, nil
 }
 

@@ -23,7 +23,8 @@ const nameReuseCheck = 2 * time.Second
 //  2. Wait until the cloud shows the instance with its name and address: a cloud-controller-manager deletes a Node whose
 //     instance it can't see.
 //  3. Type and zone are known now: the real filters are asked once more; who doesn't pass is planned anew.
-//  4. Record, create the Node, tell the ledger under which name it will come.
+//  4. Record, create the Node, tell the ledger under which name it will come. Where nobody knows that name yet, the kubelet
+//     brings its own Node, and the ledger learns of it when it has registered (ClaimNamed).
 func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
 	logger := m.log(ctx)
 	own := *c // it changes as it is recorded; others read the one that was handed in
@@ -43,7 +44,7 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 		}
 		return
 	}
-	recorded = recorded && sameMachine(inst, known) && len(c.Allocatable) > 0
+	recorded = recorded && sameMachine(inst, known) && len(c.Allocatable) > 0 && !known.NameUnsure
 	inst = known
 	if !m.awaitType(ctx, c, inst) {
 		return
@@ -70,6 +71,10 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 	}
 	node := m.nodes.NodeFor(c, inst, nil)
 	m.refilter(ctx, c, node)
+	if inst.NameUnsure {
+		logger.V(2).Info("The node's name is not known before its kubelet comes; no Node is created ahead", "nodeClaim", c.Name, "instance", inst.ID)
+		return
+	}
 	m.named(c.Name, node.Name, node.Spec.ProviderID)
 	if !m.createNode(ctx, c, node) {
 		return

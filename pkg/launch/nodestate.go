@@ -96,6 +96,16 @@ func (m *Motor) named(claim, name, providerID string) {
 	})
 }
 
+// ClaimNamed tells the motor under which name a claim's kubelet has registered, which may be another one than expected, or
+// the first that anybody has heard.
+func (m *Motor) ClaimNamed(claim, name, providerID string) {
+	known := false
+	m.desk.read(func(l *ledger.Ledger) { known = l.IsNamed(claim, name) })
+	if !known {
+		m.named(claim, name, providerID)
+	}
+}
+
 // NodeUncached is called when the scheduler's cache has lost a Node.
 func (m *Motor) NodeUncached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()

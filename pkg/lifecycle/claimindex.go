@@ -16,11 +16,12 @@ type claimIndex struct {
 	known      map[string][2]string // claim: provider ID, node name
 	missed     map[string]time.Time // claim: since when its registered Node has not been there
 	ended      map[string]bool      // claim: its end was told
+	came       map[string]bool      // claim: that its kubelet came was told
 }
 
 func newClaimIndex() *claimIndex {
 	return &claimIndex{byProvider: map[string]string{}, byNode: map[string]string{}, known: map[string][2]string{},
-		missed: map[string]time.Time{}, ended: map[string]bool{}}
+		missed: map[string]time.Time{}, ended: map[string]bool{}, came: map[string]bool{}}
 }
 
 // end notes that a claim has ended, and is false when that was noted before.
@@ -29,6 +30,15 @@ func (x *claimIndex) end(claim string) bool {
 	defer x.mu.Unlock()
 	before := x.ended[claim]
 	x.ended[claim] = true
+	return !before
+}
+
+// arrive notes that the kubelet of a claim has come, and is false when that was noted before.
+func (x *claimIndex) arrive(claim string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.came[claim]
+	x.came[claim] = true
 	return !before
 }
 
@@ -71,6 +81,7 @@ func (x *claimIndex) forget(claim string) (providerID, nodeName string) {
 	x.drop(claim)
 	delete(x.missed, claim)
 	delete(x.ended, claim)
+	delete(x.came, claim)
 	return k[0], k[1]
 }
 

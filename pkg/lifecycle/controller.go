@@ -62,6 +62,9 @@ type Config struct {
 	NodeFor func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error)
 	// Brake, when set, bounds how many instances without owner are ended per minute.
 	Brake *brake.Brake
+	// Registered, when set, is told of each registered node, once per process: what its kubelet says of itself can be learned
+	// from. It must not block.
+	Registered func(claim *karpv1.NodeClaim, node *corev1.Node)
 	// NotRegistered, when set, is told of a claim that was given up because it has not become a node in its time.
 	NotRegistered func(claim *karpv1.NodeClaim, message string)
 	// RegistrationTimeout ends instances without kubelet; zero: DefaultRegistrationTimeout.
@@ -90,6 +93,7 @@ type Controller struct {
 	nodeFor  func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
 	brake    *brake.Brake
 	hold     func() string
+	came     func(*karpv1.NodeClaim, *corev1.Node)
 	failed   func(*karpv1.NodeClaim, string) // to become a node in time
 	recorder events.EventRecorder
 	clock    clock.WithTicker
@@ -124,6 +128,9 @@ func New(cfg Config) (*Controller, error) {
 		volClaims: core.PersistentVolumeClaims().Lister(), attached: storage.VolumeAttachments().Lister(),
 		index: newClaimIndex(), sightings: newSightings(), leases: newLeases(), evictions: newEvictions(),
 		podEvents: newPodEvents(),
+	}
+	if c.came = cfg.Registered; c.came == nil {
+		c.came = func(*karpv1.NodeClaim, *corev1.Node) {}
 	}
 	if c.failed = cfg.NotRegistered; c.failed == nil {
 		c.failed = func(*karpv1.NodeClaim, string) {}

@@ -79,6 +79,18 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	return 0, nil
 }
 
+// tell says once of each registered node that it is there. After a restart all of them are told again.
+func (c *Controller) tell(_ context.Context, l *life) (time.Duration, error) {
+	node := l.match.node
+	if node == nil || node.Labels[karpv1.NodeRegisteredLabelKey] != "true" || !conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
+		return 0, nil
+	}
+	if c.index.arrive(l.claim.Name) {
+		c.came(l.claim, node)
+	}
+	return 0, nil
+}
+
 // dropStale removes the Nodes that were made ahead under a name the kubelet did not take, and the pods that were bound
 // there: no kubelet will ever run them, and the garbage collector of pods would take most of a minute to notice.
 func (c *Controller) dropStale(ctx context.Context, l *life) error {

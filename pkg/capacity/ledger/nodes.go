@@ -90,6 +90,16 @@ func (l *Ledger) Named(claim, name, providerID string) {
 	if !ok {
 		return
 	}
+	if n.name != "" && n.name != name {
+		// Expected under another name: what was seen there was not this node.
+		if l.byName[n.name] == n {
+			delete(l.byName, n.name)
+		}
+		n.cached, n.status = false, NodeStatus{}
+		for _, s := range slices.Clone(n.slots) {
+			l.unready(s)
+		}
+	}
 	n.name, n.providerID = name, providerID
 	other := l.byName[name]
 	l.byName[name] = n
@@ -104,6 +114,12 @@ func (l *Ledger) Named(claim, name, providerID string) {
 		delete(l.nodes, other.key)
 	}
 	l.openNode(n)
+}
+
+// IsNamed says whether the claim's node is known by that name, or is nobody's concern here.
+func (l *Ledger) IsNamed(claim, name string) bool {
+	n, ok := l.nodes[claim]
+	return !ok || n.name == name
 }
 
 // is says whether the status can be this node's.

@@ -1,0 +1,121 @@
+package aws
+
+import (
+	"testing"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+func TestWhatAClassSaysOfNames(t *testing.T) {
+	for _, tt := range []struct {
+		name, family, annotation, userData string
+		want                               nameForm
+	}{
+		{"AL2023", "AL2023", "", "", namePrivateDNS},
+		{"AL2023 with a script", "AL2023", "", "#!/bin/bash\n", namePrivateDNS},
+		{"AL2023 by instance id", "AL2023", "", "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {featureGates: {InstanceIdNodeName: true}}\n", nameID},
+		{"AL2023, explicitly not", "AL2023", "", "kind: NodeConfig\nspec: {featureGates: {InstanceIdNodeName: false}}\n", namePrivateDNS},
+		{"Bottlerocket", "Bottlerocket", "", "", namePrivateDNS},
+		{"Bottlerocket by instance id", "Bottlerocket", "", "[settings.kubernetes]\nhostname-override-source = \"instance-id\"\n", nameID},
+		{"Bottlerocket by a name of the user's own", "Bottlerocket", "", "[settings.kubernetes]\nhostname-override = \"mine\"\n", nameOther},
+		{"Windows", "Windows2022", "", "", namePrivateDNS},
+		{"Custom is anybody's guess", "Custom", "", "", nameUnknown},
+		{"Custom, and the user knows", "Custom", "short-dns", "", nameShortDNS},
+		{"an annotation that means nothing", "Custom", "short", "", nameUnknown},
+		{"an annotation counts more than user data", "AL2023", "short-dns", "kind: NodeConfig\nspec: {featureGates: {InstanceIdNodeName: true}}\n", nameShortDNS},
+	} {
+		spec := &ec2nc.EC2NodeClassSpec{UserData: ptr.To(tt.userData)}
+		if got := nameFormOf(spec, tt.annotation, families[tt.family]); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestFormsOfNames(t *testing.T) {
+	const id, ip = "i-0123456789abcdef0", "10.0.1.2"
+	for name, want := range map[string]nameForm{
+		"ip-10-0-1-2.us-west-2.compute.internal":         namePrivateDNS,
+		"ip-10-0-1-2.ec2.internal":                       namePrivateDNS,
+		"i-0123456789abcdef0.us-west-2.compute.internal": namePrivateDNS,
+		"ip-10-0-1-2":                            nameShortDNS,
+		"i-0123456789abcdef0":                    nameID,
+		"ip-10-0-1-3.us-west-2.compute.internal": nameOther, // another one's address
+		"worker-7":                               nameOther,
+		"ip-10-0-1-2.":                           nameOther,
+	} {
+		if got := nameFormSeen(name, id, ip); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if got := nameFormSeen("ip-", id, ""); got != nameOther {
+		t.Errorf("without an address: %q", got)
+	}
+	i := capacity.Instance{ID: id, Hostname: "ip-10-0-1-2.us-west-2.compute.internal"}
+	for form, want := range map[nameForm]string{namePrivateDNS: i.Hostname, nameShortDNS: "ip-10-0-1-2", nameID: id} {
+		if name, sure := form.of(&i); name != want || !sure {
+			t.Errorf("%s: %q, sure %v", form, name, sure)
+		}
+		if name, _ := form.of(&capacity.Instance{ID: id}); name != "" {
+			t.Errorf("%s: named %q before EC2 shows anything", form, name)
+		}
+	}
+	for _, form := range []nameForm{nameUnknown, nameOther} {
+		if name, sure := form.of(&i); sure || name == "" {
+			t.Errorf("%q: %q, sure %v", form, name, sure)
+		}
+	}
+}
+
+// A class of unknown images: the first node shows how all of them are named.
+func TestNameFormIsLearned(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Spec.AMIFamily, nc.Spec.AMISelectorTerms = ptr.To("Custom"), []ec2nc.AMISelectorTerm{{Tags: map[string]string{"team": "platform"}}}
+	}))
+	w.types("default")
+	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := func() capacity.Instance {
+		i, err := w.Describe(w.ctx, res.Instances[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	i := described()
+	if !i.NameUnsure {
+		t.Errorf("named %q before anybody knows", i.NodeName)
+	}
+	short, _ := nameShortDNS.of(&i)
+	seen := NodeSeen{NodeClass: "default", Name: short, InstanceID: i.ID, InternalIP: i.InternalIP, InstanceType: i.InstanceType, ImageID: i.ImageID}
+	w.ObserveNode(seen)
+	if i := described(); i.NameUnsure || i.NodeName != short {
+		t.Errorf("named %q, unsure %v; want %q", i.NodeName, i.NameUnsure, short)
+	}
+	// Somebody renames nodes: nothing can be relied on any more.
+	seen.Name = "worker-1"
+	w.ObserveNode(seen)
+	if i := described(); !i.NameUnsure {
+		t.Errorf("named %q", i.NodeName)
+	}
+}
+
+func TestNamesByResource(t *testing.T) {
+	w := newWorld(t, func(_ *Config, s *sim.Config) { s.ResourceNames = true })
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := w.Describe(w.ctx, res.Instances[0].ID)
+	if err != nil || i.NameUnsure || i.NodeName != i.ID+".us-west-2.compute.internal" {
+		t.Errorf("%+v, %v", i, err)
+	}
+}

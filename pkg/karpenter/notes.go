@@ -1,0 +1,45 @@
+package karpenter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ownDomain prefixes the annotations that are ours to read, and not Karpenter's.
+const ownDomain = "dovetail.sh/"
+
+// Note writes an annotation of ours on an EC2NodeClass. A class that is gone, or that is none of the API (it was derived from
+// an older kind), is no error: there is nothing to write on.
+func (s *Store) Note(ctx context.Context, class, key, value string) error {
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	if err != nil {
+		return fmt.Errorf("annotating EC2NodeClass %s: %w", class, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	nc := &ec2nc.EC2NodeClass{}
+	nc.Name = class
+	if err := s.live.Patch(ctx, nc, client.RawPatch(types.MergePatchType, raw)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("annotating EC2NodeClass %s: %w", class, err)
+	}
+	return nil
+}
+
+// sameNotes says that two versions of an object bear the same annotations of ours.
+func sameNotes(a, b client.Object) bool {
+	has := func(from, in client.Object) bool {
+		for k, v := range from.GetAnnotations() {
+			if strings.HasPrefix(k, ownDomain) && in.GetAnnotations()[k] != v {
+				return false
+			}
+		}
+		return true
+	}
+	return has(a, b) && has(b, a)
+}
