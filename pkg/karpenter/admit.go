@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -66,6 +67,19 @@ func admit(u, old *unstructured.Unstructured) field.ErrorList {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	return d.admit(u, old)
+}
+
+// unknownFields are the paths of fields that the object's definition doesn't have. They are taken out, as an API server does.
+func unknownFields(u *unstructured.Unstructured) []string {
+	compile := definitions()[u.GetKind()]
+	if compile == nil {
+		return nil
+	}
+	d, err := compile()
+	if err != nil {
+		return nil // Admit says why
+	}
+	return pruning.PruneWithOptions(u.Object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }
 
 func (d *definition) admit(u, old *unstructured.Unstructured) field.ErrorList {

@@ -23,7 +23,9 @@ import (
 // Lock order: deriving, then mu, then Store.mu. Callbacks run under deriving, so that they come in the order of derivations; nobody who
 // is called back derives anything.
 type sources struct {
-	legacy LegacyOptions
+	// Set before Run and only read afterwards.
+	legacy   LegacyOptions
+	profiles []Profile
 
 	deriving sync.Mutex
 

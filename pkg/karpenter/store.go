@@ -180,6 +180,7 @@ func (s *Store) informers() []*informer {
 
 // Run watches until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
+	s.deriveArgs()
 	var all wait.Group
 	for _, i := range s.informers() {
 		all.StartWithContext(ctx, i.RunWithContext)
@@ -288,11 +289,11 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	have := s.parsed[after.Name]
 	s.mu.RUnlock()
 	one := &parsedPool{object: after}
-	same := have != nil && sameIntent(have.object, after)
+	same := have != nil && sameIntent(have.object, after) && maps.Equal(have.object.Labels, after.Labels)
 	if same {
 		one.pool = have.pool
 	} else {
-		one.pool = poolOf(after)
+		one.pool = s.poolFor(after)
 	}
 	s.mu.Lock()
 	s.parsed[after.Name] = one
@@ -301,6 +302,16 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	if !same {
 		s.tellPool()
 	}
+}
+
+// poolFor is poolOf with whom the pool is for.
+func (s *Store) poolFor(np *karpv1.NodePool) *capacity.Pool {
+	p := poolOf(np)
+	some := true
+	if p.Schedulers, some = s.made.schedulers(np); !some && p.Unready == "" {
+		p.Unready = called(np) + ": no profile selects it (nodePoolSelector)"
+	}
+	return p
 }
 
 // sameIntent says that what was derived from the object's spec is still right.

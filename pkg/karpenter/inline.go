@@ -1,0 +1,220 @@
+package karpenter
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// Inline is a pool or a class in a profile's arguments: its name, and the spec of a NodePool or an EC2NodeClass as JSON.
+type Inline struct {
+	Name string
+	Spec []byte
+}
+
+// Profile is what a scheduler profile says about pools.
+type Profile struct {
+	// Scheduler is the name by which pods ask for the profile.
+	Scheduler string
+	// Selects says by a pool object's labels whether nodes may be built there for the profile's pods; nil: in all.
+	Selects func(labels map[string]string) bool
+	// Pools and Classes are the profile's own, as ReadInline returns them.
+	Pools   []*karpv1.NodePool
+	Classes []*ec2nc.EC2NodeClass
+}
+
+// ReadInline reads pools and classes of a profile's arguments as an API server would have: defaults are filled in, and what the definitions
+// or the NodePools' own validation refuse is named by its path in the arguments. They get names that no object has; a nodeClassRef that names
+// one of the classes means that one.
+func ReadInline(pools, classes []Inline) ([]*karpv1.NodePool, []*ec2nc.EC2NodeClass, field.ErrorList) {
+	var errs field.ErrorList
+	var outClasses []*ec2nc.EC2NodeClass
+	own := sets.New[string]()
+	for i, c := range classes {
+		o, problems := readInline(nodeClasses, c, field.NewPath("ec2NodeClasses").Index(i), own)
+		errs = append(errs, problems...)
+		outClasses = append(outClasses, o.(*ec2nc.EC2NodeClass))
+	}
+	var outPools []*karpv1.NodePool
+	seen := sets.New[string]()
+	for i, p := range pools {
+		o, problems := readInline(nodePools, p, field.NewPath("nodePools").Index(i), seen)
+		np := o.(*karpv1.NodePool)
+		if len(problems) == 0 {
+			problems = below(field.NewPath("nodePools").Index(i), validatePool(np))
+		}
+		errs = append(errs, problems...)
+		if ref := np.Spec.Template.Spec.NodeClassRef; ref != nil && own.Has(ref.Name) {
+			ref.Name = PoolOfArgs(ref.Name)
+		}
+		outPools = append(outPools, np)
+	}
+	if len(errs) > 0 {
+		return nil, nil, errs
+	}
+	return outPools, outClasses, nil
+}
+
+func readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (client.Object, field.ErrorList) {
+	var errs field.ErrorList
+	switch {
+	case in.Name == "":
+		errs = append(errs, field.Required(at.Child("name"), ""))
+	case seen.Has(in.Name):
+		errs = append(errs, field.Duplicate(at.Child("name"), in.Name))
+	}
+	for _, problem := range apivalidation.NameIsDNSSubdomain(in.Name, false) {
+		if in.Name != "" {
+			errs = append(errs, field.Invalid(at.Child("name"), in.Name, problem))
+		}
+	}
+	seen.Insert(in.Name)
+	if len(in.Spec) == 0 {
+		return k.fresh(), append(errs, field.Required(at.Child("spec"), "says what a "+k.Kind+" would"))
+	}
+	u := &unstructured.Unstructured{}
+	whole, err := json.Marshal(map[string]any{"apiVersion": k.GroupVersion().String(), "kind": k.Kind, "metadata": map[string]any{}, "spec": json.RawMessage(in.Spec)})
+	if err == nil {
+		err = u.UnmarshalJSON(whole)
+	}
+	if err != nil {
+		return k.fresh(), append(errs, field.Invalid(at.Child("spec"), field.OmitValueType{}, err.Error()))
+	}
+	for _, path := range unknownFields(u) {
+		errs = append(errs, below(at, field.ErrorList{field.Forbidden(field.NewPath(path), "there is no such field")})...)
+	}
+	errs = append(errs, below(at, Admit(u))...)
+	o := decode(u, k.fresh)
+	if reason := malformed(o); reason != "" && len(errs) == 0 {
+		errs = append(errs, field.Invalid(at, field.OmitValueType{}, reason))
+	}
+	o.SetName(PoolOfArgs(in.Name))
+	o.SetUID(types.UID(o.GetName())) // the same in every replica and after every restart
+	o.SetAnnotations(map[string]string{originAnnotation: in.Name})
+	return o, errs
+}
+
+// below puts errors about an object where the object is.
+func below(at *field.Path, errs field.ErrorList) field.ErrorList {
+	for _, err := range errs {
+		rest := err.Field
+		if rest == "" || rest == "<nil>" {
+			err.Field = at.String()
+		} else {
+			err.Field = at.String() + "." + rest
+		}
+	}
+	return errs
+}
+
+// SetProfiles says which profiles there are; without, there is no difference among pods. To be called before Run. Profiles may share a pool or
+// a class of their arguments only if they say the same of it.
+func (s *Store) SetProfiles(profiles []Profile) error {
+	type said struct {
+		by string
+		o  any
+	}
+	all := map[string]said{}
+	share := func(p Profile, kind, name, origin string, spec any) error {
+		key := kind + " " + name
+		if before, ok := all[key]; ok && !equality.Semantic.DeepEqual(before.o, spec) {
+			return fmt.Errorf("profiles %q and %q say different things of %s %q: give one of them another name", before.by, p.Scheduler, kind, origin)
+		}
+		all[key] = said{p.Scheduler, spec}
+		return nil
+	}
+	for _, p := range profiles {
+		for _, nc := range p.Classes {
+			if err := share(p, "ec2NodeClasses", nc.Name, nc.Annotations[originAnnotation], nc.Spec); err != nil {
+				return err
+			}
+		}
+		for _, np := range p.Pools {
+			if err := share(p, "nodePools", np.Name, np.Annotations[originAnnotation], np.Spec); err != nil {
+				return err
+			}
+		}
+	}
+	s.made.profiles = profiles
+	return nil
+}
+
+// deriveArgs makes the pools and classes of profiles' arguments.
+func (s *Store) deriveArgs() {
+	s.made.deriving.Lock()
+	defer s.made.deriving.Unlock()
+	for _, p := range s.made.profiles {
+		for _, nc := range p.Classes {
+			s.putClass(nc.Name, nc.DeepCopy())
+		}
+		for _, np := range p.Pools {
+			s.putPool(np.Name, np.DeepCopy())
+		}
+	}
+}
+
+// schedulers are the names of the profiles that may build nodes in the pool, nil for all of them; some is false when none may.
+func (m *sources) schedulers(np *karpv1.NodePool) (names []string, some bool) {
+	inline := strings.HasPrefix(np.Name, argsPrefix)
+	for _, p := range m.profiles {
+		may := p.Selects == nil || p.Selects(np.Labels)
+		if inline {
+			may = false
+			for _, own := range p.Pools {
+				may = may || own.Name == np.Name
+			}
+		}
+		if may {
+			names = append(names, p.Scheduler)
+		}
+	}
+	if len(names) == len(m.profiles) {
+		return nil, true
+	}
+	return names, len(names) > 0
+}
+
+// retireArgs looks after the claims of a pool that has been taken out of the arguments: nobody is disturbed, nothing new is built there, and
+// the nodes end when they are empty. No object's end could tell, as it does for other pools.
+func (s *Store) retireArgs(pool string) {
+	if now := s.made.pool(pool); !strings.HasPrefix(pool, argsPrefix) || now != nil && malformed(now) == "" {
+		return
+	}
+	s.made.deriving.Lock()
+	defer s.made.deriving.Unlock()
+	np := s.made.pool(pool)
+	switch used := s.hasClaims(pool); {
+	case np == nil && used:
+		np = &karpv1.NodePool{}
+		np.Name, np.UID = pool, types.UID(pool)
+		np.Annotations = map[string]string{
+			originAnnotation: strings.TrimPrefix(pool, argsPrefix), malformedAnnotation: "the profiles' arguments have no such pool any more",
+		}
+		np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
+		np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("0s")
+		s.putPool(pool, np)
+	case np != nil && malformed(np) != "" && !used:
+		s.putPool(pool, nil)
+	}
+}
+
+func (s *Store) hasClaims(pool string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, k := range s.known {
+		if k.claim.Pool == pool {
+			return true
+		}
+	}
+	return false
+}
