@@ -14,9 +14,15 @@ import (
 
 // SetNodeClassStatus writes what an EC2NodeClass was resolved to. It is for the given generation of the spec: when the object
 // has moved on, or is gone, nothing is written, because another resolution is on its way. Only a difference is written.
+//
+// While the store is held back it is kept, to be written afterwards.
 func (s *Store) SetNodeClassStatus(ctx context.Context, name string, generation int64, st ec2nc.EC2NodeClassStatus) error {
 	if derived(name) {
 		s.setDerivedClassStatus(name, generation, st)
+		return nil
+	}
+	if s.hold() != "" {
+		s.later(name, generation, st)
 		return nil
 	}
 	ask := false

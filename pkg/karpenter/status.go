@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,8 @@ type poolStatus struct {
 	health health
 	// queue is set while RunStatus runs.
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[statusKey]]
+	// told is why each NodePool, by UID, was told that it is held back.
+	told sync.Map
 }
 
 func newPoolStatus(s *Store) *poolStatus {
@@ -130,7 +133,7 @@ func (p *poolStatus) next(ctx context.Context, queue workqueue.TypedRateLimiting
 		return false
 	}
 	defer queue.Done(k)
-	if p.hold() != "" {
+	if p.heldBack(k) {
 		queue.AddAfter(k, holdRetry) // whoever has the objects in hand writes what is to be said of them
 		queue.Forget(k)
 		return true
@@ -159,7 +162,7 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 		}
 	case nodeClasses.Kind:
 		if nc := p.class(k.name); nc != nil {
-			return p.nodeClass(ctx, nc)
+			return errors.Join(p.nodeClass(ctx, nc), p.catchUp(ctx, k.name))
 		}
 	case provisioners.Kind:
 		if o := p.provisioner(k.name); o != nil {

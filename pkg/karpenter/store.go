@@ -64,6 +64,8 @@ type Store struct {
 
 	waves  waves
 	status *poolStatus
+	// delayed are statuses of classes that could not be written, by name; guarded by mu.
+	delayed map[string]classStatus
 }
 
 type parsedPool struct {
@@ -97,6 +99,7 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 		live: live, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), parsed: map[string]*parsedPool{}, made: newSources(),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
+		delayed: map[string]classStatus{},
 	}
 	var errs []error
 	for _, k := range []struct {

@@ -1,0 +1,245 @@
+package karpenter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coordinformers "k8s.io/client-go/informers/coordination/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// IncumbentLease is the lease a Karpenter controller leads by, in whatever namespace it runs (its LEADER_ELECTION_NAME).
+	IncumbentLease = "karpenter-leader-election"
+	// leastPulse is how long a lease that was renewed or let go counts as held at least: a roll-out hands it on to the next
+	// replica, and letting go sets its duration to a second.
+	leastPulse = 15 * time.Second
+	// pulseRetry is how often the API server is asked again whether a lease was really not renewed.
+	pulseRetry = 2 * time.Second
+
+	unreadLeases = "whether Karpenter leads in this cluster is not known yet"
+)
+
+// Incumbent watches for a Karpenter controller that leads in this cluster. As long as there is one, nodes and claims are its
+// own: two owners would launch and end each other's.
+//
+//	unread --leases read--> free <--no renewal for a lease duration, confirmed by a live read-- held
+//	                          \-----------------------a renewal is seen----------------------->/
+//
+// A clock that differs from Karpenter's does no harm: a renewal that is seen counts from when it is seen.
+type Incumbent struct {
+	kube     kubernetes.Interface
+	clock    clock.WithTicker
+	changed  chan struct{} // something was seen
+	onChange []func()      // set before Run
+
+	mu     sync.Mutex
+	pulses map[string]*pulse // by namespace
+	why    string
+	last   error // of the last list or watch
+}
+
+// pulse is what is known of one lease.
+type pulse struct {
+	lease *coordinationv1.Lease
+	// until is when it is stale unless it is renewed.
+	until time.Time
+}
+
+// NewIncumbent makes a watcher that says "not read yet" until Run has read the leases.
+func NewIncumbent(kube kubernetes.Interface, clk clock.WithTicker) *Incumbent {
+	return &Incumbent{kube: kube, clock: clk, changed: make(chan struct{}, 1), pulses: map[string]*pulse{}, why: unreadLeases}
+}
+
+// OnChange is told when Hold answers differently. To be called before Run; f must not block.
+func (i *Incumbent) OnChange(f func()) { i.onChange = append(i.onChange, f) }
+
+// Hold is why nothing may be launched, changed or ended now; empty when there is no other owner.
+func (i *Incumbent) Hold() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.why
+}
+
+// Run watches until ctx ends. It writes nothing.
+func (i *Incumbent) Run(ctx context.Context) error {
+	informer := coordinformers.NewFilteredLeaseInformer(i.kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, IncumbentLease).String()
+	})
+	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { i.failed(err) }); err != nil {
+		return fmt.Errorf("watching leases: %w", err)
+	}
+	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { i.observe(o.(*coordinationv1.Lease)) },
+		UpdateFunc: func(_, o any) { i.observe(o.(*coordinationv1.Lease)) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if l, ok := o.(*coordinationv1.Lease); ok {
+				i.gone(l)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching leases: %w", err)
+	}
+	var watching wait.Group
+	watching.StartWithContext(ctx, informer.RunWithContext)
+	watching.StartWithContext(ctx, func(ctx context.Context) {
+		if cache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
+			i.poke()
+		}
+	})
+	for ctx.Err() == nil {
+		next := i.clock.NewTimer(i.judge(ctx, handled.HasSynced()))
+		select {
+		case <-ctx.Done():
+		case <-i.changed:
+		case <-next.C():
+		}
+		next.Stop()
+	}
+	watching.Wait()
+	return nil
+}
+
+func (i *Incumbent) poke() {
+	select {
+	case i.changed <- struct{}{}:
+	default:
+	}
+}
+
+// observe takes a version of a lease down. What is found at first may be old: it counts from when it says it was renewed.
+// Whatever follows was written a moment ago.
+func (i *Incumbent) observe(l *coordinationv1.Lease) {
+	if l.Name != IncumbentLease {
+		return
+	}
+	now := i.clock.Now()
+	i.mu.Lock()
+	defer i.poke()
+	defer i.mu.Unlock()
+	i.last = nil
+	have := i.pulses[l.Namespace]
+	since := now
+	switch {
+	case have != nil && have.lease.ResourceVersion == l.ResourceVersion:
+		return
+	case have == nil && l.Spec.RenewTime == nil:
+		since = time.Time{}
+	case have == nil && l.Spec.RenewTime.Time.Before(now):
+		since = l.Spec.RenewTime.Time
+	}
+	lasts := leastPulse
+	if d := l.Spec.LeaseDurationSeconds; d != nil {
+		lasts = max(lasts, time.Duration(*d)*time.Second)
+	}
+	i.pulses[l.Namespace] = &pulse{lease: l, until: since.Add(lasts)}
+}
+
+func (i *Incumbent) gone(l *coordinationv1.Lease) {
+	i.mu.Lock()
+	defer i.poke()
+	defer i.mu.Unlock()
+	delete(i.pulses, l.Namespace)
+}
+
+func (i *Incumbent) failed(err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
+		return // a watch's everyday business
+	}
+	i.mu.Lock()
+	defer i.poke()
+	defer i.mu.Unlock()
+	i.last = err
+}
+
+// judge says what holds now and how soon that may be different by itself.
+func (i *Incumbent) judge(ctx context.Context, read bool) time.Duration {
+	if !read {
+		i.mu.Lock()
+		why := unreadLeases
+		if i.last != nil {
+			why += ": " + i.last.Error()
+		}
+		i.mu.Unlock()
+		i.say(ctx, why)
+		return time.Minute
+	}
+	next := time.Minute
+	held, why := i.Hold() != "", ""
+	for _, p := range i.all() {
+		left := p.until.Sub(i.clock.Now())
+		if left <= 0 && held {
+			// The watch may be what has stopped, not Karpenter.
+			fresh, err := i.kube.CoordinationV1().Leases(p.lease.Namespace).Get(ctx, p.lease.Name, metav1.GetOptions{})
+			switch {
+			case err == nil && fresh.ResourceVersion != p.lease.ResourceVersion:
+				i.observe(fresh)
+				left = leastPulse
+			case err != nil && !apierrors.IsNotFound(err):
+				why, next = "whether Karpenter still leads in this cluster can't be read: "+err.Error(), pulseRetry
+			}
+		}
+		if left > 0 {
+			why, next = heldBy(p.lease), min(next, left)
+		}
+	}
+	i.say(ctx, why)
+	return next
+}
+
+func (i *Incumbent) all() []pulse {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	out := make([]pulse, 0, len(i.pulses))
+	for _, p := range i.pulses {
+		out = append(out, *p)
+	}
+	slices.SortFunc(out, func(a, b pulse) int { return strings.Compare(b.lease.Namespace, a.lease.Namespace) })
+	return out
+}
+
+func heldBy(l *coordinationv1.Lease) string {
+	holder := ""
+	if h := l.Spec.HolderIdentity; h != nil && *h != "" {
+		holder = ", held by " + *h
+	}
+	return fmt.Sprintf("Karpenter leads in this cluster (lease %s%s): nothing is launched, changed or ended until it has gone", klog.KObj(l), holder)
+}
+
+// say takes the answer down and tells whoever wants to know when it is another one.
+func (i *Incumbent) say(ctx context.Context, why string) {
+	i.mu.Lock()
+	before := i.why
+	i.why = why
+	i.mu.Unlock()
+	if before == why {
+		return
+	}
+	logger := klog.FromContext(ctx)
+	if why != "" {
+		logger.Info("Holding still", "reason", why)
+	} else {
+		logger.Info("No Karpenter leads in this cluster: nodes and claims are ours")
+	}
+	for _, f := range i.onChange {
+		f()
+	}
+}
