@@ -93,7 +93,9 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
-	provider, err := d.provider(ctx, args, version)
+	incumbent := karpenter.NewIncumbent(client, d.clock)
+	store.SetHold(incumbent.Hold)
+	provider, err := d.provider(ctx, args, version, incumbent.Hold)
 	if err != nil {
 		return err
 	}
@@ -110,13 +112,14 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client), Queue: queue{sched}, Events: words,
-		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Seed: time.Now().UnixNano(),
+		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Seed: time.Now().UnixNano(),
 	})
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
 		RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
+		Hold: incumbent.Hold,
 	})
 	if err != nil {
 		return err
@@ -124,7 +127,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	ending, err := disruption.New(disruption.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
-		Replacements: motor, Brake: perMinute, DryRun: args.DisruptionDryRun, Recorder: store.Recorder(), Clock: d.clock,
+		Replacements: motor, Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: incumbent.Hold, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err
@@ -163,6 +166,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	})
 	store.OnPool(motor.Changed)
 	store.OnPool(func() { provider.OfferDedicated(dedicatedClasses(store)) })
+	incumbent.OnChange(motor.Changed)
 	store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
 		if gone {
 			provider.DeleteNodeClass(nc.Name)
@@ -183,6 +187,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	// Reading may begin at once, on every replica; the rest is the leader's.
 	d.motors.Go(func() { d.run(ctx, "store", store.Run) })
+	d.motors.Go(func() { d.run(ctx, "watch for Karpenter", incumbent.Run) })
 	whenLeading(sched, func() {
 		d.start.Do(func() {
 			d.motors.Go(func() { provider.Run(ctx) })
@@ -221,7 +226,7 @@ func (d *dovetail) run(ctx context.Context, name string, f func(context.Context)
 	}
 }
 
-func (d *dovetail) provider(ctx context.Context, args *provision.Args, version string) (*aws.Provider, error) {
+func (d *dovetail) provider(ctx context.Context, args *provision.Args, version string, hold func() string) (*aws.Provider, error) {
 	region := args.Region
 	if region == "" {
 		region = os.Getenv("AWS_REGION")
@@ -240,7 +245,7 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, version s
 	return aws.New(aws.Config{
 		Region: region, ClusterName: args.ClusterName, ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle,
 		ClusterCIDR: args.ClusterCIDR, KubernetesVersion: version, VMMemoryOverheadPercent: overhead,
-		ReservedENIs: args.ReservedENIs, PrefixDelegation: args.PrefixDelegation, Clock: d.clock,
+		ReservedENIs: args.ReservedENIs, PrefixDelegation: args.PrefixDelegation, Hold: hold, Clock: d.clock,
 	}, clients)
 }
 

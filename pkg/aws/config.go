@@ -32,6 +32,9 @@ type Config struct {
 	// ReservedENIs are network interfaces that pods don't use (CNI custom networking).
 	ReservedENIs int
 
+	// Hold, when set, says why nothing that was made for launches may be removed at the moment (another controller launches with
+	// it, too); empty: go on.
+	Hold  func() string
 	Clock clock.WithTicker
 
 	// Refresh periods; 0: the default.
@@ -81,6 +84,9 @@ func (c Config) complete() (Config, error) {
 		c.VMMemoryOverheadPercent = 0.075
 	case c.VMMemoryOverheadPercent < 0:
 		c.VMMemoryOverheadPercent = 0
+	}
+	if c.Hold == nil {
+		c.Hold = func() string { return "" }
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

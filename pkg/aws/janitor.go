@@ -21,6 +21,9 @@ import (
 func (p *Provider) keepTidy(ctx context.Context) {
 	for sleep(ctx, p.clock, p.cfg.TidyEvery) {
 		logger := klog.FromContext(ctx)
+		if p.cfg.Hold() != "" {
+			continue
+		}
 		if err := p.tidyTemplates(ctx); err != nil && ctx.Err() == nil {
 			logger.Error(err, "Could not remove launch templates that are not in use")
 		}

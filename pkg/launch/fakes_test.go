@@ -54,6 +54,8 @@ type world struct {
 	pods      int               // submitted so far
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
 	seq       int
+	leaders   int64
+	owner     string // who owns nodes and claims beside us
 	onNode    []*corev1.Pod // beside the pods of the tests, on every node
 	change    *sync.Cond
 }
@@ -67,12 +69,13 @@ func newWorld(t *testing.T) *world {
 
 // build makes a motor on the world that doesn't run.
 func (w *world) build() {
+	w.leaders++
 	w.desk = NewDesk(clock.RealClock{})
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
 	w.motor = New(Config{Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
 		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pending, Owners: NewOwners(f), Daemons: w.daemonSets, Seed: 1,
+		Pending: pending, Owners: NewOwners(f), Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	for _, n := range w.nodes {
 		w.motor.NodeCached(n)
@@ -118,16 +121,20 @@ func (w *world) pod(i int) *corev1.Pod {
 
 // submit is what the scheduler does with a pod that fits nowhere.
 func (w *world) submit(n int) {
-	w.pods = max(w.pods, n)
 	for i := range n {
-		pod := w.pod(i)
-		w.motor.pending.observe(nil, pod)
-		c, err := w.motor.pending.classes.Class(pod)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.desk.Submit(refOf(pod), c)
+		w.submitPod(i)
 	}
+}
+
+func (w *world) submitPod(i int) {
+	w.pods = max(w.pods, i+1)
+	pod := w.pod(i)
+	w.motor.pending.observe(nil, pod)
+	c, err := w.motor.pending.classes.Class(pod)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.desk.Submit(refOf(pod), c)
 }
 
 // until waits for a condition on the world. It is asked again after every change.
@@ -151,6 +158,20 @@ func (w *world) until(what string, ok func() bool) {
 }
 
 func (w *world) changed() { w.change.Broadcast() }
+
+func (w *world) hold() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owner
+}
+
+// goes ends the other owner.
+func (w *world) goes() {
+	w.mu.Lock()
+	w.owner = ""
+	w.mu.Unlock()
+	w.motor.Changed()
+}
 
 // call is the beginning of every fake call: it may have been told to fail.
 func (w *world) call(name string) error {

@@ -48,7 +48,8 @@ type Motor struct {
 	pending *Pending
 	owners  *Owners
 	daemons func() []*capacity.DaemonSet
-	names   *rand.Rand // the planner goroutine's
+	hold    func() string // why nothing may be launched, because somebody else owns nodes and claims
+	names   *rand.Rand    // the planner goroutine's
 
 	recheckMu sync.Mutex
 	slots     chan struct{} // semaphore of Parallel calls
@@ -81,15 +82,21 @@ type Parts struct {
 	Pending        *Pending
 	Owners         *Owners
 	Daemons        func() []*capacity.DaemonSet
-	Seed           int64
+	// Hold, when set, says why nothing may be launched at the moment (another controller owns nodes and claims); empty: go on.
+	// Changed has to be called when it is over.
+	Hold func() string
+	Seed int64
 }
 
 // New returns a motor that does nothing until Run.
 func New(cfg Config, p Parts) *Motor {
+	if p.Hold == nil {
+		p.Hold = func() string { return "" }
+	}
 	m := &Motor{
 		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
 		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners,
-		daemons: p.Daemons, names: rand.New(rand.NewSource(p.Seed)),
+		daemons: p.Daemons, hold: p.Hold, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{},
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
@@ -102,7 +109,8 @@ func New(cfg Config, p Parts) *Motor {
 //
 //  1. Beside everything else: open gates, cancel claims, tick.
 //  2. Read the intent log, and pick up what an earlier leader left: claims without instances, instances without nodes,
-//     promises. Until it can be read nothing is launched, and pods that wait for it are told so.
+//     promises. Until it can be read, and as long as another controller owns the nodes, nothing is launched, and pods that
+//     wait for it are told so.
 //  3. When there is demand, or room: wait until the burst has settled.
 //  4. Offer room that has appeared to pods that wait for their machines (offer).
 //  5. Look at the cluster, plan, have the plan verified, book it (round).
@@ -110,7 +118,7 @@ func New(cfg Config, p Parts) *Motor {
 //  7. The same for the pods of nodes that have to go (relocate).
 func (m *Motor) Run(ctx context.Context) {
 	m.wg.Go(func() { m.serve(ctx) })
-	if m.readLog(ctx) {
+	if m.readLog(ctx) && m.free(ctx) {
 		m.recover(ctx)
 		for m.settle(ctx) {
 			m.keepDaemonRoom(ctx)

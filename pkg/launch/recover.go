@@ -142,6 +142,12 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 	}
 	started := m.clock.Now()
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		if m.pause(ctx) {
+			started = m.clock.Now()
+		}
+		if ctx.Err() != nil {
+			return
+		}
 		missing = slices.DeleteFunc(missing, func(c *capacity.Claim) bool {
 			needed := m.needed(c.Name)
 			if !needed {

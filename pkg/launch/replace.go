@@ -114,7 +114,7 @@ func missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successo
 //  3. What was found is booked for the owners; what has to be bought is launched.
 func (m *Motor) relocate(ctx context.Context) {
 	moves := m.movesDue()
-	if len(moves) == 0 || m.claims.Problem() != "" {
+	if len(moves) == 0 || m.hold() != "" || m.claims.Problem() != "" {
 		return
 	}
 	logger := klog.FromContext(ctx)

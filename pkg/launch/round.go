@@ -29,6 +29,10 @@ func (m *Motor) round(ctx context.Context) {
 	if len(waiting) == 0 {
 		return
 	}
+	if why := m.hold(); why != "" {
+		m.refuseHeld(ctx, uidsOf(waiting), why)
+		return
+	}
 	if why := m.claims.Problem(); why != "" {
 		m.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)
 		return

@@ -41,6 +41,9 @@ func (m *Motor) launch(ctx context.Context, w *wave) {
 		}
 		return !needed
 	})
+	if m.held(ctx, w) {
+		return
+	}
 	m.write(ctx, w)
 	started := m.clock.Now()
 	for len(w.claims) > 0 && ctx.Err() == nil {
@@ -100,7 +103,7 @@ func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
 		}
 		return !needed
 	})
-	if len(w.claims) == 0 {
+	if len(w.claims) == 0 || m.held(ctx, w) {
 		return capacity.Wave{}, false
 	}
 	w.attempt++

@@ -1,0 +1,47 @@
+package karpenter
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+)
+
+// Beside another owner nothing is written; pools are told why, and when it is over what was to be written is.
+func TestNothingIsWrittenBesideAnotherOwner(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
+	var owner atomic.Value
+	owner.Store("Karpenter leads")
+	w.SetHold(func() string { return owner.Load().(string) })
+	w.leading()
+	if err := w.SetNodeClassStatus(w.ctx, "default", 1, ec2nc.EC2NodeClassStatus{Subnets: []ec2nc.Subnet{{ID: "subnet-1", Zone: "a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-w.events.Events; !strings.Contains(got, "Warning HeldBack Karpenter leads") {
+		t.Errorf("event %q", got)
+	}
+	for range 3 { // looked at again, with nothing new to tell
+		w.eventually("it is looked at later", w.clock.HasWaiters)
+		w.clock.Step(holdRetry)
+	}
+	if len(w.getPool("default").Status.Conditions) > 0 || len(w.getClass("default").Status.Subnets) > 0 {
+		t.Error("a status was written although somebody else has the objects in hand")
+	}
+	owner.Store("")
+	w.eventually("the statuses are written", func() bool {
+		w.clock.Step(time.Second)
+		return len(w.getPool("default").Status.Conditions) > 0 && len(w.getClass("default").Status.Subnets) > 0
+	})
+	var said []string
+	for len(w.events.Events) > 0 {
+		said = append(said, <-w.events.Events)
+	}
+	if n := strings.Count(strings.Join(said, "\n"), "HeldBack"); n > 0 {
+		t.Errorf("told %d times more", n)
+	}
+	if !strings.Contains(strings.Join(said, "\n"), "Normal Resumed") {
+		t.Errorf("nobody is told that it is over: %q", said)
+	}
+}
