@@ -55,7 +55,7 @@ type world struct {
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
 	seq       int
 	leaders   int64
-	owner     string // who owns nodes and claims beside us
+	owner     string        // who owns nodes and claims beside us
 	onNode    []*corev1.Pod // beside the pods of the tests, on every node
 	change    *sync.Cond
 }
