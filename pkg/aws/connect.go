@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -98,9 +99,12 @@ func pricingRegion(region string) string {
 func turns(s *middleware.Stack, t *throttle) error {
 	return s.Initialize.Add(middleware.InitializeMiddlewareFunc("DovetailTurn",
 		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-			if err := t.wait(ctx, awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)); err != nil {
-				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s: %w", awsmiddleware.GetOperationName(ctx), err)
+			service, action := awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)
+			began := t.clock.Now()
+			if err := t.turn(ctx, service, action, in.Parameters); err != nil {
+				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s: %w", action, err)
 			}
+			turnSeconds.WithLabelValues(service, action).Observe(t.clock.Since(began).Seconds())
 			ctx, cancel := context.WithTimeout(context.WithValue(ctx, turnKey{}, &turn{}), callDeadline)
 			defer cancel()
 			return next.HandleInitialize(ctx, in)
@@ -122,18 +126,28 @@ func attempts(s *middleware.Stack, t *throttle) error {
 			} else if err := t.wait(ctx, awsmiddleware.GetServiceID(ctx), action); err != nil {
 				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s again: %w", action, err)
 			}
-			// A fleet is answered when its instances are found: that takes as long as it takes.
-			if action == "CreateFleet" {
-				return next.HandleFinalize(ctx, in)
-			}
-			attempt, cancel := context.WithTimeout(ctx, attemptDeadline)
-			defer cancel()
-			out, meta, err := next.HandleFinalize(attempt, in)
-			if err != nil && attempt.Err() != nil && ctx.Err() == nil {
-				err = attemptTimeout{action}
+			began := t.clock.Now()
+			out, meta, err := attempt(ctx, action, in, next)
+			if !errors.Is(err, context.Canceled) {
+				countRequest(awsmiddleware.GetServiceID(ctx), action, t.clock.Since(began), err)
 			}
 			return out, meta, err
 		}), (*retry.Attempt)(nil).ID(), middleware.After)
+}
+
+// attempt makes one attempt, with a deadline of its own.
+func attempt(ctx context.Context, action string, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	// A fleet is answered when its instances are found: that takes as long as it takes.
+	if action == "CreateFleet" {
+		return next.HandleFinalize(ctx, in)
+	}
+	one, cancel := context.WithTimeout(ctx, attemptDeadline)
+	defer cancel()
+	out, meta, err := next.HandleFinalize(one, in)
+	if err != nil && one.Err() != nil && ctx.Err() == nil {
+		err = attemptTimeout{action}
+	}
+	return out, meta, err
 }
 
 // attemptTimeout hides that an attempt was cancelled by us: the SDK would not try again.

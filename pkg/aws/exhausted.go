@@ -60,6 +60,7 @@ func (e *exhausted) addFor(ttl time.Duration, scopes ...scope) {
 		}
 	}
 	e.now.Store(exhaustionOf(until))
+	e.now.Load().count()
 	e.mu.Unlock()
 	e.changed()
 }
@@ -74,6 +75,7 @@ func (e *exhausted) expire() bool {
 	until := maps.Clone(e.now.Load().until)
 	maps.DeleteFunc(until, func(_ scope, t time.Time) bool { return !t.After(now) })
 	e.now.Store(exhaustionOf(until))
+	e.now.Load().count()
 	e.mu.Unlock()
 	return true
 }

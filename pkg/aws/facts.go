@@ -116,6 +116,11 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 			}
 			f.settled = f.settled || !errors.Is(k.problems[partOnDemand], errNotAsked) && !errors.Is(k.problems[partSpot], errNotAsked)
 		})
+		refreshed := time.Time{}
+		if err == nil {
+			refreshed = k.clock.Now()
+		}
+		countFacts(k.now.Load(), part, refreshed)
 		k.mu.Unlock()
 		if err != nil {
 			logger.Error(err, "Could not refresh what AWS offers", "part", part, "retryIn", wait)

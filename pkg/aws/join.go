@@ -93,13 +93,18 @@ func (p *Provider) keepJoin(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			wait = retry.next()
+		switch {
+		case err != nil:
+			if wait = retry.next(); IsNotFound(err) {
+				wait = p.cfg.JoinEvery // a cluster of one's own: everything has to be configured
+			}
 			old := *p.join.Load()
+			if told := old.err; told == nil || brief(told) != brief(err) {
+				logger.Error(err, "Could not learn from EKS how nodes join the cluster", "retryIn", wait)
+			}
 			old.err = err
 			j = &old
-			logger.Error(err, "Could not learn from EKS how nodes join the cluster", "retryIn", wait)
-		} else {
+		default:
 			retry = backoff{}
 		}
 		p.join.Store(j)

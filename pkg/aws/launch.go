@@ -27,6 +27,13 @@ import (
 //
 // Any other error leaves open whether the launch happened.
 func (p *Provider) Launch(ctx context.Context, w capacity.Wave) (capacity.LaunchResult, error) {
+	began := p.clock.Now()
+	res, err := p.launch(ctx, w)
+	countLaunch(&w, &res, p.clock.Since(began), err)
+	return res, err
+}
+
+func (p *Provider) launch(ctx context.Context, w capacity.Wave) (capacity.LaunchResult, error) {
 	in, err := unpack(w.Request)
 	if err != nil {
 		return capacity.LaunchResult{}, err
@@ -71,11 +78,17 @@ func (p *Provider) Launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 
 // failed is for calls that were refused as a whole.
 func (p *Provider) failed(err error, w *capacity.Wave) error {
+	what := fmt.Sprintf("launching %d instances", len(w.Claims))
 	if code(err) == codeNoSpotRole {
 		p.exhausted.add(scope{capacityType: karpv1.CapacityTypeSpot})
+		what += ": " + noSpotRole
 	}
-	return wrap(err, fmt.Sprintf("launching %d instances", len(w.Claims)))
+	return wrap(err, what)
 }
+
+// noSpotRole says what to do about it.
+const noSpotRole = "spot instances can't be launched before the account has the service-linked role AWSServiceRoleForEC2Spot" +
+	" (aws iam create-service-linked-role --aws-service-name spot.amazonaws.com)"
 
 // profilePause is what a new attempt waits for a profile that EC2 does not know; IAM needs some ten seconds for a new one.
 // The same request won't do: its token stands for its failure.
@@ -215,6 +228,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.Wave, group string)
 	for _, e := range errs {
 		c := awssdk.ToString(e.ErrorCode)
 		f.say(c, awssdk.ToString(e.ErrorMessage))
+		fleetErrorsTotal.WithLabelValues(w.CapacityType, c).Inc()
 		pool := scope{capacityType: w.CapacityType, group: group}
 		subnet := ""
 		if lt := e.LaunchTemplateAndOverrides; lt != nil && lt.Overrides != nil {
@@ -286,7 +300,7 @@ func (f *fleetErrors) message() string {
 	for _, s := range f.said {
 		part := s.code + ": " + s.message
 		if s.code == codeNoSpotRole {
-			part = "spot instances can't be launched before the account has the service-linked role AWSServiceRoleForEC2Spot: " + part
+			part = noSpotRole + ": " + part
 		}
 		if s.times > 1 {
 			part += fmt.Sprintf(" (%d times)", s.times)

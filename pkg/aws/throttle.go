@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"k8s.io/utils/clock"
 )
 
@@ -20,7 +21,9 @@ var rates = map[string]rate{
 	"CreateLaunchTemplate": {40, 4},
 	"DeleteLaunchTemplate": {40, 4},
 	"TerminateInstances":   {80, 4},
-	"CreateTags":           {80, 8},
+	// Beside the calls, the instances in them: 1,000 + 20/s.
+	terminatedInstances: {800, 16},
+	"CreateTags":        {80, 8},
 	// Everything that is described is filtered or paged: 100 + 20/s.
 	"EC2": {80, 16},
 	// Pricing: 10 + 5/s.
@@ -30,6 +33,8 @@ var rates = map[string]rate{
 	"IAM": {10, 5},
 	"EKS": {5, 1},
 }
+
+const terminatedInstances = "TerminateInstances/instances"
 
 // throttle makes callers wait before they would be refused. One per process: the limits are per account, so per client.
 type throttle struct {
@@ -41,7 +46,17 @@ type throttle struct {
 
 func newThrottle(c clock.Clock) *throttle { return &throttle{clock: c, free: map[string]time.Time{}} }
 
-// wait takes one token of the action, as soon as there is one. It ends early with ctx, without having taken one.
+// turn waits until a call may be made: for a token of its action, and for one for each thing in it where EC2 counts those.
+func (t *throttle) turn(ctx context.Context, service, action string, input any) error {
+	if in, ok := input.(*ec2.TerminateInstancesInput); ok {
+		if err := t.take(ctx, terminatedInstances, rates[terminatedInstances], len(in.InstanceIds)); err != nil {
+			return err
+		}
+	}
+	return t.wait(ctx, service, action)
+}
+
+// wait takes one token of the action.
 func (t *throttle) wait(ctx context.Context, service, action string) error {
 	key := action
 	r, ok := rates[key]
@@ -51,8 +66,14 @@ func (t *throttle) wait(ctx context.Context, service, action string) error {
 		}
 		key = service + "/" + action
 	}
-	token := time.Duration(float64(time.Second) / r.perSecond)
-	full := time.Duration(r.burst) * token
+	return t.take(ctx, key, r, 1)
+}
+
+// take takes n tokens of a bucket, as soon as they are there. It ends early with ctx, without having taken any.
+func (t *throttle) take(ctx context.Context, key string, r rate, n int) error {
+	each := time.Duration(float64(time.Second) / r.perSecond)
+	token := time.Duration(n) * each
+	full := time.Duration(r.burst) * each
 
 	t.mu.Lock()
 	now := t.clock.Now()

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -80,6 +82,38 @@ func TestTurns(t *testing.T) {
 	defer cancel()
 	if err := b.wait(ctx, "EC2", "CreateFleet"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a turn after the deadline: %v", err)
+	}
+}
+
+// Ending many at once is bounded by their number, too, whatever the number of calls.
+func TestTurnsOfManyInstances(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	b := newThrottle(c)
+	end := func(n int) chan error {
+		done := make(chan error, 1)
+		go func() {
+			done <- b.turn(t.Context(), "EC2", "TerminateInstances", &awsec2.TerminateInstancesInput{InstanceIds: make([]string, n)})
+		}()
+		return done
+	}
+	for range 2 { // 800 at once
+		if err := <-end(400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third := end(160)
+	for !c.HasWaiters() {
+		runtime.Gosched()
+	}
+	c.Step(9 * time.Second) // 144 of 160
+	select {
+	case err := <-third:
+		t.Fatalf("let go too early: %v", err)
+	default:
+	}
+	c.Step(time.Second)
+	if err := <-third; err != nil {
+		t.Error(err)
 	}
 }
 
