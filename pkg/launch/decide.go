@@ -33,24 +33,39 @@ type Decider struct {
 
 // Decide plans and has the plan tried by the real filters. Placements they refuse are forbidden and everything is
 // planned once more; those refused then are dropped from the plan, and nodes that would be empty without them.
+//
+// What is forbidden is forbidden to every pod of a class, so that the second plan may place fewer pods than were accepted of
+// the first: of two pods that can't share a volume, say, none. Then the first counts, without what was refused of it.
 func (d *Decider) Decide(ctx context.Context, s *Scene, opts capacity.Options) (*capacity.Plan, error) {
-	for try := 0; ; try++ {
-		plan := d.Planner.Plan(&s.View, opts)
-		rejected, err := d.World.Verify(ctx, d.trial(s, plan))
-		if err != nil {
-			return nil, fmt.Errorf("running the profile's filters: %w", err)
-		}
-		if len(rejected) == 0 {
-			return plan, nil
-		}
-		klog.FromContext(ctx).V(3).Info("Filters refuse placements of the plan", "try", try, "refused", len(rejected),
-			"first", rejected[0].Reason, "plugin", rejected[0].Plugin)
-		if try > 0 {
-			drop(plan, rejected)
-			return plan, nil
-		}
-		opts.Forbidden = append(slices.Clone(opts.Forbidden), forbid(plan, rejected)...)
+	first, rejected, err := d.try(ctx, s, opts)
+	if err != nil || len(rejected) == 0 {
+		return first, err
 	}
+	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbid(first, rejected)...)
+	drop(first, rejected)
+	second, rejected, err := d.try(ctx, s, opts)
+	if err != nil {
+		return nil, err
+	}
+	drop(second, rejected)
+	if len(first.Placements) > len(second.Placements) {
+		return first, nil
+	}
+	return second, nil
+}
+
+// try makes a plan and gives what the real filters refuse of it.
+func (d *Decider) try(ctx context.Context, s *Scene, opts capacity.Options) (*capacity.Plan, []capacity.Rejection, error) {
+	plan := d.Planner.Plan(&s.View, opts)
+	rejected, err := d.World.Verify(ctx, d.trial(s, plan))
+	if err != nil {
+		return nil, nil, fmt.Errorf("running the profile's filters: %w", err)
+	}
+	if len(rejected) > 0 {
+		klog.FromContext(ctx).V(3).Info("Filters refuse placements of the plan", "refused", len(rejected),
+			"first", rejected[0].Reason, "plugin", rejected[0].Plugin)
+	}
+	return plan, rejected, nil
 }
 
 // trial is the plan as the real filters are asked about it.
