@@ -3,7 +3,7 @@
 # make test    everything that must hold: verify, unit tests under the race detector, integration tests
 # make verify  formatting, vet, lint rules and import directions; changes nothing
 # make bench   what a scheduling cycle costs with our plugins
-# make build   bin/dovetail-scheduler and the binaries of the demo
+# make build   bin/dovetail-scheduler, bin/dovetail (plan, catalog) and the binaries of the demo
 #
 # Needs Go, make and a C compiler. The first run compiles Kubernetes: with two cores count on ten minutes for
 # the demo and on half an hour for the tests.
@@ -25,6 +25,7 @@ say = @printf '\n== %s\n'
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
 	go build -ldflags '$(LDFLAGS)' -o bin/dovetail-scheduler ./cmd/scheduler
+	go build -ldflags '$(LDFLAGS)' -o bin/dovetail ./cmd/dovetail
 	go build -ldflags '$(LDFLAGS)' -o bin/controlplane ./test/cluster/cmd/controlplane
 	go build -ldflags '-s -w' -o bin/ec2sim ./test/ec2/cmd/ec2sim
 	go build -ldflags '-s -w' -o bin/demo ./test/demo

@@ -71,6 +71,12 @@ var Rules = []Rule{
 	{"pkg/disruption", []string{framework, scheduler}, "whether pods fit elsewhere is an interface of this motor"},
 	{"pkg/disruption", own("pkg/aws", "pkg/simulate", "pkg/launch", "plugins"), "a motor names what it needs; cmd introduces it"},
 
+	{"pkg/manifest", []string{awsSDK, framework, scheduler + "/pkg/scheduler"}, "to read manifests takes neither a cloud nor a scheduling cycle"},
+	{"pkg/manifest", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "pkg/offline", "plugins"), "objects are read for whoever needs them"},
+
+	{"pkg/offline", []string{awsSDK}, "what there is to buy comes in as values: a plan offline asks nobody"},
+	{"pkg/offline", own("pkg/aws", "pkg/disruption", "plugins"), "it only introduces rooms of the production path to manifests; cmd brings the catalogue"},
+
 	{"plugins", []string{awsSDK, ec2Types, karpTypes, runtime}, "a door translates framework calls and knows nothing behind the ledger"},
 	{"plugins", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption"), "a scheduling cycle waits for no cloud, no API object and no simulation"},
 

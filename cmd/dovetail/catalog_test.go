@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/offline"
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+)
+
+// What a region says becomes a file, and a plan made with it costs what the region says.
+func TestCatalogOfARegionPricesAPlan(t *testing.T) {
+	s, err := sim.New(sim.Config{Seed: 1, Speed: 1000, Cluster: "films"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, v := range s.Env() {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	file := filepath.Join(t.TempDir(), "catalog.json")
+	if out := dovetail(t, "dovetail catalog -o "+file); !strings.HasSuffix(out, "instance types of us-west-2 are in "+file+"\n") {
+		t.Fatalf("catalog says:\n%s", out)
+	}
+	pods := filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(pods, []byte(`
+{apiVersion: v1, kind: Pod, metadata: {name: demand}, spec: {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, containers: [{name: c, image: c, resources: {requests: {cpu: 1500m}}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: spot}, spec: {tolerations: [{operator: Exists}], nodeSelector: {tier: batch, node.kubernetes.io/instance-type: c5.xlarge, topology.kubernetes.io/zone: us-west-2b},
+  containers: [{name: c, image: c, resources: {requests: {cpu: 3}}}]}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var report offline.Report
+	if err := json.Unmarshal([]byte(dovetail(t, "dovetail plan -f "+pods+" -f testdata/pools.yaml -o json --catalog "+file)), &report); err != nil {
+		t.Fatal(err)
+	}
+	table := catalog.Builtin()
+	demand, _ := table.Type("m5.large").OnDemand()
+	spot, _ := table.Type("c5.xlarge").Spot("us-west-2b")
+	got := map[string]float64{}
+	for _, n := range report.Nodes {
+		got[n.InstanceType+" "+n.CapacityType] = n.PricePerHour
+	}
+	if len(got) != 2 || got["m5.large on-demand"] != demand || got["c5.xlarge spot"] != spot {
+		t.Errorf("prices %v, want %v on demand and %v on spot", got, demand, spot)
+	}
+	// Standard output takes the file, too.
+	if out := dovetail(t, "dovetail catalog --region us-west-2 -o -"); !bytes.Contains([]byte(out), []byte(`"name":"m5.large"`)) {
+		t.Errorf("catalog -o - says:\n%.200s", out)
+	}
+}
+
+func TestCatalogWithoutARegion(t *testing.T) {
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	if out := dovetail(t, "dovetail catalog -o x"); !strings.Contains(out, "no region: give --region, or set AWS_REGION") || !strings.HasSuffix(out, "exit 2\n") {
+		t.Errorf("catalog says:\n%s", out)
+	}
+}
+
+// A file that can't be written leaves nothing behind.
+func TestReplace(t *testing.T) {
+	folder := t.TempDir()
+	if err := replace(filepath.Join(folder, "none", "file"), nil); err == nil {
+		t.Error("a folder that isn't there was written to")
+	}
+	file := filepath.Join(folder, "file")
+	for _, content := range []string{"one", "two"} {
+		if err := replace(file, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != content {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+}

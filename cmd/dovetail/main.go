@@ -1,0 +1,92 @@
+// Command dovetail is the user's tool: what would be bought for these manifests (plan), and what a region offers (catalog).
+//
+// It holds flags, help and exit codes; pkg/offline plans and pkg/aws reads catalogues.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+// Exit codes, as docs/plan.md promises them.
+const (
+	exitOK      = 0
+	exitFailed  = 1 // bad input, no catalogue, no answer from AWS
+	exitUsage   = 2 // unknown flags and the like
+	exitRefused = 3 // there is a plan, but some pods get no room
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is main without the process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	// The libraries speak by klog. What a user must know is in the report, the warnings and the errors.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	root := &cobra.Command{
+		Use:           "dovetail",
+		Short:         "What Dovetail would buy, and what there is to buy",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(planCommand(), catalogCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetArgs(args)
+	called, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errRefused):
+		return exitRefused
+	case errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command"):
+		fmt.Fprintf(stderr, "Error: %v\nSee '%s --help'.\n", err, called.CommandPath())
+		return exitUsage
+	}
+	for _, one := range all(err) {
+		fmt.Fprintf(stderr, "Error: %v\n", one)
+	}
+	return exitFailed
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+// errRefused: the plan was printed, but not every pod is in it.
+var errRefused = errors.New("some pods are refused")
+
+// all takes joined errors apart.
+func all(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []error
+		for _, one := range joined.Unwrap() {
+			out = append(out, all(one)...)
+		}
+		return out
+	}
+	return []error{err}
+}
+
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%q is no flag and takes no place; files are given with -f", args[0])}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/offline"
+)
+
+const planHelp = `Say which nodes Dovetail would buy for the pods of these manifests, what they cost, which pod
+goes where, and why. No cluster and no AWS account is asked.
+
+The plan is made by the scheduler's own planner and verified by kube-scheduler's own filters,
+as it would be in a cluster. Workloads become the pods that their controllers would make.
+
+Exit code: 0 every pod has room, 1 something is wrong with the input, 2 with the command line,
+3 there is a plan, but some pods are refused.`
+
+const planExamples = `  # Once, with AWS credentials: write down what the region offers.
+  dovetail catalog --region eu-west-1 -o catalog.json
+
+  # What would this application cost, on the NodePools in pools/?
+  dovetail plan -f app/ -f pools/ --catalog catalog.json
+
+  # From a chart, with a general-purpose NodePool, node by node.
+  helm template my-app | dovetail plan -f - --default-pool --catalog catalog.json -o wide
+
+  # What more would be bought in a cluster that runs already?
+  kubectl get nodes,pods,nodepools,ec2nodeclasses,daemonsets,priorityclasses,storageclasses -A -o json > cluster.json
+  dovetail plan -f app/ --existing cluster.json --catalog catalog.json
+
+  # Why is that pod there? And fail a build when something fits nowhere or costs too much.
+  dovetail plan -f app/ -f pools/ --catalog catalog.json --explain shop/web-6f7c8d9b5-1
+  dovetail plan -f app/ -f pools/ --catalog catalog.json -o json | jq -e '.totalPerHour < 5'`
+
+type planFlags struct {
+	manifests, existing []string
+	catalog, namespace  string
+	zones               []string
+	budget              time.Duration
+	output, explain     string
+	noVerify            bool
+	defaultPool         bool
+	ignorePreferences   bool
+	memoryOverhead      float64
+}
+
+func planCommand() *cobra.Command {
+	f := planFlags{}
+	cmd := &cobra.Command{
+		Use: "plan -f FILE_OR_FOLDER... --catalog FILE", Short: "What would be bought for these manifests", Long: planHelp, Example: planExamples,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or folder with manifests, - for standard input; may be given several times")
+	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices, as 'dovetail catalog' writes them")
+	flags.StringArrayVar(&f.existing, "existing", nil, "file with what is there: nodes, pods and more, as 'kubectl get ... -A -o json' prints them")
+	flags.BoolVar(&f.defaultPool, "default-pool", false, "add a NodePool for general use: c, m and r machines from generation 5 on, amd64, on demand")
+	flags.StringSliceVar(&f.zones, "zones", nil, "zones with subnets, for node classes that don't know them yet (default: all of the catalogue)")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, wide (every node), json or yaml")
+	flags.StringVar(&f.explain, "explain", "", "say why this pod is where it is: NAME or NAMESPACE/NAME")
+	flags.DurationVar(&f.budget, "budget", defaultBudget, "how long to look for a cheaper plan, on the machine it was calibrated on")
+	flags.BoolVar(&f.noVerify, "no-verify", false, "take the planner's word: don't ask the scheduler's filters")
+	flags.BoolVar(&f.ignorePreferences, "ignore-preferences", false, "plan as with preferencePolicy Ignore")
+	flags.Float64Var(&f.memoryOverhead, "vm-memory-overhead-percent", defaultMemoryOverhead, "share of memory that a machine's hypervisor and kernel take, as the scheduler's setting")
+	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	return cmd
+}
+
+func (f *planFlags) run(cmd *cobra.Command) error {
+	if err := f.check(); err != nil {
+		return usageError{err}
+	}
+	catalog, err := f.readCatalog()
+	if err != nil {
+		return err
+	}
+	set, err := manifest.Read(manifest.Options{
+		Manifests: f.manifests, Existing: f.existing, DefaultPool: f.defaultPool, Namespace: f.namespace, Stdin: cmd.InOrStdin(),
+	})
+	if err != nil {
+		warn(cmd, set.Warnings)
+		return err
+	}
+	report, err := offline.Plan(cmd.Context(), set, offline.Settings{
+		Catalog: catalog, Effort: effortOf(f.budget), IgnorePreferences: f.ignorePreferences, NoVerify: f.noVerify, Explain: f.explain, Clock: clock.RealClock{},
+	})
+	warn(cmd, set.Warnings)
+	if errors.Is(err, offline.ErrNoPool) {
+		return fmt.Errorf("%w: add the cluster's NodePools and EC2NodeClasses with -f, or take --default-pool", err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.print(cmd, report); err != nil {
+		return err
+	}
+	if len(report.Refused) > 0 {
+		return errRefused
+	}
+	return nil
+}
+
+func warn(cmd *cobra.Command, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s\n", w)
+	}
+}
+
+func (f *planFlags) check() error {
+	switch f.output {
+	case "table", "wide", "json", "yaml":
+	default:
+		return fmt.Errorf("-o %s: it is table, wide, json or yaml", f.output)
+	}
+	switch {
+	case len(f.manifests) == 0 && len(f.existing) == 0:
+		return errors.New("nothing to plan for: give manifests with -f")
+	case f.budget < 0:
+		return fmt.Errorf("--budget %s: it can't be negative", f.budget)
+	case f.memoryOverhead < 0 || f.memoryOverhead >= 1:
+		return fmt.Errorf("--vm-memory-overhead-percent %v: it is a share between 0 and 1", f.memoryOverhead)
+	}
+	return nil
+}
+
+func (f *planFlags) readCatalog() (*aws.Offline, error) {
+	if f.catalog == "" {
+		return nil, errors.New("--catalog is required: prices and machines differ by region and day, so that this program has none of its own. " +
+			"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json")
+	}
+	file, err := os.Open(f.catalog)
+	if err != nil {
+		return nil, fmt.Errorf("--catalog: %w", err)
+	}
+	defer file.Close()
+	read, err := aws.ReadCatalogFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
+	}
+	overhead := f.memoryOverhead
+	if overhead == 0 {
+		overhead = -1 // none; zero would be the default
+	}
+	catalog, err := aws.NewOffline(read, aws.OfflineConfig{Zones: f.zones, VMMemoryOverheadPercent: overhead})
+	if err != nil {
+		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
+	}
+	return catalog, nil
+}
+
+func (f *planFlags) print(cmd *cobra.Command, r *offline.Report) error {
+	out := cmd.OutOrStdout()
+	switch {
+	case f.output == "json":
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(r)
+	case f.output == "yaml":
+		raw, err := yaml.Marshal(r)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(raw)
+		return err
+	case f.explain != "":
+		return r.Explain(out)
+	}
+	return r.Table(out, f.output == "wide")
+}

@@ -1,0 +1,156 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+)
+
+// decode makes the object of a document, with defaults. ignored are fields that its kind doesn't have. fresh objects are
+// checked as the API server checks what is created; others come from one.
+func (k *kind) decode(d *document, fresh bool) (o client.Object, ignored []string, errs []error) {
+	if k.custom != nil {
+		return k.decodeCustom(d, fresh)
+	}
+	gvk := schema.FromAPIVersionAndKind(d.head.APIVersion, d.head.Kind)
+	made, err := legacyscheme.Scheme.New(gvk)
+	if err != nil {
+		return nil, nil, []error{d.errorf("%w", err)}
+	}
+	o = made.(client.Object)
+	if ignored, errs = unmarshal(d, o, func() client.Object { return made.DeepCopyObject().(client.Object) }); len(errs) > 0 {
+		return nil, nil, errs
+	}
+	d.complete(o)
+	legacyscheme.Scheme.Default(o)
+	if !fresh {
+		return o, ignored, nil
+	}
+	if job, ok := o.(*batchv1.Job); ok {
+		selectPods(job)
+	}
+	internal, err := legacyscheme.Scheme.ConvertToVersion(o.DeepCopyObject(), schema.GroupVersion{Group: gvk.Group, Version: runtime.APIVersionInternal})
+	if err != nil {
+		return nil, nil, []error{d.errorf("%w", err)}
+	}
+	return o, ignored, d.refused(validate(internal))
+}
+
+// decodeCustom is decode for what CustomResourceDefinitions define.
+func (k *kind) decodeCustom(d *document, fresh bool) (o client.Object, ignored []string, errs []error) {
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(d.raw); err != nil {
+		return nil, nil, []error{d.errorf("%w", err)}
+	}
+	o = k.custom()
+	if ignored, errs = unmarshal(d, k.custom(), k.custom); len(errs) > 0 {
+		return nil, nil, errs
+	}
+	if fresh {
+		if errs = d.refused(karpenter.Admit(u)); len(errs) > 0 {
+			return nil, ignored, errs
+		}
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
+		return nil, nil, []error{d.errorf("%w", err)}
+	}
+	d.complete(o)
+	return o, ignored, nil
+}
+
+// unmarshal fills o strictly. fresh makes an empty object like o before.
+func unmarshal(d *document, o client.Object, fresh func() client.Object) (ignored []string, errs []error) {
+	empty := fresh()
+	strict, err := kjson.UnmarshalStrict(d.raw, o)
+	for _, s := range strict {
+		ignored = append(ignored, s.Error())
+	}
+	if err == nil {
+		return ignored, nil
+	}
+	var object map[string]any
+	if json.Unmarshal(d.raw, &object) == nil {
+		for _, bad := range karpenter.BadFields(object, func() client.Object { return empty.DeepCopyObject().(client.Object) }) {
+			errs = append(errs, d.errorf("%s", plain(bad)))
+		}
+	}
+	if len(errs) == 0 {
+		errs = []error{d.errorf("%s", plain(strings.TrimPrefix(err.Error(), "json: ")))}
+	}
+	return nil, errs
+}
+
+// goTypes finds what encoding/json says of a value of the wrong type.
+var goTypes = regexp.MustCompile(`cannot unmarshal (\w+)(?: \S+)? into Go (?:struct field \S+|value) of type (\S+)`)
+
+// plain says it without Go's types: "spec.replicas: a string where int32 is wanted".
+func plain(message string) string {
+	return goTypes.ReplaceAllString(message, "a $1 where $2 is wanted")
+}
+
+func (d *document) refused(list field.ErrorList) (errs []error) {
+	for _, err := range list {
+		errs = append(errs, d.errorf("%w", err))
+	}
+	return errs
+}
+
+// complete gives the object what the API server would have: its namespace, a generated name and an identity.
+func (d *document) complete(o client.Object) {
+	o.SetNamespace(d.head.Metadata.Namespace)
+	o.SetName(d.head.Metadata.Name)
+	if o.GetUID() == "" {
+		o.SetUID(uidOf(d.head.Kind, o.GetNamespace(), o.GetName()))
+	}
+}
+
+// space makes the identities of offline objects differ from all others.
+var space = uuid.MustParse("6f1c9d0e-3a54-4b0e-9d57-d0fe7a11d0fe")
+
+// uidOf is always the same for the same object.
+func uidOf(kind, namespace, name string) types.UID {
+	return types.UID(uuid.NewSHA1(space, fmt.Appendf(nil, "%s/%s/%s", kind, namespace, name)).String())
+}
+
+// selectPods gives a job the selector and labels that the API server generates (k8s.io/kubernetes
+// pkg/registry/batch/job, generateSelector).
+func selectPods(job *batchv1.Job) {
+	if job.Spec.ManualSelector != nil && *job.Spec.ManualSelector {
+		return
+	}
+	labels := &job.Spec.Template.Labels
+	if *labels == nil {
+		*labels = map[string]string{}
+	}
+	for _, prefix := range []string{"", "batch.kubernetes.io/"} {
+		(*labels)[prefix+"job-name"], (*labels)[prefix+"controller-uid"] = job.Name, string(job.UID)
+	}
+	if job.Spec.Selector == nil {
+		job.Spec.Selector = &metav1.LabelSelector{}
+	}
+	if job.Spec.Selector.MatchLabels == nil {
+		job.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(job.UID)
+}
+
+// over says that a pod needs no room any more.
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

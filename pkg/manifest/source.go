@@ -1,0 +1,245 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Source is where an object was read.
+type Source struct {
+	File string // "-" is standard input
+	// Document in the file and Item in a list, both from 1; Item is 0 for what isn't in a list.
+	Document, Item int
+}
+
+func (s Source) String() string {
+	out := s.File
+	if s.File == "-" {
+		out = "standard input"
+	}
+	out = fmt.Sprintf("%s: document %d", out, s.Document)
+	if s.Item > 0 {
+		out += fmt.Sprintf(", item %d", s.Item)
+	}
+	return out
+}
+
+// document is one object's JSON. Lists have been taken apart.
+type document struct {
+	Source
+	head head
+	raw  []byte
+}
+
+// head is what is read first of any object.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name         string `json:"name"`
+		GenerateName string `json:"generateName"`
+		Namespace    string `json:"namespace"`
+	} `json:"metadata"`
+}
+
+// name is the object as a message calls it.
+func (d *document) name() string {
+	m := &d.head.Metadata
+	name := cmp.Or(m.Name, m.GenerateName)
+	if m.Namespace != "" {
+		name = m.Namespace + "/" + name
+	}
+	return strings.TrimSpace(d.head.Kind + " " + name)
+}
+
+func (d *document) errorf(format string, args ...any) error {
+	return fmt.Errorf("%s: %s: %w", d.Source, d.name(), fmt.Errorf(format, args...))
+}
+
+// documents reads files, folders (their .yaml, .yml and .json files, those of folders below included) and "-". Every error is
+// reported, not just the first.
+func documents(paths []string, stdin io.Reader) (out []document, errs []error) {
+	for _, path := range paths {
+		if path == "-" {
+			raw, err := io.ReadAll(stdin)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("reading standard input: %w", err))
+				continue
+			}
+			docs, bad := split("-", raw)
+			out, errs = append(out, docs...), append(errs, bad...)
+			continue
+		}
+		files, err := filesOf(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				errs = append(errs, err) // says what and which file
+				continue
+			}
+			docs, bad := split(file, raw)
+			out, errs = append(out, docs...), append(errs, bad...)
+		}
+	}
+	return out, errs
+}
+
+// filesOf are the files a path stands for, in the order of their names.
+func filesOf(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var out []string
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+			out = append(out, file)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: no .yaml, .yml or .json file in this folder", path)
+	}
+	return out, nil
+}
+
+// split takes a file apart into documents and lists into items.
+func split(file string, raw []byte) (out []document, errs []error) {
+	for i, part := range parts(raw) {
+		at := Source{File: file, Document: i + 1}
+		text := bytes.TrimSpace(part.text)
+		var asJSON []byte
+		switch {
+		case len(text) == 0:
+			continue
+		case text[0] == '{' && json.Valid(text):
+			asJSON = text
+		default:
+			// Line numbers in errors shall be those of the file.
+			padded := append(bytes.Repeat([]byte("\n"), part.line), part.text...)
+			var err error
+			if asJSON, err = yaml.YAMLToJSONStrict(padded); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", at, err))
+				continue
+			}
+		}
+		if string(asJSON) == "null" {
+			continue // comments only
+		}
+		docs, err := items(at, asJSON)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		out = append(out, docs...)
+	}
+	return out, errs
+}
+
+type part struct {
+	text []byte
+	line int // before it
+}
+
+// parts cuts at the lines that separate YAML documents. What is before the first separator counts as a document only if there
+// is something.
+func parts(raw []byte) []part {
+	var out []part
+	start, startLine, line := 0, 0, 0
+	cut := func(end int) {
+		if text := raw[start:end]; len(out) > 0 || len(bytes.TrimSpace(withoutComments(text))) > 0 || end == len(raw) {
+			out = append(out, part{text, startLine})
+		}
+	}
+	for at := 0; at < len(raw); {
+		end := len(raw)
+		if i := bytes.IndexByte(raw[at:], '\n'); i >= 0 {
+			end = at + i + 1
+		}
+		line++
+		if text := bytes.TrimRight(raw[at:end], "\r\n"); bytes.HasPrefix(text, []byte("---")) && (len(text) == 3 || text[3] == ' ' || text[3] == '\t') {
+			cut(at)
+			start, startLine = end, line
+		}
+		at = end
+	}
+	cut(len(raw))
+	return out
+}
+
+func withoutComments(text []byte) []byte {
+	var out []byte
+	for l := range bytes.Lines(text) {
+		if !bytes.HasPrefix(bytes.TrimSpace(l), []byte("#")) {
+			out = append(out, l...)
+		}
+	}
+	return out
+}
+
+// items are the objects in a document: itself, or those of the list it is.
+func items(at Source, raw []byte) ([]document, error) {
+	d := document{Source: at, raw: raw}
+	if err := json.Unmarshal(raw, &d.head); err != nil {
+		return nil, fmt.Errorf("%s: this is not a Kubernetes object: %w", at, err)
+	}
+	if d.head.Kind == "" || d.head.APIVersion == "" {
+		return nil, fmt.Errorf("%s: this is not a Kubernetes object: apiVersion and kind are required", at)
+	}
+	single, isList := strings.CutSuffix(d.head.Kind, "List")
+	if !isList {
+		return []document{d}, nil
+	}
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, d.errorf("items: %w", err)
+	}
+	var out []document
+	for i, item := range list.Items {
+		at.Item = i + 1
+		if single != "" { // items of a typed list needn't say what they are
+			item = typed(item, d.head.APIVersion, single)
+		}
+		inner, err := items(at, item)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inner...)
+	}
+	return out, nil
+}
+
+// typed is the object with a kind, if it had none.
+func typed(raw []byte, apiVersion, kind string) []byte {
+	var o map[string]json.RawMessage
+	if json.Unmarshal(raw, &o) != nil || o["kind"] != nil {
+		return raw
+	}
+	o["apiVersion"], o["kind"] = json.RawMessage(fmt.Sprintf("%q", apiVersion)), json.RawMessage(fmt.Sprintf("%q", kind))
+	out, err := json.Marshal(o)
+	if err != nil {
+		return raw
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package manifest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// read reads documents from standard input.
+func read(t *testing.T, text string) *Set {
+	t.Helper()
+	s, err := Read(Options{Manifests: []string{"-"}, Stdin: strings.NewReader(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lines are the errors that were joined, one a line.
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func TestSplit(t *testing.T) {
+	const a, b = "{apiVersion: v1, kind: Namespace, metadata: {name: a}}", "{apiVersion: v1, kind: Namespace, metadata: {name: b}}"
+	for _, tc := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"one document", a, []string{"x: document 1: Namespace a"}},
+		{"documents, the first behind a separator and a comment", "# both\n---\n" + a + "\n---\n" + b + "\n", []string{"x: document 1: Namespace a", "x: document 2: Namespace b"}},
+		{"empty documents count", a + "\n---\n# nothing\n---\n\n---  # here\n" + b, []string{"x: document 1: Namespace a", "x: document 4: Namespace b"}},
+		{"lines that end as on Windows", a + "\r\n---\r\n" + b + "\r\n", []string{"x: document 1: Namespace a", "x: document 2: Namespace b"}},
+		{"a line in a text that looks like a separator", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    text: |\n      one\n      ---\n      two\n", []string{"x: document 1: Namespace a"}},
+		{"JSON", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, []string{"x: document 1: Namespace a"}},
+		{"a list", "{apiVersion: v1, kind: List, items: [" + a + ", " + b + "]}", []string{"x: document 1, item 1: Namespace a", "x: document 1, item 2: Namespace b"}},
+		{"a typed list, whose items don't say what they are", "{apiVersion: v1, kind: NamespaceList, items: [{metadata: {name: a}}]}", []string{"x: document 1, item 1: Namespace a"}},
+		{"an empty list", "{apiVersion: v1, kind: List, items: []}", nil},
+		{"nothing", "", nil},
+		{"broken YAML, by its line in the file", a + "\n---\n" + b + "\n---\na: [b\n", []string{"x: document 1: Namespace a", "x: document 2: Namespace b",
+			"x: document 3: yaml: line 5: did not find expected ',' or ']'"}},
+		{"a key twice", "apiVersion: v1\nkind: Namespace\nkind: Pod\n", []string{`x: document 1: yaml: unmarshal errors:`, `  line 3: key "kind" already set in map`}},
+		{"no object", "- a\n---\n{kind: Pod}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: 1}}", []string{
+			"x: document 1: this is not a Kubernetes object: json: cannot unmarshal array into Go value of type manifest.head",
+			"x: document 2: this is not a Kubernetes object: apiVersion and kind are required",
+			"x: document 3: this is not a Kubernetes object: json: cannot unmarshal number into Go struct field .metadata.name of type string"}},
+		{"items that are none", "{apiVersion: v1, kind: List, items: {}}", []string{"x: document 1: List: items: json: cannot unmarshal object into Go struct field .items of type []json.RawMessage"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			docs, errs := split("x", []byte(tc.text))
+			var got []string
+			for i := range docs {
+				got = append(got, docs[i].Source.String()+": "+docs[i].name())
+			}
+			for _, err := range errs {
+				got = append(got, lines(err)...)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("documents and errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPaths(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"b.yaml": "{apiVersion: v1, kind: Namespace, metadata: {name: b}}", "a/c.yml": "{apiVersion: v1, kind: Namespace, metadata: {name: c}}",
+		"a.json": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, "values.txt": "not: looked at", "empty/README.md": "",
+	} {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	docs, errs := documents([]string{folder, "-"}, strings.NewReader("{apiVersion: v1, kind: Namespace, metadata: {name: stdin}}"))
+	var got []string
+	for i := range docs {
+		got = append(got, docs[i].head.Metadata.Name)
+	}
+	if diff := cmp.Diff([]string{"c", "a", "b", "stdin"}, got); diff != "" || len(errs) > 0 {
+		t.Errorf("names (-want +got):\n%s\nerrors: %v", diff, errs)
+	}
+	// Every path that can't be read is told.
+	_, errs = documents([]string{filepath.Join(folder, "none"), filepath.Join(folder, "empty")}, nil)
+	if len(errs) != 2 || !strings.Contains(errs[0].Error(), "no such file") || !strings.Contains(errs[1].Error(), "no .yaml, .yml or .json file in this folder") {
+		t.Errorf("errors %v", errs)
+	}
+}

@@ -1,0 +1,104 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+)
+
+// cluster is the scheduler's side of the world: its informers, and its default profile's filters on what they hold.
+type cluster struct {
+	informers informers.SharedInformerFactory
+	world     *simulate.World
+}
+
+// errOffline is what anybody gets who asks the API server.
+var errOffline = errors.New("a plan is made offline: there is no API server")
+
+type nobody struct{}
+
+func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, errOffline }
+
+// newCluster builds a scheduler that never runs, on the objects of the set and the pods that are bound. Its goroutines end
+// with ctx.
+func newCluster(ctx context.Context, set *manifest.Set, bound []*corev1.Pod) (*cluster, error) {
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://offline.invalid", Transport: nobody{}})
+	if err != nil {
+		return nil, fmt.Errorf("making a client that asks nobody: %w", err)
+	}
+	f := informers.NewSharedInformerFactory(client, 0)
+	nodes := manifest.All[*corev1.Node](set)
+	for i, n := range nodes {
+		hidden, err := lifecycle.HideEphemeralTaints(n)
+		if err != nil {
+			return nil, fmt.Errorf("Node %s: %w", n.Name, err)
+		}
+		nodes[i] = hidden.(*corev1.Node)
+	}
+	err = errors.Join(
+		freeze(f, &corev1.Node{}, nodes),
+		freeze(f, &corev1.Pod{}, bound),
+		freeze(f, &corev1.Namespace{}, manifest.All[*corev1.Namespace](set)),
+		freeze(f, &corev1.PersistentVolume{}, manifest.All[*corev1.PersistentVolume](set)),
+		freeze(f, &corev1.PersistentVolumeClaim{}, manifest.All[*corev1.PersistentVolumeClaim](set)),
+		freeze(f, &storagev1.StorageClass{}, manifest.All[*storagev1.StorageClass](set)),
+		freeze(f, &storagev1.CSINode{}, manifest.All[*storagev1.CSINode](set)),
+		freeze(f, &storagev1.CSIDriver{}, manifest.All[*storagev1.CSIDriver](set)),
+		freeze(f, &appsv1.DaemonSet{}, manifest.All[*appsv1.DaemonSet](set)),
+		// What is not read. Without these the factory would make informers of its own, which would ask.
+		freeze(f, &corev1.Service{}, nil), freeze(f, &corev1.ReplicationController{}, nil), freeze(f, &corev1.ResourceQuota{}, nil),
+		freeze(f, &appsv1.ReplicaSet{}, nil), freeze(f, &appsv1.StatefulSet{}, nil), freeze(f, &batchv1.Job{}, nil),
+		freeze(f, &storagev1.CSIStorageCapacity{}, nil), freeze(f, &storagev1.VolumeAttachment{}, nil),
+		freeze(f, &resourcev1.ResourceClaim{}, nil), freeze(f, &resourcev1.ResourceSlice{}, nil), freeze(f, &resourcev1.DeviceClass{}, nil),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("holding the objects: %w", err)
+	}
+	defaults, err := latest.Default()
+	if err != nil {
+		return nil, fmt.Errorf("reading the scheduler's default configuration: %w", err)
+	}
+	profile := defaults.Profiles[0]
+	sched, err := scheduler.New(ctx, client, f, nil, func(string) events.EventRecorderLogger { return silent{} }, scheduler.WithProfiles(profile))
+	if err != nil {
+		return nil, fmt.Errorf("building the scheduler: %w", err)
+	}
+	world, err := simulate.New(ctx, simulate.Config{Scheduler: sched, Profile: profile})
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{informers: f, world: world}, nil
+}
+
+// silent records no events.
+type silent struct{}
+
+func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+func (s silent) WithLogger(klog.Logger) events.EventRecorderLogger                           { return s }
+
+// worldOf is a simulate.World as the launcher names it.
+type worldOf struct{ *simulate.World }
+
+func (w worldOf) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {
+	return w.World.Nodes(decorate)
+}

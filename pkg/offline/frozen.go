@@ -1,0 +1,75 @@
+package offline
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// frozen is an informer of objects that are all there from the start and never change. It needs no goroutine: whoever adds a
+// handler has been told everything when the call returns.
+type frozen struct{ indexer cache.Indexer }
+
+var _ cache.SharedIndexInformer = frozen{}
+
+// freeze puts objects of one type behind the factory: every later request for the type's informer or lister gets them.
+func freeze[T runtime.Object](f informers.SharedInformerFactory, example T, objects []T) error {
+	i := frozen{cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+	for _, o := range objects {
+		if err := i.indexer.Add(o); err != nil {
+			return err
+		}
+	}
+	f.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
+	return nil
+}
+
+func (i frozen) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	for _, o := range i.indexer.List() {
+		h.OnAdd(o, true)
+	}
+	return told{}, nil
+}
+
+func (i frozen) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(h)
+}
+
+func (i frozen) AddEventHandlerWithOptions(h cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(h)
+}
+
+func (frozen) RemoveEventHandler(cache.ResourceEventHandlerRegistration) error { return nil }
+
+func (i frozen) GetStore() cache.Store                     { return i.indexer }
+func (i frozen) GetIndexer() cache.Indexer                 { return i.indexer }
+func (i frozen) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
+
+func (frozen) GetController() cache.Controller                                          { return nil }
+func (frozen) Run(stop <-chan struct{})                                                 { <-stop }
+func (frozen) RunWithContext(ctx context.Context)                                       { <-ctx.Done() }
+func (frozen) HasSynced() bool                                                          { return true }
+func (frozen) HasSyncedChecker() cache.DoneChecker                                      { return told{} }
+func (frozen) LastSyncResourceVersion() string                                          { return "" }
+func (frozen) SetWatchErrorHandler(cache.WatchErrorHandler) error                       { return nil }
+func (frozen) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error { return nil }
+func (frozen) SetTransform(cache.TransformFunc) error                                   { return nil }
+func (frozen) IsStopped() bool                                                          { return false }
+
+// told is the registration of a handler that knows everything.
+type told struct{}
+
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (told) HasSynced() bool                     { return true }
+func (told) HasSyncedChecker() cache.DoneChecker { return told{} }
+func (told) Name() string                        { return "offline" }
+func (told) Done() <-chan struct{}               { return closed }

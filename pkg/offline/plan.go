@@ -1,0 +1,238 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+)
+
+// Settings of a plan.
+type Settings struct {
+	Catalog Catalog
+	// Effort and IgnorePreferences as in capacity.Options.
+	Effort            int
+	IgnorePreferences bool
+	// NoVerify leaves the scheduler's filters out: the planner's word is taken.
+	NoVerify bool
+	// Explain is a pod, as namespace/name or name, whose place is to be explained; empty: none.
+	Explain string
+	Clock   clock.PassiveClock
+}
+
+// ErrNoPool says that there is nothing to buy from.
+var ErrNoPool = errors.New("no NodePool or Provisioner in the input")
+
+// Plan says what would be bought for the pods of the set, and where they would go. An error means that the input can't be: a pod
+// that fits nowhere is none, it is in the report.
+func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shop, problems := newShop(set, s.Catalog)
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	if len(shop.pools) == 0 {
+		return nil, ErrNoPool
+	}
+	d := &demand{set: set}
+	d.sort()
+	explain, err := d.find(s.Explain)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCluster(ctx, set, d.bound)
+	if err != nil {
+		return nil, err
+	}
+	spent := &spent{clock: s.Clock}
+	var world launch.World = timedWorld{worldOf{c.world}, spent}
+	if s.NoVerify {
+		world = trusting{world}
+	}
+	options := capacity.Options{Effort: s.Effort, IgnorePreferences: s.IgnorePreferences}
+	if explain != nil {
+		options.Explain = []types.UID{explain.UID}
+	}
+	classes := launch.NewClasses(c.informers)
+	desk := launch.NewDesk(&arrivals{})
+	pending := launch.NewPending(d.schedulers(), desk, classes)
+	motor := launch.New(launch.Config{Plan: options}, launch.Parts{
+		Clock: clock.RealClock{}, Desk: desk, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
+		Nodes: plannedNodes{}, Pending: pending, Owners: launch.NewOwners(c.informers),
+		Daemons: launch.Daemons(c.informers.Apps().V1().DaemonSets().Lister()),
+	})
+	d.submit(desk, pending, classes)
+	view, plan, err := motor.Propose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := newReport(view, plan, d.refused)
+	r.Warnings, r.Assumed = set.Warnings, shop.assumed
+	r.PlanMillis, r.VerifyMillis, r.Verified = millis(spent.planning), millis(spent.verifying), !s.NoVerify
+	if explain != nil {
+		r.explain(explain, plan)
+	}
+	return r, nil
+}
+
+// demand is the pods by what there is to do for them.
+type demand struct {
+	set     *manifest.Set
+	bound   []*corev1.Pod
+	waiting []*corev1.Pod
+	refused []Refused
+}
+
+// sort tells pods on nodes from pods that need one.
+func (d *demand) sort() {
+	nodes := map[string]bool{}
+	for _, n := range manifest.All[*corev1.Node](d.set) {
+		nodes[n.Name] = true
+	}
+	for _, pod := range d.set.Pods() {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		switch {
+		case pod.Spec.NodeName != "" && nodes[pod.Spec.NodeName]:
+			d.bound = append(d.bound, pod)
+		case pod.Spec.NodeName != "":
+			d.set.Warnings = append(d.set.Warnings, fmt.Sprintf("Pod %s/%s is on node %s, which is not in the input: it is ignored", pod.Namespace, pod.Name, pod.Spec.NodeName))
+		case owner != nil && owner.Kind == "DaemonSet": // its node is there, or it comes with one
+		default:
+			d.waiting = append(d.waiting, pod)
+		}
+	}
+}
+
+// find is the pod that is called so, among all that were read or made; nil for "".
+func (d *demand) find(name string) (found *corev1.Pod, err error) {
+	if name == "" {
+		return nil, nil
+	}
+	var all []string
+	for _, pod := range slices.Concat(d.waiting, d.bound) {
+		full := pod.Namespace + "/" + pod.Name
+		if pod.Name == name || full == name {
+			found = pod
+			all = append(all, full)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil, fmt.Errorf("there is no pod %s to explain%s", name, d.alike(name))
+	case 1:
+		return found, nil
+	}
+	return nil, fmt.Errorf("pod %s may be %s: name its namespace", name, strings.Join(all, " or "))
+}
+
+// alike names a pod whose name begins like the one that was asked for: pods of workloads have generated names.
+func (d *demand) alike(name string) string {
+	_, short, ok := strings.Cut(name, "/")
+	if !ok {
+		short = name
+	}
+	for _, pod := range d.waiting {
+		if strings.HasPrefix(pod.Name, short) {
+			return fmt.Sprintf("; there is %s/%s", pod.Namespace, pod.Name)
+		}
+	}
+	return ""
+}
+
+// schedulers are the names of all schedulers that pods ask for: whoever they are, they are planned for.
+func (d *demand) schedulers() []string {
+	var out []string
+	for _, pod := range d.waiting {
+		if !slices.Contains(out, pod.Spec.SchedulerName) {
+			out = append(out, pod.Spec.SchedulerName)
+		}
+	}
+	return out
+}
+
+// submit does what the scheduler does with pods that fit nowhere. For those that no node could help it is said why.
+func (d *demand) submit(desk *launch.Desk, pending *launch.Pending, classes *launch.Classes) {
+	handler := pending.Handler()
+	for _, pod := range d.waiting {
+		why := ""
+		switch class, err := classes.Class(pod); {
+		case pod.DeletionTimestamp != nil:
+			continue
+		case len(pod.Spec.SchedulingGates) > 0:
+			why = fmt.Sprintf("spec.schedulingGates: it waits for %s to be removed", pod.Spec.SchedulingGates[0].Name)
+		case err != nil:
+			why = err.Error()
+		default:
+			handler.OnAdd(pod, true)
+			desk.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+		}
+		if why != "" {
+			d.refused = append(d.refused, Refused{Namespace: pod.Namespace, Name: pod.Name, Reason: why})
+		}
+	}
+}
+
+// arrivals is a clock by which every pod comes a moment after the one before it: the order of the input is that of the demand.
+type arrivals struct{ n time.Duration }
+
+func (a *arrivals) Now() time.Time {
+	a.n++
+	return time.Unix(0, 0).Add(a.n)
+}
+
+func (a *arrivals) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
+
+// spent is where the time went.
+type spent struct {
+	clock               clock.PassiveClock
+	planning, verifying time.Duration
+}
+
+type timedPlanner struct {
+	launch.Planner
+	spent *spent
+}
+
+func (p timedPlanner) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
+	start := p.spent.clock.Now()
+	defer func() { p.spent.planning += p.spent.clock.Since(start) }()
+	return p.Planner.Plan(v, o)
+}
+
+type timedWorld struct {
+	launch.World
+	spent *spent
+}
+
+func (w timedWorld) Verify(ctx context.Context, t capacity.Trial) ([]capacity.Rejection, error) {
+	start := w.spent.clock.Now()
+	defer func() { w.spent.verifying += w.spent.clock.Since(start) }()
+	return w.World.Verify(ctx, t)
+}
+
+// trusting takes every placement for good.
+type trusting struct{ launch.World }
+
+func (trusting) Verify(context.Context, capacity.Trial) ([]capacity.Rejection, error) {
+	return nil, nil
+}
+
+// plannedNodes makes the hypothetical nodes; nobody asks for others.
+type plannedNodes struct{ launch.NodeBuilder }
+
+func (plannedNodes) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {
+	return karpenter.PlannedNodeObject(p, name)
+}

@@ -1,0 +1,221 @@
+package offline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+)
+
+// machines are two sizes of one kind, and one that nobody needs as long as the others can be had.
+const machines = `{"meta":{"region":"eu-test-1"},"instanceTypes":[
+	{"name":"m1.large","arch":["x86_64"],"vcpus":4,"memoryMiB":16384,"maxENIs":4,"ipv4PerENI":15,"maxEBSAttachments":8,"usageClasses":["on-demand","spot"],
+	 "zones":["eu-test-1a","eu-test-1b"],"onDemandUSDPerHour":0.2,"spotUSDPerHourByZone":{"eu-test-1a":0.08,"eu-test-1b":0.07}},
+	{"name":"m1.xlarge","arch":["x86_64"],"vcpus":8,"memoryMiB":32768,"maxENIs":4,"ipv4PerENI":15,"maxEBSAttachments":8,"usageClasses":["on-demand","spot"],
+	 "zones":["eu-test-1a","eu-test-1b"],"onDemandUSDPerHour":0.4,"spotUSDPerHourByZone":{"eu-test-1a":0.16,"eu-test-1b":0.14}},
+	{"name":"x1.large","arch":["x86_64"],"vcpus":4,"memoryMiB":65536,"maxENIs":4,"ipv4PerENI":15,"maxEBSAttachments":8,"usageClasses":["on-demand"],
+	 "zones":["eu-test-1a"],"onDemandUSDPerHour":0.9}
+]}`
+
+// catalog offers the machines.
+func catalog(t *testing.T) Catalog {
+	t.Helper()
+	f, err := aws.ReadCatalogFile(strings.NewReader(machines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := aws.NewOffline(f, aws.OfflineConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const class = `
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec: {role: r, amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms: [{id: subnet-0}], securityGroupSelectorTerms: [{id: sg-0}]}
+---
+`
+
+// pool is a NodePool; more goes into its spec, requirements into its template's.
+func pool(name, more string, requirements ...string) string {
+	return fmt.Sprintf(`
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: %s}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}, %s]
+%s
+---
+`, name, strings.Join(requirements, ","), more)
+}
+
+// deployment of one container with these requests; more goes into the pod's spec.
+func deployment(name string, replicas int, requests, more string) string {
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %s, namespace: shop}
+spec:
+  replicas: %d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      containers: [{name: c, image: c, resources: {requests: {%[3]s}}}]
+%[4]s
+---
+`, name, replicas, requests, more)
+}
+
+// ticks is a clock that moves by a millisecond whenever it is looked at.
+type ticks struct{ now time.Time }
+
+func (c *ticks) Now() time.Time {
+	c.now = c.now.Add(time.Millisecond)
+	return c.now
+}
+func (c *ticks) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func settings(t *testing.T) Settings {
+	return Settings{Catalog: catalog(t), Effort: 50_000, Clock: &ticks{}}
+}
+
+func set(t *testing.T, manifests string) *manifest.Set {
+	t.Helper()
+	s, err := manifest.Read(manifest.Options{Manifests: []string{"-"}, Stdin: strings.NewReader(manifests)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// said is a report in lines: nodes with the workloads on them, nodes that are there, and who is refused.
+func said(r *Report) []string {
+	var out []string
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		out = append(out, fmt.Sprintf("%s %s %s %s: %s", n.Pool, n.InstanceType, n.CapacityType, strings.Join(n.Zones, ","), workloads(n.Pods, n.classes)))
+	}
+	for _, n := range r.Existing {
+		out = append(out, n.Name+": "+workloads(n.Pods, n.classes))
+	}
+	for _, p := range r.Refused {
+		out = append(out, "refused "+p.Name+": "+p.Reason)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestPlan(t *testing.T) {
+	const node = `
+apiVersion: v1
+kind: Node
+metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1, topology.kubernetes.io/zone: eu-test-1a, karpenter.sh/nodepool: general}}
+status: {capacity: {cpu: 4, memory: 16Gi, pods: 50}, allocatable: {cpu: 4, memory: 16Gi, pods: 50}}
+---
+`
+	for _, tc := range []struct {
+		name, text string
+		want       []string
+		total      float64
+		warnings   []string
+	}{
+		{name: "nothing to plan for", text: class + pool("general", "")},
+		{name: "the cheapest way", text: class + pool("general", "") + deployment("web", 2, "cpu: 3", ""), total: 0.4,
+			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/web", "general m1.large on-demand eu-test-1a,eu-test-1b: shop/web"}},
+		{name: "an agent on every node leaves less room", total: 0.4, want: []string{"general m1.xlarge on-demand eu-test-1a,eu-test-1b: shop/web"},
+			text: class + pool("general", "") + deployment("web", 1, "cpu: 3", "") +
+				strings.Replace(strings.Replace(deployment("agent", 1, "cpu: 1", ""), "Deployment", "DaemonSet", 1), "  replicas: 1\n", "", 1)},
+		{name: "spread over zones and apart", total: 0.4, want: []string{"general m1.large on-demand eu-test-1a: shop/web", "general m1.large on-demand eu-test-1b: shop/web"},
+			text: class + pool("general", "") + deployment("web", 2, "cpu: 100m",
+				"      topologySpreadConstraints: [{topologyKey: topology.kubernetes.io/zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]")},
+		{name: "a node that is there takes what fits", text: class + pool("general", "") + node + deployment("web", 2, "cpu: 3", ""), total: 0.2,
+			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/web", "node-1: shop/web"}},
+		{name: "less what runs on it", total: 0.2, want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/web"},
+			text: class + pool("general", "") + node + deployment("web", 1, "cpu: 3", "") +
+				"{apiVersion: v1, kind: Pod, metadata: {name: old}, spec: {nodeName: node-1, containers: [{name: c, image: c, resources: {requests: {cpu: 2}}}]}}"},
+		{name: "nodes that are there count against their pool's limits", text: class + pool("general", "  limits: {cpu: 4}") + node + deployment("web", 2, "cpu: 3", ""),
+			want: []string{"node-1: shop/web", "refused web-#-2: general: its limit of cpu 4 leaves 0"}},
+		{name: "volumes are attached up to the machine's limit, in zones that the class allows", total: 0.2, want: []string{"general m1.large on-demand eu-test-1b: shop/db"},
+			text: class + pool("general", "") + `
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: disks}, provisioner: ebs.csi.aws.com, volumeBindingMode: WaitForFirstConsumer,
+ allowedTopologies: [{matchLabelExpressions: [{key: topology.kubernetes.io/zone, values: [eu-test-1b]}]}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: shop}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: c, volumeMounts: [{name: data, mountPath: /d}]}]}}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: disks, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]
+`},
+		{name: "a pool without its class", text: pool("general", "") + deployment("web", 1, "cpu: 1", ""),
+			want: []string{"refused web-#-1: general: NodePool general: spec.template.spec.nodeClassRef.name: there is no EC2NodeClass default"}},
+		{name: "a Provisioner", total: 0.2, want: []string{"provisioner_old m1.large on-demand eu-test-1a,eu-test-1b: shop/web"}, text: `
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: old}
+spec: {requirements: [{key: kubernetes.io/arch, operator: In, values: [amd64]}, {key: node.kubernetes.io/instance-type, operator: In, values: [m1.large]}], providerRef: {name: old}}
+---
+apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata: {name: old}
+spec: {subnetSelector: {any: "*"}, securityGroupSelector: {any: "*"}, amiFamily: AL2023, instanceProfile: nodes}
+---
+` + deployment("web", 1, "cpu: 3", "")},
+		{name: "pods of any scheduler, the more important ones first", text: class + pool("general", "  limits: {cpu: 4}") + deployment("web", 1, "cpu: 3", "      schedulerName: other") +
+			"{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 10}\n---\n" + deployment("pay", 1, "cpu: 3", "      priorityClassName: high"), total: 0.2,
+			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/pay", "refused web-#-1: general: its limit of cpu 4 leaves 0"}},
+		{name: "a pod on a node that isn't in the input", text: class + pool("general", "") +
+			"{apiVersion: v1, kind: Pod, metadata: {name: old}, spec: {nodeName: node-9, containers: [{name: c, image: c}]}}",
+			warnings: []string{"Pod default/old is on node node-9, which is not in the input: it is ignored"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, err := Plan(t.Context(), set(t, tc.text), settings(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := said(r)
+			for i := range got {
+				got[i] = withoutHash(got[i])
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.warnings, r.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if r.TotalPerHour != tc.total || r.LowerBoundPerHour > r.TotalPerHour {
+				t.Errorf("$%v/h, bound %v, want %v", r.TotalPerHour, r.LowerBoundPerHour, tc.total)
+			}
+			if !r.Verified || len(r.Nodes) > 0 && (r.PlanMillis <= 0 || r.VerifyMillis <= 0) {
+				t.Errorf("verified %v; planned in %v ms, verified in %v ms", r.Verified, r.PlanMillis, r.VerifyMillis)
+			}
+		})
+	}
+}
+
+// withoutHash makes the name of a Deployment's pod readable: what is between the first and the last dash is a hash.
+func withoutHash(line string) string {
+	before, rest, ok := strings.Cut(line, "refused ")
+	name, after, colon := strings.Cut(rest, ":")
+	parts := strings.Split(name, "-")
+	if !ok || !colon || len(parts) != 3 {
+		return line
+	}
+	parts[1] = "#"
+	return before + "refused " + strings.Join(parts, "-") + ":" + after
+}

@@ -1,0 +1,112 @@
+package offline
+
+import (
+	"fmt"
+	"slices"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+)
+
+// Catalog says what a node class can run, what had to be assumed for that, and why the class can't be used.
+type Catalog interface {
+	InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string, unready string)
+}
+
+// shop is the launcher's claims and cloud, as far as somebody needs them who only asks: pools, what runs already, and what
+// there is to buy. A launcher that isn't running calls nothing else of the interfaces.
+type shop struct {
+	intentLog
+	cloud
+	catalog Catalog
+	pools   []*karpv1.NodePool
+	classes map[string]*ec2nc.EC2NodeClass
+	claims  []*capacity.Claim
+	types   map[string]typesOf
+	assumed []string
+}
+
+type (
+	intentLog = launch.Claims
+	cloud     = launch.Cloud
+)
+
+type typesOf struct {
+	types   []*capacity.InstanceType
+	unready string
+}
+
+// newShop reads pools and classes. problems name objects that can't be used.
+func newShop(set *manifest.Set, catalog Catalog) (*shop, []error) {
+	s := &shop{catalog: catalog, pools: manifest.All[*karpv1.NodePool](set), classes: map[string]*ec2nc.EC2NodeClass{}, types: map[string]typesOf{}}
+	for _, nc := range manifest.All[*ec2nc.EC2NodeClass](set) {
+		s.classes[nc.Name] = nc
+	}
+	var problems []error
+	templates := map[string]*legacy.AWSNodeTemplate{}
+	for _, t := range manifest.All[*legacy.AWSNodeTemplate](set) {
+		templates[t.Name] = t
+	}
+	for _, p := range manifest.All[*legacy.Provisioner](set) {
+		var template *legacy.AWSNodeTemplate
+		if ref := p.Spec.ProviderRef; ref != nil {
+			template = templates[ref.Name]
+		}
+		pool, class, errs := karpenter.FromProvisioner(p, template, karpenter.LegacyOptions{})
+		for _, err := range errs {
+			problems = append(problems, fmt.Errorf("%s: Provisioner %s: %w", set.SourceOf(p), p.Name, err))
+		}
+		if len(errs) == 0 {
+			s.pools = append(s.pools, pool)
+			s.classes[class.Name] = class
+		}
+	}
+	s.claims = claimsOf(set)
+	return s, problems
+}
+
+// claimsOf is what runs already and counts against the limits of pools: NodeClaims, and nodes of pools without one.
+func claimsOf(set *manifest.Set) []*capacity.Claim {
+	var out []*capacity.Claim
+	claimed := map[string]bool{}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](set) {
+		c := karpenter.ClaimOf(nc)
+		claimed[c.NodeName] = true
+		out = append(out, c)
+	}
+	for _, n := range manifest.All[*corev1.Node](set) {
+		if pool := n.Labels[karpv1.NodePoolLabelKey]; pool != "" && !claimed[n.Name] {
+			out = append(out, &capacity.Claim{Name: n.Name, Pool: pool, NodeName: n.Name, Launched: true, Registered: true, Initialized: true,
+				Capacity: capacity.ResourcesOf(n.Status.Capacity)})
+		}
+	}
+	return out
+}
+
+func (s *shop) Problem() string { return "" }
+
+func (s *shop) Claims() []*capacity.Claim { return s.claims }
+
+func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+	return karpenter.PoolsOf(s.pools, func(name string) *ec2nc.EC2NodeClass { return s.classes[name] }, types)
+}
+
+func (s *shop) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, string) {
+	if known, ok := s.types[nodeClass]; ok {
+		return known.types, known.unready
+	}
+	types, assumed, unready := s.catalog.InstanceTypes(s.classes[nodeClass])
+	for _, what := range assumed {
+		s.assumed = append(s.assumed, fmt.Sprintf("EC2NodeClass %s: %s", nodeClass, what))
+	}
+	slices.Sort(s.assumed)
+	s.types[nodeClass] = typesOf{types, unready}
+	return types, unready
+}

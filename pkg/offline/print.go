@@ -1,0 +1,220 @@
+package offline
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// hoursPerMonth is how AWS's own calculators count.
+const hoursPerMonth = 730
+
+// Table writes the plan for people: a line for nodes that are alike or, if wide, for each node; what goes to nodes that are
+// there; who is refused and why; the sum.
+func (r *Report) Table(w io.Writer, wide bool) error {
+	p := &printer{w: w}
+	switch {
+	case len(r.Nodes) == 0:
+	case wide:
+		p.nodes(r)
+	default:
+		p.kinds(r)
+	}
+	p.existing(r)
+	p.refused(r)
+	p.sum(r, wide)
+	return p.err
+}
+
+// Explain writes why the pod is where it is.
+func (r *Report) Explain(w io.Writer) error {
+	p := &printer{w: w}
+	p.printf("Pod %s/%s:\n", r.Explanation.Namespace, r.Explanation.Name)
+	for _, line := range r.Explanation.Lines {
+		p.printf("- %s\n", line)
+	}
+	return p.err
+}
+
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+// table writes rows in columns. The first row is the heading.
+func (p *printer) table(rows [][]string) {
+	t := tabwriter.NewWriter(p.w, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t")); err != nil && p.err == nil {
+			p.err = err
+		}
+	}
+	if err := t.Flush(); err != nil && p.err == nil {
+		p.err = err
+	}
+	p.printf("\n")
+}
+
+// kinds are the nodes by what a reader would call the same.
+func (p *printer) kinds(r *Report) {
+	type kind struct{ pool, instanceType, zone, capacityType string }
+	type sum struct {
+		nodes, pods        int
+		price, cpu, memory float64
+	}
+	sums := map[kind]*sum{}
+	var order []kind
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		k := kind{n.Pool, n.InstanceType, zoneOf(n), n.CapacityType}
+		s := sums[k]
+		if s == nil {
+			s = &sum{}
+			sums[k] = s
+			order = append(order, k)
+		}
+		s.nodes++
+		s.pods += len(n.Pods)
+		s.price += n.PricePerHour
+		s.cpu += n.CPUUse
+		s.memory += n.MemoryUse
+	}
+	slices.SortStableFunc(order, func(a, b kind) int {
+		return cmp.Or(cmp.Compare(a.pool, b.pool), cmp.Compare(sums[b].price, sums[a].price), cmp.Compare(a.instanceType, b.instanceType), cmp.Compare(a.zone, b.zone))
+	})
+	rows := [][]string{{"POOL", "TYPE", "ZONE", "CAPACITY", "NODES", "PODS", "$/H", "CPU", "MEMORY"}}
+	for _, k := range order {
+		s := sums[k]
+		rows = append(rows, []string{k.pool, k.instanceType, k.zone, k.capacityType, fmt.Sprint(s.nodes), fmt.Sprint(s.pods), dollars(s.price),
+			percent(s.cpu / float64(s.nodes)), percent(s.memory / float64(s.nodes))})
+	}
+	p.table(rows)
+}
+
+// nodes are the nodes one by one.
+func (p *printer) nodes(r *Report) {
+	rows := [][]string{{"POOL", "TYPE", "ZONES", "CAPACITY", "$/H", "CPU", "MEMORY", "OR ELSE", "PODS"}}
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		rows = append(rows, []string{n.Pool, n.InstanceType, strings.Join(n.Zones, ","), n.CapacityType, dollars(n.PricePerHour), percent(n.CPUUse), percent(n.MemoryUse),
+			others(n.Alternatives), workloads(n.Pods, n.classes)})
+	}
+	p.table(rows)
+}
+
+// others are the next cheapest types and how many there are beyond.
+func others(all []Alternative) string {
+	const shown = 2
+	var out []string
+	for _, a := range all[:min(shown, len(all))] {
+		out = append(out, a.InstanceType)
+	}
+	if more := len(all) - shown; more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return cmp.Or(strings.Join(out, ", "), "none")
+}
+
+// workloads counts pods by what they belong to.
+func workloads(pods []PodName, classes []*capacity.Class) string {
+	counts := map[string]int{}
+	for i, pod := range pods {
+		counts[workload(pod, classes[i])]++
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if n := counts[name]; n > 1 {
+			name = fmt.Sprintf("%s (%d)", name, n)
+		}
+		out = append(out, name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (p *printer) existing(r *Report) {
+	if len(r.Existing) == 0 {
+		return
+	}
+	rows := [][]string{{"EXISTING NODE", "PODS"}}
+	for _, n := range r.Existing {
+		rows = append(rows, []string{n.Name, workloads(n.Pods, n.classes)})
+	}
+	p.table(rows)
+}
+
+// refused joins pods that are refused for the same reason.
+func (p *printer) refused(r *Report) {
+	if len(r.Refused) == 0 {
+		return
+	}
+	first, count := map[string]string{}, map[string]int{}
+	var order []string
+	for _, one := range r.Refused {
+		if count[one.Reason]++; count[one.Reason] == 1 {
+			first[one.Reason] = one.Namespace + "/" + one.Name
+			order = append(order, one.Reason)
+		}
+	}
+	rows := [][]string{{"REFUSED", "REASON"}}
+	for _, reason := range order {
+		who := first[reason]
+		if more := count[reason] - 1; more > 0 {
+			who += fmt.Sprintf(" and %d more", more)
+		}
+		rows = append(rows, []string{who, reason})
+	}
+	p.table(rows)
+}
+
+func (p *printer) sum(r *Report, wide bool) {
+	p.printf("%s to buy for %s: $%s/h, $%.0f a month", plural(len(r.Nodes), "node"), plural(r.Pods, "pod"), dollars(r.TotalPerHour), r.TotalPerHour*hoursPerMonth)
+	if n := len(r.Refused); n > 0 {
+		p.printf("; %s refused", plural(n, "pod"))
+	}
+	p.printf("\n")
+	if r.LowerBoundPerHour > 0 {
+		p.printf("No plan for these pods costs less than $%s/h (linear program): this one is at most %.1f %% above that\n",
+			dollars(r.LowerBoundPerHour), 100*(r.TotalPerHour/r.LowerBoundPerHour-1))
+	}
+	if r.Verified {
+		p.printf("Planned in %.0f ms, verified by the scheduler's filters in %.0f ms\n", r.PlanMillis, r.VerifyMillis)
+	} else {
+		p.printf("Planned in %.0f ms, not verified\n", r.PlanMillis)
+	}
+	if wide {
+		for _, what := range r.Assumed {
+			p.printf("Assumed: %s\n", what)
+		}
+	}
+}
+
+// zoneOf is the node's zone, or how many it may be bought in.
+func zoneOf(n *Node) string {
+	if len(n.Zones) == 1 {
+		return n.Zone
+	}
+	return fmt.Sprintf("any of %d", len(n.Zones))
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func dollars(v float64) string { return fmt.Sprintf("%.4f", v) }
+
+func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }

@@ -1,0 +1,213 @@
+package offline
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Report is a plan for people and programs: docs/plan.md describes its JSON. Prices are $/h at list price.
+type Report struct {
+	// Nodes to buy.
+	Nodes []Node `json:"nodes"`
+	// Existing nodes that get pods.
+	Existing []Existing `json:"existing,omitempty"`
+	Refused  []Refused  `json:"refused"`
+	// Pods is how many were planned for, refused ones included.
+	Pods         int     `json:"pods"`
+	TotalPerHour float64 `json:"totalPerHour"`
+	// LowerBoundPerHour: no way to pack the pods of new nodes costs less; 0: not known.
+	LowerBoundPerHour float64 `json:"lowerBoundPerHour"`
+	PlanMillis        float64 `json:"planMillis"`
+	VerifyMillis      float64 `json:"verifyMillis"`
+	// Verified says that the scheduler's filters have accepted every placement.
+	Verified bool     `json:"verified"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Assumed is what only the AWS account knows and was taken for granted.
+	Assumed []string `json:"assumed,omitempty"`
+	// Explanation of the pod that was asked about.
+	Explanation *Explanation `json:"explanation,omitempty"`
+}
+
+// Node is a node to buy.
+type Node struct {
+	Pool string `json:"pool"`
+	// InstanceType and Zone are the cheapest way to buy it, and PricePerHour what that costs.
+	InstanceType string  `json:"instanceType"`
+	Zone         string  `json:"zone"`
+	CapacityType string  `json:"capacityType"`
+	PricePerHour float64 `json:"pricePerHour"`
+	// Zones it may be bought in: one if a pod depends on it.
+	Zones []string `json:"zones"`
+	// CPUUse and MemoryUse are what pods and daemons ask for, as a share of what InstanceType has for them.
+	CPUUse    float64 `json:"cpuUse"`
+	MemoryUse float64 `json:"memoryUse"`
+	// Alternatives are the other instance types that it may become, cheapest first.
+	Alternatives []Alternative `json:"alternatives"`
+	Pods         []PodName     `json:"pods"`
+
+	classes []*capacity.Class // of Pods
+}
+
+// Alternative is another instance type for a node.
+type Alternative struct {
+	InstanceType string  `json:"instanceType"`
+	PricePerHour float64 `json:"pricePerHour"`
+}
+
+// Existing is a node that is there and gets pods.
+type Existing struct {
+	Name string    `json:"name"`
+	Pods []PodName `json:"pods"`
+
+	classes []*capacity.Class
+}
+
+// PodName names a pod.
+type PodName struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// Refused is a pod that gets no room.
+type Refused struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Reason    string `json:"reason"`
+}
+
+// Explanation is why a pod is where it is.
+type Explanation struct {
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Lines     []string `json:"lines"`
+}
+
+func newReport(view *capacity.View, plan *capacity.Plan, refused []Refused) *Report {
+	r := &Report{Nodes: []Node{}, Refused: []Refused{}, TotalPerHour: round(plan.CostPerHour), LowerBoundPerHour: round(plan.LowerBound)}
+	if r.LowerBoundPerHour > r.TotalPerHour {
+		r.LowerBoundPerHour = 0 // it counts pods, too, that a limit or a filter has refused
+	}
+	new, there := map[string]int{}, map[string]int{}
+	for _, n := range plan.Nodes {
+		new[n.ID] = len(r.Nodes)
+		r.Nodes = append(r.Nodes, nodeOf(n))
+	}
+	for _, n := range view.Nodes {
+		there[n.Name] = -1
+	}
+	for _, pl := range plan.Placements {
+		name := PodName{pl.Pod.Namespace, pl.Pod.Name}
+		if i, ok := new[pl.Node]; ok {
+			r.Nodes[i].Pods, r.Nodes[i].classes = append(r.Nodes[i].Pods, name), append(r.Nodes[i].classes, pl.Class)
+			continue
+		}
+		i := there[pl.Node]
+		if i < 0 {
+			i = len(r.Existing)
+			there[pl.Node] = i
+			r.Existing = append(r.Existing, Existing{Name: pl.Node})
+		}
+		r.Existing[i].Pods, r.Existing[i].classes = append(r.Existing[i].Pods, name), append(r.Existing[i].classes, pl.Class)
+	}
+	for _, one := range plan.Refused {
+		for _, pod := range one.Pods {
+			r.Refused = append(r.Refused, Refused{pod.Namespace, pod.Name, one.Message})
+		}
+	}
+	r.Refused = append(r.Refused, refused...)
+	r.sort()
+	r.Pods = len(plan.Placements) + len(r.Refused)
+	return r
+}
+
+// sort puts the report in an order that a change of the plan disturbs little, so that two reports can be compared. Pods stay in
+// the order in which they are bound.
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Nodes, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.CapacityType, b.CapacityType), cmp.Compare(a.InstanceType, b.InstanceType),
+			slices.Compare(a.Zones, b.Zones), slices.CompareFunc(a.Pods, b.Pods, compareNames))
+	})
+	slices.SortStableFunc(r.Existing, func(a, b Existing) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(r.Refused, func(a, b Refused) int {
+		return compareNames(PodName{a.Namespace, a.Name}, PodName{b.Namespace, b.Name})
+	})
+}
+
+func compareNames(a, b PodName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func nodeOf(n *capacity.PlannedNode) Node {
+	best := n.Offers[0]
+	out := Node{
+		Pool: n.Pool.Name, InstanceType: best.Type.Name, Zone: best.Offer.Zone, CapacityType: n.CapacityType, PricePerHour: round(n.Price),
+		CPUUse: use(n, best.Type, corev1.ResourceCPU), MemoryUse: use(n, best.Type, corev1.ResourceMemory), Alternatives: []Alternative{},
+	}
+	seen := map[string]bool{best.Type.Name: true}
+	for _, o := range n.Offers {
+		if !slices.Contains(out.Zones, o.Offer.Zone) {
+			out.Zones = append(out.Zones, o.Offer.Zone)
+		}
+		if !seen[o.Type.Name] {
+			seen[o.Type.Name] = true
+			out.Alternatives = append(out.Alternatives, Alternative{o.Type.Name, round(o.Offer.Price)})
+		}
+	}
+	slices.Sort(out.Zones)
+	return out
+}
+
+func use(n *capacity.PlannedNode, t *capacity.InstanceType, name corev1.ResourceName) float64 {
+	if t.Allocatable[name] <= 0 {
+		return 0
+	}
+	const digits = 1e4
+	return math.Round(float64(n.Requests[name])/float64(t.Allocatable[name])*digits) / digits
+}
+
+// round keeps sums of prices readable: millionths of a dollar.
+func round(v float64) float64 { return math.Round(v*1e6) / 1e6 }
+
+func millis(d time.Duration) float64 { return math.Round(float64(d)/float64(time.Millisecond)*10) / 10 }
+
+// explain says why the pod is where the plan has it.
+func (r *Report) explain(pod *corev1.Pod, plan *capacity.Plan) {
+	e := &Explanation{Namespace: pod.Namespace, Name: pod.Name}
+	r.Explanation = e
+	if pod.Spec.NodeName != "" {
+		e.Lines = []string{"it is bound to node " + pod.Spec.NodeName + " already"}
+		return
+	}
+	placed := slices.ContainsFunc(plan.Placements, func(p capacity.Placement) bool { return p.Pod.UID == pod.UID })
+	for _, one := range plan.Explanations {
+		if one.Pod.UID == pod.UID && placed == (one.Node != "") { // what the filters refused in the end was explained as placed
+			e.Lines = one.Lines
+		}
+	}
+	for _, one := range r.Refused {
+		if len(e.Lines) == 0 && one.Namespace == pod.Namespace && one.Name == pod.Name {
+			e.Lines = []string{"it gets no room: " + one.Reason}
+		}
+	}
+}
+
+// workload is what a pod belongs to, as its user calls it.
+func workload(pod PodName, c *capacity.Class) string {
+	owner := metav1.GetControllerOfNoCopy(c.Pod)
+	if owner == nil {
+		return pod.Namespace + "/" + pod.Name
+	}
+	name := owner.Name
+	if hash := c.Pod.Labels["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
+		name = strings.TrimSuffix(name, "-"+hash)
+	}
+	return pod.Namespace + "/" + name
+}

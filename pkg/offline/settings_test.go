@@ -1,0 +1,118 @@
+package offline
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+)
+
+// shared is two pods that use a claim only one pod may use at a time: nothing the planner knows of.
+const shared = `
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: disks}, provisioner: ebs.csi.aws.com, volumeBindingMode: WaitForFirstConsumer}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {storageClassName: disks, accessModes: [ReadWriteOncePod], resources: {requests: {storage: 1Gi}}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: c, volumeMounts: [{name: data, mountPath: /d}]}], volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, image: c, volumeMounts: [{name: data, mountPath: /d}]}], volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}
+`
+
+func TestVerification(t *testing.T) {
+	text := class + pool("general", "") + shared
+	r, err := Plan(t.Context(), set(t, text), settings(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := said(r); len(got) != 2 || got[0] != "general m1.large on-demand eu-test-1a,eu-test-1b: default/a" ||
+		!strings.Contains(got[1], "refused b: the scheduler's VolumeRestrictions filter refuses the pod") {
+		t.Errorf("plan %q: want b refused by the scheduler's filters", got)
+	}
+	s := settings(t)
+	s.NoVerify = true
+	if r, err = Plan(t.Context(), set(t, text), s); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"general m1.large on-demand eu-test-1a,eu-test-1b: default/a, default/b"}, said(r)); diff != "" || r.Verified {
+		t.Errorf("unverified plan (-want +got):\n%s\nsaid to be verified: %v", diff, r.Verified)
+	}
+}
+
+func TestPreferencesCanBeIgnored(t *testing.T) {
+	text := class + pool("general", "") + deployment("web", 1, "cpu: 3",
+		"      affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: [m1.xlarge]}]}}]}}")
+	for ignore, want := range map[bool]string{false: "m1.xlarge", true: "m1.large"} {
+		s := settings(t)
+		s.IgnorePreferences = ignore
+		r, err := Plan(t.Context(), set(t, text), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Nodes[0].InstanceType != want {
+			t.Errorf("preferences ignored %v: %s, want %s", ignore, r.Nodes[0].InstanceType, want)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	text := class + pool("general", "  limits: {cpu: 4}") + `
+{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1}}, status: {allocatable: {cpu: 1, memory: 1Gi, pods: 5}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: there}, spec: {nodeName: node-1, containers: [{name: c, image: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {priority: 1, containers: [{name: c, image: c, resources: {requests: {cpu: 3}}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: one, namespace: other}, spec: {containers: [{name: c, image: c, resources: {requests: {cpu: 3}}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: held}, spec: {schedulingGates: [{name: gate}], containers: [{name: c, image: c}]}}
+---
+` + shared
+	for _, tc := range []struct{ pod, want, err string }{
+		{pod: "default/one", want: "it is on a new node of pool general: m1.large"},
+		{pod: "other/one", want: "it fits nowhere"},
+		{pod: "there", want: "it is bound to node node-1 already"},
+		{pod: "held", want: "it gets no room: spec.schedulingGates: it waits for gate to be removed"},
+		{pod: "b", want: "it gets no room: the scheduler's VolumeRestrictions filter refuses the pod"},
+		{pod: "one", err: "pod one may be default/one or other/one: name its namespace"},
+		{pod: "nobody", err: "there is no pod nobody to explain"},
+		{pod: "other/on", err: "there is no pod other/on to explain; there is default/one"},
+	} {
+		t.Run(tc.pod, func(t *testing.T) {
+			s := settings(t)
+			s.Explain = tc.pod
+			r, err := Plan(t.Context(), set(t, text), s)
+			if tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Fatalf("error %v, want %s", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if err := r.Explain(&out); err != nil {
+				t.Fatal(err)
+			}
+			if name := tc.pod[strings.Index(tc.pod, "/")+1:]; !strings.Contains(out.String(), "/"+name+":\n") || !strings.Contains(out.String(), "- "+tc.want) {
+				t.Errorf("explanation:\n%swant it to say: %s", out.String(), tc.want)
+			}
+		})
+	}
+}
+
+func TestInputThatCannotBePlannedFor(t *testing.T) {
+	if _, err := Plan(t.Context(), set(t, deployment("web", 1, "cpu: 1", "")), settings(t)); !errors.Is(err, ErrNoPool) {
+		t.Errorf("without a pool: %v", err)
+	}
+	s, err := manifest.Read(manifest.Options{Manifests: []string{"-"}, Stdin: strings.NewReader("{apiVersion: karpenter.sh/v1alpha5, kind: Provisioner, metadata: {name: old}, spec: {weight: 1000}}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Plan(t.Context(), s, settings(t)); err == nil || !strings.HasPrefix(err.Error(), "standard input: document 1: Provisioner old: spec.") {
+		t.Errorf("a Provisioner that can't be: %v", err)
+	}
+}
