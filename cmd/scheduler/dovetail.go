@@ -103,6 +103,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
+	groups, err := newGangs(asJSON(cc.KubeConfig), cc.InformerFactory, sched, profiles)
+	if err != nil {
+		return err
+	}
 	words := launch.NewRecorder(recorder)
 	pending := launch.NewPending(names(profiles), d.desk, d.classes)
 	motor := launch.New(launch.Config{
@@ -112,9 +116,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client), Queue: queue{sched}, Events: words,
-		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Seed: time.Now().UnixNano(),
+		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Gangs: groups, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Seed: time.Now().UnixNano(),
 	})
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
+	groups.changed = motor.Changed
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
@@ -188,6 +193,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	// Reading may begin at once, on every replica; the rest is the leader's.
 	d.motors.Go(func() { d.run(ctx, "store", store.Run) })
 	d.motors.Go(func() { d.run(ctx, "watch for Karpenter", incumbent.Run) })
+	d.motors.Go(func() { groups.run(ctx) })
 	whenLeading(sched, func() {
 		d.start.Do(func() {
 			d.motors.Go(func() { provider.Run(ctx) })

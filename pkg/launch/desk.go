@@ -133,6 +133,13 @@ func (d *Desk) free(uid types.UID) bool {
 	return !d.taken[uid] && !d.ledger.Knows(uid)
 }
 
+// assumed says that the scheduler has taken the pod, and that its binding hasn't been seen yet.
+func (d *Desk) assumed(uid types.UID) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.taken[uid]
+}
+
 // Gate says whether the pod has to stay out of the scheduling queue and what it waits for.
 func (d *Desk) Gate(uid types.UID) (closed bool, why string) {
 	if d.Idle() {

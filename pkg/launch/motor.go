@@ -47,6 +47,7 @@ type Motor struct {
 	events  Recorder
 	pending *Pending
 	owners  *Owners
+	gangs   Gangs // nil: nobody looks after groups
 	daemons func() []*capacity.DaemonSet
 	hold    func() string // why nothing may be launched, because somebody else owns nodes and claims
 	names   *rand.Rand    // the planner goroutine's
@@ -58,7 +59,10 @@ type Motor struct {
 	room      atomic.Bool   // room has appeared somewhere since it was last offered
 	// daemonsMoved: DaemonSets have changed since room was last kept for their pods.
 	daemonsMoved atomic.Bool
-	wg           sync.WaitGroup
+	// gangsAnew: pools or offers have changed since gangs were refused. pauses are the planner goroutine's.
+	gangsAnew atomic.Bool
+	pauses    map[Group]pause
+	wg        sync.WaitGroup
 
 	mu        sync.Mutex
 	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
@@ -81,6 +85,7 @@ type Parts struct {
 	Events         Recorder
 	Pending        *Pending
 	Owners         *Owners
+	Gangs          Gangs // nil: nobody looks after groups
 	Daemons        func() []*capacity.DaemonSet
 	// Hold, when set, says why nothing may be launched at the moment (another controller owns nodes and claims); empty: go on.
 	// Changed has to be called when it is over.
@@ -95,10 +100,10 @@ func New(cfg Config, p Parts) *Motor {
 	}
 	m := &Motor{
 		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
-		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners,
+		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
 		daemons: p.Daemons, hold: p.Hold, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{},
+		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{},
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
 	}
 	m.pending.onRoom = m.RoomAppeared
@@ -156,7 +161,7 @@ func (m *Motor) readLog(ctx context.Context) bool {
 // unread tells whoever waits that the log can't be read. Nothing may be planned without it, not even when the claims are
 // there and only pools or classes are missing: what an earlier leader launched has not been picked up yet.
 func (m *Motor) unread(ctx context.Context) {
-	waiting := m.gather()
+	waiting, _ := m.gather(ctx)
 	if len(waiting) == 0 {
 		return
 	}
@@ -193,6 +198,7 @@ func (m *Motor) serve(ctx context.Context) {
 			return
 		case <-m.desk.wake:
 		case <-m.changed:
+			m.gangsAnew.Store(true)
 			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
 		case <-tick.C():
 			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
@@ -226,6 +232,7 @@ func (m *Motor) effects(ctx context.Context) {
 	for _, claim := range e.Cancel {
 		m.background(ctx, func() { m.cancel(ctx, claim) })
 	}
+	m.endUnused(ctx, e.End)
 	if e.Plan {
 		m.replan()
 	}

@@ -28,6 +28,8 @@ type Pending struct {
 	owned map[types.UID]int
 	// ending is the number of bound pods per node that are being deleted.
 	ending map[string]int
+	// bound is the number of live pods per group that have a node.
+	bound map[Group]int
 }
 
 // arrival is an unscheduled pod and when this process first saw it.
@@ -38,7 +40,7 @@ type arrival struct {
 
 // NewPending returns an index for the pods of the named schedulers.
 func NewPending(schedulers []string, desk *Desk, classes *Classes) *Pending {
-	p := &Pending{ours: map[string]bool{}, desk: desk, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}}
+	p := &Pending{ours: map[string]bool{}, desk: desk, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}, bound: map[Group]int{}}
 	for _, s := range schedulers {
 		p.ours[s] = true
 	}
@@ -152,22 +154,39 @@ func (p *Pending) count(old, pod *corev1.Pod) {
 	defer p.mu.Unlock()
 	shift(p.owned, counted(old), counted(pod))
 	shift(p.ending, leaves(old), leaves(pod))
+	shift(p.bound, settled(old), settled(pod))
 }
 
-// shift counts one less of before and one more of now; empty keys are not counted.
-func shift[K ~string](counts map[K]int, before, now K) {
+// shift counts one less of before and one more of now; zero keys are not counted.
+func shift[K comparable](counts map[K]int, before, now K) {
+	var none K
 	if before == now {
 		return
 	}
-	if now != "" {
+	if now != none {
 		counts[now]++
 	}
-	if before == "" {
+	if before == none {
 		return
 	}
 	if counts[before]--; counts[before] <= 0 {
 		delete(counts, before)
 	}
+}
+
+// boundOf is how many live pods of the group have a node.
+func (p *Pending) boundOf(group Group) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bound[group]
+}
+
+// settled is the group that the pod counts for as placed; zero: none.
+func settled(pod *corev1.Pod) Group {
+	if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || terminal(pod) {
+		return Group{}
+	}
+	return groupOf(pod)
 }
 
 // leaves is the node whose room the pod is giving back; empty: none.

@@ -25,7 +25,7 @@ import (
 func (m *Motor) round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := m.clock.Now()
-	waiting := m.gather()
+	waiting, gangs := m.gather(ctx)
 	if len(waiting) == 0 {
 		return
 	}
@@ -37,7 +37,7 @@ func (m *Motor) round(ctx context.Context) {
 		m.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)
 		return
 	}
-	v, plan, err := m.decide(ctx, waiting)
+	v, plan, err := m.decide(ctx, waiting, gangs)
 	if ctx.Err() != nil {
 		return
 	}
@@ -59,11 +59,12 @@ func (m *Motor) round(ctx context.Context) {
 }
 
 // decide looks at the cluster and makes a verified plan for the waiting pods.
-func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting) (*view, *capacity.Plan, error) {
+func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, waiting)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
 	}
+	v.Demand = withGangs(v.Demand, m.pending.Get, gangs)
 	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: m.pending.Get}
 	plan, err := d.Decide(ctx, &v.Scene, m.cfg.Plan)
 	if err != nil {
@@ -75,7 +76,8 @@ func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting) (*view, *c
 // Propose says what the next round would decide about the demand at hand, and leaves it at that: nothing is promised,
 // written or launched. It is for motors that don't run.
 func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, error) {
-	v, plan, err := m.decide(ctx, m.gather())
+	waiting, gangs := m.gather(ctx)
+	v, plan, err := m.decide(ctx, waiting, gangs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,8 +85,9 @@ func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, er
 }
 
 // gather queues unscheduled siblings of queued pods: they are of the same class, so they would fit nowhere either, and
-// planning for all of them at once buys better nodes than planning as the scheduler gets to them.
-func (m *Motor) gather() []ledger.Waiting {
+// planning for all of them at once buys better nodes than planning as the scheduler gets to them. Members of their groups are
+// queued, too.
+func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) {
 	var waiting []ledger.Waiting
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
 		waiting = l.QueuedPods()
@@ -94,7 +97,7 @@ func (m *Motor) gather() []ledger.Waiting {
 		classes[w.Class.Key] = true
 	}
 	if len(classes) == 0 {
-		return nil
+		return nil, nil
 	}
 	for _, pod := range m.pending.all() {
 		if !m.desk.free(pod.UID) {
@@ -105,7 +108,9 @@ func (m *Motor) gather() []ledger.Waiting {
 		}
 	}
 	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
-	return m.withoutNominees(waiting)
+	gangs := m.gangsOf(ctx, m.withoutNominees(waiting))
+	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	return waiting, gangs
 }
 
 // nomineePatience is how long the victims of a preemption may take to end before a node is built after all.

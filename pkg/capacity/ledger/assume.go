@@ -53,6 +53,7 @@ func (l *Ledger) Assume(uid types.UID, name string) string {
 			if p.state == Planned || p.state == Open {
 				room = RoomOther
 			}
+			p.turned = p.state == Refused
 			l.release(p)
 		}
 		p.state = Assumed
@@ -90,6 +91,10 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	if p == nil || p.state != Assumed {
 		return
 	}
+	if p.slot == nil && p.turned {
+		p.state = Refused // as it was: found room doesn't make what it was refused for any better
+		return
+	}
 	if p.slot == nil {
 		delete(l.pods, uid)
 		l.forget(p.class)
@@ -115,6 +120,9 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 // Settled says that the pod's binding was written, and answers whose room it has.
 func (l *Ledger) Settled(uid types.UID, name string) Room {
 	room := l.landed(uid, name)
+	if n, ok := l.byName[name]; ok {
+		n.used = true
+	}
 	if p := l.pods[uid]; p != nil {
 		p.class.failed, p.class.next = 0, time.Time{}
 		if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {

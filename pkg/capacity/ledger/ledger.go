@@ -30,6 +30,8 @@ type Effects struct {
 	Activate []capacity.PodRef
 	// Cancel are claims that nobody needs any more and that were not launched yet.
 	Cancel []string
+	// End are claims that were launched for a plan that has fallen through, and that nothing else was planned on since.
+	End []string
 	// Plan says that there are queued pods.
 	Plan bool
 	// Words are for the pods' events: promises that were not kept and are not tried again at once.
@@ -46,7 +48,7 @@ type Word struct {
 
 // Empty says that there is nothing to do.
 func (e Effects) Empty() bool {
-	return len(e.Activate) == 0 && len(e.Cancel) == 0 && !e.Plan && len(e.Words) == 0 && len(e.Waits) == 0
+	return len(e.Activate) == 0 && len(e.Cancel) == 0 && len(e.End) == 0 && !e.Plan && len(e.Words) == 0 && len(e.Waits) == 0
 }
 
 // State of a pod.
@@ -71,6 +73,7 @@ type pod struct {
 	why    string    // what it waits for, or why it was refused
 	retry  time.Time // Refused: when to plan again; zero: when something changes
 	failed int       // launches or placements in a row that did not get it bound
+	turned bool      // Assumed: it was Refused before
 }
 
 type class struct {

@@ -30,6 +30,10 @@ type node struct {
 	fenced bool
 	// late: the node has not come in time; it gets no further pods.
 	late bool
+	// used: a pod was bound here, planned or not.
+	used bool
+	// forsaken is when the plan that the node was launched for fell through; zero: it did not.
+	forsaken time.Time
 	// took are the classes whose pods were bound here before the kubelet came: whether that was any good is still to be seen.
 	took map[capacity.ClassKey]*capacity.Class
 }

@@ -181,6 +181,9 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 		for _, o := range slices.Clone(g.slots) {
 			if !o.ready {
 				l.evict(o, why, blameless, now)
+				if n := o.node; len(n.slots) == 0 && n.launched {
+					n.forsaken = now
+				}
 			}
 		}
 	}
@@ -240,6 +243,24 @@ func (l *Ledger) Tick(now time.Time) {
 				l.drop(s)
 			}
 		}
+		l.desert(n, now)
+	}
+}
+
+// forsakenFor is how long others may plan on a node whose own plan fell through.
+const forsakenFor = 10 * time.Second
+
+// desert ends a machine that was launched for pods that start together or not at all, when they don't, and nobody else has
+// taken it: as long as its kubelet hasn't come nothing is lost with it.
+func (l *Ledger) desert(n *node, now time.Time) {
+	switch {
+	case n.forsaken.IsZero():
+	case len(n.slots) > 0 || n.used || n.status.Registered || n.claim == "":
+		n.forsaken = time.Time{}
+	case len(l.assumed[n.name]) > 0: // bound in a moment, or not
+	case now.Sub(n.forsaken) >= forsakenFor:
+		n.forsaken, n.fenced = time.Time{}, true
+		l.out.End = append(l.out.End, n.claim)
 	}
 }
 

@@ -142,6 +142,22 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 	}
 }
 
+// Join queues a pod because another one of its group is planned for, even if it was refused before, and answers the state it
+// is in now.
+func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) State {
+	p, ok := l.pods[ref.UID]
+	switch {
+	case !ok:
+		p = &pod{ref: ref, class: l.class(c)}
+		l.pods[ref.UID] = p
+		l.queue(p, now)
+	case p.state == Refused:
+		l.reclass(p, c)
+		l.queue(p, now)
+	}
+	return p.state
+}
+
 // Postpone ends the wait of a queued pod that somebody else is about to help. It is planned for when that hasn't helped by then.
 func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
 	if p, ok := l.pods[uid]; ok && p.state == Queued {

@@ -1,0 +1,114 @@
+package launch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+func TestGroupOf(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		pod  corev1.Pod
+		want Group
+	}{
+		{"alone", corev1.Pod{}, Group{}},
+		{"Coscheduling", corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{labelGroup: "g"}}}, Group{"d", "g", false}},
+		{"in tree", corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"},
+			Spec: corev1.PodSpec{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")}}}, Group{"d", "g", true}},
+	} {
+		if got := groupOf(&tc.pod); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// Pods of one class may belong to different gangs, or to none.
+func TestDemandIsTakenApartByGang(t *testing.T) {
+	pods := map[types.UID]*corev1.Pod{}
+	var refs []capacity.PodRef
+	for uid, group := range map[types.UID]string{"a1": "a", "a2": "a", "b1": "b", "x": ""} {
+		pods[uid] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", UID: uid, Labels: map[string]string{labelGroup: group}}}
+	}
+	for _, uid := range []types.UID{"a1", "x", "b1", "a2"} {
+		refs = append(refs, capacity.PodRef{UID: uid})
+	}
+	class := &capacity.Class{Key: "c"}
+	got := withGangs([]capacity.Demand{{Class: class, Pods: refs}, {Class: class, Owner: "rs", Ahead: 3}}, func(uid types.UID) *corev1.Pod { return pods[uid] },
+		map[Group]*gang{{"d", "a", false}: {min: 5, placed: 2}})
+	want := []capacity.Demand{
+		{Class: class, Pods: []capacity.PodRef{{UID: "a1"}, {UID: "a2"}}, Gang: &capacity.Gang{Key: "d/a", Missing: 3}},
+		{Class: class, Pods: []capacity.PodRef{{UID: "x"}, {UID: "b1"}}},
+		{Class: class, Owner: "rs", Ahead: 3},
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *capacity.Class) bool { return a == b })); diff != "" {
+		t.Errorf("demand (-want +got):\n%s", diff)
+	}
+}
+
+// A gang that could not be placed is put off, longer each time; a new member or other offers end the pause.
+func TestGangsThatWereRefusedRest(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
+	desk := NewDesk(clock)
+	m := &Motor{clock: clock, desk: desk, pauses: map[Group]pause{}}
+	group := Group{"d", "g", false}
+	gangs := func(members int) map[Group]*gang {
+		g := &gang{min: 3}
+		for i := range members {
+			uid := types.UID(rune('a' + i))
+			g.waiting = append(g.waiting, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
+			desk.Step(func(l *ledger.Ledger, now time.Time) {
+				l.Join(capacity.PodRef{UID: uid}, &capacity.Class{Key: "c"}, now)
+			})
+		}
+		return map[Group]*gang{group: g}
+	}
+	tried := func(members int) bool {
+		t.Helper()
+		gs := gangs(members)
+		m.rest(gs)
+		queued := 0
+		desk.read(func(l *ledger.Ledger) { queued = len(l.QueuedPods()) })
+		if want := members * len(gs); queued != want {
+			t.Errorf("%d pods queued, want %d", queued, want)
+		}
+		if len(gs) == 0 {
+			return false
+		}
+		var refused capacity.Refusal
+		for _, p := range gs[group].waiting {
+			refused.Pods = append(refused.Pods, capacity.PodRef{UID: p.UID})
+		}
+		m.paused(&capacity.Plan{Refused: []capacity.Refusal{refused}}, gs)
+		return true
+	}
+	for i, step := range []struct {
+		after   time.Duration
+		members int
+		anew    bool
+		want    bool
+	}{
+		{0, 2, false, true},
+		{firstPause / 2, 2, false, false},
+		{firstPause / 2, 2, false, true},
+		{firstPause, 2, false, false},
+		{0, 3, false, true}, // one more
+		{0, 3, false, false},
+		{0, 3, true, true}, // other offers
+	} {
+		clock.Step(step.after)
+		m.gangsAnew.Store(step.anew)
+		if got := tried(step.members); got != step.want {
+			t.Errorf("step %d: tried %t, want %t", i, got, step.want)
+		}
+	}
+}
