@@ -13,7 +13,7 @@ const holdPoll = time.Second
 // free waits until nobody else owns nodes and claims. Pods that ask for capacity meanwhile are told.
 func (m *Motor) free(ctx context.Context) bool {
 	for why := m.hold(); why != ""; why = m.hold() {
-		if waiting := m.gather(); len(waiting) > 0 {
+		if waiting, _ := m.gather(ctx); len(waiting) > 0 {
 			m.refuseHeld(ctx, uidsOf(waiting), why)
 		}
 		if !m.sleep(ctx, holdPoll) {
