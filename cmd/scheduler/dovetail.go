@@ -181,6 +181,8 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	})
 	store.OnClassEnd(provider.ReleaseClass)
 	store.SetClusterCA(provider.ClusterCA)
+	store.SetTypes(provider.InstanceTypes)
+	provider.OnChange(store.TypesChanged)
 	provider.OnChange(motor.Changed)
 	provider.OnLearned(func(class, value string) error { return store.Note(ctx, class, aws.LearnedAnnotation, value) })
 	provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {

@@ -44,7 +44,7 @@ func (p *Provider) Prepare(ctx context.Context, w capacity.Wave) ([]byte, error)
 	for _, kind := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeFleet} {
 		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: sortedTags(tags)})
 	}
-	target(in, w.CapacityType, market)
+	target(in, w.CapacityType, market, len(w.Prices) > 0)
 	return pack(in)
 }
 
@@ -86,7 +86,8 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 	order := map[group]int{}
 	var groups []group
 	var out []ec2types.FleetLaunchTemplateConfigRequest
-	for _, o := range w.Offers {
+	ranks := ranksOf(w)
+	for n, o := range w.Offers {
 		h, s := f.find(o.InstanceType), subnets[o.Zone]
 		if h == nil || s.id == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.id) {
 			continue
@@ -118,6 +119,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		}
 		out[i].Overrides = append(out[i].Overrides, ec2types.FleetLaunchTemplateOverridesRequest{
 			InstanceType: ec2types.InstanceType(o.InstanceType), SubnetId: awssdk.String(s.id), AvailabilityZone: awssdk.String(o.Zone),
+			Priority: ranks[n],
 		})
 	}
 	if len(out) == 0 {
@@ -149,6 +151,20 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		return nil, "", err
 	}
 	return out, market, nil
+}
+
+// ranksOf are the priorities of a wave's offers, by price, when overlays have set prices: EC2 knows only its own. EC2 takes whole
+// numbers, the lowest first.
+func ranksOf(w *capacity.Wave) []*float64 {
+	out := make([]*float64, len(w.Offers))
+	rank := 0.0
+	for i := range w.Prices {
+		if i > 0 && w.Prices[i] != w.Prices[i-1] {
+			rank++
+		}
+		out[i] = awssdk.Float64(rank)
+	}
+	return out
 }
 
 // bootLabels are the labels a node of the wave gives itself should its Node object be missing.

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -193,7 +194,10 @@ func (r *resolved) offers(h *hardware, f *facts, zones map[string]zoneLabels) []
 			}
 			price, ok := f.price(h, zone, way.spot)
 			if !ok {
-				continue
+				if _, ok = f.price(h, zone, false); ok {
+					continue // priced, and not on this market
+				}
+				price = math.Inf(1) // for an overlay to say
 			}
 			offers = append(offers, capacity.Offer{Zone: zone, CapacityType: way.name, Price: price, Labels: labels.shared})
 			if r.dedicated {

@@ -114,10 +114,10 @@ func TestOfflineOffers(t *testing.T) {
 		want  []string
 	}{
 		{"every zone and way it is sold", OfflineConfig{}, nodeClass(),
-			[]string{"m1.arm eu-west-1a on-demand 0.08", "m1.tiny eu-west-1a on-demand 0.1", "m1.tiny eu-west-1b on-demand 0.1", "m1.tiny eu-west-1b spot 0.03"}},
+			[]string{"m1.arm eu-west-1a on-demand 0.08", "m1.priceless eu-west-1a on-demand +Inf", "m1.tiny eu-west-1a on-demand 0.1", "m1.tiny eu-west-1b on-demand 0.1", "m1.tiny eu-west-1b spot 0.03"}},
 		{"only zones with subnets", OfflineConfig{Zones: []string{"eu-west-1b"}}, nodeClass(), []string{"m1.tiny eu-west-1b on-demand 0.1", "m1.tiny eu-west-1b spot 0.03"}},
 		{"an image of unknown architecture may be of any", OfflineConfig{Zones: []string{"eu-west-1a"}}, custom,
-			[]string{"m1.arm eu-west-1a on-demand 0.08", "m1.tiny eu-west-1a on-demand 0.1"}},
+			[]string{"m1.arm eu-west-1a on-demand 0.08", "m1.priceless eu-west-1a on-demand +Inf", "m1.tiny eu-west-1a on-demand 0.1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			types, _ := offline(t, []byte(small), tc.cfg, tc.class)

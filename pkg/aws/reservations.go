@@ -187,12 +187,15 @@ func (r *reservation) market() ec2types.MarketType {
 }
 
 // target sets what a fleet has to say about the capacity it wants.
-func target(in *ec2.CreateFleetInput, capacityType string, market ec2types.MarketType) {
+func target(in *ec2.CreateFleetInput, capacityType string, market ec2types.MarketType, priced bool) {
 	t := in.TargetCapacitySpecification
 	switch {
 	case capacityType == karpv1.CapacityTypeSpot:
 		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeSpot
 		in.SpotOptions = &ec2types.SpotOptionsRequest{AllocationStrategy: ec2types.SpotAllocationStrategyPriceCapacityOptimized}
+		if priced {
+			in.SpotOptions.AllocationStrategy = ec2types.SpotAllocationStrategyCapacityOptimizedPrioritized
+		}
 	case market == ec2types.MarketTypeCapacityBlock:
 		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeCapacityBlock
 	case market == ec2types.MarketTypeInterruptibleCapacityReservation:
@@ -202,5 +205,8 @@ func target(in *ec2.CreateFleetInput, capacityType string, market ec2types.Marke
 	default:
 		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeOnDemand
 		in.OnDemandOptions = &ec2types.OnDemandOptionsRequest{AllocationStrategy: ec2types.FleetOnDemandAllocationStrategyLowestPrice}
+		if priced {
+			in.OnDemandOptions.AllocationStrategy = ec2types.FleetOnDemandAllocationStrategyPrioritized
+		}
 	}
 }

@@ -246,7 +246,7 @@ func (p *poolOffers) typeLabel(key string) bool {
 	case corev1.LabelArchStable, corev1.LabelOSStable, corev1.LabelWindowsBuild, corev1.LabelInstanceTypeStable, corev1.LabelTopologyRegion:
 		return true
 	}
-	if offerLabel(key) {
+	if OfferLabel(key) {
 		return false
 	}
 	if strings.HasPrefix(key, "karpenter.k8s.aws/instance-") {

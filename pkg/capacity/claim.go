@@ -98,6 +98,8 @@ type Wave struct {
 	Labels        map[string]string `json:"-"`
 	Taints        []corev1.Taint    `json:"-"`
 	StartupTaints []corev1.Taint    `json:"-"`
+	// Prices are those of Offers when overlays have set some of them: then they count, and not what the cloud asks for. Not recorded.
+	Prices []float64 `json:"-"`
 	// Requests is the largest of its claims' Requests, for what has to be asked for at launch to be there (EFA interfaces).
 	// Not recorded either.
 	Requests Resources `json:"-"`

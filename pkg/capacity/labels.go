@@ -24,7 +24,8 @@ var offerLabels = []string{
 	"karpenter.k8s.aws/capacity-reservation-type", "karpenter.k8s.aws/capacity-reservation-interruptible",
 }
 
-func offerLabel(key string) bool { return slices.Contains(offerLabels, key) }
+// OfferLabel says whether a label belongs to the way a machine is bought, and not to its type or its pool.
+func OfferLabel(key string) bool { return slices.Contains(offerLabels, key) }
 
 // CapacityTypeReserved is the capacity type of offers that are paid for already.
 const CapacityTypeReserved = "reserved"

@@ -102,7 +102,7 @@ func (p *poolOffers) match(c *catalog, term Requirements, out packing.Bits) {
 	var offerwise []Requirement
 	typewise := make([]Requirement, 0, len(term))
 	for key, r := range term {
-		if offerLabel(key) {
+		if OfferLabel(key) {
 			offerwise = append(offerwise, r)
 		} else {
 			typewise = append(typewise, r)

@@ -1,5 +1,12 @@
 package capacity
 
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
 // InstanceType is a kind of machine as one node class would run it: kubelet settings, AMI family and storage policy
 // of the class are already in its numbers and labels.
 type InstanceType struct {
@@ -11,17 +18,39 @@ type InstanceType struct {
 	// Allocatable is what is left for pods. It must never be above what the kubelet will report, or early-bound pods
 	// are rejected there.
 	Allocatable Resources
+	// CapacityOverlaid says that a NodeOverlay has added to both.
+	CapacityOverlaid bool
 	// VolumeLimits is the number of volumes per CSI driver name; a driver not listed is unlimited.
 	VolumeLimits map[string]int64
 	// Offers are the ways to buy it. Order is not significant.
 	Offers []Offer
 }
 
+// PriceOverlaid says whether a NodeOverlay has had its say about the price of one of the offers.
+func (t *InstanceType) PriceOverlaid() bool {
+	return slices.ContainsFunc(t.Offers, func(o Offer) bool { return o.PriceOverlaid })
+}
+
+// AddExtra gives the type resources that the cloud doesn't know of, or other amounts of them than it says. It must be the caller's
+// own copy; the maps it shares with the one it was copied from stay as they are. Huge pages come out of the memory for pods.
+func (t *InstanceType) AddExtra(extra Resources) {
+	before := t.Capacity
+	t.Capacity, t.Allocatable, t.CapacityOverlaid = t.Capacity.Clone(), t.Allocatable.Clone(), true
+	for name, amount := range extra {
+		t.Capacity[name], t.Allocatable[name] = amount, amount
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			t.Allocatable[corev1.ResourceMemory] = max(0, t.Allocatable[corev1.ResourceMemory]-amount+before[name])
+		}
+	}
+}
+
 // Offer is one way to buy an instance type.
 type Offer struct {
 	Zone         string
 	CapacityType string  // on-demand, spot or reserved
-	Price        float64 // $/h; what is compared, after overlays
+	Price        float64 // $/h; what is compared, after overlays. +Inf: nobody knows, and nobody buys it
+	// PriceOverlaid says that a NodeOverlay has had its say about the price: it is a wish, and not what the cloud asks for.
+	PriceOverlaid bool
 	// Available is false while the offer is remembered as having no capacity.
 	Available bool
 	// ReservationID and Remaining are set for reserved offers: how many instances the reservation still holds.
@@ -52,6 +81,16 @@ func (o *Offer) label(key string) (string, bool) {
 func (o *Offer) allows(r Requirement) bool {
 	v, ok := o.label(r.Key)
 	return ok && r.Has(v) || !ok && r.AllowsAbsent()
+}
+
+// Satisfies says whether a node bought this way satisfies requirements on labels of offers.
+func (o *Offer) Satisfies(rs Requirements) bool {
+	for _, r := range rs {
+		if !o.allows(r) {
+			return false
+		}
+	}
+	return true
 }
 
 // NodeOffer is an offer of a certain type: one thing CreateFleet may be asked for.

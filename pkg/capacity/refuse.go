@@ -146,7 +146,7 @@ func (r *run) termReason(p *poolOffers, req Requirement, bins []int, more bool) 
 		_, ok := r.catalog.label(b, req.Key)
 		known = known || ok
 	}
-	if !known && !p.typeLabel(req.Key) && !offerLabel(req.Key) {
+	if !known && !p.typeLabel(req.Key) && !OfferLabel(req.Key) {
 		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have", req)
 	}
 	left := ""

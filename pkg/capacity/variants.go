@@ -14,7 +14,7 @@ const maxVariants = 64
 func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []variant {
 	out := []variant{{labels: p.Labels}}
 	for _, r := range p.Requirements.sorted() {
-		if _, own := p.Labels[r.Key]; own || p.typeLabel(r.Key) || offerLabel(r.Key) || r.Key == labelHostname || r.AllowsAbsent() {
+		if _, own := p.Labels[r.Key]; own || p.typeLabel(r.Key) || OfferLabel(r.Key) || r.Key == labelHostname || r.AllowsAbsent() {
 			continue
 		}
 		values := openValues(r, mentioned[r.Key])

@@ -157,6 +157,7 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 			return p.pool(ctx, np)
 		}
 	case nodeOverlays.Kind:
+		p.judgeOverlays()
 		if o, ok, _ := p.overlays.GetStore().GetByKey(k.name); ok {
 			return p.overlay(ctx, o.(*karpv1alpha1.NodeOverlay))
 		}
@@ -174,12 +175,6 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 		}
 	}
 	return nil
-}
-
-func (p *poolStatus) overlay(ctx context.Context, base *karpv1alpha1.NodeOverlay) error {
-	o := base.DeepCopy()
-	honored(o.StatusConditions(status.WithClock(p.clock)), overlayUnhonored)
-	return save(ctx, p, base, o, func() (any, any) { return base.Status, o.Status })
 }
 
 // honored says in a condition whether everything the object asks for has an effect.
@@ -246,10 +241,4 @@ func (p *poolStatus) write(ctx context.Context, base, changed client.Object, toS
 		return p.live.Status().Patch(ctx, answer, client.RawPatch(patch.Type(), data))
 	}
 	return p.live.Patch(ctx, answer, client.RawPatch(patch.Type(), data))
-}
-
-func (s *Store) overlayChanged(_, after *karpv1alpha1.NodeOverlay) {
-	if after != nil {
-		s.status.changed(nodeOverlays, after.Name)
-	}
 }

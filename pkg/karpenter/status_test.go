@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -304,15 +303,4 @@ spec: {kubelet: {maxPods: many}}
 	if got, want := conditions(class)["ValidationSucceeded"], "False Malformed: spec.kubelet.maxPods: "; !strings.HasPrefix(got, want) {
 		t.Errorf("class: %q, want %q", got, want)
 	}
-}
-
-func TestNodeOverlaysHaveNoEffectAndSaySo(t *testing.T) {
-	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "cheaper", Generation: 1, CreationTimestamp: metav1.Time{Time: start}}, Spec: karpv1alpha1.NodeOverlaySpec{Price: ptr.To("0.1")}}
-	w := newWorld(t, newFakeAPI(o)).leading()
-	want := "False FieldsNotHonored: " + overlayUnhonored
-	w.eventually("the overlay says so", func() bool {
-		got := &karpv1alpha1.NodeOverlay{}
-		return w.api.Get(w.ctx, client.ObjectKey{Name: "cheaper"}, got) == nil && conditions(got)[FieldsHonored] == want
-	})
-	w.saidAll(map[string]string{FieldsHonored: want})
 }

@@ -61,9 +61,11 @@ type Store struct {
 	onClassEnd []func(context.Context, *ec2nc.EC2NodeClass) error
 	clusterCA  func() (string, bool)
 	hold       func() string
+	types      func(nodeClass string) ([]*capacity.InstanceType, string)
 
-	waves  waves
-	status *poolStatus
+	overlaid *overlays
+	waves    waves
+	status   *poolStatus
 	// delayed are statuses of classes that could not be written, by name; guarded by mu.
 	delayed map[string]classStatus
 }
@@ -97,7 +99,7 @@ func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTic
 func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	s := &Store{
 		live: live, recorder: recorder, clock: clk,
-		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), parsed: map[string]*parsedPool{}, made: newSources(),
+		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), overlaid: newOverlays(), parsed: map[string]*parsedPool{}, made: newSources(),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
 		delayed: map[string]classStatus{},
 	}
@@ -253,8 +255,8 @@ func (s *Store) Problem() string {
 	return ""
 }
 
-// Pools are the pools in the order in which they are tried, each with what types says its node class can run and with what its
-// claims take. A pool that can't be used is there, too, with the reason in Unready.
+// Pools are the pools in the order in which they are tried, each with what types says its node class can run, as NodeOverlays have
+// it, and with what its claims take. A pool that can't be used is there, too, with the reason in Unready.
 func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
 	s.mu.RLock()
 	parsed := make([]*capacity.Pool, 0, len(s.parsed))
@@ -264,7 +266,11 @@ func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, st
 		parsed = append(parsed, &p)
 	}
 	s.mu.RUnlock()
-	return withTypes(parsed, s.class, types)
+	out := withTypes(parsed, s.class, types)
+	for _, name := range s.overlaid.apply(out) {
+		s.status.changed(nodeOverlays, name)
+	}
+	return out
 }
 
 // class is the EC2NodeClass of that name, or nil. It must not be changed.
@@ -324,6 +330,7 @@ func sameIntent(a, b client.Object) bool {
 }
 
 func (s *Store) tellPool() {
+	s.TypesChanged()
 	for _, f := range s.onPool {
 		f()
 	}

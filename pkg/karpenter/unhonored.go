@@ -29,9 +29,6 @@ var unhonoredFields = []unhonored{
 	}},
 }
 
-// overlayUnhonored is said of every NodeOverlay.
-const overlayUnhonored = "NodeOverlay has no effect yet: prices and capacity are the cloud's own"
-
 // unhonoredBy lists the fields of np that have no effect, each with what happens instead; empty when all have.
 func unhonoredBy(np *karpv1.NodePool) string {
 	var out []string

@@ -94,8 +94,16 @@ func validateLabels(labels map[string]string, at *field.Path) (errs field.ErrorL
 // restricted refuses keys that are not a pool's to choose (Karpenter's label restrictions).
 func restricted(key string, at *field.Path) field.ErrorList {
 	if key == karpv1.NodePoolLabelKey {
-		return field.ErrorList{field.Forbidden(at, "the label "+key+" is set by the pool itself")}
+		return field.ErrorList{setByPool(at)}
 	}
+	return reserved(key, at)
+}
+
+func setByPool(at *field.Path) *field.Error {
+	return field.Forbidden(at, "the label "+karpv1.NodePoolLabelKey+" is set by the pool itself")
+}
+
+func reserved(key string, at *field.Path) field.ErrorList {
 	if err := karpv1.IsRestrictedLabel(key); err != nil {
 		return field.ErrorList{field.Forbidden(at, "the label "+key+" is reserved")}
 	}
@@ -154,10 +162,19 @@ func validateTaints(taints []corev1.Taint, at *field.Path, seen map[[2]string]bo
 	return errs
 }
 
+// validateRequirement looks at a requirement of a pool.
 func validateRequirement(r *karpv1.NodeSelectorRequirementWithMinValues, at *field.Path) (errs field.ErrorList) {
+	if Normalize(r.Key) == karpv1.NodePoolLabelKey {
+		return field.ErrorList{setByPool(at.Child("key"))}
+	}
+	return validateTerm(r, at)
+}
+
+// validateTerm looks at a requirement on labels that nodes have.
+func validateTerm(r *karpv1.NodeSelectorRequirementWithMinValues, at *field.Path) (errs field.ErrorList) {
 	key, values := Normalize(r.Key), at.Child("values")
 	errs = append(errs, metav1validation.ValidateLabelName(r.Key, at.Child("key"))...)
-	errs = append(errs, restricted(key, at.Child("key"))...)
+	errs = append(errs, reserved(key, at.Child("key"))...)
 	if len(r.Key) > maxKey {
 		errs = append(errs, field.TooLong(at.Child("key"), r.Key, maxKey))
 	}

@@ -57,7 +57,7 @@ func (c *waves) encode(w *capacity.Wave) (string, error) {
 	}
 	own := *w // the caller may go on and change its own
 	own.Claims, own.Offers, own.Request = slices.Clone(w.Claims), slices.Clone(w.Offers), slices.Clone(w.Request)
-	own.Labels, own.Taints, own.StartupTaints, own.Requests = nil, nil, nil, nil // not recorded
+	own.Labels, own.Taints, own.StartupTaints, own.Prices, own.Requests = nil, nil, nil, nil, nil // not recorded
 	c.keep(value, &own)
 	return value, nil
 }

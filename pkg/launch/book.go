@@ -149,11 +149,30 @@ func (m *Motor) claimFor(n *capacity.PlannedNode) *capacity.Claim {
 	}
 	return &capacity.Claim{
 		Name: m.randomName(n.Pool.Name), Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CreatedAt: m.clock.Now(),
-		Labels: maps.Clone(n.Labels), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
+		Labels: maps.Clone(n.Labels), Annotations: overlays(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
 		Requests: n.Requests, Largest: n.Largest,
 		// Without a token: what may be launched, not yet what will be.
 		Wave: &capacity.Wave{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers},
 	}
+}
+
+// Annotations of a claim some of whose offers or types are what overlays have made of them (Karpenter's).
+const (
+	annotationPriceOverlaid    = "karpenter.sh/price-overlay-applied"
+	annotationCapacityOverlaid = "karpenter.sh/capacity-overlay-applied"
+)
+
+func overlays(n *capacity.PlannedNode) map[string]string {
+	out := map[string]string{}
+	for i := range n.Offers {
+		if n.Offers[i].Offer.PriceOverlaid {
+			out[annotationPriceOverlaid] = "true"
+		}
+		if n.Offers[i].Type.CapacityOverlaid {
+			out[annotationCapacityOverlaid] = "true"
+		}
+	}
+	return out
 }
 
 func template(n *capacity.PlannedNode) *capacity.Node {

@@ -34,6 +34,8 @@ type world struct {
 	claims    map[string]*capacity.Claim
 	reserved  map[string]*capacity.Claim
 	limits    capacity.Resources // of the pool
+	overlay   func(*capacity.InstanceType) *capacity.InstanceType
+	prices    [][]float64 // of waves that were prepared
 	instances map[string]capacity.Instance
 	tokens    map[string][]string // what each token launched
 	requests  map[string]string   // what each token asked for
@@ -203,7 +205,11 @@ func (w *world) WaitForSync(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 func (w *world) Pools(types func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
-	ts, _ := types("class")
+	all, _ := types("class")
+	var ts []*capacity.InstanceType
+	for _, t := range all {
+		ts = append(ts, w.Overlaid("pool", t))
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return []*capacity.Pool{{Name: "pool", NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: "pool"}, Limits: w.limits.Clone(), Used: w.takenLocked()}}
@@ -221,6 +227,13 @@ func (w *world) takenLocked() capacity.Resources {
 		out.Add(c.Takes(), 1)
 	}
 	return out
+}
+
+func (w *world) Overlaid(_ string, t *capacity.InstanceType) *capacity.InstanceType {
+	if w.overlay == nil {
+		return t
+	}
+	return w.overlay(t)
 }
 
 func (w *world) Reserve(claims ...*capacity.Claim) []error {
@@ -348,6 +361,7 @@ func (w *world) Prepare(_ context.Context, wave capacity.Wave) ([]byte, error) {
 	if err := w.call("Prepare"); err != nil {
 		return nil, err
 	}
+	w.prices = append(w.prices, wave.Prices)
 	return fmt.Appendf(nil, "%v", wave.Offers), nil
 }
 

@@ -127,7 +127,7 @@ func (m *Motor) awaitName(ctx context.Context, inst capacity.Instance) (capacity
 // would be worse than a late one.
 func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.Instance) bool {
 	for len(c.Allocatable) == 0 {
-		if t, _ := m.typeOf(c.NodeClass, inst); t != nil {
+		if t, _ := m.typeOf(c, inst); t != nil {
 			return true
 		}
 		if !m.sleep(ctx, firstRetry) {
@@ -160,7 +160,7 @@ func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 		all = map[string]string{}
 	}
 	maps.Copy(all, labels)
-	if t, o := m.typeOf(c.NodeClass, inst); t != nil {
+	if t, o := m.typeOf(c, inst); t != nil {
 		maps.Copy(all, t.Labels)
 		if o != nil {
 			maps.Copy(all, o.Labels)
@@ -181,12 +181,14 @@ func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 	return nil
 }
 
-func (m *Motor) typeOf(nodeClass string, inst capacity.Instance) (*capacity.InstanceType, *capacity.Offer) {
-	types, _ := m.cloud.InstanceTypes(nodeClass)
+// typeOf is the type of a claim's instance, as the overlays of its pool have it, and the offer it was bought by.
+func (m *Motor) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.InstanceType, *capacity.Offer) {
+	types, _ := m.cloud.InstanceTypes(c.NodeClass)
 	for _, t := range types {
 		if t.Name != inst.InstanceType {
 			continue
 		}
+		t = m.claims.Overlaid(c.Pool, t)
 		for i := range t.Offers {
 			if o := &t.Offers[i]; o.Zone == inst.Zone && o.CapacityType == inst.CapacityType && o.ReservationID == inst.ReservationID && o.Tenancy == inst.Tenancy {
 				return t, o

@@ -107,6 +107,7 @@ func (m *Motor) smallest(c *capacity.Claim, w *capacity.Wave) capacity.Resources
 		if w == nil || !slices.ContainsFunc(w.Offers, func(k capacity.OfferKey) bool { return k.InstanceType == t.Name }) {
 			continue
 		}
+		t = m.claims.Overlaid(c.Pool, t)
 		if out == nil {
 			out = t.Allocatable.Clone()
 		} else {

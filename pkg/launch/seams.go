@@ -29,6 +29,8 @@ type Claims interface {
 	WaitForSync(ctx context.Context) bool
 	// Pools are the pools in the order in which they are tried, each with what its claims take, the reserved ones included.
 	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
+	// Overlaid is an instance type as the overlays of a pool have it.
+	Overlaid(pool string, t *capacity.InstanceType) *capacity.InstanceType
 	Claims() []*capacity.Claim
 	// Claim is the one of that name, or nil.
 	Claim(name string) *capacity.Claim

@@ -155,8 +155,12 @@ func (m *Motor) record(w *wave) capacity.Wave {
 		Token: m.token(w.claims, w.attempt), Attempt: w.attempt, Claims: namesOf(w.claims), Pool: w.pool.Name, NodeClass: w.pool.NodeClass,
 		CapacityType: w.capacityType, Labels: w.labels, Taints: w.pool.Taints, StartupTaints: w.pool.StartupTaints, Requests: capacity.Resources{},
 	}
+	priced := slices.ContainsFunc(w.offers, func(o capacity.NodeOffer) bool { return o.Offer.PriceOverlaid })
 	for _, o := range w.offers {
 		rec.Offers = append(rec.Offers, o.Key())
+		if priced {
+			rec.Prices = append(rec.Prices, o.Offer.Price)
+		}
 	}
 	for _, c := range w.claims {
 		rec.Requests.AtLeast(c.Requests)

@@ -1,0 +1,82 @@
+package karpenter
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// says are the last overlays that had a say on a type: about the price of each offer, and about each resource.
+type says struct {
+	prices []int // by offer; -1: none
+	extra  map[corev1.ResourceName]int
+}
+
+// conflict is why overlay i can't be applied to a group: another of the same weight has its say on the same thing.
+func (v *overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*says) string {
+	o := v.sorted[i]
+	why := ""
+	v.each(g, i, func(t *capacity.InstanceType, h *hit) bool {
+		own := said[t]
+		if own == nil {
+			return true
+		}
+		for j, is := range h.offers {
+			if at := own.prices[j]; is && o.price != nil && at >= 0 && v.sorted[at].weight == o.weight {
+				why = fmt.Sprintf("conflicts with NodeOverlay %s, which has the same weight, over the price of %s in pool %s", v.sorted[at].name, t.Name, g.pools[0])
+				return false
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(o.extra)) {
+			if at, is := own.extra[name]; is && v.sorted[at].weight == o.weight {
+				why = fmt.Sprintf("conflicts with NodeOverlay %s, which has the same weight, over %s of %s in pool %s", v.sorted[at].name, name, t.Name, g.pools[0])
+				return false
+			}
+		}
+		return true
+	})
+	return why
+}
+
+// claim notes that overlay i has its say on a group's types.
+func (v *overlays) claim(g *group, i int, said map[*capacity.InstanceType]*says) {
+	o := v.sorted[i]
+	v.each(g, i, func(t *capacity.InstanceType, h *hit) bool {
+		own := said[t]
+		if own == nil {
+			own = &says{prices: make([]int, len(t.Offers)), extra: map[corev1.ResourceName]int{}}
+			for j := range own.prices {
+				own.prices[j] = -1
+			}
+			said[t] = own
+		}
+		for j, is := range h.offers {
+			if is && o.price != nil {
+				own.prices[j] = i
+			}
+		}
+		for name := range o.extra {
+			own.extra[name] = i
+		}
+		return true
+	})
+}
+
+// each calls f for the types of a group that overlay i is about, until f says false.
+func (v *overlays) each(g *group, i int, f func(*capacity.InstanceType, *hit) bool) {
+	if !g.about[i] {
+		return
+	}
+	for _, t := range g.from {
+		hits := v.hits[t]
+		for j := range hits {
+			if hits[j].overlay == i && !f(t, &hits[j]) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,432 @@
+package karpenter
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// testOverlay is about what terms say, each "key operator value,value".
+func testOverlay(name string, terms []string, change ...func(*karpv1alpha1.NodeOverlaySpec)) *karpv1alpha1.NodeOverlay {
+	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.Time{Time: start}}}
+	o.Spec.Requirements = []karpv1alpha1.NodeSelectorRequirement{}
+	for _, term := range terms {
+		part := strings.Fields(term)
+		r := karpv1alpha1.NodeSelectorRequirement{Key: part[0], Operator: corev1.NodeSelectorOperator(part[1])}
+		if len(part) > 2 {
+			r.Values = strings.Split(part[2], ",")
+		}
+		o.Spec.Requirements = append(o.Spec.Requirements, r)
+	}
+	for _, f := range change {
+		f(&o.Spec)
+	}
+	return o
+}
+
+func price(text string) func(*karpv1alpha1.NodeOverlaySpec) {
+	return func(s *karpv1alpha1.NodeOverlaySpec) { s.Price = &text }
+}
+
+func adjusted(text string) func(*karpv1alpha1.NodeOverlaySpec) {
+	return func(s *karpv1alpha1.NodeOverlaySpec) { s.PriceAdjustment = &text }
+}
+
+func weighing(w int32) func(*karpv1alpha1.NodeOverlaySpec) {
+	return func(s *karpv1alpha1.NodeOverlaySpec) { s.Weight = &w }
+}
+
+func extra(name, amount string) func(*karpv1alpha1.NodeOverlaySpec) {
+	return func(s *karpv1alpha1.NodeOverlaySpec) {
+		if s.Capacity == nil {
+			s.Capacity = corev1.ResourceList{}
+		}
+		s.Capacity[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+}
+
+// twoTypes are m5.large at 0.10 and c5.large at 0.08, spot at a third, in two zones; c5.large costs nobody knows what in zone b.
+func twoTypes() []*capacity.InstanceType {
+	var out []*capacity.InstanceType
+	for _, t := range []struct {
+		name, family string
+		price        float64
+	}{{"m5.large", "m5", 0.10}, {"c5.large", "c5", 0.08}} {
+		one := &capacity.InstanceType{
+			Name:     t.name,
+			Labels:   map[string]string{corev1.LabelInstanceTypeStable: t.name, corev1.LabelArchStable: "amd64", "karpenter.k8s.aws/instance-family": t.family, "karpenter.k8s.aws/instance-cpu": "2"},
+			Capacity: capacity.Resources{"cpu": 2000, "memory": 8 << 30}, Allocatable: capacity.Resources{"cpu": 1900, "memory": 7 << 30},
+		}
+		for _, zone := range []string{"a", "b"} {
+			p := t.price
+			if t.name == "c5.large" && zone == "b" {
+				p = math.Inf(1)
+			}
+			one.Offers = append(one.Offers,
+				capacity.Offer{Zone: zone, CapacityType: "on-demand", Price: p, Available: true}, capacity.Offer{Zone: zone, CapacityType: "spot", Price: p / 4, Available: true})
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// offered are prices and extra resources of a pool's types: "m5.large a on-demand 0.1, ...; example.com/w=2".
+func offered(p *capacity.Pool) string {
+	var out []string
+	for _, t := range p.Types {
+		var offers []string
+		for _, o := range t.Offers {
+			mark := ""
+			if o.PriceOverlaid {
+				mark = "*"
+			}
+			offers = append(offers, fmt.Sprintf("%s%s %.4g%s", o.Zone, strings.Replace(o.CapacityType, "on-demand", "o", 1), o.Price, mark))
+		}
+		line := t.Name + " " + strings.Join(offers, ", ")
+		for _, name := range slices.Sorted(maps.Keys(t.Capacity)) {
+			if name != "cpu" && name != "memory" {
+				line += fmt.Sprintf("; %s=%d/%d", name, t.Capacity[name], t.Allocatable[name])
+			}
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestOverlaysOnTypes(t *testing.T) {
+	const plainM, plainC = "m5.large ao 0.1, aspot 0.025, bo 0.1, bspot 0.025", "c5.large ao 0.08, aspot 0.02, bo +Inf, bspot +Inf"
+	m := "node.kubernetes.io/instance-type In m5.large"
+	for name, tc := range map[string]struct {
+		overlays []*karpv1alpha1.NodeOverlay
+		want     string
+		problems map[string]string
+	}{
+		"none": {want: plainM + "\n" + plainC},
+		"a price": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{m}, price("0.05"))},
+			want:     "m5.large ao 0.05*, aspot 0.05*, bo 0.05*, bspot 0.05*\n" + plainC,
+		},
+		"a price for some offers": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{m, "topology.kubernetes.io/zone In b", "karpenter.sh/capacity-type In spot"}, price("0.05"))},
+			want:     "m5.large ao 0.1, aspot 0.025, bo 0.1, bspot 0.05*\n" + plainC,
+		},
+		"a part off, under an older name of the key": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{"beta.kubernetes.io/instance-type In m5.large"}, adjusted("-20%"))},
+			want:     "m5.large ao 0.08*, aspot 0.02*, bo 0.08*, bspot 0.02*\n" + plainC,
+		},
+		"a part more": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{m}, adjusted("+150%"))},
+			want:     "m5.large ao 0.25*, aspot 0.0625*, bo 0.25*, bspot 0.0625*\n" + plainC,
+		},
+		"an amount more": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{m}, adjusted("+.1"))},
+			want:     "m5.large ao 0.2*, aspot 0.125*, bo 0.2*, bspot 0.125*\n" + plainC,
+		},
+		"an amount off, and not below nothing": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{m}, adjusted("-0.05"))},
+			want:     "m5.large ao 0.05*, aspot 0*, bo 0.05*, bspot 0*\n" + plainC,
+		},
+		"all of it off": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", nil, adjusted("-100%"))},
+			want:     "m5.large ao 0*, aspot 0*, bo 0*, bspot 0*\nc5.large ao 0*, aspot 0*, bo +Inf, bspot +Inf",
+		},
+		"a price where the cloud names none, by the type's name": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{"node.kubernetes.io/instance-type In c5.large", "topology.kubernetes.io/zone In b"}, price("0.07"))},
+			want:     plainM + "\nc5.large ao 0.08, aspot 0.02, bo 0.07*, bspot 0.07*",
+		},
+		"a price where the cloud names none, by something wider": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{"karpenter.k8s.aws/instance-family In c5"}, price("0.07"))},
+			want:     plainM + "\nc5.large ao 0.07*, aspot 0.07*, bo +Inf, bspot +Inf",
+		},
+		"operators on what types have, and on what they don't": {
+			overlays: []*karpv1alpha1.NodeOverlay{
+				testOverlay("a", []string{"karpenter.k8s.aws/instance-cpu Gt 1", "karpenter.k8s.aws/instance-cpu Lte 2", "karpenter.k8s.aws/instance-family NotIn c5", "karpenter.k8s.aws/instance-gpu-name DoesNotExist"}, price("1")),
+				testOverlay("b", []string{"karpenter.k8s.aws/instance-gpu-count Gte 0"}, price("2")),
+			},
+			want: "m5.large ao 1*, aspot 1*, bo 1*, bspot 1*\n" + plainC,
+		},
+		"extra capacity, for the whole type if any offer is meant": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("o", []string{m, "karpenter.sh/capacity-type In spot"}, extra("example.com/w", "2"))},
+			want:     plainM + "; example.com/w=2/2\n" + plainC,
+		},
+		"of different weight the heavier has its say, thing by thing": {
+			overlays: []*karpv1alpha1.NodeOverlay{
+				testOverlay("light", []string{m}, price("3"), extra("example.com/w", "1"), extra("example.com/x", "1"), weighing(1)),
+				testOverlay("heavy", []string{m, "topology.kubernetes.io/zone In a"}, price("2"), extra("example.com/w", "7"), weighing(10)),
+			},
+			want: "m5.large ao 2*, aspot 2*, bo 3*, bspot 3*; example.com/w=7/7; example.com/x=1/1\n" + plainC,
+		},
+		"adjustments don't add up": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("light", []string{m}, adjusted("+10%"), weighing(1)), testOverlay("heavy", []string{m}, adjusted("+50%"), weighing(2))},
+			want:     "m5.large ao 0.15*, aspot 0.0375*, bo 0.15*, bspot 0.0375*\n" + plainC,
+		},
+		"of equal weight one is left out, everywhere": {
+			overlays: []*karpv1alpha1.NodeOverlay{
+				testOverlay("a", nil, price("5"), extra("example.com/w", "1")),
+				testOverlay("b", []string{m, "topology.kubernetes.io/zone In a"}, price("2")),
+			},
+			want:     "m5.large ao 2*, aspot 2*, bo 0.1, bspot 0.025\n" + plainC,
+			problems: map[string]string{"a": "Conflict: conflicts with NodeOverlay b, which has the same weight, over the price of m5.large in pool default"},
+		},
+		"no weight weighs nothing": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("a", []string{m}, price("5")), testOverlay("b", []string{m}, price("6"))},
+			want:     "m5.large ao 6*, aspot 6*, bo 6*, bspot 6*\n" + plainC,
+			problems: map[string]string{"a": "Conflict: conflicts with NodeOverlay b, which has the same weight, over the price of m5.large in pool default"},
+		},
+		"of equal weight about different things": {
+			overlays: []*karpv1alpha1.NodeOverlay{
+				testOverlay("a", []string{m, "karpenter.sh/capacity-type In spot"}, price("5"), extra("example.com/w", "1")),
+				testOverlay("b", []string{m, "karpenter.sh/capacity-type In on-demand"}, price("6"), extra("example.com/x", "1")),
+			},
+			want: "m5.large ao 6*, aspot 5*, bo 6*, bspot 5*; example.com/w=1/1; example.com/x=1/1\n" + plainC,
+		},
+		"the same resource, a third overlay between them": {
+			overlays: []*karpv1alpha1.NodeOverlay{
+				testOverlay("a", []string{m}, extra("example.com/w", "1")), testOverlay("b", []string{m}, extra("example.com/x", "1")), testOverlay("c", []string{m}, extra("example.com/w", "1")),
+			},
+			want:     plainM + "; example.com/w=1/1; example.com/x=1/1\n" + plainC,
+			problems: map[string]string{"a": "Conflict: conflicts with NodeOverlay c, which has the same weight, over example.com/w of m5.large in pool default"},
+		},
+		"what is left out stands in nobody's way": {
+			overlays: []*karpv1alpha1.NodeOverlay{
+				testOverlay("a", []string{"node.kubernetes.io/instance-type In c5.large"}, price("1")),
+				testOverlay("b", nil, price("2")),
+				testOverlay("c", []string{m}, price("3")),
+			},
+			want:     "m5.large ao 3*, aspot 3*, bo 3*, bspot 3*\nc5.large ao 1*, aspot 1*, bo 1*, bspot 1*",
+			problems: map[string]string{"b": "Conflict: conflicts with NodeOverlay c, which has the same weight, over the price of m5.large in pool default"},
+		},
+		"one that can't be read": {
+			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("a", []string{m}, price("1"), adjusted("+1")), testOverlay("b", []string{m}, price("2"))},
+			want:     "m5.large ao 2*, aspot 2*, bo 2*, bspot 2*\n" + plainC,
+			problems: map[string]string{"a": "RuntimeValidation: spec.priceAdjustment: Forbidden: price says what it costs already"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newOverlays()
+			for _, o := range tc.overlays {
+				v.put(o.Name, o)
+			}
+			from := twoTypes()
+			pool := &capacity.Pool{Name: "default", Labels: map[string]string{"karpenter.sh/nodepool": "default"}, Types: from}
+			v.apply([]*capacity.Pool{pool})
+			if diff := cmp.Diff(tc.want, offered(pool)); diff != "" {
+				t.Errorf("types (-want +got):\n%s", diff)
+			}
+			for _, o := range tc.overlays {
+				reason, message := v.problem(o.Name)
+				if got := strings.TrimPrefix(reason+": "+message, ": "); got != tc.problems[o.Name] {
+					t.Errorf("%s: %q, want %q", o.Name, got, tc.problems[o.Name])
+				}
+			}
+			if diff := cmp.Diff(twoTypes(), from); diff != "" {
+				t.Errorf("the cloud's own types were changed:\n%s", diff)
+			}
+			for i, typ := range from {
+				if got := v.typeFor("default", typ); !cmp.Equal(got, pool.Types[i]) {
+					t.Errorf("asked for alone %s is %v", typ.Name, got)
+				}
+			}
+			if got := v.typeFor("", from[0]); got != from[0] {
+				t.Error("a claim of no pool has overlays")
+			}
+		})
+	}
+}
+
+func TestOverlaysOfPools(t *testing.T) {
+	v := newOverlays()
+	for _, o := range []*karpv1alpha1.NodeOverlay{
+		testOverlay("by-name", []string{"karpenter.sh/nodepool In one"}, price("1")),
+		testOverlay("by-label", []string{"team In b", "node.kubernetes.io/instance-type In m5.large"}, price("2")),
+		testOverlay("all", []string{"node.kubernetes.io/instance-type In m5.large", "nobody DoesNotExist"}, extra("example.com/w", "1")),
+	} {
+		v.put(o.Name, o)
+	}
+	pools := func() (*capacity.Pool, *capacity.Pool, *capacity.Pool) {
+		shared := twoTypes()
+		pool := func(name, team string) *capacity.Pool {
+			return &capacity.Pool{Name: name, Labels: map[string]string{"karpenter.sh/nodepool": name, "team": team}, Types: shared}
+		}
+		return pool("one", "a"), pool("two", "b"), pool("three", "b")
+	}
+	one, two, three := pools()
+	v.apply([]*capacity.Pool{one, two, three, {Name: "unready", Unready: "no class"}})
+	for p, want := range map[*capacity.Pool]string{
+		one:   "m5.large ao 1*, aspot 1*, bo 1*, bspot 1*; example.com/w=1/1\nc5.large ao 1*, aspot 1*, bo +Inf, bspot +Inf",
+		two:   "m5.large ao 2*, aspot 2*, bo 2*, bspot 2*; example.com/w=1/1\nc5.large ao 0.08, aspot 0.02, bo +Inf, bspot +Inf",
+		three: "m5.large ao 2*, aspot 2*, bo 2*, bspot 2*; example.com/w=1/1\nc5.large ao 0.08, aspot 0.02, bo +Inf, bspot +Inf",
+	} {
+		if diff := cmp.Diff(want, offered(p)); diff != "" {
+			t.Errorf("pool %s (-want +got):\n%s", p.Name, diff)
+		}
+	}
+	if &two.Types[0] != &three.Types[0] {
+		t.Error("two pools that run the same types under the same overlays have them twice")
+	}
+}
+
+// Planners know types by the identity of their slice: it changes when something in it does, and at no other time.
+func TestOverlaidTypesKeepTheirIdentity(t *testing.T) {
+	v := newOverlays()
+	from := twoTypes()
+	apply := func() []*capacity.InstanceType {
+		p := &capacity.Pool{Name: "default", Types: from, Labels: map[string]string{}}
+		v.apply([]*capacity.Pool{p})
+		return p.Types
+	}
+	if got := apply(); &got[0] != &from[0] {
+		t.Error("without overlays the types are not the cloud's own")
+	}
+	o := testOverlay("o", []string{"node.kubernetes.io/instance-type In m5.large"}, price("1"))
+	v.put("o", o)
+	first := apply()
+	if again := apply(); &again[0] != &first[0] {
+		t.Error("the types changed although nothing did")
+	}
+	if first[1] != from[1] {
+		t.Error("a type that no overlay is about was copied")
+	}
+	// What is written to its status comes back as a change of the object.
+	o = o.DeepCopy()
+	o.ResourceVersion = "2"
+	if v.put("o", o) {
+		t.Error("a change of the status counts as a change")
+	}
+	if again := apply(); &again[0] != &first[0] {
+		t.Error("the types changed with the status of an overlay")
+	}
+	// The cloud's types change: one has run out somewhere.
+	next := *from[1]
+	from = []*capacity.InstanceType{from[0], &next}
+	moved := apply()
+	if &moved[0] == &first[0] || moved[1] != &next {
+		t.Error("the types did not change with the cloud's")
+	}
+	// An overlay about something else.
+	v.put("p", testOverlay("p", []string{"karpenter.sh/nodepool In another"}, price("1")))
+	if again := apply(); offered(&capacity.Pool{Types: again}) != offered(&capacity.Pool{Types: moved}) {
+		t.Error("an overlay of another pool changed something")
+	}
+	v.put("o", nil)
+	v.put("p", nil)
+	if again := apply(); &again[0] != &from[0] {
+		t.Error("without overlays the types are not the cloud's own again")
+	}
+}
+
+func TestInvalidOverlays(t *testing.T) {
+	zone := []string{"topology.kubernetes.io/zone In a"}
+	for name, tc := range map[string]struct {
+		overlay *karpv1alpha1.NodeOverlay
+		want    string // "" when it is fine
+	}{
+		"fine":                                  {testOverlay("o", zone, adjusted("-12.5%"), extra("example.com/w", "1"), extra("hugepages-2Mi", "1Gi"), weighing(10000)), ""},
+		"a label that is not to be asked for":   {testOverlay("o", []string{"karpenter.sh/other In a"}), `spec.requirements[0].key: Forbidden: the label karpenter.sh/other is reserved`},
+		"the host name":                         {testOverlay("o", []string{"kubernetes.io/hostname In a"}), `spec.requirements[0].key: Forbidden: the label kubernetes.io/hostname is reserved`},
+		"a reservation":                         {testOverlay("o", []string{"karpenter.k8s.aws/capacity-reservation-id In cr-1"}), `spec.requirements[0].key: Forbidden: reservations have no prices to overlay`},
+		"In without values":                     {testOverlay("o", []string{"team In"}), `spec.requirements[0].values: Required value: the operator In needs at least one value`},
+		"NotIn without values":                  {testOverlay("o", []string{"team NotIn"}), `spec.requirements[0].values: Required value: the operator NotIn needs at least one value`},
+		"Gt without a number":                   {testOverlay("o", []string{"karpenter.k8s.aws/instance-cpu Gt many"}), `spec.requirements[0].values: Invalid value: "many": the operator Gt needs one non-negative integer`},
+		"an unknown operator":                   {testOverlay("o", []string{"team Near a"}), `spec.requirements[0].operator: Unsupported value: "Near": supported values: "DoesNotExist", "Exists", "Gt", "Gte", "In", "Lt", "Lte", "NotIn"`},
+		"an unknown capacity type":              {testOverlay("o", []string{"karpenter.sh/capacity-type In cheap"}), `spec.requirements[0].values: Unsupported value: "cheap": supported values: "on-demand", "reserved", "spot"`},
+		"too many requirements":                 {testOverlay("o", slices.Repeat(zone, 101)), `spec.requirements: Too many: 101: must have at most 100 items`},
+		"both prices":                           {testOverlay("o", zone, price("1"), adjusted("+1")), `spec.priceAdjustment: Forbidden: price says what it costs already`},
+		"a price with a sign":                   {testOverlay("o", zone, price("-1")), `spec.price: Invalid value: "-1": must be dollars an hour, like 0.25`},
+		"a price that only looks like a number": {testOverlay("o", zone, price("Inf")), `spec.price: Invalid value: "Inf": must be dollars an hour, like 0.25`},
+		"a price beyond all numbers":            {testOverlay("o", zone, price(strings.Repeat("9", 400))), `spec.price: Invalid value: "` + strings.Repeat("9", 400) + `": must be dollars an hour, like 0.25`},
+		"an adjustment without sign":            {testOverlay("o", zone, adjusted("1")), `spec.priceAdjustment: Invalid value: "1": must be an amount or a percentage with its sign, like -0.1 or +10%, and no less than -100%`},
+		"more than all off":                     {testOverlay("o", zone, adjusted("-101%")), `spec.priceAdjustment: Invalid value: "-101%": must be an amount or a percentage with its sign, like -0.1 or +10%, and no less than -100%`},
+		"memory":                                {testOverlay("o", zone, extra("memory", "1Gi")), `spec.capacity[memory]: Forbidden: the cloud says how much of it there is`},
+		"what the cloud counts itself":          {testOverlay("o", zone, extra("vpc.amazonaws.com/pod-eni", "1")), `spec.capacity[vpc.amazonaws.com/pod-eni]: Forbidden: the cloud says how much of it there is`},
+		"a resource without domain":             {testOverlay("o", zone, extra("widgets", "1")), `spec.capacity[widgets]: Invalid value: "widgets": must be an extended resource with a domain of your own, like example.com/widget`},
+		"a resource of Kubernetes":              {testOverlay("o", zone, extra("kubernetes.io/w", "1")), `spec.capacity[kubernetes.io/w]: Invalid value: "kubernetes.io/w": must be an extended resource with a domain of your own, like example.com/widget`},
+		"a part of a thing":                     {testOverlay("o", zone, extra("example.com/w", "1500m")), `spec.capacity[example.com/w]: Invalid value: "1500m": must be a whole number and not negative`},
+		"less than nothing":                     {testOverlay("o", zone, extra("example.com/w", "-1")), `spec.capacity[example.com/w]: Invalid value: "-1": must be a whole number and not negative`},
+		"pages without size":                    {testOverlay("o", zone, extra("hugepages-big", "1Gi")), `spec.capacity[hugepages-big]: Invalid value: "hugepages-big": names no page size`},
+		"a weight of nothing":                   {testOverlay("o", zone, weighing(0)), `spec.weight: Invalid value: 0: must be between 1 and 10000`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, errs := overlayOf(tc.overlay)
+			if got := joinErrors(errs); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+			if tc.want == "" {
+				tc.overlay.SetGroupVersionKind(nodeOverlays.GroupVersionKind)
+				if err := acceptable(tc.overlay, ""); err != nil {
+					t.Errorf("we take what the definition refuses: %v", err)
+				}
+				if err := tc.overlay.RuntimeValidate(t.Context()); err != nil {
+					t.Errorf("we take what Karpenter refuses: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// Conditions follow what overlays apply to, also when nobody plans.
+func TestOverlayConditions(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"),
+		testOverlay("a", nil, price("1")), testOverlay("b", []string{"node.kubernetes.io/instance-type In m5.large"}, price("2")), testOverlay("wrong", []string{"team Near a"}, price("1"))))
+	all := twoTypes()
+	var asked []*capacity.InstanceType
+	w.SetTypes(func(string) ([]*capacity.InstanceType, string) { return asked, "" })
+	asked = all[1:] // no m5.large
+	planned := make(chan struct{}, 100)
+	w.OnPool(func() { planned <- struct{}{} })
+	w.leading()
+	is := func(name, want string) {
+		t.Helper()
+		w.eventually(name+" is "+want, func() bool {
+			w.clock.Step(countDelay)
+			o := &karpv1alpha1.NodeOverlay{}
+			got := map[string]string{}
+			if w.api.Get(w.ctx, client.ObjectKey{Name: name}, o) == nil {
+				got = conditions(o)
+			}
+			return got["ValidationSucceeded"] == want && strings.HasPrefix(got["Ready"], strings.Fields(want)[0])
+		})
+	}
+	is("a", "True")
+	is("b", "True")
+	is("wrong", `False RuntimeValidation: spec.requirements[0].operator: Unsupported value: "Near": supported values: "DoesNotExist", "Exists", "Gt", "Gte", "In", "Lt", "Lte", "NotIn"`)
+
+	// The conflict goes with its cause.
+	o := &karpv1alpha1.NodeOverlay{}
+	if err := w.api.Get(w.ctx, client.ObjectKey{Name: "b"}, o); err != nil {
+		t.Fatal(err)
+	}
+	o.Spec.Requirements, o.Generation = []karpv1alpha1.NodeSelectorRequirement{}, 2
+	if err := w.api.Update(w.ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	is("a", "False Conflict: conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
+	w.told("Warning Conflict conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
+	for len(planned) > 0 {
+		<-planned
+	}
+	if err := w.api.Delete(w.ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	is("a", "True")
+	w.eventually("planners are told of an overlay that went", func() bool { return len(planned) > 0 })
+	if got := offered(w.Pools(w.types)[0]); got != "c5.large ao 1*, aspot 1*, bo +Inf, bspot +Inf" {
+		t.Errorf("types: %s", got)
+	}
+	if got := w.Overlaid("default", all[1]).Offers[0].Price; got != 1 {
+		t.Errorf("asked for alone, the price is %v", got)
+	}
+}
