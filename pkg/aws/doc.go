@@ -6,7 +6,7 @@
 // for a request. Requests have deadlines, stay below the documented limits of their action, and are batched where EC2
 // lets many callers share one.
 //
-// sdk.go lists every call that is made; policy.json is the IAM policy that allows them.
+// sdk.go lists every call that is made; package policy makes the IAM policy that allows them.
 //
 // It is not here to decide anything: which offer, how many, when to end an instance is said by others. It knows nothing
 // of Pods and Nodes, of client-go or the scheduler framework, and it writes nothing to the Kubernetes API: the status

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
-// The calls below are all that this program may make to AWS; the IAM policy is derived from them.
+// The calls below are all that this program may make to AWS; the IAM policy is generated from them (package policy).
 
 // EC2 is what is asked of EC2.
 type EC2 interface {

@@ -1,0 +1,41 @@
+package policy
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+)
+
+// Calls are the actions of all calls that the program may make, as IAM names them, sorted: ec2:CreateFleet.
+func Calls() []string {
+	var out []string
+	clients := reflect.TypeFor[aws.Clients]()
+	for i := range clients.NumField() {
+		f := clients.Field(i)
+		for j := range f.Type.NumMethod() {
+			out = append(out, strings.ToLower(f.Name)+":"+f.Type.Method(j).Name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// implied are actions that AWS checks beside those that are called: a fleet runs instances, with a role; what is made with
+// tags is tagged.
+var implied = map[string][]string{
+	"ec2:CreateFleet":           {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"},
+	"ec2:CreateLaunchTemplate":  {"ec2:CreateTags"},
+	"iam:CreateInstanceProfile": {"iam:TagInstanceProfile"},
+}
+
+// Actions are Calls with what they imply.
+func Actions() []string {
+	var out []string
+	for _, c := range Calls() {
+		out = append(append(out, c), implied[c]...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
