@@ -50,7 +50,7 @@ verify:
 WITH_TESTS := '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 unit:
 	$(say) 'unit tests with the race detector'
-	@go test -race -timeout 20m $$(go list -f $(WITH_TESTS) ./... | grep -v -E '/(cmd/scheduler|test/(cluster|sandbox|integration|bench))(/|$$)')
+	@go test -race -timeout 20m $$(go list -f $(WITH_TESTS) ./... | grep -v -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet|bench))(/|$$)')
 
 # Integration tests start etcd, kube-apiserver, the scheduler and the EC2 simulator on loopback.
 integration:
@@ -58,7 +58,7 @@ integration:
 	@go build -ldflags '$(LDFLAGS)' -o bin/controlplane ./test/cluster/cmd/controlplane
 	@go build -ldflags '$(LDFLAGS)' -o bin/dovetail-scheduler ./cmd/scheduler
 	$(say) 'integration tests'
-	@go test -p 1 -count=1 -timeout 40m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration))(/|$$)')
+	@go test -p 1 -count=1 -timeout 40m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)')
 	$(say) 'the demo, short'
 	@go build -o bin/demo ./test/demo
 	@DEMO_PODS=60 bin/demo

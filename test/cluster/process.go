@@ -27,6 +27,12 @@ type command struct {
 	args, env       []string // env nil: the starter's environment
 }
 
+// StartProcess starts a process with its output in the file log. It dies when this process does. env nil: this process's
+// environment.
+func StartProcess(name, path, log string, args, env []string) (*Process, error) {
+	return startProcess(command{name: name, path: path, log: log, args: args, env: env})
+}
+
 // startProcess starts the command. The parent-death signal is tied to the thread that forked, so one goroutine forks, waits
 // and keeps its thread for as long as the child lives.
 func startProcess(c command) (*Process, error) {

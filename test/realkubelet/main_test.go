@@ -1,0 +1,16 @@
+package realkubelet
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	// Scenes wait most of the time: all of them at once, however few processors there are.
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
