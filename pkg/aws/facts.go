@@ -120,8 +120,12 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 		if err == nil {
 			refreshed = k.clock.Now()
 		}
-		countFacts(k.now.Load(), part, refreshed)
+		f := k.now.Load()
+		countFacts(f, part, refreshed)
 		k.mu.Unlock()
+		if guessing := f.settled && (f.onDemand == nil || f.spot == nil); guessing && change {
+			logger.Info("Prices are not known; machines are ordered by a rule of thumb from their size", "onDemandKnown", f.onDemand != nil, "spotKnown", f.spot != nil)
+		}
 		if err != nil {
 			logger.Error(err, "Could not refresh what AWS offers", "part", part, "retryIn", wait)
 		} else {
@@ -155,6 +159,7 @@ func (k *catalogue) settle(ctx context.Context) {
 	}
 	k.mu.Lock()
 	change := k.update(func(f *facts) { f.settled = true })
+	countFacts(k.now.Load(), partOnDemand, time.Time{})
 	k.mu.Unlock()
 	if change {
 		k.changed()

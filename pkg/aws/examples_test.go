@@ -1,0 +1,62 @@
+package aws
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-scheduler/dovetail/manifests"
+)
+
+// The node classes that are shipped as examples must be as good as their comments say.
+func TestExamples(t *testing.T) {
+	classes := map[string]*ec2nc.EC2NodeClass{}
+	for _, folder := range []string{"examples", "examples/kubeadm"} {
+		files, err := manifests.Folder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			for doc := range bytes.SplitSeq(f, []byte("\n---\n")) {
+				nc := &ec2nc.EC2NodeClass{}
+				if !bytes.Contains(doc, []byte("kind: EC2NodeClass\n")) {
+					continue
+				}
+				if err := yaml.UnmarshalStrict(doc, nc); err != nil {
+					t.Fatal(err)
+				}
+				classes[nc.Name] = nc
+			}
+		}
+	}
+	for _, name := range []string{"default", "kubeadm"} {
+		nc := classes[name]
+		if nc == nil {
+			t.Fatalf("there is no class %s", name)
+		}
+		f, _, problem := familyOf(&nc.Spec)
+		if problem == "" {
+			problem = validate(&nc.Spec, f)
+		}
+		if problem == "" {
+			_, problem = settingsOf(&nc.Spec, f, &Config{})
+		}
+		if problem != "" {
+			t.Errorf("%s: %s", name, problem)
+		}
+	}
+	// The class says how its nodes are named, so that the first of them need not be waited for.
+	nc := classes["kubeadm"]
+	if form := nameFormOf(&nc.Spec, nc.Annotations[NodeNameAnnotation], families["Custom"]); form != namePrivateDNS {
+		t.Errorf("nodes of kubeadm are named %q", form)
+	}
+	bash := exec.Command("bash", "-n")
+	bash.Stdin = strings.NewReader(*nc.Spec.UserData)
+	if out, err := bash.CombinedOutput(); err != nil {
+		t.Errorf("the script is no script: %v: %s", err, out)
+	}
+}
