@@ -104,11 +104,18 @@ func nodeClassProblem(pool, name string, nc *ec2nc.EC2NodeClass) string {
 	return ""
 }
 
-// PoolsOf are the pools of objects at hand, as Store.Pools gives those of a cluster.
-func PoolsOf(nodePools []*karpv1.NodePool, class func(name string) *ec2nc.EC2NodeClass, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+// PoolsOf are the pools of objects at hand with what the claims take, as Store.Pools gives those of a cluster.
+func PoolsOf(nodePools []*karpv1.NodePool, class func(name string) *ec2nc.EC2NodeClass, claims []*capacity.Claim,
+	types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+	used := newUsage()
+	for _, c := range claims {
+		used.set(c, false)
+	}
 	parsed := make([]*capacity.Pool, 0, len(nodePools))
 	for _, np := range nodePools {
-		parsed = append(parsed, poolOf(np))
+		p := poolOf(np)
+		p.Used = maps.Clone(used.takes(np.Name))
+		parsed = append(parsed, p)
 	}
 	return withTypes(parsed, class, types)
 }

@@ -95,7 +95,7 @@ func (s *shop) Problem() string { return "" }
 func (s *shop) Claims() []*capacity.Claim { return s.claims }
 
 func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
-	return karpenter.PoolsOf(s.pools, func(name string) *ec2nc.EC2NodeClass { return s.classes[name] }, types)
+	return karpenter.PoolsOf(s.pools, func(name string) *ec2nc.EC2NodeClass { return s.classes[name] }, s.claims, types)
 }
 
 func (s *shop) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, string) {
