@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,6 +110,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}
 	words := launch.NewRecorder(recorder)
 	pending := launch.NewPending(names(profiles), d.desk, d.classes)
+	pending.ProvisionFor(provisionFor(profiles))
 	motor := launch.New(launch.Config{
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
 		MaxInFlight: *args.MaxClaimsInFlight, Parallel: 64,
@@ -282,6 +284,19 @@ func names(profiles []profile) []string {
 	out := make([]string, 0, len(profiles))
 	for _, p := range profiles {
 		out = append(out, p.config.SchedulerName)
+	}
+	return out
+}
+
+// provisionFor are the other schedulers whose pods are demand, for whichever profile.
+func provisionFor(profiles []profile) []string {
+	var out []string
+	for _, p := range profiles {
+		for _, name := range p.args.ProvisionFor {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
 	}
 	return out
 }

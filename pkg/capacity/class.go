@@ -59,6 +59,8 @@ type Class struct {
 	// Bind is the earliest safe moment to bind pods of this class, BindReason why it is not BindEarly, as an event would say.
 	Bind       BindTime
 	BindReason string
+	// ByOthers: another scheduler binds these pods, where and when it likes; their room can only be kept from ours.
+	ByOthers bool
 	// Drivers are the CSI drivers that must be on the node's CSINode before pods of this class may be bound.
 	Drivers []string
 }

@@ -17,6 +17,7 @@ import (
 type Classes struct {
 	volumes volumeFacts
 	ns      listersv1.NamespaceLister
+	others  map[string]bool // schedulers that bind their pods themselves
 
 	mu    sync.Mutex
 	byPod map[types.UID]classified
@@ -53,12 +54,25 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 		facts = c.volumes.of(pod)
 	}
 	class, err := capacity.ClassOf(pod, facts)
+	if err == nil && c.others[pod.Spec.SchedulerName] {
+		class = byOthers(class)
+	}
 	if !volumes && pod.Spec.NodeName == "" {
 		c.mu.Lock()
 		c.byPod[pod.UID] = classified{version: pod.ResourceVersion, class: class, err: err}
 		c.mu.Unlock()
 	}
 	return class, err
+}
+
+// byOthers is the class of pods that another scheduler binds: it sees a node when that has registered.
+func byOthers(c *capacity.Class) *capacity.Class {
+	out := *c
+	out.ByOthers, out.Key = true, c.Key+"~"
+	if out.Bind < capacity.BindRegistered {
+		out.Bind, out.BindReason = capacity.BindRegistered, "its own scheduler doesn't see the node before"
+	}
+	return &out
 }
 
 // successor is a bound pod as the one that will come instead of it, and its class.

@@ -18,6 +18,7 @@ import (
 // gone. It is fed by the scheduler's own pod informer.
 type Pending struct {
 	ours    map[string]bool // scheduler names
+	others  map[string]bool // schedulers whose unschedulable pods are demand, too
 	desk    *Desk
 	classes *Classes
 	onRoom  func() // a pod has left its node; set by the motor before anything is observed
@@ -45,6 +46,24 @@ func NewPending(schedulers []string, desk *Desk, classes *Classes) *Pending {
 		p.ours[s] = true
 	}
 	return p
+}
+
+// ProvisionFor makes demand of the pods that other schedulers have found no node for. They bind them themselves. To be called
+// before anything is observed.
+func (p *Pending) ProvisionFor(schedulers []string) {
+	p.others = map[string]bool{}
+	for _, s := range schedulers {
+		p.others[s] = !p.ours[s]
+	}
+	p.classes.others = p.others
+}
+
+// asks says that another scheduler has found no node for the pod, and that one may be built for it.
+func (p *Pending) asks(pod *corev1.Pod) bool {
+	return p.others[pod.Spec.SchedulerName] && daemonOf(pod) == "" &&
+		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+		})
 }
 
 // Handler is to be added to the scheduler's pod informer.
@@ -79,7 +98,8 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 		}
 		return
 	}
-	if !p.ours[pod.Spec.SchedulerName] || pod.DeletionTimestamp != nil || terminal(pod) || len(pod.Spec.SchedulingGates) > 0 {
+	asks := p.asks(pod)
+	if !p.ours[pod.Spec.SchedulerName] && !asks || pod.DeletionTimestamp != nil || terminal(pod) || len(pod.Spec.SchedulingGates) > 0 {
 		p.drop(pod, func(l *ledger.Ledger) { l.Gone(pod.UID) })
 		return
 	}
@@ -91,6 +111,10 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	a.pod = pod
 	p.pods[pod.UID] = a
 	p.mu.Unlock()
+	if class, err := p.classes.Class(pod); asks && err == nil {
+		p.desk.Submit(refOf(pod), class) // its condition is all that its scheduler says
+		return
+	}
 	if !known && p.desk.Knows(pod.UID) { // the scheduler's handler was faster
 		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
 	}

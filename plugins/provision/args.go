@@ -3,6 +3,7 @@ package provision
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,9 @@ type Args struct {
 	PreemptFirst bool `json:"preemptFirst,omitempty"`
 	// PreferencePolicy is Respect (default) or Ignore.
 	PreferencePolicy string `json:"preferencePolicy,omitempty"`
+	// ProvisionFor names other schedulers: nodes are built for pods that they report as unschedulable, and they bind them, once
+	// the nodes have registered.
+	ProvisionFor []string `json:"provisionFor,omitempty"`
 	// SimulationDenyList names plugins of the profile that are left out when plans are verified, because their factories
 	// must not run twice.
 	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
@@ -171,6 +175,11 @@ func (a *Args) validate() field.ErrorList {
 	}
 	if a.PreferencePolicy != PreferenceRespect && a.PreferencePolicy != PreferenceIgnore {
 		errs = append(errs, field.NotSupported(path("preferencePolicy"), a.PreferencePolicy, []string{PreferenceRespect, PreferenceIgnore}))
+	}
+	for i, name := range a.ProvisionFor {
+		if name == "" || slices.Contains(a.ProvisionFor[:i], name) {
+			errs = append(errs, field.Invalid(path("provisionFor").Index(i), name, "must be the name of a scheduler, named once"))
+		}
 	}
 	return errs
 }

@@ -199,6 +199,9 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 	l.again(p, why, now)
 }
 
+// othersDeadline is how long another scheduler may take from the plan until it has bound the pod.
+const othersDeadline = 10 * time.Minute
+
 // gateDeadline is how long a gate stays closed for a plan: longer than a launch and a registration may take.
 const gateDeadline = 25 * time.Minute
 
@@ -216,6 +219,11 @@ func (l *Ledger) Tick(now time.Time) {
 			l.release(p)
 			l.refuse(p, why, now)
 			l.out.Words = append(l.out.Words, Word{p.ref, why})
+		}
+	}
+	for _, p := range l.pods {
+		if p.class.ByOthers && p.state == Open && now.Sub(p.since) > othersDeadline {
+			l.fail(p, "its own scheduler has not bound it to the node that was built for it", now)
 		}
 	}
 	for _, p := range l.pods {
