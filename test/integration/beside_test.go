@@ -91,7 +91,7 @@ func TestSchedulerNameByNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := os.ReadFile(filepath.Join(root, "manifests", "secondary", "40-scheduler-name.yaml"))
+	policy, err := os.ReadFile(filepath.Join(root, "manifests", "secondary", "optional", "scheduler-name.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
