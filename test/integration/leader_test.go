@@ -1,0 +1,39 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// orphan pods have nobody who recreates them: they are bound when their node has registered, not before.
+func orphan(p *corev1.Pod) { p.OwnerReferences = nil }
+
+// The leader dies while pods wait behind their gates for machines that boot. The standby, which has had no gate of its own
+// shut, picks up what was promised: every pod runs, and nothing is launched again.
+func TestStandbyTakesOver(t *testing.T) {
+	e := start(t, func(s *setting) { s.sim.Speed = 4 })
+	e.apply(nodeClass, nodePool)
+	options := e.options
+	options.Name = "standby"
+	standby, err := e.c.StartScheduler(e.ctx, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.pods("web", 20, "500m", "512Mi")
+	e.pods("lonely", 10, "500m", "512Mi", orphan)
+	for i := range 10 {
+		e.eventOf(fmt.Sprint("lonely-", i), "Nominated")
+	}
+	e.awaitClaims()
+	launches := e.launches()
+	e.sched.Kill()
+	e.sched = standby
+	e.running("web", 20)
+	e.running("lonely", 10)
+	e.settled(len(e.claims()))
+	if n := e.launches(); n != launches {
+		t.Errorf("%d launches by the standby for pods whose machines were booting", n-launches)
+	}
+}
