@@ -2,6 +2,7 @@ package aws
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -59,12 +60,25 @@ func BenchmarkInstanceTypes(b *testing.B) {
 			p.InstanceTypes(nc.Name)
 		}
 	})
+	b.Run("oneSpotPriceMoved", func(b *testing.B) {
+		b.ReportAllocs()
+		p.InstanceTypes(nc.Name)
+		for i := 0; b.Loop(); i++ {
+			g := *p.catalogue.now.Load()
+			g.spot = maps.Clone(g.spot)
+			g.spot[zonalType{f.types[i%1300].name, "a"}] += 0.001
+			p.catalogue.now.Store(&g)
+			p.version.Add(1)
+			p.InstanceTypes(nc.Name)
+		}
+	})
 	b.Run("allAnew", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			g := *f
 			p.catalogue.now.Store(&g)
 			p.version.Add(1)
+			c.built.now.Store(nil)
 			p.InstanceTypes(nc.Name)
 		}
 	})

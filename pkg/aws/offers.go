@@ -2,6 +2,7 @@ package aws
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -31,6 +32,16 @@ type offered struct {
 	gone  *exhaustion
 	left  *map[string]int
 	known *map[typeAndImage]int64
+
+	// of says what each of types was made from, in their order; zones are the labels of their offers.
+	of    []madeFrom
+	zones map[string]zoneLabels
+}
+
+// madeFrom is what a type's labels and size depend on, beside the class.
+type madeFrom struct {
+	hardware *hardware
+	memory   int64
 }
 
 // InstanceTypes is what the class can run and what that costs, from memory. The same slice is returned as long as nothing
@@ -75,52 +86,91 @@ func (p *Provider) offer(c *class, have *offered) *offered {
 		return next
 	}
 	if have != nil && have.unready == "" && have.from == next.from && have.facts == f && have.known == next.known {
-		next.types = have.types
+		next.types, next.of, next.zones = have.types, have.of, have.zones
 		if have.gone != next.gone || have.left != next.left {
 			next.types = next.refresh(have)
 		}
 		return next
 	}
-	next.types = next.build(p.cfg.Region)
+	if have != nil && (have.unready != "" || have.from != next.from) {
+		have = nil
+	}
+	next.types = next.build(p.cfg.Region, have)
 	return next
 }
 
-// build makes all types of a class.
-func (n *offered) build(region string) []*capacity.InstanceType {
+// build makes all types of a class, and takes those that are as they were from have, the last answer for the same class; nil:
+// there is none.
+func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 	r, f := n.from, n.facts
-	zones, now := r.zones(), n.availability()
+	now := n.availability()
+	if have == nil {
+		have = &offered{}
+	}
+	if n.zones = have.zones; n.zones == nil {
+		n.zones = r.zones()
+	}
 	out := make([]*capacity.InstanceType, 0, len(f.types))
+	n.of = make([]madeFrom, 0, len(f.types))
+	at := 0 // in have, which has the same order
 	for _, h := range f.types {
 		if !r.accepts(h) {
 			continue
 		}
-		offers := append(r.offers(h, f, zones), r.reservedOffers(h, f, zones)...)
+		offers := append(r.offers(h, f, n.zones), r.reservedOffers(h, f, n.zones)...)
 		if len(offers) == 0 {
 			continue
 		}
-		t := &capacity.InstanceType{Name: h.name, Labels: labelsOf(h, region, r.family), Offers: offers}
-		if r.placement.id != "" {
-			t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.id
-		}
-		t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.size(h, (*n.known)[typeAndImage{h.name, r.imageFor(h).id}])
+		from := madeFrom{h, (*n.known)[typeAndImage{h.name, r.imageFor(h).id}]}
+		t := &capacity.InstanceType{Name: h.name, Offers: offers}
 		for i := range offers {
 			offers[i].Available, offers[i].Remaining = now(t, &offers[i])
 		}
-		out = append(out, t)
+		for at < len(have.types) && have.types[at].Name < h.name {
+			at++
+		}
+		switch {
+		case at < len(have.types) && have.of[at] == from && slices.EqualFunc(have.types[at].Offers, offers, sameOffer):
+			t = have.types[at]
+		case at < len(have.types) && have.of[at] == from:
+			same := *have.types[at]
+			same.Offers = offers
+			t = &same
+		default:
+			t.Labels = labelsOf(h, region, r.family)
+			if r.placement.id != "" {
+				t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.id
+			}
+			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.size(h, from.memory)
+		}
+		out, n.of = append(out, t), append(n.of, from)
+	}
+	if slices.Equal(out, have.types) {
+		return have.types // the slice is known to others
 	}
 	return out
 }
 
-// refresh makes new types where availability changed and keeps the others.
+// sameOffer says whether two offers of a type are the same in every respect.
+func sameOffer(a, b capacity.Offer) bool {
+	return a.Zone == b.Zone && a.CapacityType == b.CapacityType && a.Price == b.Price && a.Available == b.Available && a.Tenancy == b.Tenancy &&
+		a.ReservationID == b.ReservationID && a.Remaining == b.Remaining && maps.Equal(a.Labels, b.Labels)
+}
+
+// refresh makes new types where availability changed and keeps the others; where nothing did, it keeps all of them.
 func (n *offered) refresh(have *offered) []*capacity.InstanceType {
-	out := slices.Clone(have.types)
+	n.of, n.zones = have.of, have.zones
+	out := have.types
 	now := n.availability()
-	for i, t := range out {
+	for i, t := range have.types {
 		if !slices.ContainsFunc(t.Offers, func(o capacity.Offer) bool {
 			available, left := now(t, &o)
 			return o.Available != available || o.Remaining != left
 		}) {
 			continue
+		}
+		if &out[0] == &have.types[0] {
+			out = slices.Clone(have.types)
 		}
 		next := *t
 		next.Offers = slices.Clone(t.Offers)

@@ -112,7 +112,7 @@ func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.Insta
 		assumed = append(assumed, "no room in capacity reservations")
 	}
 	from := &offered{from: r, facts: o.facts, gone: &exhaustion{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
-	return from.build(o.cfg.Region), assumed, ""
+	return from.build(o.cfg.Region, nil), assumed, ""
 }
 
 func subnetsOf(st *ec2nc.EC2NodeClassStatus) []subnet {

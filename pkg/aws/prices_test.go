@@ -1,13 +1,16 @@
 package aws
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
@@ -73,6 +76,60 @@ func TestEstimateFollowsPrices(t *testing.T) {
 	if share := float64(far) / float64(len(f.types)); share > 0.1 {
 		t.Errorf("%.0f %% of the estimates are wrong by a factor of two", share*100)
 	}
+}
+
+// What stays as it was stays the same object: whoever works with types needs to look at the others only.
+func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	before := w.types("default")
+	change := func(set func(*facts)) []*capacity.InstanceType {
+		w.catalogue.mu.Lock()
+		w.catalogue.update(set)
+		w.catalogue.mu.Unlock()
+		w.bump()
+		return w.types("default")
+	}
+	check := func(what string, now []*capacity.InstanceType, changed ...string) {
+		t.Helper()
+		if len(now) != len(before) {
+			t.Fatalf("%s: %d types, there were %d", what, len(now), len(before))
+		}
+		for i := range now {
+			if same := now[i] == before[i]; same == slices.Contains(changed, now[i].Name) {
+				t.Errorf("%s: %s is the same: %v", what, now[i].Name, same)
+			}
+		}
+		if len(changed) == 0 && &now[0] != &before[0] {
+			t.Errorf("%s: another slice of the same", what)
+		}
+		before = now
+	}
+	moved := func(name string, by float64) func(*facts) {
+		return func(f *facts) {
+			f.spot = maps.Clone(f.spot)
+			f.spot[zonalType{name, "us-west-2a"}] *= by
+		}
+	}
+	check("a spot price", change(moved("m5.large", 1.5)), "m5.large")
+	if typeOf(before, "m5.large").Labels == nil || typeOf(before, "m5.large").Capacity == nil {
+		t.Error("a type with another price has lost its labels or its size")
+	}
+	check("the same prices, read again", change(func(f *facts) { f.spot = maps.Clone(f.spot) }))
+	check("a zone less", change(func(f *facts) {
+		f.zones = maps.Clone(f.zones)
+		f.zones["c5.large"] = f.zones["c5.large"][:2]
+	}), "c5.large")
+	check("another description", change(func(f *facts) {
+		f.types = slices.Clone(f.types)
+		i := slices.Index(f.types, f.find("m6g.large"))
+		other := *f.types[i]
+		other.vcpu++
+		f.types[i] = &other
+	}), "m6g.large")
+	image := plainImage(w.status("default", isReady("True")))
+	w.ObserveNode(NodeSeen{InstanceType: "m5.xlarge", ImageID: image, Memory: 1 << 30})
+	check("a lesson", w.types("default"), "m5.xlarge")
 }
 
 func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {

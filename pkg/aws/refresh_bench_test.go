@@ -1,0 +1,207 @@
+package aws
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+)
+
+const (
+	manyTypes = 1300
+	// What a refresh may cost, and what all that is known may take.
+	refreshCPU   = time.Second
+	refreshBytes = 60 << 20
+)
+
+// largeRegion is a catalogue of 1,300 types, each in four zones, on demand and as spot.
+func largeRegion(tb testing.TB) *catalog.Catalog {
+	tb.Helper()
+	var raw bytes.Buffer
+	if err := catalog.Builtin().Write(&raw); err != nil {
+		tb.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(raw.Bytes(), &doc); err != nil {
+		tb.Fatal(err)
+	}
+	own := doc["instanceTypes"].([]any)
+	var all []any
+	for i := 0; len(all) < manyTypes; i++ {
+		t := map[string]any{}
+		for k, v := range own[i%len(own)].(map[string]any) {
+			t[k] = v
+		}
+		if round := i / len(own); round > 0 {
+			family, size, _ := strings.Cut(t["name"].(string), ".")
+			t["name"] = family + string(rune('p'+round)) + "." + size
+		}
+		t["zones"], t["usageClasses"] = []string{"us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d"}, []string{"on-demand", "spot"}
+		all = append(all, t)
+	}
+	doc["instanceTypes"] = all
+	changed, err := json.Marshal(doc)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c, err := catalog.Load(bytes.NewReader(changed))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// recorded answers requests it has seen before as they were answered then, so that what is measured is the client's work.
+type recorded struct {
+	mu      sync.Mutex
+	answers map[string]*http.Response
+	bodies  map[string][]byte
+	times   map[string]bool // parameters that differ from time to time
+	through http.RoundTripper
+}
+
+func (r *recorded) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req.Body.Close()
+	key := req.Header.Get("X-Amz-Target") + withoutTime(string(body))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	have, ok := r.answers[key]
+	if !ok {
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		if have, err = r.through.RoundTrip(req); err != nil {
+			return nil, err
+		}
+		defer have.Body.Close()
+		if r.bodies[key], err = io.ReadAll(have.Body); err != nil {
+			return nil, err
+		}
+		r.answers[key] = have
+	}
+	out := *have
+	out.Body = io.NopCloser(bytes.NewReader(r.bodies[key]))
+	return &out, nil
+}
+
+// withoutTime leaves the start of the price history out, which is always now.
+func withoutTime(form string) string {
+	var parts []string
+	for p := range strings.SplitSeq(form, "&") {
+		if !strings.HasPrefix(p, "StartTime=") {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, "&")
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// refresh reads everything of the region, as the provider's loops do.
+func (p *Provider) refresh(ctx context.Context, c Clients) (*facts, error) {
+	f := &facts{settled: true}
+	var err error
+	if f.types, err = fetchTypes(ctx, c.EC2); err != nil {
+		return nil, err
+	}
+	if f.zones, err = fetchZones(ctx, c.EC2); err != nil {
+		return nil, err
+	}
+	if f.onDemand, err = fetchOnDemand(ctx, c.Pricing, p.cfg.Region); err != nil {
+		return nil, err
+	}
+	f.spot, err = fetchSpot(ctx, c.EC2, time.Unix(0, 0))
+	return f, err
+}
+
+// BenchmarkRefresh reads a region of 1,300 types in four zones anew and builds the offers of a class from it. It fails when
+// that takes more CPU or memory than it may.
+func BenchmarkRefresh(b *testing.B) {
+	s, err := sim.New(sim.Config{Seed: 1, Cluster: "films", Catalog: largeRegion(b), Zones: []string{"us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	cfg := s.AWSConfig()
+	cfg.HTTPClient = &http.Client{Transport: &recorded{answers: map[string]*http.Response{}, bodies: map[string][]byte{}, through: http.DefaultTransport}}
+	clients := NewClients(cfg, clock.RealClock{})
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films"}, clients)
+	if err != nil {
+		b.Fatal(err)
+	}
+	nc := nodeClass()
+	p.SetNodeClass(nc)
+	settings, _ := settingsOf(&nc.Spec, families["AL2023"], &p.cfg)
+	r := &resolved{class: nc, family: families["AL2023"], settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
+	for _, z := range s.Zones() {
+		r.subnets = append(r.subnets, subnet{"s-" + z, z, z})
+	}
+	p.class(nc.Name).resolved.Store(r)
+	read := func() {
+		f, err := p.refresh(b.Context(), clients)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.catalogue.mu.Lock()
+		change := p.catalogue.update(func(now *facts) { *now = *f })
+		p.catalogue.mu.Unlock()
+		if change {
+			p.bump()
+		}
+		if types, unready := p.InstanceTypes(nc.Name); unready != "" || len(types) < manyTypes*9/10 {
+			b.Fatal(len(types), unready)
+		}
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	forget := func() {
+		p.catalogue.now.Store(&facts{settled: true})
+		p.bump()
+		p.InstanceTypes(nc.Name)
+	}
+	read() // recorded now
+
+	b.ReportAllocs()
+	began, n := cpuTime(b), 0
+	for b.Loop() {
+		forget()
+		read()
+		n++
+	}
+	cpu := (cpuTime(b) - began) / time.Duration(n)
+	full := heap()
+	forget()
+	held := int64(full) - int64(heap())
+	b.ReportMetric(float64(cpu.Milliseconds()), "cpu-ms/op")
+	b.ReportMetric(float64(held)/(1<<20), "held-MiB")
+	if cpu > refreshCPU || held > refreshBytes {
+		b.Fatalf("a refresh takes %v of CPU and %d bytes, it may take %v and %d", cpu, held, refreshCPU, refreshBytes)
+	}
+}
