@@ -94,6 +94,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
+	if err := pools(store, profiles); err != nil {
+		return err
+	}
+	d.binding(profiles)
 	incumbent := karpenter.NewIncumbent(client, d.clock)
 	store.SetHold(incumbent.Hold)
 	provider, err := d.provider(ctx, args, version, incumbent.Hold)
@@ -114,7 +118,8 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	motor := launch.New(launch.Config{
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
 		MaxInFlight: *args.MaxClaimsInFlight, Parallel: 64,
-		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, Effort: planEffort},
+		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, Effort: planEffort,
+			NodeSurcharge: args.NodeSurcharge, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client), Queue: queue{sched}, Events: words,
@@ -194,6 +199,13 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	})
 	takeDownWithoutNodes(sched, names(profiles), d.desk, d.classes)
 
+	if err := publish(ctx, profiles, facts{
+		problem: store.Problem, cloud: provider.Status, claims: store.Claims, ledger: d.desk.Summary,
+		pools: func() []*capacity.Pool { return store.Pools(provider.InstanceTypes) },
+	}); err != nil {
+		return err
+	}
+
 	// Reading may begin at once, on every replica; the rest is the leader's.
 	d.motors.Go(func() { d.run(ctx, "store", store.Run) })
 	d.motors.Go(func() { d.run(ctx, "watch for Karpenter", incumbent.Run) })
@@ -255,7 +267,7 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, version s
 	return aws.New(aws.Config{
 		Region: region, ClusterName: args.ClusterName, ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle,
 		ClusterCIDR: args.ClusterCIDR, KubernetesVersion: version, VMMemoryOverheadPercent: overhead,
-		ReservedENIs: args.ReservedENIs, PrefixDelegation: args.PrefixDelegation, Hold: hold, Clock: d.clock,
+		ReservedENIs: args.ReservedENIs, PrefixDelegation: args.PrefixDelegation, InterruptionQueue: args.InterruptionQueue, Hold: hold, Clock: d.clock,
 	}, clients)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,7 @@ const upstreamLease = "kube-scheduler"
 type profile struct {
 	config schedulerapi.KubeSchedulerProfile
 	args   *provision.Args
+	binder *binder.Args
 }
 
 // registry are the out-of-tree plugins that may filter in simulations of the profile.
@@ -63,11 +65,15 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 		if err != nil {
 			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
 		}
-		if len(out) > 0 && args.ClusterName != out[0].args.ClusterName {
-			return nil, fmt.Errorf("profile %q: clusterName %q differs from profile %q's %q", p.SchedulerName, args.ClusterName,
-				out[0].config.SchedulerName, out[0].args.ClusterName)
+		binding, err := binder.DecodeArgs(argsOf(p, binder.Name))
+		if err != nil {
+			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
 		}
-		out = append(out, profile{config: p, args: args})
+		one := profile{config: p, args: args, binder: binding}
+		if err := one.fits(out); err != nil {
+			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
+		}
+		out = append(out, one)
 	}
 	if len(out) == 0 {
 		return nil, errors.New("no profile has both Provision and Binder")
@@ -77,6 +83,26 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 			"a second scheduler that waits for it would wait for ever; give it a lease of its own", upstreamLease, corev1.DefaultSchedulerName)
 	}
 	return out, nil
+}
+
+// launchTime is how long a launch may take before the time for registration begins.
+const launchTime = 5 * time.Minute
+
+// fits checks what concerns more than one plugin or profile.
+func (p profile) fits(others []profile) error {
+	if most := p.binder.GateDeadline.Duration - launchTime; p.args.RegistrationTimeout.Duration > most {
+		return fmt.Errorf("%s arguments: registrationTimeout: Invalid value: %q: must not be above %v: pods wait %v for a node (%s's gateDeadline), %v of which are for the launch",
+			provision.Name, p.args.RegistrationTimeout.Duration, most, p.binder.GateDeadline.Duration, binder.Name, launchTime)
+	}
+	for _, o := range others {
+		if name := p.args.Contradicts(o.args); name != "" {
+			return fmt.Errorf("%s arguments: %s: Invalid value: it is of the whole process, and profile %q has another", provision.Name, name, o.config.SchedulerName)
+		}
+		if name := p.binder.Contradicts(o.binder); name != "" {
+			return fmt.Errorf("%s arguments: %s: Invalid value: it is of the whole process, and profile %q has another", binder.Name, name, o.config.SchedulerName)
+		}
+	}
+	return nil
 }
 
 func argsOf(p schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object {

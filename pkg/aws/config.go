@@ -26,6 +26,8 @@ type Config struct {
 	// VMMemoryOverheadPercent is the share of a type's memory that the hypervisor and the kernel take before the kubelet
 	// sees it, 0.075 for 7.5 %. 0: 0.075; negative: none.
 	VMMemoryOverheadPercent float64
+	// InterruptionQueue is the name of the SQS queue that tells about instances that will end; empty: there is none.
+	InterruptionQueue string
 	// PrefixDelegation: the CNI gives interfaces prefixes of 16 addresses, so that nodes take as many pods as AWS recommends
 	// instead of as many as there are addresses.
 	PrefixDelegation bool

@@ -26,6 +26,8 @@ type Inline struct {
 type Profile struct {
 	// Scheduler is the name by which pods ask for the profile.
 	Scheduler string
+	// Others are schedulers whose pods have nodes built where the profile's have.
+	Others []string
 	// Selects says by a pool object's labels whether nodes may be built there for the profile's pods; nil: in all.
 	Selects func(labels map[string]string) bool
 	// Pools and Classes are the profile's own, as ReadInline returns them.
@@ -166,6 +168,7 @@ func (s *Store) deriveArgs() {
 // schedulers are the names of the profiles that may build nodes in the pool, nil for all of them; some is false when none may.
 func (m *sources) schedulers(np *karpv1.NodePool) (names []string, some bool) {
 	inline := strings.HasPrefix(np.Name, argsPrefix)
+	all := true
 	for _, p := range m.profiles {
 		may := p.Selects == nil || p.Selects(np.Labels)
 		if inline {
@@ -174,11 +177,11 @@ func (m *sources) schedulers(np *karpv1.NodePool) (names []string, some bool) {
 				may = may || own.Name == np.Name
 			}
 		}
-		if may {
-			names = append(names, p.Scheduler)
+		if all = all && may; may {
+			names = append(append(names, p.Scheduler), p.Others...)
 		}
 	}
-	if len(names) == len(m.profiles) {
+	if all {
 		return nil, true
 	}
 	return names, len(names) > 0

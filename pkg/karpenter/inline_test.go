@@ -238,6 +238,8 @@ func TestPoolsOfProfiles(t *testing.T) {
 		{"no profiles", nil, "a: all; b: all; provisioner_old: all"},
 		{"profiles that say nothing", []Profile{{Scheduler: "x"}, {Scheduler: "y"}}, "a: all; b: all; provisioner_old: all"},
 		{"one selects", []Profile{{Scheduler: "x", Selects: selecting(t, "team=a")}, {Scheduler: "y"}}, "a: all; b: [y]; provisioner_old: all"},
+		{"one takes on another scheduler's pods", []Profile{{Scheduler: "x", Others: []string{"z"}, Selects: selecting(t, "team=a")}, {Scheduler: "y", Selects: selecting(t, "team=b")}},
+			"a: [x z]; b: [y]; provisioner_old: [x z]"},
 		{"each selects", []Profile{{Scheduler: "x", Selects: selecting(t, "team=a")}, {Scheduler: "y", Selects: selecting(t, "team=b")}}, "a: [x]; b: [y]; provisioner_old: [x]"},
 		{"none selects one", []Profile{{Scheduler: "x", Selects: selecting(t, "team=a")}}, "a: all; b: NodePool b: no profile selects it (nodePoolSelector); provisioner_old: all"},
 		{"one has its own", []Profile{{Scheduler: "x", Pools: pools, Classes: classes, Selects: selecting(t, "team=nobody")}, {Scheduler: "y"}},

@@ -18,6 +18,8 @@ type Classes struct {
 	volumes volumeFacts
 	ns      listersv1.NamespaceLister
 	others  map[string]bool // schedulers that bind their pods themselves
+	// earliest is the earliest moment to bind pods of a scheduler, where its profile says so. Set before anything runs.
+	earliest map[string]capacity.BindTime
 
 	mu    sync.Mutex
 	byPod map[types.UID]classified
@@ -32,10 +34,26 @@ type classified struct {
 // NewClasses returns a classifier on the scheduler's informers. To be called before they start.
 func NewClasses(f informers.SharedInformerFactory) *Classes {
 	return &Classes{
-		volumes: newVolumeFacts(f),
-		ns:      f.Core().V1().Namespaces().Lister(),
-		byPod:   map[types.UID]classified{},
+		volumes:  newVolumeFacts(f),
+		ns:       f.Core().V1().Namespaces().Lister(),
+		byPod:    map[types.UID]classified{},
+		earliest: map[string]capacity.BindTime{},
 	}
+}
+
+// SetEarliest says that pods of the scheduler are bound at that moment of their node's life or later, whatever they are. To be called
+// before anything runs.
+func (c *Classes) SetEarliest(scheduler string, at capacity.BindTime) { c.earliest[scheduler] = at }
+
+// notBefore is the class with its pods bound no sooner than their scheduler's profile allows. The class's key tells schedulers apart.
+func (c *Classes) notBefore(class *capacity.Class, scheduler string) *capacity.Class {
+	at := c.earliest[scheduler]
+	if class == nil || class.Bind >= at {
+		return class
+	}
+	later := *class
+	later.Bind, later.BindReason = at, "belongs to a profile that binds no sooner (earliestBinding)"
+	return &later
 }
 
 // Class of the pod. An error says why it can't be planned for.
@@ -57,6 +75,7 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	if err == nil && c.others[pod.Spec.SchedulerName] {
 		class = byOthers(class)
 	}
+	class = c.notBefore(class, pod.Spec.SchedulerName)
 	if !volumes && pod.Spec.NodeName == "" {
 		c.mu.Lock()
 		c.byPod[pod.UID] = classified{version: pod.ResourceVersion, class: class, err: err}

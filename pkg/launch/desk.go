@@ -47,6 +47,19 @@ func NewDesk(c clock.PassiveClock) *Desk {
 	return d
 }
 
+// SetPatience says how long pods wait for what doesn't come. To be called before anything runs.
+func (d *Desk) SetPatience(p ledger.Patience) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ledger.SetPatience(p)
+}
+
+// Summary is the ledger in numbers.
+func (d *Desk) Summary() (out ledger.Summary) {
+	d.read(func(l *ledger.Ledger) { out = l.Summary() })
+	return out
+}
+
 // Step runs f on the ledger and tells the motor when there are effects.
 func (d *Desk) Step(f func(l *ledger.Ledger, now time.Time)) {
 	d.mu.Lock()

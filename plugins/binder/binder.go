@@ -59,8 +59,9 @@ type Classifier interface {
 // New returns the factory of the plugin; the ledger is shared by all profiles.
 func New(l Ledger, newClassifier func(fwk.Handle) Classifier) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		if u, ok := obj.(*runtime.Unknown); obj != nil && (!ok || len(u.Raw) > 0 && string(u.Raw) != "{}") {
-			return nil, fmt.Errorf("profile %q: %s takes no arguments", h.ProfileName(), Name)
+		// What they say concerns the ledger and the classifier, which cmd sets up.
+		if _, err := DecodeArgs(obj); err != nil {
+			return nil, fmt.Errorf("profile %q: %w", h.ProfileName(), err)
 		}
 		return &Binder{ledger: l, class: newClassifier(h), handle: h}, nil
 	}

@@ -456,7 +456,7 @@ func TestQueueingHint(t *testing.T) {
 	}
 }
 
-func TestNewTakesNoArguments(t *testing.T) {
+func TestNewNamesTheProfile(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args runtime.Object
@@ -465,8 +465,8 @@ func TestNewTakesNoArguments(t *testing.T) {
 		{"none", nil, ""},
 		{"an empty object", &runtime.Unknown{Raw: []byte("{}")}, ""},
 		{"no bytes", &runtime.Unknown{}, ""},
-		{"a field", &runtime.Unknown{Raw: []byte(`{"a":1}`)}, `profile "ours": Binder takes no arguments`},
-		{"typed arguments of somebody else", &corev1.Pod{}, `profile "ours": Binder takes no arguments`},
+		{"a field", &runtime.Unknown{Raw: []byte(`{"a":1}`)}, `profile "ours": Binder arguments: unknown field "a"`},
+		{"typed arguments of somebody else", &corev1.Pod{}, `profile "ours": Binder arguments: want config.dovetail.sh/v1 BinderArgs, have *v1.Pod`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			factory := New(newWorld(t).desk, func(fwk.Handle) Classifier { return classifier{} })

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/json"
+	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -40,6 +41,23 @@ type Args struct {
 	// PrefixDelegation: the CNI gives interfaces prefixes of addresses, so that nodes take more pods.
 	PrefixDelegation bool `json:"prefixDelegation,omitempty"`
 
+	// InterruptionQueue is the name of the SQS queue that tells about instances that will end; empty: none is read.
+	InterruptionQueue string `json:"interruptionQueue,omitempty"`
+	// DefaultInstanceProfile is that of Provisioners and AWSNodeTemplates that name none.
+	DefaultInstanceProfile string `json:"defaultInstanceProfile,omitempty"`
+
+	// NodePools and EC2NodeClasses are those of this profile alone, beside the objects of these kinds.
+	NodePools      []Inline `json:"nodePools,omitempty"`
+	EC2NodeClasses []Inline `json:"ec2NodeClasses,omitempty"`
+	// NodePoolSelector selects, by their labels, the NodePools and Provisioners in which nodes are built for pods of this profile;
+	// nil: all.
+	NodePoolSelector *metav1.LabelSelector `json:"nodePoolSelector,omitempty"`
+
+	// NodeSurcharge is added to the price of every node when plans are compared, in $/h: what list prices omit.
+	NodeSurcharge float64 `json:"nodeSurcharge,omitempty"`
+	// PriceFactors multiply the prices of instance families when plans are compared.
+	PriceFactors map[string]float64 `json:"priceFactors,omitempty"`
+
 	// BatchIdleDuration: a burst is planned when no pod has come for so long, BatchMaxDuration: at the latest then.
 	BatchIdleDuration *metav1.Duration `json:"batchIdleDuration,omitempty"`
 	BatchMaxDuration  *metav1.Duration `json:"batchMaxDuration,omitempty"`
@@ -63,8 +81,14 @@ type Args struct {
 	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
 }
 
-// maxRegistrationTimeout is a little less than the time for which the ledger keeps a gate closed.
-const maxRegistrationTimeout = 20 * time.Minute
+// Inline is an object in the arguments: its name, and the spec as an object of the kind would have it.
+type Inline struct {
+	Name string          `json:"name,omitempty"`
+	Spec json.RawMessage `json:"spec,omitempty"`
+}
+
+// maxRegistrationTimeout is beyond what any machine needs.
+const maxRegistrationTimeout = 24 * time.Hour
 
 // Preference policies.
 const (
@@ -100,7 +124,7 @@ func unmarshal(raw []byte, args *Args) error {
 	if err != nil {
 		return err
 	}
-	strict, err := json.UnmarshalStrict(data, args)
+	strict, err := strictjson.UnmarshalStrict(data, args)
 	if err != nil {
 		return err
 	}
@@ -159,7 +183,7 @@ func (a *Args) validate() field.ErrorList {
 	}
 	positive("registrationTimeout", a.RegistrationTimeout)
 	if a.RegistrationTimeout.Duration > maxRegistrationTimeout {
-		errs = append(errs, field.Invalid(path("registrationTimeout"), a.RegistrationTimeout.Duration.String(), fmt.Sprintf("must not be above %v: pods don't wait longer for a node", maxRegistrationTimeout)))
+		errs = append(errs, field.Invalid(path("registrationTimeout"), a.RegistrationTimeout.Duration.String(), fmt.Sprintf("must not be above %v", maxRegistrationTimeout)))
 	}
 	if *a.MaxClaimsInFlight < 1 {
 		errs = append(errs, field.Invalid(path("maxClaimsInFlight"), *a.MaxClaimsInFlight, "must be at least 1"))
@@ -173,6 +197,8 @@ func (a *Args) validate() field.ErrorList {
 	if a.ReservedENIs < 0 {
 		errs = append(errs, field.Invalid(path("reservedENIs"), a.ReservedENIs, "is a number of network interfaces"))
 	}
+	errs = append(errs, a.validateCluster()...)
+	errs = append(errs, a.validatePlan()...)
 	if a.PreferencePolicy != PreferenceRespect && a.PreferencePolicy != PreferenceIgnore {
 		errs = append(errs, field.NotSupported(path("preferencePolicy"), a.PreferencePolicy, []string{PreferenceRespect, PreferenceIgnore}))
 	}

@@ -52,14 +52,21 @@ func TestDecodeArgs(t *testing.T) {
 		},
 		{
 			"everything set",
-			`{"clusterName":"dev","clusterEndpoint":"https://x","clusterCABundle":"Y2E=","clusterCIDR":"10.0.0.0/16","region":"eu-west-1",
+			`{"clusterName":"dev","clusterEndpoint":"https://x","clusterCABundle":"` + testBundle + `","clusterCIDR":"10.0.0.0/16","region":"eu-west-1",
 			  "vmMemoryOverheadPercent":0.1,"reservedENIs":1,"prefixDelegation":true,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
+			  "interruptionQueue":"q","defaultInstanceProfile":"p","nodePools":[{"name":"a","spec":{"weight":1}}],"ec2NodeClasses":[{"name":"b","spec":{}}],
+			  "nodePoolSelector":{"matchLabels":{"team":"a"}},"nodeSurcharge":0.01,"priceFactors":{"m6g":1.1},
 			  "maxTerminationsPerMinute":2,"registrationTimeout":"20m","disruptionDryRun":true,"preferencePolicy":"Ignore","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
-					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
+					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: testBundle, ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
 					VMMemoryOverheadPercent: ptr.To(0.1), ReservedENIs: 1, PrefixDelegation: true, BatchIdleDuration: &metav1.Duration{Duration: 20 * time.Millisecond},
 					BatchMaxDuration: &metav1.Duration{Duration: 20 * time.Millisecond}, MaxClaimsInFlight: ptr.To(1), PreemptFirst: true,
+					InterruptionQueue: "q", DefaultInstanceProfile: "p",
+					NodePools:        []Inline{{Name: "a", Spec: []byte(`{"weight":1}`)}},
+					EC2NodeClasses:   []Inline{{Name: "b", Spec: []byte(`{}`)}},
+					NodePoolSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+					NodeSurcharge:    0.01, PriceFactors: map[string]float64{"m6g": 1.1},
 					RegistrationTimeout:      &metav1.Duration{Duration: 20 * time.Minute},
 					MaxTerminationsPerMinute: ptr.To(2), DisruptionDryRun: true, PreferencePolicy: "Ignore", SimulationDenyList: []string{"A", "B"},
 				}
@@ -98,7 +105,7 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"typed arguments of somebody else", &corev1.Pod{}, []string{"want config.dovetail.sh/v1 ProvisionArgs, have *v1.Pod"}},
 		{"a cluster name EKS does not allow", unknown(`{"clusterName":"` + strings.Repeat("x", 101) + `"}`), []string{"clusterName: Too long"}},
 		{"a batch that never ends", unknown(`{"clusterName":"dev","batchIdleDuration":"0s"}`), []string{"batchIdleDuration: Invalid value", "must be positive"}},
-		{"a registration that pods would not wait for", unknown(`{"clusterName":"dev","registrationTimeout":"21m"}`), []string{"registrationTimeout: Invalid value", "20m"}},
+		{"a registration that takes for ever", unknown(`{"clusterName":"dev","registrationTimeout":"25h"}`), []string{"registrationTimeout: Invalid value", "24h"}},
 		{
 			"a batch that ends before it can settle", unknown(`{"clusterName":"dev","batchIdleDuration":"2s"}`),
 			[]string{"batchMaxDuration: Invalid value", "must not be below batchIdleDuration"},

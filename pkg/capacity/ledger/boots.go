@@ -5,9 +5,21 @@ import (
 	"time"
 )
 
+// Patience is how long the ledger waits for what doesn't come.
+type Patience struct {
+	// Gate is how long a pod's gate stays closed for a plan: longer than a launch and a registration may take.
+	Gate time.Duration
+	// Late is how long a node may take to register until enough nodes have shown how long they take; later, it gets no further pods.
+	Late time.Duration
+}
+
+// usualPatience is that of a new ledger.
+var usualPatience = Patience{Gate: 25 * time.Minute, Late: 3 * time.Minute}
+
+// SetPatience replaces the usual patience.
+func (l *Ledger) SetPatience(p Patience) { l.patience = p }
+
 const (
-	// firstLate is how long a node may take until enough nodes have shown how long they take.
-	firstLate = 3 * time.Minute
 	// bootSamples are remembered, and bootsKnown of them are enough to judge by.
 	bootSamples = 200
 	bootsKnown  = 30
@@ -28,10 +40,10 @@ func (b *bootTimes) add(d time.Duration) {
 	b.next = (b.next + 1) % bootSamples
 }
 
-// late is the time after which a node is unusually late: the 99th percentile of those seen.
-func (b *bootTimes) late() time.Duration {
+// late is the time after which a node is unusually late: the 99th percentile of those seen, first as long as they are few.
+func (b *bootTimes) late(first time.Duration) time.Duration {
 	if len(b.samples) < bootsKnown {
-		return firstLate
+		return first
 	}
 	sorted := slices.Sorted(slices.Values(b.samples))
 	return sorted[len(sorted)*99/100]

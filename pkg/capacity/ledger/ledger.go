@@ -17,11 +17,12 @@ type Ledger struct {
 	pods    map[types.UID]*pod
 	classes map[capacity.ClassKey]*class
 	// assumed are pods of every profile between Reserve and the end of their binding, by Node name.
-	assumed map[string]map[types.UID]Room
-	boots   bootTimes
-	freed   bool // promised room was given back since the last tick
-	out     Effects
-	seq     int
+	assumed  map[string]map[types.UID]Room
+	boots    bootTimes
+	patience Patience
+	freed    bool // promised room was given back since the last tick
+	out      Effects
+	seq      int
 }
 
 // Effects are what the owner has to do after one or more events.
@@ -111,11 +112,12 @@ type group struct {
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		nodes:   map[string]*node{},
-		byName:  map[string]*node{},
-		pods:    map[types.UID]*pod{},
-		classes: map[capacity.ClassKey]*class{},
-		assumed: map[string]map[types.UID]Room{},
+		patience: usualPatience,
+		nodes:    map[string]*node{},
+		byName:   map[string]*node{},
+		pods:     map[types.UID]*pod{},
+		classes:  map[capacity.ClassKey]*class{},
+		assumed:  map[string]map[types.UID]Room{},
 	}
 }
 

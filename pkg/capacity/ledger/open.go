@@ -202,9 +202,6 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 // othersDeadline is how long another scheduler may take from the plan until it has bound the pod.
 const othersDeadline = 10 * time.Minute
 
-// gateDeadline is how long a gate stays closed for a plan: longer than a launch and a registration may take.
-const gateDeadline = 25 * time.Minute
-
 // Tick ends what has lasted long enough: gates, holds for owners, back-offs, the trust in nodes that don't come.
 func (l *Ledger) Tick(now time.Time) {
 	if l.freed {
@@ -213,9 +210,9 @@ func (l *Ledger) Tick(now time.Time) {
 		l.Reopen(now)
 	}
 	for _, p := range l.pods {
-		if p.state == Planned && now.Sub(p.since) > gateDeadline {
+		if p.state == Planned && now.Sub(p.since) > l.patience.Gate {
 			// Not planned again: that would buy a node each time. Its node may still come, and other room may appear.
-			why := fmt.Sprintf("its room has not become usable in %v: %s", gateDeadline, l.Explain(p.ref.UID))
+			why := fmt.Sprintf("its room has not become usable in %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
 			l.release(p)
 			l.refuse(p, why, now)
 			l.out.Words = append(l.out.Words, Word{p.ref, why})
@@ -241,7 +238,7 @@ func (l *Ledger) Tick(now time.Time) {
 			l.forget(c)
 		}
 	}
-	late := l.boots.late()
+	late := l.boots.late(l.patience.Late)
 	for _, n := range l.nodes {
 		if n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > late {
 			n.late = true

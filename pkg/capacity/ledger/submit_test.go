@@ -46,12 +46,12 @@ func TestGateHasADeadline(t *testing.T) {
 	l.Launching("claim", now)
 	l.Named("claim", "node", "")
 	l.Cached("node", NodeStatus{Ours: true, Registered: true}, now)
-	l.Tick(now.Add(gateDeadline))
+	l.Tick(now.Add(usualPatience.Gate))
 	if closed, _ := l.Gate("p"); !closed {
 		t.Fatal("the gate is open before its deadline")
 	}
 	l.Take()
-	l.Tick(now.Add(gateDeadline + time.Second))
+	l.Tick(now.Add(usualPatience.Gate + time.Second))
 	if closed, _ := l.Gate("p"); closed {
 		t.Error("the gate is still closed after its deadline")
 	}

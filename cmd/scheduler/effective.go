@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/configz"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+)
+
+// effectiveKey is where the state is found in /configz. Upstream's chain of handlers can't be added to from outside, but /configz
+// serves whatever is registered, behind the same authorization.
+const effectiveKey = "dovetail"
+
+// effective is what Dovetail goes by, as it is when it is asked for.
+type effective struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Profiles []effectiveProfile `json:"profiles"`
+	// Problem is why nothing can be launched, Cloud what of it isn't known.
+	Problem string `json:"problem,omitempty"`
+	Cloud   string `json:"cloud,omitempty"`
+	// Pools in the order in which they are tried.
+	Pools  []effectivePool `json:"pools"`
+	Claims claimCount      `json:"claims"`
+	Ledger ledger.Summary  `json:"ledger"`
+}
+
+type effectiveProfile struct {
+	SchedulerName string          `json:"schedulerName"`
+	Provision     *provision.Args `json:"provision"`
+	Binder        *binder.Args    `json:"binder"`
+}
+
+type effectivePool struct {
+	Name      string `json:"name"`
+	NodeClass string `json:"nodeClass,omitempty"`
+	Weight    int32  `json:"weight,omitempty"`
+	// Schedulers whose pods may have nodes there; absent: all.
+	Schedulers []string `json:"schedulers,omitempty"`
+	Unready    string   `json:"unready,omitempty"`
+	// InstanceTypes that its class can run, before the pool's requirements.
+	InstanceTypes int `json:"instanceTypes"`
+}
+
+type claimCount struct {
+	All         int `json:"all"`
+	Launched    int `json:"launched"`
+	Registered  int `json:"registered"`
+	Initialized int `json:"initialized"`
+}
+
+// facts are what effective asks; all answer from memory.
+type facts struct {
+	problem func() string
+	cloud   func() error
+	pools   func() []*capacity.Pool
+	claims  func() []*capacity.Claim
+	ledger  func() ledger.Summary
+}
+
+// live is effective behind configz: it is made anew whenever it is written.
+type live struct {
+	metav1.TypeMeta
+	profiles []effectiveProfile
+	facts    facts
+}
+
+// DeepCopyObject implements runtime.Object. Nobody changes it.
+func (l *live) DeepCopyObject() runtime.Object { return l }
+
+// MarshalJSON implements json.Marshaler.
+func (l *live) MarshalJSON() ([]byte, error) { return json.Marshal(l.now()) }
+
+func (l *live) now() *effective {
+	e := &effective{TypeMeta: l.TypeMeta, Profiles: l.profiles, Problem: l.facts.problem(), Pools: []effectivePool{}, Ledger: l.facts.ledger()}
+	if err := l.facts.cloud(); err != nil {
+		e.Cloud = err.Error()
+	}
+	for _, p := range l.facts.pools() {
+		e.Pools = append(e.Pools, effectivePool{Name: p.Name, NodeClass: p.NodeClass, Weight: p.Weight, Schedulers: p.Schedulers, Unready: p.Unready,
+			InstanceTypes: len(p.Types)})
+	}
+	for _, c := range l.facts.claims() {
+		e.Claims.All++
+		for _, one := range []struct {
+			yes bool
+			n   *int
+		}{{c.Launched, &e.Claims.Launched}, {c.Registered, &e.Claims.Registered}, {c.Initialized, &e.Claims.Initialized}} {
+			if one.yes {
+				*one.n++
+			}
+		}
+	}
+	return e
+}
+
+// publish shows what Dovetail goes by, in /configz from now on and once in the log.
+func publish(ctx context.Context, profiles []profile, f facts) error {
+	l := &live{TypeMeta: metav1.TypeMeta{APIVersion: provision.GroupVersion, Kind: "Effective"}, facts: f}
+	for _, p := range profiles {
+		l.profiles = append(l.profiles, effectiveProfile{SchedulerName: p.config.SchedulerName, Provision: p.args, Binder: p.binder})
+	}
+	brief, err := json.Marshal(withoutSpecs(l.profiles))
+	if err != nil {
+		return fmt.Errorf("showing the arguments: %w", err)
+	}
+	klog.FromContext(ctx).Info("Dovetail's arguments, with defaults", "profiles", string(brief))
+	z, err := configz.New(effectiveKey)
+	if err == nil {
+		err = z.Set(l)
+	}
+	if err != nil {
+		return fmt.Errorf("showing the arguments: %w", err)
+	}
+	return nil
+}
+
+// withoutSpecs leaves out what pools and classes say, for the log: it is long, and user data may hold secrets.
+func withoutSpecs(profiles []effectiveProfile) []effectiveProfile {
+	names := func(of []provision.Inline) []provision.Inline {
+		out := make([]provision.Inline, len(of))
+		for i := range of {
+			out[i].Name = of[i].Name
+		}
+		return out
+	}
+	out := slices.Clone(profiles)
+	for i := range out {
+		args := *out[i].Provision
+		args.NodePools, args.EC2NodeClasses = names(args.NodePools), names(args.EC2NodeClasses)
+		out[i].Provision = &args
+	}
+	return out
+}

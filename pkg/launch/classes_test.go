@@ -1,0 +1,48 @@
+package launch
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// A profile may have its pods bound later than would be safe, never sooner.
+func TestEarliestBinding(t *testing.T) {
+	classes := NewClasses(informers.NewSharedInformerFactory(fake.NewClientset(), 0))
+	classes.SetEarliest("patient", capacity.BindRegistered)
+	for _, tc := range []struct {
+		scheduler string
+		resource  corev1.ResourceName
+		want      capacity.BindTime
+	}{
+		{"usual", "cpu", capacity.BindEarly},
+		{"patient", "cpu", capacity.BindRegistered},
+		{"patient", "nvidia.com/gpu", capacity.BindInitialized},
+	} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "web", UID: types.UID(tc.scheduler + string(tc.resource)),
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: ptr.To(true)}},
+			},
+			Spec: corev1.PodSpec{SchedulerName: tc.scheduler, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{tc.resource: resource.MustParse("1")}}}}},
+		}
+		for range 2 { // the second time from memory
+			class, err := classes.Class(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if class.Bind != tc.want || (class.BindReason == "") != (tc.want == capacity.BindEarly) {
+				t.Errorf("a pod of %s that asks for %s is bound at %v (%s), want %v", tc.scheduler, tc.resource, class.Bind, class.BindReason, tc.want)
+			}
+		}
+	}
+}

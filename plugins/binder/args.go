@@ -1,0 +1,121 @@
+package binder
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// GroupVersion and ArgsKind of Binder's arguments.
+const (
+	GroupVersion = "config.dovetail.sh/v1"
+	ArgsKind     = "BinderArgs"
+)
+
+// Args configure Binder.
+type Args struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// EarliestBinding is when a pod may be bound to a node that was built for it, at the earliest: Early (default; while the node is
+	// booting, where nothing speaks against it), Registered or Initialized. A pod that has to wait longer waits longer.
+	EarliestBinding string `json:"earliestBinding,omitempty"`
+	// GateDeadline is how long a pod waits for the node that was planned for it. It may go anywhere then.
+	GateDeadline *metav1.Duration `json:"gateDeadline,omitempty"`
+	// LateAfter is the time to registration after which a node gets no further pods, until enough nodes have shown how long they
+	// take.
+	LateAfter *metav1.Duration `json:"lateAfter,omitempty"`
+}
+
+// Moments at which pods may be bound.
+const (
+	Early       = "Early"
+	Registered  = "Registered"
+	Initialized = "Initialized"
+)
+
+var moments = map[string]capacity.BindTime{Early: capacity.BindEarly, Registered: capacity.BindRegistered, Initialized: capacity.BindInitialized}
+
+// Earliest is EarliestBinding.
+func (a *Args) Earliest() capacity.BindTime { return moments[a.EarliestBinding] }
+
+// DecodeArgs reads the plugin's arguments strictly: unknown fields are errors, as are values that make no sense. The
+// error names the field. No arguments are the defaults.
+func DecodeArgs(obj runtime.Object) (*Args, error) {
+	args := &Args{}
+	switch o := obj.(type) {
+	case nil:
+	case *runtime.Unknown:
+		if len(o.Raw) > 0 {
+			if err := unmarshal(o.Raw, args); err != nil {
+				return nil, fmt.Errorf("%s arguments: %w", Name, err)
+			}
+		}
+	default:
+		return nil, fmt.Errorf("%s arguments: want %s %s, have %T", Name, GroupVersion, ArgsKind, obj)
+	}
+	args.setDefaults()
+	if errs := args.validate(); len(errs) > 0 {
+		return nil, fmt.Errorf("%s arguments: %w", Name, errs.ToAggregate())
+	}
+	return args, nil
+}
+
+// unmarshal is strict, and particular about upper and lower case, as upstream is with its own arguments.
+func unmarshal(raw []byte, args *Args) error {
+	data, err := yaml.YAMLToJSONStrict(raw)
+	if err != nil {
+		return err
+	}
+	strict, err := json.UnmarshalStrict(data, args)
+	if err != nil {
+		return err
+	}
+	return errors.Join(strict...)
+}
+
+func (a *Args) setDefaults() {
+	if a.EarliestBinding == "" {
+		a.EarliestBinding = Early
+	}
+	if a.GateDeadline == nil {
+		a.GateDeadline = &metav1.Duration{Duration: 25 * time.Minute}
+	}
+	if a.LateAfter == nil {
+		a.LateAfter = &metav1.Duration{Duration: 3 * time.Minute}
+	}
+}
+
+func (a *Args) validate() (errs field.ErrorList) {
+	if gvk := a.APIVersion + "/" + a.Kind; gvk != "/" && gvk != GroupVersion+"/"+ArgsKind {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), gvk, []string{GroupVersion + "/" + ArgsKind}))
+	}
+	if _, ok := moments[a.EarliestBinding]; !ok {
+		errs = append(errs, field.NotSupported(field.NewPath("earliestBinding"), a.EarliestBinding, []string{Early, Registered, Initialized}))
+	}
+	if d := a.GateDeadline.Duration; d < time.Minute || d > 24*time.Hour {
+		errs = append(errs, field.Invalid(field.NewPath("gateDeadline"), d.String(), "must be between 1m and 24h"))
+	}
+	if d := a.LateAfter.Duration; d < time.Second || d > a.GateDeadline.Duration {
+		errs = append(errs, field.Invalid(field.NewPath("lateAfter"), d.String(), "must be between 1s and gateDeadline"))
+	}
+	return errs
+}
+
+// Contradicts names a field of the whole process in which the arguments of two profiles differ; empty: there is none.
+func (a *Args) Contradicts(b *Args) string {
+	switch {
+	case a.GateDeadline.Duration != b.GateDeadline.Duration:
+		return "gateDeadline"
+	case a.LateAfter.Duration != b.LateAfter.Duration:
+		return "lateAfter"
+	}
+	return ""
+}

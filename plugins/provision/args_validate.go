@@ -1,0 +1,123 @@
+package provision
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+var (
+	regionForm  = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+)+-[0-9]+$`)
+	queueForm   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+	profileForm = regexp.MustCompile(`^[\w+=,.@-]{1,128}$`)
+	familyForm  = regexp.MustCompile(`^[a-z0-9-]+$`)
+)
+
+// validateCluster checks what nodes are told of the cluster, and where its machines are.
+func (a *Args) validateCluster() (errs field.ErrorList) {
+	form := func(name, value string, form *regexp.Regexp) {
+		if value != "" && !form.MatchString(value) {
+			errs = append(errs, field.Invalid(field.NewPath(name), value, "must have the form "+form.String()))
+		}
+	}
+	form("region", a.Region, regionForm)
+	form("interruptionQueue", a.InterruptionQueue, queueForm)
+	form("defaultInstanceProfile", a.DefaultInstanceProfile, profileForm)
+	if u, err := url.Parse(a.ClusterEndpoint); a.ClusterEndpoint != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		errs = append(errs, field.Invalid(field.NewPath("clusterEndpoint"), a.ClusterEndpoint, "must be a URL that begins with https://"))
+	}
+	if err := validBundle(a.ClusterCABundle); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("clusterCABundle"), field.OmitValueType{}, err.Error()))
+	}
+	if _, err := netip.ParsePrefix(a.ClusterCIDR); a.ClusterCIDR != "" && err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("clusterCIDR"), a.ClusterCIDR, "must be a network like 10.100.0.0/16"))
+	}
+	return errs
+}
+
+// validBundle is why text isn't base64 of certificates in PEM form.
+func validBundle(text string) error {
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return fmt.Errorf("must be base64: %w", err)
+	}
+	for rest := bytes.TrimSpace(data); len(rest) > 0; rest = bytes.TrimSpace(rest) {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return fmt.Errorf("must hold certificates in PEM form")
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("must hold certificates in PEM form: %w", err)
+		}
+	}
+	return nil
+}
+
+// validatePlan checks what shapes plans. Pools and classes are read elsewhere: what they may say is their definitions' affair.
+func (a *Args) validatePlan() (errs field.ErrorList) {
+	if s := a.NodeSurcharge; !(s >= 0) || math.IsInf(s, 1) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeSurcharge"), s, "must not be negative"))
+	}
+	for _, family := range slices.Sorted(maps.Keys(a.PriceFactors)) {
+		at := field.NewPath("priceFactors").Key(family)
+		if !familyForm.MatchString(family) {
+			errs = append(errs, field.Invalid(at, family, "is not the name of an instance family"))
+		}
+		if f := a.PriceFactors[family]; !(f > 0) || math.IsInf(f, 1) {
+			errs = append(errs, field.Invalid(at, f, "must be positive"))
+		}
+	}
+	if _, err := metav1.LabelSelectorAsSelector(a.NodePoolSelector); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("nodePoolSelector"), metav1.FormatLabelSelector(a.NodePoolSelector), err.Error()))
+	}
+	for i, plugin := range a.SimulationDenyList {
+		if plugin == "" {
+			errs = append(errs, field.Required(field.NewPath("simulationDenyList").Index(i), "names a plugin"))
+		}
+	}
+	return errs
+}
+
+// ofProfile are the fields that each profile has for itself; all others are of the whole process.
+var ofProfile = sets.New("apiVersion", "kind", "preemptFirst", "nodePools", "ec2NodeClasses", "nodePoolSelector", "simulationDenyList", "provisionFor")
+
+// Contradicts names a field of the whole process in which the arguments of two profiles differ; empty: there is none.
+func (a *Args) Contradicts(b *Args) string {
+	of := func(a *Args) map[string]json.RawMessage {
+		out := map[string]json.RawMessage{}
+		raw, err := json.Marshal(a)
+		if err == nil {
+			err = json.Unmarshal(raw, &out)
+		}
+		if err != nil {
+			panic(err) // arguments that were decoded can be encoded
+		}
+		return out
+	}
+	x, y := of(a), of(b)
+	for _, name := range slices.Sorted(maps.Keys(merge(x, y))) {
+		if !ofProfile.Has(name) && !bytes.Equal(x[name], y[name]) {
+			return name
+		}
+	}
+	return ""
+}
+
+func merge[V any](a, b map[string]V) map[string]V {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}

@@ -1,0 +1,125 @@
+package provision
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// testBundle is a CA as clusterCABundle holds it.
+var testBundle = func() string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}()
+
+func TestInvalidArgs(t *testing.T) {
+	for _, tc := range []struct{ name, field, value, want string }{
+		{"a region that is a zone", "region", `"us-west-2a"`, `region: Invalid value: "us-west-2a"`},
+		{"an endpoint without scheme", "clusterEndpoint", `"example.com"`, "clusterEndpoint: Invalid value"},
+		{"an endpoint that isn't secure", "clusterEndpoint", `"http://example.com"`, "clusterEndpoint: Invalid value"},
+		{"a CA that isn't base64", "clusterCABundle", `"-----BEGIN"`, "clusterCABundle: Invalid value: must be base64"},
+		{"a CA that isn't PEM", "clusterCABundle", `"Y2E="`, "clusterCABundle: Invalid value: must hold certificates"},
+		{"a CA that is a key", "clusterCABundle", `"` + base64.StdEncoding.EncodeToString([]byte("-----BEGIN KEY-----\nYQ==\n-----END KEY-----\n")) + `"`, "clusterCABundle: Invalid value: must hold certificates"},
+		{"a network that is an address", "clusterCIDR", `"10.0.0.1"`, "clusterCIDR: Invalid value"},
+		{"a queue by its URL", "interruptionQueue", `"https://sqs.us-west-2.amazonaws.com/1/q"`, "interruptionQueue: Invalid value"},
+		{"a profile by its ARN", "defaultInstanceProfile", `"arn:aws:iam::1:instance-profile/p"`, "defaultInstanceProfile: Invalid value"},
+		{"pools that are no list", "nodePools", `{}`, "nodePools"},
+		{"a pool with a field of an object", "nodePools", `[{"metadata":{"name":"x"},"spec":{}}]`, `unknown field "nodePools[0].metadata"`},
+		{"classes that are no list", "ec2NodeClasses", `"x"`, "ec2NodeClasses"},
+		{"a selector with another operator", "nodePoolSelector", `{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`, "nodePoolSelector: Invalid value"},
+		{"a selector with a misspelt field", "nodePoolSelector", `{"matchLabel":{"a":"b"}}`, `unknown field "nodePoolSelector.matchLabel"`},
+		{"a surcharge below zero", "nodeSurcharge", `-0.1`, "nodeSurcharge: Invalid value: -0.1"},
+		{"a family for nothing", "priceFactors", `{"m6g":0}`, "priceFactors[m6g]: Invalid value: 0"},
+		{"a type instead of a family", "priceFactors", `{"m6g.large":1}`, "priceFactors[m6g.large]: Invalid value"},
+		{"a plugin without name", "simulationDenyList", `[""]`, "simulationDenyList[0]: Required value"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := DecodeArgs(&runtime.Unknown{Raw: []byte(`{"clusterName":"dev","` + tc.field + `":` + tc.value + `}`)})
+			if err == nil {
+				t.Fatalf("accepted as %+v", got)
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("refused with %q, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// Every field is either each profile's own or the whole process's; of the latter profiles may not differ.
+func TestContradictingArgs(t *testing.T) {
+	decode := func(more string) *Args {
+		args, err := DecodeArgs(&runtime.Unknown{Raw: []byte(`{"clusterName":"dev"` + more + `}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return args
+	}
+	for more, want := range map[string]string{
+		``: "", `,"preemptFirst":true`: "", `,"nodePools":[{"name":"a","spec":{}}]`: "", `,"ec2NodeClasses":[{"name":"a","spec":{}}]`: "",
+		`,"nodePoolSelector":{}`: "", `,"simulationDenyList":["x"]`: "", `,"apiVersion":"config.dovetail.sh/v1","kind":"ProvisionArgs"`: "",
+		`,"region":"eu-west-1"`: "region", `,"batchIdleDuration":"51ms"`: "batchIdleDuration", `,"vmMemoryOverheadPercent":0.1`: "vmMemoryOverheadPercent",
+		`,"priceFactors":{"m5":2}`: "priceFactors", `,"maxClaimsInFlight":999`: "maxClaimsInFlight", `,"preferencePolicy":"Ignore"`: "preferencePolicy",
+		`,"batchIdleDuration":"50ms"`: "", // the default
+	} {
+		if got := decode(more).Contradicts(decode("")); got != want {
+			t.Errorf("{%s}: %q differs, want %q", strings.TrimPrefix(more, ","), got, want)
+		}
+	}
+	fields := map[string]bool{"apiVersion": true, "kind": true}
+	for f := range reflect.TypeFor[Args]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields[name] = true
+	}
+	for name := range ofProfile {
+		if !fields[name] {
+			t.Errorf("%s is no field", name)
+		}
+	}
+}
+
+// FuzzDecodeArgs: what is accepted can be written down and read again as the same.
+func FuzzDecodeArgs(f *testing.F) {
+	for _, raw := range []string{
+		``, `{}`, `{"clusterName":"dev"}`, "clusterName: dev\nregion: us-west-2\n", `{"clusterName":"dev","nodePools":[{"name":"a","spec":{"x":[1,2.5,null]}}]}`,
+		`{"clusterName":"dev","batchIdleDuration":"1h","batchMaxDuration":"1h1m","priceFactors":{"m5":1e3},"nodePoolSelector":{"matchExpressions":[{"key":"a","operator":"Exists"}]}}`,
+		`{"clusterName":"dev","nodeSurcharge":1e308,"simulationDenyList":[],"clusterCIDR":"fd00::/108"}`, `[]`, `"x"`, `null`,
+	} {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		args, err := DecodeArgs(&runtime.Unknown{Raw: raw})
+		if err != nil {
+			return
+		}
+		text, err := json.Marshal(args)
+		if err != nil {
+			t.Fatalf("accepted, but can't be written: %v", err)
+		}
+		again, err := DecodeArgs(&runtime.Unknown{Raw: text})
+		if err != nil {
+			t.Fatalf("written as %s, which is refused: %v", text, err)
+		}
+		if name := args.Contradicts(again); name != "" || len(again.NodePools) != len(args.NodePools) {
+			t.Fatalf("%s is not the same when it is read again: %s", name, cmp.Diff(args, again))
+		}
+	})
+}
