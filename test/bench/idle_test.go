@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
 const (
@@ -15,6 +17,8 @@ const (
 	idleWarmUp = 500  // that come before them, while watches catch up
 	idleTail   = 100  // that come after them
 	idleTurns  = 4    // of each
+
+	hopelessPods = 10_000
 )
 
 // BenchmarkIdle is what our plugins cost when there is nothing for them to do: 2,000 pods on 500 nodes that have room for
@@ -25,50 +29,72 @@ const (
 // cpu-ratio that of the CPU time the scheduler processes used (above one: ours use more).
 func BenchmarkIdle(b *testing.B) {
 	for b.Loop() {
-		e := newEnv(b)
-		var nodes []*corev1.Node
-		for i := range idleNodes {
-			nodes = append(nodes, node(fmt.Sprintf("node-%d", i), e.EC2.Zones()[i%3], room("8", "32Gi")))
-		}
-		e.addNodes(nodes)
-		var with, without, cpuWith, cpuWithout samples
-		e.schedule(false)
-		turns := []func(){
-			func() {
-				took, cpu := e.schedule(true)
-				with, cpuWith = append(with, took), append(cpuWith, cpu)
-			},
-			func() {
-				took, cpu := e.schedule(false)
-				without, cpuWithout = append(without, took), append(cpuWithout, cpu)
-			},
-		}
-		for range idleTurns {
-			for _, turn := range turns {
-				turn()
-			}
-			slices.Reverse(turns)
-		}
-		if calls := e.EC2.Calls("CreateFleet"); len(calls) > 0 {
-			b.Errorf("launched %d times though every pod fits", len(calls))
-		}
-		e.Stop()
-		for i := range with {
-			b.Logf("turn %d: with %v (CPU %v), without %v (CPU %v)", i, with[i], cpuWith[i], without[i], cpuWithout[i])
-		}
-		report(b, map[string]float64{
-			"with-pods/s": idlePods / with.seconds(), "without-pods/s": idlePods / without.seconds(),
-			"ratio": without.to(with), "cpu-ratio": cpuWith.to(cpuWithout),
-		})
+		compare(b, idleTurns, 0)
 	}
+}
+
+// BenchmarkHopeless is the same with 10,000 more pods in the queue that no node and no machine can host, as either scheduler
+// has found out before.
+func BenchmarkHopeless(b *testing.B) {
+	for b.Loop() {
+		compare(b, 2, hopelessPods)
+	}
+}
+
+func compare(b *testing.B, turnsOfEach, hopeless int) {
+	b.Helper()
+	e := newEnv(b)
+	var nodes []*corev1.Node
+	for i := range idleNodes {
+		nodes = append(nodes, node(fmt.Sprintf("node-%d", i), e.EC2.Zones()[i%3], room("8", "32Gi")))
+	}
+	e.addNodes(nodes)
+	var with, without, cpuWith, cpuWithout samples
+	e.schedule(false, hopeless)
+	turns := []func(){
+		func() {
+			took, cpu := e.schedule(true, hopeless)
+			with, cpuWith = append(with, took), append(cpuWith, cpu)
+		},
+		func() {
+			took, cpu := e.schedule(false, hopeless)
+			without, cpuWithout = append(without, took), append(cpuWithout, cpu)
+		},
+	}
+	for range turnsOfEach {
+		for _, turn := range turns {
+			turn()
+		}
+		slices.Reverse(turns)
+	}
+	if calls := e.EC2.Calls("CreateFleet"); len(calls) > 0 {
+		b.Errorf("launched %d times though every pod fits or none ever will", len(calls))
+	}
+	e.Stop()
+	for i := range with {
+		b.Logf("turn %d: with %v (CPU %v), without %v (CPU %v)", i, with[i], cpuWith[i], without[i], cpuWithout[i])
+	}
+	report(b, map[string]float64{
+		"with-pods/s": idlePods / with.seconds(), "without-pods/s": idlePods / without.seconds(),
+		"ratio": without.to(with), "cpu-ratio": cpuWith.to(cpuWithout),
+	})
 }
 
 // schedule is one turn: how long the measured pods take, and the scheduler's CPU time meanwhile. Both are the scheduler's
 // own word: a watch of the API lags behind when cores are scarce, by more the busier the scheduler is with starting.
-func (e *env) schedule(plugins bool) (took, cpu time.Duration) {
+func (e *env) schedule(plugins bool, hopeless int) (took, cpu time.Duration) {
 	e.Helper()
 	s := e.run(plugins)
+	if hopeless > 0 {
+		if err := e.Create(e.ctx, sandbox.Pods("hopeless", hopeless, "5000", "1Gi")...); err != nil {
+			e.Fatal(err)
+		}
+		e.until("all hopeless pods to have been tried", func() bool {
+			return sum(e.metrics(s), "scheduler_pending_pods", `queue="unschedulable"`) >= float64(hopeless)
+		})
+	}
 	e.quiet(s)
+	before := sum(e.metrics(s), "scheduler_schedule_attempts_total", `result="scheduled"`)
 	s.Pause()
 	e.pods(idleWarmUp+idlePods+idleTail, "100m", "128Mi")
 	s.Resume()
@@ -76,7 +102,7 @@ func (e *env) schedule(plugins bool) (took, cpu time.Duration) {
 	e.until("all pods to be scheduled", func() bool {
 		m := e.metrics(s)
 		seen = append(seen, progress{
-			pods: sum(m, "scheduler_schedule_attempts_total", `result="scheduled"`), at: time.Now(), cpu: sum(m, "process_cpu_seconds_total", "")})
+			pods: sum(m, "scheduler_schedule_attempts_total", `result="scheduled"`) - before, at: time.Now(), cpu: sum(m, "process_cpu_seconds_total", "")})
 		return seen[len(seen)-1].pods >= idleWarmUp+idlePods+idleTail
 	})
 	s.Stop()
