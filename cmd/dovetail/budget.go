@@ -3,16 +3,22 @@ package main
 import (
 	"math"
 	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
 // defaultMemoryOverhead is the scheduler's default of vmMemoryOverheadPercent.
 const defaultMemoryOverhead = 0.075
 
-// defaultBudget is what the scheduler spends on a burst.
-const defaultBudget = 50 * time.Millisecond
+// defaultBudget is what the scheduler itself spends on a burst.
+const defaultBudget = launch.DefaultEffort * unit
 
-// effortOf is the planner's measure of work that takes about so long. The plan depends on the effort alone, never on a clock:
-// the same budget gives the same plan on every machine, sooner on a faster one.
+// unit is how long a unit of the planner's effort takes: between 0.8 and 2.2 microseconds of a core of the machine on which
+// docs/performance.md was measured, by workload (go run ./test/quality: what an effort adds to the time without any).
+const unit = time.Microsecond
+
+// effortOf is the effort that takes about so long. The plan depends on the effort alone, never on a clock: the same budget
+// gives the same plan on every machine, sooner on a faster one.
 func effortOf(budget time.Duration) int {
-	return int(min(budget.Microseconds(), math.MaxInt32))
+	return int(min(budget/unit, math.MaxInt32))
 }

@@ -34,9 +34,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// planEffort goes into a cheaper plan: some tens of milliseconds of the planner's goroutine per burst.
-const planEffort = 50_000
-
 // dovetail is what stands beside the scheduler.
 type dovetail struct {
 	clock   clock.RealClock
@@ -118,7 +115,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	motor := launch.New(launch.Config{
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
 		MaxInFlight: *args.MaxClaimsInFlight, Parallel: 64,
-		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, Effort: planEffort,
+		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, Effort: launch.DefaultEffort,
 			NodeSurcharge: args.NodeSurcharge, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(),

@@ -12,6 +12,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
+// DefaultEffort goes into a cheaper plan for each burst, in units of capacity.Options: some tens of milliseconds of the planner's
+// goroutine.
+const DefaultEffort = 50_000
+
 // Scene is a view and what the verification of a plan needs beside it.
 type Scene struct {
 	capacity.View
