@@ -152,6 +152,9 @@ func TestBadConfigurationEndsTheStart(t *testing.T) {
 		{"an unknown field", func(c cluster.Config) { c.SetProvisionArgs(map[string]any{"clusterNam": "x"}) }, "clusterNam"},
 		{"no cluster name", func(c cluster.Config) { c.SetProvisionArgs(map[string]any{"clusterName": nil}) }, "clusterName"},
 		{"a window that ends before it begins", func(c cluster.Config) { c.SetProvisionArgs(map[string]any{"batchMaxDuration": "1ms"}) }, "batchMaxDuration"},
+		{"a pool of the arguments", func(c cluster.Config) {
+			c.SetProvisionArgs(map[string]any{"nodePools": []any{map[string]any{"name": "x", "spec": map[string]any{"weight": 101}}}})
+		}, "nodePools[0].spec.weight"},
 		{"the cluster's own lease", func(c cluster.Config) {
 			c["leaderElection"].(map[string]any)["resourceName"] = "kube-scheduler"
 		}, "leaderElection.resourceName"},

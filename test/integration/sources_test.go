@@ -2,11 +2,14 @@ package integration
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
@@ -133,5 +136,70 @@ func TestSameIntentAsNodePool(t *testing.T) {
 	})
 	if got, there := node.Labels["karpenter.sh/provisioner-name"]; there {
 		t.Errorf("label karpenter.sh/provisioner-name is %q, and there is no Provisioner", got)
+	}
+}
+
+// The same intent without any object: of the definitions, only that of claims is installed.
+func TestSameIntentAsArguments(t *testing.T) {
+	e, others := demo(t, nil)
+	e.noDefinitions("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws", "nodeoverlays.karpenter.sh", "provisioners.karpenter.sh",
+		"awsnodetemplates.karpenter.k8s.aws")
+	spec := func(manifest string, change func(spec map[string]any)) map[string]any {
+		object := map[string]any{}
+		if err := yaml.Unmarshal([]byte(manifest), &object); err != nil {
+			t.Fatal(err)
+		}
+		spec := object["spec"].(map[string]any)
+		change(spec)
+		return map[string]any{"name": "default", "spec": spec}
+	}
+	e.options.Config.SetProvisionArgs(map[string]any{
+		"nodePools": []any{spec(demoPool, func(spec map[string]any) {
+			spec["disruption"].(map[string]any)["consolidateAfter"] = "1s" // nobody can change it later
+		})},
+		"ec2NodeClasses": []any{spec(demoClass, func(map[string]any) {})},
+	})
+	e.run()
+	e.workers(others, "args_default", func() {})
+	shown, err := e.sched.Get(e.ctx, "/configz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"dovetail":{`, `"kind":"Effective","apiVersion":"config.dovetail.sh/v1"`, `"maxClaimsInFlight":1000`, `"name":"args_default"`, `"instanceProfile":"KarpenterNodeInstanceProfile-demo"`} {
+		if !strings.Contains(string(shown), want) {
+			t.Errorf("/configz does not show %s: %s", want, shown)
+		}
+	}
+	log, err := e.sched.Log()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log, "Dovetail's arguments, with defaults") {
+		t.Error("the log does not say what is in effect")
+	}
+	if strings.Contains(log, "Failed to watch") {
+		t.Error("definitions that nobody needs are complained about")
+	}
+}
+
+// noDefinitions takes definitions away and waits until they are gone.
+func (e *env) noDefinitions(names ...string) {
+	e.Helper()
+	for _, name := range names {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		crd.Name = name
+		if err := e.api.Delete(e.ctx, crd); err != nil {
+			e.Fatal(err)
+		}
+	}
+	if _, err := cluster.Until(e.wait(), e.api, &apiextensionsv1.CustomResourceDefinitionList{}, func(all []*apiextensionsv1.CustomResourceDefinition) (bool, string, error) {
+		for _, crd := range all {
+			if slices.Contains(names, crd.Name) {
+				return false, "definition " + crd.Name + " to be gone", nil
+			}
+		}
+		return true, "", nil
+	}); err != nil {
+		e.Fatal(err)
 	}
 }
