@@ -97,7 +97,7 @@ func TestBadClasses(t *testing.T) {
 		{"no-role", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Role = "path/nobody" },
 			ec2nc.ConditionTypeInstanceProfileReady, "spec.role: no role is called nobody"},
 		{"al2", func(nc *ec2nc.EC2NodeClass) { nc.Spec.AMISelectorTerms[0].Alias = "al2@latest" },
-			ec2nc.ConditionTypeValidationSucceeded, "spec.amiFamily: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"},
+			ec2nc.ConditionTypeValidationSucceeded, "spec.amiSelectorTerms[0].alias: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"},
 		{"bad-alias", func(nc *ec2nc.EC2NodeClass) { nc.Spec.AMISelectorTerms[0].Alias = "al2023" },
 			ec2nc.ConditionTypeValidationSucceeded, `spec.amiSelectorTerms[0].alias: "al2023" is not family@version`},
 		{"both", func(nc *ec2nc.EC2NodeClass) { nc.Spec.InstanceProfile = ptr.To("x") },

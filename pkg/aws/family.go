@@ -71,6 +71,8 @@ var families = map[string]*family{
 
 func (f *family) windows() bool { return f.os == "windows" }
 
+const noAL2 = "AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"
+
 // familyOf is the image family of a class and, by alias, the release; problem says what is wrong with the fields.
 func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release, problem string) {
 	name := ""
@@ -100,8 +102,10 @@ func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release, problem string)
 	switch {
 	case name == "":
 		return nil, "", "spec.amiFamily: required when no term is an alias"
-	case name == ec2nc.AMIFamilyAL2 || aliasFamily == ec2nc.AMIFamilyAL2:
-		return nil, "", "spec.amiFamily: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"
+	case aliasFamily == ec2nc.AMIFamilyAL2:
+		return nil, "", "spec.amiSelectorTerms[0].alias: " + noAL2
+	case name == ec2nc.AMIFamilyAL2:
+		return nil, "", "spec.amiFamily: " + noAL2
 	}
 	f, ok := families[name]
 	if !ok {

@@ -145,7 +145,7 @@ func TestOfflineClassThatCannotBe(t *testing.T) {
 	}
 	nc := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.AMISelectorTerms[0].Alias = "al2@latest" })
 	types, _, unready := o.InstanceTypes(nc)
-	if want := "EC2NodeClass default: spec.amiFamily: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"; unready != want || types != nil {
+	if want := "EC2NodeClass default: spec.amiSelectorTerms[0].alias: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"; unready != want || types != nil {
 		t.Errorf("%d types, unready %q, want %q", len(types), unready, want)
 	}
 	if _, err := NewOffline(f, OfflineConfig{Zones: []string{"eu-west-1z"}}); err == nil || !strings.Contains(err.Error(), `zone "eu-west-1z" is not in the catalogue of eu-west-1`) {

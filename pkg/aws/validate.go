@@ -2,6 +2,7 @@ package aws
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -79,6 +80,10 @@ func validDevices(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 			return fmt.Sprintf("spec.blockDeviceMappings[%d].deviceName: required", i)
 		case m.EBS == nil || m.EBS.VolumeSize == nil && m.EBS.SnapshotID == nil:
 			return fmt.Sprintf("spec.blockDeviceMappings[%d].ebs: volumeSize or snapshotID is required", i)
+		case m.EBS.IOPS != nil && *m.EBS.IOPS < 0:
+			return fmt.Sprintf("spec.blockDeviceMappings[%d].ebs.iops: %d is negative", i, *m.EBS.IOPS)
+		case m.EBS.Throughput != nil && *m.EBS.Throughput < 0:
+			return fmt.Sprintf("spec.blockDeviceMappings[%d].ebs.throughput: %d is negative", i, *m.EBS.Throughput)
 		case m.RootVolume:
 			roots++
 		}
@@ -109,6 +114,14 @@ func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 		if _, err := netip.ParseAddr(a); err != nil {
 			return fmt.Sprintf("spec.kubelet.clusterDNS[%d]: %q is not an address", i, a)
 		}
+	}
+	for _, signal := range slices.Sorted(maps.Keys(spec.Kubelet.EvictionSoftGracePeriod)) {
+		if d := spec.Kubelet.EvictionSoftGracePeriod[signal]; d.Duration < 0 {
+			return fmt.Sprintf("spec.kubelet.evictionSoftGracePeriod[%s]: %s is negative", signal, d.Duration)
+		}
+	}
+	if s := spec.Kubelet.EvictionMaxPodGracePeriod; s != nil && *s < 0 {
+		return fmt.Sprintf("spec.kubelet.evictionMaxPodGracePeriod: %d is negative", *s)
 	}
 	return ""
 }

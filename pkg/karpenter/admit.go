@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,6 +87,7 @@ func (d *definition) admit(u, old *unstructured.Unstructured) field.ErrorList {
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, d.structural)
 	defaulting.Default(u.Object, d.structural)
 	errs := validation.ValidateCustomResource(nil, u.Object, d.schema)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, d.structural, u.Object)...)
 	var before any
 	if old != nil {
 		before = old.Object

@@ -1,6 +1,7 @@
 package karpenter
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,7 +102,7 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.N
 			Name:            c.Name,
 			Finalizers:      []string{karpv1.TerminationFinalizer},
 			Labels:          merged(c.Labels, customLabels(template.Spec.Requirements, c.Labels), template.Labels, poolLabels(np)),
-			Annotations:     merged(template.Annotations, nodeAnnotations(c.Annotations)),
+			Annotations:     merged(nodeAnnotations(template.Annotations), nodeAnnotations(c.Annotations)),
 			OwnerReferences: owners(np),
 		},
 		Spec: karpv1.NodeClaimSpec{
@@ -121,7 +122,7 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.N
 	var relaxed bool
 	labels := merged(template.Labels, poolLabels(np))
 	delete(labels, ProvisionerNameLabel) // today's definition allows no requirement on it
-	nc.Spec.Requirements, relaxed = claimRequirements(template.Spec.Requirements, labels, offers)
+	nc.Spec.Requirements, relaxed = claimRequirements(template.Spec.Requirements, labels, nc.Labels, offers)
 	if relaxed {
 		nc.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = "true"
 	}
@@ -149,17 +150,27 @@ func record(annotations map[string]string, c *capacity.Claim, seen *waves) (err 
 	return err
 }
 
-// claimRequirements are the requirements of the pool's template and labels, narrowed to the offers: instance types and
-// reservations in the offers' order, cheapest first. minValues are kept. relaxed says that the offers don't leave as many
+// claimRequirements are the requirements of the pool's template and labels, narrowed to what was decided: instance types and
+// reservations of the offers in their order, cheapest first, and the values chosen for keys of the user's own. minValues are kept. relaxed says that the offers don't leave as many
 // values as minValues asks for: the API refuses such a pair, so that minValues is dropped there.
-func claimRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, labels map[string]string, offers []capacity.OfferKey) (out []karpv1.NodeSelectorRequirementWithMinValues, relaxed bool) {
+func claimRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, labels, chosen map[string]string, offers []capacity.OfferKey) (out []karpv1.NodeSelectorRequirementWithMinValues, relaxed bool) {
 	narrowed := map[string][]string{}
+	for i := range template {
+		if value, ok := chosen[template[i].Key]; ok && !wellKnown(template[i].Key) {
+			narrowed[template[i].Key] = []string{value}
+		}
+	}
+	tenancy := slices.ContainsFunc(offers, func(o capacity.OfferKey) bool { return o.Tenancy != "" })
 	for _, o := range offers {
+		if tenancy {
+			o.Tenancy = cmp.Or(o.Tenancy, "default")
+		}
 		for key, value := range map[string]string{
 			corev1.LabelInstanceTypeStable:   o.InstanceType,
 			corev1.LabelTopologyZone:         o.Zone,
 			karpv1.CapacityTypeLabelKey:      o.CapacityType,
 			ec2nc.LabelCapacityReservationID: o.ReservationID,
+			ec2nc.LabelInstanceTenancy:       o.Tenancy,
 		} {
 			if value != "" && !slices.Contains(narrowed[key], value) {
 				narrowed[key] = append(narrowed[key], value)

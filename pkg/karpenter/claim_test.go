@@ -60,7 +60,7 @@ func TestNodeClaimOf(t *testing.T) {
 			}},
 			Requirements: []karpv1.NodeSelectorRequirementWithMinValues{
 				{Key: corev1.LabelArchStable, Operator: "In", Values: []string{"amd64"}},
-				{Key: "example.com/tier", Operator: "In", Values: []string{"gold", "silver"}},
+				{Key: "example.com/tier", Operator: "In", Values: []string{"silver"}},
 				{Key: "karpenter.sh/capacity-type", Operator: "In", Values: []string{"spot"}},
 				{Key: corev1.LabelInstanceTypeStable, Operator: "In", Values: []string{"m5.large", "c5.large"}, MinValues: ptr.To(2)},
 				{Key: corev1.LabelTopologyZone, Operator: "In", Values: []string{"us-west-2b", "us-west-2a"}},
@@ -145,6 +145,7 @@ func TestClaimRequirements(t *testing.T) {
 	for name, tc := range map[string]struct {
 		template    []req
 		labels      map[string]string
+		chosen      map[string]string
 		offers      []capacity.OfferKey
 		want        []req
 		wantRelaxed bool
@@ -167,6 +168,17 @@ func TestClaimRequirements(t *testing.T) {
 				{Key: "karpenter.sh/capacity-type", Operator: "In", Values: []string{"reserved"}},
 			},
 		},
+		"hardware of one's own is named, and so is that of others beside it": {
+			offers: []capacity.OfferKey{{Tenancy: "dedicated"}, {}},
+			want:   []req{{Key: "karpenter.k8s.aws/instance-tenancy", Operator: "In", Values: []string{"dedicated", "default"}}},
+		},
+		"a choice for a key of the user's own": {
+			template: []req{{Key: "tier", Operator: "In", Values: []string{"gold", "silver"}}, {Key: "kubernetes.io/arch", Operator: "In", Values: []string{"amd64", "arm64"}}},
+			chosen:   map[string]string{"tier": "silver", "kubernetes.io/arch": "amd64", "other": "x"},
+			want: []req{
+				{Key: "kubernetes.io/arch", Operator: "In", Values: []string{"amd64", "arm64"}}, {Key: "tier", Operator: "In", Values: []string{"silver"}},
+			},
+		},
 		"a label that the offers speak of is not said twice": {
 			labels: map[string]string{"failure-domain.beta.kubernetes.io/zone": "z", "team": "a"},
 			offers: []capacity.OfferKey{{Zone: "z"}},
@@ -180,7 +192,7 @@ func TestClaimRequirements(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, relaxed := claimRequirements(tc.template, tc.labels, tc.offers)
+			got, relaxed := claimRequirements(tc.template, tc.labels, tc.chosen, tc.offers)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("requirements (-want +got):\n%s", diff)
 			}
