@@ -11,31 +11,27 @@ type item struct {
 	unit *unit
 	bins packing.Bits
 	n    int
+	// assigned: the bins are those of a cell, for the sake of constraints among pods.
+	assigned bool
 }
 
 // buy places what it can of the units on new nodes of one tier of pools.
 func (r *run) buy(units []*unit, tier int) {
 	var items []item
-	// A unit whose affinity waits for pods of another gets its turn once those are assigned.
-	for waiting := units; len(waiting) > 0; {
-		var next []*unit
-		for _, u := range waiting {
-			if u.follows() {
-				continue
-			}
-			before := len(items)
-			items = append(items, r.itemsOf(u, tier)...)
-			if len(items) == before {
-				next = append(next, u)
-			}
-		}
-		if len(next) == len(waiting) {
+	var loads []load
+	// What limits leave out makes uneven what was assigned evenly, so less is tried, until it is bought whole or there is
+	// one pod of each. The next round comes back for the rest.
+	for part := 1; ; part *= 4 {
+		items = r.items(units, tier, part)
+		var whole bool
+		var bound float64
+		loads, bound, whole = r.pack(items)
+		r.unassume()
+		if whole || !slices.ContainsFunc(items, func(it item) bool { return it.assigned && it.unit.left > part }) {
+			r.bound += bound
 			break
 		}
-		waiting = next
 	}
-	loads := r.pack(items)
-	r.unassume()
 	for _, l := range loads {
 		for range l.times {
 			n := r.open(l.bin)
@@ -51,22 +47,47 @@ func (r *run) buy(units []*unit, tier int) {
 	}
 }
 
+// items are the units' pods to be packed, of those that are assigned to cells one part of so many. A unit whose affinity
+// waits for pods of another gets its turn once those are assigned.
+func (r *run) items(units []*unit, tier, part int) []item {
+	var items []item
+	r.claimed = map[int]int64{}
+	for waiting := units; len(waiting) > 0; {
+		var next []*unit
+		for _, u := range waiting {
+			if u.follows() {
+				continue
+			}
+			before := len(items)
+			items = append(items, r.itemsOf(u, tier, part)...)
+			if len(items) == before {
+				next = append(next, u)
+			}
+		}
+		if len(next) == len(waiting) {
+			break
+		}
+		waiting = next
+	}
+	return items
+}
+
 // itemsOf are the unit's pods by cell, at this tier.
-func (r *run) itemsOf(u *unit, tier int) []item {
+func (r *run) itemsOf(u *unit, tier, part int) []item {
 	bins := r.tierBins(u, tier)
 	if u.left == 0 || !bins.Any() {
 		return nil
 	}
 	keys := u.coarseKeys()
 	if len(keys) == 0 {
-		return []item{{u, bins, u.left}}
+		return []item{{u, bins, u.left, false}}
 	}
 	cells := r.cells(u, bins, keys)
-	r.assign(u, cells, u.left)
+	r.assign(u, cells, (u.left+part-1)/part)
 	var out []item
 	for _, c := range cells {
 		if c.n > 0 {
-			out = append(out, item{u, c.bins, c.n})
+			out = append(out, item{u, c.bins, c.n, true})
 		}
 	}
 	return out
@@ -86,10 +107,11 @@ type load struct {
 	times  int
 }
 
-// pack asks the packing for new nodes. Only bins that matter are handed to it.
-func (r *run) pack(items []item) (loads []load) {
+// pack asks the packing for new nodes. Only bins that matter are handed to it. bound is a lower bound of their cost; whole
+// says that all of the items are packed.
+func (r *run) pack(items []item) (loads []load, bound float64, whole bool) {
 	if len(items) == 0 {
-		return nil
+		return nil, 0, true
 	}
 	p := &packing.Problem{Budgets: r.budgets}
 	bins := r.prune(items)
@@ -112,8 +134,7 @@ func (r *run) pack(items []item) (loads []load) {
 	for _, l := range out.Loads {
 		loads = append(loads, load{bins[l.Bin], l.Shares, l.Times})
 	}
-	r.bound += out.Bound
-	return loads
+	return loads, out.Bound, !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 })
 }
 
 // rules are the host groups as counting rules among items.

@@ -213,6 +213,16 @@ func (c *catalog) addUses() {
 	}
 }
 
+// reservation is the budget of the reservation that bin b takes from.
+func (c *catalog) reservation(b int) (budget int, ok bool) {
+	for _, use := range c.bins[b].uses {
+		if _, ok := c.reserved[use.Budget]; ok {
+			return use.Budget, true
+		}
+	}
+	return 0, false
+}
+
 func (c *catalog) uses(b int) []packing.Use { return c.bins[b].uses }
 
 // reservedShare of its price is what a reserved offer is compared at: it is paid for whether it is used or not.

@@ -1,7 +1,9 @@
 package capacity
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
@@ -11,9 +13,20 @@ import (
 type cell struct {
 	bins  packing.Bits
 	first int // a bin of it
-	// cost is the least a pod costs there when it shares its node perfectly.
-	cost float64
+	// cost is the least a pod costs there when it shares its node perfectly, alone when it has a node for itself.
+	cost, alone float64
+	// paid is how many pods can be had for nothing: what reservations hold there. each is how many per node, by reservation.
+	paid int
+	each map[int]int
 	n    int // pods assigned
+}
+
+// next is what the next pod costs there; infinite: nothing can be had.
+func (c *cell) next() float64 {
+	if c.n < c.paid {
+		return 0
+	}
+	return c.cost
 }
 
 // cells splits a unit's bins by the values of the keys, in order of the bins.
@@ -22,7 +35,7 @@ func (r *run) cells(u *unit, bins packing.Bits, keys []string) []*cell {
 	index := map[string]*cell{}
 	var id strings.Builder
 	for b := range r.catalog.bins {
-		if !bins.Has(b) || packing.Fits(r.catalog.roomOf(b), u.need, 1) == 0 {
+		if !bins.Has(b) || packing.Fits(r.catalog.roomOf(b), u.need, 1) == 0 || !r.affordable(b) {
 			continue
 		}
 		id.Reset()
@@ -36,19 +49,68 @@ func (r *run) cells(u *unit, bins packing.Bits, keys []string) []*cell {
 		}
 		c, ok := index[id.String()]
 		if !ok {
-			c = &cell{bins: packing.NewBits(len(r.catalog.bins)), first: b, cost: math.Inf(1)}
+			c = &cell{bins: packing.NewBits(len(r.catalog.bins)), first: b, cost: math.Inf(1), alone: math.Inf(1)}
 			index[id.String()] = c
 			out = append(out, c)
 		}
 		c.bins.Set(b)
-		c.cost = min(c.cost, r.shareCost(u, b))
+		if at, ok := r.catalog.reservation(b); ok {
+			r.countPaid(u, c, b, at)
+			continue
+		}
+		c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.bins[b].price)
 	}
+	r.weigh(out)
 	return out
 }
 
-// shareCost is what a pod's dominant share of the bin costs.
+// countPaid adds what is left of the reservation of bin b to what a cell holds for nothing.
+func (r *run) countPaid(u *unit, c *cell, b, reservation int) {
+	if _, known := c.each[reservation]; known {
+		return
+	}
+	if c.each == nil {
+		c.each = map[int]int{}
+	}
+	c.each[reservation] = 1
+	if !r.alone {
+		c.each[reservation] = packing.Fits(r.catalog.roomOf(b), u.need, min(u.left, u.most))
+	}
+	c.paid += c.each[reservation] * int(min(int64(u.left), max(0, r.budgets[reservation]-r.claimed[reservation])))
+}
+
+// claim notes the reservations that pods assigned to a cell will use, so that others don't count on them as well.
+func (r *run) claim(c *cell) {
+	n := c.n
+	for _, reservation := range slices.Sorted(maps.Keys(c.each)) {
+		nodes := min(max(0, r.budgets[reservation]-r.claimed[reservation]), int64((n+c.each[reservation]-1)/c.each[reservation]))
+		r.claimed[reservation] += nodes
+		if n -= int(nodes) * c.each[reservation]; n <= 0 {
+			return
+		}
+	}
+}
+
+// weigh sees whether the two ways to look at what cells cost lead to different choices, and takes the one that the plan is
+// tried with.
+func (r *run) weigh(cells []*cell) {
+	for _, c := range cells {
+		for _, o := range cells {
+			if c.cost < o.cost*(1-1e-9) && o.alone < c.alone*(1-1e-9) {
+				r.doubtful = true
+			}
+		}
+	}
+	if r.alone {
+		for _, c := range cells {
+			c.cost = c.alone
+		}
+	}
+}
+
+// shareCost is what a pod costs in the bin when it is shared perfectly: the largest part that it takes of anything.
 func (r *run) shareCost(u *unit, b int) float64 {
-	share := 0.0
+	share := 1 / float64(u.most)
 	for d, n := range u.need {
 		if room := r.catalog.roomOf(b)[d]; n > 0 && room != packing.Unlimited {
 			share = max(share, float64(n)/float64(room))
@@ -58,28 +120,85 @@ func (r *run) shareCost(u *unit, b int) float64 {
 }
 
 // assign decides for each pod of the unit that is left in which cell it shall be, so that spread, affinity and
-// anti-affinity hold over all pods placed and assigned. Assigned pods are counted; unassign takes that back.
+// anti-affinity hold over all pods placed and assigned. Assigned pods are counted; unassume takes that back.
+//
+// kube-scheduler spreads over the domains that have nodes; here every domain that nodes can be bought in counts. Within
+// the skew that leaves, a pod goes where it is cheapest.
 func (r *run) assign(u *unit, cells []*cell, most int) {
 	for range most {
+		lowest := u.lowest(cells, r)
 		var best *cell
-		bestScore := 0
+		var bestChoice choice
 		for _, c := range cells {
 			where := r.whereBought(c.first)
-			if !r.coarseAllows(u, where) {
+			if math.IsInf(c.next(), 1) || !r.coarseAllows(u, where) {
 				continue
 			}
-			score := u.crowd(where)
-			if best == nil || score < bestScore || score == bestScore && c.cost < best.cost {
-				best, bestScore = c, score
+			if x := (choice{even: u.even(where, lowest), cost: c.next(), crowd: u.crowd(where)}); best == nil || x.better(bestChoice) {
+				best, bestChoice = c, x
 			}
 		}
 		if best == nil {
-			return
+			break
 		}
 		best.n++
 		r.assumed = append(r.assumed, assumption{u, best.first})
 		r.assume(u, best.first, 1)
 	}
+	for _, c := range cells {
+		r.claim(c)
+	}
+}
+
+// choice is what speaks for a cell.
+type choice struct {
+	// even: with one more pod there no spread is more uneven than it may be.
+	even  bool
+	cost  float64
+	crowd crowd
+}
+
+func (a choice) better(b choice) bool {
+	if a.even != b.even {
+		return a.even
+	}
+	if !a.even && a.crowd.own != b.crowd.own {
+		return a.crowd.own < b.crowd.own
+	}
+	if a.cost < b.cost*(1-1e-9) || b.cost < a.cost*(1-1e-9) {
+		return a.cost < b.cost
+	}
+	return a.crowd.less(b.crowd)
+}
+
+// lowest is, by the unit's own spread constraint, the least count of a domain that the cells can bring.
+func (u *unit) lowest(cells []*cell, r *run) []int {
+	out := make([]int, len(u.spreads))
+	for i, g := range u.spreads {
+		out[i] = math.MaxInt
+		for _, c := range cells {
+			if d, ok := r.whereBought(c.first)(g); ok {
+				out[i] = min(out[i], g.counts[d])
+			}
+		}
+	}
+	return out
+}
+
+// even says whether one more pod at a place leaves the unit's spread constraints as even as they want to be.
+func (u *unit) even(where at, lowest []int) bool {
+	i := 0
+	for k := range u.owned {
+		o := &u.owned[k]
+		if o.kind != spread || o.group.host {
+			continue
+		}
+		if d, ok := where(o.group); !ok || o.group.counts[d]+selfCount(o) > o.skew+lowest[i] {
+			return false
+		}
+		i++ // u.spreads are those of u.owned, in their order
+	}
+	return true
 }
 
 // assumption is a pod counted in a cell, though no node is there yet.
@@ -91,7 +210,7 @@ type assumption struct {
 func (r *run) assume(u *unit, b, n int) {
 	where := r.whereBought(b)
 	for _, g := range u.member {
-		if g.host || g.filter != nil && !r.countsBin(g, b) {
+		if g.host || g.filter != nil && !r.countsBin(g, b, func(key string) (string, bool) { return r.catalog.label(b, key) }) {
 			continue
 		}
 		if d, ok := where(g); ok {

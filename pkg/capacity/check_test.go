@@ -17,9 +17,7 @@ type checked struct {
 	node *corev1.Node
 	free Resources
 	vols map[string]int64
-	pods []*corev1.Pod
-	// ports of daemons
-	ports []corev1.ContainerPort
+	pods []*corev1.Pod // those of daemons among them
 }
 
 // check replays a plan pod by pod with all nodes present, by rules written down here a second time from the Kubernetes
@@ -183,7 +181,7 @@ func hypothetical(v *View, n *PlannedNode) (*checked, error) {
 	}
 	for _, d := range n.Daemons {
 		c.free.Sub(d.Class.Requests)
-		c.ports = append(c.ports, hostPorts(d.Class.Pod)...)
+		c.pods = append(c.pods, d.Class.Pod)
 	}
 	return c, nil
 }
@@ -219,7 +217,7 @@ func (c *checked) admit(v *View, class *Class, all []*checked) error {
 	if !tolerated(pod, c.node, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute) || c.node.Spec.Unschedulable {
 		return fmt.Errorf("taints are not tolerated")
 	}
-	taken := slices.Clone(c.ports)
+	var taken []corev1.ContainerPort
 	for _, p := range c.pods {
 		taken = append(taken, hostPorts(p)...)
 	}

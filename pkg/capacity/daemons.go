@@ -86,6 +86,67 @@ func (ds *daemonSets) room(c *catalog, typ *InstanceType, key string, b int) []i
 	return room
 }
 
+// among is how many of the daemons at these positions run on bin b.
+func (ds *daemonSets) among(positions []int, b int) int {
+	n := 0
+	for _, i := range positions {
+		if ds.bins[i].Has(b) {
+			n++
+		}
+	}
+	return n
+}
+
+// avoidDaemons takes out the unit's bins on which daemons run that it must not be with, or that must not be with it.
+func (r *run) avoidDaemons(u *unit) {
+	avoid := func(g *group, daemons []int) {
+		for _, d := range daemons {
+			for b := range r.catalog.bins {
+				if _, ok := r.catalog.label(b, g.key); u.bins.Has(b) && (ok || g.host) && r.daemons.bins[d].Has(b) {
+					u.bins.Clear(b)
+				}
+			}
+		}
+	}
+	for i := range u.owned {
+		if o := &u.owned[i]; o.kind == antiAffinity {
+			avoid(o.group, o.group.daemons)
+		}
+	}
+	for _, g := range u.blocked {
+		avoid(g, g.repelling)
+	}
+}
+
+// countDaemons finds the groups that count pods of daemons, or that their anti-affinity makes.
+func (t *topology) countDaemons(sets []*DaemonSet, units []*unit, names NamespaceLabels) {
+	for i, d := range sets {
+		if a := d.Class.Pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+			for _, g := range t.concerning(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, d.Class.Namespace, units, names) {
+				g.repelling = append(g.repelling, i)
+			}
+		}
+	}
+	near := map[*group]bool{} // a daemon's pod comes too late for others to be near to it
+	for _, u := range units {
+		for i := range u.all {
+			if u.all[i].kind == affinity {
+				near[u.all[i].group] = true
+			}
+		}
+	}
+	for _, g := range t.groups {
+		for i, d := range sets {
+			if g.port == nil && !near[g] && g.matches(d.Class.Namespace, d.Class.Labels, names) {
+				g.daemons = append(g.daemons, i)
+			}
+		}
+		if g.filter != nil && !g.host || len(g.daemons)+len(g.repelling) > 0 {
+			t.opening = append(t.opening, g)
+		}
+	}
+}
+
 // portsTaken are the bins on which a daemon holds a host port that the class asks for.
 func (ds *daemonSets) portsTaken(ports []corev1.ContainerPort, bins int) packing.Bits {
 	out := packing.NewBits(bins)

@@ -25,6 +25,12 @@ func (r *run) emit(order []binding) *Plan {
 		ids[n] = p.ID
 		out.Nodes = append(out.Nodes, &p)
 		out.CostPerHour += p.Price
+		out.compared += r.catalog.bins[n.shape.bins[0]].price
+	}
+	for _, n := range r.nodes {
+		for _, s := range n.content {
+			out.yielded += s.level * s.n
+		}
 	}
 	groups := r.joined()
 	next := make([]int, len(r.units))

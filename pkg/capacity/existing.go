@@ -101,7 +101,7 @@ func (r *run) admits(u *unit, n *node) bool {
 func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 	for u.left > 0 {
 		var best *places
-		bestScore := 0
+		var bestCrowd crowd
 		for _, p := range all {
 			if len(p.nodes) == 0 {
 				continue
@@ -110,8 +110,8 @@ func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 			if coarse && !r.coarseAllows(u, where) {
 				continue
 			}
-			if score := u.crowd(where); best == nil || score < bestScore {
-				best, bestScore = p, score
+			if c := u.crowd(where); best == nil || c.less(bestCrowd) {
+				best, bestCrowd = p, c
 			}
 		}
 		if best == nil {
@@ -130,13 +130,24 @@ func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 	}
 }
 
-// crowd is how many pods count against the unit's coarse spread constraints, and those it is counted by, at a place.
-func (u *unit) crowd(where at) int {
-	score := 0
+// crowd is how many pods count at a place by the unit's own coarse spread constraints, and by those of others that count it.
+type crowd struct{ own, others int }
+
+func (u *unit) crowd(where at) crowd {
+	var out crowd
 	for _, g := range u.spreads {
 		if d, ok := where(g); ok {
-			score += g.counts[d]
+			out.own += g.counts[d]
 		}
 	}
-	return score
+	for _, g := range u.member {
+		if g.filter != nil && !g.host && g.asked > 0 {
+			if d, ok := where(g); ok {
+				out.others += g.counts[d]
+			}
+		}
+	}
+	return out
 }
+
+func (c crowd) less(o crowd) bool { return c.own < o.own || c.own == o.own && c.others < o.others }

@@ -24,7 +24,11 @@ type group struct {
 	// filter is which nodes count, for spread; nil: all that have the key.
 	filter *nodeFilter
 	port   *corev1.ContainerPort
+	// daemons whose pods are counted, and repelling those whose pods have this anti-affinity term, by position.
+	daemons, repelling []int
 
+	// asked is how many units have a constraint by it in force.
+	asked int
 	// counts of matching pods, owners of pods that have this anti-affinity term, by domain.
 	counts, owners map[int]int
 	// nodes is how many nodes that count there are per domain: the domains spread knows of.

@@ -8,7 +8,26 @@ import (
 
 // learn looks at what went wrong in an attempt and changes what the next one starts from. False: nothing to learn.
 func (r *run) learn() bool {
-	return r.learnGangs() || r.learnDomains() || r.learnPriority() || r.learnMinimum()
+	if r.learnGangs() {
+		r.forgetDomains()
+		return true
+	}
+	if r.learnDomains() || r.learnPriority() {
+		return true
+	}
+	if r.learnMinimum() {
+		r.forgetDomains()
+		return true
+	}
+	return false
+}
+
+// forgetDomains takes back what learnDomains has told: others will go elsewhere now.
+func (r *run) forgetDomains() {
+	for _, g := range r.topo.groups {
+		clear(g.forced)
+		g.hostFromZero = false
+	}
 }
 
 // mayLearn says whether there is anything that an attempt can teach.

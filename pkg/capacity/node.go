@@ -14,7 +14,7 @@ type node struct {
 	free    []int64
 	// fixed are the labels whose value must be the same whatever is launched.
 	fixed map[string]bool
-	// present are the spread groups that count the node as one of theirs already.
+	// present are the groups that know of the node already.
 	present map[*group]bool
 	gone    bool
 	// lost: pods were taken off it since its shape was found.
@@ -69,22 +69,22 @@ func (r *run) counts(g *group, n *node) bool {
 	if !n.planned() {
 		return r.topo.eligible[g].Has(n.index)
 	}
-	return r.countsBin(g, n.bin)
+	return r.countsBin(g, n.bin, func(key string) (string, bool) { return r.label(n, key) })
 }
 
-// countsBin says whether a spread group will look at a node bought as bin b.
-func (r *run) countsBin(g *group, b int) bool {
+// countsBin says whether a spread group will look at a node bought as bin b with these labels.
+func (r *run) countsBin(g *group, b int, label func(key string) (string, bool)) bool {
 	p := r.catalog.pools[r.catalog.bins[b].pool]
 	a := asks{terms: g.filter.terms, tolerations: g.filter.tolerations, preferred: true}
 	for _, key := range g.filter.keys {
-		if _, ok := r.catalog.label(b, key); !ok && key != labelHostname {
+		if _, ok := label(key); !ok && key != labelHostname {
 			return false
 		}
 	}
 	if g.filter.taints && a.tolerates(p.Taints) != nil {
 		return false
 	}
-	return a.matches(func(key string) (string, bool) { return r.catalog.label(b, key) })
+	return a.matches(label)
 }
 
 // place puts k pods of a unit on a node.
@@ -135,15 +135,28 @@ func (r *run) tally(u *unit, n *node, k int) {
 	}
 }
 
-// register makes the node a domain of the spread groups over labels that will count it.
+// register makes the node a domain of the spread groups over labels that will count it, and counts its daemons' pods.
 func (r *run) register(n *node) {
-	for _, g := range r.topo.groups {
-		if g.filter == nil || g.host || n.present[g] {
+	for _, g := range r.topo.opening {
+		if n.present[g] {
 			continue
 		}
-		if d, ok := r.domain(n, g); ok && r.counts(g, n) {
-			n.present[g] = true
+		d, ok := r.domain(n, g)
+		if !ok {
+			continue
+		}
+		if g.filter != nil && !r.counts(g, n) {
+			continue // as far as its labels are certain by now
+		}
+		n.present[g] = true
+		if k := r.daemons.among(g.repelling, n.bin); k > 0 {
+			g.owners[d] += k
+		}
+		if g.filter != nil && !g.host {
 			g.nodes[d]++
+		}
+		if k := r.daemons.among(g.daemons, n.bin); k > 0 {
+			g.add(d, k)
 		}
 	}
 }

@@ -43,6 +43,7 @@ func (r *run) order() []binding {
 	}
 	for _, q := range pending {
 		q.takeBack()
+		r.tookBack = r.tookBack || q.unit.unordered > 0
 	}
 	r.reshape()
 	return out
@@ -128,7 +129,7 @@ func (r *run) drain(q *queue, out []binding) []binding {
 // nextAllowed is the placement whose turn it is: at the least crowded place that allows it.
 func (r *run) nextAllowed(q *queue) (*line, int) {
 	var best *line
-	bestAt, bestScore := 0, 0
+	bestAt, bestCrowd := 0, crowd{}
 	for _, l := range q.places {
 		if len(l.waiting) == 0 {
 			continue
@@ -138,13 +139,13 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 		if q.coarse && !r.coarseAllows(q.unit, where) {
 			continue
 		}
-		score := q.unit.crowd(where)
-		if best != nil && score >= bestScore {
+		c := q.unit.crowd(where)
+		if best != nil && !c.less(bestCrowd) {
 			continue
 		}
 		for i, p := range l.waiting {
 			if r.hostRoom(q.unit, p.node, 1) > 0 {
-				best, bestAt, bestScore = l, i, score
+				best, bestAt, bestCrowd = l, i, c
 				break
 			}
 		}

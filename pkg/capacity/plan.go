@@ -45,6 +45,9 @@ type Plan struct {
 	// CostPerHour of Nodes at list price; LowerBound a value that no way of packing the pods of the new nodes costs less than
 	// (0: not computed; it takes Effort, and prices without surcharges and factors).
 	CostPerHour, LowerBound float64
+	// compared is the cost as prices are compared, yielded how many preferences were given up for pods that are placed.
+	compared float64
+	yielded  int
 	// Explanations of the pods that Options.Explain names and the demand has.
 	Explanations []Explanation
 }

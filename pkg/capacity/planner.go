@@ -1,5 +1,9 @@
 package capacity
 
+import (
+	"slices"
+)
+
 // Planner plans. It keeps its catalogue of offers between plans as long as pools and their types stay the same, the types
 // by identity: who changes a type hands over a new slice. It is not safe for use by several goroutines at a time.
 type Planner struct{ memory memory }
@@ -24,24 +28,91 @@ const maxAttempts = 8
 //  6. Each new node becomes the set of offers that hold its pods.
 //  7. Placements are put in an order in which each is allowed with all nodes present. What that teaches (a domain
 //     nobody had thought of, a gang that is short) starts it again at 3 for all.
+//  8. Where it isn't clear what a zone costs, the same is done with the other opinion, and the better plan is kept.
 func (p *Planner) Plan(view *View, opts Options) *Plan {
 	r := newRun(view, &opts, &p.memory)
 	// What is learned hardly depends on how well nodes are packed, so effort waits until there is nothing to learn.
-	hasty := opts.Effort > 0 && r.mayLearn()
+	effort := opts.Effort
+	if r.mayLearn() || r.mayDoubt() {
+		effort = 0
+	}
+	plan := r.settled(effort)
+	if r.doubtful && len(plan.Placements) <= maxDoubted {
+		r.alone = true
+		if other := r.settled(effort); other.better(plan) {
+			plan = other
+		} else {
+			r.alone = false
+		}
+	}
+	if effort < opts.Effort {
+		if other := r.settled(opts.Effort); !plan.better(other) {
+			plan = other
+		}
+	}
+	return plan
+}
+
+// maxDoubted is how many pods may be planned for a second time because it isn't clear what zones cost.
+const maxDoubted = 2000
+
+// settled plans until an attempt teaches nothing any more.
+func (r *run) settled(effort int) *Plan {
 	for attempt := 1; ; attempt++ {
 		r.reset()
-		if r.effort = opts.Effort; hasty {
-			r.effort = 0
-		}
+		r.effort = effort
 		r.decide()
 		r.shapes()
 		order := r.order()
-		switch learned := attempt < maxAttempts && r.learn(); {
-		case learned:
-		case hasty:
-			hasty = false
-		default:
-			return r.emit(order)
+		if attempt >= maxAttempts || !r.learn() {
+			return r.resumed(order)
 		}
 	}
+}
+
+// maxResumed bounds how often planning goes on with what was taken back.
+const maxResumed = 3
+
+// resumed goes on planning for pods that were taken back at the end, and for those that may have the room they leave.
+func (r *run) resumed(order []binding) *Plan {
+	plan := r.emit(order)
+	for range maxResumed {
+		if !r.tookBack || r.waiting() == 0 {
+			break
+		}
+		r.resume(order)
+		r.decide()
+		r.shapes()
+		order = r.order()
+		other := r.emit(order)
+		if !other.better(plan) {
+			break
+		}
+		plan = other
+	}
+	return plan
+}
+
+// mayDoubt says whether there are constraints that make pods choose between zones and the like.
+func (r *run) mayDoubt() bool {
+	return slices.ContainsFunc(r.topo.groups, func(g *group) bool { return !g.host })
+}
+
+// better says whether a plan places more pods than another, or as many with more of their preferences, or for less.
+func (p *Plan) better(than *Plan) bool {
+	if a, b := p.refused(), than.refused(); a != b {
+		return a < b
+	}
+	if p.yielded != than.yielded {
+		return p.yielded < than.yielded
+	}
+	return p.compared < than.compared*(1-1e-9)
+}
+
+func (p *Plan) refused() int {
+	n := 0
+	for i := range p.Refused {
+		n += len(p.Refused[i].Pods)
+	}
+	return n
 }

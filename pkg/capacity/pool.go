@@ -41,6 +41,7 @@ func (p *Pool) Serves(scheduler string) bool {
 type DaemonSet struct {
 	Namespace, Name string
 	// Class is the class of its pods: requests, node requirements and tolerations (those the DaemonSet controller adds
-	// included). Spread and affinity of daemons are not planned for.
+	// included). Its pods are counted by the spread and affinity of others, and its anti-affinity keeps others off; where
+	// daemons themselves go is not planned.
 	Class *Class
 }

@@ -63,7 +63,10 @@ func (d dice) world(t testing.TB) *View {
 		v.Demand = append(v.Demand, dem)
 	}
 	if d.one(3) {
-		daemon := asking("agent", pick(d, "cpu=50m", "cpu=300m memory=200Mi"))
+		daemon := asking(pick(d, "agent", "agent", "db"), pick(d, "cpu=50m", "cpu=300m memory=200Mi"))
+		if d.one(5) {
+			away(pick(d, apps...), pick(d, labelHostname, labelZone))(daemon)
+		}
 		if d.one(2) {
 			on(pick(d, corev1.LabelArchStable, "karpenter.k8s.aws/instance-family"), pick(d, "amd64", "c", "m"))(daemon)
 		}
@@ -229,7 +232,7 @@ func hostable(v *View, p *Pool, c *Class, fixed map[string]string) (float64, boo
 					if match, _ := nodeaffinity.GetRequiredNodeAffinity(ds.Class.Pod).Match(node.node); match && tolerated(ds.Class.Pod, node.node, corev1.TaintEffectNoSchedule) {
 						ok = ok && ds.Class.Requests.Fits(node.free)
 						node.free.Sub(ds.Class.Requests)
-						node.ports = append(node.ports, hostPorts(ds.Class.Pod)...)
+						node.pods = append(node.pods, ds.Class.Pod)
 					}
 				}
 				alone := *c

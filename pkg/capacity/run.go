@@ -32,8 +32,14 @@ type run struct {
 	assumed []assumption
 	bound   float64
 	effort  int // left
-	// ordering: all nodes are known, their order of filling is being made.
-	ordering bool
+	// claimed is what pods that are assigned but not packed yet will take from reservations.
+	claimed map[int]int64
+	// ordering: all nodes are known, their order of filling is being made. tookBack: not everything was placed that had been.
+	ordering, tookBack bool
+
+	// alone says how this plan looks at the cost of zones and the like: a node per pod, or nodes that are shared perfectly.
+	// doubtful: it matters somewhere.
+	alone, doubtful bool
 }
 
 type forbiddenNode struct {
@@ -48,10 +54,6 @@ func newRun(view *View, opts *Options, memory *memory) *run {
 		u.need = r.dims.need(u.Class)
 		u.findSteps(softTaints(view))
 	}
-	r.catalog = memory.catalog(view.Pools, opts, mentioned(r.units))
-	r.catalog.dims = r.dims
-	r.daemons = r.catalog.addDaemons(view.DaemonSets)
-	r.allBudgets = r.catalog.left()
 	for _, n := range view.Nodes {
 		r.free = append(r.free, r.dims.room(n.Free, n.VolumesFree))
 	}
@@ -62,7 +64,12 @@ func newRun(view *View, opts *Options, memory *memory) *run {
 	}
 	r.topo.constrain(r.units)
 	r.topo.count(view.Nodes, r.units, view.Namespaces)
+	r.topo.countDaemons(view.DaemonSets, r.units, view.Namespaces)
 	r.topo.join(r.units, view.Namespaces)
+	r.catalog = memory.catalog(view.Pools, opts, mentioned(r.units, r.topo.groups))
+	r.catalog.dims = r.dims
+	r.daemons = r.catalog.addDaemons(view.DaemonSets)
+	r.allBudgets = r.catalog.left()
 	for _, g := range r.topo.groups {
 		g.save()
 	}
@@ -77,7 +84,7 @@ func softTaints(view *View) bool {
 }
 
 // mentioned are the label keys that units ask for or are counted by, with the values they name.
-func mentioned(units []*unit) map[string]map[string]bool {
+func mentioned(units []*unit, groups []*group) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	key := func(k string) map[string]bool {
 		if out[k] == nil {
@@ -103,13 +110,10 @@ func mentioned(units []*unit) map[string]map[string]bool {
 		for _, t := range u.Preferred {
 			terms(t.Term)
 		}
-		for _, s := range u.Spread {
-			key(s.TopologyKey)
-		}
-		for _, ts := range [][]PodTerm{u.Affinity, u.AntiAffinity, u.PreferredAffinity, u.PreferredAntiAffinity} {
-			for _, t := range ts {
-				key(t.TopologyKey)
-			}
+	}
+	for _, g := range groups {
+		if g.port == nil {
+			key(g.key)
 		}
 	}
 	return out
@@ -117,7 +121,8 @@ func mentioned(units []*unit) map[string]map[string]bool {
 
 // reset forgets what an attempt has decided.
 func (r *run) reset() {
-	r.nodes, r.budgets, r.assumed, r.bound, r.ordering = nil, slices.Clone(r.allBudgets), nil, 0, false
+	r.nodes, r.budgets, r.assumed, r.bound = nil, slices.Clone(r.allBudgets), nil, 0
+	r.ordering, r.tookBack = false, false
 	for i, n := range r.view.Nodes {
 		r.nodes = append(r.nodes, &node{index: i, view: n, bin: -1, free: slices.Clone(r.free[i])})
 	}
@@ -133,6 +138,41 @@ func (r *run) reset() {
 	}
 }
 
+// resume makes the placements that found their turn what planning goes on from.
+func (r *run) resume(order []binding) {
+	r.assumed, r.ordering, r.tookBack = nil, false, false
+	r.budgets = slices.Clone(r.allBudgets)
+	for _, g := range r.topo.groups {
+		g.restore()
+	}
+	for _, u := range r.units {
+		u.placed, u.unordered = nil, 0
+		r.relax(u)
+	}
+	for _, n := range r.nodes[r.existing:] {
+		if n.gone {
+			continue
+		}
+		n.shape, n.lost = nil, false
+		n.free = r.freeAs(n, n.bin)
+		for _, use := range r.catalog.uses(n.bin) {
+			r.budgets[use.Budget] -= use.Amount
+		}
+		clear(n.present)
+		r.register(n)
+	}
+	for i, n := range r.nodes[:r.existing] {
+		n.free = slices.Clone(r.free[i])
+		for _, s := range n.content {
+			packing.Take(n.free, s.unit.need, s.n)
+		}
+	}
+	for _, b := range order {
+		b.unit.placed = append(b.unit.placed, placed{b.node, b.n})
+		r.tally(b.unit, b.node, b.n)
+	}
+}
+
 // relax sets what the unit asks at its level.
 func (r *run) relax(u *unit) {
 	u.relaxed()
@@ -141,6 +181,7 @@ func (r *run) relax(u *unit) {
 	if len(u.HostPorts) > 0 {
 		u.bins.AndNot(r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins)))
 	}
+	r.avoidDaemons(u)
 	for _, f := range r.opts.Forbidden {
 		if f.Class == u.Key && f.Node == "" {
 			r.clear(u.bins, func(b *bin) bool {

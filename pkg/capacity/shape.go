@@ -30,7 +30,7 @@ func (r *run) shapes() {
 		for _, s := range n.content {
 			s.unit.remove(n, s.n)
 		}
-		n.gone = true
+		n.gone, r.tookBack = true, true
 	}
 }
 

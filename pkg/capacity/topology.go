@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
@@ -18,6 +19,8 @@ type topology struct {
 	domains map[string]map[string]int
 	// eligible existing nodes, by group; missing: all.
 	eligible map[*group]packing.Bits
+	// opening are the groups that a new node concerns before any pod is on it.
+	opening []*group
 }
 
 func newTopology() *topology {
@@ -62,6 +65,11 @@ func (t *topology) constrain(units []*unit) {
 		for i := range u.Spread {
 			s := &u.Spread[i]
 			term := &PodTerm{TopologyKey: s.TopologyKey, Selector: s.Selector, Namespaces: []string{u.Namespace}}
+			if s.Selector.Empty() {
+				// PodTopologySpread counts no pods for a selector that matches all of them (countPodsMatchSelector): what
+				// is left of the constraint is that the node must have the label.
+				term.Selector = labels.Nothing()
+			}
 			f := &nodeFilter{taints: s.NodeTaintsHonor, keys: hardKeys}
 			if !s.Hard {
 				f.keys = []string{s.TopologyKey}
@@ -152,7 +160,7 @@ func (t *topology) ports(units []*unit) {
 func (t *topology) join(units []*unit, names NamespaceLabels) {
 	anti := map[*group]bool{}
 	for _, g := range t.groups {
-		if len(g.owners) > 0 {
+		if len(g.owners)+len(g.repelling) > 0 {
 			anti[g] = true
 		}
 	}

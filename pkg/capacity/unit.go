@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
@@ -26,11 +27,13 @@ type unit struct {
 	member []*group
 	// blocked by pods that own an anti-affinity term which selects this unit: the groups of those terms.
 	blocked []*group
-	// spreads are the groups over coarse keys that count the unit's pods evenly.
+	// spreads are the groups over coarse keys that the unit's own constraints in force spread it by.
 	spreads []*group
 	asks    asks
 	// bins that may be bought for the unit, room aside.
 	bins packing.Bits
+	// most is how many of its pods one node may hold by the unit's own constraints on nodes in force.
+	most int
 
 	left   int
 	placed []placed
@@ -140,34 +143,38 @@ func (u *unit) relaxed() {
 			u.asks.terms = []Requirements{{labelHostname: {Key: labelHostname, present: true}}}
 		}
 	}
-	u.owned = u.owned[:0]
-	for _, o := range u.all {
-		if o.step < 0 || o.rank >= u.dropped(o.step) {
-			u.owned = append(u.owned, o)
-		}
-	}
-	u.findSpreads()
+	u.enforce(func(o *owned) bool { return o.step < 0 || o.rank >= u.dropped(o.step) })
 }
 
 // demandHard leaves in force only what filters insist on.
-func (u *unit) demandHard() {
-	u.owned = slices.DeleteFunc(u.owned, func(o owned) bool { return !o.hard() })
-	u.findSpreads()
-}
+func (u *unit) demandHard() { u.enforce((*owned).hard) }
 
-func (u *unit) findSpreads() {
-	u.spreads = u.spreads[:0]
-	for _, g := range u.member {
-		if g.filter != nil && !g.host {
-			u.spreads = append(u.spreads, g)
+// enforce puts those of the unit's constraints in force that which says, and no others.
+func (u *unit) enforce(which func(*owned) bool) {
+	for i := range u.owned {
+		u.owned[i].group.asked--
+	}
+	u.owned = u.owned[:0]
+	for i := range u.all {
+		if which(&u.all[i]) {
+			u.owned = append(u.owned, u.all[i])
+			u.all[i].group.asked++
 		}
 	}
+	u.spreads, u.most = u.spreads[:0], math.MaxInt
 	for i := range u.owned {
-		if o := &u.owned[i]; o.kind == spread && !o.group.host && !o.self {
+		o := &u.owned[i]
+		if o.kind == spread && !o.group.host {
 			u.spreads = append(u.spreads, o.group)
 		}
+		if limit, ok := o.limit(); ok && o.self {
+			u.most = min(u.most, max(1, limit))
+		}
 	}
 }
+
+// concerns says whether somebody asks for where pods of a group are. It may be nobody: preferences are given up.
+func (g *group) concerns() bool { return g.asked > 0 || len(g.owners)+len(g.repelling) > 0 }
 
 // ownTerms are the required node terms without what volumes add, as spread counts nodes.
 func (c *Class) ownTerms() []Requirements {
@@ -193,13 +200,26 @@ func (u *unit) keys() map[string]bool {
 			out[o.group.key] = true
 		}
 	}
-	for _, gs := range [][]*group{u.member, u.blocked} {
-		for _, g := range gs {
-			if !g.host {
-				out[g.key] = true
+	for _, g := range u.member {
+		if !g.concerns() {
+			continue
+		}
+		if !g.host {
+			out[g.key] = true
+		}
+		if g.filter != nil { // whether its pods are counted must not depend on what is launched
+			for _, key := range g.filter.keys {
+				out[key] = true
+			}
+			for _, term := range g.filter.terms {
+				for key := range term {
+					out[key] = true
+				}
 			}
 		}
 	}
+	delete(out, labelHostname)
+	delete(out, fieldNodeName)
 	return out
 }
 
@@ -209,8 +229,8 @@ func (u *unit) coarseKeys() []string {
 	for _, o := range u.owned {
 		keys[o.group.key] = true
 	}
-	for _, gs := range [][]*group{u.member, u.blocked} {
-		for _, g := range gs {
+	for _, g := range u.member {
+		if g.concerns() {
 			keys[g.key] = true
 		}
 	}
