@@ -83,8 +83,10 @@ type Controller struct {
 	pods     cache.SharedIndexInformer
 
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
-	// Only the pass touches what follows. It may be lost at any moment.
+	// Only Run and the pass touch what follows. It may be lost at any moment.
 
+	// started is since when pods have been watched.
+	started time.Time
 	// going are claims that were deleted here and that the cache still shows alive, by UID.
 	going map[string]bool
 	// leaving are claims that expire: their nodes are closed while their pods' new room is made, or drained; by UID.
@@ -136,6 +138,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), gone.HasSynced) {
 		return nil
 	}
+	c.started = c.clock.Now()
 	stop := context.AfterFunc(ctx, queue.ShutDown)
 	defer stop()
 	queue.Add(struct{}{})

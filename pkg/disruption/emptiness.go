@@ -98,10 +98,11 @@ func emptyAfter(m *machine) (time.Duration, bool) {
 	return *m.pool.Spec.Disruption.ConsolidateAfter.Duration, true
 }
 
-// quietSince is when something last came to or left the node, or else when it was ready for pods.
+// quietSince is when something last came to or left the node, or else when it was ready for pods. What happened before this
+// process began to watch may not be on record: it counts as if it had happened then.
 func (c *Controller) quietSince(m *machine) time.Time {
 	at := condition(m.claim, karpv1.ConditionTypeInitialized).LastTransitionTime.Time
-	for _, t := range []time.Time{m.claim.Status.LastPodEventTime.Time, c.nodes.LastPodEvent(m.node.Name)} {
+	for _, t := range []time.Time{m.claim.Status.LastPodEventTime.Time, c.nodes.LastPodEvent(m.node.Name), c.started} {
 		if t.After(at) {
 			at = t
 		}

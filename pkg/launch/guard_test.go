@@ -222,3 +222,25 @@ func TestNotesAreOneShortLine(t *testing.T) {
 		t.Errorf("a long note becomes %d bytes ending in %q", len(got), got[len(got)-10:])
 	}
 }
+
+// The kubelet of a launch that was never recorded was faster than the next leader, and its node took the pods: the machine is
+// used, though nobody waits for it any more.
+func TestRestartKeepsAMachineThatItsPodsHaveFound(t *testing.T) {
+	w := newWorld(t)
+	w.lost["Launch"] = 1 << 30
+	w.run()
+	w.submit(4)
+	w.until("a launch", func() bool { return len(w.instances) == 1 })
+	w.stop()
+	w.mu.Lock()
+	clear(w.lost)
+	for i := range 4 {
+		w.bound[w.pod(i).UID] = "made-by-its-kubelet"
+	}
+	w.mu.Unlock()
+	w.run()
+	w.exactly(1)
+	if len(w.tokens) != 1 {
+		t.Errorf("launched under %d tokens, want one", len(w.tokens))
+	}
+}

@@ -149,17 +149,14 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 		if ctx.Err() != nil {
 			return
 		}
-		missing = slices.DeleteFunc(missing, func(c *capacity.Claim) bool {
-			needed := m.needed(c.Name)
-			if !needed {
-				m.background(ctx, func() { m.cancel(ctx, c.Name) })
-			}
-			return !needed
-		})
-		if len(missing) == 0 {
+		var err error
+		if missing, err = m.stillNeeded(ctx, rec, missing); err == nil && len(missing) == 0 {
 			return
 		}
-		insts, err := m.repeat(ctx, rec)
+		var insts []capacity.Instance
+		if err == nil {
+			insts, err = m.repeat(ctx, rec)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -176,6 +173,25 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 			return
 		}
 	}
+}
+
+// stillNeeded lets go of claims that no pod waits for, if nothing was launched with them. Otherwise their pods may be on the node
+// already: a kubelet that was faster than we came back has made it.
+func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+	if !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !m.needed(c.Name) }) {
+		return missing, nil
+	}
+	found, err := m.cloud.FindWave(ctx, rec.Token)
+	if err != nil || len(found) > 0 {
+		return missing, err
+	}
+	return slices.DeleteFunc(missing, func(c *capacity.Claim) bool {
+		needed := m.needed(c.Name)
+		if !needed {
+			m.background(ctx, func() { m.cancel(ctx, c.Name) })
+		}
+		return !needed
+	}), nil
 }
 
 // repeat is the call, or, where it can't be repeated, what it has left behind.

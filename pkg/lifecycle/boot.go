@@ -45,7 +45,7 @@ func (c *Controller) endBootingPods(ctx context.Context, l *life) (time.Duration
 	return 0, nil
 }
 
-// killPods ends the chosen pods of a node that never had a kubelet, without grace: nothing runs there.
+// killPods ends the chosen pods of a node that has no kubelet, not yet or not any more, without grace: nothing runs there.
 func (c *Controller) killPods(ctx context.Context, node string, choose func(*corev1.Pod) bool) error {
 	bound, err := pods.OnNode(c.pods.GetIndexer(), node)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Controller) killPods(ctx context.Context, node string, choose func(*cor
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("ending pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
 		}
-		klog.FromContext(ctx).V(3).Info("Ended a pod whose node has no kubelet yet", "pod", klog.KObj(p), "node", node)
+		klog.FromContext(ctx).V(3).Info("Ended a pod whose node has no kubelet", "pod", klog.KObj(p), "node", node)
 	}
 	return nil
 }

@@ -216,9 +216,13 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 	return endPoll, nil
 }
 
-// removeNode lets the Node go.
+// removeNode lets the Node of an instance that has ended go, and with it the pods that no kubelet will say the end of: their
+// controllers can make others at once, and an instance that gets the same name doesn't inherit them.
 func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, error) {
 	c.leases.forget(e.node.UID)
+	if err := c.killPods(ctx, e.node.Name, func(*corev1.Pod) bool { return true }); err != nil {
+		return 0, err
+	}
 	if e.node.DeletionTimestamp == nil {
 		if err := c.deleteNode(ctx, e.node); err != nil {
 			return 0, err

@@ -385,6 +385,10 @@ func TestTerminationOfWhatIsGoneAlready(t *testing.T) {
 			if done := w.claim("a") == nil && w.node("ip-10-0-0-1") == nil; done != tc.done {
 				t.Errorf("ended = %v, want %v; left %s", done, tc.done, w.left())
 			}
+			// Its pods go with it: no kubelet will say that they have ended, and another node may come by the name.
+			if left := len(w.podsLeft()); left == 0 != tc.done {
+				t.Errorf("%d pods are left", left)
+			}
 		})
 	}
 }
