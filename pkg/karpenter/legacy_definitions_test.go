@@ -2,6 +2,7 @@ package karpenter
 
 import (
 	"encoding/json"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
 // legacyDefinitions are the definitions in manifests/crds, by kind.
@@ -86,6 +88,42 @@ func TestLegacyDefinitionsAreValid(t *testing.T) {
 		internal.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
 		if errs := crdvalidation.ValidateCustomResourceDefinition(t.Context(), internal); len(errs) > 0 {
 			t.Errorf("%s: %v", crd.Name, errs.ToAggregate())
+		}
+	}
+}
+
+// What is shipped as examples is what an API server takes and what makes pools.
+func TestExampleProvisioners(t *testing.T) {
+	contents, err := manifests.Folder("examples/provisioner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	templates := map[string]*legacy.AWSNodeTemplate{}
+	var all []*legacy.Provisioner
+	for document := range strings.SplitSeq(string(contents[0]), "\n---\n") {
+		u := fromYAML(t, document)
+		if errs, unknown := refusedBy(t, u); len(errs) > 0 || len(unknown) > 0 {
+			t.Errorf("%s %s: %v, unknown fields %v", u.GetKind(), u.GetName(), errs, unknown)
+		}
+		if u.GetKind() == templateKind {
+			templates[u.GetName()] = decode(u, nodeTemplates.fresh).(*legacy.AWSNodeTemplate)
+		} else {
+			all = append(all, decode(u, provisioners.fresh).(*legacy.Provisioner))
+		}
+	}
+	if len(all) != 2 || len(templates) != 1 {
+		t.Fatalf("%d Provisioners and %d templates", len(all), len(templates))
+	}
+	for _, p := range all {
+		var template *legacy.AWSNodeTemplate
+		if ref := p.Spec.ProviderRef; ref != nil {
+			template = templates[ref.Name]
+		}
+		np, _, errs := FromProvisioner(p, template, LegacyOptions{})
+		if len(errs) > 0 {
+			t.Errorf("%s: %v", p.Name, errs.ToAggregate())
+		} else if pool := poolOf(np); pool.Unready != "" {
+			t.Error(pool.Unready)
 		}
 	}
 }
