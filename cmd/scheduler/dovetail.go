@@ -166,6 +166,8 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	store.OnClaim(func(c *capacity.Claim, gone bool) {
 		if gone || c.Deleting {
 			motor.ClaimGone(c.Name, "its NodeClaim was deleted")
+		} else {
+			motor.ClaimChanged(c)
 		}
 		if c.Registered && c.NodeName != "" {
 			motor.ClaimNamed(c.Name, c.NodeName, c.ProviderID)
@@ -175,7 +177,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	})
 	store.OnPool(motor.Changed)
 	store.OnPool(func() { provider.OfferDedicated(dedicatedClasses(store)) })
-	incumbent.OnChange(motor.Changed)
+	incumbent.OnChange(motor.HoldChanged)
 	store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
 		if gone {
 			provider.DeleteNodeClass(nc.Name)

@@ -287,6 +287,9 @@ func TestFromClassToInstance(t *testing.T) {
 	if diff := cmp.Diff(wantTags, i.Tags); diff != "" {
 		t.Errorf("tags (-want +got):\n%s", diff)
 	}
+	if found, err := w.FindClaim(w.ctx, "claim-00"); err != nil || len(found) != 1 || found[0].ID != id {
+		t.Errorf("found by claim: %v, %v", ids(found), err)
+	}
 	if i.InternalIP == "" || i.NodeName == "" || i.NodeName != i.Hostname || i.Claim != "claim-00" || i.Wave != "token-1" {
 		t.Errorf("described %+v", i)
 	}

@@ -170,7 +170,10 @@ func ranksOf(w *capacity.Wave) []*float64 {
 // bootLabels are the labels a node of the wave gives itself should its Node object be missing.
 func (p *Provider) bootLabels(w *capacity.Wave) map[string]string {
 	labels := bootLabels(w.Labels)
-	labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey] = w.Pool, w.CapacityType
+	labels[karpv1.CapacityTypeLabelKey] = w.CapacityType
+	if w.Pool != "" {
+		labels[karpv1.NodePoolLabelKey] = w.Pool
+	}
 	labels[ec2nc.LabelNodeClass] = w.NodeClass
 	return labels
 }

@@ -59,6 +59,12 @@ func (p *Provider) FindWave(ctx context.Context, token string) ([]capacity.Insta
 	return p.describe(ctx, p.cluster(), filter("tag:"+waveTag, token), live)
 }
 
+// FindClaim are the live instances tagged with a NodeClaim's name, by id: by us when its Node was made, by Karpenter when it had
+// registered.
+func (p *Provider) FindClaim(ctx context.Context, name string) ([]capacity.Instance, error) {
+	return p.describe(ctx, p.cluster(), filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
+}
+
 // List are all nodes' instances of this cluster that are not terminated, by id.
 func (p *Provider) List(ctx context.Context) ([]capacity.Instance, error) {
 	return p.describe(ctx, p.cluster(), filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -211,11 +212,11 @@ func (p *Provider) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
 	return tags
 }
 
-// launchTags are those of everything a launch makes.
+// launchTags are those of everything a launch makes. A node without pool has that tag without a value: instances are listed by it.
 func (p *Provider) launchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string {
 	tags := p.ownerTags(nc)
 	if _, own := tags[ec2nc.NameTagKey]; !own {
-		tags[ec2nc.NameTagKey] = pool
+		tags[ec2nc.NameTagKey] = cmp.Or(pool, nc.Name)
 	}
 	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = pool, nc.Name
 	return tags

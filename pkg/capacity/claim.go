@@ -28,6 +28,8 @@ type Claim struct {
 	Wave *Wave
 	// Slots are the pods planned for this node.
 	Slots []Slot
+	// Order is what the claim asks for if it isn't one of a plan; nil otherwise.
+	Order *Order
 	// Unreadable is why what is recorded on the claim can't be understood, naming the field or annotation; empty normally. Such
 	// a claim must not be launched: it may have been launched already.
 	Unreadable string
@@ -68,6 +70,16 @@ func (c *Claim) Takes() Resources {
 	return out
 }
 
+// Order is a node that somebody asks for by writing its claim: by hand, or a Karpenter that was here before.
+type Order struct {
+	// Requirements are the claim's own and its labels.
+	Requirements Requirements
+	// Invalid is why the claim can't mean anything, naming fields; empty normally.
+	Invalid string
+	// Provisioned: a pool's provisioner made it for pods, which are planned for anew. It is not launched.
+	Provisioned bool
+}
+
 // Slot is a planned pod as it is recorded on its claim.
 type Slot struct {
 	Pod PodRef `json:"pod"`
@@ -93,7 +105,8 @@ type Wave struct {
 	Offers []OfferKey `json:"offers"`
 	// Request is the provider's exact request as it will be (or was) sent, opaque here. A launch that is repeated after a
 	// crash sends these bytes' meaning again, never a new one under an old token.
-	Request []byte `json:"request,omitempty"`
+	Request []byte  `json:"request,omitempty"`
+	For     Purpose `json:"for,omitempty"`
 	// Labels, Taints and StartupTaints go into user data. They are not recorded: the request has them.
 	Labels        map[string]string `json:"-"`
 	Taints        []corev1.Taint    `json:"-"`
@@ -104,6 +117,18 @@ type Wave struct {
 	// Not recorded either.
 	Requests Resources `json:"-"`
 }
+
+// Purpose is what a wave is launched for.
+type Purpose string
+
+const (
+	// ForPods: those that are planned on its nodes. It is given up when they have gone.
+	ForPods Purpose = ""
+	// ForOrder: somebody asked for the node (Claim.Order). The claim stays when its launch fails.
+	ForOrder Purpose = "order"
+	// ForPool: its pool wants so many nodes (Pool.Replicas).
+	ForPool Purpose = "pool"
+)
 
 // InstanceState is an EC2 instance's state name.
 type InstanceState string

@@ -67,7 +67,9 @@ func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
 		}
 	}
 	slices.Sort(unreadable)
-	c.Unreadable = strings.Join(unreadable, "; ")
+	if c.Unreadable = strings.Join(unreadable, "; "); c.Unreadable == "" {
+		c.Order = orderOf(nc, c.Wave)
+	}
 	return c
 }
 
@@ -225,6 +227,12 @@ func customLabels(requirements []karpv1.NodeSelectorRequirementWithMinValues, ch
 }
 
 func wellKnown(key string) bool { return karpv1.WellKnownLabels.Has(Normalize(key)) }
+
+// ownedByPool says that a claim's owner is a pool: its provisioner has made the claim.
+func ownedByPool(o metav1.OwnerReference) bool {
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	return group == coreVersion.Group && (o.Kind == nodePools.Kind || o.Kind == provisioners.Kind)
+}
 
 // owners are the objects that go no sooner than the pool's claims. A pool of a profile's arguments has none.
 func owners(np *karpv1.NodePool) []metav1.OwnerReference {

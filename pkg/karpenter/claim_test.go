@@ -109,7 +109,8 @@ func TestClaimsOfOthers(t *testing.T) {
 	t.Run("made by hand, with nothing but what is required", func(t *testing.T) {
 		nc := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
 		nc.Spec.NodeClassRef = &karpv1.NodeClassReference{Name: "default"}
-		want := &capacity.Claim{Name: "mine", NodeClass: "default"}
+		want := &capacity.Claim{Name: "mine", NodeClass: "default", Order: &capacity.Order{
+			Invalid: `spec.nodeClassRef.group: Unsupported value: "": supported values: "karpenter.k8s.aws"`}}
 		if diff := cmp.Diff(want, ClaimOf(nc), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("claim (-want +got):\n%s", diff)
 		}

@@ -134,7 +134,7 @@ func TestProvisionerIsAPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.RecordLaunched(w.ctx, c.Name, testInstance, nil, capacity.Resources{"cpu": 2000}, nil); err != nil {
+	if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: c.Name}, testInstance, nil, capacity.Resources{"cpu": 2000}, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("the Provisioner counts its node", func() bool {

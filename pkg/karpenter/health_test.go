@@ -76,10 +76,10 @@ func TestNodeRegistrationHealthy(t *testing.T) {
 	registers := func() {
 		t.Helper()
 		nc := claim().DeepCopy()
-		if err := w.RecordLaunched(w.ctx, nc.Name, testInstance, nil, nil, nil); err != nil {
+		if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: nc.Name}, testInstance, nil, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.patchStatus(w.ctx, nc.Name, func(nc *karpv1.NodeClaim) { nc.StatusConditions().SetTrue(karpv1.ConditionTypeRegistered) }); err != nil {
+		if err := w.patchStatus(w.ctx, &capacity.Claim{Name: nc.Name}, func(nc *karpv1.NodeClaim) { nc.StatusConditions().SetTrue(karpv1.ConditionTypeRegistered) }); err != nil {
 			t.Fatal(err)
 		}
 	}

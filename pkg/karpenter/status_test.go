@@ -235,7 +235,7 @@ func TestPoolStatusFollows(t *testing.T) {
 		if c.name == "default-3" {
 			continue // not launched: it has nothing yet
 		}
-		if err := w.RecordLaunched(w.ctx, c.name, testInstance, nil, capacity.Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30, "nvidia.com/gpu": 1}, nil); err != nil {
+		if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: c.name}, testInstance, nil, capacity.Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30, "nvidia.com/gpu": 1}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

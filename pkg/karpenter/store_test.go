@@ -480,7 +480,7 @@ func TestClaimLife(t *testing.T) {
 	again := *want.Wave
 	again.Token, again.Attempt = "token-2", 2
 	want.Wave = &again
-	if err := w.RecordWave(w.ctx, "default-abc", again); err != nil {
+	if err := w.RecordWave(w.ctx, &capacity.Claim{Name: "default-abc"}, again); err != nil {
 		t.Fatal(err)
 	}
 	check("record wave")
@@ -498,7 +498,7 @@ func TestClaimLife(t *testing.T) {
 
 	want.Capacity = capacity.Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30}
 	want.Allocatable = capacity.Resources{corev1.ResourceCPU: 1930, corev1.ResourceMemory: 7 << 30}
-	if err := w.RecordLaunched(w.ctx, "default-abc", testInstance, map[string]string{"example.com/tier": "loses", "karpenter.k8s.aws/instance-family": "m5"}, want.Capacity, want.Allocatable); err != nil {
+	if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: "default-abc"}, testInstance, map[string]string{"example.com/tier": "loses", "karpenter.k8s.aws/instance-family": "m5"}, want.Capacity, want.Allocatable); err != nil {
 		t.Fatal(err)
 	}
 	want.Labels["karpenter.k8s.aws/instance-family"] = "m5"

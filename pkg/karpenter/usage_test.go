@@ -108,7 +108,7 @@ func TestReserveAndRelease(t *testing.T) {
 		t.Errorf("written and reserved (-want +got):\n%s", diff)
 	}
 	// Launched as something smaller: the rest is free again.
-	if err := w.RecordLaunched(w.ctx, "a", testInstance, nil, capacity.Resources{"cpu": 2000}, nil); err != nil {
+	if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: "a"}, testInstance, nil, capacity.Resources{"cpu": 2000}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(capacity.Resources{"cpu": 7000, "nodes": 3}, used()); diff != "" {
@@ -181,7 +181,7 @@ func TestPlansThatRaceKeepTheLimits(t *testing.T) {
 						continue
 					}
 					within()
-					if err := w.RecordLaunched(w.ctx, c.Name, testInstance, nil, n.Offers[0].Type.Capacity, n.Offers[0].Type.Allocatable); err != nil {
+					if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: c.Name}, testInstance, nil, n.Offers[0].Type.Capacity, n.Offers[0].Type.Allocatable); err != nil {
 						t.Errorf("launching %s: %v", c.Name, err)
 					}
 				}

@@ -89,6 +89,6 @@ func (c *waves) keep(value string, w *capacity.Wave) {
 
 // sameWave says that everything that is recorded of both is the same.
 func sameWave(a, b *capacity.Wave) bool {
-	return a.Token == b.Token && a.Attempt == b.Attempt && a.Pool == b.Pool && a.NodeClass == b.NodeClass && a.CapacityType == b.CapacityType &&
+	return a.Token == b.Token && a.Attempt == b.Attempt && a.Pool == b.Pool && a.NodeClass == b.NodeClass && a.CapacityType == b.CapacityType && a.For == b.For &&
 		slices.Equal(a.Claims, b.Claims) && slices.Equal(a.Offers, b.Offers) && bytes.Equal(a.Request, b.Request)
 }

@@ -18,6 +18,7 @@ func TestWavesTellEveryDifference(t *testing.T) {
 		"CapacityType": func(w *capacity.Wave) { w.CapacityType = "x" },
 		"Offers":       func(w *capacity.Wave) { w.Offers[2].ReservationID = "x" },
 		"Request":      func(w *capacity.Wave) { w.Request[3] ^= 1 },
+		"For":          func(w *capacity.Wave) { w.For = capacity.ForOrder },
 	} {
 		c, w := &waves{}, testClaim("c").Wave
 		first, err := c.encode(w)
@@ -43,8 +44,8 @@ func TestWavesTellEveryDifference(t *testing.T) {
 			recorded++
 		}
 	}
-	if recorded != 8 {
-		t.Errorf("%d fields of a wave are recorded; sameWave compares 8", recorded)
+	if recorded != 9 {
+		t.Errorf("%d fields of a wave are recorded; sameWave compares 9", recorded)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -94,13 +95,26 @@ func sameRecord(a, b *karpv1.NodeClaim) bool {
 	return a.Labels[karpv1.NodePoolLabelKey] == b.Labels[karpv1.NodePoolLabelKey] && b.DeletionTimestamp.IsZero()
 }
 
-// RecordWave writes the wave that is about to be launched, or another attempt.
-func (s *Store) RecordWave(ctx context.Context, name string, w capacity.Wave) error {
+// RecordWave writes the wave that is about to be launched, or another attempt. Another claim of the same name is not found.
+func (s *Store) RecordWave(ctx context.Context, c *capacity.Claim, w capacity.Wave) error {
 	value, err := s.waves.encode(&w)
 	if err != nil {
-		return fmt.Errorf("NodeClaim %s: %w", name, err)
+		return fmt.Errorf("NodeClaim %s: %w", c.Name, err)
 	}
-	return s.annotate(ctx, name, WaveAnnotation, value)
+	if _, err := s.the(ctx, c, false); err != nil {
+		return err
+	}
+	_, err = s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{WaveAnnotation: value}), false)
+	return err
+}
+
+// inMetadata is a patch of the claim's metadata. With its UID there, the API server refuses it for another of the same name.
+func inMetadata(c *capacity.Claim, field string, value map[string]any) map[string]any {
+	out := map[string]any{field: value}
+	if c.UID != "" {
+		out["uid"] = c.UID
+	}
+	return map[string]any{"metadata": out}
 }
 
 // RecordSlots writes the pods that are planned for the claim's node.
@@ -140,10 +154,11 @@ func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]an
 }
 
 // RecordLaunched writes what was launched: first labels onto the claim's metadata, then its status, each only if it differs:
-// the API takes the two in two requests. Launched is true only when everything that the Node will need has been recorded. Labels that the claim has from its pool win over labels; type, zone
-// and capacity type are what the instance really is.
-func (s *Store) RecordLaunched(ctx context.Context, name string, inst capacity.Instance, labels map[string]string, capacityOf, allocatable capacity.Resources) error {
-	nc, err := s.current(ctx, name, false)
+// the API takes the two in two requests. Launched is true only when everything that the Node will need has been recorded. Labels
+// that the claim has from its pool win over labels; type, zone and capacity type are what the instance really is. Another claim of
+// the same name is not found.
+func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string, capacityOf, allocatable capacity.Resources) error {
+	nc, err := s.the(ctx, c, false)
 	if err != nil {
 		return err
 	}
@@ -168,11 +183,11 @@ func (s *Store) RecordLaunched(ctx context.Context, name string, inst capacity.I
 		}
 	}
 	if len(add) > 0 {
-		if _, err := s.mergePatch(ctx, name, map[string]any{"metadata": map[string]any{"labels": add}}, false); err != nil {
+		if _, err := s.mergePatch(ctx, c.Name, inMetadata(c, "labels", add), false); err != nil {
 			return err
 		}
 	}
-	return s.patchStatus(ctx, name, func(nc *karpv1.NodeClaim) {
+	return s.patchStatus(ctx, c, func(nc *karpv1.NodeClaim) {
 		nc.Status.ProviderID = inst.ProviderID
 		nc.Status.ImageID = inst.ImageID
 		nc.Status.Capacity = capacityOf.List()
@@ -184,7 +199,7 @@ func (s *Store) RecordLaunched(ctx context.Context, name string, inst capacity.I
 // RecordLaunchFailed writes why nothing was launched. reason is a word, message a sentence.
 func (s *Store) RecordLaunchFailed(ctx context.Context, name, reason, message string) error {
 	var failed *karpv1.NodeClaim
-	err := s.patchStatus(ctx, name, func(nc *karpv1.NodeClaim) {
+	err := s.patchStatus(ctx, &capacity.Claim{Name: name}, func(nc *karpv1.NodeClaim) {
 		nc.StatusConditions(status.WithClock(s.clock)).SetFalse(karpv1.ConditionTypeLaunched, conditionReason(reason, "LaunchFailed"), shorten(message))
 		failed = nc
 	})
@@ -231,12 +246,21 @@ func (s *Store) current(ctx context.Context, name string, ask bool) (*karpv1.Nod
 	return nc, nil
 }
 
+// the is current, for this very claim: one of the same name with another UID is not found.
+func (s *Store) the(ctx context.Context, c *capacity.Claim, ask bool) (*karpv1.NodeClaim, error) {
+	nc, err := s.current(ctx, c.Name, ask)
+	if err == nil && c.UID != "" && string(nc.UID) != c.UID {
+		return nil, fmt.Errorf("NodeClaim %s is another one by now: %w", c.Name, apierrors.NewNotFound(schema.GroupResource{Group: nodeClaims.Group, Resource: nodeClaims.resource}, c.Name))
+	}
+	return nc, err
+}
+
 // patchStatus changes a claim's status. Conditions are a list that a merge patch replaces as a whole, so that it is written
 // against the version that was read, and again against a fresh one on conflict.
-func (s *Store) patchStatus(ctx context.Context, name string, change func(*karpv1.NodeClaim)) error {
+func (s *Store) patchStatus(ctx context.Context, c *capacity.Claim, change func(*karpv1.NodeClaim)) error {
 	ask := false
 	err := onConflictAgain(func() error {
-		base, err := s.current(ctx, name, ask)
+		base, err := s.the(ctx, c, ask)
 		if err != nil {
 			return err
 		}
@@ -255,7 +279,7 @@ func (s *Store) patchStatus(ctx context.Context, name string, change func(*karpv
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("writing the status of NodeClaim %s: %w", name, err)
+		return fmt.Errorf("writing the status of NodeClaim %s: %w", c.Name, err)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func TestRecordLaunchedOnAClaimThatOthersWrite(t *testing.T) {
 			}
 		})
 	}
-	if err := w.RecordLaunched(w.ctx, "default-abc", testInstance, nil, capacity.Resources{corev1.ResourceCPU: 1000}, nil); err != nil {
+	if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: "default-abc"}, testInstance, nil, capacity.Resources{corev1.ResourceCPU: 1000}, nil); err != nil {
 		t.Fatal(err)
 	}
 	nc := &karpv1.NodeClaim{}
@@ -131,7 +131,7 @@ func TestLaunchIsThreeWrites(t *testing.T) {
 	answer := testInstance
 	answer.ImageID, answer.NodeName = "", ""
 	for range 2 {
-		if err := w.RecordLaunched(w.ctx, "default-abc", answer, nil, capacity.Resources{corev1.ResourceCPU: 1000}, nil); err != nil {
+		if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: "default-abc"}, answer, nil, capacity.Resources{corev1.ResourceCPU: 1000}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

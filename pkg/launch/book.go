@@ -27,6 +27,9 @@ type wave struct {
 	labels       map[string]string
 	claims       []*capacity.Claim
 	attempt      int
+	// first is the attempt it began after.
+	first   int
+	purpose capacity.Purpose
 }
 
 // book gives each planned node its claim's name, books the placements in the ledger and returns what is to be launched. claims are

@@ -57,9 +57,11 @@ type world struct {
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
 	seq       int
 	leaders   int64
-	owner     string        // who owns nodes and claims beside us
-	onNode    []*corev1.Pod // beside the pods of the tests, on every node
-	change    *sync.Cond
+	// classProblem is what is wrong with the node class's object.
+	classProblem string
+	owner        string        // who owns nodes and claims beside us
+	onNode       []*corev1.Pod // beside the pods of the tests, on every node
+	change       *sync.Cond
 }
 
 func newWorld(t *testing.T) *world {
@@ -312,16 +314,29 @@ func (w *world) onClaim(name string, f func(*capacity.Claim)) error {
 	return nil
 }
 
-func (w *world) RecordWave(_ context.Context, name string, wave capacity.Wave) error {
-	return w.onClaim(name, func(c *capacity.Claim) { c.Wave = &wave })
+// onThe is onClaim for this very claim.
+func (w *world) onThe(of *capacity.Claim, f func(*capacity.Claim)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c, ok := w.claims[of.Name]
+	if !ok || c.UID != of.UID {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodeclaims"}, of.Name)
+	}
+	f(c)
+	w.changed()
+	return nil
+}
+
+func (w *world) RecordWave(_ context.Context, of *capacity.Claim, wave capacity.Wave) error {
+	return w.onThe(of, func(c *capacity.Claim) { c.Wave = &wave })
 }
 
 func (w *world) RecordSlots(_ context.Context, name string, slots []capacity.Slot) error {
 	return w.onClaim(name, func(c *capacity.Claim) { c.Slots = slots })
 }
 
-func (w *world) RecordLaunched(_ context.Context, name string, i capacity.Instance, labels map[string]string, total, alloc capacity.Resources) error {
-	return w.onClaim(name, func(c *capacity.Claim) {
+func (w *world) RecordLaunched(_ context.Context, of *capacity.Claim, i capacity.Instance, labels map[string]string, total, alloc capacity.Resources) error {
+	return w.onThe(of, func(c *capacity.Claim) {
 		w.calls["RecordLaunched"]++
 		c.Launched, c.ProviderID, c.Labels, c.Capacity, c.Allocatable = true, i.ProviderID, labels, total, alloc
 	})

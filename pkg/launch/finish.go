@@ -63,7 +63,7 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 			return
 		}
 	}
-	if now := m.claim(c.Name); now == nil {
+	if now := m.claim(c.Name); now == nil || now.UID != c.UID {
 		m.ownerless(ctx, c, inst)
 		return
 	} else if now.Deleting {
@@ -86,7 +86,7 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 			break
 		}
 		logger.V(2).Info("Recording the node's name on its claim failed; trying again", "nodeClaim", c.Name, "node", node.Name, "err", err)
-		if !m.sleep(ctx, wait) || !m.lives(c.Name) {
+		if !m.sleep(ctx, wait) || !m.lives(c) {
 			return
 		}
 	}
@@ -100,7 +100,9 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 // ownerless ends an instance whose claim was deleted while it was launching. The claim's finalizer keeps it until somebody has
 // ended its instance; if there is no claim any more, that is now us.
 func (m *Motor) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.Instance) {
-	m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
+	if now := m.claim(c.Name); now == nil || now.UID == c.UID {
+		m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
+	}
 	m.end(ctx, inst.ID)
 }
 
@@ -133,7 +135,7 @@ func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.
 		if !m.sleep(ctx, firstRetry) {
 			return false
 		}
-		if !m.lives(c.Name) {
+		if !m.lives(c) {
 			return false
 		}
 	}
@@ -143,7 +145,7 @@ func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.
 // lost ends a claim whose instance died or never showed before it was a node.
 func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
 	m.log(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
-	m.fail(ctx, []string{c.Name}, "InstanceLost", why.Error(), false)
+	m.fail(ctx, []*capacity.Claim{c}, "InstanceLost", why.Error(), false)
 }
 
 // sameMachine says that what was recorded of an instance still holds.
@@ -171,7 +173,7 @@ func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 	all[corev1.LabelInstanceTypeStable] = inst.InstanceType
 	all[corev1.LabelTopologyZone] = inst.Zone
 	all["karpenter.sh/capacity-type"] = inst.CapacityType
-	if err := m.claims.RecordLaunched(ctx, c.Name, inst, all, total, alloc); err != nil {
+	if err := m.claims.RecordLaunched(ctx, c, inst, all, total, alloc); err != nil {
 		return err
 	}
 	c.ProviderID, c.InstanceType, c.Zone, c.CapacityType, c.ImageID = inst.ProviderID, inst.InstanceType, inst.Zone, inst.CapacityType, inst.ImageID
@@ -258,7 +260,7 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 			}
 			wait = nameReuseCheck
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-			m.fail(ctx, []string{c.Name}, "NodeNotCreated", err.Error(), false)
+			m.fail(ctx, []*capacity.Claim{c}, "NodeNotCreated", err.Error(), false)
 			return false
 		default:
 			logger.V(2).Info("Creating the Node failed; trying again", "node", node.Name, "err", err)
@@ -266,7 +268,7 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 		if !m.sleep(ctx, wait) {
 			return false
 		}
-		if !m.lives(c.Name) {
+		if !m.lives(c) {
 			return false
 		}
 	}

@@ -5,10 +5,40 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
 // holdPoll is how often it is asked whether somebody else still owns the nodes.
 const holdPoll = time.Second
+
+// HoldChanged tells the motor that somebody else has come to own nodes and claims, or does so no more.
+func (m *Motor) HoldChanged() {
+	m.wasHeld.Store(true)
+	m.Changed()
+}
+
+// readopt picks up what somebody else has launched while it owned nodes and claims: room on its way that pods may be planned
+// on, so that nothing is bought for them a second time.
+func (m *Motor) readopt(ctx context.Context) {
+	if m.hold() != "" || !m.wasHeld.Swap(false) {
+		return
+	}
+	missing := m.missingDaemons(ctx)
+	for _, c := range m.claims.Claims() {
+		known := false
+		m.desk.read(func(l *ledger.Ledger) { known = l.Has(c.Name) })
+		if known || !c.Launched || c.Initialized || c.Deleting {
+			continue
+		}
+		m.restore(c, nil, missing(c.NodeName, c.Labels, c.Taints))
+		if c.NodeName == "" {
+			m.wg.Go(func() { m.finish(ctx, c, instanceOf(c), c.Labels) })
+		} else {
+			m.named(c.Name, c.NodeName, c.ProviderID)
+		}
+	}
+}
 
 // free waits until nobody else owns nodes and claims. Pods that ask for capacity meanwhile are told.
 func (m *Motor) free(ctx context.Context) bool {
@@ -44,7 +74,7 @@ func (m *Motor) pause(ctx context.Context) (waited bool) {
 func (m *Motor) held(ctx context.Context, w *wave) bool {
 	why := m.hold()
 	if why != "" {
-		m.fail(ctx, namesOf(w.claims), "HeldBack", why, true)
+		m.fail(ctx, w.claims, "HeldBack", why, true)
 	}
 	return why != ""
 }

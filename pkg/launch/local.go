@@ -49,6 +49,7 @@ func (m *Motor) forget(name string) {
 	defer m.mu.Unlock()
 	delete(m.local, name)
 	m.claims.Release(name)
+	delete(m.orders, name)
 }
 
 // claim is what is known of a claim, or nil.
@@ -75,10 +76,10 @@ func join(shown, local *capacity.Claim) *capacity.Claim {
 	return &merged
 }
 
-// lives says whether the claim is still wanted.
-func (m *Motor) lives(name string) bool {
-	c := m.claim(name)
-	return c != nil && !c.Deleting
+// lives says whether the claim is still wanted. Names that others choose come again: it has to be this very claim.
+func (m *Motor) lives(c *capacity.Claim) bool {
+	now := m.claim(c.Name)
+	return now != nil && !now.Deleting && now.UID == c.UID
 }
 
 // union is a with those slots of b that a doesn't have. A slot is known by its order: which pod of its class it names is a

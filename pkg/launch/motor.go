@@ -56,6 +56,8 @@ type Motor struct {
 	slots     chan struct{} // semaphore of Parallel calls
 	plan      chan struct{} // demand is waiting
 	changed   chan struct{} // pools, offers or classes changed
+	ordered   chan struct{} // there is a claim that nobody planned
+	wasHeld   atomic.Bool   // somebody else has owned nodes and claims since they were looked at
 	room      atomic.Bool   // room has appeared somewhere since it was last offered
 	// daemonsMoved: DaemonSets have changed since room was last kept for their pods.
 	daemonsMoved atomic.Bool
@@ -65,6 +67,7 @@ type Motor struct {
 	wg        sync.WaitGroup
 
 	mu        sync.Mutex
+	orders    map[string]*order          // claims that nobody planned
 	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
 	recording map[string]bool            // claims whose slots are being written; true: and have changed since
 	moves     map[string]*move           // nodes that have to go
@@ -103,6 +106,7 @@ func New(cfg Config, p Parts) *Motor {
 		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
 		daemons: p.Daemons, hold: p.Hold, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{},
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
 	}
@@ -125,6 +129,7 @@ func (m *Motor) Run(ctx context.Context) {
 	m.wg.Go(func() { m.serve(ctx) })
 	if m.readLog(ctx) && m.free(ctx) {
 		m.recover(ctx)
+		m.wg.Go(func() { m.serveOrders(ctx) })
 		for m.settle(ctx) {
 			m.keepDaemonRoom(ctx)
 			m.offer(ctx)
@@ -306,11 +311,15 @@ func (m *Motor) cancel(ctx context.Context, claim string) {
 	m.forget(claim)
 }
 
-// fail ends claims whose launch came to nothing and gives their pods back to the planner.
-func (m *Motor) fail(ctx context.Context, claims []string, reason, why string, exhausted bool) {
+// fail ends claims whose launch came to nothing and gives their pods back to the planner. Orders stay, for whoever wrote them.
+func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why string, exhausted bool) {
 	logger := klog.FromContext(ctx)
 	why = oneLine(why)
-	for _, name := range claims {
+	for _, c := range claims {
+		name, now := c.Name, m.claim(c.Name)
+		if now != nil && now.UID != c.UID && c.UID != "" {
+			continue // it has gone, and another one has its name
+		}
 		var refs []capacity.PodRef
 		m.desk.read(func(l *ledger.Ledger) { refs = l.Refs(name) })
 		for _, ref := range refs {
@@ -318,6 +327,10 @@ func (m *Motor) fail(ctx context.Context, claims []string, reason, why string, e
 		}
 		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", len(refs))
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
+		if now != nil && now.Order != nil && now.ProviderID == "" {
+			m.refuseOrder(ctx, now, reason, why, true)
+			continue
+		}
 		m.background(ctx, func() { m.giveUp(ctx, name, reason, why) })
 	}
 }

@@ -3,11 +3,13 @@ package launch
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -56,16 +58,24 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 }
 
 func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
-	_, ours := n.Labels[labelPool]
 	csi := s.drivers[n.Name]
 	return ledger.NodeStatus{
 		ProviderID:  n.Spec.ProviderID,
-		Ours:        ours,
+		Ours:        ours(n),
 		Registered:  n.Labels[labelRegistered] == "true",
 		Initialized: n.Labels[labelInitialized] == "true",
 		Taints:      n.Spec.Taints,
 		Drivers:     csi.names, VolumeLimits: csi.limits,
 	}
+}
+
+// ours says that the Node was made for a NodeClaim: it has the label of a pool, or, where the claim has none, its claim as an
+// owner.
+func ours(n *corev1.Node) bool {
+	_, pool := n.Labels[labelPool]
+	return pool || slices.ContainsFunc(n.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.Kind == "NodeClaim" && strings.HasPrefix(o.APIVersion, "karpenter.sh/")
+	})
 }
 
 // NodeCached is called when the scheduler's cache has taken in a Node, new or changed. It is called from the informer's

@@ -47,11 +47,16 @@ func (m *Motor) recover(ctx context.Context) {
 		}
 		w := memberOf[c.Name]
 		switch {
+		case !c.Launched && w == nil && (c.Order != nil || c.Unreadable != ""):
+			continue // not ours to delete; orders have their own turn
 		case !c.Launched && w == nil:
 			drop = append(drop, c)
 			continue
 		case !c.Launched:
 			pending[w.Token] = append(pending[w.Token], c)
+			if c.Order != nil {
+				m.begin(c)
+			}
 		case c.NodeName == "":
 			finish = append(finish, c)
 		}
@@ -166,7 +171,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 		}
 		m.log(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
 		if m.clock.Since(started) > launchTimeout {
-			m.fail(ctx, namesOf(missing), reasonOf(err), err.Error(), false)
+			m.fail(ctx, missing, reasonOf(err), err.Error(), false)
 			return
 		}
 		if !m.sleep(ctx, wait) {
@@ -178,7 +183,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 // stillNeeded lets go of claims that no pod waits for, if nothing was launched with them. Otherwise their pods may be on the node
 // already: a kubelet that was faster than we came back has made it.
 func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim) ([]*capacity.Claim, error) {
-	if !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !m.needed(c.Name) }) {
+	if rec.For != capacity.ForPods || !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !m.needed(c.Name) }) {
 		return missing, nil
 	}
 	found, err := m.cloud.FindWave(ctx, rec.Token)
@@ -221,6 +226,6 @@ func (m *Motor) handOut(ctx context.Context, claims []*capacity.Claim, insts []c
 		m.background(ctx, func() { m.end(ctx, inst.ID) })
 	}
 	if len(claims) > n {
-		m.fail(ctx, namesOf(claims[n:]), "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
+		m.fail(ctx, claims[n:], "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
 	}
 }

@@ -25,6 +25,7 @@ import (
 func (m *Motor) round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := m.clock.Now()
+	m.readopt(ctx)
 	waiting, gangs := m.gather(ctx)
 	if len(waiting) == 0 {
 		return

@@ -16,6 +16,8 @@ type Cloud interface {
 	Prepare(ctx context.Context, w capacity.Wave) (request []byte, err error)
 	Launch(ctx context.Context, w capacity.Wave) (capacity.LaunchResult, error)
 	FindWave(ctx context.Context, token string) ([]capacity.Instance, error)
+	// FindClaim are the live instances tagged with a claim's name.
+	FindClaim(ctx context.Context, name string) ([]capacity.Instance, error)
 	Describe(ctx context.Context, id string) (capacity.Instance, error)
 	TagClaim(ctx context.Context, id, claim, nodeName string) error
 	Terminate(ctx context.Context, id string) error
@@ -39,9 +41,16 @@ type Claims interface {
 	// Release gives back what was reserved for a claim that won't be written; others are left alone.
 	Release(name string)
 	Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error)
-	RecordWave(ctx context.Context, name string, w capacity.Wave) error
+	// NodeClassProblem is why nothing can be launched with a class now, as far as its object tells, or "".
+	NodeClassProblem(name string) string
+	// Take makes an order ours, before it is launched: its finalizer, what it counts for.
+	Take(ctx context.Context, c *capacity.Claim) error
+	// RecordRefused says on an order why nothing is launched for it; again: it will be tried again.
+	RecordRefused(ctx context.Context, name, reason, message string, again bool) error
+	// RecordWave and RecordLaunched are for this very claim: another one of its name is not found.
+	RecordWave(ctx context.Context, c *capacity.Claim, w capacity.Wave) error
 	RecordSlots(ctx context.Context, name string, slots []capacity.Slot) error
-	RecordLaunched(ctx context.Context, name string, inst capacity.Instance, labels map[string]string, total, allocatable capacity.Resources) error
+	RecordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string, total, allocatable capacity.Resources) error
 	RecordLaunchFailed(ctx context.Context, name, reason, message string) error
 	// RecordNode writes what is known of the instance by the time its Node is there: the Node's name, the image.
 	RecordNode(ctx context.Context, name string, inst capacity.Instance) error

@@ -45,10 +45,15 @@ func (m *Motor) launch(ctx context.Context, w *wave) {
 		return
 	}
 	m.write(ctx, w)
+	m.carry(ctx, w)
+}
+
+// carry launches claims that are written.
+func (m *Motor) carry(ctx context.Context, w *wave) {
 	started := m.clock.Now()
 	for len(w.claims) > 0 && ctx.Err() == nil {
-		if w.attempt >= maxAttempts || m.clock.Since(started) > launchTimeout {
-			m.fail(ctx, namesOf(w.claims), "LaunchTimeout", "gave up after many attempts", false)
+		if w.attempt-w.first >= maxAttempts || m.clock.Since(started) > launchTimeout {
+			m.fail(ctx, w.claims, "LaunchTimeout", "gave up after many attempts", false)
 			return
 		}
 		rec, ok := m.prepare(ctx, w)
@@ -81,7 +86,7 @@ func (m *Motor) write(ctx context.Context, w *wave) {
 		got, err := m.claims.Create(ctx, c)
 		if err != nil {
 			if ctx.Err() == nil {
-				m.fail(ctx, []string{c.Name}, "ClaimNotWritten", fmt.Sprintf("writing the NodeClaim: %v", err), false)
+				m.fail(ctx, []*capacity.Claim{c}, "ClaimNotWritten", fmt.Sprintf("writing the NodeClaim: %v", err), false)
 			}
 			return
 		}
@@ -95,9 +100,9 @@ func (m *Motor) write(ctx context.Context, w *wave) {
 // prepare makes the request and records it. A wave that can't be recorded on all of its claims goes on without the
 // others; without any, it ends.
 func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
-	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !m.lives(c.Name) }) // deleted meanwhile
+	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !m.lives(c) }) // deleted meanwhile
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
-		needed := m.needed(c.Name)
+		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
 		if !needed { // whatever was asked for it before has been answered: there is nothing to wait for
 			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pods have gone") })
 		}
@@ -112,17 +117,17 @@ func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
 	if err != nil {
 		if ctx.Err() == nil {
 			exhausted := errors.Is(err, capacity.ErrInsufficientCapacity) && len(m.left(w, nil)) == 0
-			m.fail(ctx, namesOf(w.claims), reasonOf(err), err.Error(), exhausted)
+			m.fail(ctx, w.claims, reasonOf(err), err.Error(), exhausted)
 		}
 		return rec, false
 	}
 	rec.Request = req
 	failed := make([]bool, len(w.claims))
 	m.each(ctx, len(w.claims), func(i int) {
-		if err := m.claims.RecordWave(ctx, w.claims[i].Name, rec); err != nil {
+		if err := m.claims.RecordWave(ctx, w.claims[i], rec); err != nil {
 			failed[i] = true
 			if ctx.Err() == nil {
-				m.fail(ctx, []string{w.claims[i].Name}, "WaveNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
+				m.fail(ctx, []*capacity.Claim{w.claims[i]}, "WaveNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
 			}
 		}
 	})
@@ -153,7 +158,7 @@ func (m *Motor) again(ctx context.Context, w *wave, rec *capacity.Wave) bool {
 func (m *Motor) record(w *wave) capacity.Wave {
 	rec := capacity.Wave{
 		Token: m.token(w.claims, w.attempt), Attempt: w.attempt, Claims: namesOf(w.claims), Pool: w.pool.Name, NodeClass: w.pool.NodeClass,
-		CapacityType: w.capacityType, Labels: w.labels, Taints: w.pool.Taints, StartupTaints: w.pool.StartupTaints, Requests: capacity.Resources{},
+		CapacityType: w.capacityType, For: w.purpose, Labels: w.labels, Taints: w.pool.Taints, StartupTaints: w.pool.StartupTaints, Requests: capacity.Resources{},
 	}
 	priced := slices.ContainsFunc(w.offers, func(o capacity.NodeOffer) bool { return o.Offer.PriceOverlaid })
 	for _, o := range w.offers {
@@ -200,7 +205,7 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 			}
 			return m.settleWave(ctx, w, rec, capacity.LaunchResult{Instances: found, Message: err.Error()}, nil)
 		case errors.Is(err, capacity.ErrRefused), errors.Is(err, capacity.ErrNodeClassNotReady):
-			m.fail(ctx, namesOf(w.claims), reasonOf(err), err.Error(), false)
+			m.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
 			return false
 		}
 		m.log(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
@@ -210,7 +215,7 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 			if ferr == nil && len(found) > 0 {
 				return m.settleWave(ctx, w, rec, capacity.LaunchResult{Instances: found}, nil)
 			}
-			m.fail(ctx, namesOf(w.claims), reasonOf(err), err.Error(), false)
+			m.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
 			return false
 		}
 		if !m.sleep(ctx, wait) {
@@ -251,7 +256,7 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 			why = err.Error()
 		}
 		// The next plan is another one only if something was learned from this; if not, the same plan waits its time.
-		m.fail(ctx, namesOf(w.claims), "InsufficientCapacity", why, len(w.offers) < before)
+		m.fail(ctx, w.claims, "InsufficientCapacity", why, len(w.offers) < before)
 		return false
 	}
 	if len(w.offers) == before && !res.Again { // the same again can do with a pause, longer each time

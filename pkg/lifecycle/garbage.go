@@ -144,7 +144,7 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 	collections.Inc()
 	klog.FromContext(ctx).Info("Terminated an instance that no NodeClaim owns", "instance", inst.ID, "wave", inst.Wave, "claim", inst.Claim)
 	for _, n := range nodes {
-		if _, pool := n.Labels[karpv1.NodePoolLabelKey]; pool {
+		if managed(n) {
 			if err := c.deleteNode(ctx, n); err != nil {
 				return err
 			}

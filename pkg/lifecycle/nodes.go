@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,10 +110,21 @@ func (c *Controller) nodeChanged(obj any) {
 	}
 }
 
-// ours says that the Node carries our finalizer and the label of a pool.
-func ours(node *corev1.Node) bool {
-	_, pool := node.Labels[karpv1.NodePoolLabelKey]
-	return pool && hasFinalizer(node)
+// ours says that the Node carries our finalizer and has or had a NodeClaim.
+func ours(node *corev1.Node) bool { return managed(node) && hasFinalizer(node) }
+
+// managed says that the Node was made for a NodeClaim: it has the label of a pool, or, where the claim has none, its claim as an
+// owner.
+func managed(node *corev1.Node) bool {
+	if _, pool := node.Labels[karpv1.NodePoolLabelKey]; pool {
+		return true
+	}
+	for i := range node.OwnerReferences {
+		if ref := &node.OwnerReferences[i]; ref.Kind == "NodeClaim" && strings.HasPrefix(ref.APIVersion, "karpenter.sh/") {
+			return true
+		}
+	}
+	return false
 }
 
 func hasFinalizer(obj metav1.Object) bool {

@@ -77,9 +77,8 @@ func Taints(node *corev1.Node) []corev1.Taint {
 
 // initializing says that the node is ours, has not been initialized yet and was not given up.
 func initializing(node *corev1.Node) bool {
-	_, ours := node.Labels[karpv1.NodePoolLabelKey]
 	_, failed := node.Annotations[AnnotationFailed]
-	return ours && !failed && node.Labels[karpv1.NodeInitializedLabelKey] != "true"
+	return managed(node) && !failed && node.Labels[karpv1.NodeInitializedLabelKey] != "true"
 }
 
 // ephemeral says that a healthy node loses the taint by itself and that pods may be bound in spite of it.

@@ -90,6 +90,34 @@ func TestHideEphemeralTaints(t *testing.T) {
 	}
 }
 
+// A claim without a pool has a Node without that label.
+func TestNodeOfAClaimWithoutPoolIsOurs(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		owner metav1.OwnerReference
+		want  string
+	}{
+		{"its claim owns it", metav1.OwnerReference{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "mine"}, ""},
+		{"something else owns it", metav1.OwnerReference{APIVersion: "cluster.x-k8s.io/v1beta1", Kind: "Machine", Name: "m"}, "node.kubernetes.io/not-ready:NoSchedule"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", OwnerReferences: []metav1.OwnerReference{tc.owner}},
+				Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "NoSchedule")}}}
+			out, err := HideEphemeralTaints(node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, seen := range out.(*corev1.Node).Spec.Taints {
+				got = append(got, seen.ToString())
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("taints (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestHideEphemeralTaintsLetsOthersPass(t *testing.T) {
 	for _, obj := range []any{
 		cache.DeletedFinalStateUnknown{Key: "n", Obj: &corev1.Node{}},

@@ -60,6 +60,9 @@ func (l *Ledger) AddNode(claim string, template *capacity.Node, daemons map[stri
 	n.daemons = daemons
 }
 
+// Has says whether a claim's node is on the books.
+func (l *Ledger) Has(claim string) bool { return l.nodes[claim] != nil }
+
 // find is the node of that key or name, or nil.
 func (l *Ledger) find(key string) *node {
 	if n, ok := l.nodes[key]; ok {

@@ -1,0 +1,120 @@
+package capacity
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestResolve(t *testing.T) {
+	daemon := &DaemonSet{Namespace: "d", Name: "agent", Class: &Class{Key: "agent", Pod: &corev1.Pod{}, Requests: Resources{"cpu": 500, "pods": 1}}}
+	for _, tt := range []struct {
+		name     string
+		pool     func(*Pool)
+		requests Resources
+		daemons  []*DaemonSet
+		first    string // the cheapest offer; "" when there is none
+		types    int    // how many are left open
+		labels   map[string]string
+		why      string
+		retry    bool
+	}{
+		{name: "nothing asked is the cheapest there is", first: "c.2 a on-demand", types: 12},
+		{name: "what is asked has to fit", requests: Resources{"cpu": 3000, "memory": 14 << 30}, first: "m.4 a on-demand", types: 8},
+		{name: "so have the pods of daemons", requests: Resources{"cpu": 1800}, daemons: []*DaemonSet{daemon}, first: "c.4 a on-demand", types: 9},
+		{name: "spot where it may be", pool: func(p *Pool) {
+			p.Requirements[labelCapacityType] = ValueIn(labelCapacityType, "on-demand", "spot")
+		}, first: "c.2 a spot", types: 12},
+		{name: "a label of its own", pool: func(p *Pool) { p.Requirements = p.Requirements.And(ValueIn("tier", "gold", "iron")) },
+			first: "c.2 a on-demand", types: 12, labels: map[string]string{"tier": "gold"}},
+		{name: "its taints are no obstacle", pool: func(p *Pool) {
+			p.Taints = []corev1.Taint{{Key: "team", Value: "a", Effect: corev1.TaintEffectNoExecute}}
+		}, first: "c.2 a on-demand", types: 12},
+		{name: "limits are somebody else's", pool: func(p *Pool) { p.Limits = Resources{"cpu": 1000} }, first: "c.2 a on-demand", types: 12},
+		{name: "minValues keep a dearer family open", pool: func(p *Pool) {
+			r := ValueIn("karpenter.k8s.aws/instance-family", "c", "m", "r")
+			r.MinValues = 3
+			p.Requirements = p.Requirements.And(r)
+		}, first: "c.2 a on-demand", types: 12},
+		{name: "minValues that can't be had", pool: func(p *Pool) {
+			r := ValueIn("karpenter.k8s.aws/instance-family", "c")
+			r.MinValues = 2
+			p.Requirements = p.Requirements.And(r)
+		}, why: "minValues: only 1 of 2 values of karpenter.k8s.aws/instance-family are possible", retry: true},
+		{name: "too much", requests: Resources{"cpu": 64000}, why: "none of 12 instance types has room for it: cpu 64 asked, 15900m at most"},
+		{name: "no such type", pool: func(p *Pool) { p.Requirements = p.Requirements.And(ValueIn(labelInstanceType, "z.1")) },
+			why: "its requirements leave none of 16 instance types"},
+		{name: "no such zone", pool: func(p *Pool) { p.Requirements = p.Requirements.And(ValueIn(labelZone, "z")) },
+			why: "none of 12 instance types can be had now in the zones and capacity types it allows", retry: true},
+		{name: "a class that isn't ready", pool: func(p *Pool) { p.Unready = "not resolved yet" }, why: "not resolved yet", retry: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := testPool("default")
+			if tt.pool != nil {
+				tt.pool(p)
+			}
+			n, why, retry := Resolve(p, tt.requests, tt.daemons, Options{})
+			if why != tt.why || retry != tt.retry || (n == nil) != (tt.first == "") {
+				t.Fatalf("node %v, %q, retry %v; want %q, %v", n != nil, why, retry, tt.why, tt.retry)
+			}
+			if n == nil {
+				return
+			}
+			types, last := map[string]bool{}, 0.0
+			for _, o := range n.Offers {
+				if o.Offer.Price < last {
+					t.Errorf("%s in %s is cheaper than the one before", o.Type.Name, o.Offer.Zone)
+				}
+				last = o.Offer.Price
+				types[o.Type.Name] = true
+				if o.Offer.CapacityType != n.CapacityType {
+					t.Errorf("%s in a node that is %s", o.Offer.CapacityType, n.CapacityType)
+				}
+			}
+			o := n.Offers[0]
+			if got := fmt.Sprint(o.Type.Name, " ", o.Offer.Zone, " ", o.Offer.CapacityType); got != tt.first || len(types) != tt.types {
+				t.Errorf("%s first of %d types, want %s of %d", got, len(types), tt.first, tt.types)
+			}
+			for k, v := range tt.labels {
+				if n.Labels[k] != v {
+					t.Errorf("label %s is %q, want %q", k, n.Labels[k], v)
+				}
+			}
+			want := tt.requests.Clone()
+			for range tt.daemons {
+				want.Add(daemon.Class.Requests, 1)
+			}
+			for _, both := range []Resources{want, n.Requests} {
+				for name := range both {
+					if want[name] != n.Requests[name] {
+						t.Errorf("requests %v, want %v", n.Requests, want)
+					}
+				}
+			}
+			if n.Pool != p {
+				t.Error("the node is of another pool")
+			}
+		})
+	}
+}
+
+func TestResolveKeepsToSixtyTypes(t *testing.T) {
+	p := testPool("default")
+	p.Types = nil
+	for i := range 90 {
+		p.Types = append(p.Types, testType(fmt.Sprintf("f%d.x", i), "amd64", 4, 8, float64(90-i)))
+	}
+	n, why, _ := Resolve(p, Resources{"cpu": 1000}, nil, Options{})
+	if n == nil {
+		t.Fatal(why)
+	}
+	types := map[string]bool{}
+	for _, o := range n.Offers {
+		types[o.Type.Name] = true
+	}
+	if len(types) != MaxFleetTypes || !strings.HasPrefix(n.Offers[0].Type.Name, "f89.") {
+		t.Errorf("%d types, the first is %s; want the %d cheapest", len(types), n.Offers[0].Type.Name, MaxFleetTypes)
+	}
+}

@@ -1,0 +1,129 @@
+package karpenter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// orderOf is what a NodeClaim asks for that is none of a plan's; nil for those that are.
+func orderOf(nc *karpv1.NodeClaim, wave *capacity.Wave) *capacity.Order {
+	if _, planned := nc.Annotations[WaveAnnotation]; planned && (wave == nil || wave.For != capacity.ForOrder) {
+		return nil
+	}
+	o := &capacity.Order{Provisioned: slices.ContainsFunc(nc.OwnerReferences, ownedByPool)}
+	if errs := validateClaim(nc); len(errs) > 0 {
+		o.Invalid = joinErrors(errs)
+		return o
+	}
+	var err error
+	if o.Requirements, err = poolRequirements(nc.Spec.Requirements, nc.Labels); err != nil {
+		o.Invalid = fmt.Sprintf("spec.requirements: %v", err)
+	} else if r, ok := o.Requirements.Impossible(); ok {
+		o.Invalid = fmt.Sprintf("spec.requirements: with the labels of the claim %s", r)
+	}
+	return o
+}
+
+// validateClaim names each field of a NodeClaim that can't mean anything.
+func validateClaim(nc *karpv1.NodeClaim) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	t := karpv1.NodeClaimTemplateSpec{
+		Taints: nc.Spec.Taints, StartupTaints: nc.Spec.StartupTaints, NodeClassRef: nc.Spec.NodeClassRef,
+		ExpireAfter: nc.Spec.ExpireAfter, TerminationGracePeriod: nc.Spec.TerminationGracePeriod,
+	}
+	errs = validateTemplate(&t, spec)
+	for i := range nc.Spec.Requirements {
+		r := &nc.Spec.Requirements[i]
+		if r.Key != karpv1.NodePoolLabelKey { // of pools it is not theirs to say, of a claim it is
+			errs = append(errs, validateRequirement(r, spec.Child("requirements").Index(i))...)
+		}
+	}
+	at := spec.Child("resources", "requests")
+	for _, name := range slices.Sorted(maps.Keys(nc.Spec.Resources.Requests)) {
+		if q := nc.Spec.Resources.Requests[name]; q.Sign() < 0 {
+			errs = append(errs, field.Invalid(at.Key(string(name)), q.String(), "must not be negative"))
+		}
+	}
+	return errs
+}
+
+// NodeClassProblem is why nothing can be launched with the class, as far as its object tells; empty when it can.
+func (s *Store) NodeClassProblem(name string) string {
+	nc := s.class(name)
+	if nc == nil {
+		return fmt.Sprintf("there is no EC2NodeClass %s", name)
+	}
+	return nodeClassProblem("", name, nc)
+}
+
+// Take makes an order ours before it is launched: with the finalizer that keeps it until its instance has ended, the label of its
+// node class, and what it counts for until it is launched.
+func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
+	largest, err := encodeAnnotation(LargestAnnotation, c.Largest)
+	if err != nil {
+		return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+	}
+	ask := false
+	err = onConflictAgain(func() error {
+		base, err := s.the(ctx, c, ask)
+		if err != nil {
+			return err
+		}
+		ask = true
+		if !base.DeletionTimestamp.IsZero() {
+			return errors.New("it is being deleted")
+		}
+		nc := base.DeepCopy()
+		if !slices.Contains(nc.Finalizers, karpv1.TerminationFinalizer) {
+			nc.Finalizers = append(nc.Finalizers, karpv1.TerminationFinalizer)
+		}
+		nc.Labels = merged(nc.Labels, map[string]string{ec2nc.LabelNodeClass: c.NodeClass})
+		nc.Annotations = merged(nc.Annotations, map[string]string{LargestAnnotation: largest})
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		if err := s.live.Patch(ctx, nc, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+		s.keepOwn(nc)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// RecordRefused says on an order why nothing is launched for it, in its condition and, when that is news, in an event. again: it is
+// tried again.
+func (s *Store) RecordRefused(ctx context.Context, name, reason, message string, again bool) error {
+	var news *karpv1.NodeClaim
+	err := s.patchStatus(ctx, &capacity.Claim{Name: name}, func(nc *karpv1.NodeClaim) {
+		news = nil
+		reason, message := conditionReason(reason, "LaunchFailed"), shorten(message)
+		if c := nc.StatusConditions(status.WithObservedOnly()).Get(karpv1.ConditionTypeLaunched); c == nil || c.Message != message {
+			news = nc
+		}
+		set := nc.StatusConditions(status.WithClock(s.clock))
+		if again {
+			set.SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, message)
+		} else {
+			set.SetFalse(karpv1.ConditionTypeLaunched, reason, message)
+		}
+	})
+	if err == nil && news != nil {
+		s.recorder.Eventf(news, nil, corev1.EventTypeWarning, conditionReason(reason, "LaunchFailed"), "Launch", "%s", shorten(message))
+	}
+	return err
+}

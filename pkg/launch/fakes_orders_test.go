@@ -1,0 +1,78 @@
+package launch
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// What orders need of the world.
+
+func (w *world) NodeClassProblem(string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.classProblem
+}
+
+func (w *world) Take(_ context.Context, c *capacity.Claim) error {
+	return w.onClaim(c.Name, func(have *capacity.Claim) {
+		w.calls["Take"]++
+		have.Largest = c.Largest
+	})
+}
+
+func (w *world) RecordRefused(_ context.Context, name, reason, message string, again bool) error {
+	return w.onClaim(name, func(*capacity.Claim) {
+		word := " for good: "
+		if again {
+			word = " for now: "
+		}
+		w.notes = append(w.notes, name+" "+reason+word+message)
+	})
+}
+
+func (w *world) FindClaim(_ context.Context, name string) ([]capacity.Instance, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("FindClaim"); err != nil {
+		return nil, err
+	}
+	var out []capacity.Instance
+	for _, i := range w.instances {
+		if i.Claim == name {
+			out = append(out, i)
+		}
+	}
+	slices.SortFunc(out, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// writes is what a user does who wants a node.
+func (w *world) writes(name string, change ...func(*capacity.Claim)) {
+	c := &capacity.Claim{Name: name, UID: "uid-of-" + name, NodeClass: "class", Labels: map[string]string{"by": "hand"},
+		Requests: capacity.Resources{corev1.ResourceCPU: 2000}, Order: &capacity.Order{Requirements: capacity.Requirements{}}}
+	for _, f := range change {
+		f(c)
+	}
+	w.mu.Lock()
+	cp := *c
+	w.claims[name] = &cp
+	w.changed()
+	w.mu.Unlock()
+	if w.motor != nil {
+		w.motor.ClaimChanged(c)
+	}
+}
+
+// isNode says whether the claim has become a node, with an instance that lives. Under mu.
+func (w *world) isNode(name string) bool {
+	c := w.claims[name]
+	if c == nil || c.NodeName == "" || w.nodes[c.NodeName] == nil {
+		return false
+	}
+	_, lives := w.instances[instanceOf(c).ID]
+	return lives
+}

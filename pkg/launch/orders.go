@@ -1,0 +1,257 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+const (
+	// orderPoll is how often orders that are to be tried again are looked at.
+	orderPoll = time.Second
+	// An order that could not be launched is tried again after firstOrderRetry, later each time, until its claim's time is
+	// over (pkg/lifecycle, liveness).
+	firstOrderRetry = time.Second
+	maxOrderRetry   = time.Minute
+)
+
+// order is how far an order has come.
+//
+//	new -> busy -> launched (stays busy until its claim is gone)
+//	        ^ \-> refused, to be tried again
+//	        |        |
+//	        +--------+
+type order struct {
+	uid   string
+	busy  bool // somebody launches it, or has
+	tries int
+	next  time.Time // no other try before
+}
+
+// serveOrders launches the claims that nobody planned, each as a wave of its own.
+func (m *Motor) serveOrders(ctx context.Context) {
+	tick := m.clock.NewTicker(orderPoll)
+	defer tick.Stop()
+	for open := true; ; {
+		if open {
+			open = m.takeOrders(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.ordered:
+			open = true
+		case <-tick.C():
+		}
+	}
+}
+
+// ClaimChanged tells the motor of a NodeClaim, new or changed. It returns at once.
+func (m *Motor) ClaimChanged(c *capacity.Claim) {
+	if c.Order == nil || c.Launched || c.Deleting {
+		return
+	}
+	select {
+	case m.ordered <- struct{}{}:
+	default:
+	}
+}
+
+// takeOrders begins with orders whose time it is, and says whether there are any that wait.
+func (m *Motor) takeOrders(ctx context.Context) (open bool) {
+	for _, c := range m.claims.Claims() {
+		if c.Order == nil || c.Unreadable != "" || c.Deleting || c.Launched || c.ProviderID != "" {
+			continue
+		}
+		open = true
+		if m.hold() == "" && m.claims.Problem() == "" && m.begin(c) {
+			m.wg.Go(func() { m.order(ctx, c) })
+		}
+	}
+	return open
+}
+
+// begin says whether it is time to launch the order, and if so that nobody else is to.
+func (m *Motor) begin(c *capacity.Claim) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.orders[c.Name]
+	if o == nil || o.uid != c.UID {
+		o = &order{uid: c.UID}
+		m.orders[c.Name] = o
+	}
+	if o.busy || m.clock.Now().Before(o.next) {
+		return false
+	}
+	o.busy = true
+	return true
+}
+
+// order launches a claim that nobody planned.
+//
+//  1. What can't mean anything is said.
+//  2. An instance may bear its name already: Karpenter's, that had no time to write it down.
+//  3. A claim that a provisioner of before made for pods ends: they are planned for anew.
+//  4. Find what it may be bought as.
+//  5. Take it: the finalizer, what it counts for.
+//  6. Launch it as a wave of its own, under the rules of any other.
+func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
+	if why := c.Order.Invalid; why != "" {
+		m.refuseOrder(ctx, c, "Invalid", why, false)
+		return
+	}
+	if found, err := m.limited(ctx, func() ([]capacity.Instance, error) { return m.cloud.FindClaim(ctx, c.Name) }); err != nil {
+		m.refuseOrder(ctx, c, reasonOf(err), "looking for an instance that was launched for it: "+err.Error(), true)
+		return
+	} else if inst, ok := m.unowned(found); ok {
+		m.log(ctx).V(2).Info("An instance bears the name of a claim that was not launched by us; it is the claim's", "nodeClaim", c.Name, "instance", inst.ID)
+		m.inFlight(c, &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Requests, Free: c.Requests.Clone()}, nil)
+		m.finish(ctx, c, inst, c.Labels)
+		return
+	}
+	if c.Order.Provisioned {
+		m.log(ctx).V(2).Info("Deleting a claim of another provisioner that was never launched; its pods are planned for anew", "nodeClaim", c.Name)
+		m.giveUp(ctx, c.Name, "NotLaunched", "made by another provisioner, which has gone before it was launched; its pods are planned for anew")
+		return
+	}
+	n, why, again := m.resolve(c)
+	if n == nil {
+		m.refuseOrder(ctx, c, "NoCompatibleInstanceTypes", why, again)
+		return
+	}
+	own := *c
+	own.Largest = n.Largest
+	if _, err := m.limited(ctx, func() ([]capacity.Instance, error) { return nil, m.claims.Take(ctx, &own) }); err != nil {
+		m.refuseOrder(ctx, c, "ClaimNotWritten", err.Error(), true)
+		return
+	}
+	var daemons []*capacity.DaemonSet
+	for _, d := range m.daemons() {
+		if d.RunsOn(n.Labels, n.Pool.Taints) {
+			daemons = append(daemons, d)
+		}
+	}
+	m.inFlight(&own, template(n), daemonRoom(daemons))
+	w := &wave{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, claims: []*capacity.Claim{&own}, purpose: capacity.ForOrder}
+	if c.Wave != nil {
+		w.attempt, w.first = c.Wave.Attempt, c.Wave.Attempt
+	}
+	m.carry(ctx, w)
+}
+
+// inFlight tells the ledger of a claim's node that nobody's pods are planned for, for others to be planned there.
+func (m *Motor) inFlight(c *capacity.Claim, n *capacity.Node, daemons map[string]capacity.Resources) {
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode(c.Name, n, daemons, true, now) })
+}
+
+// resolve finds what an order may be bought as, or says in which field what is asked for can't be had; again: it may be later.
+func (m *Motor) resolve(c *capacity.Claim) (n *capacity.PlannedNode, why string, again bool) {
+	if why := m.claims.NodeClassProblem(c.NodeClass); why != "" {
+		return nil, "spec.nodeClassRef.name: " + why, true
+	}
+	pool := &capacity.Pool{Name: c.Pool, NodeClass: c.NodeClass, Labels: c.Labels, Requirements: c.Order.Requirements,
+		Taints: c.Taints, StartupTaints: c.StartupTaints}
+	if pool.Types, pool.Unready = m.cloud.InstanceTypes(c.NodeClass); pool.Unready != "" {
+		return nil, "spec.nodeClassRef.name: " + pool.Unready, true
+	}
+	if over := m.crowded(1); over != "" {
+		return nil, over, true
+	}
+	n, why, again = capacity.Resolve(pool, c.Requests, nil, m.cfg.Plan)
+	if n != nil {
+		return n, "", false
+	}
+	// Whose fault is it: that of what can't be had now, of what is asked, or of where it may come from?
+	all := *pool
+	all.Types = allAvailable(pool.Types)
+	if some, _, _ := capacity.Resolve(&all, c.Requests, nil, m.cfg.Plan); some != nil {
+		return nil, "what could be bought for it can't be had now: " + why, true
+	}
+	if some, _, _ := capacity.Resolve(&all, nil, nil, m.cfg.Plan); some != nil {
+		return nil, "spec.resources.requests: " + why, again
+	}
+	return nil, "spec.requirements: " + why, again
+}
+
+// allAvailable is the types as if all of their offers could be had.
+func allAvailable(types []*capacity.InstanceType) []*capacity.InstanceType {
+	out := make([]*capacity.InstanceType, 0, len(types))
+	for _, t := range types {
+		own := *t
+		own.Offers = slices.Clone(t.Offers)
+		for i := range own.Offers {
+			o := &own.Offers[i]
+			o.Available, o.Remaining = true, max(o.Remaining, 1)
+		}
+		out = append(out, &own)
+	}
+	return out
+}
+
+// crowded is why n more claims can't be launched now, because too many are in flight, or "".
+func (m *Motor) crowded(n int) string {
+	if m.cfg.MaxInFlight <= 0 {
+		return ""
+	}
+	var flights []ledger.InFlight
+	m.desk.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	flying := 0
+	for _, f := range flights {
+		if f.Claim != "" && !f.Initialized {
+			flying++
+		}
+	}
+	if flying+n <= m.cfg.MaxInFlight {
+		return ""
+	}
+	return fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", flying, m.cfg.MaxInFlight)
+}
+
+// unowned is the first of the instances that no claim has.
+func (m *Motor) unowned(found []capacity.Instance) (capacity.Instance, bool) {
+	if len(found) == 0 {
+		return capacity.Instance{}, false
+	}
+	taken := map[string]bool{}
+	for _, c := range m.claims.Claims() {
+		taken[c.ProviderID] = true
+	}
+	if i := slices.IndexFunc(found, func(i capacity.Instance) bool { return !taken[i.ProviderID] }); i >= 0 {
+		return found[i], true
+	}
+	return capacity.Instance{}, false
+}
+
+// refuseOrder says on an order why it isn't launched. It is tried again later, unless its claim is what is wrong.
+func (m *Motor) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why string, again bool) {
+	m.mu.Lock()
+	o := m.orders[c.Name]
+	if o == nil || o.uid != c.UID {
+		o = &order{uid: c.UID}
+		m.orders[c.Name] = o
+	}
+	o.tries++
+	o.busy, o.next = false, m.clock.Now().Add(min(firstOrderRetry<<min(o.tries-1, 10), maxOrderRetry))
+	m.mu.Unlock()
+	m.log(ctx).V(2).Info("A claim that was made by hand is not launched", "nodeClaim", c.Name, "reason", reason, "message", why)
+	m.background(ctx, func() {
+		if err := m.claims.RecordRefused(ctx, c.Name, reason, oneLine(why), again); err != nil {
+			m.log(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)
+		}
+	})
+}
+
+// limited makes a call when its turn has come.
+func (m *Motor) limited(ctx context.Context, call func() ([]capacity.Instance, error)) ([]capacity.Instance, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case m.slots <- struct{}{}:
+	}
+	defer func() { <-m.slots }()
+	return call()
+}

@@ -1,0 +1,336 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+func TestClaimMadeByHandBecomesANode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.during["Launch"] = func() {
+		c := w.claims["mine"]
+		if c.Wave == nil || c.Wave.Token == "" || c.Wave.For != capacity.ForOrder || w.calls["Take"] != 1 || len(c.Largest) == 0 {
+			t.Errorf("launched before it was ours and recorded: %+v", c)
+		}
+	}
+	w.run()
+	w.writes("mine")
+	w.until("a node", func() bool { return w.isNode("mine") })
+	w.exactly(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.claims["mine"]
+	if got := w.instances[instanceOf(c).ID].InstanceType; got != "large" {
+		t.Errorf("launched as %s, which does not hold what is asked", got)
+	}
+	if c.Labels["by"] != "hand" || len(w.tokens) != 1 {
+		t.Errorf("labels %v, %d waves", c.Labels, len(w.tokens))
+	}
+}
+
+func TestEachOrderIsAWaveOfItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 5 {
+		w.writes(fmt.Sprint("mine-", i)) // before anybody leads
+	}
+	w.run()
+	w.exactly(5)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.tokens) != 5 {
+		t.Errorf("%d waves", len(w.tokens))
+	}
+}
+
+func TestWhatIsNoOrderIsNotLaunched(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, change := range map[string]func(*capacity.Claim){
+		"launched":   func(c *capacity.Claim) { c.ProviderID, c.Launched = "aws:///a/i-old", true },
+		"recorded":   func(c *capacity.Claim) { c.ProviderID = "aws:///a/i-older" },
+		"deleting":   func(c *capacity.Claim) { c.Deleting = true },
+		"unreadable": func(c *capacity.Claim) { c.Order, c.Unreadable = nil, "annotation dovetail.sh/wave: nonsense" },
+	} {
+		w.writes(name, change, func(c *capacity.Claim) { c.NodeName, c.Initialized = "n-"+name, name == "launched" })
+	}
+	w.run()
+	w.writes("mine")
+	w.until("a node of the only order", func() bool { return w.isNode("mine") })
+	w.stop()
+	if len(w.tokens) != 1 || len(w.claims) != 5 {
+		t.Errorf("%d waves, %d claims; want one and all five", len(w.tokens), len(w.claims))
+	}
+}
+
+func TestOrdersThatCannotBeLaunched(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		world  func(*world)
+		change func(*capacity.Claim)
+		says   string
+	}{
+		{"an invalid claim", func(*world) {}, func(c *capacity.Claim) { c.Order.Invalid = "spec.taints[0].key: Required value" },
+			"mine Invalid for good: spec.taints[0].key: Required value"},
+		{"more than any machine has", func(*world) {}, func(c *capacity.Claim) { c.Requests = capacity.Resources{corev1.ResourceCPU: 64000} },
+			"mine NoCompatibleInstanceTypes for good: spec.resources.requests: none of 2 instance types has room for it: cpu 64 asked, 4 at most"},
+		{"a type that there is not", func(*world) {}, func(c *capacity.Claim) {
+			c.Order.Requirements = capacity.Requirements{}.And(capacity.ValueIn(corev1.LabelTopologyZone, "nowhere"))
+		}, "mine NoCompatibleInstanceTypes for now: spec.requirements: none of 2 instance types can be had now"},
+		{"a class that is going", func(w *world) { w.classProblem = "EC2NodeClass class is being deleted" }, func(*capacity.Claim) {},
+			"mine NoCompatibleInstanceTypes for now: spec.nodeClassRef.name: EC2NodeClass class is being deleted"},
+		{"no permission", func(w *world) { w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused) }, func(*capacity.Claim) {},
+			"mine LaunchRefused for now: refused by the cloud: not authorized"},
+		{"no capacity", func(w *world) { w.capacity["large"] = 0 }, func(*capacity.Claim) {}, "mine NoCompatibleInstanceTypes for now: what could be bought for it can't be had now: none of"},
+		{"a cloud that doesn't answer", func(w *world) { w.broken["FindClaim"] = errors.New("timeout") }, func(*capacity.Claim) {},
+			"mine LaunchFailed for now: looking for an instance that was launched for it: timeout"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			tt.world(w)
+			w.run()
+			w.writes("mine", tt.change)
+			w.until("what is wrong said", w.told(tt.says))
+			w.mu.Lock()
+			if len(w.instances) > 0 || w.claims["mine"] == nil {
+				t.Errorf("%d instances; the claim is there: %v", len(w.instances), w.claims["mine"] != nil)
+			}
+			clear(w.broken)
+			clear(w.capacity)
+			w.classProblem = ""
+			w.mu.Unlock()
+			if !strings.Contains(tt.says, "for now") || strings.Contains(tt.says, "can be had") {
+				return
+			}
+			w.until("it is launched after all", func() bool { return w.isNode("mine") })
+			w.exactly(1)
+		})
+	}
+}
+
+// What was asked for under one token was refused; the next try is another attempt with a token of its own.
+func TestOrderThatWasRefusedIsTriedUnderANewToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tokens := map[string]bool{}
+	w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused)
+	w.during["Launch"] = func() { tokens[w.claims["mine"].Wave.Token] = true }
+	w.run()
+	w.writes("mine")
+	w.until("two tries", func() bool { return w.calls["Launch"] > 1 })
+	w.mu.Lock()
+	delete(w.broken, "Launch")
+	w.mu.Unlock()
+	w.until("a node", func() bool { return w.isNode("mine") })
+	w.stop()
+	if len(tokens) != w.calls["Launch"] || len(w.instances) != 1 {
+		t.Errorf("%d tokens in %d calls, %d instances", len(tokens), w.calls["Launch"], len(w.instances))
+	}
+}
+
+// The leader dies at some moment; the next one finds the order as it is then.
+func TestRestartLaunchesNoOrderTwice(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		die  func(w *world) (reached func() bool)
+	}{
+		{"before it was taken", func(w *world) func() bool {
+			w.broken["FindClaim"] = errors.New("timeout")
+			return func() bool { return w.calls["FindClaim"] > 0 }
+		}},
+		{"before the call", func(w *world) func() bool {
+			w.broken["Launch"] = errors.New("timeout")
+			return func() bool { return w.calls["Launch"] > 0 }
+		}},
+		{"after the call, before its record", func(w *world) func() bool {
+			w.lost["Launch"] = 1 << 30
+			return func() bool { return len(w.instances) == 1 }
+		}},
+		{"before the node", func(w *world) func() bool {
+			w.broken["Describe"] = errors.New("timeout")
+			return func() bool { return w.claims["mine"].Launched }
+		}},
+		{"between two tries", func(w *world) func() bool {
+			w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused)
+			return w.told("not authorized")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			reached := tt.die(w)
+			w.run()
+			w.writes("mine")
+			w.until(tt.name, reached)
+			w.stop()
+			clear(w.broken)
+			clear(w.lost)
+			w.run()
+			w.until("a node", func() bool { return w.isNode("mine") })
+			w.exactly(1)
+			w.stop()
+			if len(w.tokens) != 1 || w.seq != 1 {
+				t.Errorf("launched under %d tokens, %d instances in all", len(w.tokens), w.seq)
+			}
+		})
+	}
+}
+
+func TestOrderThatIsDeletedBeforeItsLaunch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused)
+	w.run()
+	w.writes("mine")
+	w.until("a try", w.told("not authorized"))
+	w.mu.Lock()
+	delete(w.claims, "mine")
+	delete(w.broken, "Launch")
+	w.mu.Unlock()
+	w.motor.ClaimGone("mine", "its NodeClaim was deleted")
+	w.writes("other")
+	w.until("a node for the other one", func() bool { return w.isNode("other") })
+	w.exactly(1)
+}
+
+// While its launch takes long the claim goes, and another one of the same name comes. What the launch brings is not the new
+// one's.
+func TestOrderOfTheSameNameIsAnotherOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.broken["Describe"] = errors.New("timeout")
+	w.run()
+	w.writes("mine")
+	w.until("an instance", func() bool { return len(w.instances) == 1 })
+	w.mu.Lock()
+	delete(w.claims, "mine")
+	w.mu.Unlock()
+	w.motor.ClaimGone("mine", "its NodeClaim was deleted")
+	w.writes("mine", func(c *capacity.Claim) { c.UID = "another" })
+	w.mu.Lock()
+	delete(w.broken, "Describe")
+	w.mu.Unlock()
+	w.until("a node of its own", func() bool {
+		_, old := w.instances["i-0001"]
+		return w.isNode("mine") && !old
+	})
+	w.exactly(1)
+}
+
+// A pod that comes while the order's machine is on its way waits for it.
+func TestPodsArePlannedOnAnOrderInFlight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.broken["Describe"] = errors.New("timeout")
+	w.run()
+	w.writes("mine", func(c *capacity.Claim) { c.Labels = map[string]string{labelPool: "pool"}; c.Pool = "pool" })
+	w.until("an instance", func() bool { return len(w.instances) == 1 })
+	w.submit(2)
+	w.until("a plan", w.told("p1 Nominated Planned on mine"))
+	w.mu.Lock()
+	delete(w.broken, "Describe")
+	w.mu.Unlock()
+	w.allBound(2)
+	w.exactly(1)
+}
+
+// Karpenter launched it and died before it could write that down.
+func TestInstanceThatBearsTheNameOfAClaim(t *testing.T) {
+	t.Parallel()
+	for _, provisioned := range []bool{false, true} {
+		t.Run(fmt.Sprint("provisioned ", provisioned), func(t *testing.T) {
+			w := newWorld(t)
+			w.instances["i-karpenter"] = capacity.Instance{ID: "i-karpenter", ProviderID: "aws:///a/i-karpenter", InstanceType: "large", Zone: "a",
+				CapacityType: "on-demand", State: capacity.InstanceRunning, NodeName: "node-k", Claim: "theirs"}
+			w.writes("theirs", func(c *capacity.Claim) { c.Order.Provisioned = provisioned })
+			w.run()
+			w.until("a node", func() bool { return w.isNode("theirs") })
+			w.exactly(1)
+			w.stop()
+			if w.calls["Launch"] > 0 {
+				t.Error("launched once more")
+			}
+		})
+	}
+}
+
+// Karpenter made a claim for pods and never launched it. It ends, and the pods get a node of ours: one.
+func TestClaimThatAnotherProvisionerNeverLaunched(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.writes("theirs", func(c *capacity.Claim) { c.Order.Provisioned = true })
+	w.run()
+	w.submit(3)
+	w.allBound(3)
+	w.until("their claim is gone", func() bool { return w.claims["theirs"] == nil })
+	w.exactly(1)
+}
+
+// Another owner launched a claim while it led. When it has gone, pods that wait are planned on what is on its way.
+func TestWhatAnotherOwnerLaunchedIsCountedOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run()
+	w.mu.Lock()
+	w.owner = "Karpenter leads"
+	w.mu.Unlock()
+	w.motor.HoldChanged()
+	w.submit(2)
+	w.until("a word about it", w.told("nothing can be launched: Karpenter leads"))
+	w.mu.Lock()
+	w.instances["i-karpenter"] = capacity.Instance{ID: "i-karpenter", ProviderID: "aws:///a/i-karpenter", InstanceType: "large", Zone: "a",
+		CapacityType: "on-demand", State: capacity.InstanceRunning, NodeName: "node-k"}
+	w.claims["theirs"] = &capacity.Claim{Name: "theirs", UID: "theirs", Pool: "pool", NodeClass: "class", Launched: true, ProviderID: "aws:///a/i-karpenter",
+		InstanceType: "large", Zone: "a", CapacityType: "on-demand", Labels: map[string]string{labelPool: "pool"},
+		Allocatable: capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourcePods: 10}, Order: &capacity.Order{Provisioned: true}}
+	w.owner = ""
+	w.mu.Unlock()
+	w.motor.HoldChanged()
+	w.allBound(2)
+	w.exactly(1)
+}
+
+func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run()
+	w.submit(1)
+	w.allBound(1)
+	w.mu.Lock()
+	w.owner = "Karpenter leads"
+	w.mu.Unlock()
+	w.motor.HoldChanged()
+	w.writes("mine")
+	w.submitPod(1) // another node's worth
+	w.submitPod(2)
+	w.submitPod(3)
+	w.submitPod(4)
+	w.until("a word about it", w.told("nothing can be launched: Karpenter leads"))
+	w.mu.Lock()
+	if len(w.instances) != 1 || w.claims["mine"].Wave != nil {
+		t.Errorf("%d instances, wave %v", len(w.instances), w.claims["mine"].Wave)
+	}
+	w.mu.Unlock()
+	w.goes()
+	w.until("a node", func() bool { return w.isNode("mine") })
+}
+
+func TestNodeWithoutPoolIsOursByItsClaim(t *testing.T) {
+	for want, n := range map[bool]*corev1.Node{
+		true:  {ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "c"}}}},
+		false: {ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "NodeClaim", Name: "c"}}}},
+	} {
+		if got := ours(n); got != want {
+			t.Errorf("owned by %s: ours %v", n.OwnerReferences[0].APIVersion, got)
+		}
+	}
+}
