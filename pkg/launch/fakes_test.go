@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
 // world is everything around a motor, in memory: it behaves, in the simplest way that keeps the seams' promises.
@@ -123,22 +124,33 @@ func (w *world) pod(i int) *corev1.Pod {
 	}
 }
 
-// submit is what the scheduler does with a pod that fits nowhere.
+// submit is what the scheduler does with pods that fit nowhere. They come all at once: a burst must not fall apart where the
+// machine is slow.
 func (w *world) submit(n int) {
-	for i := range n {
-		w.submitPod(i)
+	pods := make([]int, n)
+	for i := range pods {
+		pods[i] = i
 	}
+	w.submitPod(pods...)
 }
 
-func (w *world) submitPod(i int) {
-	w.pods = max(w.pods, i+1)
-	pod := w.pod(i)
-	w.motor.pending.observe(nil, pod)
-	c, err := w.motor.pending.classes.Class(pod)
-	if err != nil {
-		w.t.Fatal(err)
+func (w *world) submitPod(pods ...int) {
+	w.t.Helper()
+	classes := map[int]*capacity.Class{}
+	for _, i := range pods {
+		w.pods = max(w.pods, i+1)
+		w.motor.pending.observe(nil, w.pod(i))
+		c, err := w.motor.pending.classes.Class(w.pod(i))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		classes[i] = c
 	}
-	w.desk.Submit(refOf(pod), c)
+	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		for _, i := range pods {
+			l.Submit(refOf(w.pod(i)), classes[i], now)
+		}
+	})
 }
 
 // until waits for a condition on the world. It is asked again after every change.
