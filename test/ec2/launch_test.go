@@ -310,3 +310,19 @@ func TestNamesByID(t *testing.T) {
 		t.Errorf("%s, %+v", *d.PrivateDnsName, d.PrivateDnsNameOptions)
 	}
 }
+
+func TestSubnetsWithFewAddresses(t *testing.T) {
+	a := newAccount(t)
+	a.SetFreeAddresses("us-west-2a", 2)
+	got, failed := pools(must(a.ec2.CreateFleet(a.ctx, a.fleetOf(3, a.template("t"), "on-demand", []string{"us-west-2a", "us-west-2b"}, "m5.large"))))
+	want := [][]string{{"m5.large/us-west-2a x 2", "m5.large/us-west-2b x 1"}, {"m5.large/us-west-2a: InsufficientFreeAddressesInSubnet"}}
+	if diff := cmp.Diff(want, [][]string{got, failed}); diff != "" {
+		t.Errorf("two addresses (-want +got):\n%s", diff)
+	}
+	out := must(a.ec2.DescribeSubnets(a.ctx, &awsec2.DescribeSubnetsInput{Filters: filters("availability-zone", "us-west-2a")}))
+	if n := *out.Subnets[0].AvailableIpAddressCount; n != 0 {
+		t.Errorf("%d addresses are said to be free", n)
+	}
+	a.SetFreeAddresses("us-west-2a", 100)
+	a.launched(a.fleetOf(50, "t", "on-demand", []string{"us-west-2a"}, "m5.large"))
+}

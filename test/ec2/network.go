@@ -24,6 +24,8 @@ type subnet struct {
 	used  map[netip.Addr]bool
 	freed []netip.Addr
 	lifo  bool
+	// taken are addresses that others than instances have.
+	taken int
 }
 
 type group struct {
@@ -108,7 +110,18 @@ func (n *network) group(id string) *group {
 // size is how many addresses instances can have.
 func (s *subnet) size() int { return 1<<(32-s.cidr.Bits()) - 5 }
 
-func (s *subnet) free() int { return s.size() - len(s.used) }
+func (s *subnet) free() int { return max(0, s.size()-len(s.used)-s.taken) }
+
+// SetFreeAddresses leaves n addresses free in the subnet of a zone, as if pods had the others.
+func (s *Sim) SetFreeAddresses(zone string, n int) {
+	s.with(func(w *world) {
+		for _, sub := range w.network.subnets {
+			if sub.zone == zone {
+				sub.taken = max(0, sub.size()-len(sub.used)-n)
+			}
+		}
+	})
+}
 
 // take gives an address; the caller has seen that there is one.
 func (s *subnet) take() netip.Addr {

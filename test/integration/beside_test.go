@@ -24,7 +24,6 @@ func (e *env) besides() {
 		"clientConnection": map[string]any{"qps": 500, "burst": 1000},
 		"profiles":         []any{map[string]any{"schedulerName": corev1.DefaultSchedulerName}},
 	}
-	cfg.ShortLeases()
 	other, err := e.c.StartScheduler(e.ctx, cluster.SchedulerOptions{Name: "default-scheduler", Config: cfg})
 	if err != nil {
 		e.Fatal(err)

@@ -46,6 +46,7 @@ type setting struct {
 	sim    ec2.Config
 	config func(cluster.Config)
 	race   bool
+	mortal bool // the scheduler will be killed, and another one take its lease
 	idle   bool // don't start the scheduler yet
 }
 
@@ -74,7 +75,9 @@ func start(t *testing.T, set func(*setting)) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.ShortLeases()
+	if s.mortal {
+		cfg.ShortLeases()
+	}
 	cfg.SetProvisionArgs(map[string]any{"clusterName": "dovetail", "region": e.sim.Region(), "clusterEndpoint": "https://cluster.invalid"})
 	s.config(cfg)
 	e.options = cluster.SchedulerOptions{Config: cfg, AWSEnv: e.sim.Env(), Race: s.race, Verbosity: 4}

@@ -20,6 +20,8 @@ type killed struct {
 	done chan struct{}
 }
 
+func mortal(s *setting) { s.mortal = true }
+
 func (e *env) killer() *killed { return &killed{e: e, done: make(chan struct{})} }
 
 func (k *killed) now() {
@@ -77,7 +79,7 @@ func anti(p *corev1.Pod) {
 }
 
 func TestKilledBetweenClaimAndFleet(t *testing.T) {
-	e := start(t, nil)
+	e := start(t, mortal)
 	k := e.killer()
 	e.sim.Before("CreateFleet", func(*ec2.Request) *ec2.Fault {
 		if !k.first() {
@@ -91,7 +93,7 @@ func TestKilledBetweenClaimAndFleet(t *testing.T) {
 }
 
 func TestKilledBetweenFleetAndItsRecord(t *testing.T) {
-	e := start(t, nil)
+	e := start(t, mortal)
 	k := e.killer()
 	e.sim.After("CreateFleet", func(*ec2.Request, *ec2.Answer) *ec2.Fault {
 		if !k.first() {
@@ -110,7 +112,7 @@ func TestKilledBetweenFleetAndItsRecord(t *testing.T) {
 }
 
 func TestKilledBetweenFleetAndNode(t *testing.T) {
-	e := start(t, nil)
+	e := start(t, mortal)
 	k := e.killer()
 	e.sim.Before("DescribeInstances", func(*ec2.Request) *ec2.Fault {
 		if !k.first() || len(e.sim.Live()) == 0 {
@@ -124,7 +126,7 @@ func TestKilledBetweenFleetAndNode(t *testing.T) {
 }
 
 func TestKilledBetweenNodeAndBind(t *testing.T) {
-	e := start(t, nil)
+	e := start(t, mortal)
 	e.apply(nodeClass, nodePool)
 	k := e.killer()
 	// Bare pods are bound when their nodes have registered: there is time between the Node and the bind.
@@ -140,7 +142,7 @@ func TestKilledBetweenNodeAndBind(t *testing.T) {
 
 // Whatever the first leader had promised, pods that ended meanwhile leave nothing behind.
 func TestPodsDeletedWhileTheSchedulerIsDead(t *testing.T) {
-	e := start(t, nil)
+	e := start(t, mortal)
 	e.apply(nodeClass, nodePool)
 	k := e.killer()
 	e.sim.Before("CreateFleet", func(*ec2.Request) *ec2.Fault {

@@ -1,0 +1,153 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+// What real accounts do to whoever launches in them.
+
+// warnings are the reasons of the warnings that pods of an application have had.
+func (e *env) warnings(app string) map[string]int {
+	e.Helper()
+	var list corev1.EventList
+	if err := e.api.List(e.ctx, &list); err != nil {
+		e.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, v := range list.Items {
+		if v.Type == corev1.EventTypeWarning && v.InvolvedObject.Kind == "Pod" && strings.HasPrefix(v.InvolvedObject.Name, app+"-") {
+			out[v.Reason]++
+		}
+	}
+	return out
+}
+
+// An account with EC2's documented limits, a neighbour who has used them up, and a burst: it takes its time, and no pod
+// hears of it. (pkg/aws has 540 instances at once against the same limits.)
+func TestHundredNodesInAThrottledAccount(t *testing.T) {
+	e := start(t, func(s *setting) { s.sim.Throttle = true })
+	limited := ec2.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
+	for _, action := range []string{"CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "CreateTags"} {
+		e.sim.Before(action, ec2.Times(3, limited))
+	}
+	// Machines that hold one pod each.
+	e.apply(nodeClass, strings.Replace(nodePool, "        - {key: karpenter.k8s.aws/instance-category",
+		"        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [\"2\"]}\n        - {key: karpenter.k8s.aws/instance-category", 1))
+	e.pods("web", 100, "1500m", "2Gi")
+	e.bound("web", 100)
+	e.settled(100)
+	if n := e.launches(); n != 100 {
+		t.Errorf("%d instances were launched for 100 pods", n)
+	}
+	for reason, n := range e.warnings("web") {
+		if reason != "FailedScheduling" { // the scheduler's own, before there was a plan
+			t.Errorf("%d warnings %s", n, reason)
+		}
+	}
+	throttled := map[string]int{}
+	for _, c := range e.sim.Calls() {
+		if c.Code == "RequestLimitExceeded" {
+			throttled[c.Action]++
+		}
+	}
+	if throttled["CreateFleet"] != 3 || throttled["DescribeInstances"] != 3 {
+		t.Errorf("what was throttled: %v, want the neighbour's part alone", throttled)
+	}
+}
+
+// EC2 shows instances when it likes: up to 20 s late.
+func TestInstancesThatShowLate(t *testing.T) {
+	e := start(t, func(s *setting) { s.sim.DescribeLag, s.sim.Speed = 20*time.Second, 1 })
+	e.apply(nodeClass, nodePool)
+	e.pods("web", 30, "1500m", "2Gi", anti)
+	e.bound("web", 30)
+	e.settled(30)
+	if n := e.launches(); n != 30 {
+		t.Errorf("%d instances were launched for 30 pods: what did not show was taken for lost", n)
+	}
+	if w := e.warnings("web"); w["LaunchFailed"] > 0 {
+		t.Errorf("warnings %v", w)
+	}
+}
+
+// Spot needs a role that somebody has to make once. Pods that want spot say so, and how; others take what they may.
+func TestSpotWithoutItsRole(t *testing.T) {
+	e := start(t, func(s *setting) { s.sim.NoSpotRole = true })
+	spot := strings.NewReplacer("name: default}\nspec:\n  template", "name: spot}\nspec:\n  template", "[on-demand]", "[spot]").Replace(nodePool)
+	either := strings.NewReplacer("name: default}\nspec:\n  template", "name: either}\nspec:\n  template", "[on-demand]", "[spot, on-demand]").Replace(nodePool)
+	e.apply(nodeClass, spot)
+	e.pods("web", 1, "1", "1Gi")
+	note := e.eventOf("web-0", "LaunchFailed")
+	for _, want := range []string{"AWSServiceRoleForEC2Spot", "create-service-linked-role --aws-service-name spot.amazonaws.com"} {
+		if !strings.Contains(note, want) {
+			t.Errorf("the event does not say %q: %s", want, note)
+		}
+	}
+	if calls := len(e.sim.Calls("CreateFleet")); calls > 3 {
+		t.Errorf("%d launches were tried", calls)
+	}
+	e.apply(either)
+	e.bound("web", 1)
+	if in := e.sim.Live(); len(in) != 1 || in[0].CapacityType != "on-demand" {
+		t.Errorf("instances %+v", in)
+	}
+}
+
+// A class's new instance profile is not known to EC2 for some seconds. Nobody has to do anything about it.
+func TestNewProfileIsNotKnownYet(t *testing.T) {
+	e := start(t, func(s *setting) { s.sim.ProfileLag, s.sim.Speed = 10*time.Second, 1 })
+	e.apply(strings.Replace(nodeClass, "instanceProfile: DovetailNode", "role: DovetailNode", 1), nodePool)
+	e.pods("web", 5, "1500m", "2Gi", anti)
+	e.bound("web", 5)
+	e.settled(5)
+	if n := e.launches(); n != 5 {
+		t.Errorf("%d instances were launched for 5 pods", n)
+	}
+}
+
+// A subnet without addresses is its zone's affair; without any, pods say why they wait.
+func TestSubnetsWithoutAddresses(t *testing.T) {
+	e := start(t, nil)
+	e.apply(nodeClass, nodePool)
+	e.sim.SetFreeAddresses("us-west-2a", 1)
+	e.sim.SetFreeAddresses("us-west-2b", 0)
+	e.pods("web", 5, "1500m", "2Gi", anti)
+	e.bound("web", 5)
+	byZone := map[string]int{}
+	for _, in := range e.sim.Live() {
+		byZone[in.Zone]++
+	}
+	if byZone["us-west-2b"] > 0 || byZone["us-west-2a"] > 1 || len(e.sim.Live()) != 5 {
+		t.Errorf("instances by zone: %v", byZone)
+	}
+	e.sim.SetFreeAddresses("us-west-2a", 0)
+	e.sim.SetFreeAddresses("us-west-2c", 0)
+	e.pods("late", 1, "1500m", "2Gi", anti)
+	if note := e.eventOf("late-0", "LaunchFailed"); !strings.Contains(note, "InsufficientFreeAddressesInSubnet") {
+		t.Errorf("the event does not say why: %s", note)
+	}
+}
+
+// A fleet whose answer has errors beside instances, and one that has errors beside all of them.
+func TestErrorsBesideInstances(t *testing.T) {
+	e := start(t, nil)
+	e.apply(nodeClass, nodePool)
+	e.sim.SetCapacity(ec2.Any, "us-west-2a", "on-demand", 2)
+	e.sim.SetCapacity(ec2.Any, "us-west-2b", "on-demand", 0)
+	e.pods("web", 12, "1500m", "2Gi", anti)
+	e.bound("web", 12)
+	e.settled(12)
+	if n := e.launches(); n != 12 {
+		t.Errorf("%d instances were launched for 12 pods", n)
+	}
+	if _, err := cluster.UntilNodes(e.wait(), e.api, 12, func(*corev1.Node) bool { return true }); err != nil {
+		t.Error(err)
+	}
+}
