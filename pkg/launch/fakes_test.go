@@ -79,7 +79,7 @@ func (w *world) build() {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
 	w.motor = New(Config{Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
-		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
+		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pending, Owners: NewOwners(f), Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	for _, n := range w.nodes {

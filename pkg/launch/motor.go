@@ -41,6 +41,7 @@ type Motor struct {
 	world   World // the planner goroutine's
 	recheck World // for nodes whose type and zone have become known; under recheckMu
 	planner Planner
+	rooms   Planner // for plans without pools: the other one would forget its catalogue
 	nodes   NodeBuilder
 	cluster Cluster
 	queue   Queue
@@ -82,14 +83,16 @@ type Parts struct {
 	Claims         Claims
 	World, Recheck World
 	Planner        Planner
-	Nodes          NodeBuilder
-	Cluster        Cluster
-	Queue          Queue
-	Events         Recorder
-	Pending        *Pending
-	Owners         *Owners
-	Gangs          Gangs // nil: nobody looks after groups
-	Daemons        func() []*capacity.DaemonSet
+	// Rooms plans where nothing is bought. It is another Planner because a Planner remembers the catalogue of its last plan.
+	Rooms   Planner
+	Nodes   NodeBuilder
+	Cluster Cluster
+	Queue   Queue
+	Events  Recorder
+	Pending *Pending
+	Owners  *Owners
+	Gangs   Gangs // nil: nobody looks after groups
+	Daemons func() []*capacity.DaemonSet
 	// Hold, when set, says why nothing may be launched at the moment (another controller owns nodes and claims); empty: go on.
 	// Changed has to be called when it is over.
 	Hold func() string
@@ -103,7 +106,7 @@ func New(cfg Config, p Parts) *Motor {
 	}
 	m := &Motor{
 		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
-		planner: p.Planner, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
+		planner: p.Planner, rooms: p.Rooms, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
 		daemons: p.Daemons, hold: p.Hold, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),

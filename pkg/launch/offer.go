@@ -74,7 +74,7 @@ func (m *Motor) offer(ctx context.Context) {
 			v.Nodes[i] = &shut
 		}
 	}
-	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: m.pending.Get}
+	d := Decider{Planner: m.rooms, World: m.world, Nodes: m.nodes, Pod: m.pending.Get}
 	plan, err := d.Decide(ctx, &v.Scene, capacity.Options{IgnorePreferences: m.cfg.Plan.IgnorePreferences})
 	if err != nil {
 		if ctx.Err() == nil {
