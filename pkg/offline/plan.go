@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -81,6 +82,10 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	}
 	r := newReport(view, plan, d.refused)
 	r.Warnings, r.Assumed = set.Warnings, shop.assumed
+	refused := shop.overlay.Refused()
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("NodeOverlay %s is not applied: it %s", name, refused[name]))
+	}
 	r.PlanMillis, r.VerifyMillis, r.Verified = millis(spent.planning), millis(spent.verifying), !s.NoVerify
 	if explain != nil {
 		r.explain(explain, plan)

@@ -7,6 +7,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
@@ -29,6 +30,7 @@ type shop struct {
 	pools   []*karpv1.NodePool
 	classes map[string]*ec2nc.EC2NodeClass
 	claims  []*capacity.Claim
+	overlay karpenter.Overlays
 	types   map[string]typesOf
 	assumed []string
 }
@@ -69,6 +71,9 @@ func newShop(set *manifest.Set, catalog Catalog) (*shop, []error) {
 		}
 	}
 	s.claims = claimsOf(set)
+	var errs []error
+	s.overlay, errs = karpenter.ReadOverlays(manifest.All[*karpv1alpha1.NodeOverlay](set))
+	problems = append(problems, errs...)
 	return s, problems
 }
 
@@ -95,7 +100,7 @@ func (s *shop) Problem() string { return "" }
 func (s *shop) Claims() []*capacity.Claim { return s.claims }
 
 func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
-	return karpenter.PoolsOf(s.pools, func(name string) *ec2nc.EC2NodeClass { return s.classes[name] }, s.claims, types)
+	return karpenter.PoolsOf(s.pools, func(name string) *ec2nc.EC2NodeClass { return s.classes[name] }, s.claims, s.overlay, types)
 }
 
 func (s *shop) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, string) {

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -114,5 +115,36 @@ func TestInputThatCannotBePlannedFor(t *testing.T) {
 	}
 	if _, err := Plan(t.Context(), s, settings(t)); err == nil || !strings.HasPrefix(err.Error(), "standard input: document 1: Provisioner old: spec.") {
 		t.Errorf("a Provisioner that can't be: %v", err)
+	}
+}
+
+// Overlays have their say in what is bought, and one that another contradicts is said not to.
+func TestOverlays(t *testing.T) {
+	const overlay = `
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: %s}
+spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [x1.large]}], price: "%s"}
+---
+`
+	input := class + pool("default", "") + deployment("web", 1, "cpu: 1", "")
+	for _, tc := range []struct{ name, overlays, want, warning string }{
+		{"without", "", "m1.large", ""},
+		{"with a price", fmt.Sprintf(overlay, "cheap", "0.01"), "x1.large", ""},
+		{"with two that contradict each other", fmt.Sprintf(overlay, "a", "5") + fmt.Sprintf(overlay, "b", "0.01"), "x1.large",
+			"NodeOverlay a is not applied: it conflicts with NodeOverlay b, which has the same weight, over the price of x1.large in pool default"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, err := Plan(t.Context(), set(t, input+tc.overlays), settings(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(said(r), "\n"); !strings.Contains(got, tc.want) {
+				t.Errorf("plan, want %s:\n%s", tc.want, got)
+			}
+			if got := strings.Join(r.Warnings, "\n"); got != tc.warning {
+				t.Errorf("warnings %q, want %q", got, tc.warning)
+			}
+		})
 	}
 }
