@@ -191,6 +191,9 @@ func (p *Provider) keepClass(ctx context.Context, c *class) {
 			r.again()
 			if c.doubtful.Swap(false) {
 				r.profile.due = time.Time{}
+				if ownTemplate(r.class) != "" {
+					r.images.due = time.Time{}
+				}
 			}
 		case <-timer.C():
 		case <-ctx.Done():
@@ -218,6 +221,10 @@ func (p *part[T]) again() {
 // begin reads the class itself; no request is made.
 func (p *Provider) begin(nc *ec2nc.EC2NodeClass) *resolution {
 	r := &resolution{class: nc}
+	if ownTemplate(nc) != "" {
+		p.beginOwn(r)
+		return r
+	}
 	r.family, r.release, r.invalid = familyOf(&nc.Spec)
 	if r.invalid == "" {
 		r.invalid = validate(&nc.Spec, r.family)
@@ -233,7 +240,7 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 	if r.invalid != "" {
 		return time.Hour // only a change of the class helps
 	}
-	spec, now := &r.class.Spec, p.clock.Now()
+	spec, now, own := &r.class.Spec, p.clock.Now(), ownTemplate(r.class)
 	var wg sync.WaitGroup
 	var waits [6]time.Duration
 	for i, f := range []func() time.Duration{
@@ -241,12 +248,21 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 			return r.subnets.ask(now, p.cfg.SubnetsEvery, func() ([]subnet, string, error) { return p.findSubnets(ctx, spec) })
 		},
 		func() time.Duration {
+			if own != "" {
+				return time.Hour
+			}
 			return r.groups.ask(now, p.cfg.GroupsEvery, func() ([]ec2nc.SecurityGroup, string, error) { return p.findGroups(ctx, spec) })
 		},
 		func() time.Duration {
+			if own != "" {
+				return r.images.ask(now, p.cfg.ImagesEvery, func() ([]image, string, error) { return p.findOwn(ctx, own, now) })
+			}
 			return r.images.ask(now, p.cfg.ImagesEvery, func() ([]image, string, error) { return p.findImages(ctx, spec, now) })
 		},
 		func() time.Duration {
+			if own != "" {
+				return time.Hour
+			}
 			return r.profile.ask(now, p.cfg.ProfilesEvery, func() (string, string, error) { return p.findProfile(ctx, r.class) })
 		},
 		func() time.Duration {
@@ -270,6 +286,9 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 	}
 	wg.Wait()
 	wait := slices.Min(waits[:])
+	if own != "" {
+		r.sizedByOwn()
+	}
 	r.join = ""
 	if r.family.join {
 		if _, err := p.joinData(); err != nil {

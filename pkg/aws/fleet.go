@@ -77,6 +77,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		efas     int64
 		tenancy  string
 		from     *reservation
+		own      templateVersion
 	}
 	partition, err := r.placement.partition(w.Labels)
 	if err != nil {
@@ -96,7 +97,10 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		if img == nil {
 			continue
 		}
-		g := group{image: img.id, maxPods: r.settings.pods(h), tenancy: o.Tenancy}
+		g := group{image: img.id, maxPods: r.settings.pods(h), tenancy: o.Tenancy, own: img.own}
+		if g.own.name != "" {
+			g.maxPods = 0 // nothing is made that could differ in it
+		}
 		if r.family.tellsReserved {
 			g.reserved = joinMap(amountsText(r.settings.kube(h, g.maxPods)), "=")
 		}
@@ -129,6 +133,10 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 	// A wave of many types needs several templates the first time: they are made side by side.
 	all, gctx := errgroup.WithContext(ctx)
 	for i, g := range groups {
+		if g.own.name != "" {
+			out[i].LaunchTemplateSpecification = g.own.specification()
+			continue
+		}
 		all.Go(func() error {
 			data, err := userData(r.family, &r.class.Spec, j, boot{
 				cluster: p.cfg.ClusterName, maxPods: g.maxPods, labels: p.bootLabels(w), taints: bootTaints(w),

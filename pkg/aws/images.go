@@ -23,6 +23,8 @@ type image struct {
 	kind       accelerator
 	created    string // RFC 3339, so that strings order like times
 	deprecated bool
+	// own is the launch template it was found in, where the class names one.
+	own templateVersion
 }
 
 // runs says whether a machine of the type can boot and use the image.

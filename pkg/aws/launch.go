@@ -46,7 +46,7 @@ func (p *Provider) launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 	out, err := p.ec2.CreateFleet(ctx, in)
 	if err != nil {
 		if IsStale(err) {
-			p.forgetTemplates(in)
+			p.forgetTemplates(in, w.NodeClass)
 		}
 		if IsProfileUnknown(err) {
 			p.awaitProfile(ctx, w.NodeClass)
@@ -68,7 +68,7 @@ func (p *Provider) launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 		return res, nil
 	}
 	if f.stale {
-		p.forgetTemplates(in)
+		p.forgetTemplates(in, w.NodeClass)
 	}
 	if f.profile {
 		p.awaitProfile(ctx, w.NodeClass)
@@ -103,7 +103,12 @@ func (p *Provider) awaitProfile(ctx context.Context, nodeClass string) {
 	sleep(ctx, p.clock, profilePause)
 }
 
-func (p *Provider) forgetTemplates(in *ec2.CreateFleetInput) {
+// forgetTemplates has what EC2 does not know made anew, or, where it is the user's own, looked up again.
+func (p *Provider) forgetTemplates(in *ec2.CreateFleetInput, nodeClass string) {
+	if c := p.class(nodeClass); c != nil && ownTemplate(c.current()) != "" {
+		c.doubtful.Store(true)
+		c.poke()
+	}
 	for _, c := range in.LaunchTemplateConfigs {
 		if s := c.LaunchTemplateSpecification; s != nil {
 			p.templates.forget(awssdk.ToString(s.LaunchTemplateName))

@@ -101,6 +101,50 @@ func (w *world) describeLaunchTemplates(r *Request) (any, error) {
 	}{items, next}, err
 }
 
+type versionItem struct {
+	ID      string      `xml:"launchTemplateId"`
+	Name    string      `xml:"launchTemplateName"`
+	Number  int         `xml:"versionNumber"`
+	Default bool        `xml:"defaultVersion"`
+	Created string      `xml:"createTime"`
+	Data    versionData `xml:"launchTemplateData"`
+}
+
+// versionData is what is told of a template's content: not all of it.
+type versionData struct {
+	Image   string          `xml:"imageId,omitempty"`
+	Profile string          `xml:"iamInstanceProfile>name,omitempty"`
+	Devices []versionDevice `xml:"blockDeviceMappingSet>item"`
+}
+
+type versionDevice struct {
+	Name string `xml:"deviceName"`
+	GiB  int64  `xml:"ebs>volumeSize,omitempty"`
+}
+
+func (w *world) describeLaunchTemplateVersions(r *Request) (any, error) {
+	versions := r.params.strs("LaunchTemplateVersion")
+	if len(versions) == 0 {
+		versions = []string{"$Latest"}
+	}
+	var answer struct {
+		Versions []versionItem `xml:"launchTemplateVersionSet>item"`
+	}
+	for _, version := range versions {
+		t, err := w.template(r.params.str("LaunchTemplateId"), r.params.str("LaunchTemplateName"), version)
+		if err != nil {
+			return nil, err
+		}
+		item := versionItem{ID: t.id, Name: t.name, Number: 1, Default: true, Created: timestamp(t.created),
+			Data: versionData{Image: t.data.image, Profile: t.data.profile}}
+		for _, v := range t.data.volumes {
+			item.Data.Devices = append(item.Data.Devices, versionDevice{v.Device, v.GiB})
+		}
+		answer.Versions = append(answer.Versions, item)
+	}
+	return answer, nil
+}
+
 func (w *world) deleteLaunchTemplate(r *Request) (any, error) {
 	t, err := w.template(r.params.str("LaunchTemplateId"), r.params.str("LaunchTemplateName"), "")
 	if err != nil {

@@ -100,7 +100,7 @@ func statements() []statement {
 		{
 			Sid: "Look", Resource: []string{"*"}, Condition: map[string]map[string]any{"StringEquals": {"aws:RequestedRegion": "${Region}"}},
 			Action: []string{"ec2:DescribeCapacityReservations", "ec2:DescribeImages", "ec2:DescribeInstanceStatus", "ec2:DescribeInstanceTypeOfferings",
-				"ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups",
+				"ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups",
 				"ec2:DescribeSecurityGroups", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets"},
 		},
 		{Sid: "LookElsewhere", Resource: []string{"*"}, Action: []string{"iam:GetInstanceProfile", "iam:ListInstanceProfiles", "pricing:GetProducts"}},
@@ -112,6 +112,11 @@ func statements() []statement {
 		},
 		{
 			Sid: "LaunchFromOwnTemplates", Action: []string{"ec2:CreateFleet", "ec2:RunInstances"}, Resource: ec2("*", "launch-template"), Condition: ours(),
+		},
+		{
+			// Those that users keep for their Provisioners.
+			Sid: "LaunchFromSharedTemplates", Action: []string{"ec2:CreateFleet", "ec2:RunInstances"}, Resource: ec2("*", "launch-template"),
+			Condition: map[string]map[string]any{"StringEquals": {ownCluster: "shared"}},
 		},
 		{
 			Sid: "MakeTagged", Action: []string{"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"}, Resource: made,

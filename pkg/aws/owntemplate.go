@@ -1,0 +1,102 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+)
+
+// LaunchTemplateAnnotation on a class that selects no images is the name of a launch template that its user keeps. Instances are
+// launched with its latest version as it is: image, user data, instance profile, security groups and volumes are what it says. The class says
+// where, with which tags, and what to count with. Only classes that come of a legacy Provisioner are like that.
+const LaunchTemplateAnnotation = "dovetail.sh/launch-template"
+
+// ownTemplate is the launch template that a class names; empty: it names none.
+func ownTemplate(nc *ec2nc.EC2NodeClass) string {
+	if len(nc.Spec.AMISelectorTerms) > 0 {
+		return ""
+	}
+	return nc.Annotations[LaunchTemplateAnnotation]
+}
+
+// templateVersion is a version of a launch template that somebody else keeps.
+type templateVersion struct {
+	name, version string
+	// rootBytes is the size of its smallest volume, 0: it leaves that to the image. Which of them holds the kubelet's files is not told.
+	rootBytes int64
+}
+
+// beginOwn is begin for a class that names a launch template: how its nodes start is not for us to say.
+func (p *Provider) beginOwn(r *resolution) {
+	spec := &r.class.Spec
+	r.family = families[ec2nc.AMIFamilyCustom]
+	if len(spec.SubnetSelectorTerms) == 0 {
+		r.invalid = "spec.subnetSelectorTerms: at least one term is required"
+	}
+	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) string{validTags, validKubelet} {
+		if r.invalid == "" {
+			r.invalid = check(spec, r.family)
+		}
+	}
+	if r.invalid == "" {
+		r.settings, r.invalid = settingsOf(spec, r.family, &p.cfg)
+	}
+	r.groups.known, r.profile.known = true, true // the template has them
+}
+
+// findOwn are the images of the latest version of the class's launch template, each with the version.
+func (p *Provider) findOwn(ctx context.Context, name string, now time.Time) ([]image, string, error) {
+	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{
+		LaunchTemplateName: &name, Versions: []string{"$Latest"}, ResolveAlias: awssdk.Bool(true),
+	})
+	switch {
+	case IsNotFound(err):
+		return nil, fmt.Sprintf("no launch template is called %s", name), nil
+	case err != nil:
+		return nil, "", fmt.Errorf("describing launch template %s: %w", name, err)
+	case len(out.LaunchTemplateVersions) == 0 || out.LaunchTemplateVersions[0].LaunchTemplateData == nil:
+		return nil, fmt.Sprintf("launch template %s has no versions", name), nil
+	}
+	v := &out.LaunchTemplateVersions[0]
+	id := awssdk.ToString(v.LaunchTemplateData.ImageId)
+	if id == "" {
+		return nil, fmt.Sprintf("launch template %s names no image", name), nil
+	}
+	images, problem, err := p.findImages(ctx, &ec2nc.EC2NodeClassSpec{AMISelectorTerms: []ec2nc.AMISelectorTerm{{ID: id}}}, now)
+	if problem != "" {
+		problem = fmt.Sprintf("launch template %s: image %s is none of a supported architecture", name, id)
+	}
+	own := templateVersion{name: name, version: strconv.FormatInt(awssdk.ToInt64(v.VersionNumber), 10)}
+	for _, m := range v.LaunchTemplateData.BlockDeviceMappings {
+		if m.Ebs != nil && m.Ebs.VolumeSize != nil {
+			if size := int64(*m.Ebs.VolumeSize) * gi; own.rootBytes == 0 || size < own.rootBytes {
+				own.rootBytes = size
+			}
+		}
+	}
+	for i := range images {
+		images[i].own = own
+	}
+	return images, problem, err
+}
+
+// sizedByOwn takes from the launch template what nodes can be counted with.
+func (r *resolution) sizedByOwn() {
+	if len(r.images.value) == 0 || r.images.value[0].own.rootBytes == 0 {
+		return
+	}
+	s := *r.settings
+	s.rootBytes = r.images.value[0].own.rootBytes
+	r.settings = &s
+}
+
+// specification is how a fleet names the version.
+func (v templateVersion) specification() *ec2types.FleetLaunchTemplateSpecificationRequest {
+	return &ec2types.FleetLaunchTemplateSpecificationRequest{LaunchTemplateName: awssdk.String(v.name), Version: awssdk.String(v.version)}
+}
