@@ -36,7 +36,8 @@ import (
 
 // dovetail is what stands beside the scheduler.
 type dovetail struct {
-	clock   clock.RealClock
+	clock   clock.WithTicker
+	connect func(ctx context.Context, region string) (aws.Clients, error)
 	desk    *launch.Desk
 	classes *launch.Classes // made with the first profile that uses a plugin
 	motors  sync.WaitGroup
@@ -44,7 +45,7 @@ type dovetail struct {
 }
 
 func newDovetail() *dovetail {
-	d := &dovetail{}
+	d := &dovetail{clock: clock.RealClock{}, connect: aws.Connect}
 	d.desk = launch.NewDesk(d.clock)
 	return d
 }
@@ -255,7 +256,7 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, version s
 	if region == "" {
 		return nil, errors.New("ProvisionArgs: region: required, here or as AWS_REGION")
 	}
-	clients, err := aws.Connect(ctx, region)
+	clients, err := d.connect(ctx, region)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-func (s *Sim) handler() http.Handler {
+// Handler answers every service, and the administration.
+func (s *Sim) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.serveAdmin(mux)
 	mux.HandleFunc("/", s.serve)

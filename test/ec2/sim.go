@@ -19,7 +19,7 @@ import (
 type Sim struct {
 	cfg    Config
 	clock  clock.Clock
-	server *http.Server
+	server *http.Server // nil: unserved
 	url    string
 
 	mu    sync.Mutex
@@ -32,6 +32,7 @@ type Sim struct {
 	faults   faults
 	buckets  buckets
 
+	ctx  context.Context // ends with Close
 	stop func()
 	done <-chan struct{}
 	wg   sync.WaitGroup
@@ -39,25 +40,41 @@ type Sim struct {
 
 // New starts a simulator. It answers when New returns.
 func New(cfg Config) (*Sim, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, fmt.Errorf("configuring the EC2 simulator: %w", err)
+	listen := cfg.Listen
+	if listen == "" {
+		listen = "127.0.0.1:0"
 	}
-	listener, err := net.Listen("tcp", cfg.Listen)
+	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("starting the EC2 simulator: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &Sim{
-		cfg: cfg, clock: cfg.Clock, url: "http://" + listener.Addr().String(), world: newWorld(&cfg, cfg.Clock.Now()), wake: make(chan struct{}, 1),
-		arrivals: newBroadcast(), buckets: newBuckets(), stop: cancel, done: ctx.Done(),
+	s, err := start(cfg, "http://"+listener.Addr().String())
+	if err != nil {
+		listener.Close()
+		return nil, err
 	}
-	s.server = &http.Server{Handler: s.handler(), BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: time.Minute}
+	s.server = &http.Server{Handler: s.Handler(), BaseContext: func(net.Listener) context.Context { return s.ctx }, ReadHeaderTimeout: time.Minute}
 	s.wg.Go(func() {
 		if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			panic(fmt.Sprintf("EC2 simulator: %v", err)) // nobody else could notice that the listener broke
 		}
 	})
+	return s, nil
+}
+
+// NewUnserved starts a simulator that listens nowhere: whoever has its Handler can reach it.
+func NewUnserved(cfg Config) (*Sim, error) { return start(cfg, "http://ec2.simulated") }
+
+func start(cfg Config, url string) (*Sim, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("configuring the EC2 simulator: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Sim{
+		cfg: cfg, clock: cfg.Clock, url: url, ctx: ctx, world: newWorld(&cfg, cfg.Clock.Now()), wake: make(chan struct{}, 1),
+		arrivals: newBroadcast(), buckets: newBuckets(), stop: cancel, done: ctx.Done(),
+	}
 	s.wg.Go(s.loop)
 	return s, nil
 }
@@ -65,7 +82,10 @@ func New(cfg Config) (*Sim, error) {
 // Close stops the simulator and waits for everything it started. Connections are cut.
 func (s *Sim) Close() error {
 	s.stop()
-	err := s.server.Close()
+	var err error
+	if s.server != nil {
+		err = s.server.Close()
+	}
 	s.wg.Wait()
 	return err
 }

@@ -1,0 +1,83 @@
+package kubeapi
+
+import (
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// kindsOf are the kinds of the scheme by resource.
+func kindsOf(scheme *runtime.Scheme) map[schema.GroupVersionResource]schema.GroupVersionKind {
+	out := map[schema.GroupVersionResource]schema.GroupVersionKind{}
+	for kind := range scheme.AllKnownTypes() {
+		if kind.Version == runtime.APIVersionInternal || strings.HasSuffix(kind.Kind, "List") {
+			continue
+		}
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		if strings.HasSuffix(kind.Kind, "ay") { // it makes -aies of them
+			resource.Resource = strings.ToLower(kind.Kind) + "s"
+		}
+		out[resource] = kind
+	}
+	return out
+}
+
+// generation is n where the resource counts its generations.
+func generation(r schema.GroupResource, n int64) int64 {
+	if r.Group == "" && r.Resource != "pods" {
+		return 0
+	}
+	return n
+}
+
+// prepareCreate is what the strategy of the resource does with a new object.
+func prepareCreate(r schema.GroupResource, o *object) {
+	switch {
+	case r == podResource:
+		o.Object["status"] = map[string]any{"phase": "Pending"}
+		if _, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "terminationGracePeriodSeconds"); !ok {
+			_ = unstructured.SetNestedField(o.Object, int64(30), "spec", "terminationGracePeriodSeconds")
+		}
+	case strings.Contains(r.Group, "karpenter"):
+		delete(o.Object, "status")
+	}
+}
+
+// validateChange refuses what a cluster depends on never to change.
+func validateChange(r schema.GroupResource, current, next *object) error {
+	frozen := func(path ...string) error {
+		was, had, _ := unstructured.NestedString(current.Object, path...)
+		is, _, _ := unstructured.NestedString(next.Object, path...)
+		if had && was != "" && was != is {
+			return invalid(r, current, strings.Join(path, ".")+": Forbidden: may not be changed once it is set")
+		}
+		return nil
+	}
+	switch {
+	case r == nodeResource:
+		return frozen("spec", "providerID")
+	case r == podResource:
+		return frozen("spec", "nodeName")
+	case r.Group == "karpenter.sh" && r.Resource == "nodeclaims":
+		if !equalField(current, next, "spec") {
+			return invalid(r, current, "spec: Invalid value: spec is immutable")
+		}
+	}
+	return nil
+}
+
+func invalid(r schema.GroupResource, o *object, why string) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: r.Group, Kind: o.GetKind()}, o.GetName(), field.ErrorList{{Type: field.ErrorTypeForbidden, Field: "object", Detail: why}})
+}
+
+func equal(a, b *object) bool { return reflect.DeepEqual(a.Object, b.Object) }
+
+func equalField(a, b *object, name string) bool {
+	return reflect.DeepEqual(a.Object[name], b.Object[name])
+}

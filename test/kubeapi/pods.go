@@ -1,0 +1,154 @@
+package kubeapi
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+var (
+	podResource  = schema.GroupResource{Resource: "pods"}
+	nodeResource = schema.GroupResource{Resource: "nodes"}
+)
+
+// podGrace is how long a pod has to end. One that runs nowhere has no time at all.
+func podGrace(p *object, o *metav1.DeleteOptions) int64 {
+	node, _, _ := unstructured.NestedString(p.Object, "spec", "nodeName")
+	phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
+	if node == "" || phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed) {
+		return 0
+	}
+	if o.GracePeriodSeconds != nil {
+		return *o.GracePeriodSeconds
+	}
+	grace, _, _ := unstructured.NestedInt64(p.Object, "spec", "terminationGracePeriodSeconds")
+	return grace
+}
+
+// bind is what the binding subresource does.
+func (s *Server) bind(t *table, pod *object, b *corev1.Binding) error {
+	if b.UID != "" && b.UID != pod.GetUID() {
+		return apierrors.NewConflict(podResource, pod.GetName(), fmt.Errorf("Precondition failed: UID"))
+	}
+	if pod.GetDeletionTimestamp() != nil {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.GetName(), fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.GetName()))
+	}
+	if node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); node != "" {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.GetName(), fmt.Errorf("pod %s is already assigned to node %q", pod.GetName(), node))
+	}
+	next := pod.DeepCopy()
+	if err := unstructured.SetNestedField(next.Object, b.Target.Name, "spec", "nodeName"); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	var typed corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(next.Object, &typed); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	set := false
+	for i := range typed.Status.Conditions {
+		if c := &typed.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			*c, set = scheduled(s.clock.Now()), true
+		}
+	}
+	if !set {
+		typed.Status.Conditions = append(typed.Status.Conditions, scheduled(s.clock.Now()))
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	next.Object["status"] = raw["status"]
+	s.commit(t, pod, next)
+	return nil
+}
+
+func scheduled(now time.Time) corev1.PodCondition {
+	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}
+}
+
+// evict is what the eviction subresource does: it deletes the pod unless a disruption budget says no.
+func (s *Server) evict(t *table, pod *object, e *policyv1.Eviction) error {
+	o := e.DeleteOptions
+	if o == nil {
+		o = &metav1.DeleteOptions{}
+	}
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	if phase == string(corev1.PodRunning) && pod.GetDeletionTimestamp() == nil {
+		budgets := 0
+		for _, b := range s.table(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}).sorted() {
+			covers, allowed, err := s.budget(t, b, pod)
+			if err != nil {
+				return apierrors.NewInternalError(err)
+			}
+			if !covers {
+				continue
+			}
+			if budgets++; budgets > 1 {
+				return apierrors.NewInternalError(fmt.Errorf("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."))
+			}
+			if !allowed {
+				return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+			}
+		}
+	}
+	_, err := s.remove(t, pod, o)
+	return err
+}
+
+// budget says whether the disruption budget is about the pod, and whether it lets it go. What the disruption controller would
+// have written in its status is counted here.
+func (s *Server) budget(pods *table, b, pod *object) (covers, allowed bool, err error) {
+	if b.GetNamespace() != pod.GetNamespace() {
+		return false, false, nil
+	}
+	var pdb policyv1.PodDisruptionBudget
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.Object, &pdb); err != nil {
+		return false, false, err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+	if err != nil || !selector.Matches(labels.Set(pod.GetLabels())) {
+		return false, false, err
+	}
+	total, healthy := 0, 0
+	for _, o := range pods.sorted() {
+		if o.GetNamespace() != pod.GetNamespace() || !selector.Matches(labels.Set(o.GetLabels())) {
+			continue
+		}
+		total++
+		var p corev1.Pod
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p); err != nil {
+			return false, false, err
+		}
+		if p.DeletionTimestamp == nil && readyPod(&p) {
+			healthy++
+		}
+	}
+	wanted := 0
+	switch {
+	case pdb.Spec.MinAvailable != nil:
+		wanted, err = intstr.GetScaledValueFromIntOrPercent(pdb.Spec.MinAvailable, total, true)
+	case pdb.Spec.MaxUnavailable != nil:
+		var most int
+		most, err = intstr.GetScaledValueFromIntOrPercent(pdb.Spec.MaxUnavailable, total, true)
+		wanted = total - most
+	}
+	return true, healthy-1 >= wanted, err
+}
+
+func readyPod(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,230 @@
+package kubeapi
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/clock"
+)
+
+// keptEvents is how many changes of a resource can be watched from the past.
+const keptEvents = 20000
+
+// object is an API object as JSON has it. Stored ones are never changed, only replaced.
+type object = unstructured.Unstructured
+
+// Server is the API.
+type Server struct {
+	scheme *runtime.Scheme
+	clock  clock.Clock
+	kinds  map[schema.GroupVersionResource]schema.GroupVersionKind
+
+	mu       sync.Mutex
+	revision uint64
+	tables   map[schema.GroupResource]*table
+	requests map[string]int // by verb and resource
+}
+
+// table is all objects of a resource and what happened to them lately.
+type table struct {
+	resource schema.GroupResource
+	objects  map[string]*object // by namespace/name
+	events   []event            // in order
+	expired  uint64             // events up to this version are forgotten
+	watchers map[*watcher]bool
+}
+
+// event is a change. before is nil for a new object, after for a deleted one, whose last state is in before with the version of
+// its deletion.
+type event struct {
+	revision      uint64
+	before, after *object
+}
+
+// New makes an empty API that serves the kinds of the scheme.
+func New(scheme *runtime.Scheme, c clock.Clock) *Server {
+	return &Server{scheme: scheme, clock: c, kinds: kindsOf(scheme), revision: 1, tables: map[schema.GroupResource]*table{}, requests: map[string]int{}}
+}
+
+func (s *Server) table(r schema.GroupResource) *table {
+	t := s.tables[r]
+	if t == nil {
+		t = &table{resource: r, objects: map[string]*object{}, watchers: map[*watcher]bool{}}
+		s.tables[r] = t
+	}
+	return t
+}
+
+func key(namespace, name string) string { return namespace + "/" + name }
+
+func (t *table) get(namespace, name string) (*object, error) {
+	if o := t.objects[key(namespace, name)]; o != nil {
+		return o, nil
+	}
+	return nil, apierrors.NewNotFound(t.resource, name)
+}
+
+// commit makes after the state of the object: the next version, seen by all watchers. Both are about the same object; one
+// of them may be nil.
+func (s *Server) commit(t *table, before, after *object) *object {
+	s.revision++
+	version := strconv.FormatUint(s.revision, 10)
+	if after != nil {
+		after.SetResourceVersion(version)
+		t.objects[key(after.GetNamespace(), after.GetName())] = after
+	} else {
+		before = before.DeepCopy()
+		before.SetResourceVersion(version)
+		delete(t.objects, key(before.GetNamespace(), before.GetName()))
+	}
+	e := event{s.revision, before, after}
+	t.events = append(t.events, e)
+	if n := len(t.events) - keptEvents; n > keptEvents/4 {
+		t.expired = t.events[n-1].revision
+		t.events = slices.Clone(t.events[n:])
+	}
+	for w := range t.watchers {
+		w.send(e)
+	}
+	if after == nil {
+		return before
+	}
+	return after
+}
+
+func (s *Server) create(t *table, kind schema.GroupVersionKind, o *object) (*object, error) {
+	if o.GetName() == "" && o.GetGenerateName() != "" {
+		o.SetName(o.GetGenerateName() + strings.ReplaceAll(string(uuid.NewUUID()), "-", "")[:5])
+	}
+	if o.GetName() == "" {
+		return nil, apierrors.NewBadRequest("name is required")
+	}
+	if o.GetResourceVersion() != "" {
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	if _, exists := t.objects[key(o.GetNamespace(), o.GetName())]; exists {
+		return nil, apierrors.NewAlreadyExists(t.resource, o.GetName())
+	}
+	o.SetUID(uuid.NewUUID())
+	o.SetCreationTimestamp(metav1.NewTime(s.clock.Now()))
+	o.SetDeletionTimestamp(nil)
+	o.SetGeneration(generation(t.resource, 1))
+	prepareCreate(t.resource, o)
+	return s.commit(t, nil, o), nil
+}
+
+// change is an update or patch: next is the wanted object. part "status" writes the status and nothing else, "" everything but.
+func (s *Server) change(t *table, current, next *object, part string) (*object, error) {
+	if v := next.GetResourceVersion(); v != "" && v != current.GetResourceVersion() {
+		return nil, apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+	}
+	if uid := next.GetUID(); uid != "" && uid != current.GetUID() {
+		return nil, apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, current.GetUID()))
+	}
+	out := next.DeepCopy()
+	if part == "status" && t.resource.Group == "" {
+		out.Object["spec"] = runtime.DeepCopyJSONValue(current.Object["spec"]) // metadata may change this way, too
+	} else if part == "status" {
+		status := out.Object["status"]
+		out = current.DeepCopy()
+		if status != nil {
+			out.Object["status"] = status
+		} else {
+			delete(out.Object, "status")
+		}
+	} else if status, ok := current.Object["status"]; ok {
+		out.Object["status"] = runtime.DeepCopyJSONValue(status)
+	} else {
+		delete(out.Object, "status")
+	}
+	// What nobody can write.
+	out.SetUID(current.GetUID())
+	out.SetCreationTimestamp(current.GetCreationTimestamp())
+	out.SetDeletionTimestamp(current.GetDeletionTimestamp())
+	out.SetDeletionGracePeriodSeconds(current.GetDeletionGracePeriodSeconds())
+	out.SetGeneration(current.GetGeneration())
+	out.SetResourceVersion(current.GetResourceVersion())
+	if current.GetDeletionTimestamp() != nil {
+		for _, f := range out.GetFinalizers() {
+			if !slices.Contains(current.GetFinalizers(), f) {
+				return nil, invalid(t.resource, current, "metadata.finalizers: no new finalizers can be added if the object is being deleted")
+			}
+		}
+	}
+	if err := validateChange(t.resource, current, out); err != nil {
+		return nil, err
+	}
+	if equal(current, out) {
+		return current, nil // no write, no event
+	}
+	if part == "" && !equalField(current, out, "spec") {
+		out.SetGeneration(generation(t.resource, current.GetGeneration()+1))
+	}
+	if gone(out) {
+		return s.commit(t, out, nil), nil
+	}
+	return s.commit(t, current, out), nil
+}
+
+// gone says that nothing holds a deleted object any more.
+func gone(o *object) bool {
+	grace := o.GetDeletionGracePeriodSeconds()
+	return o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
+}
+
+// remove deletes, at once or as soon as finalizers and grace period allow.
+func (s *Server) remove(t *table, current *object, o *metav1.DeleteOptions) (*object, error) {
+	if pre := o.Preconditions; pre != nil {
+		if pre.UID != nil && *pre.UID != current.GetUID() || pre.ResourceVersion != nil && *pre.ResourceVersion != current.GetResourceVersion() {
+			return nil, apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("Precondition failed"))
+		}
+	}
+	next := current.DeepCopy()
+	now := s.clock.Now().Truncate(time.Second)
+	var grace int64
+	if t.resource == podResource {
+		grace = podGrace(current, o)
+	}
+	if at := current.GetDeletionTimestamp(); at != nil {
+		// Being deleted already: only a shorter grace period changes anything.
+		if had := current.GetDeletionGracePeriodSeconds(); had == nil || *had <= grace {
+			return current, nil
+		}
+	}
+	until := metav1.NewTime(now.Add(time.Duration(grace) * time.Second))
+	next.SetDeletionTimestamp(&until)
+	next.SetDeletionGracePeriodSeconds(&grace)
+	if current.GetDeletionTimestamp() == nil {
+		next.SetGeneration(generation(t.resource, current.GetGeneration()+1))
+	}
+	if !gone(next) {
+		return s.commit(t, current, next), nil
+	}
+	if t.resource == podResource {
+		next = s.commit(t, current, next) // that it is being deleted, or its time is cut short, is seen first
+	}
+	return s.commit(t, next, nil), nil
+}
+
+func (t *table) sorted() []*object {
+	names := make([]string, 0, len(t.objects))
+	for name := range t.objects {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	out := make([]*object, 0, len(names))
+	for _, name := range names {
+		out = append(out, t.objects[name])
+	}
+	return out
+}
