@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
@@ -45,6 +46,7 @@ const planExamples = `  # Once, with AWS credentials: write down what the region
 type planFlags struct {
 	manifests, existing []string
 	catalog, namespace  string
+	config              string
 	zones               []string
 	budget              time.Duration
 	output, explain     string
@@ -67,6 +69,7 @@ func planCommand() *cobra.Command {
 	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices, as 'dovetail catalog' writes them")
 	flags.StringArrayVar(&f.existing, "existing", nil, "file with what is there: nodes, pods and more, as 'kubectl get ... -A -o json' prints them")
 	flags.BoolVar(&f.defaultPool, "default-pool", false, "add a NodePool for general use: c, m and r machines from generation 5 on, amd64, on demand")
+	flags.StringVar(&f.config, "config", "", "the scheduler's configuration, for its profiles and the settings of Provision (default: as if it said nothing)")
 	flags.StringSliceVar(&f.zones, "zones", nil, "zones with subnets, for node classes that don't know them yet (default: all of the catalogue)")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, wide (every node), json or yaml")
 	flags.StringVar(&f.explain, "explain", "", "say why this pod is where it is: NAME or NAMESPACE/NAME")
@@ -79,13 +82,27 @@ func planCommand() *cobra.Command {
 }
 
 func (f *planFlags) run(cmd *cobra.Command) error {
-	if err := f.check(); err != nil {
+	if err := f.check(cmd.Flags().Changed); err != nil {
 		return usageError{err}
 	}
-	catalog, err := f.readCatalog()
+	settings := offline.Settings{
+		Plan:     capacity.Options{Effort: effortOf(f.budget), IgnorePreferences: f.ignorePreferences},
+		NoVerify: f.noVerify, Explain: f.explain, Clock: clock.RealClock{},
+	}
+	sizes := aws.OfflineConfig{VMMemoryOverheadPercent: f.memoryOverhead}
+	if f.config != "" {
+		config, err := readConfig(f.config)
+		if err != nil {
+			return fmt.Errorf("--config %s: %w", f.config, err)
+		}
+		config.apply(&settings)
+		sizes = config.sizes()
+	}
+	catalog, err := f.readCatalog(sizes)
 	if err != nil {
 		return err
 	}
+	settings.Catalog = catalog
 	set, err := manifest.Read(manifest.Options{
 		Manifests: f.manifests, Existing: f.existing, DefaultPool: f.defaultPool, Namespace: f.namespace, Stdin: cmd.InOrStdin(),
 	})
@@ -93,10 +110,12 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		warn(cmd, set.Warnings)
 		return err
 	}
-	report, err := offline.Plan(cmd.Context(), set, offline.Settings{
-		Catalog: catalog, Effort: effortOf(f.budget), IgnorePreferences: f.ignorePreferences, NoVerify: f.noVerify, Explain: f.explain, Clock: clock.RealClock{},
-	})
-	warn(cmd, set.Warnings)
+	report, err := offline.Plan(cmd.Context(), set, settings)
+	if err != nil {
+		warn(cmd, set.Warnings)
+	} else {
+		warn(cmd, report.Warnings)
+	}
 	if errors.Is(err, offline.ErrNoPool) {
 		return fmt.Errorf("%w: add the cluster's NodePools and EC2NodeClasses with -f, or take --default-pool", err)
 	}
@@ -118,11 +137,17 @@ func warn(cmd *cobra.Command, warnings []string) {
 	}
 }
 
-func (f *planFlags) check() error {
+// check says what can't be right about the flags; given tells whether one was given.
+func (f *planFlags) check(given func(string) bool) error {
 	switch f.output {
 	case "table", "wide", "json", "yaml":
 	default:
 		return fmt.Errorf("-o %s: it is table, wide, json or yaml", f.output)
+	}
+	for _, flag := range []string{"ignore-preferences", "vm-memory-overhead-percent"} {
+		if f.config != "" && given(flag) {
+			return fmt.Errorf("--%s: the configuration of --config says that", flag)
+		}
 	}
 	switch {
 	case len(f.manifests) == 0 && len(f.existing) == 0:
@@ -135,7 +160,7 @@ func (f *planFlags) check() error {
 	return nil
 }
 
-func (f *planFlags) readCatalog() (*aws.Offline, error) {
+func (f *planFlags) readCatalog(sizes aws.OfflineConfig) (*aws.Offline, error) {
 	if f.catalog == "" {
 		return nil, errors.New("--catalog is required: prices and machines differ by region and day, so that this program has none of its own. " +
 			"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json")
@@ -149,11 +174,8 @@ func (f *planFlags) readCatalog() (*aws.Offline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
 	}
-	overhead := f.memoryOverhead
-	if overhead == 0 {
-		overhead = -1 // none; zero would be the default
-	}
-	catalog, err := aws.NewOffline(read, aws.OfflineConfig{Zones: f.zones, VMMemoryOverheadPercent: overhead})
+	sizes.Zones = f.zones
+	catalog, err := aws.NewOffline(read, sizes)
 	if err != nil {
 		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
 	}

@@ -26,13 +26,20 @@ type Offline struct {
 type OfflineConfig struct {
 	// Zones with subnets; empty: all of the catalogue.
 	Zones []string
-	// VMMemoryOverheadPercent as in Config.
+	// The others are as in Config, but for VMMemoryOverheadPercent: 0 is none.
 	VMMemoryOverheadPercent float64
+	ReservedENIs            int
+	PrefixDelegation        bool
 }
 
 // NewOffline prepares a catalogue.
 func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
-	cfg, err := Config{Region: f.Meta.Region, ClusterName: "offline", VMMemoryOverheadPercent: c.VMMemoryOverheadPercent}.complete()
+	overhead := c.VMMemoryOverheadPercent
+	if overhead == 0 {
+		overhead = -1 // zero would be the default
+	}
+	cfg, err := Config{Region: f.Meta.Region, ClusterName: "offline", VMMemoryOverheadPercent: overhead,
+		ReservedENIs: c.ReservedENIs, PrefixDelegation: c.PrefixDelegation}.complete()
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 	resolved.Status = w.status("default", func(st ec2nc.EC2NodeClassStatus) bool { return len(st.AMIs) > 0 && len(st.Subnets) > 0 })
 	for name, file := range map[string][]byte{"as fetched": fetched.Bytes(), "as the simulator writes its own table": builtin.Bytes()} {
 		t.Run(name, func(t *testing.T) {
-			got, assumed := offline(t, file, OfflineConfig{}, resolved)
+			got, assumed := offline(t, file, OfflineConfig{VMMemoryOverheadPercent: 0.075}, resolved)
 			if !reflect.DeepEqual(want, got) { // cmp.Diff takes seconds to find no difference
 				t.Errorf("types (-provider +file):\n%s", cmp.Diff(want, got))
 			}
@@ -67,7 +67,7 @@ func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 				t.Errorf("assumed %q of a class that has a status", assumed)
 			}
 			// Without a status, the same but for what only the account knows: the ids of zones.
-			got, assumed = offline(t, file, OfflineConfig{Zones: w.sim.Zones()}, nodeClass())
+			got, assumed = offline(t, file, OfflineConfig{Zones: w.sim.Zones(), VMMemoryOverheadPercent: 0.075}, nodeClass())
 			if want, got := unlabelled(want), unlabelled(got); !reflect.DeepEqual(want, got) {
 				t.Errorf("types of a class without status (-provider +file):\n%s", cmp.Diff(want, got))
 			}

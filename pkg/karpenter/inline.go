@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // Inline is a pool or a class in a profile's arguments: its name, and the spec of a NodePool or an EC2NodeClass as JSON.
@@ -163,6 +165,16 @@ func (s *Store) deriveArgs() {
 			s.putPool(np.Name, np.DeepCopy())
 		}
 	}
+}
+
+// poolFor is poolOf with whom the pool is for.
+func (m *sources) poolFor(np *karpv1.NodePool) *capacity.Pool {
+	p := poolOf(np)
+	some := true
+	if p.Schedulers, some = m.schedulers(np); !some && p.Unready == "" {
+		p.Unready = called(np) + ": no profile selects it (nodePoolSelector)"
+	}
+	return p
 }
 
 // schedulers are the names of the profiles that may build nodes in the pool, nil for all of them; some is false when none may.

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -103,52 +102,6 @@ func nodeClassProblem(pool, name string, nc *ec2nc.EC2NodeClass) string {
 		return fmt.Sprintf("EC2NodeClass %s is being deleted", name)
 	}
 	return ""
-}
-
-// PoolsOf are the pools of objects at hand with what the claims take, as Store.Pools gives those of a cluster.
-func PoolsOf(nodePools []*karpv1.NodePool, class func(name string) *ec2nc.EC2NodeClass, claims []*capacity.Claim, o Overlays,
-	types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
-	used := newUsage()
-	for _, c := range claims {
-		used.set(c, false)
-	}
-	parsed := make([]*capacity.Pool, 0, len(nodePools))
-	for _, np := range nodePools {
-		p := poolOf(np)
-		p.Used = maps.Clone(used.takes(np.Name))
-		parsed = append(parsed, p)
-	}
-	out := withTypes(parsed, class, types)
-	if o.all != nil {
-		o.all.apply(out)
-	}
-	return out
-}
-
-// Overlays are NodeOverlays at hand, for PoolsOf. The zero value is none.
-type Overlays struct{ all *overlays }
-
-// ReadOverlays reads NodeOverlays; each that can't be read gives an error that names its fields.
-func ReadOverlays(objects []*karpv1alpha1.NodeOverlay) (Overlays, []error) {
-	o := Overlays{newOverlays()}
-	var errs []error
-	for _, one := range objects {
-		o.all.put(one.Name, one)
-		if _, problem := o.all.problem(one.Name); problem != "" {
-			errs = append(errs, fmt.Errorf("NodeOverlay %s: %s", one.Name, problem))
-		}
-	}
-	return o, errs
-}
-
-// Refused are the overlays that PoolsOf did not apply because others contradict them, with the reason, by name.
-func (o Overlays) Refused() map[string]string {
-	if o.all == nil {
-		return nil
-	}
-	o.all.mu.Lock()
-	defer o.all.mu.Unlock()
-	return maps.Clone(o.all.refused)
 }
 
 // withTypes gives copies of pools what their classes can run, in the order in which they are tried.

@@ -302,7 +302,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	if same {
 		one.pool = have.pool
 	} else {
-		one.pool = s.poolFor(after)
+		one.pool = s.made.poolFor(after)
 	}
 	s.mu.Lock()
 	s.parsed[after.Name] = one
@@ -311,16 +311,6 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	if !same {
 		s.tellPool()
 	}
-}
-
-// poolFor is poolOf with whom the pool is for.
-func (s *Store) poolFor(np *karpv1.NodePool) *capacity.Pool {
-	p := poolOf(np)
-	some := true
-	if p.Schedulers, some = s.made.schedulers(np); !some && p.Unready == "" {
-		p.Unready = called(np) + ": no profile selects it (nodePoolSelector)"
-	}
-	return p
 }
 
 // sameIntent says that what was derived from the object's spec is still right.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -26,7 +27,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
-// cluster is the scheduler's side of the world: its informers, and its default profile's filters on what they hold.
+// cluster is the scheduler's side of the world: its informers, and its profiles' filters on what they hold.
 type cluster struct {
 	informers informers.SharedInformerFactory
 	world     *simulate.World
@@ -41,7 +42,7 @@ func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, err
 
 // newCluster builds a scheduler that never runs, on the objects of the set and the pods that are bound. Its goroutines end
 // with ctx.
-func newCluster(ctx context.Context, set *manifest.Set, bound []*corev1.Pod) (*cluster, error) {
+func newCluster(ctx context.Context, set *manifest.Set, bound []*corev1.Pod, profiles []schedulerapi.KubeSchedulerProfile) (*cluster, error) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://offline.invalid", Transport: nobody{}})
 	if err != nil {
 		return nil, fmt.Errorf("making a client that asks nobody: %w", err)
@@ -74,16 +75,22 @@ func newCluster(ctx context.Context, set *manifest.Set, bound []*corev1.Pod) (*c
 	if err != nil {
 		return nil, fmt.Errorf("holding the objects: %w", err)
 	}
-	defaults, err := latest.Default()
-	if err != nil {
-		return nil, fmt.Errorf("reading the scheduler's default configuration: %w", err)
+	if len(profiles) == 0 {
+		defaults, err := latest.Default()
+		if err != nil {
+			return nil, fmt.Errorf("reading the scheduler's default configuration: %w", err)
+		}
+		profiles = defaults.Profiles
 	}
-	profile := defaults.Profiles[0]
-	sched, err := scheduler.New(ctx, client, f, nil, func(string) events.EventRecorderLogger { return silent{} }, scheduler.WithProfiles(profile))
+	sched, err := scheduler.New(ctx, client, f, nil, func(string) events.EventRecorderLogger { return silent{} }, scheduler.WithProfiles(profiles...))
 	if err != nil {
 		return nil, fmt.Errorf("building the scheduler: %w", err)
 	}
-	world, err := simulate.New(ctx, simulate.Config{Scheduler: sched, Profile: profile})
+	judges := simulate.Config{Scheduler: sched, Profile: profiles[0]}
+	for _, p := range profiles[1:] {
+		judges.Also = append(judges.Also, simulate.Also{Profile: p})
+	}
+	world, err := simulate.New(ctx, judges)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -23,9 +23,14 @@ import (
 // Settings of a plan.
 type Settings struct {
 	Catalog Catalog
-	// Effort and IgnorePreferences as in capacity.Options.
-	Effort            int
-	IgnorePreferences bool
+	// Plan are the planner's settings. Explain is filled in here.
+	Plan capacity.Options
+	// Profiles are the scheduler's, the first of which also judges pods of schedulers that have none; empty: the default one. They
+	// have in-tree plugins only.
+	Profiles []schedulerapi.KubeSchedulerProfile
+	// Pools are what the profiles say about pools, Legacy what Provisioners rely on.
+	Pools  []karpenter.Profile
+	Legacy karpenter.LegacyOptions
 	// NoVerify leaves the scheduler's filters out: the planner's word is taken.
 	NoVerify bool
 	// Explain is a pod, as namespace/name or name, whose place is to be explained; empty: none.
@@ -41,11 +46,11 @@ var ErrNoPool = errors.New("no NodePool or Provisioner in the input")
 func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	shop, problems := newShop(set, s.Catalog)
+	shop, problems := newShop(set, &s)
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	if len(shop.pools) == 0 {
+	if len(shop.objects.NodePools()) == 0 {
 		return nil, ErrNoPool
 	}
 	d := &demand{set: set}
@@ -54,7 +59,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCluster(ctx, set, d.bound)
+	c, err := newCluster(ctx, set, d.bound, s.Profiles)
 	if err != nil {
 		return nil, err
 	}
@@ -63,14 +68,13 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	if s.NoVerify {
 		world = trusting{world}
 	}
-	options := capacity.Options{Effort: s.Effort, IgnorePreferences: s.IgnorePreferences}
 	if explain != nil {
-		options.Explain = []types.UID{explain.UID}
+		s.Plan.Explain = []types.UID{explain.UID}
 	}
 	classes := launch.NewClasses(c.informers)
 	desk := launch.NewDesk(&arrivals{})
 	pending := launch.NewPending(d.schedulers(), desk, classes)
-	motor := launch.New(launch.Config{Plan: options}, launch.Parts{
+	motor := launch.New(launch.Config{Plan: s.Plan}, launch.Parts{
 		Clock: clock.RealClock{}, Desk: desk, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
 		Nodes: plannedNodes{}, Pending: pending, Owners: launch.NewOwners(c.informers),
 		Daemons: launch.Daemons(c.informers.Apps().V1().DaemonSets().Lister()),
@@ -81,11 +85,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 		return nil, err
 	}
 	r := newReport(view, plan, d.refused)
-	r.Warnings, r.Assumed = set.Warnings, shop.assumed
-	refused := shop.overlay.Refused()
-	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("NodeOverlay %s is not applied: it %s", name, refused[name]))
-	}
+	r.Warnings, r.Assumed = slices.Concat(set.Warnings, shop.notes), shop.assumed
 	r.PlanMillis, r.VerifyMillis, r.Verified = millis(spent.planning), millis(spent.verifying), !s.NoVerify
 	if explain != nil {
 		r.explain(explain, plan)

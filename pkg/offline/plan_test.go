@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 )
 
@@ -89,7 +90,7 @@ func (c *ticks) Now() time.Time {
 func (c *ticks) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 func settings(t *testing.T) Settings {
-	return Settings{Catalog: catalog(t), Effort: 50_000, Clock: &ticks{}}
+	return Settings{Catalog: catalog(t), Plan: capacity.Options{Effort: 50_000}, Clock: &ticks{}}
 }
 
 func set(t *testing.T, manifests string) *manifest.Set {

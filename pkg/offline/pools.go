@@ -27,12 +27,10 @@ type shop struct {
 	intentLog
 	cloud
 	catalog Catalog
-	pools   []*karpv1.NodePool
-	classes map[string]*ec2nc.EC2NodeClass
-	claims  []*capacity.Claim
-	overlay karpenter.Overlays
+	objects karpenter.AtHand
 	types   map[string]typesOf
 	assumed []string
+	notes   []string // what is to be said of overlays
 }
 
 type (
@@ -46,35 +44,30 @@ type typesOf struct {
 }
 
 // newShop reads pools and classes. problems name objects that can't be used.
-func newShop(set *manifest.Set, catalog Catalog) (*shop, []error) {
-	s := &shop{catalog: catalog, pools: manifest.All[*karpv1.NodePool](set), classes: map[string]*ec2nc.EC2NodeClass{}, types: map[string]typesOf{}}
-	for _, nc := range manifest.All[*ec2nc.EC2NodeClass](set) {
-		s.classes[nc.Name] = nc
-	}
-	var problems []error
+func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
+	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.AtHand{
+		Pools: manifest.All[*karpv1.NodePool](set), Classes: manifest.All[*ec2nc.EC2NodeClass](set), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
+		Claims: claimsOf(set), Profiles: s.Pools,
+	}}
 	templates := map[string]*legacy.AWSNodeTemplate{}
 	for _, t := range manifest.All[*legacy.AWSNodeTemplate](set) {
 		templates[t.Name] = t
 	}
+	problems := out.objects.Problems()
 	for _, p := range manifest.All[*legacy.Provisioner](set) {
 		var template *legacy.AWSNodeTemplate
 		if ref := p.Spec.ProviderRef; ref != nil {
 			template = templates[ref.Name]
 		}
-		pool, class, errs := karpenter.FromProvisioner(p, template, karpenter.LegacyOptions{})
+		pool, class, errs := karpenter.FromProvisioner(p, template, s.Legacy)
 		for _, err := range errs {
 			problems = append(problems, fmt.Errorf("%s: Provisioner %s: %w", set.SourceOf(p), p.Name, err))
 		}
 		if len(errs) == 0 {
-			s.pools = append(s.pools, pool)
-			s.classes[class.Name] = class
+			out.objects.Pools, out.objects.Classes = append(out.objects.Pools, pool), append(out.objects.Classes, class)
 		}
 	}
-	s.claims = claimsOf(set)
-	var errs []error
-	s.overlay, errs = karpenter.ReadOverlays(manifest.All[*karpv1alpha1.NodeOverlay](set))
-	problems = append(problems, errs...)
-	return s, problems
+	return out, problems
 }
 
 // claimsOf is what runs already and counts against the limits of pools: NodeClaims, and nodes of pools without one.
@@ -97,17 +90,18 @@ func claimsOf(set *manifest.Set) []*capacity.Claim {
 
 func (s *shop) Problem() string { return "" }
 
-func (s *shop) Claims() []*capacity.Claim { return s.claims }
+func (s *shop) Claims() []*capacity.Claim { return s.objects.Claims }
 
-func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
-	return karpenter.PoolsOf(s.pools, func(name string) *ec2nc.EC2NodeClass { return s.classes[name] }, s.claims, s.overlay, types)
+func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool) {
+	pools, s.notes = s.objects.Capacity(types)
+	return pools
 }
 
 func (s *shop) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, string) {
 	if known, ok := s.types[nodeClass]; ok {
 		return known.types, known.unready
 	}
-	types, assumed, unready := s.catalog.InstanceTypes(s.classes[nodeClass])
+	types, assumed, unready := s.catalog.InstanceTypes(s.objects.Class(nodeClass))
 	for _, what := range assumed {
 		s.assumed = append(s.assumed, fmt.Sprintf("EC2NodeClass %s: %s", nodeClass, what))
 	}

@@ -3,11 +3,15 @@ package offline
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 )
 
@@ -47,7 +51,7 @@ func TestPreferencesCanBeIgnored(t *testing.T) {
 		"      affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: [m1.xlarge]}]}}]}}")
 	for ignore, want := range map[bool]string{false: "m1.xlarge", true: "m1.large"} {
 		s := settings(t)
-		s.IgnorePreferences = ignore
+		s.Plan.IgnorePreferences = ignore
 		r, err := Plan(t.Context(), set(t, text), s)
 		if err != nil {
 			t.Fatal(err)
@@ -146,5 +150,32 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 				t.Errorf("warnings %q, want %q", got, tc.warning)
 			}
 		})
+	}
+}
+
+// Each profile's pods are judged by its own filters, and have nodes built where it says.
+func TestProfiles(t *testing.T) {
+	defaults, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict, lenient := defaults.Profiles[0], *defaults.Profiles[0].DeepCopy()
+	lenient.SchedulerName = "lenient"
+	lenient.Plugins.MultiPoint.Enabled = slices.DeleteFunc(lenient.Plugins.MultiPoint.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == "VolumeRestrictions" })
+	s := settings(t)
+	s.Profiles = []schedulerapi.KubeSchedulerProfile{strict, lenient}
+	s.Pools = []karpenter.Profile{
+		{Scheduler: strict.SchedulerName, Selects: func(of map[string]string) bool { return of["for"] == "" }},
+		{Scheduler: lenient.SchedulerName, Selects: func(of map[string]string) bool { return of["for"] == "lenient" }},
+	}
+	pods := strings.ReplaceAll(shared, "spec: {containers", "spec: {schedulerName: lenient, containers")
+	own := strings.Replace(pool("own", ""), "{name: own}", "{name: own, labels: {for: lenient}}", 1)
+	r, err := Plan(t.Context(), set(t, class+pool("general", "")+own+deployment("web", 1, "cpu: 3", "")+pods), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/web", "own m1.large on-demand eu-test-1a,eu-test-1b: default/a, default/b"}
+	if diff := cmp.Diff(want, said(r)); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }

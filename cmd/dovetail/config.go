@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+
+	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // arguments of Coscheduling
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/offline"
+	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+)
+
+// coscheduling is the name of the gang plugin that is compiled into the scheduler.
+const coscheduling = "Coscheduling"
+
+// schedulerConfig is what the scheduler's configuration says about plans. The process is configured by the first profile that has
+// Provision, as the scheduler is.
+type schedulerConfig struct {
+	profiles []schedulerapi.KubeSchedulerProfile
+	args     *provision.Args
+	pools    []karpenter.Profile
+}
+
+// readConfig reads a KubeSchedulerConfiguration as dovetail-scheduler takes it with --config.
+func readConfig(file string) (*schedulerConfig, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	decoded, gvk, err := scheme.Codecs.UniversalDecoder().Decode(raw, nil, nil) // with defaults
+	if runtime.IsNotRegisteredError(err) {
+		return nil, errors.New("it is not a KubeSchedulerConfiguration of a version that the scheduler knows")
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg, ok := decoded.(*schedulerapi.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("it is a %s, not a KubeSchedulerConfiguration", gvk)
+	}
+	out := &schedulerConfig{}
+	for _, p := range cfg.Profiles {
+		if !enables(&p, provision.Name) {
+			continue // its pods have no nodes built
+		}
+		args, err := provision.DecodeArgs(argsOf(&p, provision.Name))
+		if err != nil {
+			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
+		}
+		pools, err := poolsOf(&p, args)
+		if err != nil {
+			return nil, fmt.Errorf("profile %q: %s arguments: %w", p.SchedulerName, provision.Name, err)
+		}
+		if out.args == nil {
+			out.args = args
+		}
+		// Neither the door to the launcher nor the reservations are needed to judge a plan, and Coscheduling judges by more than
+		// the cluster's state.
+		without(&p, append([]string{provision.Name, binder.Name, coscheduling}, args.SimulationDenyList...))
+		out.profiles, out.pools = append(out.profiles, p), append(out.pools, pools)
+	}
+	if out.args == nil {
+		return nil, errors.New("no profile has the plugin " + provision.Name)
+	}
+	return out, nil
+}
+
+// poolsOf is what a profile's arguments say about pools.
+func poolsOf(p *schedulerapi.KubeSchedulerProfile, args *provision.Args) (karpenter.Profile, error) {
+	out := karpenter.Profile{Scheduler: p.SchedulerName, Others: args.ProvisionFor}
+	if args.NodePoolSelector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(args.NodePoolSelector)
+		if err != nil {
+			return out, fmt.Errorf("nodePoolSelector: %w", err)
+		}
+		out.Selects = func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }
+	}
+	pools, classes, errs := karpenter.ReadInline(inline(args.NodePools), inline(args.EC2NodeClasses))
+	out.Pools, out.Classes = pools, classes
+	if len(errs) > 0 {
+		return out, errs.ToAggregate()
+	}
+	return out, nil
+}
+
+func inline(of []provision.Inline) []karpenter.Inline {
+	out := make([]karpenter.Inline, 0, len(of))
+	for _, o := range of {
+		out = append(out, karpenter.Inline{Name: o.Name, Spec: o.Spec})
+	}
+	return out
+}
+
+// sets are a profile's extension points.
+func sets(p *schedulerapi.KubeSchedulerProfile) []*schedulerapi.PluginSet {
+	if p.Plugins == nil {
+		return nil
+	}
+	s := p.Plugins
+	return []*schedulerapi.PluginSet{&s.PreEnqueue, &s.QueueSort, &s.PreFilter, &s.Filter, &s.PostFilter, &s.PreScore, &s.Score, &s.Reserve,
+		&s.Permit, &s.PreBind, &s.Bind, &s.PostBind, &s.MultiPoint}
+}
+
+func enables(p *schedulerapi.KubeSchedulerProfile, plugin string) bool {
+	return slices.ContainsFunc(sets(p), func(s *schedulerapi.PluginSet) bool {
+		return slices.ContainsFunc(s.Enabled, func(e schedulerapi.Plugin) bool { return e.Name == plugin })
+	})
+}
+
+// without takes plugins out of a profile.
+func without(p *schedulerapi.KubeSchedulerProfile, plugins []string) {
+	is := func(e schedulerapi.Plugin) bool { return slices.Contains(plugins, e.Name) }
+	for _, s := range sets(p) {
+		s.Enabled, s.Disabled = slices.DeleteFunc(s.Enabled, is), slices.DeleteFunc(s.Disabled, is)
+	}
+	p.PluginConfig = slices.DeleteFunc(p.PluginConfig, func(c schedulerapi.PluginConfig) bool { return slices.Contains(plugins, c.Name) })
+}
+
+func argsOf(p *schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object {
+	for _, c := range p.PluginConfig {
+		if c.Name == plugin {
+			return c.Args
+		}
+	}
+	return nil
+}
+
+// apply puts the configuration's settings into those of a plan.
+func (c *schedulerConfig) apply(s *offline.Settings) {
+	s.Profiles, s.Pools = c.profiles, c.pools
+	s.Legacy = karpenter.LegacyOptions{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
+	s.Plan.IgnorePreferences = c.args.PreferencePolicy == provision.PreferenceIgnore
+	s.Plan.NodeSurcharge, s.Plan.PriceFactor = c.args.NodeSurcharge, c.args.PriceFactors
+}
+
+// sizes are the settings that have a say in the size of nodes.
+func (c *schedulerConfig) sizes() aws.OfflineConfig {
+	return aws.OfflineConfig{VMMemoryOverheadPercent: *c.args.VMMemoryOverheadPercent, ReservedENIs: c.args.ReservedENIs, PrefixDelegation: c.args.PrefixDelegation}
+}
