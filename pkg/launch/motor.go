@@ -60,6 +60,7 @@ type Motor struct {
 	ordered   chan struct{} // there is a claim that nobody planned
 	wasHeld   atomic.Bool   // somebody else has owned nodes and claims since they were looked at
 	room      atomic.Bool   // room has appeared somewhere since it was last offered
+	freed     atomic.Bool   // and it is worth leaving a machine that is on its way
 	// daemonsMoved: DaemonSets have changed since room was last kept for their pods.
 	daemonsMoved atomic.Bool
 	// gangsAnew: pools or offers have changed since gangs were refused. pauses are the planner goroutine's.

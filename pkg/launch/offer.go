@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -12,13 +13,21 @@ import (
 
 // RoomAppeared tells the motor that a node has more room than it had: a pod has ended, a node has come, grown, or takes pods
 // again. Pods that wait for a machine may have that room instead. Safe from any goroutine; returns at once.
-func (m *Motor) RoomAppeared() {
+func (m *Motor) RoomAppeared() { m.roomAppeared(true) }
+
+// roomAppeared tells of room. Room that was freed is worth leaving a machine that is on its way; what a machine of ours turns
+// out to have beyond what was planned for it, while it comes up, is not: its siblings will be up in a moment, and would have
+// come for nobody.
+func (m *Motor) roomAppeared(freed bool) {
 	if m.desk.Idle() {
 		return
 	}
 	waits := false
-	m.desk.read(func(l *ledger.Ledger) { waits = l.Waits() })
+	m.desk.read(func(l *ledger.Ledger) { waits = l.Waits(freed) })
 	if waits {
+		if freed {
+			m.freed.Store(true)
+		}
 		m.room.Store(true)
 		m.replan()
 	}
@@ -28,8 +37,13 @@ func (m *Motor) RoomAppeared() {
 func (m *Motor) NodeChanged(before, now *corev1.Node) {
 	m.NodeCached(now)
 	if roomier(before, now) {
-		m.RoomAppeared()
+		m.roomAppeared(!comingUp(before, now))
 	}
+}
+
+// comingUp says that the change belongs to the rise of one of our own nodes.
+func comingUp(before, now *corev1.Node) bool {
+	return now.Labels[labelPool] != "" && (before == nil || before.Labels[labelInitialized] != "true")
 }
 
 // roomier says that pods may fit on the node that did not before.
@@ -56,8 +70,9 @@ func (m *Motor) offer(ctx context.Context) {
 	if !m.room.Swap(false) {
 		return
 	}
+	freed := m.freed.Swap(false)
 	var waiting []ledger.Waiting
-	m.desk.read(func(l *ledger.Ledger) { waiting = l.Movable() })
+	m.desk.read(func(l *ledger.Ledger) { waiting = l.Movable(freed) })
 	if len(waiting) == 0 {
 		return
 	}
@@ -85,6 +100,8 @@ func (m *Motor) offer(ctx context.Context) {
 	if len(plan.Placements) == 0 {
 		return
 	}
-	m.bookAs(ctx, v, plan, nil, (*ledger.Ledger).Rehouse) // no pools, no new nodes
+	m.bookAs(ctx, v, plan, nil, func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
+		l.Rehouse(placements, freed) // no pools, no new nodes
+	})
 	klog.FromContext(ctx).V(2).Info("Waiting pods get room that has appeared", "pods", len(plan.Placements), "waiting", len(waiting))
 }

@@ -45,3 +45,25 @@ func TestRoomier(t *testing.T) {
 		}
 	}
 }
+
+func TestComingUp(t *testing.T) {
+	node := func(labels map[string]string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels}}
+	}
+	ours, up := map[string]string{labelPool: "p"}, map[string]string{labelPool: "p", labelInitialized: "true"}
+	for _, tc := range []struct {
+		name        string
+		before, now *corev1.Node
+		want        bool
+	}{
+		{"a node of ours is made", nil, node(ours), true},
+		{"it grows before it is initialized", node(ours), node(ours), true},
+		{"it is initialized", node(ours), node(up), true},
+		{"it grows afterwards", node(up), node(up), false},
+		{"a node of somebody else comes", nil, node(nil), false},
+	} {
+		if got := comingUp(tc.before, tc.now); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
+	}
+}

@@ -170,7 +170,8 @@ func (w *world) step() string {
 	default:
 		switch w.r.Intn(5) {
 		case 3:
-			movable := w.l.Movable()
+			launched := w.r.Intn(2) == 0
+			movable := w.l.Movable(launched)
 			if len(movable) == 0 {
 				return "nothing to rehouse"
 			}
@@ -180,7 +181,7 @@ func (w *world) step() string {
 			}
 			w.cached["there"] = true
 			w.l.Existing("there", NodeStatus{})
-			w.l.Rehouse(fmt.Sprint(w.n, "r"), pl, w.now)
+			w.l.Rehouse(pl, launched)
 			return fmt.Sprintf("rehouse %d", len(pl))
 		case 0, 1:
 			w.l.Tick(w.now)

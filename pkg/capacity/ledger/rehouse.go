@@ -3,19 +3,19 @@ package ledger
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // Movable are the pods that wait for a node and would be served as well by any other room, in the order in which they wait.
-// Pods that are joined with others by a group have to go together and are not among them.
-func (l *Ledger) Movable() []Waiting {
+// Pods that are joined with others by a group have to go together and are not among them. launched: those whose machine has
+// been launched, too, though it may then come for nobody.
+func (l *Ledger) Movable(launched bool) []Waiting {
 	var out []Waiting
 	for _, c := range l.classes {
 		n := 0
 		for _, s := range c.slots {
-			if s.loose() {
+			if s.loose(launched) {
 				n++
 			}
 		}
@@ -30,22 +30,26 @@ func (l *Ledger) Movable() []Waiting {
 }
 
 // Waits says whether Movable is worth asking.
-func (l *Ledger) Waits() bool {
+func (l *Ledger) Waits(launched bool) bool {
+	loose := func(s *slot) bool { return s.loose(launched) }
 	for _, c := range l.classes {
-		if len(c.waiting) > 0 && slices.ContainsFunc(c.slots, (*slot).loose) {
+		if len(c.waiting) > 0 && slices.ContainsFunc(c.slots, loose) {
 			return true
 		}
 	}
 	return false
 }
 
-// loose says that nothing would be lost if a pod of the class gave the slot up: it can't be used yet, and stands alone.
-func (s *slot) loose() bool { return !s.ready && s.pod == nil && s.owner == "" && s.group == nil }
+// loose says that a pod of the class can give the slot up: it can't be used yet, and stands alone.
+func (s *slot) loose(launched bool) bool {
+	return !s.ready && s.pod == nil && s.owner == "" && s.group == nil && (launched || !s.node.launched)
+}
 
 // Rehouse books other room for pods that wait for a node, and for each gives up a slot of its class: one on a claim that was
 // not launched yet rather than another, which may save the launch, and the last in plan order. Of the pods of a class, those
-// that have waited longest go first. Pods that wait no more, and pods without such a slot, get nothing.
-func (l *Ledger) Rehouse(_ string, placements []capacity.Placement, _ time.Time) {
+// that have waited longest go first. Pods that wait no more, and pods without such a slot, get nothing. launched as in
+// Movable.
+func (l *Ledger) Rehouse(placements []capacity.Placement, launched bool) {
 	onto := map[*node]bool{}
 	for _, pl := range placements {
 		onto[l.node(pl.Node)] = true
@@ -56,7 +60,7 @@ func (l *Ledger) Rehouse(_ string, placements []capacity.Placement, _ time.Time)
 		if p == nil || p.state != Planned {
 			continue
 		}
-		if s := p.class.surplus(onto); s != nil {
+		if s := p.class.surplus(onto, launched); s != nil {
 			l.drop(s)
 			kept = append(kept, pl)
 		}
@@ -77,11 +81,11 @@ func (l *Ledger) Rehouse(_ string, placements []capacity.Placement, _ time.Time)
 }
 
 // surplus is the slot to give up for room on other nodes.
-func (c *class) surplus(onto map[*node]bool) *slot {
+func (c *class) surplus(onto map[*node]bool, launched bool) *slot {
 	var out *slot
 	for _, s := range slices.Backward(c.slots) {
 		switch {
-		case !s.loose() || onto[s.node]:
+		case !s.loose(launched) || onto[s.node]:
 		case !s.node.launched:
 			return s
 		case out == nil:

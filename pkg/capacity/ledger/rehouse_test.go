@@ -31,12 +31,12 @@ func TestRehouseFreesTheClaimThatWasNotLaunched(t *testing.T) {
 	if !l.Launching("c2", now) {
 		t.Fatal("c2 is not wanted")
 	}
-	movable := l.Movable()
-	if len(movable) != 2 || !l.Waits() {
+	movable := l.Movable(true)
+	if len(movable) != 2 || !l.Waits(true) {
 		t.Fatalf("movable %v", movable)
 	}
 	l.Existing("old", NodeStatus{})
-	l.Rehouse("r", []capacity.Placement{{Class: c, Pod: a, Node: "old"}}, now)
+	l.Rehouse([]capacity.Placement{{Class: c, Pod: a, Node: "old"}}, true)
 	got := l.Take()
 	if diff := cmp.Diff(Effects{Activate: []capacity.PodRef{a}, Cancel: []string{"c1"}}, got); diff != "" {
 		t.Errorf("effects (-want +got):\n%s", diff)
@@ -66,11 +66,35 @@ func TestRehouseLeavesGroupsAndReadyRoomAlone(t *testing.T) {
 	l.Named("c2", "n2", "")
 	l.Cached("n2", NodeStatus{Ours: true}, now)
 	l.Take()
-	if got := l.Movable(); len(got) != 0 || l.Waits() {
+	if got := l.Movable(true); len(got) != 0 || l.Waits(true) {
 		t.Errorf("movable %v", got)
 	}
 	l.Existing("old", NodeStatus{})
-	l.Rehouse("r", []capacity.Placement{{Class: c, Pod: a, Node: "old"}, {Class: other, Pod: b, Node: "old"}}, now)
+	l.Rehouse([]capacity.Placement{{Class: c, Pod: a, Node: "old"}, {Class: other, Pod: b, Node: "old"}}, true)
+	if got := l.Take(); !got.Empty() {
+		t.Errorf("effects %+v", got)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
+
+// Room that appears because a node is coming up is no reason to leave a machine that is on its way: it would come for nobody.
+func TestRehouseLeavesLaunchedMachinesAlone(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), testClass("bare", 100, 0)
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a, "c2": b}, "c1", "c2")
+	l.Launching("c2", now)
+	if got := l.Movable(false); len(got) != 1 {
+		t.Errorf("movable %v, want as many as wait for machines that were not launched", got)
+	}
+	l.Launching("c1", now)
+	if got := l.Movable(false); len(got) != 0 || l.Waits(false) {
+		t.Errorf("movable %v, want none", got)
+	}
+	l.Existing("old", NodeStatus{})
+	l.Rehouse([]capacity.Placement{{Class: c, Pod: a, Node: "old"}}, false)
 	if got := l.Take(); !got.Empty() {
 		t.Errorf("effects %+v", got)
 	}
