@@ -15,7 +15,8 @@ import (
 
 func TestInstanceTypesComeInPages(t *testing.T) {
 	a := newAccount(t)
-	pages := awsec2.NewDescribeInstanceTypesPaginator(a.ec2, &awsec2.DescribeInstanceTypesInput{
+	// Retries as in production: on a busy machine the client may give up a connection in the middle of a large answer.
+	pages := awsec2.NewDescribeInstanceTypesPaginator(awsec2.NewFromConfig(a.AWSConfig()), &awsec2.DescribeInstanceTypesInput{
 		MaxResults: aws.Int32(50), Filters: filters("supported-virtualization-type", "hvm", "processor-info.supported-architecture", "arm64"),
 	})
 	seen, calls := map[types.InstanceType]bool{}, 0
