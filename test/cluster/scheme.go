@@ -11,11 +11,12 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// Scheme knows the built-in types, NodePool, NodeClaim, EC2NodeClass, Provisioner, AWSNodeTemplate and CustomResourceDefinition.
+// Scheme knows the built-in types, NodePool, NodeClaim, NodeOverlay, EC2NodeClass, Provisioner, AWSNodeTemplate and CustomResourceDefinition.
 var Scheme = newScheme()
 
 func newScheme() *runtime.Scheme {
@@ -28,6 +29,9 @@ func newScheme() *runtime.Scheme {
 	aws := schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1"}
 	metav1.AddToGroupVersion(scheme, aws)
 	scheme.AddKnownTypes(aws, &ec2nc.EC2NodeClass{}, &ec2nc.EC2NodeClassList{})
+	overlays := schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}
+	metav1.AddToGroupVersion(scheme, overlays)
+	scheme.AddKnownTypes(overlays, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
 	provisioners := schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha5"}
 	metav1.AddToGroupVersion(scheme, provisioners)
 	scheme.AddKnownTypes(provisioners, &legacy.Provisioner{}, &legacy.ProvisionerList{})
