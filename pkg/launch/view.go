@@ -51,7 +51,12 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	}
 	v.Nodes = m.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
 		v.status[n.Name] = m.nodeOf.status(o)
-		return v.promise(n, byName[n.Name], v.status[n.Name])
+		out := v.promise(n, byName[n.Name], v.status[n.Name])
+		if later := m.withoutStartupTaints(o, out); later != nil {
+			out.Taints = later.Spec.Taints
+			v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: later})
+		}
+		return out
 	})
 	for i := range flights {
 		f := &flights[i]
@@ -67,6 +72,27 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: objectOf(&n)})
 	}
 	return v, nil
+}
+
+// withoutStartupTaints is the Node of a claim in flight as it will be: startup taints hold pods back (their gates wait for
+// that), not plans, and planner and filters have to see the same node. Nil if it has none.
+func (m *Motor) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.Node {
+	if !n.InFlight || n.Claim == "" || len(o.Spec.Taints) == 0 {
+		return nil
+	}
+	c := m.claim(n.Claim)
+	if c == nil {
+		return nil
+	}
+	left := slices.DeleteFunc(slices.Clone(o.Spec.Taints), func(t corev1.Taint) bool {
+		return slices.ContainsFunc(c.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
+	})
+	if len(left) == len(o.Spec.Taints) {
+		return nil
+	}
+	later := *o
+	later.Spec.Taints = left
+	return &later
 }
 
 // held counts the slots that are kept for pods that have not come yet, by their owner.
@@ -95,8 +121,6 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	out.Claim = f.Claim
 	out.Free = n.Free.Clone()
 	if f.Template != nil && out.InFlight {
-		// Startup taints hold pods back (their gates wait for that), not plans.
-		out.Taints = f.Template.Taints
 		out.VolumesFree = expected(n.VolumesFree, f.Template.VolumesFree, st.Drivers)
 	}
 	out.Unschedulable = n.Unschedulable || f.Fenced || f.Late

@@ -4,6 +4,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // Until a driver has registered, a node has the attachments it was planned with.
@@ -25,6 +29,40 @@ func TestExpectedAttachments(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, expected(tc.shown, tc.planned, tc.drivers)); diff != "" {
 				t.Errorf("attachments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is planned on a machine that is coming up is judged as the machine will be: without its startup taints, with all others.
+func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
+	w := newWorld(t)
+	agent, team := corev1.Taint{Key: "agent", Effect: corev1.TaintEffectNoExecute}, corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
+	w.claims["c1"] = &capacity.Claim{Name: "c1", StartupTaints: []corev1.Taint{agent}}
+	w.build()
+	node := func(taints ...corev1.Taint) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
+	}
+	for _, tc := range []struct {
+		name string
+		n    capacity.Node
+		o    *corev1.Node
+		want []corev1.Taint // nil: the node stands for itself
+	}{
+		{"a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent, team), []corev1.Taint{team}},
+		{"none but a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent), []corev1.Taint{}},
+		{"no startup taint any more", capacity.Node{InFlight: true, Claim: "c1"}, node(team), nil},
+		{"a node that has come up", capacity.Node{Claim: "c1"}, node(agent), nil},
+		{"a node of an unknown claim", capacity.Node{InFlight: true, Claim: "c2"}, node(agent), nil},
+		{"a node of nobody's", capacity.Node{InFlight: true}, node(agent), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []corev1.Taint
+			if later := w.motor.withoutStartupTaints(tc.o, &tc.n); later != nil {
+				got = later.Spec.Taints
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("taints of the stand-in (-want +got):\n%s", diff)
 			}
 		})
 	}
