@@ -121,7 +121,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client), Queue: queue{sched}, Events: words,
-		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Gangs: groups, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Seed: time.Now().UnixNano(),
+		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Gangs: groups, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Judge: judge, Seed: time.Now().UnixNano(),
 	})
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	groups.changed = motor.Changed

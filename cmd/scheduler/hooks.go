@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
@@ -52,6 +53,15 @@ func takeDown(ctx context.Context, pod *corev1.Pod, desk *launch.Desk, classes *
 		return
 	}
 	desk.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+}
+
+// judge says what a pod means for the choice of a static pool's node that goes.
+func judge(pod *corev1.Pod, now time.Time) (cost float64, protected bool) {
+	if pods.Occupies(pod, now) {
+		cost = pods.Cost(pod)
+	}
+	asks, _ := pods.DoNotDisrupt(pod, now)
+	return cost, asks && !pods.Terminal(pod) && !pods.Terminating(pod)
 }
 
 // queue is the scheduling queue as the launcher knows it.

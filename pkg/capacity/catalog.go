@@ -103,7 +103,7 @@ func newCatalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bo
 		}
 		po := &poolOffers{Pool: p, index: i, tier: tier, columns: map[string]*column{}, limits: map[corev1.ResourceName]int{}}
 		c.pools = append(c.pools, po)
-		if p.Unready != "" {
+		if p.Unready != "" || p.Replicas != nil {
 			continue
 		}
 		po.narrow()

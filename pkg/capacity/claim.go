@@ -21,6 +21,9 @@ type Claim struct {
 	Annotations   map[string]string
 	Taints        []corev1.Taint
 	StartupTaints []corev1.Taint
+	// ExpireAfter is how long the node is to live from CreatedAt; 0: for ever. DoNotDisrupt: it asks to be left alone.
+	ExpireAfter  time.Duration
+	DoNotDisrupt bool
 	// Requests is the sum of planned pods and daemons; Largest what counts against limits until it is launched.
 	Requests Resources
 	Largest  Resources
@@ -47,6 +50,14 @@ type Claim struct {
 	Registered   bool
 	Initialized  bool
 	Deleting     bool
+}
+
+// Remaining is the share of its life that a node has before it, from 1 to 0.
+func (c *Claim) Remaining(now time.Time) float64 {
+	if c.ExpireAfter <= 0 {
+		return 1
+	}
+	return min(max(1-float64(now.Sub(c.CreatedAt))/float64(c.ExpireAfter), 0), 1)
 }
 
 // mostOfAnything bounds what one machine is believed to have of a resource: far more than there is, and little enough that the

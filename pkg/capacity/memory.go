@@ -47,7 +47,7 @@ func catalogID(pools []*Pool, opts *Options, mentioned map[string]map[string]boo
 	}
 	k.count(len(pools))
 	for _, p := range pools {
-		k.text(p.Name, strconv.Itoa(int(p.Weight)), strconv.FormatBool(p.Unready == ""))
+		k.text(p.Name, strconv.Itoa(int(p.Weight)), strconv.FormatBool(p.Unready == ""), strconv.FormatBool(p.Replicas == nil))
 		k.texts(p.Labels)
 		k.requirements(p.Requirements)
 		for _, r := range p.Requirements.sorted() {

@@ -12,6 +12,9 @@ type Pool struct {
 	Weight int32
 	// NodeClass is the name under which the cloud knows the provider configuration.
 	NodeClass string
+	// Replicas is how many nodes a static pool keeps, whoever asks for them; nil: nodes are built for pods. Pods run on its nodes
+	// like on any other, but none is built for them.
+	Replicas *int64
 	// Schedulers may have nodes built here for their pods, by name; empty: all.
 	Schedulers []string
 	// Labels every node of the pool carries, including karpenter.sh/nodepool.

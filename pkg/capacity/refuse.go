@@ -65,6 +65,9 @@ func (r *run) reason(u *unit, p *poolOffers) (reason string, retry bool) {
 	if p.Unready != "" {
 		return p.Unready, true
 	}
+	if p.Replicas != nil {
+		return fmt.Sprintf("it keeps %d nodes and builds none for pods", *p.Replicas), false
+	}
 	a := asks{terms: u.Terms, tolerations: u.Tolerations, preferred: true}
 	if t := a.tolerates(p.Taints); t != nil {
 		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false

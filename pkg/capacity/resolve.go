@@ -11,7 +11,7 @@ import (
 // Limits are not looked at. Without a node, why says what stands in the way, and retry whether that may pass by itself.
 func Resolve(p *Pool, requests Resources, daemons []*DaemonSet, opts Options) (n *PlannedNode, why string, retry bool) {
 	own := *p
-	own.Limits, own.Schedulers = nil, nil
+	own.Limits, own.Schedulers, own.Replicas = nil, nil, nil
 	class := &Class{Key: "order", Pod: &corev1.Pod{}, Requests: requests.Clone(),
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
 	if class.Requests[corev1.ResourcePods] == 0 {

@@ -51,6 +51,8 @@ func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
 	if ref := nc.Spec.NodeClassRef; ref != nil {
 		c.NodeClass = ref.Name
 	}
+	c.ExpireAfter = ptr.Deref(nc.Spec.ExpireAfter.Duration, 0)
+	c.DoNotDisrupt = nc.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true"
 	var unreadable []string
 	if m := malformed(nc); m != "" {
 		unreadable = append(unreadable, m)

@@ -76,7 +76,7 @@ spec: {disruption: {consolidateAfter: 0s}, template: {spec: {nodeClassRef: {grou
 			case at == "weight":
 				return fmt.Sprint("pool ", p.Weight)
 			case at == "replicas":
-				return fmt.Sprint(*np.Spec.Replicas)
+				return fmt.Sprint("pool ", *p.Replicas)
 			}
 			return asJSON(np.Spec.Disruption)
 		},
@@ -174,7 +174,7 @@ spec: {disruption: {consolidateAfter: 0s}, template: {spec: {nodeClassRef: {grou
 			want: "pool map[cpu:100000 memory:1099511627776 nodes:9 nvidia.com/gpu:4]", invalid: refusedAs("spec.limits", "{cpu: -1}", "{cpu: lots}", "3"),
 		},
 		{fields: []string{"weight"}, at: "weight", valid: "50", want: "pool 50", invalid: refusedAs("spec.weight", "0", "101", "heavy", "1.5")},
-		{fields: []string{"replicas"}, at: "replicas", valid: "3", want: "3", invalid: refusedAs("spec.replicas", "-1", "some")},
+		{fields: []string{"replicas"}, at: "replicas", valid: "3", want: "pool 3", invalid: refusedAs("spec.replicas", "-1", "some")},
 		{
 			fields: []string{"disruption.consolidateAfter"}, at: "disruption.consolidateAfter", valid: "5m",
 			want: `{"consolidateAfter":"5m","consolidationPolicy":"WhenEmptyOrUnderutilized","budgets":[{"nodes":"10%"}]}`, invalid: refusedAs("spec.disruption.consolidateAfter", "-1m", "soon", "9999999h"),

@@ -24,6 +24,7 @@ func poolOf(np *karpv1.NodePool) *capacity.Pool {
 		Labels:        merged(template.Labels, poolLabels(np)),
 		Taints:        slices.Clone(template.Spec.Taints),
 		StartupTaints: slices.Clone(template.Spec.StartupTaints),
+		Replicas:      np.Spec.Replicas,
 	}
 	if ref := template.Spec.NodeClassRef; ref != nil {
 		p.NodeClass = ref.Name
@@ -58,9 +59,6 @@ func poolProblem(np *karpv1.NodePool) string {
 	}
 	if errs := validatePool(np); len(errs) > 0 {
 		return fmt.Sprintf("%s: %s", called(np), joinErrors(errs))
-	}
-	if np.Spec.Replicas != nil {
-		return fmt.Sprintf("%s: spec.replicas: static pools take no pods and are not supported yet", called(np))
 	}
 	return ""
 }

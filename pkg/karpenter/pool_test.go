@@ -242,9 +242,6 @@ func TestPoolThatIsNotUsedNow(t *testing.T) {
 	}{
 		"being deleted": {func(np *karpv1.NodePool) { np.DeletionTimestamp = &metav1.Time{Time: start} }, "NodePool p is being deleted"},
 		"malformed":     {func(np *karpv1.NodePool) { np.Annotations = map[string]string{malformedAnnotation: "spec.x: bad"} }, "NodePool p: spec.x: bad"},
-		"static": {func(np *karpv1.NodePool) {
-			np.Spec.Replicas, np.Spec.Weight, np.Spec.Limits = ptr.To[int64](2), nil, nil
-		}, "NodePool p: spec.replicas: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := poolOf(testPool("p", tc.change)).Unready; !strings.Contains(got, tc.want) {

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -199,7 +198,6 @@ func TestUnhonoredFieldsAreAllSaid(t *testing.T) {
 		t.Errorf("a pool that sets nothing of the kind: %q", got)
 	}
 	for field, change := range map[string]func(*karpv1.NodePool){
-		"spec.replicas":                       func(np *karpv1.NodePool) { np.Spec.Replicas = ptr.To[int64](0) },
 		"spec.disruption.consolidationPolicy": func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = "WhenEmptyOrUnderutilized" },
 		"spec.template.spec.expireAfter":      func(np *karpv1.NodePool) { np.Spec.Template.Spec.ExpireAfter = karpv1.MustParseNillableDuration("0s") },
 	} {

@@ -17,9 +17,6 @@ type unhonored struct {
 
 // unhonoredFields is the one list of what is read and not acted upon. Whoever gives a field its effect deletes its row.
 var unhonoredFields = []unhonored{
-	{"spec.replicas", "static capacity is not provided, the pool is not used", func(np *karpv1.NodePool) bool {
-		return np.Spec.Replicas != nil
-	}},
 	{"spec.disruption.consolidationPolicy", "only empty nodes are removed", func(np *karpv1.NodePool) bool {
 		return np.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty && np.Spec.Disruption.ConsolidateAfter.Duration != nil
 	}},

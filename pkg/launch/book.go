@@ -216,9 +216,11 @@ const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789" // as the API server generate
 func (m *Motor) randomName(prefix string) string {
 	prefix = strings.ReplaceAll(prefix, "_", "-")
 	b := make([]byte, 8)
+	m.namesMu.Lock()
 	for i := range b {
 		b[i] = nameAlphabet[m.names.Intn(len(nameAlphabet))]
 	}
+	m.namesMu.Unlock()
 	const maxLabel = 63
 	if len(prefix) > maxLabel-1-len(b) {
 		prefix = strings.TrimRight(prefix[:maxLabel-1-len(b)], "-.")

@@ -76,3 +76,27 @@ func (w *world) isNode(name string) bool {
 	_, lives := w.instances[instanceOf(c).ID]
 	return lives
 }
+
+// What static pools need of it.
+
+func (w *world) Standing(_ context.Context, pool string) (int64, bool, map[string]bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("Standing"); err != nil || w.replicas == nil {
+		return 0, false, nil, err
+	}
+	out := map[string]bool{}
+	for name, c := range w.claims {
+		if c.Pool == pool {
+			out[name] = c.Deleting
+		}
+	}
+	return *w.replicas, true, out, nil
+}
+
+func (w *world) TellPool(pool, _, reason, note string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, pool+" "+reason+" "+note)
+	w.changed()
+}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,11 @@ type world struct {
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
 	seq       int
 	leaders   int64
+	// replicas is how many nodes the pool wants, if it is static; stale what a cache that is behind says of it; unseen are claims
+	// that the cache doesn't show.
+	replicas, stale *int64
+	unseen          map[string]bool
+	podsOn          map[string][]*corev1.Pod // by node
 	// classProblem is what is wrong with the node class's object.
 	classProblem string
 	owner        string        // who owns nodes and claims beside us
@@ -226,7 +232,7 @@ func (w *world) Pools(types func(string) ([]*capacity.InstanceType, string)) []*
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return []*capacity.Pool{{Name: "pool", NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: "pool"}, Limits: w.limits.Clone(), Used: w.takenLocked()}}
+	return []*capacity.Pool{{Name: "pool", NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: "pool"}, Limits: w.limits.Clone(), Used: w.takenLocked(), Replicas: cmp.Or(w.stale, w.replicas)}}
 }
 
 // takenLocked is what claims, written and reserved, take of the pool.
@@ -279,7 +285,10 @@ func (w *world) Claims() []*capacity.Claim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []*capacity.Claim
-	for _, c := range w.claims {
+	for name, c := range w.claims {
+		if w.unseen[name] {
+			continue
+		}
 		cp := *c
 		out = append(out, &cp)
 	}
@@ -290,7 +299,7 @@ func (w *world) Claim(name string) *capacity.Claim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c, ok := w.claims[name]
-	if !ok {
+	if !ok || w.unseen[name] {
 		return nil
 	}
 	cp := *c
@@ -498,7 +507,7 @@ func (w *world) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node
 				free.Sub(capacity.Resources{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1})
 			}
 		}
-		out = append(out, decorate(&capacity.Node{Name: name, Labels: n.Labels, Allocatable: room, Free: free, Pods: w.onNode}, n))
+		out = append(out, decorate(&capacity.Node{Name: name, Labels: n.Labels, Allocatable: room, Free: free, Pods: append(slices.Clone(w.onNode), w.podsOn[name]...)}, n))
 	}
 	return out
 }

@@ -50,6 +50,7 @@ func (m *Motor) forget(name string) {
 	delete(m.local, name)
 	m.claims.Release(name)
 	delete(m.orders, name)
+	delete(m.ending, name)
 }
 
 // claim is what is known of a claim, or nil.
@@ -61,6 +62,20 @@ func (m *Motor) claim(name string) *capacity.Claim {
 
 func (m *Motor) claimLocked(name string) *capacity.Claim {
 	return join(m.claims.Claim(name), m.local[name])
+}
+
+// allClaims is the cache's view with what this motor has made since, by name.
+func (m *Motor) allClaims() map[string]*capacity.Claim {
+	out := map[string]*capacity.Claim{}
+	for _, c := range m.claims.Claims() {
+		out[c.Name] = c
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, c := range m.local {
+		out[name] = join(out[name], c)
+	}
+	return out
 }
 
 // join is a claim as the log shows it, with the slots that are known here; either may be nil.

@@ -50,14 +50,17 @@ type Motor struct {
 	owners  *Owners
 	gangs   Gangs // nil: nobody looks after groups
 	daemons func() []*capacity.DaemonSet
+	judge   Judge
 	hold    func() string // why nothing may be launched, because somebody else owns nodes and claims
-	names   *rand.Rand    // the planner goroutine's
+	namesMu sync.Mutex
+	names   *rand.Rand // guarded by namesMu
 
 	recheckMu sync.Mutex
 	slots     chan struct{} // semaphore of Parallel calls
 	plan      chan struct{} // demand is waiting
 	changed   chan struct{} // pools, offers or classes changed
 	ordered   chan struct{} // there is a claim that nobody planned
+	counted   chan struct{} // static pools may have too few nodes or too many
 	wasHeld   atomic.Bool   // somebody else has owned nodes and claims since they were looked at
 	room      atomic.Bool   // room has appeared somewhere since it was last offered
 	freed     atomic.Bool   // and it is worth leaving a machine that is on its way
@@ -70,6 +73,8 @@ type Motor struct {
 
 	mu        sync.Mutex
 	orders    map[string]*order          // claims that nobody planned
+	statics   map[string]*static         // by pool
+	ending    map[string]bool            // claims of static pools that are one too many
 	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
 	recording map[string]bool            // claims whose slots are being written; true: and have changed since
 	moves     map[string]*move           // nodes that have to go
@@ -94,6 +99,7 @@ type Parts struct {
 	Owners  *Owners
 	Gangs   Gangs // nil: nobody looks after groups
 	Daemons func() []*capacity.DaemonSet
+	Judge   Judge
 	// Hold, when set, says why nothing may be launched at the moment (another controller owns nodes and claims); empty: go on.
 	// Changed has to be called when it is over.
 	Hold func() string
@@ -102,6 +108,9 @@ type Parts struct {
 
 // New returns a motor that does nothing until Run.
 func New(cfg Config, p Parts) *Motor {
+	if p.Judge == nil {
+		p.Judge = func(*corev1.Pod, time.Time) (float64, bool) { return 1, false }
+	}
 	if p.Hold == nil {
 		p.Hold = func() string { return "" }
 	}
@@ -111,6 +120,7 @@ func New(cfg Config, p Parts) *Motor {
 		daemons: p.Daemons, hold: p.Hold, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
+		statics: map[string]*static{}, ending: map[string]bool{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{},
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
 	}
@@ -134,6 +144,7 @@ func (m *Motor) Run(ctx context.Context) {
 	if m.readLog(ctx) && m.free(ctx) {
 		m.recover(ctx)
 		m.wg.Go(func() { m.serveOrders(ctx) })
+		m.wg.Go(func() { m.serveStatic(ctx) })
 		for m.settle(ctx) {
 			m.keepDaemonRoom(ctx)
 			m.offer(ctx)
@@ -191,6 +202,7 @@ func (m *Motor) replan() {
 
 // Changed tells the motor that pools, node classes or offers are not what they were: refused pods may have a chance.
 func (m *Motor) Changed() {
+	m.recount()
 	select {
 	case m.changed <- struct{}{}:
 	default:
@@ -313,6 +325,7 @@ func (m *Motor) cancel(ctx context.Context, claim string) {
 		klog.FromContext(ctx).Error(err, "Could not delete a claim that is not needed any more; it will be collected", "nodeClaim", claim)
 	}
 	m.forget(claim)
+	m.recount()
 }
 
 // fail ends claims whose launch came to nothing and gives their pods back to the planner. Orders stay, for whoever wrote them.
@@ -335,6 +348,13 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 			m.refuseOrder(ctx, now, reason, why, true)
 			continue
 		}
+		if now != nil && now.Wave != nil && now.Wave.For == capacity.ForPool {
+			m.strike(now.Pool)
+			m.shortage(now.Pool, why)
+			m.mu.Lock()
+			m.ending[name] = true
+			m.mu.Unlock()
+		}
 		m.background(ctx, func() { m.giveUp(ctx, name, reason, why) })
 	}
 }
@@ -349,6 +369,8 @@ func (m *Motor) giveUp(ctx context.Context, name, reason, why string) {
 
 // ClaimGone tells the motor that a NodeClaim has ended or is about to.
 func (m *Motor) ClaimGone(name, why string) {
+	m.lostStatic(name)
 	m.forget(name)
+	m.recount()
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })
 }

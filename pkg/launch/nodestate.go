@@ -22,6 +22,7 @@ const (
 	labelInitialized = "karpenter.sh/initialized"
 
 	taintDisrupted = "karpenter.sh/disrupted"
+	doNotDisrupt   = "karpenter.sh/do-not-disrupt"
 )
 
 // nodeStates joins a Node with its CSINode into what the ledger wants to know.

@@ -52,6 +52,7 @@ func (m *Motor) serveOrders(ctx context.Context) {
 
 // ClaimChanged tells the motor of a NodeClaim, new or changed. It returns at once.
 func (m *Motor) ClaimChanged(c *capacity.Claim) {
+	m.registered(c)
 	if c.Order == nil || c.Launched || c.Deleting {
 		return
 	}
@@ -197,14 +198,7 @@ func (m *Motor) crowded(n int) string {
 	if m.cfg.MaxInFlight <= 0 {
 		return ""
 	}
-	var flights []ledger.InFlight
-	m.desk.read(func(l *ledger.Ledger) { flights = l.InFlight() })
-	flying := 0
-	for _, f := range flights {
-		if f.Claim != "" && !f.Initialized {
-			flying++
-		}
-	}
+	flying := m.flying()
 	if flying+n <= m.cfg.MaxInFlight {
 		return ""
 	}

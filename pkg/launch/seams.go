@@ -55,6 +55,11 @@ type Claims interface {
 	// RecordNode writes what is known of the instance by the time its Node is there: the Node's name, the image.
 	RecordNode(ctx context.Context, name string, inst capacity.Instance) error
 	Delete(ctx context.Context, name string) error
+	// Standing is what the API server says now of a static pool, past every cache: how many nodes it wants, and its claims, true
+	// for those that are on their way out. One that is gone or going is not there.
+	Standing(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error)
+	// TellPool tells a pool something in an event.
+	TellPool(pool, eventType, reason, note string)
 }
 
 // World is the scheduler's view of the cluster and its real filters. It is used by one goroutine at a time.

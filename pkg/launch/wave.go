@@ -35,7 +35,7 @@ func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(c
 //     as a new attempt with a token of its own.
 func (m *Motor) launch(ctx context.Context, w *wave) {
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
-		needed := m.needed(c.Name)
+		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
 		if !needed {
 			m.forget(c.Name)
 		}

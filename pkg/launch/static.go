@@ -1,0 +1,350 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+const (
+	// staticPoll is how often static pools are counted at most, staticResync at least.
+	staticPoll   = time.Second
+	staticResync = time.Minute
+	// limitPause is how long a pool waits that its limits keep from its number.
+	limitPause = 10 * time.Second
+	// A static pool whose nodes could not be launched, or never registered, gets no other before firstStaticRetry, later each time.
+	firstStaticRetry = time.Second
+	maxStaticRetry   = 5 * time.Minute
+)
+
+// Judge says of a pod what ending it early costs (nothing or less: it holds no node) and whether it asks not to be disturbed.
+type Judge func(pod *corev1.Pod, now time.Time) (cost float64, protected bool)
+
+// static is what is remembered of a static pool.
+type static struct {
+	failed int       // rounds in a row that brought no node that registered
+	next   time.Time // nothing is launched before
+	said   string    // why it has fewer nodes than it wants, as it was last told
+}
+
+// serveStatic keeps the pools that have a number of nodes at it.
+func (m *Motor) serveStatic(ctx context.Context) {
+	tick := m.clock.NewTicker(staticPoll)
+	defer tick.Stop()
+	m.recount()
+	var looked time.Time
+	for again := false; ; {
+		select {
+		case <-m.counted:
+			again = true
+		default:
+		}
+		if now := m.clock.Now(); again || now.Sub(looked) >= staticResync {
+			again, looked = m.keepStatic(ctx), now
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C(): // a burst of claims is counted once
+		}
+	}
+}
+
+// recount makes sure that static pools are counted.
+func (m *Motor) recount() {
+	select {
+	case m.counted <- struct{}{}:
+	default:
+	}
+}
+
+// keepStatic looks at every static pool, and says whether one of them is short of its number or over it.
+func (m *Motor) keepStatic(ctx context.Context) (again bool) {
+	var pools []*capacity.Pool
+	for _, p := range m.claims.Pools(m.cloud.InstanceTypes) {
+		if p.Replicas != nil {
+			pools = append(pools, p)
+		}
+	}
+	if len(pools) == 0 {
+		return false
+	}
+	if m.hold() != "" || m.claims.Problem() != "" {
+		return true
+	}
+	have := map[string]int64{}
+	all := m.allClaims()
+	m.mu.Lock()
+	for name, c := range all {
+		if !c.Deleting && !m.ending[name] {
+			have[c.Pool]++
+		}
+	}
+	m.mu.Unlock()
+	for _, p := range pools {
+		if have[p.Name] == *p.Replicas {
+			m.shortage(p.Name, "")
+			continue
+		}
+		again = true
+		if have[p.Name] > *p.Replicas || p.Unready == "" && m.mayGrow(p.Name) {
+			m.keepPool(ctx, p)
+		}
+	}
+	return again
+}
+
+// mayGrow says that no failure of late stands in the way of launching for the pool.
+func (m *Motor) mayGrow(pool string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.staticLocked(pool).next.After(m.clock.Now())
+}
+
+// keepPool brings a static pool to its number, or nearer to it.
+//
+//  1. Count what the API server has now, and what is about to be written: caches may be behind, the pool's and the claims'.
+//  2. Too many: choose who goes.
+//  3. Too few: choose what to buy, within the limits, unless the last tries say to wait.
+func (m *Motor) keepPool(ctx context.Context, p *capacity.Pool) {
+	replicas, there, written, err := m.claims.Standing(ctx, p.Name)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.log(ctx).V(2).Info("Could not count the nodes of a static pool", "pool", p.Name, "err", err)
+		}
+		return
+	}
+	if !there {
+		return // whoever ends the pool ends its nodes
+	}
+	standing := m.standing(p.Name, written)
+	switch n := int64(len(standing)) - replicas; {
+	case n > 0:
+		m.shrink(ctx, p, standing, int(n))
+	case n < 0:
+		m.grow(ctx, p, -n)
+	}
+}
+
+// standing are the pool's claims that are there or about to be written, and not on their way out. written are those that the API
+// server has, true for those that are deleted.
+func (m *Motor) standing(pool string, written map[string]bool) map[string]*capacity.Claim {
+	out := map[string]*capacity.Claim{}
+	all := m.allClaims()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, gone := range written {
+		if gone || m.ending[name] {
+			continue
+		}
+		out[name] = all[name]
+		if out[name] == nil {
+			out[name] = &capacity.Claim{Name: name, Pool: pool, Launched: true} // somebody else's, a moment old
+		}
+	}
+	for name, c := range m.local {
+		if _, known := written[name]; c.Pool == pool && !known && !c.Deleting && !m.ending[name] {
+			out[name] = c
+		}
+	}
+	return out
+}
+
+// grow launches up to n nodes for a static pool.
+func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
+	if p.Unready != "" || !m.mayGrow(p.Name) {
+		return // the pool's conditions say why, or its events
+	}
+	node, why, _ := capacity.Resolve(p, nil, m.daemons(), m.cfg.Plan)
+	if node == nil {
+		m.strike(p.Name)
+		m.shortage(p.Name, why)
+		return
+	}
+	if over := m.crowded(1); over != "" {
+		m.shortage(p.Name, over)
+		return
+	}
+	n = min(n, int64(m.headroom()))
+	var claims []*capacity.Claim
+	for range n {
+		c := m.claimFor(node)
+		c.Wave.For = capacity.ForPool
+		claims = append(claims, c)
+	}
+	short := ""
+	var granted []*capacity.Claim
+	for i, err := range m.claims.Reserve(claims...) {
+		if err != nil {
+			short = err.Error()
+			continue
+		}
+		granted = append(granted, claims[i])
+	}
+	if m.shortage(p.Name, short); short != "" {
+		m.mu.Lock()
+		m.staticLocked(p.Name).next = m.clock.Now().Add(limitPause)
+		m.mu.Unlock()
+	}
+	if len(granted) == 0 {
+		return
+	}
+	m.log(ctx).V(2).Info("Launching nodes of a static pool", "pool", p.Name, "nodes", len(granted), "instanceType", node.Offers[0].Type.Name)
+	var waves []*wave
+	for i, c := range granted {
+		if i%maxWave == 0 {
+			waves = append(waves, &wave{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, purpose: capacity.ForPool})
+		}
+		w := waves[len(waves)-1]
+		w.claims = append(w.claims, c)
+		cp := *c
+		m.remember(&cp)
+		m.inFlight(c, template(node), daemonRoom(node.Daemons))
+	}
+	for _, w := range waves {
+		m.wg.Go(func() { m.launch(ctx, w) })
+	}
+}
+
+// headroom is how many more claims may be in flight.
+func (m *Motor) headroom() int {
+	if m.cfg.MaxInFlight <= 0 {
+		return math.MaxInt32
+	}
+	return max(0, m.cfg.MaxInFlight-m.flying())
+}
+
+// shrink ends n nodes of a static pool. Budgets are not asked; drains keep to PodDisruptionBudgets.
+func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, standing map[string]*capacity.Claim, n int) {
+	nodes, err := m.tenancy(ctx, standing)
+	if err != nil {
+		m.log(ctx).V(2).Info("Could not look at the nodes of a static pool; none is ended", "pool", p.Name, "err", err)
+		return
+	}
+	for _, name := range capacity.Surplus(nodes, n) {
+		m.mu.Lock()
+		m.ending[name] = true
+		m.mu.Unlock()
+		m.log(ctx).V(2).Info("Ending a node of a static pool that has too many", "pool", p.Name, "nodeClaim", name)
+		m.background(ctx, func() {
+			if err := m.claims.Delete(ctx, name); err != nil {
+				m.log(ctx).V(2).Info("Could not end a node of a static pool; trying again", "nodeClaim", name, "err", err)
+				m.mu.Lock()
+				delete(m.ending, name)
+				m.mu.Unlock()
+				m.recount()
+			}
+		})
+	}
+}
+
+// tenancy is what would have to go with each of the nodes.
+func (m *Motor) tenancy(ctx context.Context, standing map[string]*capacity.Claim) ([]capacity.Standing, error) {
+	now := m.clock.Now()
+	pods := map[string][]*corev1.Pod{}
+	protected := map[string]bool{}
+	m.recheckMu.Lock()
+	err := m.recheck.Refresh(ctx)
+	if err == nil {
+		m.recheck.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
+			pods[n.Name], protected[n.Name] = n.Pods, o.Annotations[doNotDisrupt] == "true"
+			return n
+		})
+	}
+	m.recheckMu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
+	}
+	out := make([]capacity.Standing, 0, len(standing))
+	for name, c := range standing {
+		s := capacity.Standing{Claim: name, CreatedAt: c.CreatedAt, Launched: c.Launched, Protected: c.DoNotDisrupt || protected[c.NodeName]}
+		for _, pod := range pods[c.NodeName] {
+			cost, asks := m.judge(pod, now)
+			s.Protected = s.Protected || asks
+			if cost > 0 {
+				s.Occupied = true
+				s.Cost += cost
+			}
+		}
+		s.Cost *= c.Remaining(now)
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// shortage tells a static pool why it has fewer nodes than it wants, once; empty: it has them, or will.
+func (m *Motor) shortage(pool, why string) {
+	m.mu.Lock()
+	s := m.staticLocked(pool)
+	news := s.said != why
+	s.said = why
+	m.mu.Unlock()
+	if news && why != "" {
+		m.claims.TellPool(pool, corev1.EventTypeWarning, "TooFewNodes", oneLine(why))
+	}
+}
+
+func (m *Motor) staticLocked(pool string) *static {
+	s := m.statics[pool]
+	if s == nil {
+		s = &static{}
+		m.statics[pool] = s
+	}
+	return s
+}
+
+// strike counts a launch for a static pool that came to nothing, once for all that fail together.
+func (m *Motor) strike(pool string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, now := m.staticLocked(pool), m.clock.Now()
+	if now.Before(s.next) {
+		return
+	}
+	s.failed++
+	s.next = now.Add(min(firstStaticRetry<<min(s.failed-1, 20), maxStaticRetry))
+}
+
+// registered ends that count when a node of the pool has.
+func (m *Motor) registered(c *capacity.Claim) {
+	if c.Wave == nil || c.Wave.For != capacity.ForPool || !c.Registered {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.staticLocked(c.Pool)
+	s.failed, s.next = 0, time.Time{}
+}
+
+// lostStatic is told of a claim that ends. One of a static pool that never registered, and that wasn't one too many, was a failure.
+func (m *Motor) lostStatic(name string) {
+	c := m.claim(name)
+	if c == nil || c.Wave == nil || c.Wave.For != capacity.ForPool || c.Registered {
+		return
+	}
+	m.mu.Lock()
+	wanted := m.ending[name]
+	m.mu.Unlock()
+	if !wanted {
+		m.strike(c.Pool)
+	}
+}
+
+// flying is how many claims are in flight.
+func (m *Motor) flying() int {
+	var flights []ledger.InFlight
+	m.desk.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	n := 0
+	for _, f := range flights {
+		if f.Claim != "" && !f.Initialized {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,291 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// wants makes the pool static, or changes its number.
+func (w *world) wants(n int64) {
+	w.mu.Lock()
+	w.replicas = &n
+	w.mu.Unlock()
+	if w.motor != nil {
+		w.motor.Changed()
+	}
+}
+
+// never fails the test if the world comes to be like that while calls are made.
+func (w *world) never(what string, when func() bool, calls ...string) {
+	for _, name := range calls {
+		w.during[name] = func() {
+			if when() {
+				w.t.Errorf("%s while %s is called", what, name)
+			}
+		}
+	}
+}
+
+func TestStaticPoolKeepsItsNumber(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.never("more than 5 claims", func() bool { return len(w.claims) > 5 }, "Create", "Launch", "Describe")
+	w.wants(3)
+	w.run()
+	w.exactly(3)
+	w.wants(5)
+	w.exactly(5)
+	w.stop()
+	for _, c := range w.claims {
+		if c.Wave.For != capacity.ForPool || c.Wave.Token == "" {
+			t.Errorf("recorded as %+v", c.Wave)
+		}
+	}
+	if len(w.tokens) != 2 {
+		t.Errorf("%d waves, want one for three and one for two", len(w.tokens))
+	}
+}
+
+func TestStaticPoolShrinks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.wants(4)
+	w.run()
+	w.exactly(4)
+	// Two of the nodes have a pod, one of those a second one.
+	w.mu.Lock()
+	names := slices.Sorted(maps.Keys(w.nodes))
+	w.podsOn = map[string][]*corev1.Pod{names[0]: {{}, {}}, names[2]: {{}}}
+	w.nodes[names[1]].Annotations = map[string]string{doNotDisrupt: "true"}
+	w.mu.Unlock()
+	for i, want := range [][]string{{names[0], names[1], names[2]}, {names[0], names[1]}, {names[1]}, nil} {
+		w.wants(int64(3 - i))
+		w.until(fmt.Sprint("down to ", 3-i), func() bool { return len(w.claims) == 3-i })
+		w.mu.Lock()
+		var left []string
+		for _, c := range w.claims {
+			left = append(left, c.NodeName)
+		}
+		w.mu.Unlock()
+		slices.Sort(left)
+		if !slices.Equal(left, want) {
+			t.Errorf("%v stay, want %v", left, want)
+		}
+	}
+}
+
+func TestStaticPoolKeepsToItsLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.limits = capacity.Resources{capacity.ResourceNodes: 2}
+	w.wants(3)
+	w.run()
+	w.until("it is told", w.told("pool TooFewNodes pool: over the pool's limit: nodes"))
+	w.exactly(2)
+}
+
+func TestStaticPoolWithoutAMachineIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.capacity["small"], w.capacity["large"] = 0, 0
+	w.wants(2)
+	w.run()
+	w.until("it is told", w.told("pool TooFewNodes none of 2 instance types can be had now"))
+	w.mu.Lock()
+	clear(w.capacity)
+	w.mu.Unlock()
+	w.exactly(2)
+}
+
+// Whatever fails, there are never more claims than the pool wants, and the pauses grow.
+func TestStaticPoolWhoseLaunchesFailBacksOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused)
+	w.never("more than 3 claims", func() bool { return len(w.claims) > 3 }, "Create", "Launch")
+	w.wants(3)
+	w.run()
+	w.until("two tries", func() bool { return w.calls["Launch"] > 1 })
+	w.until("it is told", w.told("pool TooFewNodes refused by the cloud: not authorized"))
+	w.until("the claims have ended", func() bool { return len(w.claims) == 0 })
+	w.motor.mu.Lock()
+	s := *w.motor.statics["pool"]
+	w.motor.mu.Unlock()
+	if s.failed < 2 || s.next.IsZero() {
+		t.Errorf("%d failures counted, next try at %v", s.failed, s.next)
+	}
+	w.mu.Lock()
+	delete(w.broken, "Launch")
+	w.mu.Unlock()
+	w.exactly(3)
+}
+
+func TestPausesOfAStaticPool(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		w.motor.strike("pool")
+		w.motor.strike("pool") // of the same round
+		s := w.motor.statics["pool"]
+		if left := time.Until(s.next); s.failed != i+1 || left <= 0 || left > want {
+			t.Errorf("failure %d: %d counted, %v to wait, want up to %v", i+1, s.failed, left, want)
+		}
+		s.next = time.Time{}
+	}
+	w.motor.registered(&capacity.Claim{Pool: "pool", Registered: true, Wave: &capacity.Wave{For: capacity.ForPods}})
+	if w.motor.statics["pool"].failed != 3 {
+		t.Error("somebody else's node ended the count")
+	}
+	w.motor.registered(&capacity.Claim{Pool: "pool", Registered: true, Wave: &capacity.Wave{For: capacity.ForPool}})
+	if s := w.motor.statics["pool"]; s.failed != 0 || !s.next.IsZero() {
+		t.Errorf("a node registered, and yet %d failures count until %v", s.failed, s.next)
+	}
+}
+
+// A node that never registers is a failure, one that is taken away because it is one too many is none.
+func TestStaticNodeThatNeverRegistered(t *testing.T) {
+	for name, want := range map[string]int{"lost": 1, "registered": 0, "ending": 0, "of pods": 0} {
+		w := newWorld(t)
+		w.build()
+		c := &capacity.Claim{Name: name, Pool: "pool", Registered: name == "registered", Deleting: true, Wave: &capacity.Wave{For: capacity.ForPool}}
+		if name == "of pods" {
+			c.Wave.For = capacity.ForPods
+		}
+		w.claims[name] = c
+		w.motor.ending[name] = name == "ending"
+		w.motor.ClaimGone(name, "its NodeClaim was deleted")
+		got := 0
+		if s := w.motor.statics["pool"]; s != nil {
+			got = s.failed
+		}
+		if got != want {
+			t.Errorf("a claim that is %s: %d failures, want %d", name, got, want)
+		}
+	}
+}
+
+func TestStaticNodeThatIsDeletedIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.wants(2)
+	w.run()
+	w.exactly(2)
+	w.mu.Lock()
+	name := slices.Sorted(maps.Keys(w.claims))[0]
+	inst := instanceOf(w.claims[name]).ID
+	w.claims[name].Deleting = true
+	w.mu.Unlock()
+	w.motor.ClaimGone(name, "its NodeClaim was deleted")
+	w.until("another one beside it", func() bool { return len(w.claims) == 3 && len(w.instances) == 3 })
+	w.mu.Lock()
+	delete(w.claims, name)
+	delete(w.instances, inst)
+	w.mu.Unlock()
+	w.motor.ClaimGone(name, "its NodeClaim was deleted")
+	w.exactly(2)
+}
+
+func TestRestartKeepsAStaticPoolAtItsNumber(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		die  func(w *world) (reached func() bool)
+	}{
+		{"while claims are written", func(w *world) func() bool {
+			w.lost["Create"] = 2
+			return func() bool { return len(w.claims) > 0 }
+		}},
+		{"before the call", func(w *world) func() bool {
+			w.broken["Launch"] = errors.New("timeout")
+			return func() bool { return w.calls["Launch"] > 0 }
+		}},
+		{"after the call, before its record", func(w *world) func() bool {
+			w.lost["Launch"] = 1 << 30
+			return func() bool { return len(w.instances) == 3 }
+		}},
+		{"before the nodes", func(w *world) func() bool {
+			w.broken["Describe"] = errors.New("timeout")
+			return func() bool { return w.calls["RecordLaunched"] == 3 }
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			reached := tt.die(w)
+			w.wants(3)
+			w.run()
+			w.until(tt.name, reached)
+			w.stop()
+			clear(w.broken)
+			clear(w.lost)
+			w.run()
+			w.exactly(3)
+			w.stop()
+			if w.seq > 3 {
+				t.Errorf("%d instances were launched for 3 nodes", w.seq)
+			}
+		})
+	}
+}
+
+// The claims that an earlier leader has written a moment ago are in the API and not in the cache, and neither is the pool's
+// number of now. What counts is what the API says.
+func TestStaticPoolWithCachesThatAreBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.unseen = map[string]bool{}
+	for i := range 2 {
+		name := fmt.Sprint("earlier-", i)
+		w.unseen[name] = true
+		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", NodeClass: "class", Launched: true, Initialized: true, NodeName: "n" + name, ProviderID: "aws:///a/i-" + name}
+		w.instances["i-"+name] = capacity.Instance{ID: "i-" + name, ProviderID: "aws:///a/i-" + name}
+		w.nodes["n"+name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n" + name}}
+	}
+	w.replicas, w.stale = ptr.To[int64](3), ptr.To[int64](10)
+	w.run()
+	w.exactly(3)
+	w.mu.Lock()
+	counted := w.calls["Standing"]
+	w.mu.Unlock()
+	w.until("counted once more", func() bool { return w.calls["Standing"] > counted })
+	w.exactly(3)
+}
+
+func TestStaticPoolThatCannotBeCountedIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.broken["Standing"] = errors.New("timeout")
+	w.wants(2)
+	w.run()
+	w.until("it is tried", func() bool { return w.calls["Standing"] > 1 })
+	w.mu.Lock()
+	if len(w.claims) > 0 {
+		t.Error("launched without knowing what is there")
+	}
+	delete(w.broken, "Standing")
+	w.mu.Unlock()
+	w.exactly(2)
+}
+
+// A pool that is being deleted: its cache entry is still there.
+func TestStaticPoolThatIsGoingGetsNoNodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stale = ptr.To[int64](2)
+	w.run()
+	w.until("it is counted", func() bool { return w.calls["Standing"] > 1 })
+	w.stop()
+	if len(w.claims) > 0 || strings.Contains(strings.Join(w.notes, " "), "TooFewNodes") {
+		t.Errorf("%d claims, %q", len(w.claims), w.notes)
+	}
+}
