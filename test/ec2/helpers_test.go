@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
@@ -45,9 +48,19 @@ func newAccount(t *testing.T, change ...func(*Config)) *account {
 	return &account{Sim: sim, t: t, clock: clk, ec2: awsec2.NewFromConfig(once(sim)), ctx: t.Context()}
 }
 
+// once is a client's configuration that shows every answer as it is. Only a connection that the client itself has closed while
+// it reads an answer, which net/http does now and then, is tried again, as the SDK's own retryer does.
 func once(sim *Sim) aws.Config {
 	cfg := sim.AWSConfig()
-	cfg.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
+	cfg.Retryer = func() aws.Retryer {
+		return retry.NewStandard(func(o *retry.StandardOptions) {
+			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
+			o.RateLimiter = ratelimit.None
+			o.Retryables = []retry.IsErrorRetryable{retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
+				return aws.BoolTernary(errors.Is(err, net.ErrClosed))
+			})}
+		})
+	}
 	return cfg
 }
 
