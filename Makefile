@@ -3,6 +3,7 @@
 # make test    everything that must hold: verify, unit tests under the race detector, integration tests
 # make verify  formatting, vet, lint rules and import directions; changes nothing
 # make bench   what a scheduling cycle costs with our plugins
+# make chaos   the whole program under virtual time while everything around it breaks; HISTORIES=20, SEED=1
 # make build   bin/dovetail-scheduler, bin/dovetail (plan, catalog) and the binaries of the demo
 #
 # Needs Go, make and a C compiler. The first run compiles Kubernetes: with two cores count on ten minutes for
@@ -20,7 +21,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench clean
+.PHONY: build test verify unit integration demo sandbox bench chaos clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -76,6 +77,12 @@ sandbox:
 bench:
 	$(say) 'benchmarks: some minutes, and the quieter the machine the better (docs/performance.md)'
 	@go test -bench . -timeout 60m ./test/bench/... | go run ./test/bench/table
+
+HISTORIES ?= 20
+SEED ?= 1
+chaos:
+	$(say) 'chaos: $(HISTORIES) histories from seed $(SEED)'
+	@go test -tags chaos -count=1 -timeout 120m ./cmd/scheduler -run 'TestChaos$$' -v -chaos.histories $(HISTORIES) -chaos.seed $(SEED)
 
 clean:
 	rm -rf bin .demo .tmp

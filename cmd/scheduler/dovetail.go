@@ -38,6 +38,7 @@ import (
 type dovetail struct {
 	clock   clock.WithTicker
 	connect func(ctx context.Context, region string) (aws.Clients, error)
+	publish func(ctx context.Context, profiles []profile, f facts) error
 	desk    *launch.Desk
 	classes *launch.Classes // made with the first profile that uses a plugin
 	motors  sync.WaitGroup
@@ -45,7 +46,7 @@ type dovetail struct {
 }
 
 func newDovetail() *dovetail {
-	d := &dovetail{clock: clock.RealClock{}, connect: aws.Connect}
+	d := &dovetail{clock: clock.RealClock{}, connect: aws.Connect, publish: publish}
 	d.desk = launch.NewDesk(d.clock)
 	return d
 }
@@ -199,7 +200,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	})
 	takeDownWithoutNodes(sched, names(profiles), d.desk, d.classes)
 
-	if err := publish(ctx, profiles, facts{
+	if err := d.publish(ctx, profiles, facts{
 		problem: store.Problem, cloud: provider.Status, claims: store.Claims, ledger: d.desk.Summary,
 		pools: func() []*capacity.Pool { return store.Pools(provider.InstanceTypes) },
 	}); err != nil {

@@ -1,0 +1,318 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+)
+
+const (
+	// ownerless is how long a living instance may be without an owner while a leader runs: longer than a launch may take to be
+	// recorded or given up, and a collection to come round.
+	ownerless = 9 * time.Minute
+	// mostLaunches in a history; its pods need a tenth of that. A launch loop makes more in minutes.
+	mostLaunches = 300
+)
+
+// checker looks at API objects and at the EC2 journal after every step, remembers what it needs to judge the next, and says
+// what must never be. It knows what the harness itself has done: what a user deletes may end.
+type checker struct {
+	reader reader
+	steps  int
+	last   *view
+	at     time.Time
+
+	pool       *karpv1.NodePool
+	userEnded  sets.Set[string]    // provider IDs whose Node a user deleted
+	userClaims sets.Set[string]    // claims a user deleted
+	userPods   sets.Set[types.UID] // pods a user or their controller deleted
+	jumped     time.Duration       // how far clocks have been wrong, in all
+
+	shared   map[string]int           // claims per wave token, as recorded
+	alone    map[string]time.Duration // instance: how long nobody has owned it while a leader ran
+	occupied map[string]time.Time     // node: when it last had pods of its own
+	ended    map[string]string        // claim: why it was ended, by what it looked like
+}
+
+func newChecker() *checker {
+	return &checker{
+		reader: newReader(), userEnded: sets.New[string](), userClaims: sets.New[string](), userPods: sets.New[types.UID](),
+		shared: map[string]int{}, alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
+	}
+}
+
+func (c *checker) learn(pool *karpv1.NodePool) { c.pool = pool.DeepCopy() }
+func (c *checker) deletes(uid types.UID)       { c.userPods.Insert(uid) }
+func (c *checker) userEnds(providerID string)  { c.userEnded.Insert(providerID) }
+func (c *checker) userEndsClaim(name string)   { c.userClaims.Insert(name) }
+func (c *checker) jumps(by time.Duration)      { c.jumped += max(by, -by) }
+
+// look judges what has become of the world. up says that a leader runs.
+func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, up bool) error {
+	v, err := c.reader.look(api, sim)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	c.steps++
+	for _, n := range v.nodes {
+		if !c.empty(v, n.Name) {
+			c.occupied[n.Name] = now
+		}
+	}
+	var passed time.Duration
+	if c.last != nil {
+		passed = now.Sub(c.at)
+	}
+	errs := []error{c.launches(v), c.owners(v, passed, up), c.room(v)}
+	if c.last != nil {
+		errs = append(errs, c.finalizers(v), c.endings(v, now), c.protected(v), c.budget(v))
+	}
+	c.last, c.at = v, now
+	return errors.Join(errs...)
+}
+
+// launches: every instance was launched under a token that was written down before, no token launched more than it was written
+// down for, no claim has two, and there is no end to launches only where there is no end to demand.
+func (c *checker) launches(v *view) error {
+	for _, claim := range v.claims {
+		r, err := c.reader.recordOf(claim)
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			c.shared[r.Token] = len(r.Claims)
+		}
+	}
+	byWave := map[string][]string{}
+	byClaim := map[string][]string{}
+	for _, in := range v.instances {
+		if in.ClientToken == "" {
+			return fmt.Errorf("instance %s was launched without a client token", in.ID)
+		}
+		wave := in.Tags["dovetail.sh/wave"]
+		byWave[wave] = append(byWave[wave], in.ID)
+		if claim := in.Tags["karpenter.sh/nodeclaim"]; claim != "" && v.live[providerID(in)] {
+			byClaim[claim] = append(byClaim[claim], in.ID)
+		}
+	}
+	for wave, ids := range byWave {
+		if n, ok := c.shared[wave]; !ok || len(ids) > n {
+			return fmt.Errorf("launch %s was recorded for %d claims and has %d instances: %v", wave, n, len(ids), ids)
+		}
+	}
+	for claim, ids := range byClaim {
+		if len(ids) > 1 {
+			return fmt.Errorf("claim %s has %d living instances: %v", claim, len(ids), ids)
+		}
+	}
+	owner := map[string]string{}
+	for name, claim := range v.claims {
+		if id := claim.Status.ProviderID; id != "" {
+			if other, ok := owner[id]; ok {
+				return fmt.Errorf("claims %s and %s have the same instance %s", other, name, id)
+			}
+			owner[id] = name
+		}
+	}
+	if len(v.instances) > mostLaunches {
+		return fmt.Errorf("%d instances were launched: that is a loop", len(v.instances))
+	}
+	return nil
+}
+
+// owners: no instance lives for long that no claim has or is waiting for.
+func (c *checker) owners(v *view, passed time.Duration, up bool) error {
+	owned := map[string]bool{}
+	waiting := map[string]bool{}
+	for _, claim := range v.claims {
+		owned[claim.Status.ProviderID] = true
+		if r, err := c.reader.recordOf(claim); err == nil && r != nil && claim.Status.ProviderID == "" {
+			waiting[r.Token] = true
+		}
+	}
+	for _, in := range v.instances {
+		if !v.live[providerID(in)] || owned[providerID(in)] || waiting[in.Tags["dovetail.sh/wave"]] {
+			delete(c.alone, in.ID)
+			continue
+		}
+		if up {
+			c.alone[in.ID] += passed
+		}
+		if c.alone[in.ID] > ownerless {
+			return fmt.Errorf("instance %s has been running for %s and nobody owns it", in.ID, c.alone[in.ID])
+		}
+	}
+	return nil
+}
+
+// finalizers: a claim that has an instance, and a Node that has registered, are there for as long as the instance lives.
+func (c *checker) finalizers(v *view) error {
+	for name, was := range c.last.claims {
+		if is := v.claims[name]; (is == nil || is.UID != was.UID) && was.Status.ProviderID != "" && v.live[was.Status.ProviderID] {
+			return fmt.Errorf("claim %s is gone, its instance %s lives", name, was.Status.ProviderID)
+		}
+	}
+	for name, was := range c.last.nodes {
+		if is := v.nodes[name]; (is == nil || is.UID != was.UID) && was.Labels[karpv1.NodeRegisteredLabelKey] == "true" && v.live[was.Spec.ProviderID] {
+			return fmt.Errorf("Node %s was registered and is gone, its instance %s lives", name, was.Spec.ProviderID)
+		}
+	}
+	return nil
+}
+
+// endings: a claim is only ended for a reason that can be seen from outside.
+func (c *checker) endings(v *view, now time.Time) error {
+	for name, claim := range v.claims {
+		if claim.DeletionTimestamp == nil || c.ended[name] != "" {
+			continue
+		}
+		c.ended[name] = c.reason(v, claim, now)
+		if c.ended[name] == "" {
+			return fmt.Errorf("claim %s (node %s) was ended, and there is no reason for it: pods there now: %s", name, claim.Status.NodeName, c.podsOn(v, claim.Status.NodeName))
+		}
+	}
+	return nil
+}
+
+// reason why a claim that has just been deleted may have been; empty: there is none.
+func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string {
+	age := now.Sub(claim.CreationTimestamp.Time) + c.jumped + step
+	was := c.last.claims[claim.Name]
+	if was == nil {
+		was = claim
+	}
+	node := c.last.nodes[was.Status.NodeName]
+	switch {
+	case c.userClaims.Has(claim.Name):
+		return "user"
+	case claim.Status.ProviderID == "":
+		return "nothing was launched for it"
+	case c.userEnded.Has(claim.Status.ProviderID):
+		return "user"
+	case !v.live[claim.Status.ProviderID] || !c.last.live[claim.Status.ProviderID]:
+		return "its instance has ended"
+	case node != nil && node.DeletionTimestamp != nil:
+		return "its Node was deleted"
+	case node == nil && condition(was, karpv1.ConditionTypeRegistered):
+		return "its Node is gone"
+	case !condition(was, karpv1.ConditionTypeRegistered) && age > 15*time.Minute, !condition(was, karpv1.ConditionTypeInitialized) && age > 30*time.Minute:
+		return "it did not come up"
+	}
+	if d := claim.Spec.ExpireAfter.Duration; d != nil && age >= *d-min(10*time.Minute, *d/4) {
+		return "expired"
+	}
+	quiet := c.pool.Spec.Disruption.ConsolidateAfter.Duration
+	if condition(was, karpv1.ConditionTypeInitialized) && node != nil && c.empty(v, node.Name) && c.empty(c.last, node.Name) &&
+		!now.Add(c.jumped+2*step).Before(c.occupied[node.Name].Add(*quiet)) {
+		return "empty"
+	}
+	return ""
+}
+
+// empty says that the node has no pod of its own: nothing but daemons and pods that have ended.
+func (c *checker) empty(v *view, node string) bool {
+	for _, p := range v.pods {
+		if p.Spec.NodeName == node && p.Labels[appLabel] != daemon && p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *checker) podsOn(v *view, node string) string {
+	var out []string
+	for _, p := range v.pods {
+		if p.Spec.NodeName == node {
+			out = append(out, p.Name)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// budget: no more empty nodes are on their way out at the same time than the pool allows.
+func (c *checker) budget(v *view) error {
+	going, nodes := 0, 0
+	for name, claim := range v.claims {
+		if condition(claim, karpv1.ConditionTypeInitialized) {
+			nodes++
+		}
+		if claim.DeletionTimestamp != nil && c.ended[name] == "empty" && v.live[claim.Status.ProviderID] {
+			going++
+		}
+	}
+	value := c.pool.Spec.Disruption.Budgets[0].Nodes
+	var allowed int
+	if n, err := fmt.Sscanf(value, "%d", &allowed); n != 1 || err != nil {
+		return fmt.Errorf("the pool's budget is %q", value)
+	}
+	if strings.HasSuffix(value, "%") {
+		allowed = (nodes*allowed + 99) / 100
+	}
+	if going > allowed {
+		return fmt.Errorf("%d empty nodes are being ended at the same time, the budget is %s of %d", going, value, nodes)
+	}
+	return nil
+}
+
+// protected: a pod that asks not to be disrupted goes only by a user's hand, with its machine, or at the end of a termination
+// grace period.
+func (c *checker) protected(v *view) error {
+	for uid, was := range c.last.pods {
+		if was.Annotations[karpv1.DoNotDisruptAnnotationKey] != "true" || was.Spec.NodeName == "" || was.DeletionTimestamp != nil || c.userPods.Has(uid) {
+			continue
+		}
+		if is := v.pods[uid]; is != nil && is.DeletionTimestamp == nil {
+			continue
+		}
+		node := c.last.nodes[was.Spec.NodeName]
+		if node == nil || !nodeReady(node) || !v.live[node.Spec.ProviderID] || c.pool.Spec.Template.Spec.TerminationGracePeriod != nil {
+			continue
+		}
+		return fmt.Errorf("pod %s on node %s asks not to be disrupted and was deleted", was.Name, was.Spec.NodeName)
+	}
+	return nil
+}
+
+// room: no node has more pods than it has room for.
+func (c *checker) room(v *view) error {
+	type amount struct{ cpu, memory, pods int64 }
+	used := map[string]*amount{}
+	for _, p := range v.pods {
+		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		u := used[p.Spec.NodeName]
+		if u == nil {
+			u = &amount{}
+			used[p.Spec.NodeName] = u
+		}
+		u.pods++
+		for i := range p.Spec.Containers {
+			u.cpu += p.Spec.Containers[i].Resources.Requests.Cpu().MilliValue()
+			u.memory += p.Spec.Containers[i].Resources.Requests.Memory().Value()
+		}
+	}
+	for name, u := range used {
+		n := v.nodes[name]
+		if n == nil {
+			continue
+		}
+		have := n.Status.Allocatable
+		if u.cpu > have.Cpu().MilliValue() || u.memory > have.Memory().Value() || u.pods > have.Pods().Value() {
+			return fmt.Errorf("node %s has %dm cpu, %d bytes, %d pods on it and room for %s, %s, %s", name, u.cpu, u.memory, u.pods, have.Cpu(), have.Memory(), have.Pods())
+		}
+	}
+	return nil
+}

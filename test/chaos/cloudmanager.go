@@ -1,0 +1,62 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// manageCloudNodes is the node lifecycle part of a cloud controller manager: a Node that isn't Ready and whose instance the
+// cloud doesn't know, or knows to be terminated, is deleted.
+func (w *world) manageCloudNodes(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		list, err := w.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for i := range list.Items {
+			n := &list.Items[i]
+			if n.Spec.ProviderID == "" || n.DeletionTimestamp != nil || nodeReady(n) || w.exists(ctx, n.Spec.ProviderID) {
+				continue
+			}
+			_ = w.kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}) // again in a moment, should it fail
+		}
+	}
+}
+
+// exists asks the cloud; in doubt it says yes.
+func (w *world) exists(ctx context.Context, providerID string) bool {
+	id := providerID[strings.LastIndexByte(providerID, '/')+1:]
+	out, err := w.cloud.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	var api smithy.APIError
+	if errors.As(err, &api) && api.ErrorCode() == "InvalidInstanceID.NotFound" {
+		return false
+	}
+	if err != nil || len(out.Reservations) == 0 || len(out.Reservations[0].Instances) == 0 {
+		return err != nil
+	}
+	return out.Reservations[0].Instances[0].State.Name != types.InstanceStateNameTerminated
+}
+
+func nodeReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

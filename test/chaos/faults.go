@@ -1,0 +1,201 @@
+package chaos
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+)
+
+// faults is everything that goes wrong with calls, and how often it did. While it is calm nothing goes wrong, and only kills
+// that were planned for a point still happen.
+type faults struct {
+	h *history
+
+	mu    sync.Mutex
+	rng   *rand.Rand
+	calm  bool
+	count map[string]int
+	// due is how often a point has still to be passed before the process that passes it is killed.
+	due map[point]int
+	// slow is how late watches are at the moment, at most.
+	slow time.Duration
+	// api and cloud are the shares of calls that fail.
+	api, cloud float64
+}
+
+func newFaults(h *history, rng *rand.Rand) *faults {
+	f := &faults{h: h, rng: rng, count: map[string]int{}, due: map[point]int{}}
+	f.api, f.cloud = 0.03*rng.Float64(), 0.08*rng.Float64()
+	for range 1 + rng.IntN(3) {
+		f.due[points[rng.IntN(len(points))]] = 1 + rng.IntN(5)
+	}
+	return f
+}
+
+// injected counts a fault.
+func (f *faults) injected(kind string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count[kind]++
+}
+
+// quiet ends all faults.
+func (f *faults) quiet() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calm, f.slow = true, 0
+	clear(f.due)
+}
+
+// passes says whether the process that passes the point is to be killed there.
+func (f *faults) passes(p point) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	left, planned := f.due[p]
+	if !planned {
+		return false
+	}
+	if left > 1 {
+		f.due[p] = left - 1
+		return false
+	}
+	delete(f.due, p)
+	f.count["kill "+p.String()]++
+	return true
+}
+
+// lag is how late an event of a watch is.
+func (f *faults) lag() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.slow == 0 {
+		return 0
+	}
+	return time.Duration(f.rng.Int64N(int64(f.slow)))
+}
+
+// draw is true for that share of calls, unless all is calm, and says which of n kinds.
+func (f *faults) draw(share float64, n int) (int, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calm || f.rng.Float64() >= share {
+		return 0, false
+	}
+	return f.rng.IntN(n), true
+}
+
+func (f *faults) beforeKube(p *process, c *kubeapi.Call) *kubeapi.Fault {
+	if f.passes(point{named(c), false}) {
+		return &kubeapi.Fault{Call: func() { f.h.kill(p, point{named(c), false}) }, Drop: true}
+	}
+	kind, bad := f.draw(f.api, 6)
+	if !bad {
+		return nil
+	}
+	resource := c.Resource.GroupResource()
+	switch kind {
+	case 0:
+		f.injected("API server: 500")
+		return &kubeapi.Fault{Err: apierrors.NewInternalError(errors.New("injected fault"))}
+	case 1:
+		f.injected("API server: 503")
+		return &kubeapi.Fault{Err: apierrors.NewServiceUnavailable("injected fault")}
+	case 2:
+		f.injected("API server: 429")
+		return &kubeapi.Fault{Err: apierrors.NewTooManyRequests("injected fault", 1)}
+	case 3:
+		if c.Verb == "update" || c.Verb == "patch" {
+			f.injected("API server: conflict")
+			return &kubeapi.Fault{Err: apierrors.NewConflict(resource, c.Name, errors.New("injected fault"))}
+		}
+		return nil
+	case 4:
+		f.injected("API server: connection cut")
+		return &kubeapi.Fault{Drop: true}
+	}
+	f.injected("API server: slow call")
+	return &kubeapi.Fault{Delay: time.Duration(1+kind) * time.Second}
+}
+
+func (f *faults) afterKube(p *process, c *kubeapi.Call, err error) *kubeapi.Fault {
+	if err == nil && f.passes(point{named(c), true}) {
+		return &kubeapi.Fault{Call: func() { f.h.kill(p, point{named(c), true}) }, Drop: true}
+	}
+	if !c.Writes() {
+		return nil
+	}
+	kind, bad := f.draw(f.api/2, 2)
+	if !bad {
+		return nil
+	}
+	if kind == 0 {
+		f.injected("API server: answer lost")
+		return &kubeapi.Fault{Drop: true}
+	}
+	f.injected("API server: time-out after effect")
+	return &kubeapi.Fault{Hang: time.Minute}
+}
+
+// cloudWire is a process's connection to the cloud.
+func (f *faults) cloudWire(p *process, handler http.Handler) *wire {
+	return &wire{
+		handler: handler,
+		before:  func(action string) bool { return f.cloudCut(p, point{action, false}, "EC2: connection cut") },
+		after:   func(action string) bool { return f.cloudCut(p, point{action, true}, "EC2: time-out after effect") },
+	}
+}
+
+func (f *faults) cloudCut(p *process, at point, kind string) bool {
+	if f.passes(at) {
+		f.h.kill(p, at)
+		return true
+	}
+	if _, bad := f.draw(f.cloud/2, 1); bad {
+		f.injected(kind)
+		return true
+	}
+	return false
+}
+
+// errors of EC2 that any call may get.
+func (f *faults) beforeEC2(r *ec2.Request) *ec2.Fault {
+	if r.Service != "ec2" {
+		return nil
+	}
+	kind, bad := f.draw(f.cloud, 4)
+	if !bad {
+		return nil
+	}
+	switch kind {
+	case 0:
+		f.injected("EC2: throttled")
+		return &ec2.Fault{Code: "RequestLimitExceeded"}
+	case 1:
+		f.injected("EC2: 500")
+		return &ec2.Fault{Code: "InternalError", Status: http.StatusInternalServerError}
+	case 2:
+		f.injected("EC2: 503")
+		return &ec2.Fault{Code: "Unavailable", Status: http.StatusServiceUnavailable}
+	}
+	f.injected("EC2: slow call")
+	return &ec2.Fault{Delay: 3 * time.Second}
+}
+
+// counted are the injected faults by kind.
+func (f *faults) counted() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]int{}
+	for k, n := range f.count {
+		out[strings.TrimSpace(k)] = n
+	}
+	return out
+}

@@ -1,0 +1,251 @@
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// step is the time between two looks of the checker.
+	step = time.Second
+	// storm is how long things go wrong, at least and at most.
+	stormMin, stormMax = 10 * time.Minute, 25 * time.Minute
+	// settleTime is how long everything may take to agree afterwards: longer than any deadline of the product.
+	settleTime = 45 * time.Minute
+	// steady is how long it must then stay so.
+	steady = time.Minute
+)
+
+// Report is what happened in a history.
+type Report struct {
+	Seed       uint64
+	Violations []string
+	// Faults injected, by kind.
+	Faults map[string]int
+	// Steps the checker looked at, Launches of instances, Pods that were created, Settled is how long it took to agree after the
+	// faults had stopped.
+	Steps, Launches, Pods int
+	Settled               time.Duration
+	// Film is what was done, in order.
+	Film []string
+}
+
+// history is one seed while it runs.
+type history struct {
+	*world
+	seed    uint64
+	logger  klog.Logger // of the product
+	program Program
+	faults  *faults
+	check   *checker
+	apps    []*app
+	daemons *appsv1.DaemonSet
+
+	running []*process
+	starts  int
+	restart time.Time // when the next process starts; zero: none is needed
+	agenda  []task
+	dying   []*process
+
+	mu     sync.Mutex // kills come from the processes' own goroutines
+	felled []felled
+	scenes []string
+}
+
+type felled struct {
+	p  *process
+	at point
+}
+
+type task struct {
+	at time.Time
+	do func()
+}
+
+// Run runs the history of a seed in a bubble of its own. What the product logs goes to log, or nowhere when that is nil.
+func Run(t *testing.T, seed uint64, program Program, log io.Writer) *Report {
+	t.Helper()
+	var logger klog.Logger // says nothing
+	if log != nil {
+		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(4)))
+	}
+	var out *Report
+	synctest.Test(t, func(t *testing.T) { out = run(seed, program, logger) })
+	return out
+}
+
+func run(seed uint64, program Program, logger klog.Logger) *Report {
+	time.Sleep(time.Until(begin))
+	r := rand.New(rand.NewPCG(seed, 1))
+	h := &history{seed: seed, logger: logger, program: program, check: newChecker()}
+	h.faults = newFaults(h, rand.New(rand.NewPCG(seed, 2)))
+	report := &Report{Seed: seed}
+	var err error
+	if h.world, err = newWorld(seed, r); err == nil {
+		err = h.live(r, report)
+	}
+	if err != nil {
+		report.Violations = append(report.Violations, err.Error())
+	}
+	for _, p := range append(h.running, h.dying...) {
+		p.kill()
+		if err := p.gone(); err != nil {
+			report.Violations = append(report.Violations, err.Error())
+		}
+	}
+	if h.world != nil {
+		h.world.close()
+		report.Launches = len(h.ec2.Instances())
+	}
+	report.Faults, report.Steps, report.Film = h.faults.counted(), h.check.steps, h.scenes
+	for _, a := range h.apps {
+		report.Pods += a.next
+	}
+	time.Sleep(5 * time.Second) // what looks for its end once a second finds it
+	return report
+}
+
+// live lets a history happen:
+//
+//  1. What a user has written down; then the product starts.
+//  2. The storm: actions every few seconds, faults on every way, kills at points.
+//  3. Calm: all faults end, a process runs. Within the settle time everything agrees, and stays so.
+//
+// After every step the checker looks. The first violation ends it.
+func (h *history) live(r *rand.Rand, report *Report) error {
+	h.apps = makeApps(r)
+	h.daemons = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon}}
+	h.daemons.Spec.Template.Spec = daemonTemplate()
+	h.daemons.Spec.Template.Labels = map[string]string{appLabel: daemon}
+	if err := h.objects.Create(h.ctx, h.daemons); err != nil {
+		return fmt.Errorf("creating the DaemonSet: %w", err)
+	}
+	if err := h.plant(r); err != nil {
+		return err
+	}
+	h.ec2.Before("", h.faults.beforeEC2)
+	h.running = []*process{h.start()}
+
+	storm := stormMin + time.Duration(r.Int64N(int64(stormMax-stormMin)))
+	end := time.Now().Add(storm)
+	next := time.Now().Add(time.Minute)
+	for time.Now().Before(end) {
+		if !time.Now().Before(next) {
+			h.act(r)
+			next = time.Now().Add(time.Duration(5+r.IntN(40)) * time.Second)
+		}
+		if err := h.step(r); err != nil {
+			return err
+		}
+	}
+
+	h.faults.quiet()
+	h.film("calm")
+	for _, t := range h.agenda {
+		t.do()
+	}
+	h.agenda = nil
+	if len(h.running) == 0 && h.restart.IsZero() {
+		h.restart = time.Now()
+	}
+	calm := time.Now()
+	var agreed time.Time
+	why := ""
+	for time.Since(calm) < settleTime {
+		if err := h.step(r); err != nil {
+			return err
+		}
+		h.giveIn()
+		if why = h.check.disagreement(h.apps); why != "" {
+			agreed = time.Time{}
+			continue
+		}
+		if agreed.IsZero() {
+			agreed = time.Now()
+		}
+		if time.Since(agreed) >= steady {
+			report.Settled = agreed.Sub(calm)
+			return nil
+		}
+	}
+	return fmt.Errorf("%s after the faults had stopped: %s", settleTime, why)
+}
+
+// step lets one step of time pass and looks at what came of it.
+func (h *history) step(r *rand.Rand) error {
+	time.Sleep(step)
+	synctest.Wait()
+	h.mu.Lock()
+	felled := h.felled
+	h.felled = nil
+	h.mu.Unlock()
+	for _, f := range felled {
+		h.film("process %d is killed %s", f.p.number, f.at)
+		h.killed(f.p)
+	}
+	for len(h.agenda) > 0 && !time.Now().Before(h.agenda[0].at) {
+		t := h.agenda[0]
+		h.agenda = h.agenda[1:]
+		t.do()
+	}
+	if len(h.running) == 0 && h.restart.IsZero() {
+		h.restart = time.Now().Add(time.Duration(r.Int64N(int64(2 * time.Minute))))
+	}
+	if !h.restart.IsZero() && !time.Now().Before(h.restart) {
+		h.restart = time.Time{}
+		h.running = append(h.running, h.start())
+	}
+	for _, p := range h.running {
+		select {
+		case err := <-p.ended:
+			return fmt.Errorf("process %d ended by itself: %v", p.number, err)
+		default:
+		}
+	}
+	if err := h.keep(h.ctx); err != nil {
+		return err
+	}
+	return h.check.look(h.api, h.ec2, len(h.running) > 0)
+}
+
+// kill is what a process suffers that passes a point it shall not survive. It is called from its own call.
+func (h *history) kill(p *process, at point) {
+	p.kill()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.felled = append(h.felled, felled{p, at})
+}
+
+// killed takes a process off the list of those that run, and waits for its end at the end of the history.
+func (h *history) killed(p *process) {
+	if !slices.Contains(h.running, p) {
+		return
+	}
+	p.kill()
+	h.running = slices.DeleteFunc(slices.Clone(h.running), func(q *process) bool { return q == p })
+	h.dying = append(h.dying, p)
+}
+
+// later plans something.
+func (h *history) later(d time.Duration, do func()) {
+	h.agenda = append(h.agenda, task{time.Now().Add(d), do})
+	slices.SortStableFunc(h.agenda, func(a, b task) int { return a.at.Compare(b.at) })
+}
+
+func (h *history) film(format string, args ...any) {
+	h.scenes = append(h.scenes, fmt.Sprintf("%8.1fs %s", time.Since(begin).Seconds(), fmt.Sprintf(format, args...)))
+}
+
+func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

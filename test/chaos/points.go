@@ -1,0 +1,42 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+)
+
+// point is a moment in a launch or a termination: before a call has its effect, or after, when its answer is lost.
+type point struct {
+	call  string // "create nodeclaims", "CreateFleet"
+	after bool
+}
+
+func (p point) String() string {
+	if p.after {
+		return "after " + p.call
+	}
+	return "before " + p.call
+}
+
+// points are the moments at which a process is killed: the calls that launches and terminations are made of, in their order.
+var points = pointsOf(
+	// A launch.
+	"create nodeclaims", "CreateLaunchTemplate", "patch nodeclaims", "CreateFleet", "patch nodeclaims/status", "DescribeInstances", "create nodes",
+	"create pods/binding", "CreateTags",
+	// A termination.
+	"delete nodeclaims", "patch nodes", "create pods/eviction", "TerminateInstances", "delete nodes", "delete pods",
+)
+
+func pointsOf(calls ...string) (out []point) {
+	for _, c := range calls {
+		out = append(out, point{c, false}, point{c, true})
+	}
+	return out
+}
+
+// named is how a call to the API server is called among points.
+func named(c *kubeapi.Call) string {
+	return fmt.Sprintf("%s %s", c.Verb, strings.Trim(c.Resource.Resource+"/"+c.Sub, "/"))
+}

@@ -1,0 +1,90 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+)
+
+// Process is what a running product has of the world.
+type Process struct {
+	// Kube is its connection to the API server, Cloud to the AWS services at Endpoint.
+	Kube  *kubeapi.Client
+	Cloud http.RoundTripper
+	// Clock is its clock, which may be wrong.
+	Clock clock.WithTicker
+}
+
+// Endpoint is the base URL of every AWS service.
+const Endpoint = "http://ec2.simulated"
+
+// Program is the product. It runs as a leader until ctx ends and returns when nothing of it is left.
+type Program func(ctx context.Context, p Process) error
+
+// process is one run of the program.
+type process struct {
+	number int
+	kube   *kubeapi.Client
+	cloud  *wire
+	clock  *skewed
+	stop   context.CancelFunc
+	ended  chan error
+	killed atomic.Bool
+}
+
+// start starts the program.
+func (h *history) start() *process {
+	h.starts++
+	p := &process{number: h.starts, kube: h.api.Client(), clock: &skewed{}, ended: make(chan error, 1)}
+	p.cloud = h.faults.cloudWire(p, h.ec2.Handler())
+	p.kube.Latency = latency(rand.New(rand.NewPCG(h.seed, uint64(1000+p.number))))
+	p.kube.Lag = h.faults.lag
+	p.kube.Before = func(c *kubeapi.Call) *kubeapi.Fault { return h.faults.beforeKube(p, c) }
+	p.kube.After = func(c *kubeapi.Call, err error) *kubeapi.Fault { return h.faults.afterKube(p, c, err) }
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.LoggerWithValues(h.logger, "process", p.number)))
+	p.stop = cancel
+	go func() { p.ended <- h.program(ctx, Process{Kube: p.kube, Cloud: p.cloud, Clock: p.clock}) }()
+	h.film("process %d starts", p.number)
+	return p
+}
+
+// kill ends the process as SIGKILL would: what has arrived has its effect, no answer comes back, nothing else arrives. It may be
+// called from one of its own calls.
+func (p *process) kill() {
+	p.killed.Store(true)
+	p.kube.Kill()
+	p.cloud.cut()
+	p.stop()
+}
+
+// gone waits until nothing of a killed process is left.
+func (p *process) gone() error {
+	select {
+	case err := <-p.ended:
+		if err != nil && !p.killed.Load() {
+			return fmt.Errorf("process %d ended by itself: %w", p.number, err)
+		}
+		return nil
+	case <-time.After(10 * time.Minute):
+		return fmt.Errorf("process %d does not end", p.number)
+	}
+}
+
+// latency is how long calls take, a few milliseconds.
+func latency(r *rand.Rand) func() time.Duration {
+	locked := make(chan *rand.Rand, 1)
+	locked <- r
+	return func() time.Duration {
+		r := <-locked
+		defer func() { locked <- r }()
+		return time.Millisecond + time.Duration(r.Int64N(int64(8*time.Millisecond)))
+	}
+}

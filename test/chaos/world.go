@@ -1,0 +1,128 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
+	"k8s.io/kubernetes/pkg/controller/podgc"
+	"k8s.io/kubernetes/pkg/controller/tainteviction"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+)
+
+// world is everything around the product.
+type world struct {
+	ctx  context.Context
+	stop context.CancelFunc
+	api  *kubeapi.Server
+	ec2  *ec2.Sim
+	// kube and objects are the harness's own way to the API server, on which nothing goes wrong.
+	kube    kubernetes.Interface
+	objects client.Client
+	// cloud is how the cloud controller manager looks at instances: with the lag that everybody has.
+	cloud *awsec2.Client
+
+	boots   *kubelet.Kubelets
+	factory informers.SharedInformerFactory
+	ended   []chan struct{}
+}
+
+// begin is when all histories begin: the simulator's images are of that year.
+var begin = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+
+// newWorld starts a cluster and an account.
+func newWorld(seed uint64, r *rand.Rand) (*world, error) {
+	w := &world{api: kubeapi.New(cluster.Scheme, clock.RealClock{})}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	own := w.api.Client()
+	w.kube = kubernetes.NewForConfigOrDie(own.Config())
+	var err error
+	if w.objects, err = client.New(own.Config(), client.Options{Scheme: cluster.Scheme, Mapper: mapper()}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	boot := kubelet.Boot{Median: 30 * time.Second}
+	if r.IntN(4) == 0 {
+		boot.Never = 0.15
+	}
+	if w.boots, err = kubelet.New(kubelet.Config{Client: kubernetes.NewForConfigOrDie(w.api.Client().Config()), Seed: seed, Boot: boot}); err != nil {
+		return nil, err
+	}
+	if w.ec2, err = ec2.NewUnserved(ec2.Config{
+		Seed: seed, Machines: w.boots, ClusterEndpoint: "https://kubernetes.invalid", ClusterCA: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+		DescribeLag: []time.Duration{0, 0, 5 * time.Second, 20 * time.Second}[r.IntN(4)], HideNetworkWhilePending: r.IntN(3) == 0,
+		FleetLatency: []time.Duration{0, 2 * time.Second}[r.IntN(2)], ReuseAddresses: r.IntN(3) == 0, Throttle: r.IntN(3) == 0,
+	}); err != nil {
+		return nil, err
+	}
+	w.cloud = awsec2.New(awsec2.Options{Region: w.ec2.Region(), BaseEndpoint: aws.String(Endpoint), HTTPClient: &http.Client{Transport: &wire{handler: w.ec2.Handler()}},
+		Credentials: w.ec2.AWSConfig().Credentials})
+	return w, w.controllers()
+}
+
+// controllers runs the parts of kube-controller-manager that have a say in a node's life.
+func (w *world) controllers() error {
+	kube := kubernetes.NewForConfigOrDie(w.api.Client().Config())
+	w.factory = informers.NewSharedInformerFactory(kube, 0)
+	core := w.factory.Core().V1()
+	nodes, err := nodelifecycle.NewNodeLifecycleController(w.ctx, w.factory.Coordination().V1().Leases(), core.Pods(), core.Nodes(), w.factory.Apps().V1().DaemonSets(),
+		kube, 5*time.Second, time.Minute, 50*time.Second, 0.1, 0.01, 50, 0.55)
+	if err != nil {
+		return fmt.Errorf("making the node lifecycle controller: %w", err)
+	}
+	taints, err := tainteviction.New(w.ctx, kube, core.Pods(), core.Nodes(), "taint-eviction-controller")
+	if err != nil {
+		return fmt.Errorf("making the taint eviction controller: %w", err)
+	}
+	garbage := podgc.NewPodGCInternal(w.ctx, kube, core.Pods(), core.Nodes(), 1000, 20*time.Second, 40*time.Second)
+	w.factory.Start(w.ctx.Done())
+	w.factory.WaitForCacheSync(w.ctx.Done())
+	for _, run := range []func(context.Context){nodes.Run, taints.Run, garbage.Run, w.manageCloudNodes} {
+		done := make(chan struct{})
+		w.ended = append(w.ended, done)
+		go func() {
+			defer close(done)
+			run(w.ctx)
+		}()
+	}
+	return nil
+}
+
+// close ends everything and waits until it has ended.
+func (w *world) close() {
+	w.stop()
+	for _, done := range w.ended {
+		<-done
+	}
+	w.boots.Close()
+	w.ec2.Close()
+	w.factory.Shutdown()
+}
+
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(cluster.Scheme.PrioritizedVersionsAllGroups())
+	for kind := range cluster.Scheme.AllKnownTypes() {
+		m.Add(kind, meta.RESTScopeNamespace)
+	}
+	for _, g := range []string{"karpenter.sh", "karpenter.k8s.aws"} {
+		for kind := range cluster.Scheme.AllKnownTypes() {
+			if kind.Group == g {
+				m.Add(kind, meta.RESTScopeRoot)
+			}
+		}
+	}
+	return m
+}
