@@ -1,0 +1,128 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/record"
+)
+
+// Evidence is what a world has left.
+type Evidence struct {
+	// Events of Pods, Nodes, NodeClaims, NodePools, DaemonSets and what volumes are made of.
+	Events []record.Event
+	// Instances ever launched.
+	Instances []ec2.Instance
+	Region    string
+	Zones     []string
+	// Limits are instance types that may have run out.
+	Limits map[string]bool
+	// Misfits are applications that no machine can run.
+	Misfits map[string]bool
+	// Unsettled is what was still missing when patience ended.
+	Unsettled string
+}
+
+// Report is the judgement. The lists say what is wrong, one line each.
+type Report struct {
+	// Pods that were bound, DaemonSets' aside; Planned are those of them for which a claim has, or had, a slot. AsPlanned and
+	// Replanned are counted among these, Joined (slots recorded after the claim was made) among AsPlanned.
+	Pods, Planned, AsPlanned, Joined, Replanned int
+	// Daemons that were bound; Claims made, and Nodes that came of them; Binds checked, Late of them only in another order
+	// than they were written.
+	Daemons, Claims, Nodes, Binds, Late int
+	// Refused pods were not bound, and nothing could host them.
+	Refused int
+
+	// Off are pods bound beside the plan.
+	Off      []string
+	Empty    []string
+	Idle     []string
+	Beyond   []string
+	Wrong    []string
+	Stranded []string
+	// Odd is whatever else must not be.
+	Odd []string
+	// Unsettled as in Evidence; Stranded pods say what it means.
+	Unsettled string
+}
+
+// Judge judges. An error means that the evidence can't be read.
+func Judge(ctx context.Context, e *Evidence) (*Report, error) {
+	h, err := read(e.Events)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Unsettled: e.Unsettled}
+	h.judgePlacements(r)
+	h.judgeNodes(r, e.Instances)
+	if err := h.judgeBinds(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := h.judgeUnbound(ctx, r, e); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Fidelity is the share of planned pods that are as planned, those that were replanned left out; 1 if there are none.
+func (r *Report) Fidelity() float64 {
+	if r.Planned == r.Replanned {
+		return 1
+	}
+	return float64(r.AsPlanned) / float64(r.Planned-r.Replanned)
+}
+
+// Problems are all lines that say what is wrong, Off aside, which is judged as a share.
+func (r *Report) Problems() []string {
+	var out []string
+	for _, p := range []struct {
+		what  string
+		lines []string
+	}{
+		{"empty node", r.Empty}, {"idle node", r.Idle}, {"node beyond the plan", r.Beyond}, {"wrong bind", r.Wrong}, {"stranded pod", r.Stranded}, {"odd", r.Odd},
+	} {
+		for _, line := range p.lines {
+			out = append(out, p.what+": "+line)
+		}
+	}
+	return out
+}
+
+// Add adds up reports.
+func (r *Report) Add(o *Report) {
+	for _, n := range []struct {
+		to *int
+		n  int
+	}{
+		{&r.Pods, o.Pods}, {&r.Planned, o.Planned}, {&r.AsPlanned, o.AsPlanned}, {&r.Joined, o.Joined}, {&r.Replanned, o.Replanned}, {&r.Daemons, o.Daemons},
+		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused},
+	} {
+		*n.to += n.n
+	}
+	for _, l := range []struct {
+		to    *[]string
+		lines []string
+	}{{&r.Off, o.Off}, {&r.Empty, o.Empty}, {&r.Idle, o.Idle}, {&r.Beyond, o.Beyond}, {&r.Wrong, o.Wrong}, {&r.Stranded, o.Stranded}, {&r.Odd, o.Odd}} {
+		*l.to = append(slices.Clip(*l.to), l.lines...)
+	}
+}
+
+// String is a line.
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d pods on %d nodes: %d planned, %.2f%% as planned (%d joined), %d replanned, %d found room; %d daemons, %d refused, %d binds checked (%d late)",
+		r.Pods, r.Nodes, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late)
+	for _, l := range []struct {
+		what  string
+		lines []string
+	}{{"off", r.Off}, {"empty", r.Empty}, {"idle", r.Idle}, {"beyond plan", r.Beyond}, {"wrong", r.Wrong}, {"stranded", r.Stranded}, {"odd", r.Odd}} {
+		if len(l.lines) > 0 {
+			fmt.Fprintf(&b, ", %d %s", len(l.lines), strings.ToUpper(l.what))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,115 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// tally is what became of one class.
+type tally struct {
+	// planned pods that were bound, and those of them that were replanned.
+	planned   map[types.UID]bool
+	replanned int
+	// want and got are slots and planned pods by node; first is want without what was recorded later.
+	want, got, first map[types.UID]int
+}
+
+// judgePlacements counts, class by class, how many pods are on slots. Which pod of a class is on which slot doesn't matter.
+func (h *history) judgePlacements(r *Report) {
+	classes := h.tallies()
+	for _, p := range h.pods {
+		switch {
+		case p.bound == 0:
+		case isDaemon(p.last):
+			r.Daemons++
+		default:
+			r.Pods++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(classes)) {
+		t := classes[name]
+		filled, joined := 0, 0
+		for n, want := range t.want {
+			k := min(want, t.got[n])
+			filled += k
+			joined += max(0, k-t.first[n])
+		}
+		off := max(0, len(t.planned)-filled-t.replanned)
+		r.Planned += len(t.planned)
+		r.Replanned += t.replanned
+		r.AsPlanned += len(t.planned) - t.replanned - off
+		r.Joined += joined
+		if off > 0 {
+			r.Off = append(r.Off, fmt.Sprintf("%d of class %s: %s", off, name, h.differences(t)))
+		}
+	}
+}
+
+// tallies fills in one tally per class.
+func (h *history) tallies() map[string]*tally {
+	out := map[string]*tally{}
+	of := func(class string) *tally {
+		if out[class] == nil {
+			out[class] = &tally{planned: map[types.UID]bool{}, want: map[types.UID]int{}, got: map[types.UID]int{}, first: map[types.UID]int{}}
+		}
+		return out[class]
+	}
+	class := map[types.UID]string{}  // by pod
+	owners := map[types.UID]string{} // class of the slots that are kept for an owner's pods
+	failed := map[types.UID]bool{}
+	for _, c := range h.inOrder() {
+		for order, s := range c.slots {
+			if s.Owner != "" {
+				owners[s.Owner] = s.Class
+			} else {
+				class[s.Pod.UID] = s.Class
+			}
+			if c.node != "" {
+				of(s.Class).want[c.node]++
+				if c.first[order] {
+					of(s.Class).first[c.node]++
+				}
+			}
+		}
+		if c.node == "" {
+			for uid := range c.named {
+				failed[uid] = true
+			}
+		}
+	}
+	for uid, p := range h.pods {
+		name, named := class[uid]
+		if !named {
+			// It may be one that a slot was kept for before it came.
+			if name = owners[p.owner()]; name == "" || of(name).want[p.node] == 0 {
+				continue
+			}
+		}
+		if p.bound == 0 {
+			continue
+		}
+		t := of(name)
+		t.planned[uid] = true
+		t.got[p.node]++
+		if failed[uid] {
+			t.replanned++
+		}
+	}
+	return out
+}
+
+// differences are the nodes that have more or fewer pods of a class than slots.
+func (h *history) differences(t *tally) string {
+	var out []string
+	for uid := range h.nodes {
+		if want, got := t.want[uid], t.got[uid]; want != got {
+			out = append(out, fmt.Sprintf("%s has %d for %d slots", h.nodes[uid].name, got, want))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}

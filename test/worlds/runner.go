@@ -1,0 +1,227 @@
+package worlds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+	"github.com/dovetail-scheduler/dovetail/test/record"
+	"github.com/dovetail-scheduler/dovetail/test/worlds/check"
+	"github.com/dovetail-scheduler/dovetail/test/worlds/draw"
+)
+
+// controllers of kube-controller-manager that worlds need. Attaching volumes and protecting them in use would only be in the
+// way when a world is swept up.
+const controllers = "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,job-controller," +
+	"garbage-collector-controller,node-lifecycle-controller,taint-eviction-controller,pod-garbage-collector-controller,persistentvolume-binder-controller"
+
+// Options of a Runner.
+type Options struct {
+	// Dir holds the control plane's files and the schedulers' logs; empty: a temporary directory that Stop removes.
+	Dir string
+	// Binary is the scheduler to judge; empty: the one of this tree, built if need be.
+	Binary string
+	// Patience bounds how long a world may take after its last wave, zero: a minute and a half.
+	Patience time.Duration
+	// Verbosity of the scheduler's log, default 2.
+	Verbosity int
+	// Args are set in Provision's arguments.
+	Args map[string]any
+}
+
+// Runner runs one world after the other on one control plane. Each world has a simulator and a scheduler of its own and finds
+// nothing of the one before, so that a seed alone decides what happens in it.
+type Runner struct {
+	options Options
+	plane   *cluster.Cluster
+	runs    int
+}
+
+// Start starts the control plane.
+func Start(ctx context.Context, o Options) (*Runner, error) {
+	if o.Patience == 0 {
+		o.Patience = 90 * time.Second
+	}
+	plane, err := cluster.Start(ctx, cluster.Options{
+		Dir: o.Dir, ControllerManager: true, ControllerManagerArgs: []string{"--controllers=" + controllers},
+		APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Runner{options: o, plane: plane}, nil
+}
+
+// Stop ends the control plane.
+func (r *Runner) Stop() { r.plane.Stop() }
+
+// Result is one world's.
+type Result struct {
+	check.Report
+	Evidence *check.Evidence
+	// Log is the file with the scheduler's words.
+	Log string
+	// Took is how long the world ran, without setting up and sweeping.
+	Took time.Duration
+}
+
+// Run lets the world happen and judges it. An error means that it couldn't be run; what is wrong with the scheduler is in the
+// report.
+func (r *Runner) Run(ctx context.Context, w *draw.World) (*Result, error) {
+	r.runs++
+	run := &run{Runner: r, w: w, api: r.plane.Client()}
+	evidence, err := run.happen(ctx)
+	if swept := run.sweep(ctx); err == nil {
+		err = swept
+	}
+	if err != nil {
+		return nil, fmt.Errorf("seed %d: %w", w.Seed, err)
+	}
+	report, err := check.Judge(ctx, evidence)
+	if err != nil {
+		return nil, fmt.Errorf("seed %d: %w", w.Seed, err)
+	}
+	return &Result{Report: *report, Evidence: evidence, Log: run.scheduler.LogPath, Took: run.took}, nil
+}
+
+// run is one world under way.
+type run struct {
+	*Runner
+	w         *draw.World
+	api       client.WithWatch
+	scheduler *cluster.SchedulerProcess
+	took      time.Duration
+}
+
+// happen does all that a world does:
+//  1. begin to record, and make what is there before the scheduler,
+//  2. start EC2 with its kubelets, the agents and the scheduler,
+//  3. let wave after wave arrive,
+//  4. wait until everything has its place, and end the scheduler.
+func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Patience+2*time.Minute)
+	defer cancel()
+	seen, err := record.Start(ctx, r.api, &corev1.PodList{}, &corev1.NodeList{}, &karpv1.NodeClaimList{}, &corev1.PersistentVolumeClaimList{},
+		&corev1.PersistentVolumeList{}, &storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &appsv1.DaemonSetList{}, &karpv1.NodePoolList{})
+	if err != nil {
+		return nil, err
+	}
+	setup := append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.w.Namespace}}}, r.w.Setup...)
+	if err := r.create(ctx, setup); err != nil {
+		return nil, err
+	}
+	sim, stop, err := r.cloud()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	if err := startAgents(ctx, r.plane.AdminConfig(), r.w); err != nil {
+		return nil, err
+	}
+	if err := r.startScheduler(ctx, sim); err != nil {
+		return nil, err
+	}
+	defer r.scheduler.Kill()
+	began := time.Now()
+	for _, wave := range r.w.Waves {
+		if err := r.arrive(ctx, wave); err != nil {
+			return nil, err
+		}
+	}
+	unsettled := r.settle(ctx)
+	r.took = time.Since(began)
+	if err := r.scheduler.Failed(); err != nil {
+		return nil, err
+	}
+	events, err := seen.Events(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &check.Evidence{
+		Events: events, Instances: sim.Instances(), Zones: sim.Zones(), Region: sim.Region(), Limits: limits(r.w), Misfits: r.w.Misfits, Unsettled: unsettled,
+	}, nil
+}
+
+func limits(w *draw.World) map[string]bool {
+	out := map[string]bool{}
+	for _, l := range w.Limits {
+		out[l.Type] = true
+	}
+	return out
+}
+
+// create creates objects in their order.
+func (r *run) create(ctx context.Context, objects []client.Object) error {
+	for _, o := range objects {
+		if err := r.api.Create(ctx, o); err != nil {
+			return fmt.Errorf("creating %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// cloud starts the simulator with the world's shortages, and kubelets on its instances.
+func (r *run) cloud() (*ec2.Sim, func(), error) {
+	k := r.w.Kubelet
+	k.Kube = r.plane.NodesConfig()
+	kubelets, err := kubelet.New(k)
+	if err != nil {
+		return nil, nil, err
+	}
+	admin := r.plane.AdminConfig()
+	cfg := r.w.EC2
+	cfg.Machines, cfg.ClusterEndpoint, cfg.ClusterCA = kubelets, admin.Host, admin.CAData
+	sim, err := ec2.New(cfg)
+	if err != nil {
+		kubelets.Close()
+		return nil, nil, err
+	}
+	for _, l := range r.w.Limits {
+		sim.SetCapacity(l.Type, l.Zone, l.CapacityType, l.N)
+	}
+	return sim, func() { kubelets.Close(); sim.Close() }, nil
+}
+
+func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
+	cfg, err := r.plane.ShippedConfig()
+	if err != nil {
+		return err
+	}
+	cfg["leaderElection"] = map[string]any{"leaderElect": false} // nobody has to wait for the lease of the world before
+	cfg.SetProvisionArgs(map[string]any{"clusterName": sim.Cluster(), "region": sim.Region()})
+	cfg.SetProvisionArgs(r.options.Args)
+	r.scheduler, err = r.plane.StartScheduler(ctx, cluster.SchedulerOptions{
+		Name: fmt.Sprintf("scheduler-%d-%d", r.w.Seed, r.runs), Binary: r.options.Binary, Config: cfg, AWSEnv: sim.Env(), Verbosity: r.options.Verbosity,
+	})
+	return err
+}
+
+// arrive lets a wave come when its time is there.
+func (r *run) arrive(ctx context.Context, wave draw.Wave) error {
+	timer := time.NewTimer(wave.After)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for name, replicas := range wave.Scale {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: r.w.Namespace, Name: name}}
+		if err := r.api.Patch(ctx, d, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))); err != nil {
+			return fmt.Errorf("scaling %s: %w", name, err)
+		}
+	}
+	return r.create(ctx, wave.Objects)
+}

@@ -1,0 +1,72 @@
+package worlds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/worlds/draw"
+)
+
+// quiet is how long nothing new may happen before a world counts as settled: a launch too many would be made by then.
+const quiet = time.Second
+
+// settle waits until every pod runs and every claim is a node that has all it was bought for. It returns what is still missing
+// when patience ends.
+func (r *run) settle(ctx context.Context) (missing string) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Patience)
+	defer cancel()
+	for {
+		if _, err := cluster.Until(ctx, r.api, &corev1.PodList{}, r.placed, client.InNamespace(r.w.Namespace)); err != nil {
+			return err.Error()
+		}
+		nodes := -1
+		if _, err := cluster.Until(ctx, r.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
+			nodes = len(claims)
+			return initialized(claims)
+		}); err != nil {
+			return err.Error()
+		}
+		more, cancel := context.WithTimeout(ctx, quiet)
+		_, err := cluster.Until(more, r.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
+			return len(claims) != nodes, "another claim", nil
+		})
+		cancel()
+		if err != nil { // none came
+			return ""
+		}
+	}
+}
+
+// placed says whether every application has its pods, and all of them run.
+func (r *run) placed(pods []*corev1.Pod) (bool, string, error) {
+	have, running := map[string]int{}, map[string]int{}
+	for _, p := range pods {
+		if app := p.Labels[draw.AppLabel]; p.DeletionTimestamp == nil {
+			have[app]++
+			if cluster.Running(p) {
+				running[app]++
+			}
+		}
+	}
+	for app, n := range r.w.Pods() {
+		if have[app] != n || !r.w.Misfits[app] && running[app] != n {
+			return false, fmt.Sprintf("%d pods of %s (%d are there, %d run)", n, app, have[app], running[app]), nil
+		}
+	}
+	return true, "", nil
+}
+
+func initialized(claims []*karpv1.NodeClaim) (bool, string, error) {
+	for _, c := range claims {
+		if !c.StatusConditions().IsTrue(karpv1.ConditionTypeInitialized) {
+			return false, fmt.Sprintf("claim %s to be initialized", c.Name), nil
+		}
+	}
+	return true, "", nil
+}
