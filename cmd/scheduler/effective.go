@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
@@ -106,7 +107,7 @@ func (l *live) now() *effective {
 
 // publish shows what Dovetail goes by, in /configz from now on and once in the log.
 func publish(ctx context.Context, profiles []profile, f facts) error {
-	l := &live{TypeMeta: metav1.TypeMeta{APIVersion: provision.GroupVersion, Kind: "Effective"}, facts: f}
+	l := &live{TypeMeta: metav1.TypeMeta{APIVersion: pluginargs.GroupVersion, Kind: "Effective"}, facts: f}
 	for _, p := range profiles {
 		l.profiles = append(l.profiles, effectiveProfile{SchedulerName: p.config.SchedulerName, Provision: p.args, Binder: p.binder})
 	}

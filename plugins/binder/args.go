@@ -1,24 +1,19 @@
 package binder
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 )
 
-// GroupVersion and ArgsKind of Binder's arguments.
-const (
-	GroupVersion = "config.dovetail.sh/v1"
-	ArgsKind     = "BinderArgs"
-)
+// ArgsKind of Binder's arguments.
+const ArgsKind = "BinderArgs"
 
 // Args configure Binder.
 type Args struct {
@@ -50,35 +45,14 @@ func (a *Args) Earliest() capacity.BindTime { return moments[a.EarliestBinding] 
 // error names the field. No arguments are the defaults.
 func DecodeArgs(obj runtime.Object) (*Args, error) {
 	args := &Args{}
-	switch o := obj.(type) {
-	case nil:
-	case *runtime.Unknown:
-		if len(o.Raw) > 0 {
-			if err := unmarshal(o.Raw, args); err != nil {
-				return nil, fmt.Errorf("%s arguments: %w", Name, err)
-			}
-		}
-	default:
-		return nil, fmt.Errorf("%s arguments: want %s %s, have %T", Name, GroupVersion, ArgsKind, obj)
+	if err := pluginargs.Decode(obj, ArgsKind, args); err != nil {
+		return nil, fmt.Errorf("%s arguments: %w", Name, err)
 	}
 	args.setDefaults()
 	if errs := args.validate(); len(errs) > 0 {
 		return nil, fmt.Errorf("%s arguments: %w", Name, errs.ToAggregate())
 	}
 	return args, nil
-}
-
-// unmarshal is strict, and particular about upper and lower case, as upstream is with its own arguments.
-func unmarshal(raw []byte, args *Args) error {
-	data, err := yaml.YAMLToJSONStrict(raw)
-	if err != nil {
-		return err
-	}
-	strict, err := json.UnmarshalStrict(data, args)
-	if err != nil {
-		return err
-	}
-	return errors.Join(strict...)
 }
 
 func (a *Args) setDefaults() {
@@ -94,9 +68,7 @@ func (a *Args) setDefaults() {
 }
 
 func (a *Args) validate() (errs field.ErrorList) {
-	if gvk := a.APIVersion + "/" + a.Kind; gvk != "/" && gvk != GroupVersion+"/"+ArgsKind {
-		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), gvk, []string{GroupVersion + "/" + ArgsKind}))
-	}
+	errs = pluginargs.ValidateKind(a.TypeMeta, ArgsKind)
 	if _, ok := moments[a.EarliestBinding]; !ok {
 		errs = append(errs, field.NotSupported(field.NewPath("earliestBinding"), a.EarliestBinding, []string{Early, Registered, Initialized}))
 	}

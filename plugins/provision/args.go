@@ -2,7 +2,6 @@ package provision
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,12 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	strictjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
-)
 
-// GroupVersion of the plugins' arguments.
-const GroupVersion = "config.dovetail.sh/v1"
+	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
+)
 
 // ArgsKind of Provision's arguments.
 const ArgsKind = "ProvisionArgs"
@@ -100,35 +96,14 @@ const (
 // error names the field.
 func DecodeArgs(obj runtime.Object) (*Args, error) {
 	args := &Args{}
-	switch o := obj.(type) {
-	case nil:
-	case *runtime.Unknown:
-		if len(o.Raw) > 0 {
-			if err := unmarshal(o.Raw, args); err != nil {
-				return nil, fmt.Errorf("%s arguments: %w", Name, err)
-			}
-		}
-	default:
-		return nil, fmt.Errorf("%s arguments: want %s %s, have %T", Name, GroupVersion, ArgsKind, obj)
+	if err := pluginargs.Decode(obj, ArgsKind, args); err != nil {
+		return nil, fmt.Errorf("%s arguments: %w", Name, err)
 	}
 	args.setDefaults()
 	if errs := args.validate(); len(errs) > 0 {
 		return nil, fmt.Errorf("%s arguments: %w", Name, errs.ToAggregate())
 	}
 	return args, nil
-}
-
-// unmarshal is strict, and particular about upper and lower case, as upstream is with its own arguments.
-func unmarshal(raw []byte, args *Args) error {
-	data, err := yaml.YAMLToJSONStrict(raw)
-	if err != nil {
-		return err
-	}
-	strict, err := strictjson.UnmarshalStrict(data, args)
-	if err != nil {
-		return err
-	}
-	return errors.Join(strict...)
 }
 
 func (a *Args) setDefaults() {
@@ -161,11 +136,8 @@ func (a *Args) setDefaults() {
 }
 
 func (a *Args) validate() field.ErrorList {
-	var errs field.ErrorList
+	errs := pluginargs.ValidateKind(a.TypeMeta, ArgsKind)
 	path := func(name string) *field.Path { return field.NewPath(name) }
-	if gvk := a.APIVersion + "/" + a.Kind; gvk != "/" && gvk != GroupVersion+"/"+ArgsKind {
-		errs = append(errs, field.NotSupported(path("apiVersion"), gvk, []string{GroupVersion + "/" + ArgsKind}))
-	}
 	if a.ClusterName == "" {
 		errs = append(errs, field.Required(path("clusterName"), "instances are tagged and found by it"))
 	} else if len(a.ClusterName) > 100 {
