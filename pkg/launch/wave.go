@@ -260,9 +260,14 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 		return false
 	}
 	if len(w.offers) == before && !res.Again { // the same again can do with a pause, longer each time
-		return m.sleep(ctx, min(firstRetry<<(w.attempt-1), maxRetry))
+		return m.sleep(ctx, pauseAfter(w.attempt-w.first))
 	}
 	return true
+}
+
+// pauseAfter is how long to wait after so many attempts, at least one, before the same offers are asked for again.
+func pauseAfter(attempts int) time.Duration {
+	return min(firstRetry<<min(attempts-1, 10), maxRetry)
 }
 
 // left are the wave's offers that may still be had: not refused just now, and not known to be exhausted from elsewhere.
