@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,18 @@ func notJoined(p *aws.Provider, store *karpenter.Store) func(*karpv1.NodeClaim, 
 		if nc.Status.ProviderID != "" {
 			p.NotJoined(boughtAs(nc))
 		}
+	}
+}
+
+// blockOver is when claims in capacity blocks have to go.
+func blockOver(p *aws.Provider) func(*karpv1.NodeClaim) (time.Time, string, bool) {
+	return func(nc *karpv1.NodeClaim) (time.Time, string, bool) {
+		id := nc.Labels[capacity.LabelReservationID]
+		if id == "" {
+			return time.Time{}, "", false
+		}
+		at, ok := p.ReservationOver(id)
+		return at, "its capacity block ends", ok
 	}
 }
 

@@ -138,7 +138,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	ending, err := disruption.New(disruption.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
-		Replacements: motor, Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: incumbent.Hold, Recorder: store.Recorder(), Clock: d.clock,
+		Replacements: motor, Taken: blockOver(provider), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: incumbent.Hold, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err

@@ -79,6 +79,9 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		from     *reservation
 		own      templateVersion
 	}
+	// Of two offers of the same type and zone (reservations, tenancies) a fleet takes one.
+	type pool struct{ instanceType, zone string }
+	taken := map[pool]bool{}
 	partition, err := r.placement.partition(w.Labels)
 	if err != nil {
 		return nil, "", fmt.Errorf("EC2NodeClass %s: %w: %w", w.NodeClass, err, capacity.ErrRefused)
@@ -93,8 +96,8 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		if h == nil || s.id == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.id) {
 			continue
 		}
-		img := r.imageFor(h)
-		if img == nil {
+		img, in := r.imageFor(h), pool{o.InstanceType, o.Zone}
+		if img == nil || taken[in] {
 			continue
 		}
 		g := group{image: img.id, maxPods: r.settings.pods(h), tenancy: o.Tenancy, own: img.own}
@@ -121,6 +124,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 			i = len(out)
 			order[g], groups, out = i, append(groups, g), append(out, ec2types.FleetLaunchTemplateConfigRequest{})
 		}
+		taken[in] = true
 		out[i].Overrides = append(out[i].Overrides, ec2types.FleetLaunchTemplateOverridesRequest{
 			InstanceType: ec2types.InstanceType(o.InstanceType), SubnetId: awssdk.String(s.id), AvailabilityZone: awssdk.String(o.Zone),
 			Priority: ranks[n],

@@ -90,7 +90,11 @@ func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]
 		}
 		for _, r := range page.Reservations {
 			for i := range r.Instances {
-				out = append(out, p.named(instanceOf(&r.Instances[i])))
+				inst := p.named(instanceOf(&r.Instances[i]))
+				if s := r.Instances[i].StateReason; s != nil && awssdk.ToString(s.Code) == spotTaken {
+					p.sawTaken(&inst)
+				}
+				out = append(out, inst)
 			}
 		}
 	}

@@ -10,8 +10,6 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // LearnedAnnotation on an EC2NodeClass is what its nodes have shown of themselves and nobody publishes, as JSON of lessons.
@@ -207,17 +205,4 @@ func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) t
 	kept := string(raw)
 	c.kept.Store(&kept)
 	return 0
-}
-
-// notJoinedFor is how long an offer is left alone after an instance from it has not become a node in its time.
-const notJoinedFor = 15 * time.Minute
-
-// NotJoined says that an instance bought as o has not become a node. Whatever the reason is, elsewhere the chances are better.
-func (p *Provider) NotJoined(o capacity.OfferKey) {
-	p.exhausted.addFor(notJoinedFor, scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
-}
-
-// Interrupted says that an instance bought as o is being taken back: its pool is not to be asked for a while.
-func (p *Provider) Interrupted(o capacity.OfferKey) {
-	p.exhausted.add(scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
 }

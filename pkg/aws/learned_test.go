@@ -9,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // plainImage is the class's image for amd64 machines without devices.
@@ -146,33 +144,5 @@ func TestLessonsAreKeptNowAndThen(t *testing.T) {
 		if d := keep(); d != step.again || calls != step.calls {
 			t.Errorf("step %d: again in %v, %d calls; want %v, %d", i, d, calls, step.again, step.calls)
 		}
-	}
-}
-
-func TestOffersThatWentWrong(t *testing.T) {
-	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, NewClients(awsConfigForTests(), clock.RealClock{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := func(o capacity.OfferKey) bool {
-		p.expire()
-		return p.exhausted.now.Load().has(o.CapacityType, o.InstanceType, o.Zone, "")
-	}
-	silent, taken := offer("m5.large", "a", "on-demand"), offer("m5.large", "a", "spot")
-	p.NotJoined(silent)
-	p.Interrupted(taken)
-	p.Interrupted(silent) // is remembered longer for the other reason
-	for _, at := range []struct {
-		step          time.Duration
-		silent, taken bool
-	}{{0, true, true}, {3 * time.Minute, true, false}, {12 * time.Minute, false, false}} {
-		c.Step(at.step)
-		if gone(silent) != at.silent || gone(taken) != at.taken {
-			t.Errorf("%v later: not joined is out %v, interrupted %v", at.step, gone(silent), gone(taken))
-		}
-	}
-	if gone(offer("m5.large", "b", "on-demand")) {
-		t.Error("another zone suffers")
 	}
 }

@@ -28,6 +28,7 @@ type Provider struct {
 	addresses *addresses
 	counts    *counts
 	learned   *learned
+	taken     *takenBack
 	templates *templates
 	describes *batcher[string, described]
 	ends      *batcher[string, struct{}]
@@ -64,6 +65,7 @@ func New(cfg Config, c Clients) (*Provider, error) {
 	p.catalogue = newCatalogue(&cfg, c, p.bump)
 	p.counts, p.learned = newCounts(p.bump), newLearned(p.bump)
 	p.exhausted = newExhausted(cfg.Clock, cfg.ExhaustedFor, p.bump)
+	p.taken = &takenBack{clock: cfg.Clock, seen: map[string]time.Time{}}
 	p.templates = newTemplates(cfg.Clock, c.EC2)
 	p.describes = newBatcher(cfg.Clock, p.describeAll)
 	p.ends = newBatcher(cfg.Clock, p.terminateAll)

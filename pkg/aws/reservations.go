@@ -21,9 +21,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// blockEnding is how long before its end a capacity block takes no more instances: EC2 ends them half an hour before, and
-// a node wants to be drained first.
-const blockEnding = 40 * time.Minute
+const (
+	// blockOver is how long before a capacity block's end its nodes have to be on their way out: EC2 ends their instances half
+	// an hour before it.
+	blockOver = 40 * time.Minute
+	// blockClosing is how long before its end a block takes no more instances. It is earlier than its nodes begin to be
+	// replaced, or they would be replaced by nodes of the same block.
+	blockClosing = time.Hour
+)
 
 // reservedShare makes reserved capacity, which is paid for anyway, cheaper than anything else and keeps its order.
 const reservedShare = 1e-7
@@ -121,7 +126,7 @@ func reservationOf(c *ec2types.CapacityReservation, now time.Time) (r reservatio
 		r.kind = ec2nc.CapacityReservationTypeDefault
 	case ec2types.CapacityReservationTypeCapacityBlock:
 		r.kind = ec2nc.CapacityReservationTypeCapacityBlock
-		r.expiring = !r.end.IsZero() && now.Add(blockEnding).After(r.end)
+		r.expiring = !r.end.IsZero() && now.Add(blockClosing).After(r.end)
 	default:
 		return r, 0, false // how to launch into it isn't known
 	}
@@ -173,6 +178,23 @@ func (r *resolved) reservation(id string) *reservation {
 		return nil
 	}
 	return &r.reservations[i]
+}
+
+// ReservationOver is when nodes from a reservation have to be on their way out, because EC2 will take their instances; false:
+// never, or the reservation is not known.
+func (p *Provider) ReservationOver(id string) (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.classes {
+		r := c.resolved.Load()
+		if r == nil {
+			continue
+		}
+		if v := r.reservation(id); v != nil && v.kind == ec2nc.CapacityReservationTypeCapacityBlock && !v.end.IsZero() {
+			return v.end.Add(-blockOver), true
+		}
+	}
+	return time.Time{}, false
 }
 
 // market is how EC2 wants instances of the reservation to be asked for; empty: like on-demand ones.

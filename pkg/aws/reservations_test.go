@@ -79,6 +79,78 @@ func TestReservedCapacity(t *testing.T) {
 	}
 }
 
+// Capacity blocks and interruptible reservations are markets of their own: fleet and template say so.
+func TestReservationsOfOtherMarkets(t *testing.T) {
+	for _, tt := range []struct {
+		name, market, target string
+		r                    sim.Reservation
+		over                 bool
+	}{
+		{"capacity block", "capacity-block", "capacity-block", sim.Reservation{Kind: "capacity-block"}, true},
+		{"interruptible", "interruptible-capacity-reservation", "reserved-capacity", sim.Reservation{Interruptible: true}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			templates, fleets := w.forms("CreateLaunchTemplate"), w.forms("CreateFleet")
+			end := time.Now().Add(30 * 24 * time.Hour).Truncate(time.Second)
+			tt.r.Type, tt.r.Zone, tt.r.Count, tt.r.End = "m5.large", "us-west-2a", 2, end
+			id := w.sim.Reserve(tt.r)
+			w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+				nc.Spec.CapacityReservationSelectorTerms = []ec2nc.CapacityReservationSelectorTerm{{ID: id}}
+			}))
+			if o := w.reserved("m5.large"); o == nil || !o.Available || o.Remaining != 2 {
+				t.Fatalf("offer %+v", o)
+			}
+			key := offer("m5.large", "a", "reserved")
+			key.ReservationID = id
+			res, err := w.Launch(w.ctx, w.prepared(wave("t1", "reserved", 2, key)))
+			if err != nil || len(res.Instances) != 2 {
+				t.Fatalf("launched %+v: %v", res, err)
+			}
+			if m := templates()[0].Get("LaunchTemplateData.InstanceMarketOptions.MarketType"); m != tt.market {
+				t.Errorf("the template's market is %q", m)
+			}
+			if m := fleets()[0].Get("TargetCapacitySpecification.DefaultTargetCapacityType"); m != tt.target {
+				t.Errorf("the fleet asks for %q", m)
+			}
+			i, err := w.Describe(w.ctx, res.Instances[0].ID)
+			if err != nil || i.CapacityType != "reserved" || i.ReservationID != id {
+				t.Errorf("shown as %+v, %v", i, err)
+			}
+			at, over := w.ReservationOver(id)
+			if over != tt.over || over && !at.Equal(end.Add(-40*time.Minute)) {
+				t.Errorf("over %v at %v, the reservation ends at %v", over, at, end)
+			}
+		})
+	}
+}
+
+// Two reservations of the same type in the same zone: EC2 takes one of a pool in a fleet.
+func TestOnePoolOncePerFleet(t *testing.T) {
+	w := newWorld(t)
+	var ids []string
+	var keys []capacity.OfferKey
+	for range 2 {
+		id := w.sim.Reserve(sim.Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 1})
+		key := offer("m5.large", "a", "reserved")
+		key.ReservationID = id
+		ids, keys = append(ids, id), append(keys, key)
+	}
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		for _, id := range ids {
+			nc.Spec.CapacityReservationSelectorTerms = append(nc.Spec.CapacityReservationSelectorTerms, ec2nc.CapacityReservationSelectorTerm{ID: id})
+		}
+	}))
+	w.types("default")
+	in, err := unpack(w.prepared(wave("t", "reserved", 1, keys...)).Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(in.LaunchTemplateConfigs) != 1 || len(in.LaunchTemplateConfigs[0].Overrides) != 1 {
+		t.Errorf("the fleet's choices: %+v", in.LaunchTemplateConfigs)
+	}
+}
+
 func TestNoReservationMatches(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
@@ -103,8 +175,8 @@ func TestReservationOf(t *testing.T) {
 		market   ec2types.MarketType
 	}{
 		{"plain", ec2types.CapacityReservation{}, true, false, ""},
-		{"a block with an hour left", ec2types.CapacityReservation{ReservationType: "capacity-block", EndDate: ptr.To(now.Add(time.Hour))}, true, false, "capacity-block"},
-		{"a block about to end", ec2types.CapacityReservation{ReservationType: "capacity-block", EndDate: ptr.To(now.Add(39 * time.Minute))}, true, true, "capacity-block"},
+		{"a block with an hour left", ec2types.CapacityReservation{ReservationType: "capacity-block", EndDate: ptr.To(now.Add(61 * time.Minute))}, true, false, "capacity-block"},
+		{"a block about to end", ec2types.CapacityReservation{ReservationType: "capacity-block", EndDate: ptr.To(now.Add(59 * time.Minute))}, true, true, "capacity-block"},
 		{"a plain one about to end", ec2types.CapacityReservation{EndDate: ptr.To(now.Add(time.Minute))}, true, false, ""},
 		{"interruptible", ec2types.CapacityReservation{Interruptible: ptr.To(true)}, true, false, "interruptible-capacity-reservation"},
 		{"of a kind to come", ec2types.CapacityReservation{ReservationType: "moon"}, false, false, ""},

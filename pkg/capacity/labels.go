@@ -2,26 +2,34 @@ package capacity
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // Label keys the planner treats in a special way.
 const (
-	labelCapacityType  = "karpenter.sh/capacity-type"
-	labelReservationID = "karpenter.k8s.aws/capacity-reservation-id"
-	labelInstanceType  = corev1.LabelInstanceTypeStable
-	labelZone          = corev1.LabelTopologyZone
-	labelHostname      = corev1.LabelHostname
+	labelCapacityType = "karpenter.sh/capacity-type"
+	labelInstanceType = corev1.LabelInstanceTypeStable
+	labelZone         = corev1.LabelTopologyZone
+	labelHostname     = corev1.LabelHostname
 	// fieldNodeName stands for the node field of matchFields; no label can have this key's form on a Node of ours.
 	fieldNodeName = "metadata.name"
 )
 
+// LabelReservationID is the label of nodes from a reservation with its id.
+const LabelReservationID = reservationPrefix + "id"
+
+const reservationPrefix = "karpenter.k8s.aws/capacity-reservation-"
+
+// ReservationLabel says whether a label is about the reservation of a node.
+func ReservationLabel(key string) bool { return strings.HasPrefix(key, reservationPrefix) }
+
 // offerLabels are the labels that belong to the way a machine is bought, and not to its type or its pool (Offer.Labels).
 var offerLabels = []string{
-	labelZone, labelCapacityType, labelReservationID,
+	labelZone, labelCapacityType, LabelReservationID,
 	"topology.k8s.aws/zone-id", "karpenter.k8s.aws/instance-tenancy",
-	"karpenter.k8s.aws/capacity-reservation-type", "karpenter.k8s.aws/capacity-reservation-interruptible",
+	reservationPrefix + "type", reservationPrefix + "interruptible",
 }
 
 // OfferLabel says whether a label belongs to the way a machine is bought, and not to its type or its pool.

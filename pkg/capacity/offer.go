@@ -70,7 +70,7 @@ func (o *Offer) label(key string) (string, bool) {
 		return o.Zone, o.Zone != ""
 	case labelCapacityType:
 		return o.CapacityType, true
-	case labelReservationID:
+	case LabelReservationID:
 		return o.ReservationID, o.ReservationID != ""
 	}
 	v, ok := o.Labels[key]

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
@@ -38,7 +39,7 @@ type Nodes interface {
 	LastPodEvent(node string) time.Time
 }
 
-// Config is what a Controller is made of. Everything but Hold, Replacements and DryRun is required.
+// Config is what a Controller is made of. Everything but Hold, Replacements, Taken and DryRun is required.
 type Config struct {
 	Kube      kubernetes.Interface
 	Informers informers.SharedInformerFactory
@@ -49,6 +50,8 @@ type Config struct {
 	Nodes  Nodes
 	// Replacements, when set, are planned before a node that has to go is drained.
 	Replacements Replacements
+	// Taken, when set, is when the capacity that a claim's machine runs on is taken back, and why; false: never, or nobody knows.
+	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
 	// Brake bounds how many nodes end per minute.
 	Brake *brake.Brake
 	// DryRun: say what would be ended, by event and log, and end nothing.
@@ -74,6 +77,7 @@ type Controller struct {
 	fence    Fence
 	nodes    Nodes
 	replace  Replacements
+	taken    func(*karpv1.NodeClaim) (time.Time, string, bool)
 	brake    *brake.Brake
 	dryRun   bool
 	hold     func() string
@@ -103,6 +107,9 @@ func New(cfg Config) (*Controller, error) {
 		brake: cfg.Brake, dryRun: cfg.DryRun, hold: cfg.Hold, recorder: cfg.Recorder, clock: cfg.Clock,
 		nodeList: core.Nodes().Lister(), pods: core.Pods().Informer(), going: map[string]bool{}, leaving: map[string]*departure{},
 		said: map[string]time.Time{},
+	}
+	if c.taken = cfg.Taken; c.taken == nil {
+		c.taken = func(*karpv1.NodeClaim) (time.Time, string, bool) { return time.Time{}, "", false }
 	}
 	if c.hold == nil {
 		c.hold = func() string { return "" }

@@ -5,7 +5,7 @@
 // at everything once, asks one method after another for nodes that may go, and ends those that the budgets of their pool
 // allow:
 //
-//	expiry      nodes whose expireAfter is over, replaced before they are drained
+//	expiry      nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
 //	emptiness   nodes without pods of their own for consolidateAfter
 //
 // Expiry has to be, so budgets don't hold it back; whatever else is decided here is a favour, which budgets, do-not-disrupt

@@ -55,7 +55,7 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 		uid := string(m.claim.UID)
 		there[uid] = true
 		d := c.leaving[uid]
-		at, expires := expiresAt(m)
+		at, _, expires := c.over(m)
 		switch {
 		case m.claim.DeletionTimestamp != nil || c.going[uid]:
 			if d != nil {
@@ -63,8 +63,8 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 			}
 		case !expires || paused(m):
 			errs = append(errs, c.stay(ctx, m))
-		case now.Before(at.Add(-lead(m))):
-			soon = nearer(soon, at.Add(-lead(m)).Sub(now))
+		case now.Before(at.Add(-lead(m, at))):
+			soon = nearer(soon, at.Add(-lead(m, at)).Sub(now))
 		default:
 			due = append(due, m)
 		}
@@ -76,8 +76,8 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 		}
 	}
 	slices.SortFunc(due, func(a, b *machine) int {
-		x, _ := expiresAt(a)
-		y, _ := expiresAt(b)
+		x, _, _ := c.over(a)
+		y, _, _ := c.over(b)
 		if d := x.Compare(y); d != 0 {
 			return d
 		}
@@ -91,17 +91,26 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 	return soon, errs
 }
 
-// expiresAt is when the machine's time is over; false: never, or not as long as it is coming up. A node that takes longer to boot
-// than it may live would otherwise be ended before it was of any use, and the next one too.
-func expiresAt(m *machine) (time.Time, bool) {
-	d := m.claim.Spec.ExpireAfter.Duration
-	if d == nil || *d <= 0 || condition(m.claim, karpv1.ConditionTypeInitialized) == nil {
-		return time.Time{}, false
+// over is when the machine's time is over, and why: its expireAfter, or the end of the capacity it runs on. false: never, or
+// not as long as it is coming up. A node that takes longer to boot than it may live would otherwise be ended before it was of any use, and the
+// next one too.
+func (c *Controller) over(m *machine) (at time.Time, why string, ok bool) {
+	if condition(m.claim, karpv1.ConditionTypeInitialized) == nil {
+		return time.Time{}, "", false
 	}
-	return m.claim.CreationTimestamp.Add(*d), true
+	at, why, ok = c.taken(m.claim)
+	if d := m.claim.Spec.ExpireAfter.Duration; d != nil && *d > 0 {
+		if expires := m.claim.CreationTimestamp.Add(*d); !ok || expires.Before(at) {
+			return expires, "its expireAfter is over", true
+		}
+	}
+	return at, why, ok
 }
 
-func lead(m *machine) time.Duration { return min(leadMost, *m.claim.Spec.ExpireAfter.Duration/4) }
+// lead is how long before its end the machine begins to be replaced.
+func lead(m *machine, at time.Time) time.Duration {
+	return min(leadMost, at.Sub(m.claim.CreationTimestamp.Time)/4)
+}
 
 // leave brings one expiring machine a step further and says when to look again:
 //
@@ -109,8 +118,7 @@ func lead(m *machine) time.Duration { return min(leadMost, *m.claim.Spec.ExpireA
 //  2. it is closed, by fence and taint, and room for its pods is asked for.
 //  3. When the room is there, or the time over, its claim is deleted. The brake comes before punctuality.
 func (c *Controller) leave(ctx context.Context, m *machine, now time.Time) (time.Duration, error) {
-	const why = "its expireAfter is over"
-	at, _ := expiresAt(m)
+	at, why, _ := c.over(m)
 	if c.dry(ctx, m, reasonExpired, why) {
 		return 0, nil
 	}
@@ -147,7 +155,7 @@ func (c *Controller) makeRoom(ctx context.Context, m *machine, now time.Time) (b
 		}
 		d = &departure{node: m.node.Name}
 		c.leaving[uid] = d
-		at, _ := expiresAt(m)
+		at, _, _ := c.over(m)
 		c.tell(m, reasonReplace, fmt.Sprintf("Expires at %s: room is being made for its %d pods", at.UTC().Format(time.RFC3339), len(moving)))
 		klog.FromContext(ctx).V(2).Info("Replacing an expiring node", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name, "pods", len(moving))
 	}

@@ -47,6 +47,7 @@ func TestExpiry(t *testing.T) {
 		closed  bool // fenced and tainted
 		asked   string
 		event   string
+		taken   time.Duration // after the beginning; 0: never
 	}{
 		{name: "long before its time nothing happens", machine: lives("1h"), setup: web, after: 49 * time.Minute},
 		{name: "ten minutes before it is closed and its pods get room", machine: lives("1h"), setup: web, after: 50 * time.Minute, closed: true, asked: "web",
@@ -89,6 +90,11 @@ func TestExpiry(t *testing.T) {
 			lives("1h")(c, n)
 			c.Status.NodeName = "another"
 		}},
+		{name: "capacity that is taken back is left before that", machine: lives("Never"), setup: web, taken: time.Hour, after: 50 * time.Minute, closed: true, asked: "web"},
+		{name: "and left then, for its own reason", machine: lives("720h"), setup: web, taken: time.Hour, after: time.Hour, ends: true,
+			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+		{name: "what comes first counts", machine: lives("1h"), setup: web, taken: 2 * time.Hour, after: time.Hour, ends: true,
+			event: "a Normal DisruptionTerminating: Ending the node: its expireAfter is over"},
 		{name: "a static pool makes its next node by itself", machine: lives("1h"), setup: web, after: 59 * time.Minute, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }},
 		{name: "a claim without pool expires, too", after: time.Hour, ends: true, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
 			lives("1h")(c, n)
@@ -106,6 +112,7 @@ func TestExpiry(t *testing.T) {
 				tc.setup(w)
 			}
 			w.room = tc.room
+			w.taken = tc.taken
 			w.clock.Step(tc.after)
 			w.mustPass()
 			if ended := !w.alive("a"); ended != tc.ends {

@@ -57,6 +57,8 @@ type world struct {
 	kept, forgotten []string
 	// interrupt is called before each call the controller makes.
 	interrupt func(call string)
+	// taken is when, after epoch, the machines' capacity is taken back; zero: never.
+	taken time.Duration
 	// loseDelete makes deletions fail after they have worked, failDelete before.
 	loseDelete, failDelete bool
 }
@@ -103,7 +105,9 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 	}).Build()
 	c, err := New(Config{
 		Kube: w.kube, Informers: w.factory, Claims: cached{w.claims, w}, Live: w.claims, Fence: w, Nodes: w, Recorder: w, Clock: w.clock,
-		Replacements: w, Brake: brake.New(1000),
+		Replacements: w, Brake: brake.New(1000), Taken: func(*karpv1.NodeClaim) (time.Time, string, bool) {
+			return epoch.Add(w.taken), "its capacity block ends", w.taken > 0
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,4 +19,5 @@ const (
 	reasonInstanceEnded       = "InstanceEnded"
 	reasonNodeMissing         = "NodeMissing"
 	reasonGarbage             = "InstanceCollected"
+	reasonLapsed              = "ReservationOver"
 )

@@ -23,7 +23,7 @@ const (
 )
 
 // collect ends the instances that nobody owns and the Nodes that stand for nothing, and has claims whose instance isn't
-// listed any more looked at. It returns when to collect next; an error doesn't change that.
+// listed any more, or has left its reservation, looked at. It returns when to collect next; an error doesn't change that.
 func (c *Controller) collect(ctx context.Context) (time.Duration, error) {
 	c.collected++
 	next := garbageEvery
@@ -56,6 +56,9 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 		}
 	}
 
+	if err := c.lapse(ctx, instances, claims); err != nil {
+		klog.FromContext(ctx).Error(err, "Could not relabel nodes whose reservation is over, will retry")
+	}
 	now := c.clock.Now()
 	nodes, err := c.nodeList.List(labels.Everything())
 	if err != nil {

@@ -1,0 +1,76 @@
+package aws
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+func TestOffersThatWentWrong(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, NewClients(awsConfigForTests(), clock.RealClock{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := func(o capacity.OfferKey) bool {
+		p.expire()
+		return p.exhausted.now.Load().has(o.CapacityType, o.InstanceType, o.Zone, "")
+	}
+	silent, taken := offer("m5.large", "a", "on-demand"), offer("m5.large", "a", "spot")
+	p.NotJoined(silent)
+	p.Interrupted(taken)
+	p.Interrupted(silent) // is remembered longer for the other reason
+	for _, at := range []struct {
+		step          time.Duration
+		silent, taken bool
+	}{{0, true, true}, {3 * time.Minute, true, false}, {12 * time.Minute, false, false}} {
+		c.Step(at.step)
+		if gone(silent) != at.silent || gone(taken) != at.taken {
+			t.Errorf("%v later: not joined is out %v, interrupted %v", at.step, gone(silent), gone(taken))
+		}
+	}
+	if gone(offer("m5.large", "b", "on-demand")) {
+		t.Error("another zone suffers")
+	}
+}
+
+// Whoever looks at an instance that EC2 has taken back makes its pool rest, once.
+func TestInterruptedInstancesAreSeen(t *testing.T) {
+	w := newWorld(t, func(c *Config, s *sim.Config) { c.ExhaustedFor, s.SpotNotice = time.Hour, time.Second })
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	spot, other := offer("m5.large", "a", "spot"), offer("m5.large", "b", "spot")
+	res, err := w.Launch(w.ctx, w.prepared(wave("t", "spot", 1, spot)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := res.Instances[0].ID
+	if err := w.sim.Interrupt(id); err != nil {
+		t.Fatal(err)
+	}
+	look := func() capacity.Instance {
+		i, err := w.Describe(w.ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	for n := 0; look().State != capacity.InstanceTerminated; n++ {
+		if n > 1000 {
+			t.Fatal("never ended")
+		}
+	}
+	if got := w.available(spot, other); got[0] || !got[1] {
+		t.Errorf("available after the interruption: %v, in another zone: %v", got[0], got[1])
+	}
+	version := w.Version()
+	look()
+	if w.Version() != version {
+		t.Error("the same interruption counted twice")
+	}
+}

@@ -1,0 +1,63 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// lapseAge is how long after its launch an instance is not believed to have left its reservation: what EC2 shows lags.
+const lapseAge = 2 * time.Minute
+
+// lapse notices reserved nodes whose reservation is over. Their instances run on, and are paid for, as on-demand ones; claim and
+// Node say so from then on.
+func (c *Controller) lapse(ctx context.Context, instances []capacity.Instance, claims claimSet) error {
+	var errs []error
+	for i := range instances {
+		inst := &instances[i]
+		claim := claims.byProvider[inst.ProviderID]
+		if claim == nil || claim.DeletionTimestamp != nil || claim.Labels[karpv1.CapacityTypeLabelKey] != karpv1.CapacityTypeReserved ||
+			inst.CapacityType != karpv1.CapacityTypeOnDemand || inst.State != capacity.InstanceRunning || c.clock.Since(inst.LaunchedAt) < lapseAge {
+			continue
+		}
+		errs = append(errs, c.relabel(ctx, claim))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// relabel makes a reserved claim and its Node on-demand ones. The Node first: the claim's label is what brings us here again.
+func (c *Controller) relabel(ctx context.Context, claim *karpv1.NodeClaim) error {
+	for _, n := range c.nodesByProviderID(claim.Status.ProviderID) {
+		_, err := c.patchNode(ctx, n.Name, n.UID, func(n *corev1.Node) { n.Labels = unreserved(n.Labels) })
+		if err != nil && !gone(err) {
+			return err
+		}
+	}
+	want := claim.DeepCopy()
+	want.Labels = unreserved(want.Labels)
+	patch := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
+	if err := c.claims.Patch(ctx, want, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the labels of NodeClaim %s: %w", claim.Name, err)
+	}
+	id := claim.Labels[capacity.LabelReservationID]
+	c.event(claim, nil, corev1.EventTypeNormal, reasonLapsed, "Check", "Reservation %s no longer covers the instance: it is an on-demand one now", id)
+	klog.FromContext(ctx).Info("An instance has left its reservation", "nodeClaim", claim.Name, "reservation", id)
+	return nil
+}
+
+// unreserved are the labels of the same machine without its reservation.
+func unreserved(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	maps.DeleteFunc(out, func(k, _ string) bool { return capacity.ReservationLabel(k) })
+	out[karpv1.CapacityTypeLabelKey] = karpv1.CapacityTypeOnDemand
+	return out
+}
