@@ -42,7 +42,7 @@ func (m *Motor) keepDaemonRoom(ctx context.Context) {
 	missing := m.missingDaemons(ctx)
 	m.desk.Step(func(l *ledger.Ledger, _ time.Time) {
 		for i := range flights {
-			if f := &flights[i]; f.Claim != "" && !f.Initialized && f.Template != nil {
+			if f := &flights[i]; f.Claim != "" && f.Template != nil && (!f.Initialized || len(f.Daemons) > 0) {
 				l.Daemons(f.Claim, daemonRoom(missing(f.Name, f.Template.Labels, f.Template.Taints)))
 			}
 		}
@@ -54,7 +54,7 @@ func (m *Motor) keepDaemonRoom(ctx context.Context) {
 func (m *Motor) missingDaemons(ctx context.Context) func(node string, labels map[string]string, taints []corev1.Taint) []*capacity.DaemonSet {
 	there := map[string]map[string]bool{} // by node: namespace/name
 	if err := m.world.Refresh(ctx); err != nil {
-		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their room is kept until the nodes are initialized", "err", err)
+		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their room is kept until they must have come", "err", err)
 	} else {
 		m.world.Nodes(func(n *capacity.Node, _ *corev1.Node) *capacity.Node {
 			there[n.Name] = map[string]bool{}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -43,10 +44,13 @@ func (r *run) settle(ctx context.Context) (missing string) {
 	}
 }
 
-// placed says whether every application has its pods, and all of them run.
+// placed says whether every application has its pods, and all of them run, as do the pods of DaemonSets.
 func (r *run) placed(pods []*corev1.Pod) (bool, string, error) {
 	have, running := map[string]int{}, map[string]int{}
 	for _, p := range pods {
+		if o := metav1.GetControllerOf(p); o != nil && o.Kind == "DaemonSet" && p.DeletionTimestamp == nil && !cluster.Running(p) {
+			return false, fmt.Sprintf("pod %s of a DaemonSet to run", p.Name), nil
+		}
 		if app := p.Labels[draw.AppLabel]; p.DeletionTimestamp == nil {
 			have[app]++
 			if cluster.Running(p) {

@@ -24,8 +24,10 @@ type node struct {
 	slots  []*slot
 	// reserved is the sum of the slots per priority.
 	reserved map[int32]capacity.Resources
-	// daemons whose pods will come to the node and have not been bound yet.
-	daemons map[string]capacity.Resources
+	// daemons whose pods will come to the node and have not been bound yet. Most DaemonSet pods are made only when the node is
+	// Ready and without startup taints, which is when it is initialized; from then on they have daemonGrace, until daemonsEnd.
+	daemons    map[string]capacity.Resources
+	daemonsEnd time.Time
 	// fenced: the node is being removed, nothing may go there.
 	fenced bool
 	// late: the node has not come in time; it gets no further pods.
@@ -37,6 +39,10 @@ type node struct {
 	// took are the classes whose pods were bound here before the kubelet came: whether that was any good is still to be seen.
 	took map[capacity.ClassKey]*capacity.Class
 }
+
+// daemonGrace is how long the room of a DaemonSet's pod is kept on an initialized node to which it does not come. It is long:
+// the DaemonSet controller makes its pods at the pace of its client's limits.
+const daemonGrace = time.Minute
 
 // NodeStatus is what the scheduler's cache shows of a Node.
 type NodeStatus struct {
@@ -158,8 +164,8 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 		l.came(n)
 	}
 	n.late = n.late && !st.Registered
-	if st.Initialized {
-		n.daemons = nil
+	if st.Initialized && len(n.daemons) > 0 && n.daemonsEnd.IsZero() {
+		n.daemonsEnd = now.Add(daemonGrace)
 	}
 	l.openNode(n)
 	l.tidy(n)
@@ -182,13 +188,19 @@ func (l *Ledger) Existing(name string, st NodeStatus) {
 func (l *Ledger) DaemonBound(name, daemon string) {
 	if n, ok := l.byName[name]; ok {
 		delete(n.daemons, daemon)
+		if n.status.Initialized {
+			l.tidy(n)
+		}
 	}
 }
 
 // Daemons says which DaemonSets' pods are still to come to the claim's node.
 func (l *Ledger) Daemons(claim string, daemons map[string]capacity.Resources) {
-	if n, ok := l.nodes[claim]; ok && !n.status.Initialized {
+	if n, ok := l.nodes[claim]; ok {
 		n.daemons = daemons
+		if n.status.Initialized {
+			l.tidy(n)
+		}
 	}
 }
 
@@ -198,6 +210,12 @@ func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 	n, ok := l.byName[name]
 	if !ok || !n.is(NodeStatus{ProviderID: providerID}) {
 		return
+	}
+	if n.status.Initialized { // it had all its life up to there: nothing of it is in flight
+		n.daemons = nil
+		if l.tidy(n); l.nodes[n.key] != n {
+			return
+		}
 	}
 	n.cached, n.status, n.fenced = false, NodeStatus{}, false
 	if n.claim == "" {
@@ -271,7 +289,7 @@ func (n *node) add(s *slot) {
 
 // tidy forgets a node nothing depends on, and cancels a claim nobody needs that was not launched.
 func (l *Ledger) tidy(n *node) {
-	if len(n.slots) > 0 || n.fenced {
+	if len(n.slots) > 0 || n.fenced || n.status.Initialized && len(n.daemons) > 0 {
 		return
 	}
 	switch {

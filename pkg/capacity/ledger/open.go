@@ -248,6 +248,10 @@ func (l *Ledger) Tick(now time.Time) {
 				l.drop(s)
 			}
 		}
+		if !n.daemonsEnd.IsZero() && !now.Before(n.daemonsEnd) && len(n.daemons) > 0 {
+			n.daemons, l.freed = nil, true
+			l.tidy(n)
+		}
 		l.desert(n, now)
 	}
 }

@@ -1,0 +1,53 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// cpuOf is a node of which nothing is taken.
+type cpuOf int64
+
+func (cpuOf) Requested(corev1.ResourceName) int64       { return 0 }
+func (a cpuOf) Allocatable(r corev1.ResourceName) int64 { return int64(a) }
+func (cpuOf) Volumes(string) int64                      { return 0 }
+
+// A DaemonSet's pod that tolerates nothing is made when its node is Ready, which is when it is initialized: its room is kept
+// from others beyond that, until it has come, has gone, or has had its time.
+func TestRoomOfDaemonsOutlastsInitialization(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		then func(l *Ledger)
+		kept bool
+	}{
+		"it has not come yet":     {func(l *Ledger) { l.Tick(start.Add(daemonGrace - time.Second)) }, true},
+		"it has come":             {func(l *Ledger) { l.DaemonBound("n", "d/logs") }, false},
+		"its DaemonSet has gone":  {func(l *Ledger) { l.Daemons("c", nil) }, false},
+		"it will not come":        {func(l *Ledger) { l.Tick(start.Add(daemonGrace)) }, false},
+		"its Node was deleted":    {func(l *Ledger) { l.Uncached("n", "", start) }, false},
+		"its Node changes, later": {func(l *Ledger) { l.Cached("n", NodeStatus{Ours: true, Initialized: true}, start.Add(time.Second)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New()
+			l.AddNode("c", &capacity.Node{}, map[string]capacity.Resources{"d/logs": {corev1.ResourceCPU: 300}}, true, start)
+			l.Named("c", "n", "")
+			l.Cached("n", NodeStatus{Ours: true, Registered: true}, start)
+			l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, start)
+			tc.then(l)
+			why := l.Object("n", &Ask{UID: "p", Class: testClass("a", 800, 0)}, cpuOf(1000))
+			if (why != "") != tc.kept {
+				t.Errorf("a pod that would take the room is told %q", why)
+			}
+			if l.Empty() == tc.kept {
+				t.Errorf("the ledger still has: %v", l)
+			}
+			if err := check(l); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
