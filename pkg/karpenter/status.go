@@ -47,7 +47,7 @@ const (
 type statusKey struct{ kind, name string }
 
 // poolStatus keeps the status of NodePools and NodeOverlays, says on EC2NodeClasses that can't be read what is the matter with them,
-// notes hashes and lets classes go that nobody uses any more. It is level-triggered: a key says what to look at, never what has
+// notes hashes, ends the claims of deleted pools and lets classes go that nobody uses any more. It is level-triggered: a key says what to look at, never what has
 // happened.
 type poolStatus struct {
 	*Store
@@ -84,6 +84,9 @@ func (s *Store) RunStatus(ctx context.Context) error {
 		for _, o := range s.made.objects(i.kind) {
 			p.enqueue(statusKey{i.Kind, o.GetName()}, 0)
 		}
+	}
+	for _, c := range s.Claims() {
+		p.claimChanged(c, false) // its pool may have gone while nobody led
 	}
 	var workers wait.Group
 	for range statusWorkers {
@@ -153,9 +156,11 @@ func (p *poolStatus) next(ctx context.Context, queue workqueue.TypedRateLimiting
 func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 	switch k.kind {
 	case nodePools.Kind:
+		err := p.endOwned(ctx, k.name)
 		if np := p.poolObject(k.name); np != nil {
-			return p.pool(ctx, np)
+			err = errors.Join(p.pool(ctx, np), err)
 		}
+		return err
 	case nodeOverlays.Kind:
 		p.judgeOverlays()
 		if o, ok, _ := p.overlays.GetStore().GetByKey(k.name); ok {

@@ -291,6 +291,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 		delete(s.parsed, before.Name)
 		s.mu.Unlock()
 		s.status.health.forget(before.UID)
+		s.status.changed(nodePools, before.Name)
 		s.tellPool()
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,15 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 		WithStatusSubresource(&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{},
 			&legacy.Provisioner{}, &legacy.AWSNodeTemplate{}).
 		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				api.mu.Lock()
+				missing := api.missing[o.GetObjectKind().GroupVersionKind().Kind+"List"]
+				api.mu.Unlock()
+				if missing { // as a path that isn't served is answered
+					return apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{}, key.Name, "404 page not found", 0, true)
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if err := check(list); err != nil {
 					return err

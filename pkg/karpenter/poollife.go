@@ -1,0 +1,121 @@
+package karpenter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+const reasonPoolDeleted = "NodePoolDeleted"
+
+// endOwned asks for the end of the claims whose pool was deleted; their nodes are drained then like those of any deleted claim. The
+// garbage collector of a cluster does the same by their owner references, where there is one and as fast as it comes to it. What it does
+// not decide is not decided here:
+//
+//	owner is there, with the UID that the claim knows           stays
+//	owner is being deleted, its dependents to be left           stays: the references are about to be taken off
+//	owner is being deleted otherwise, or is gone                ends
+//	another object has the owner's name by now                  ends: what made the claim is gone
+//	no owner, or any that is no pool                            stays
+//
+// A claim's end can't be taken back. So the cache only says where to look: the API server must say itself that the owner isn't there,
+// and that the claim is still the one that was looked at.
+func (p *poolStatus) endOwned(ctx context.Context, pool string) error {
+	claims := p.bereft(pool)
+	if len(claims) == 0 {
+		return nil
+	}
+	owner, there, err := p.readOwner(ctx, claims[0].OwnerReferences[0])
+	if err != nil {
+		return err
+	}
+	stays := there && (owner.DeletionTimestamp.IsZero() || slices.Contains(owner.Finalizers, metav1.FinalizerOrphanDependents))
+	var errs []error
+	for _, nc := range claims {
+		if !stays || owner.UID != nc.OwnerReferences[0].UID {
+			errs = append(errs, p.endWithPool(ctx, nc))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bereft are the claims whose only owner is the pool of that name, or the Provisioner that it stands for, and is gone or going as far as
+// the cache tells.
+func (p *poolStatus) bereft(pool string) []*karpv1.NodeClaim {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var uid types.UID
+	if one := p.parsed[pool]; one != nil && one.object.DeletionTimestamp.IsZero() {
+		uid = one.object.UID
+	}
+	var out []*karpv1.NodeClaim
+	for _, k := range p.known {
+		nc := k.object
+		if nc.DeletionTimestamp.IsZero() && len(nc.OwnerReferences) == 1 && poolOfOwner(nc.OwnerReferences[0]) == pool && nc.OwnerReferences[0].UID != uid {
+			out = append(out, nc)
+		}
+	}
+	return out
+}
+
+// poolOfOwner is the name of the pool that a claim's owner stands for, or "".
+func poolOfOwner(o metav1.OwnerReference) string {
+	switch {
+	case !ownedByPool(o):
+		return ""
+	case o.Kind == provisioners.Kind:
+		return PoolOfProvisioner(o.Name)
+	}
+	return o.Name
+}
+
+// readOwner asks the API server for a pool or a Provisioner. That it is not there is only believed of a kind that is served: without its
+// definition nothing is known of it.
+func (p *poolStatus) readOwner(ctx context.Context, ref metav1.OwnerReference) (owner *metav1.PartialObjectMetadata, there bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	k := nodePools
+	if ref.Kind == provisioners.Kind {
+		k = provisioners
+	}
+	owner = &metav1.PartialObjectMetadata{}
+	owner.SetGroupVersionKind(k.GroupVersionKind)
+	err = p.live.Get(ctx, client.ObjectKey{Name: ref.Name}, owner)
+	if err == nil {
+		return owner, true, nil
+	}
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+		if err = p.live.List(ctx, &list, client.Limit(1)); err == nil {
+			return nil, false, nil
+		}
+	}
+	// Not wrapped: that nothing can be read must not look as if the claim were gone.
+	return nil, false, fmt.Errorf("reading whether %s %s is there: %v", k.Kind, ref.Name, err)
+}
+
+func (p *poolStatus) endWithPool(ctx context.Context, nc *karpv1.NodeClaim) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	// Only this version of it: its reference may have been taken off a moment ago.
+	only := client.Preconditions{UID: &nc.UID, ResourceVersion: &nc.ResourceVersion}
+	gone := &karpv1.NodeClaim{}
+	gone.Name = nc.Name
+	if err := p.live.Delete(ctx, gone, only); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting NodeClaim %s, whose pool was deleted: %w", nc.Name, err)
+	}
+	ref := nc.OwnerReferences[0]
+	klog.FromContext(ctx).V(2).Info("Deleted a NodeClaim whose pool was deleted", "nodeClaim", nc.Name, "kind", ref.Kind, "pool", ref.Name)
+	p.recorder.Eventf(nc, nil, corev1.EventTypeNormal, reasonPoolDeleted, "Delete", "%s %s was deleted, and its nodes end with it", ref.Kind, ref.Name)
+	return nil
+}
