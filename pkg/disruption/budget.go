@@ -1,7 +1,12 @@
 package disruption
 
 import (
+	"math"
+	"slices"
+
+	"github.com/robfig/cron/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
@@ -11,9 +16,7 @@ func (c *Controller) budgets(s *survey, due []*machine) map[string]int {
 	left := map[string]int{}
 	for _, p := range s.pools {
 		total, disrupting := c.tally(s, p)
-		// Fails closed: a schedule or a number that can't be read allows nothing.
-		allowed := p.MustGetAllowedDisruptions(c.clock, total, karpv1.DisruptionReasonEmpty)
-		left[p.Name] = max(allowed-disrupting, 0)
+		left[p.Name] = max(allowed(p.Spec.Disruption.Budgets, c.clock, total, karpv1.DisruptionReasonEmpty)-disrupting, 0)
 		allowedDisruptions.WithLabelValues(p.Name, string(karpv1.DisruptionReasonEmpty)).Set(float64(left[p.Name]))
 	}
 	told := map[string]bool{}
@@ -41,4 +44,30 @@ func (c *Controller) tally(s *survey, p *karpv1.NodePool) (total, disrupting int
 		}
 	}
 	return total, disrupting
+}
+
+// allowed is how many of a pool's nodes may go at a time for a reason: the least that a budget allows which is for this reason
+// and open now. It fails closed: one budget whose schedule or number can't be read, and nothing is allowed, whatever it is for.
+func allowed(budgets []karpv1.Budget, now clock.Clock, total int, reason karpv1.DisruptionReason) int {
+	least := math.MaxInt32
+	for i := range budgets {
+		b := &budgets[i]
+		if b.Schedule != nil && never(*b.Schedule, now) {
+			continue // Karpenter's arithmetic would take it for open all the time
+		}
+		n, err := b.GetAllowedDisruptions(now, total)
+		if err != nil {
+			return 0
+		}
+		if b.Reasons == nil || slices.Contains(b.Reasons, reason) {
+			least = min(least, n)
+		}
+	}
+	return least
+}
+
+// never says that a schedule names no moment at all, like the 31st of February.
+func never(schedule string, now clock.Clock) bool {
+	s, err := cron.ParseStandard("TZ=UTC " + schedule)
+	return err == nil && s.Next(now.Now()).IsZero()
 }

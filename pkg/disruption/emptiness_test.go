@@ -100,6 +100,10 @@ func TestEmptiness(t *testing.T) {
 			night := "0 2 * * *"
 			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0", Schedule: &night, Duration: &metav1.Duration{Duration: time.Hour}}}
 		}},
+		{name: "nor does one that is never open", after: time.Minute, ends: true, pool: func(p *karpv1.NodePool) {
+			february := "0 0 31 2 *"
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0", Schedule: &february, Duration: &metav1.Duration{Duration: time.Hour}}}
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := pool()
