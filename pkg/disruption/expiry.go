@@ -21,14 +21,17 @@ const (
 	leadMost = 10 * time.Minute
 	// replaceEvery is how often a pass looks whether the new room is there.
 	replaceEvery = 2 * time.Second
+	// stayMost is how long before a node begins to be replaced it is no place any more for the pods of another that is being
+	// replaced: they would soon be moved again. For nodes that live for less than four times that long it is a quarter of their time.
+	stayMost = time.Hour
 )
 
 // Replacements makes room for the pods of nodes that have to go.
 type Replacements interface {
 	// Replace asks for room for these pods on other nodes, as if they had left theirs already. It returns at once: ready says
 	// that all of it is there, on nodes that are up; otherwise why is what stands in the way, or empty while it is being
-	// made. Asked again, it plans for what is missing.
-	Replace(node string, moving []*corev1.Pod) (ready bool, why string)
+	// made. Asked again, it plans for what is missing. avoid are nodes that the pods would soon have to leave again.
+	Replace(node string, moving []*corev1.Pod, avoid []string) (ready bool, why string)
 	// Keep holds the room for those who will come instead of the pods, for another minute.
 	Keep(node string)
 	// Forget gives back what is left of it.
@@ -51,11 +54,15 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 	now := c.clock.Now()
 	there := map[string]bool{}
 	var due []*machine
+	var short []string // nodes that will not stay for long
 	for _, m := range s.machines {
 		uid := string(m.claim.UID)
 		there[uid] = true
 		d := c.leaving[uid]
 		at, _, expires := c.over(m)
+		if expires && m.node != nil && !paused(m) && !now.Before(at.Add(-lead(m, at)-brief(m, at))) {
+			short = append(short, m.node.Name)
+		}
 		switch {
 		case m.claim.DeletionTimestamp != nil || c.going[uid]:
 			if d != nil {
@@ -84,7 +91,7 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 		return strings.Compare(a.claim.Name, b.claim.Name)
 	})
 	for _, m := range due {
-		wait, err := c.leave(ctx, m, now)
+		wait, err := c.leave(ctx, m, short, now)
 		soon = nearer(soon, wait)
 		errs = append(errs, err)
 	}
@@ -112,18 +119,23 @@ func lead(m *machine, at time.Time) time.Duration {
 	return min(leadMost, at.Sub(m.claim.CreationTimestamp.Time)/4)
 }
 
+// brief is how long before that it takes no pods of others that are being replaced.
+func brief(m *machine, at time.Time) time.Duration {
+	return min(stayMost, at.Sub(m.claim.CreationTimestamp.Time)/4)
+}
+
 // leave brings one expiring machine a step further and says when to look again:
 //
 //  1. Before its time is over: nothing if it has no pods to be moved (emptiness may end it), else
 //  2. it is closed, by fence and taint, and room for its pods is asked for.
 //  3. When the room is there, or the time over, its claim is deleted. The brake comes before punctuality.
-func (c *Controller) leave(ctx context.Context, m *machine, now time.Time) (time.Duration, error) {
+func (c *Controller) leave(ctx context.Context, m *machine, short []string, now time.Time) (time.Duration, error) {
 	at, why, _ := c.over(m)
 	if c.dry(ctx, m, reasonExpired, why) {
 		return 0, nil
 	}
 	if now.Before(at) {
-		ready, err := c.makeRoom(ctx, m, now)
+		ready, err := c.makeRoom(ctx, m, short, now)
 		if !ready || err != nil {
 			return min(replaceEvery, at.Sub(now)), err
 		}
@@ -137,7 +149,7 @@ func (c *Controller) leave(ctx context.Context, m *machine, now time.Time) (time
 }
 
 // makeRoom closes the machine's node and asks for room for its pods; true when the node may go.
-func (c *Controller) makeRoom(ctx context.Context, m *machine, now time.Time) (bool, error) {
+func (c *Controller) makeRoom(ctx context.Context, m *machine, short []string, now time.Time) (bool, error) {
 	uid := string(m.claim.UID)
 	d := c.leaving[uid]
 	if c.replace == nil || m.node == nil || m.node.DeletionTimestamp != nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true" ||
@@ -167,7 +179,7 @@ func (c *Controller) makeRoom(ctx context.Context, m *machine, now time.Time) (b
 	if len(moving) == 0 {
 		return true, nil
 	}
-	ready, why := c.replace.Replace(m.node.Name, moving)
+	ready, why := c.replace.Replace(m.node.Name, moving, short)
 	if why != d.said && why != "" {
 		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No new room for the pods of an expiring node yet: %s", why)
 	}

@@ -198,3 +198,24 @@ func TestExpiringNodeEmptiesByItself(t *testing.T) {
 		t.Error("a closed node without pods stays")
 	}
 }
+
+// Pods aren't moved to nodes that will be gone soon themselves: those that are replaced at the same time, those whose turn comes
+// within the hour, and empty ones that wait for their end.
+func TestRoomIsMadeOnNodesThatStay(t *testing.T) {
+	w := newWorld(t, pool(staying))
+	for name, after := range map[string]string{"a": "10h", "same": "10h", "soon": "11h", "later": "11h1m", "never": "Never"} {
+		w.machine(name, lives(after))
+	}
+	for name, after := range map[string]string{"short": "13h", "young": "1h"} {
+		w.machine(name, func(c *karpv1.NodeClaim, n *corev1.Node) {
+			lives(after)(c, n)
+			c.CreationTimestamp = metav1.NewTime(epoch.Add(10*time.Hour - 50*time.Minute)) // young lives for ten minutes after that
+		})
+	}
+	w.bind("web", "node-a", controlled)
+	w.clock.Step(10*time.Hour - leadMost)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"node-a", "node-same", "node-soon", "node-young"}, w.avoid["node-a"]); diff != "" {
+		t.Errorf("to be avoided (-want +got):\n%s", diff)
+	}
+}

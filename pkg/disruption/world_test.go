@@ -54,6 +54,7 @@ type world struct {
 	// room is what Replace answers, asked whose pods it was asked for, by node; kept and forgotten are nodes.
 	room            string
 	asked           map[string][]string
+	avoid           map[string][]string // what was to be avoided, by node
 	kept, forgotten []string
 	// interrupt is called before each call the controller makes.
 	interrupt func(call string)
@@ -67,7 +68,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 	t.Helper()
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, fenced: map[string]bool{}, promised: map[string]bool{},
-		activity: map[string]time.Time{}, asked: map[string][]string{}, interrupt: func(string) {},
+		activity: map[string]time.Time{}, asked: map[string][]string{}, avoid: map[string][]string{}, interrupt: func(string) {},
 	}
 	w.objects = plainTracker()
 	w.kube.AddReactor("*", "*", clienttesting.ObjectReaction(w.objects))
@@ -135,8 +136,8 @@ func (w *world) Fence(node string) bool {
 }
 
 // Replace is the launcher's.
-func (w *world) Replace(node string, moving []*corev1.Pod) (bool, string) {
-	w.asked[node] = nil
+func (w *world) Replace(node string, moving []*corev1.Pod, avoid []string) (bool, string) {
+	w.asked[node], w.avoid[node] = nil, slices.Sorted(slices.Values(avoid))
 	for _, p := range moving {
 		w.asked[node] = append(w.asked[node], p.Name)
 	}

@@ -28,6 +28,7 @@ const (
 // move is a node whose pods are given room elsewhere before they have left it.
 type move struct {
 	pods  []*corev1.Pod // as they were when room was last asked for
+	avoid []string      // nodes, likewise
 	asked bool          // since the last try
 	tries int
 	next  time.Time // no other try before
@@ -36,8 +37,9 @@ type move struct {
 
 // Replace asks for room for the pods of a node that has to go, as if they had left it, and says whether all of it is there, on
 // nodes that are up; else why says what stands in the way, or "" while it is being made. It returns at once. Room is held by
-// owner and class and goes to the pods that come instead; whoever asks goes on asking, or says Keep, until they have come.
-func (m *Motor) Replace(node string, pods []*corev1.Pod) (ready bool, why string) {
+// owner and class and goes to the pods that come instead; whoever asks goes on asking, or says Keep, until they have come. avoid are
+// nodes that will be gone soon themselves: no room is made there.
+func (m *Motor) Replace(node string, pods []*corev1.Pod, avoid []string) (ready bool, why string) {
 	wanted, problem := m.successors(pods)
 	now := m.clock.Now()
 	var held map[ledger.Successor]int
@@ -55,7 +57,7 @@ func (m *Motor) Replace(node string, pods []*corev1.Pod) (ready bool, why string
 		mv = &move{}
 		m.moves[node] = mv
 	}
-	mv.pods = pods
+	mv.pods, mv.avoid = pods, avoid
 	complete := len(missing(wanted, held)) == 0
 	mv.asked = !complete && mv.tries < moveTries && !now.Before(mv.next)
 	try := mv.asked
@@ -219,14 +221,18 @@ func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods 
 }
 
 // depart empties the nodes that have to go, in the view and for the filters: their pods that move have left, their other pods
-// are there, and the disrupted taint keeps everything else away.
+// are there, and the disrupted taint keeps everything else away. Nodes that will be gone soon take nobody.
 func (m *Motor) depart(v *view) {
 	gone := map[string]map[types.UID]bool{}
+	avoid := map[string]bool{}
 	m.mu.Lock()
 	for node, mv := range m.moves {
 		gone[node] = map[types.UID]bool{}
 		for _, pod := range mv.pods {
 			gone[node][pod.UID] = true
+		}
+		for _, name := range mv.avoid {
+			avoid[name] = true
 		}
 	}
 	m.mu.Unlock()
@@ -239,11 +245,15 @@ func (m *Motor) depart(v *view) {
 	})
 	for i, n := range v.Nodes {
 		o := objects[n.Name]
-		if o == nil {
+		if o == nil && !avoid[n.Name] {
 			continue
 		}
 		left := *n
 		left.Unschedulable = true
+		if o == nil {
+			v.Nodes[i] = &left
+			continue
+		}
 		left.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(p *corev1.Pod) bool { return gone[n.Name][p.UID] })
 		v.Nodes[i] = &left
 		o = o.DeepCopy()

@@ -37,9 +37,9 @@ func (w *world) leaving(n int) (string, []*corev1.Pod) {
 // asked asks for new room until a try has been made and the world looks as wanted.
 func (w *world) asked(node string, pods []*corev1.Pod, what string, ok func() bool) (ready bool, why string) {
 	w.t.Helper()
-	w.motor.Replace(node, pods)
+	w.motor.Replace(node, pods, nil)
 	w.until(what, ok)
-	return w.motor.Replace(node, pods)
+	return w.motor.Replace(node, pods, nil)
 }
 
 // up lets all nodes of claims initialize.
@@ -78,7 +78,7 @@ func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
 		t.Fatalf("ready %v (%s) though the new nodes are booting", ready, why)
 	}
 	w.up()
-	if ready, why = w.motor.Replace(old, pods); !ready {
+	if ready, why = w.motor.Replace(old, pods, nil); !ready {
 		t.Fatalf("not ready though the new nodes are up: %s", why)
 	}
 	for i, pod := range pods {
@@ -103,11 +103,11 @@ func TestRoomThatIsThere(t *testing.T) {
 	w.build()
 	old, pods := w.leaving(2)
 	w.desk.Fence(old)
-	if ready, _ := w.motor.Replace(old, pods); ready {
+	if ready, _ := w.motor.Replace(old, pods, nil); ready {
 		t.Fatal("ready before anything was planned")
 	}
 	w.motor.relocate(t.Context())
-	if ready, why := w.motor.Replace(old, pods); !ready {
+	if ready, why := w.motor.Replace(old, pods, nil); !ready {
 		t.Errorf("not ready: %s", why)
 	}
 	if len(w.claims) > 0 {
@@ -119,6 +119,29 @@ func TestRoomThatIsThere(t *testing.T) {
 	w.motor.Forget(old)
 	if !w.desk.Fence("free") {
 		t.Error("room that nobody needs any more is kept")
+	}
+}
+
+// A node that will be gone soon is no place for them, whatever it would save.
+func TestRoomThatIsSoonGone(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"brief", "lasting"} {
+		w.nodes[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}
+	}
+	w.build()
+	old, pods := w.leaving(2)
+	w.desk.Fence(old)
+	w.motor.Replace(old, pods, []string{"brief", old})
+	w.motor.relocate(t.Context())
+	if ready, why := w.motor.Replace(old, pods, []string{"brief", old}); !ready {
+		t.Errorf("not ready: %s", why)
+	}
+	if len(w.claims) > 0 {
+		t.Error("something was launched")
+	}
+	if !w.desk.Fence("brief") || w.desk.Fence("lasting") {
+		t.Error("the room is not on the node that stays")
 	}
 }
 
@@ -134,7 +157,7 @@ func TestRoomThatCantBeHad(t *testing.T) {
 	var tries []time.Duration
 	begin := clock.Now()
 	for range 600 {
-		ready, why := w.motor.Replace(old, pods)
+		ready, why := w.motor.Replace(old, pods, nil)
 		if ready || len(tries) > 0 && !strings.Contains(why, "no offer") {
 			t.Fatalf("ready %v, reason %q", ready, why)
 		}
@@ -159,7 +182,7 @@ func TestNothingIsPlannedWhileDraining(t *testing.T) {
 	w.build()
 	old, pods := w.leaving(2)
 	w.desk.Fence(old)
-	w.motor.Replace(old, pods)
+	w.motor.Replace(old, pods, nil)
 	w.motor.relocate(t.Context())
 	w.until("a node", func() bool { return len(w.nodes) == 2 })
 	w.motor.Keep(old)
