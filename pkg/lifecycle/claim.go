@@ -39,7 +39,7 @@ func (c *Controller) reconcileClaim(ctx context.Context, name string) (time.Dura
 	stored := claim.DeepCopy()
 	l := &life{claim: claim, match: c.matchClaim(claim), now: c.clock.Now()}
 	stages := []stage{
-		c.register, c.tell, c.initialize, c.compare, c.recreate, c.keepLease, c.endBootingPods, c.tag, c.recordPodEvents, c.cascade, c.liveness,
+		c.register, c.tell, c.initialize, c.compare, c.recreate, c.keepLease, c.endBootingPods, c.tag, c.recordPodEvents, c.settle, c.cascade, c.liveness,
 	}
 	if claim.DeletionTimestamp != nil {
 		stages = []stage{c.finalize}

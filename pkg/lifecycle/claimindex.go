@@ -15,31 +15,40 @@ type claimIndex struct {
 	byNode     map[string]string    // node name: claim
 	known      map[string][2]string // claim: provider ID, node name
 	missed     map[string]time.Time // claim: since when its registered Node has not been there
-	ended      map[string]bool      // claim: its end was told
-	came       map[string]bool      // claim: that its kubelet came was told
+	told       map[string]told      // claim: what was told of it
 }
 
 func newClaimIndex() *claimIndex {
 	return &claimIndex{byProvider: map[string]string{}, byNode: map[string]string{}, known: map[string][2]string{},
-		missed: map[string]time.Time{}, ended: map[string]bool{}, came: map[string]bool{}}
+		missed: map[string]time.Time{}, told: map[string]told{}}
 }
 
-// end notes that a claim has ended, and is false when that was noted before.
-func (x *claimIndex) end(claim string) bool {
+// told are things that are said and counted once of a claim, however often a stage is repeated because its outcome could not be
+// written, or because the cache doesn't show it yet.
+type told uint8
+
+const (
+	toldCame        told = 1 << iota // its kubelet came, to whoever learns from that
+	toldRegistered                   // it was registered
+	toldInitialized                  // it was initialized
+	toldGivenUp                      // it was given up
+	toldEnded                        // it has ended
+)
+
+// first notes that something is told of a claim, and is false when it was before.
+func (x *claimIndex) first(claim string, what told) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	before := x.ended[claim]
-	x.ended[claim] = true
+	before := x.told[claim]&what != 0
+	x.told[claim] |= what
 	return !before
 }
 
-// arrive notes that the kubelet of a claim has come, and is false when that was noted before.
-func (x *claimIndex) arrive(claim string) bool {
+// size is how many claims there are.
+func (x *claimIndex) size() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	before := x.came[claim]
-	x.came[claim] = true
-	return !before
+	return len(x.known)
 }
 
 // missing remembers since when a claim's Node has not been there.
@@ -80,8 +89,7 @@ func (x *claimIndex) forget(claim string) (providerID, nodeName string) {
 	k := x.known[claim]
 	x.drop(claim)
 	delete(x.missed, claim)
-	delete(x.ended, claim)
-	delete(x.came, claim)
+	delete(x.told, claim)
 	return k[0], k[1]
 }
 

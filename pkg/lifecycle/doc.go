@@ -12,6 +12,7 @@
 //	liveness        launch, registration and initialization timeouts, instances that died underneath
 //	tagging         the instance carries its claim's and its node's name
 //	podevents       when something last came to or left the node
+//	consolidatable  whether that is long enough ago for the node's pool
 //	termination     cordon, drain, volumes, instance, finalizers; from either end
 //	unlaunched      a claim deleted before anybody knew its instance
 //	garbage         instances without claims

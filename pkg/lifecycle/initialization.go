@@ -47,7 +47,7 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 		return 0, err
 	}
 	l.match.node = patched
-	if !set.SetTrue(karpv1.ConditionTypeInitialized) {
+	if !set.SetTrue(karpv1.ConditionTypeInitialized) || !c.index.first(l.claim.Name, toldInitialized) {
 		return 0, nil
 	}
 	initializations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.CreationTimestamp.Time).Seconds())

@@ -158,6 +158,9 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 	if err := c.deleteClaim(ctx, l.claim); err != nil {
 		return err
 	}
+	if !c.index.first(l.claim.Name, toldGivenUp) {
+		return nil // the cache has not seen it go
+	}
 	disruptions.WithLabelValues(pool(l.claim), reason).Inc()
 	if reason == reasonLaunchTimeout || reason == reasonRegistrationTimeout {
 		c.failed(l.claim, message)

@@ -12,11 +12,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
-// podEventEvery is the least time between two writes of a claim's lastPodEventTime. A later event is written when it is over.
-const podEventEvery = 10 * time.Second
+const (
+	// podEventEvery is the least time between two writes of a claim's lastPodEventTime. A later event is written when it is over.
+	podEventEvery = 10 * time.Second
+	// podEventRate is how many of them are written per second at most, all claims taken together: where pods come and go all the
+	// time on thousands of nodes, each would otherwise cost two writes more.
+	podEventRate = 20
+)
 
 // podEvent is the node a change of a pod happened on, if anything came, began to end or went there, and whether it counts
-// as activity of the node: daemons and static pods belong to it.
+// as activity of the node: daemons and static pods belong to it. Going is no other event than the beginning of the end, which was
+// one if it was seen; a node isn't empty in between.
 func podEvent(before, after *corev1.Pod) (node string, counts bool) {
 	p := after
 	if p == nil {
@@ -32,10 +38,11 @@ func podEvent(before, after *corev1.Pod) (node string, counts bool) {
 	if !came && !went && !ending {
 		return "", false
 	}
-	return p.Spec.NodeName, !pods.Daemon(p) && !pods.Mirror(p)
+	over := went && before != nil && (pods.Terminating(before) || pods.Terminal(before))
+	return p.Spec.NodeName, !over && !pods.Daemon(p) && !pods.Mirror(p)
 }
 
-// recordPodEvents writes when something last came to or left an initialized node, at most every podEventEvery.
+// recordPodEvents writes when something last came to or left an initialized node, not too often.
 func (c *Controller) recordPodEvents(_ context.Context, l *life) (time.Duration, error) {
 	if !conditionTrue(l.claim, karpv1.ConditionTypeInitialized) {
 		return 0, nil
@@ -44,7 +51,8 @@ func (c *Controller) recordPodEvents(_ context.Context, l *life) (time.Duration,
 	if !ok || !last.After(l.claim.Status.LastPodEventTime.Time) {
 		return 0, nil
 	}
-	if wait := l.claim.Status.LastPodEventTime.Add(podEventEvery).Sub(l.now); wait > 0 {
+	every := max(podEventEvery, time.Second*time.Duration(c.index.size())/podEventRate)
+	if wait := l.claim.Status.LastPodEventTime.Add(every).Sub(l.now); wait > 0 {
 		return wait, nil
 	}
 	l.claim.Status.LastPodEventTime = metav1.NewTime(last)

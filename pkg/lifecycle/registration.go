@@ -74,6 +74,9 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	}
 	l.claim.Status.NodeName = node.Name
 	l.match = match{node: patched}
+	if !c.index.first(l.claim.Name, toldRegistered) {
+		return 0, nil // its status could not be written, or the kubelet has made its Node anew
+	}
 	registrations.WithLabelValues(pool(l.claim)).Inc()
 	klog.FromContext(ctx).V(2).Info("Node registered", "node", klog.KObj(node), "after", l.now.Sub(launchedAt(l.claim)))
 	return 0, nil
@@ -85,7 +88,7 @@ func (c *Controller) tell(_ context.Context, l *life) (time.Duration, error) {
 	if node == nil || node.Labels[karpv1.NodeRegisteredLabelKey] != "true" || !conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
 		return 0, nil
 	}
-	if c.index.arrive(l.claim.Name) {
+	if c.index.first(l.claim.Name, toldCame) {
 		c.came(l.claim, node)
 	}
 	return 0, nil

@@ -61,7 +61,7 @@ func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, erro
 		}
 	}
 	dropFinalizer(l.claim)
-	if !c.index.end(l.claim.Name) {
+	if !c.index.first(l.claim.Name, toldEnded) {
 		return 0, nil // told before; the cache has not seen it go
 	}
 	terminations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.DeletionTimestamp.Time).Seconds())

@@ -1,0 +1,65 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// settle says on the claim whether its node has been quiet for its pool's consolidateAfter. It is for people and their tools:
+// whoever ends nodes asks what is known at that moment. It follows what is written of pod events, so that it changes no oftener.
+func (c *Controller) settle(ctx context.Context, l *life) (time.Duration, error) {
+	after, ok, err := c.consolidateAfter(ctx, l.claim)
+	if err != nil {
+		return 0, err
+	}
+	initialized := condition(l.claim, karpv1.ConditionTypeInitialized)
+	if !ok || initialized == nil || !conditionTrue(l.claim, karpv1.ConditionTypeInitialized) {
+		return 0, c.unsettle(l.claim)
+	}
+	since := later(initialized.LastTransitionTime.Time, l.claim.Status.LastPodEventTime.Time)
+	if wait := since.Add(after).Sub(l.now); wait > 0 {
+		return wait, c.unsettle(l.claim)
+	}
+	// What isn't written yet takes back nothing, but adds nothing either.
+	if last, seen := c.podEvents.last(l.claim.Status.NodeName); seen {
+		if wait := last.Add(after).Sub(l.now); wait > 0 {
+			return wait, nil
+		}
+	}
+	c.conditions(l.claim).SetTrue(karpv1.ConditionTypeConsolidatable)
+	return 0, nil
+}
+
+// consolidateAfter is that of the claim's pool; false: its nodes are never consolidated, or there is no pool.
+func (c *Controller) consolidateAfter(ctx context.Context, claim *karpv1.NodeClaim) (time.Duration, bool, error) {
+	name := pool(claim)
+	if name == "" {
+		return 0, false, nil
+	}
+	p := &karpv1.NodePool{}
+	if err := c.claims.Get(ctx, client.ObjectKey{Name: name}, p); apierrors.IsNotFound(err) {
+		return 0, false, nil
+	} else if err != nil {
+		return 0, false, fmt.Errorf("reading NodePool %s: %w", name, err)
+	}
+	d := p.Spec.Disruption.ConsolidateAfter.Duration
+	if d == nil || p.Spec.Replicas != nil {
+		return 0, false, nil
+	}
+	return *d, true, nil
+}
+
+func (c *Controller) unsettle(claim *karpv1.NodeClaim) error {
+	if condition(claim, karpv1.ConditionTypeConsolidatable) == nil {
+		return nil
+	}
+	if err := c.conditions(claim).Clear(karpv1.ConditionTypeConsolidatable); err != nil {
+		return fmt.Errorf("clearing a condition: %w", err)
+	}
+	return nil
+}
