@@ -148,9 +148,14 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 			}); err != nil {
 				return nil, err
 			}
-			objects := make([]runtime.Object, len(got.Items))
+			objects := make([]runtime.Object, 0, len(got.Items))
 			for n := range got.Items {
-				objects[n] = decode(&got.Items[n], i.fresh)
+				o := decode(&got.Items[n], i.fresh)
+				if group := foreignGroup(o); group != "" {
+					leftAlone(o, group)
+					continue
+				}
+				objects = append(objects, o)
 			}
 			out := i.kind.list()
 			out.SetResourceVersion(got.GetResourceVersion())
@@ -166,7 +171,7 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 			}); err != nil {
 				return nil, err
 			}
-			return newDecodingWatch(w, i.fresh), nil
+			return newDecodingWatch(w, i.fresh, i.SharedIndexInformer.GetStore()), nil
 		},
 	}
 	return cache.ToListWatcherWithWatchListSemantics(lw, c)
@@ -189,7 +194,7 @@ func (i *informer) readable() error {
 	return fmt.Errorf("the cache of %s is not filled yet", i.Kind)
 }
 
-// decodingWatch converts the objects of another watch. (watch.Filter would do, but leaves a goroutine behind when the reader
+// decodingWatch converts the objects of another watch and leaves out those of other providers. (watch.Filter would do, but leaves a goroutine behind when the reader
 // stops while an event is on its way.)
 type decodingWatch struct {
 	watch.Interface
@@ -198,13 +203,17 @@ type decodingWatch struct {
 	once sync.Once
 }
 
-func newDecodingWatch(in watch.Interface, fresh func() client.Object) watch.Interface {
+func newDecodingWatch(in watch.Interface, fresh func() client.Object, have cache.KeyGetter) watch.Interface {
 	w := &decodingWatch{Interface: in, out: make(chan watch.Event), done: make(chan struct{})}
 	go func() {
 		defer close(w.out)
 		for e := range in.ResultChan() {
 			if u, ok := e.Object.(*unstructured.Unstructured); ok {
 				e.Object = decode(u, fresh)
+			}
+			e, matters := withoutForeign(e, have)
+			if !matters {
+				continue
 			}
 			select {
 			case w.out <- e:

@@ -17,6 +17,9 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
+// nodeClassLabel is on every Node of ours, as on every one that Karpenter makes on AWS (karpenter.sh/v1's NodeClassLabelKey).
+const nodeClassLabel = "karpenter.k8s.aws/ec2nodeclass"
+
 // errNodeReplaced: a Node of that name is there, but it is another one.
 var errNodeReplaced = errors.New("the Node was replaced by another of the same name")
 
@@ -114,8 +117,11 @@ func (c *Controller) nodeChanged(obj any) {
 func ours(node *corev1.Node) bool { return managed(node) && hasFinalizer(node) }
 
 // managed says that the Node was made for a NodeClaim: it has the label of a pool, or, where the claim has none, its claim as an
-// owner.
+// owner. Nodes of another provider's class are not: EKS Auto Mode and others use the same labels and owners.
 func managed(node *corev1.Node) bool {
+	if foreignClass(node) {
+		return false
+	}
 	if _, pool := node.Labels[karpv1.NodePoolLabelKey]; pool {
 		return true
 	}
@@ -125,6 +131,18 @@ func managed(node *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// foreignClass says that the Node bears the label of a node class, which providers form as GROUP/KIND, and not of ours.
+func foreignClass(node *corev1.Node) bool {
+	foreign := false
+	for key := range node.Labels {
+		if key == nodeClassLabel {
+			return false
+		}
+		foreign = foreign || strings.Contains(key, "/") && strings.HasSuffix(key, "nodeclass")
+	}
+	return foreign
 }
 
 func hasFinalizer(obj metav1.Object) bool {

@@ -1,0 +1,52 @@
+package karpenter
+
+import (
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// foreignGroup is the API group of another provider's node class that the pool or claim refers to, or "". EKS Auto Mode and
+// providers for other clouds keep their NodePools and NodeClaims under the same definitions; they are theirs alone: nothing is
+// launched for them, written to them or ended. A kind within our own group that isn't ours is a mistake, which its owner is told.
+func foreignGroup(o client.Object) string {
+	var ref *karpv1.NodeClassReference
+	switch o := o.(type) {
+	case *karpv1.NodePool:
+		ref = o.Spec.Template.Spec.NodeClassRef
+	case *karpv1.NodeClaim:
+		ref = o.Spec.NodeClassRef
+	}
+	if ref == nil || ref.Group == nodeClassGroup {
+		return ""
+	}
+	return ref.Group
+}
+
+// withoutForeign is what the cache is to make of a watch event; false: nothing. An object that has become another provider's is one
+// that has gone.
+func withoutForeign(e watch.Event, have cache.KeyGetter) (watch.Event, bool) {
+	o, ok := e.Object.(client.Object)
+	if !ok || e.Type == watch.Bookmark || e.Type == watch.Error {
+		return e, true
+	}
+	group := foreignGroup(o)
+	if group == "" {
+		return e, true
+	}
+	if e.Type == watch.Added {
+		leftAlone(o, group)
+	}
+	if _, known, err := have.GetByKey(o.GetName()); err != nil || !known {
+		return e, false
+	}
+	e.Type = watch.Deleted
+	return e, true
+}
+
+// leftAlone says it once per object and watch: a group may be a misprint.
+func leftAlone(o client.Object, group string) {
+	klog.Background().V(2).Info("Left alone: its node class is another provider's", "object", klog.KObj(o), "group", group)
+}
