@@ -88,6 +88,7 @@ var Rules = []Rule{
 
 	{"test/kubeapi", own("pkg", "plugins", "cmd"), "an API server that shared code with the product would share its mistakes"},
 	{"test/ec2", own("pkg", "plugins", "cmd"), "a simulator that shared code with the product would share its mistakes"},
+	{"test/worlds/check", own("pkg", "plugins", "cmd"), "a checker that shared code with the product would share its mistakes"},
 	{"test/cluster", []string{scheduler}, "the test binaries that import it must link in seconds"},
 }
 

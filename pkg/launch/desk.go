@@ -101,7 +101,7 @@ func (d *Desk) Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why st
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		var st ledger.State
 		st, why = l.Submit(ref, c, now)
-		wait = st != ledger.Refused
+		wait = st != ledger.Refused || l.PlannedSoon(ref.UID, now)
 	})
 	return wait, why
 }

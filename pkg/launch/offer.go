@@ -2,6 +2,8 @@ package launch
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,8 +39,21 @@ func (m *Motor) roomAppeared(freed bool) {
 func (m *Motor) NodeChanged(before, now *corev1.Node) {
 	m.NodeCached(now)
 	if roomier(before, now) {
-		m.roomAppeared(!comingUp(before, now))
+		m.roomAppeared(!comingUp(before, now) && !recovered(before, now))
 	}
+}
+
+// recovered says that all the change brought is the end of a node's illness: a kubelet that was late to report, say. What room
+// it has was there before.
+func recovered(before, now *corev1.Node) bool {
+	if before == nil {
+		return false
+	}
+	well := *before
+	well.Spec.Taints = slices.DeleteFunc(slices.Clone(before.Spec.Taints), func(t corev1.Taint) bool {
+		return strings.HasPrefix(t.Key, "node.kubernetes.io/")
+	})
+	return !roomier(&well, now)
 }
 
 // comingUp says that the change belongs to the rise of one of our own nodes.

@@ -67,3 +67,30 @@ func TestComingUp(t *testing.T) {
 		}
 	}
 }
+
+// A node that was ill for a moment gives back what it had: no reason to leave a machine that is on its way.
+func TestRecovered(t *testing.T) {
+	node := func(cpu string, taints ...string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "p", labelInitialized: "true"}}}
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		for _, key := range taints {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+		}
+		return n
+	}
+	for _, tc := range []struct {
+		name        string
+		before, now *corev1.Node
+		want        bool
+	}{
+		{"its kubelet reports again", node("4", corev1.TaintNodeNotReady), node("4"), true},
+		{"one of two illnesses is over", node("4", corev1.TaintNodeNotReady, corev1.TaintNodeMemoryPressure), node("4", corev1.TaintNodeMemoryPressure), true},
+		{"and it has grown", node("4", corev1.TaintNodeNotReady), node("8"), false},
+		{"somebody has opened it", node("4", "example.com/closed"), node("4"), false},
+		{"it is new", nil, node("4"), false},
+	} {
+		if got := recovered(tc.before, tc.now); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
+	}
+}

@@ -124,15 +124,20 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 		out.VolumesFree = expected(n.VolumesFree, f.Template.VolumesFree, st.Drivers)
 	}
 	out.Unschedulable = n.Unschedulable || f.Fenced || f.Late
-	for _, d := range f.Daemons {
-		out.Free.Sub(d)
+	there, daemons := map[types.UID]bool{}, map[string]bool{}
+	for _, pod := range n.Pods {
+		there[pod.UID] = true
+		if len(f.Daemons) > 0 {
+			daemons[daemonOf(pod)] = true
+		}
+	}
+	for key, d := range f.Daemons {
+		if !daemons[key] {
+			out.Free.Sub(d)
+		}
 	}
 	if len(f.Slots) == 0 {
 		return &out
-	}
-	there := map[types.UID]bool{}
-	for _, pod := range n.Pods {
-		there[pod.UID] = true
 	}
 	out.Pods = slices.Clone(n.Pods)
 	out.VolumesFree = maps.Clone(out.VolumesFree)

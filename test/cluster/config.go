@@ -100,6 +100,15 @@ func (c Config) AddProfile(schedulerName string) {
 	c["profiles"] = append(list, map[string]any{"schedulerName": schedulerName})
 }
 
+// EnableGangs adds scheduler-plugins' Coscheduling to the first profile, as docs/gangs.md has it.
+func (c Config) EnableGangs() {
+	plugins := c.Profiles()[0]["plugins"].(map[string]any)
+	multi := plugins["multiPoint"].(map[string]any)
+	coscheduling := map[string]any{"name": "Coscheduling"}
+	multi["enabled"] = append(multi["enabled"].([]any), coscheduling)
+	plugins["queueSort"] = map[string]any{"enabled": []any{coscheduling}, "disabled": []any{map[string]any{"name": "*"}}}
+}
+
 // YAML is what goes into the file for --config.
 func (c Config) YAML() ([]byte, error) {
 	data, err := yaml.Marshal(map[string]any(c))

@@ -14,12 +14,7 @@ import (
 
 // withGangs enables scheduler-plugins' Coscheduling beside our plugins.
 func withGangs(s *setting) {
-	s.config = func(cfg cluster.Config) {
-		plugins := cfg.Profiles()[0]["plugins"].(map[string]any)
-		multi := plugins["multiPoint"].(map[string]any)
-		multi["enabled"] = append(multi["enabled"].([]any), map[string]any{"name": "Coscheduling"})
-		plugins["queueSort"] = map[string]any{"enabled": []any{map[string]any{"name": "Coscheduling"}}, "disabled": []any{map[string]any{"name": "*"}}}
-	}
+	s.config = func(cfg cluster.Config) { cfg.EnableGangs() }
 }
 
 func (e *env) groups(min int, names ...string) {

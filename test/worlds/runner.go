@@ -150,7 +150,7 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 		return nil, err
 	}
 	return &check.Evidence{
-		Events: events, Instances: sim.Instances(), Zones: sim.Zones(), Region: sim.Region(), Limits: limits(r.w), Misfits: r.w.Misfits, Unsettled: unsettled,
+		Events: events, Instances: sim.Instances(), Zones: sim.Zones(), Region: sim.Region(), Limits: limits(r.w), Misfits: r.w.Misfits, Gangs: r.w.Gangs, Unsettled: unsettled,
 	}, nil
 }
 
@@ -202,6 +202,9 @@ func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
 	cfg["leaderElection"] = map[string]any{"leaderElect": false} // nobody has to wait for the lease of the world before
 	cfg.SetProvisionArgs(map[string]any{"clusterName": sim.Cluster(), "region": sim.Region()})
 	cfg.SetProvisionArgs(r.options.Args)
+	if len(r.w.Gangs) > 0 {
+		cfg.EnableGangs()
+	}
 	r.scheduler, err = r.plane.StartScheduler(ctx, cluster.SchedulerOptions{
 		Name: fmt.Sprintf("scheduler-%d-%d", r.w.Seed, r.runs), Binary: r.options.Binary, Config: cfg, AWSEnv: sim.Env(), Verbosity: r.options.Verbosity,
 	})

@@ -15,7 +15,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,11 +29,13 @@ import (
 func (r *run) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
+	groups := &unstructured.UnstructuredList{}
+	groups.SetGroupVersionKind(schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroupList"})
 	left := ""
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		left = ""
 		for _, kinds := range [][]client.ObjectList{
-			{&karpv1.NodePoolList{}, &ec2nc.EC2NodeClassList{}, &appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}},
+			{&karpv1.NodePoolList{}, &ec2nc.EC2NodeClassList{}, &appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}, groups},
 			{&appsv1.ReplicaSetList{}, &appsv1.ControllerRevisionList{}, &karpv1.NodeClaimList{}},
 			{&corev1.PodList{}, &corev1.NodeList{}},
 			{&corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{}, &storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &schedulingv1.PriorityClassList{}},

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,12 +10,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// cpuOf is a node of which nothing is taken.
-type cpuOf int64
+// cpuOf is a node of which the DaemonSets' pods that are there have taken 300m each.
+type cpuOf struct {
+	allocatable int64
+	daemons     []string
+}
 
-func (cpuOf) Requested(corev1.ResourceName) int64       { return 0 }
-func (a cpuOf) Allocatable(r corev1.ResourceName) int64 { return int64(a) }
+func (a cpuOf) Requested(corev1.ResourceName) int64     { return 300 * int64(len(a.daemons)) }
+func (a cpuOf) Allocatable(r corev1.ResourceName) int64 { return a.allocatable }
 func (cpuOf) Volumes(string) int64                      { return 0 }
+func (a cpuOf) Daemon(key string) bool                  { return slices.Contains(a.daemons, key) }
 
 // A DaemonSet's pod that tolerates nothing is made when its node is Ready, which is when it is initialized: its room is kept
 // from others beyond that, until it has come, has gone, or has had its time.
@@ -38,7 +43,7 @@ func TestRoomOfDaemonsOutlastsInitialization(t *testing.T) {
 			l.Cached("n", NodeStatus{Ours: true, Registered: true}, start)
 			l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, start)
 			tc.then(l)
-			why := l.Object("n", &Ask{UID: "p", Class: testClass("a", 800, 0)}, cpuOf(1000))
+			why := l.Object("n", &Ask{UID: "p", Class: testClass("a", 800, 0)}, cpuOf{allocatable: 1000})
 			if (why != "") != tc.kept {
 				t.Errorf("a pod that would take the room is told %q", why)
 			}
@@ -49,5 +54,21 @@ func TestRoomOfDaemonsOutlastsInitialization(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// The scheduler's cache may show a DaemonSet's pod before the ledger is told that it was bound. Its room isn't kept twice, or a
+// pod would be refused the very node that was planned for it.
+func TestRoomOfDaemonsIsNotKeptTwice(t *testing.T) {
+	l, now := New(), time.Unix(1000, 0)
+	l.AddNode("c", &capacity.Node{}, map[string]capacity.Resources{"d/logs": {corev1.ResourceCPU: 300}}, true, now)
+	l.Named("c", "n", "")
+	l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	ask := &Ask{UID: "p", Class: testClass("a", 700, 0)}
+	if why := l.Object("n", ask, cpuOf{1000, []string{"d/logs"}}); why != "" {
+		t.Errorf("a pod that fits beside the DaemonSet's is told %q", why)
+	}
+	if why := l.Object("n", ask, cpuOf{999, []string{"d/other"}}); why == "" {
+		t.Error("the room of a DaemonSet's pod was given away because another's has come")
 	}
 }

@@ -75,6 +75,7 @@ type pod struct {
 	retry  time.Time // Refused: when to plan again; zero: when something changes
 	failed int       // launches or placements in a row that did not get it bound
 	turned bool      // Assumed: it was Refused before
+	broken bool      // Refused: because a promise was not kept
 }
 
 type class struct {

@@ -142,6 +142,16 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 	}
 }
 
+// soon is how long a pod waits for another promise before others may be evicted for it.
+const soon = 10 * time.Second
+
+// PlannedSoon says that the pod's promise was not kept and that it is planned for again in a moment: it is no reason yet to
+// evict others, whose successors would need machines, too.
+func (l *Ledger) PlannedSoon(uid types.UID, now time.Time) bool {
+	p, ok := l.pods[uid]
+	return ok && p.state == Refused && p.broken && p.retry.Sub(now) <= soon
+}
+
 // Join queues a pod because another one of its group is planned for, even if it was refused before, and answers the state it
 // is in now.
 func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) State {
@@ -167,7 +177,7 @@ func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
 }
 
 func (l *Ledger) refuse(p *pod, why string, now time.Time) {
-	p.state, p.since, p.why, p.retry = Refused, now, why, time.Time{}
+	p.state, p.since, p.why, p.retry, p.broken = Refused, now, why, time.Time{}, false
 	l.out.Activate = append(l.out.Activate, p.ref)
 }
 
@@ -223,7 +233,7 @@ func (l *Ledger) again(p *pod, why string, now time.Time) {
 	p.failed++
 	if d := backoff(max(p.failed, p.class.failed)); d > 0 {
 		l.refuse(p, why, now)
-		p.retry = now.Add(d)
+		p.retry, p.broken = now.Add(d), true
 		l.out.Words = append(l.out.Words, Word{p.ref, fmt.Sprintf("not planned for again before %v have passed: %s", d, why)})
 		return
 	}

@@ -77,6 +77,8 @@ type Amounts interface {
 	Allocatable(corev1.ResourceName) int64
 	// Volumes is how many volumes of the CSI driver its pods use.
 	Volumes(driver string) int64
+	// Daemon says whether a pod of the DaemonSet (namespace/name) is among the node's pods.
+	Daemon(key string) bool
 }
 
 // Object says why the pod may not go to the node, or "" when it may: a pinned pod goes to its own node only; promised
@@ -121,6 +123,12 @@ func (n *node) room(p *pod, ask *capacity.Class, on Amounts) string {
 	if len(n.reserved) == 0 && len(n.daemons) == 0 {
 		return ""
 	}
+	var missing []capacity.Resources
+	for key, d := range n.daemons {
+		if !on.Daemon(key) { // whoever says that it was bound may be slower than the scheduler's cache
+			missing = append(missing, d)
+		}
+	}
 	for r, want := range ask.Requests {
 		if want <= 0 {
 			continue
@@ -134,7 +142,7 @@ func (n *node) room(p *pod, ask *capacity.Class, on Amounts) string {
 		if p != nil && p.slot != nil && p.slot.node == n && p.class.Priority >= ask.Priority {
 			kept -= p.class.Requests[r]
 		}
-		for _, d := range n.daemons {
+		for _, d := range missing {
 			kept += d[r]
 		}
 		if kept > 0 && on.Requested(r)+kept+want > on.Allocatable(r) {

@@ -88,3 +88,30 @@ func TestRefusedPodsHearOfRoomGivenBack(t *testing.T) {
 		t.Error("it is planned for again and again")
 	}
 }
+
+// A promise that was broken is made again, later each time. Until that takes long nobody is evicted for the pod.
+func TestPodsWhosePromiseWasBrokenArePlannedSoon(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New()
+	c := testClass("a", 100, 0)
+	ref := capacity.PodRef{UID: "p"}
+	l.Submit(ref, c, now)
+	if l.Refuse([]types.UID{"p"}, "nothing is large enough", true, now); l.PlannedSoon("p", now) {
+		t.Error("a pod for which there is no machine seems to get one soon")
+	}
+	l.Reopen(now.Add(time.Hour))
+	var waits []bool
+	for range 8 {
+		now = now.Add(time.Hour)
+		l.Tick(now)
+		l.Existing("node", NodeStatus{})
+		l.Commit("1", []capacity.Placement{{Class: c, Pod: ref, Node: "node"}}, now)
+		l.Pin("p")
+		if st, _ := l.Submit(ref, c, now); st == Refused {
+			waits = append(waits, l.PlannedSoon("p", now))
+		}
+	}
+	if len(waits) < 5 || !waits[0] || waits[len(waits)-1] {
+		t.Errorf("planned soon after each broken promise: %v, want it at first and not for ever", waits)
+	}
+}

@@ -26,7 +26,7 @@ const slack = 2 * time.Second
 type replay struct {
 	nodes map[string]*corev1.Node
 	bound map[types.UID]*corev1.Pod
-	// past are the nodes as they were within slack, oldest first. A map is never changed once it is here.
+	// past are the nodes as they were within slack, oldest first, each until the moment it bears. A map is never changed once it is here.
 	past []view
 	// late are binds that fresh filters refused; others that were decided before may be written yet.
 	late []bind
@@ -76,7 +76,7 @@ func newReplay(ctx context.Context) (*replay, error) {
 // take brings the cluster to where it was after a write.
 func (p *replay) take(ctx context.Context, r *Report, e record.Event) error {
 	p.giveUp(r, e.At.Add(-slack))
-	for len(p.past) > 1 && p.past[1].at.Before(e.At.Add(-slack)) { // the last one before is how it was then
+	for len(p.past) > 0 && p.past[0].at.Before(e.At.Add(-slack)) {
 		p.past = p.past[1:]
 	}
 	switch o := e.Object.(type) {

@@ -22,15 +22,17 @@ type Evidence struct {
 	Limits map[string]bool
 	// Misfits are applications that no machine can run.
 	Misfits map[string]bool
+	// Gangs are how many pods of a group have to run for any of them to run, by the group's name.
+	Gangs map[string]int
 	// Unsettled is what was still missing when patience ended.
 	Unsettled string
 }
 
 // Report is the judgement. The lists say what is wrong, one line each.
 type Report struct {
-	// Pods that were bound, DaemonSets' aside; Planned are those of them for which a claim has, or had, a slot. AsPlanned and
-	// Replanned are counted among these, Joined (slots recorded after the claim was made) among AsPlanned.
-	Pods, Planned, AsPlanned, Joined, Replanned int
+	// Pods that were bound, DaemonSets' aside; Planned are those of them for which a claim has, or had, a slot. AsPlanned,
+	// Replanned and Displaced are counted among these, Joined (slots recorded after the claim was made) among AsPlanned.
+	Pods, Planned, AsPlanned, Joined, Replanned, Displaced int
 	// Daemons that were bound; Claims made, and Nodes that came of them; Binds checked, Late of them only in another order
 	// than they were written.
 	Daemons, Claims, Nodes, Binds, Late int
@@ -59,6 +61,7 @@ func Judge(ctx context.Context, e *Evidence) (*Report, error) {
 	r := &Report{Unsettled: e.Unsettled}
 	h.judgePlacements(r)
 	h.judgeNodes(r, e.Instances)
+	h.judgeGangs(r, e.Gangs)
 	if err := h.judgeBinds(ctx, r); err != nil {
 		return nil, err
 	}
@@ -68,12 +71,14 @@ func Judge(ctx context.Context, e *Evidence) (*Report, error) {
 	return r, nil
 }
 
-// Fidelity is the share of planned pods that are as planned, those that were replanned left out; 1 if there are none.
+// Fidelity is the share of planned pods that are as planned, those that were replanned or displaced left out; 1 if there are
+// none.
 func (r *Report) Fidelity() float64 {
-	if r.Planned == r.Replanned {
+	of := r.Planned - r.Replanned - r.Displaced
+	if of == 0 {
 		return 1
 	}
-	return float64(r.AsPlanned) / float64(r.Planned-r.Replanned)
+	return float64(r.AsPlanned) / float64(of)
 }
 
 // Problems are all lines that say what is wrong, Off aside, which is judged as a share.
@@ -98,7 +103,7 @@ func (r *Report) Add(o *Report) {
 		to *int
 		n  int
 	}{
-		{&r.Pods, o.Pods}, {&r.Planned, o.Planned}, {&r.AsPlanned, o.AsPlanned}, {&r.Joined, o.Joined}, {&r.Replanned, o.Replanned}, {&r.Daemons, o.Daemons},
+		{&r.Pods, o.Pods}, {&r.Planned, o.Planned}, {&r.AsPlanned, o.AsPlanned}, {&r.Joined, o.Joined}, {&r.Replanned, o.Replanned}, {&r.Displaced, o.Displaced}, {&r.Daemons, o.Daemons},
 		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused},
 	} {
 		*n.to += n.n
@@ -114,8 +119,8 @@ func (r *Report) Add(o *Report) {
 // String is a line.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d pods on %d nodes: %d planned, %.2f%% as planned (%d joined), %d replanned, %d found room; %d daemons, %d refused, %d binds checked (%d late)",
-		r.Pods, r.Nodes, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late)
+	fmt.Fprintf(&b, "%d pods on %d nodes: %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d found room; %d daemons, %d refused, %d binds checked (%d late)",
+		r.Pods, r.Nodes, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late)
 	for _, l := range []struct {
 		what  string
 		lines []string

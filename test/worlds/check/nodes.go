@@ -29,7 +29,7 @@ func (h *history) judgeNodes(r *Report, instances []ec2.Instance) {
 		if !h.awaited(c, n) {
 			r.Empty = append(r.Empty, fmt.Sprintf("%s of claim %s: no pod planned for it was alive when it appeared", n.name, c.name))
 		}
-		if n.taken == 0 {
+		if n.taken == 0 && !(h.forGang(c) && n.deleted != 0) { // what came for a gang that can't be had is given back
 			r.Idle = append(r.Idle, fmt.Sprintf("%s of claim %s: no pod ever came; it was for %s", n.name, c.name, h.fate(c)))
 		}
 	}

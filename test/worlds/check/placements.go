@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -14,6 +15,8 @@ type tally struct {
 	// planned pods that were bound, and those of them that were replanned.
 	planned   map[types.UID]bool
 	replanned int
+	// priority of its pods.
+	priority int32
 	// want and got are slots and planned pods by node; first is want without what was recorded later.
 	want, got, first map[types.UID]int
 }
@@ -39,14 +42,38 @@ func (h *history) judgePlacements(r *Report) {
 			joined += max(0, k-t.first[n])
 		}
 		off := max(0, len(t.planned)-filled-t.replanned)
+		displaced := min(off, h.displaced(t, classes))
+		off -= displaced
 		r.Planned += len(t.planned)
 		r.Replanned += t.replanned
-		r.AsPlanned += len(t.planned) - t.replanned - off
+		r.Displaced += displaced
+		r.AsPlanned += len(t.planned) - t.replanned - displaced - off
 		r.Joined += joined
 		if off > 0 {
 			r.Off = append(r.Off, fmt.Sprintf("%d of class %s: %s", off, name, h.differences(t)))
 		}
 	}
+}
+
+// displaced is how many slots of the class pods of a higher priority may have taken, beyond those that had slots of their own
+// there: promised room is kept from pods of the same or a lower priority only.
+func (h *history) displaced(t *tally, classes map[string]*tally) int {
+	n := 0
+	for uid, want := range t.want {
+		intruders := 0
+		for _, p := range h.pods {
+			if p.bound != 0 && p.node == uid && !isDaemon(p.last) && priority(p.last) > t.priority {
+				intruders++
+			}
+		}
+		for _, o := range classes {
+			if o.priority > t.priority {
+				intruders -= o.want[uid]
+			}
+		}
+		n += min(max(0, intruders), max(0, want-t.got[uid]))
+	}
+	return n
 }
 
 // tallies fills in one tally per class.
@@ -94,12 +121,20 @@ func (h *history) tallies() map[string]*tally {
 		}
 		t := of(name)
 		t.planned[uid] = true
+		t.priority = priority(p.last)
 		t.got[p.node]++
 		if failed[uid] {
 			t.replanned++
 		}
 	}
 	return out
+}
+
+func priority(p *corev1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
 }
 
 // differences are the nodes that have more or fewer pods of a class than slots.

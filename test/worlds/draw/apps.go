@@ -37,6 +37,12 @@ func (g *generator) waves() {
 		wave := &g.w.Waves[g.IntN(len(g.w.Waves))]
 		wave.Objects = append(wave.Objects, g.app()...)
 	}
+	if g.maybe(0.25) {
+		for range g.between(1, 2) {
+			wave := &g.w.Waves[g.IntN(len(g.w.Waves))]
+			wave.Objects = append(wave.Objects, g.gang()...)
+		}
+	}
 	if g.maybe(0.15) {
 		g.misfit()
 	}

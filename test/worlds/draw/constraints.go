@@ -44,7 +44,7 @@ func (g *generator) constrain(app string, p *corev1.PodSpec, replicas *int32) {
 		p.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"}
 		p.Tolerations = append(p.Tolerations, corev1.Toleration{Key: "example.com/arm", Operator: corev1.TolerationOpExists})
 	case g.maybe(0.1):
-		zone := pick(g, "us-west-2a", "us-west-2b", "us-west-2c")
+		zone := pick(g, zones...)
 		p.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone}
 		p.TopologySpreadConstraints = nil
 	}

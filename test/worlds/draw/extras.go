@@ -22,6 +22,8 @@ const (
 // StorageClass is that of volumes made when their pod has got a node.
 const StorageClass = "late"
 
+var zones = []string{"us-west-2a", "us-west-2b", "us-west-2c"}
+
 var priorityClasses = []string{"low", "high", "higher"}
 
 // extras are objects that workloads refer to, and DaemonSets.
@@ -71,7 +73,7 @@ func (g *generator) stateful(name string, pod *corev1.PodTemplateSpec, replicas 
 
 // zonalVolume is a volume that is there already, in one zone, and gives the pod a claim on it.
 func (g *generator) zonalVolume(name string, p *corev1.PodSpec) []client.Object {
-	zone := pick(g, "us-west-2a", "us-west-2b", "us-west-2c")
+	zone := pick(g, zones...)
 	volume := g.w.Namespace + "-" + name
 	p.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
 	pv := Volume(volume, zone, &corev1.ObjectReference{Namespace: g.w.Namespace, Name: name})

@@ -40,6 +40,8 @@ type World struct {
 	StartupTaint string
 	// Misfits are applications (by label app) of which no machine can run a pod.
 	Misfits map[string]bool
+	// Gangs are the groups of pods that start together, by name, with how many of them have to.
+	Gangs map[string]int
 
 	story []string
 }
@@ -81,7 +83,7 @@ type generator struct {
 // New is the world of the seed.
 func New(seed uint64, size Size) *World {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), size: size, w: &World{
-		Seed: seed, Namespace: fmt.Sprintf("world-%d", seed), Misfits: map[string]bool{},
+		Seed: seed, Namespace: fmt.Sprintf("world-%d", seed), Misfits: map[string]bool{}, Gangs: map[string]int{},
 	}}
 	g.machines()
 	g.pools()

@@ -1,0 +1,35 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// gangLabel names a pod's group.
+const gangLabel = "scheduling.x-k8s.io/pod-group"
+
+// judgeGangs finds groups of which a part was bound and the rest left out.
+func (h *history) judgeGangs(r *Report, gangs map[string]int) {
+	bound := map[string]int{}
+	for _, p := range h.pods {
+		if g := p.last.Labels[gangLabel]; g != "" && p.bound != 0 {
+			bound[g]++
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(gangs)) {
+		if n := bound[g]; n > 0 && n < gangs[g] {
+			r.Odd = append(r.Odd, fmt.Sprintf("%d pods of the gang %s were bound, and they can't run with less than %d", n, g, gangs[g]))
+		}
+	}
+}
+
+// forGang says whether a claim was made for members of gangs alone.
+func (h *history) forGang(c *claim) bool {
+	for uid := range c.named {
+		if p := h.pods[uid]; p == nil || p.last.Labels[gangLabel] == "" {
+			return false
+		}
+	}
+	return len(c.named) > 0
+}
