@@ -18,6 +18,5 @@ const (
 	reasonInitTimeout         = "InitializationTimeout"
 	reasonInstanceEnded       = "InstanceEnded"
 	reasonNodeMissing         = "NodeMissing"
-	reasonGarbage             = "InstanceCollected"
 	reasonLapsed              = "ReservationOver"
 )
