@@ -15,6 +15,8 @@ type bounded struct {
 	xb    []float64
 	in    []bool
 	upper []bool
+	// sign is what makes of z what a step in the column's direction gains: 0 where there is no step.
+	sign []float64
 	// mu are the rows' multipliers of the last solve.
 	mu   []float64
 	work int
@@ -28,11 +30,9 @@ func (l *bounded) solve(a [][]float64, b, hi, c []float64, x *[]float64) float64
 	l.work = m * w
 	for range 20 * (m + 4) * 4 {
 		e, best := -1, 1e-11
+		sign := l.sign[:len(l.z)]
 		for j, v := range l.z {
-			if l.upper[j] {
-				v = -v
-			}
-			if v > best && !l.in[j] && l.ub[j] > 0 {
+			if v *= sign[j]; v > best {
 				e, best = j, v
 			}
 		}
@@ -50,8 +50,9 @@ func (l *bounded) reset(a [][]float64, b, hi, c []float64, n, m int) {
 	l.t, l.z, l.ub = resize(l.t, m*w), resize(l.z, w), resize(l.ub, w)
 	l.xb, l.mu = resize(l.xb, m), resize(l.mu, m)
 	if cap(l.in) < w {
-		l.in, l.upper, l.basis = make([]bool, w), make([]bool, w), make([]int, w)
+		l.in, l.upper, l.basis, l.sign = make([]bool, w), make([]bool, w), make([]int, w), make([]float64, w)
 	}
+	l.sign = l.sign[:w]
 	l.in, l.upper, l.basis = l.in[:w], l.upper[:w], l.basis[:m]
 	for r := range m {
 		row := l.t[r*w : r*w+w]
@@ -66,6 +67,9 @@ func (l *bounded) reset(a [][]float64, b, hi, c []float64, n, m int) {
 			l.z[j], l.ub[j] = c[j], hi[j]
 		} else {
 			l.z[j], l.ub[j] = 0, math.Inf(1)
+		}
+		if l.sign[j] = 1; j >= n || l.ub[j] <= 0 {
+			l.sign[j] = 0
 		}
 	}
 }
@@ -102,10 +106,19 @@ func (l *bounded) step(e, m, w int) {
 	}
 	if out < 0 {
 		l.upper[e] = !l.upper[e]
+		l.sign[e] = -l.sign[e]
 		return
 	}
 	old := l.basis[out]
 	l.in[old], l.upper[old] = false, outUpper
+	switch {
+	case l.ub[old] <= 0:
+	case outUpper:
+		l.sign[old] = -1
+	default:
+		l.sign[old] = 1
+	}
+	l.sign[e] = 0
 	v := theta
 	if l.upper[e] {
 		v = l.ub[e] - theta

@@ -15,14 +15,18 @@ type kinds struct {
 	// dims are the dimensions that can run short; scale is the largest room in each.
 	dims  []int
 	scale []float64
-	// fits are, by bin, the kinds that it can hold one of, in order.
+	// fits are, by bin, the kinds that it can hold one of, in order, and caps how many of each alone.
 	fits [][]int
+	caps [][]int
+	// rooms are the bins' rooms in dims.
+	rooms [][]int64
 }
 
 type kind struct {
 	items []int // of the problem
 	count int
 	need  []int64
+	needs []int64   // in dims
 	size  []float64 // need over scale, by position in dims
 	bins  Bits
 	// most is how many one bin may hold by the kind's own rules.
@@ -98,10 +102,14 @@ func (k *kinds) measure() {
 		x.share, x.alone = math.Inf(1), math.Inf(1)
 		for j, d := range k.dims {
 			x.size = append(x.size, float64(x.need[d])/k.scale[j])
+			x.needs = append(x.needs, x.need[d])
 		}
 	}
-	k.fits = make([][]int, len(k.p.Bins))
+	k.fits, k.caps, k.rooms = make([][]int, len(k.p.Bins)), make([][]int, len(k.p.Bins)), make([][]int64, len(k.p.Bins))
 	for b := range k.p.Bins {
+		for _, d := range k.dims {
+			k.rooms[b] = append(k.rooms[b], k.p.Bins[b].Room[d])
+		}
 		price := k.p.Bins[b].Price
 		for i := range k.kinds {
 			x := &k.kinds[i]
@@ -109,6 +117,7 @@ func (k *kinds) measure() {
 				continue
 			}
 			k.fits[b] = append(k.fits[b], i)
+			k.caps[b] = append(k.caps[b], Fits(k.rooms[b], x.needs, min(x.count, x.most)))
 			part := 0.0
 			for j, size := range x.size {
 				if size > 0 {

@@ -17,20 +17,30 @@ type knapsack struct {
 	b     []float64
 	lp    bounded
 	rows  []int // joint rules with a row
+	rowOf []int // by rule, -1: none
 	x     []float64
-	order []int
-	eff   []float64
-	room  []int64
-	count []int // by kind, of the content being made
-	best  []int
-	bestV float64
-	nodes int // left to visit of a search
-	open  []*branch
-	work  int
+	order []int // of items, by rank
+	eff   []float32
+	// ranked is, by bin, the kinds it fits as they were ranked last, as positions in fits: the next ranking hardly differs.
+	ranked [][]int
+	// at are the items' positions in fits, absent those of the kinds that aren't considered.
+	at, absent []int
+	room       []int64 // in dims
+	count      []int   // by kind, of the content being made
+	best       []int
+	bestV      float64
+	nodes      int // left to visit of a search
+	open       []*branch
+	work       int
 }
 
 func newKnapsack(k *kinds) *knapsack {
-	return &knapsack{k: k, tally: k.book.newTally(), count: make([]int, len(k.kinds)), best: make([]int, len(k.kinds)), eff: make([]float64, len(k.kinds))}
+	s := &knapsack{k: k, tally: k.book.newTally(), count: make([]int, len(k.kinds)), best: make([]int, len(k.kinds)), ranked: make([][]int, len(k.p.Bins)),
+		rowOf: make([]int, len(k.p.Rules))}
+	for r := range s.rowOf {
+		s.rowOf[r] = -1
+	}
+	return s
 }
 
 // content of a bin: how many of which kinds, by kind.
@@ -52,6 +62,7 @@ func (s *knapsack) fill(b int, left []int, value []float64, how care) (c content
 	bound = s.lp.solve(s.a, s.b, s.hi, s.values(value), &s.x)
 	s.work += s.lp.work
 	s.rank(value)
+	s.remember(b)
 	s.bestV = -1
 	s.round(b, value)
 	if how.steps > 0 && s.bestV < bound*(1-1e-5) {
@@ -77,83 +88,122 @@ func (s *knapsack) values(value []float64) []float64 {
 	return s.lp.c
 }
 
-// prepare sets up the program of bin b.
+// maxJoint caps the rows for joint rules; the others are kept when rounding.
+const maxJoint = 12
+
+// prepare sets up the program of bin b, its items in the order in which they were ranked last.
 func (s *knapsack) prepare(b int, left []int, value []float64) {
 	k := s.k
-	s.items, s.hi, s.rows = s.items[:0], s.hi[:0], s.rows[:0]
-	for _, i := range k.fits[b] {
-		if left[i] <= 0 || value[i] <= 0 {
-			continue
+	for _, r := range s.rows {
+		s.rowOf[r] = -1
+	}
+	s.items, s.hi, s.rows, s.at, s.absent = s.items[:0], s.hi[:0], s.rows[:0], s.at[:0], s.absent[:0]
+	fits, caps := k.fits[b], k.caps[b]
+	if s.ranked[b] == nil {
+		s.ranked[b] = make([]int, len(fits))
+		for at := range fits {
+			s.ranked[b][at] = at
 		}
-		n := Fits(k.p.Bins[b].Room, k.kinds[i].need, min(left[i], k.kinds[i].most))
-		if n == 0 {
+	}
+	for _, at := range s.ranked[b] {
+		i := fits[at]
+		n := min(left[i], caps[at])
+		if n <= 0 || value[i] <= 0 {
+			s.absent = append(s.absent, at)
 			continue
 		}
 		s.items = append(s.items, i)
+		s.at = append(s.at, at)
 		s.hi = append(s.hi, float64(n))
 		for _, r := range k.kinds[i].joint {
-			if !slices.Contains(s.rows, r) {
+			if s.rowOf[r] < 0 && len(s.rows) < maxJoint {
+				s.rowOf[r] = len(s.rows)
 				s.rows = append(s.rows, r)
 			}
 		}
 	}
-	if len(s.rows) > 12 {
-		s.rows = s.rows[:12] // the others are kept when rounding
-	}
-	m := len(k.dims) + len(s.rows)
+	dims, m := len(k.dims), len(k.dims)+len(s.rows)
 	for len(s.a) < m {
 		s.a = append(s.a, nil)
 	}
+	for r := range m {
+		s.a[r] = resize(s.a[r], len(s.items))
+	}
 	s.b = s.b[:0]
-	for j := range k.dims {
-		s.a[j] = s.a[j][:0]
-		for _, i := range s.items {
-			s.a[j] = append(s.a[j], k.kinds[i].size[j])
+	for j := range dims {
+		row := s.a[j]
+		for q, i := range s.items {
+			row[q] = k.kinds[i].size[j]
 		}
 		s.b = append(s.b, k.room(b, j))
 	}
-	for q, r := range s.rows {
-		row := s.a[len(k.dims)+q][:0]
-		for _, i := range s.items {
-			v := 0.0
-			if slices.Contains(k.kinds[i].joint, r) {
-				v = 1
+	for q := range s.rows {
+		clear(s.a[dims+q])
+		s.b = append(s.b, float64(k.limit(s.rows[q])))
+	}
+	if len(s.rows) > 0 {
+		for q, i := range s.items {
+			for _, r := range k.kinds[i].joint {
+				if row := s.rowOf[r]; row >= 0 {
+					s.a[dims+row][q] = 1
+				}
 			}
-			row = append(row, v)
 		}
-		s.a[len(k.dims)+q] = row
-		s.b = append(s.b, float64(k.limit(r)))
 	}
 	s.work += (m + 2) * len(s.items)
 }
 
-// rank orders the items by value per cost of what they take, at the multipliers of the relaxation.
+// rank orders the items by value per cost of what they take, at the multipliers of the relaxation. Of equals the larger
+// come first: the small ones fill what is left. That is why efficiency is rounded.
 func (s *knapsack) rank(value []float64) {
-	s.order = s.order[:0]
+	s.order, s.eff = s.order[:0], s.eff[:0]
 	for q, i := range s.items {
 		cost := 1e-12
 		for r := range s.b {
 			cost += s.lp.mu[r] * s.a[r][q]
 		}
-		s.eff[i] = value[i] / cost
+		s.eff = append(s.eff, float32(value[i]/cost))
 		s.order = append(s.order, q)
 	}
-	slices.SortFunc(s.order, func(a, b int) int {
-		x, y := s.items[a], s.items[b]
-		switch {
-		case s.eff[x] > s.eff[y]*(1+1e-12):
-			return -1
-		case s.eff[x] < s.eff[y]*(1-1e-12):
-			return 1
-		case value[x] != value[y]: // of equals the larger first: the small ones fill what is left
-			if value[x] > value[y] {
+	before := func(p, q int) bool {
+		if s.eff[p] != s.eff[q] {
+			return s.eff[p] > s.eff[q]
+		}
+		x, y := s.items[p], s.items[q]
+		if value[x] != value[y] {
+			return value[x] > value[y]
+		}
+		return x < y
+	}
+	// Insertion is fastest where little has changed.
+	moves := 0
+	for at := 1; at < len(s.order) && moves < 16*len(s.order); at++ {
+		q := s.order[at]
+		to := at
+		for ; to > 0 && before(q, s.order[to-1]); to-- {
+			s.order[to] = s.order[to-1]
+		}
+		s.order[to] = q
+		moves += at - to
+	}
+	if moves >= 16*len(s.order) {
+		slices.SortFunc(s.order, func(p, q int) int {
+			if before(p, q) {
 				return -1
 			}
 			return 1
-		}
-		return x - y
-	})
-	s.work += 8 * len(s.items)
+		})
+	}
+	s.work += 4*len(s.items) + moves
+}
+
+// remember keeps the ranking for the next time.
+func (s *knapsack) remember(b int) {
+	ranked := s.ranked[b][:0]
+	for _, q := range s.order {
+		ranked = append(ranked, s.at[q])
+	}
+	s.ranked[b] = append(ranked, s.absent...)
 }
 
 // round makes a content of the relaxation: rounded down, then topped up in order of rank.
@@ -174,7 +224,7 @@ func (s *knapsack) round(b int, value []float64) {
 }
 
 func (s *knapsack) start(b int) {
-	s.room = append(s.room[:0], s.k.p.Bins[b].Room...)
+	s.room = append(s.room[:0], s.k.rooms[b]...)
 	s.tally.reset()
 	for _, i := range s.items {
 		s.count[i] = 0
@@ -184,14 +234,19 @@ func (s *knapsack) start(b int) {
 // put adds up to n of a kind and returns how many went in.
 func (s *knapsack) put(i, n int) int {
 	x := &s.k.kinds[i]
-	if n = Fits(s.room, x.need, n); n == 0 {
-		return 0
+	for d, need := range x.needs {
+		if need > s.room[d] { // most often something doesn't fit at all: that needs no division
+			return 0
+		}
+	}
+	if n > 1 {
+		n = Fits(s.room, x.needs, n)
 	}
 	it := x.items[0]
 	if n = s.k.book.room(s.tally, it, n); n == 0 {
 		return 0
 	}
-	Take(s.room, x.need, n)
+	Take(s.room, x.needs, n)
 	s.k.book.add(s.tally, it, n)
 	s.count[i] += n
 	return n

@@ -64,7 +64,7 @@ func (s *knapsack) dive(at int, v, rest float64, gain, value []float64) {
 // takeOut undoes put.
 func (s *knapsack) takeOut(i, n int) {
 	x := &s.k.kinds[i]
-	for d, v := range x.need {
+	for d, v := range x.needs {
 		if s.room[d] != Unlimited {
 			s.room[d] += v * int64(n)
 		}
