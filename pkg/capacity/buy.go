@@ -130,7 +130,9 @@ func (r *run) pack(items []item) (loads []load, bound float64, whole bool) {
 	}
 	p.Rules = r.rules(items)
 	out := packing.Pack(p, r.effort)
-	r.effort = max(0, r.effort-out.Effort)
+	if r.effort > 0 {
+		r.effort = max(0, r.effort-out.Effort)
+	}
 	for _, l := range out.Loads {
 		loads = append(loads, load{bins[l.Bin], l.Shares, l.Times})
 	}

@@ -2,6 +2,8 @@ package capacity
 
 import (
 	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
 // Planner plans. It keeps its catalogue of offers between plans as long as pools and their types stay the same, the types
@@ -32,9 +34,9 @@ const maxAttempts = 8
 func (p *Planner) Plan(view *View, opts Options) *Plan {
 	r := newRun(view, &opts, &p.memory)
 	// What is learned hardly depends on how well nodes are packed, so effort waits until there is nothing to learn.
-	effort := opts.Effort
+	effort := max(0, opts.Effort)
 	if r.mayLearn() || r.mayDoubt() {
-		effort = 0
+		effort = packing.Quick
 	}
 	plan := r.settled(effort)
 	if r.doubtful && len(plan.Placements) <= maxDoubted {
@@ -45,8 +47,8 @@ func (p *Planner) Plan(view *View, opts Options) *Plan {
 			r.alone = false
 		}
 	}
-	if effort < opts.Effort {
-		if other := r.settled(opts.Effort); !plan.better(other) {
+	if effort == packing.Quick {
+		if other := r.settled(max(0, opts.Effort)); !plan.better(other) {
 			plan = other
 		}
 	}

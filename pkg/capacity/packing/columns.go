@@ -9,8 +9,8 @@ import (
 // generator solves the configuration program by column generation (Gilmore and Gomory): a column is a whole content of a
 // bin, and those worth buying are found by filling bins for the most value under the program's multipliers.
 type generator struct {
-	k    *kinds
-	sack *knapsack
+	k     *kinds
+	works *works
 	// pool are the contents found so far, seen tells them apart.
 	pool []buy
 	seen map[string]bool
@@ -25,8 +25,8 @@ type generator struct {
 	bound float64
 }
 
-func newGenerator(k *kinds, sack *knapsack) *generator {
-	return &generator{k: k, sack: sack, level: 1, seen: map[string]bool{}, near: make([]bool, len(k.p.Bins))}
+func newGenerator(k *kinds, w *works) *generator {
+	return &generator{k: k, works: w, level: 0, seen: map[string]bool{}, near: make([]bool, len(k.p.Bins))}
 }
 
 // add remembers a content; false: it was known.
@@ -75,6 +75,7 @@ func (g *generator) program(left []int) *program {
 		g.add(b, content{{Item: i, Count: count}})
 	}
 	p.lp = newCover(need, start)
+	g.works.lps = append(g.works.lps, p.lp)
 	p.extend()
 	return p
 }
@@ -137,11 +138,12 @@ const maxProgram = 20e6
 // improve generates contents until nothing is worth more than its price, or the budget of work is spent. centre is where
 // the multipliers are held near to: they oscillate otherwise.
 func (g *generator) improve(p *program, centre []float64, budget int) {
-	g.end = g.spent(p) + budget
+	g.end = g.works.spent() + budget
 	lead := 0.6
+	p.extend()
 	for {
-		p.lp.solve(maxProgram)
-		if g.spent(p) >= g.end {
+		p.lp.solve(g.end - g.works.spent())
+		if g.works.spent() >= g.end {
 			return
 		}
 		value := p.lp.value()
@@ -183,9 +185,6 @@ func (g *generator) improve(p *program, centre []float64, budget int) {
 	}
 }
 
-// spent is the work done so far.
-func (g *generator) spent(p *program) int { return g.sack.work + p.lp.work }
-
 // price fills bins under the trial values and keeps the contents that are worth more than their price under the
 // multipliers. bound is the most that any bin's content can be worth per dollar under the trial values; 0: not all were
 // looked at.
@@ -199,11 +198,11 @@ func (g *generator) price(p *program, trial, duals []float64) (found bool, bound
 			if len(g.k.fits[b]) == 0 || g.k.p.Bins[b].Scarce || !all && !g.near[b] {
 				continue
 			}
-			if g.spent(p) > g.end {
+			if g.works.spent() > g.end {
 				return found, 0
 			}
 			price := math.Max(g.k.p.Bins[b].Price, 1e-9)
-			c, worth, most := g.sack.fill(b, p.left, trial, cares[g.level])
+			c, worth, most := g.works.sack.fill(b, p.left, trial, cares[g.level])
 			ratios[b] = worth / price
 			best = math.Max(best, ratios[b])
 			bound = math.Max(bound, most/price)

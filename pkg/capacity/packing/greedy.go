@@ -1,7 +1,6 @@
 package packing
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -101,11 +100,10 @@ func (g *greedy) run(s *state, value []float64) {
 	for b := range order {
 		order[b] = b
 	}
+	g.sack.work += 20 * (len(order) + len(s.left))
 	for s.remaining() > 0 {
-		// Infinite hope first, then by hope; of equals the dearer bin, which means fewer of them.
-		slices.SortFunc(order, func(a, b int) int {
-			return cmp.Or(cmp.Compare(g.hope[b], g.hope[a]), cmp.Compare(g.k.p.Bins[b].Price, g.k.p.Bins[a].Price), a-b)
-		})
+		g.sort(order)
+		g.sack.work += 2 * len(order)
 		var best buy
 		ratio := 0.0
 		for _, b := range order {
@@ -136,5 +134,21 @@ func (g *greedy) run(s *state, value []float64) {
 		}
 		best.times = s.repeats(g.k.p, best.bin, best.c)
 		s.take(g.k.p, best)
+	}
+}
+
+// sort puts the highest hope first; of equals the dearer bin, which means fewer of them. Little changes between two calls.
+func (g *greedy) sort(order []int) {
+	for at := 1; at < len(order); at++ {
+		b := order[at]
+		to := at
+		for ; to > 0; to-- {
+			o := order[to-1]
+			if g.hope[o] > g.hope[b] || g.hope[o] == g.hope[b] && (g.k.p.Bins[o].Price > g.k.p.Bins[b].Price || g.k.p.Bins[o].Price == g.k.p.Bins[b].Price && o < b) {
+				break
+			}
+			order[to] = o
+		}
+		order[to] = b
 	}
 }

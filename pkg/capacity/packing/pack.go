@@ -9,25 +9,42 @@ import (
 // the greedy is nearly as good.
 const maxRows = 400
 
+// nearly is the part above what resources cost at which the program has little to add: what is left to gain is in the last
+// bins, which aren't full.
+const nearly = 0.01
+
+// worthwhile is the part of its cost that a packing must have lost for another round to be tried.
+const worthwhile = 1e-4
+
+// Quick is the effort of a packing that is to be made in no time, whatever it costs.
+const Quick = -1
+
 // Pack finds a cheap packing. effort is how much work may go beyond the fast path, about a microsecond each; the same
 // problem and effort give the same answer.
+//
+//  1. Prices: a linear program over resources says what things are worth.
+//  2. Greedy under these prices, and as long as that is cheap under others.
+//  3. The contents found so far are mixed by a linear program, rounded down, and completed greedily.
+//  4. With effort: more contents are generated until nothing is gained, and mixed again.
+//  5. With what work is left, parts of the packing are undone and made anew.
 func Pack(p *Problem, effort int) *Result {
 	k := newKinds(p)
 	if len(k.kinds) == 0 {
 		return &Result{Left: make([]int, len(p.Items))}
 	}
-	sack := newKnapsack(k)
-	fluid := k.prices()
+	w := newWorks(k, effort)
+	fluid, bound := k.prices()
 	k.clip(fluid)
-	best := k.apart()
 	values := k.views(fluid)
-	if effort == 0 && len(k.kinds) > maxRows {
-		values = values[:1]
-	}
-	g := newGenerator(k, sack)
-	for _, value := range values {
+	best := k.apart()
+	g := newGenerator(k, w)
+	g.bound = bound
+	for i, value := range values {
+		if i > 0 && (w.left() < w.spent()/i || best.cost < bound*(1+nearly)) {
+			break
+		}
 		s := k.newState()
-		newGreedy(k, sack, cares[0], 0).run(s, value)
+		newGreedy(k, w.sack, cares[0], 0).run(s, value)
 		for _, b := range s.buys {
 			g.add(b.bin, b.c)
 		}
@@ -35,35 +52,54 @@ func Pack(p *Problem, effort int) *Result {
 			best = s
 		}
 	}
-	if len(k.kinds) > maxRows {
-		return k.result(best)
+	if effort == Quick {
+		return k.result(best, bound)
 	}
-	// The contents that the greedy found are worth mixing better than it did. Effort finds more of them.
-	prog := g.program(k.newState().left)
-	centre, fast := slices.Clone(fluid), sack.work+prog.lp.work
-	best = prog.mix(best, values, 0)
-	if effort == 0 {
-		return k.result(best)
+	if rows := len(k.kinds); rows > maxRows || w.left() < rows*rows*rows/2 || best.cost < bound*(1+nearly) {
+		best = k.ruin(w, g, best, values)
+	} else {
+		prog := g.program(k.newState().left)
+		best = prog.mix(w, best, values, []float64{0}, 0, w.spent()+w.left()/2)
+		centre := prog.multipliers()
+		for w.left() > 0 {
+			before := best.cost
+			g.improve(prog, centre, w.left()*7/10)
+			best = prog.mix(w, best, append(values, centre), []float64{0.6, 0.3, 0}, 2, w.spent()+w.left()/2)
+			best = k.ruin(w, g, best, values)
+			if best.cost >= before*(1-worthwhile) {
+				break
+			}
+		}
 	}
-	g.improve(prog, centre, 1000*effort)
-	best = prog.mix(best, append(values, centre), sack.work+300*effort)
-	out := k.result(best)
-	out.Bound, out.Effort = g.bound, (sack.work+prog.lp.work-fast)/1000
+	out := k.result(best, g.bound)
+	out.Effort = w.spent() / perEffort
 	return out
 }
 
-// mix buys the program's contents as often as it says, rounded down, and the rest the greedy way under each of the values
-// and the program's own; with care as long as work is below until. It returns the best of these packings and the one given.
-func (p *program) mix(best *state, values [][]float64, until int) *state {
+// mix buys the program's contents as often as it says, rounded down after one of ups is added, and the rest the greedy way under each of the values
+// and the program's own. It does the first of that anyhow, and more, and with care of a level, as long as work is below
+// until. It returns the best of these packings and the one given.
+func (p *program) mix(w *works, best *state, values [][]float64, ups []float64, level, until int) *state {
 	k := p.g.k
-	p.lp.solve(maxProgram)
+	p.extend()
+	p.lp.solve(min(maxProgram, max(0, w.left())))
+	first := true
 	for _, value := range append([][]float64{p.multipliers()}, values...) {
-		s := k.newState()
-		p.whole(s)
 		k.clip(value)
-		newGreedy(k, p.g.sack, cares[2], until).run(s, value)
-		if s.better(best) {
-			best = s
+		for _, up := range ups {
+			if !first && w.spent() > until {
+				return best
+			}
+			first = false
+			s := k.newState()
+			p.whole(s, up)
+			newGreedy(k, w.sack, cares[level], until).run(s, value)
+			for _, b := range s.buys {
+				p.g.add(b.bin, b.c)
+			}
+			if s.better(best) {
+				best = s
+			}
 		}
 	}
 	return best
@@ -123,8 +159,8 @@ func (k *kinds) apart() *state {
 }
 
 // result tells things of one kind apart again.
-func (k *kinds) result(s *state) *Result {
-	out := &Result{Cost: s.cost, Left: make([]int, len(k.p.Items))}
+func (k *kinds) result(s *state, bound float64) *Result {
+	out := &Result{Cost: s.cost, Bound: bound, Left: make([]int, len(k.p.Items))}
 	for i := range k.p.Items {
 		out.Left[i] = k.p.Items[i].Count
 	}

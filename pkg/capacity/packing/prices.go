@@ -8,11 +8,16 @@ import (
 // prices gives each kind a value in dollars: what its resources, and its slots where rules limit how many share a bin,
 // cost in a packing in which things may be cut into pieces and bins bought in fractions. That is a linear program over
 // the sets of bins that kinds may use: bins that serve the same kinds pool their room, and each set draws on the pools it
-// may use.
-func (k *kinds) prices() []float64 {
+// may use. bound is the program's value, which no packing of all things costs less than; 0: unknown.
+func (k *kinds) prices() (values []float64, bound float64) {
 	lp := &fluid{k: k}
 	lp.index()
-	return lp.solve()
+	values, bound, bins := lp.solve()
+	if lp.findSlots(bins); len(lp.slots) > 0 {
+		values, slotted, _ := lp.solve()
+		return values, math.Max(bound, slotted)
+	}
+	return values, bound
 }
 
 type fluid struct {
@@ -66,12 +71,7 @@ func (f *fluid) index() {
 		f.pool = append(f.pool, p)
 	}
 	f.pools = len(pools)
-	for r := range k.p.Rules {
-		if f.binds(r) {
-			f.slots = append(f.slots, r)
-		}
-	}
-	f.rows = f.slotRow(len(f.slots))
+	f.rows = f.slotRow(0)
 }
 
 // maxFluid caps the work of solving the program; its multipliers are usable at any time.
@@ -80,21 +80,32 @@ const maxFluid = 30e6
 // maxSlots caps the rows for rules: with more of them the program costs more than it tells.
 const maxSlots = 150
 
-// binds says whether a rule may make bins necessary that room alone does not: it limits its own members, and several
-// bins' worth of them are there.
-func (f *fluid) binds(r int) bool {
-	rule := &f.k.p.Rules[r]
-	if len(f.slots) >= maxSlots || len(rule.Owners) == 0 || rule.Owners[0].Limit <= 0 || len(rule.Members) != len(rule.Owners) {
-		return false
+// findSlots finds the rules that may make bins necessary which room alone does not: those that limit their own members, with
+// members enough for half of the bins that there will be at least.
+func (f *fluid) findSlots(bins float64) {
+	need := make([]float64, len(f.k.p.Rules))
+	most := bins
+	for r := range f.k.p.Rules {
+		rule := &f.k.p.Rules[r]
+		if len(rule.Owners) == 0 || f.limit(r) <= 0 || len(rule.Members) != len(rule.Owners) {
+			continue
+		}
+		for _, m := range rule.Members {
+			need[r] += float64(f.k.p.Items[m].Count)
+		}
+		need[r] /= float64(f.limit(r))
+		most = math.Max(most, need[r])
 	}
-	total := 0
-	for _, m := range rule.Members {
-		total += f.k.p.Items[m].Count
+	for r, n := range need {
+		if n > 1 && n > most/2 && len(f.slots) < maxSlots {
+			f.slots = append(f.slots, r)
+		}
 	}
-	return total > rule.Owners[0].Limit
+	f.rows = f.slotRow(len(f.slots))
 }
 
-func (f *fluid) solve() []float64 {
+// solve gives the kinds' values, a lower bound, and how many bins are bought.
+func (f *fluid) solve() (values []float64, bound, bins float64) {
 	k, n := f.k, len(f.k.dims)
 	need := make([]float64, f.rows)
 	slotOf := map[int]int{}
@@ -103,6 +114,9 @@ func (f *fluid) solve() []float64 {
 	}
 	kindSlots := make([][]int, len(k.kinds))
 	for i := range k.kinds {
+		if math.IsInf(k.kinds[i].alone, 1) {
+			continue // nothing holds it
+		}
 		for j := range n {
 			need[f.setRow(f.set[i], j)] += k.kinds[i].size[j] * float64(k.kinds[i].count)
 		}
@@ -160,25 +174,88 @@ func (f *fluid) solve() []float64 {
 			}
 		}
 		for i, r := range f.slots {
-			for s := range members[i] {
-				if f.uses[f.pool[b]][s] {
-					col.rows = append(col.rows, int32(f.slotRow(i)))
-					col.vals = append(col.vals, float64(k.p.Rules[r].Owners[0].Limit))
-					break
-				}
+			if f.serves(members[i], f.pool[b]) {
+				col.rows = append(col.rows, int32(f.slotRow(i)))
+				col.vals = append(col.vals, float64(f.limit(r)))
 			}
 		}
 		lp.add(col)
 	}
 	lp.solve(maxFluid)
-	values := make([]float64, len(k.kinds))
-	for i := range k.kinds {
+	return f.read(lp, kindSlots, members)
+}
+
+// read makes of the program's multipliers prices that hold for every bin, whether or not the program was solved to the end:
+// a set's room costs what the cheapest pool it draws on asks, and all are scaled so that no bin is worth more than it costs.
+func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (values []float64, bound, bins float64) {
+	k, n := f.k, len(f.k.dims)
+	price := func(row int) float64 { return math.Max(0, lp.duals[row]) }
+	over := 0.0
+	for b := range k.p.Bins {
+		if k.p.Bins[b].Scarce {
+			continue
+		}
+		worth := 0.0
 		for j := range n {
-			values[i] += math.Max(0, lp.duals[f.setRow(f.set[i], j)]) * k.kinds[i].size[j]
+			worth += price(f.poolRow(f.pool[b], j)) * k.room(b, j)
+		}
+		for i, r := range f.slots {
+			if f.serves(members[i], f.pool[b]) {
+				worth += price(f.slotRow(i)) * float64(f.limit(r))
+			}
+		}
+		over = math.Max(over, worth/math.Max(k.p.Bins[b].Price, 1e-9))
+	}
+	values = make([]float64, len(k.kinds))
+	for i := range k.kinds {
+		if math.IsInf(k.kinds[i].alone, 1) {
+			continue
+		}
+		held := 0.0 // as far as pools bear it out
+		for j := range n {
+			d := price(f.setRow(f.set[i], j))
+			values[i] += d * k.kinds[i].size[j]
+			for p := range f.pools {
+				if f.uses[p][f.set[i]] {
+					d = math.Min(d, price(f.poolRow(p, j)))
+				}
+			}
+			held += d * k.kinds[i].size[j]
 		}
 		for _, s := range kindSlots[i] {
-			values[i] += math.Max(0, lp.duals[f.slotRow(s)])
+			values[i] += price(f.slotRow(s))
+			held += price(f.slotRow(s))
+		}
+		bound += held * float64(k.kinds[i].count)
+	}
+	for r, id := range lp.basis {
+		if id >= lp.m && lp.price(id) > 0 {
+			bins += lp.x[r]
 		}
 	}
-	return values
+	for b := range k.p.Bins {
+		if k.p.Bins[b].Scarce { // they may hold anything, and cost nearly nothing
+			return values, 0, bins
+		}
+	}
+	return values, bound / math.Max(over, 1e-12), bins
+}
+
+// limit is the loosest limit of a rule's owners: no bin holds more of its members, whichever of them are in it.
+func (f *fluid) limit(rule int) int {
+	most := 0
+	for _, o := range f.k.p.Rules[rule].Owners {
+		most = max(most, o.Limit)
+	}
+	return most
+}
+
+// serves says whether one of the sets may draw on a pool.
+func (f *fluid) serves(sets map[int]bool, pool int) bool {
+	for s := range sets {
+		if f.uses[pool][s] {
+			return true
+		}
+	}
+	return false
 }

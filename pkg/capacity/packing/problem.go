@@ -75,9 +75,9 @@ type Result struct {
 	// Left is, by item, how many found no place.
 	Left []int
 	Cost float64
-	// Bound is a value that no packing of all items costs less than, budgets aside; 0: not computed.
+	// Bound is a value that no packing of all items that fit a bin costs less than, budgets aside; 0: unknown.
 	Bound float64
-	// Effort that was spent beyond the fast path.
+	// Effort that was spent.
 	Effort int
 }
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// whole buys the contents of a solved program as often as it says, rounded down.
-func (p *program) whole(s *state) {
+// whole buys the contents of a solved program as often as it says, rounded down when up is added.
+func (p *program) whole(s *state, up float64) {
 	type part struct {
 		x buy
 		n int
@@ -16,7 +16,7 @@ func (p *program) whole(s *state) {
 			continue // surplus or a start column, which is in the pool as well
 		}
 		x := p.g.pool[p.id[id-p.lp.m]]
-		if n := int(p.lp.x[r] + 1e-6); n > 0 {
+		if n := int(p.lp.x[r] + 1e-6 + up); n > 0 {
 			parts = append(parts, part{x, n})
 		}
 	}

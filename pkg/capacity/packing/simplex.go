@@ -81,7 +81,7 @@ func (c *cover) multipliers() {
 			c.duals[k] += p * v
 		}
 	}
-	c.work += c.m * c.m
+	c.work += c.m * c.m / 4
 }
 
 // solve pivots until nothing improves or the work done passes most; it reports whether the optimum was reached.
@@ -122,7 +122,7 @@ func (c *cover) entering() (id int, ok bool) {
 				best, id, ok = r/scale, j, true
 			}
 		}
-		c.work += 4 * stretch
+		c.work += 3 * stretch
 		if ok {
 			return id, true
 		}
@@ -197,7 +197,7 @@ func (c *cover) pivot(id int) bool {
 			row[k] -= g * v
 		}
 	}
-	c.work += m * m
+	c.work += m * m / 2
 	if c.since++; c.since >= 100 {
 		c.refresh()
 	}
@@ -255,7 +255,7 @@ func (c *cover) refresh() {
 			}
 		}
 	}
-	c.work += 2 * m * m * m
+	c.work += m * m * m
 	c.inv = inv
 	for r := range m {
 		v := 0.0

@@ -1,0 +1,102 @@
+package packing
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// maxVain is how many times in a row nothing may be gained.
+const maxVain = 200
+
+// ruin undoes parts of a packing and makes them anew, and keeps what is cheaper, as long as there is work left. What is
+// undone are some of the bins that are worth least per dollar, and others by chance, which is the same every time.
+func (k *kinds) ruin(w *works, g *generator, s *state, values [][]float64) *state {
+	chance := rand.New(rand.NewPCG(1, 2))
+	value := values[0]
+	vain := 0
+	for round := 0; w.left() > 0 && vain < maxVain; round++ {
+		before := w.spent()
+		w.sack.work += 40*len(s.buys) + 30*len(k.kinds) + 200*len(k.p.Bins)
+		next := s.without(k.p, s.pick(k, value, chance))
+		if next == nil {
+			return s
+		}
+		trial := perturbed(values[round%len(values)], chance, round)
+		newGreedy(k, w.sack, cares[1+round%2], w.end).run(next, trial)
+		vain++
+		if next.better(s) {
+			s, vain = next, 0
+			for _, b := range s.buys {
+				g.add(b.bin, b.c)
+			}
+		}
+		if w.spent() == before {
+			return s // nothing to do: a packing of nothing
+		}
+	}
+	return s
+}
+
+// perturbed shakes values a little, but for the first rounds.
+func perturbed(value []float64, chance *rand.Rand, round int) []float64 {
+	out := slices.Clone(value)
+	if round < 3 {
+		return out
+	}
+	for i := range out {
+		out[i] *= 0.9 + 0.2*chance.Float64()
+	}
+	return out
+}
+
+// pick chooses bins to undo: how many of each buy. The less a bin's content is worth per dollar, the likelier it is.
+func (s *state) pick(k *kinds, value []float64, chance *rand.Rand) []int {
+	weights := make([]float64, len(s.buys))
+	sum, bins := 0.0, 0
+	for i, b := range s.buys {
+		worth := 0.0
+		for _, sh := range b.c {
+			worth += value[sh.Item] * float64(sh.Count)
+		}
+		waste := 1 - worth/max(k.p.Bins[b.bin].Price, 1e-9)
+		weights[i] = max(waste, 0.02)
+		sum += weights[i] * float64(b.times)
+		bins += b.times
+	}
+	out := make([]int, len(s.buys))
+	for range min(2+chance.IntN(9), bins) {
+		at := chance.Float64() * sum
+		for i := range weights {
+			w := weights[i] * float64(s.buys[i].times-out[i])
+			if at -= w; at < 0 && w > 0 {
+				out[i]++
+				sum -= weights[i]
+				break
+			}
+		}
+	}
+	return out
+}
+
+// without is the packing less so many of each buy; nil: nothing is undone.
+func (s *state) without(p *Problem, undo []int) *state {
+	out := &state{left: slices.Clone(s.left), budgets: slices.Clone(s.budgets)}
+	some := false
+	for i, b := range s.buys {
+		some = some || undo[i] > 0
+		for _, sh := range b.c {
+			out.left[sh.Item] += sh.Count * undo[i]
+		}
+		for _, u := range p.Bins[b.bin].Uses {
+			out.budgets[u.Budget] += u.Amount * int64(undo[i])
+		}
+		if b.times -= undo[i]; b.times > 0 {
+			out.buys = append(out.buys, b)
+			out.cost += p.Bins[b.bin].Price * float64(b.times)
+		}
+	}
+	if !some {
+		return nil
+	}
+	return out
+}
