@@ -1,10 +1,7 @@
 package capacity
 
-// at tells the domain of a group at some place; false: the place has none.
-type at func(g *group) (int, bool)
-
 // coarseAllows says whether one more pod of the unit may come to a place as far as labels other than the host name go.
-func (r *run) coarseAllows(u *unit, where at) bool {
+func (r *run) coarseAllows(u *unit, where site) bool {
 	for i := range u.owned {
 		if o := &u.owned[i]; !o.group.host && !r.satisfied(u, o, where) {
 			return false
@@ -14,15 +11,15 @@ func (r *run) coarseAllows(u *unit, where at) bool {
 		if g.host {
 			continue
 		}
-		if d, ok := where(g); ok && g.owners[d] > 0 {
+		if d, ok := where.of(g); ok && g.owners[d] > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-func (r *run) satisfied(u *unit, o *owned, where at) bool {
-	d, ok := where(o.group)
+func (r *run) satisfied(u *unit, o *owned, where site) bool {
+	d, ok := where.of(o.group)
 	switch o.kind {
 	case spread:
 		return ok && o.group.counts[d]+selfCount(o) <= o.skew+o.group.least(o.minDomains, d)

@@ -187,11 +187,12 @@ func (r *run) growth(u *unit, bins packing.Bits) (*node, int) {
 	var best *node
 	bestBin, bestCost := -1, 0.0
 	for _, n := range r.nodes[r.existing:] {
-		if n.gone || !u.bins.Has(n.bin) || r.hostRoom(u, n, 1) == 0 || !r.coarseAllows(u, r.whereIfPlaced(n)) {
+		if n.gone || !u.bins.Has(n.bin) || r.hostRoom(u, n, 1) == 0 || !r.coarseAllows(u, r.siteIfPlaced(n)) {
 			continue
 		}
+		like := r.likeness(n)
 		for b := range r.catalog.bins {
-			if !bins.Has(b) || !r.couldBe(n, b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
+			if !bins.Has(b) || !like.is(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
 				continue
 			}
 			if cost := r.catalog.bins[b].price - r.catalog.bins[n.bin].price; best == nil || cost < bestCost {
@@ -200,27 +201,6 @@ func (r *run) growth(u *unit, bins packing.Bits) (*node, int) {
 		}
 	}
 	return best, bestBin
-}
-
-// couldBe says whether a planned node could be bought as bin b instead, with the same labels wherever pods depend on them.
-func (r *run) couldBe(n *node, b int) bool {
-	x, y := &r.catalog.bins[n.bin], &r.catalog.bins[b]
-	if x.pool != y.pool || x.variant != y.variant || x.offer.CapacityType != y.offer.CapacityType || x.offer.ReservationID != y.offer.ReservationID || x.daemons != y.daemons {
-		return false
-	}
-	for key := range n.fixed {
-		v, ok := r.catalog.label(n.bin, key)
-		w, has := r.catalog.label(b, key)
-		if v != w || ok != has {
-			return false
-		}
-	}
-	for _, s := range n.content {
-		if !s.bins.Has(b) {
-			return false
-		}
-	}
-	return true
 }
 
 // freeAs is the room left on a planned node if it were bought as bin b.
@@ -276,7 +256,7 @@ func (r *run) openFirst(u *unit, bins packing.Bits) bool {
 	}
 	best, bestFits := -1, 0
 	for b := range r.catalog.bins {
-		if !bins.Has(b) || !r.affordable(b) || !r.coarseAllows(u, r.whereBought(b)) {
+		if !bins.Has(b) || !r.affordable(b) || !r.coarseAllows(u, r.siteBought(b)) {
 			continue
 		}
 		fits := packing.Fits(r.catalog.roomOf(b), u.need, u.left)

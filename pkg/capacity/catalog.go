@@ -36,6 +36,7 @@ type poolOffers struct {
 	tier     int
 	types    []*InstanceType
 	columns  map[string]*column
+	commons  map[string]*common
 	variants []variant
 	// limits are the budgets of the pool, by resource.
 	limits map[corev1.ResourceName]int
@@ -49,7 +50,8 @@ type poolOffers struct {
 type variant struct {
 	labels      map[string]string
 	first, last int // its bins
-	byPrice     []int
+	ways        map[way][][]int
+	ranks       []int // its bins' positions in order of price
 }
 
 // bin is one thing to buy.
@@ -294,20 +296,50 @@ func (p *poolOffers) column(key string) *column {
 	return col
 }
 
-// byPrice are the bins of a pool's variant by price, then by what makes the order total.
-func (c *catalog) byPrice(p *poolOffers, v int) []int {
+// way is how bins of a type can be the same node: in the same pool and variant, of the same capacity type and reservation.
+type way struct{ capacityType, reservation string }
+
+// waysOf are the bins of a pool's variant that are bought the way of an offer: by type, the cheapest first.
+func (c *catalog) waysOf(p *poolOffers, v int, o Offer) [][]int {
 	x := &p.variants[v]
-	if x.byPrice == nil {
-		x.byPrice = make([]int, 0, x.last-x.first)
+	if x.ways == nil {
+		x.ways, x.ranks = map[way][][]int{}, make([]int, x.last-x.first)
+		sorted := make([]int, 0, x.last-x.first)
 		for b := x.first; b < x.last; b++ {
-			x.byPrice = append(x.byPrice, b)
+			sorted = append(sorted, b)
 		}
-		slices.SortFunc(x.byPrice, func(a, b int) int {
-			if by := cmp.Compare(c.bins[a].price, c.bins[b].price); by != 0 {
-				return by
+		slices.SortFunc(sorted, c.cheaper)
+		for rank, b := range sorted {
+			x.ranks[b-x.first] = rank
+		}
+		at := map[way]map[int]int{}
+		for b := x.first; b < x.last; b++ {
+			w := way{c.bins[b].offer.CapacityType, c.bins[b].offer.ReservationID}
+			if at[w] == nil {
+				at[w] = map[int]int{}
 			}
-			return cmp.Or(cmp.Compare(c.typeOf(a).Name, c.typeOf(b).Name), cmp.Compare(c.bins[a].offer.Zone, c.bins[b].offer.Zone), a-b)
-		})
+			i, known := at[w][c.bins[b].typ]
+			if !known {
+				i = len(x.ways[w])
+				at[w][c.bins[b].typ] = i
+				x.ways[w] = append(x.ways[w], nil)
+			}
+			x.ways[w][i] = append(x.ways[w][i], b)
+		}
+		for _, types := range x.ways {
+			for _, bins := range types {
+				slices.SortFunc(bins, c.cheaper)
+			}
+			slices.SortFunc(types, func(a, b []int) int { return c.cheaper(a[0], b[0]) })
+		}
 	}
-	return x.byPrice
+	return x.ways[way{o.CapacityType, o.ReservationID}]
+}
+
+// cheaper orders bins by price, then by what makes the order total.
+func (c *catalog) cheaper(a, b int) int {
+	if by := cmp.Compare(c.bins[a].price, c.bins[b].price); by != 0 {
+		return by
+	}
+	return cmp.Or(cmp.Compare(c.typeOf(a).Name, c.typeOf(b).Name), cmp.Compare(c.bins[a].offer.Zone, c.bins[b].offer.Zone), a-b)
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
@@ -29,36 +28,77 @@ func (c *cell) next() float64 {
 	return c.cost
 }
 
-// cells splits a unit's bins by the values of the keys, in order of the bins.
+// part is bins that are alike for some keys. front are those that no other of them replaces.
+type part struct {
+	bins  packing.Bits
+	front []int
+}
+
+// parts splits bins by the values of the keys, in order of the bins.
+func (r *run) parts(bins packing.Bits, keys []string) []*part {
+	k := make(keyBytes, 0, 1024)
+	k.count(len(keys))
+	k.text(keys...)
+	id := string(bins.AppendTo(k))
+	if out, known := r.partsOf[id]; known {
+		return out
+	}
+	var out []*part
+	var all [][]int
+	index := map[string]int{}
+	var key []byte
+	for b := range r.catalog.bins {
+		if !bins.Has(b) {
+			continue
+		}
+		key = key[:0]
+		for _, label := range keys {
+			v, ok := r.catalog.label(b, label)
+			key = append(key, v...)
+			if !ok {
+				key = append(key, 1)
+			}
+			key = append(key, 0)
+		}
+		at, ok := index[string(key)]
+		if !ok {
+			at = len(out)
+			index[string(key)] = at
+			out, all = append(out, &part{bins: packing.NewBits(len(r.catalog.bins))}), append(all, nil)
+		}
+		out[at].bins.Set(b)
+		all[at] = append(all[at], b)
+	}
+	for i, p := range out {
+		p.front = r.catalog.front(all[i], func(int, int) bool { return true })
+	}
+	if r.partsOf == nil {
+		r.partsOf = map[string][]*part{}
+	}
+	r.partsOf[id] = out
+	return out
+}
+
+// cells are the parts of a unit's bins in which a pod of it can be had now.
 func (r *run) cells(u *unit, bins packing.Bits, keys []string) []*cell {
 	var out []*cell
-	index := map[string]*cell{}
-	var id strings.Builder
-	for b := range r.catalog.bins {
-		if !bins.Has(b) || packing.Fits(r.catalog.roomOf(b), u.need, 1) == 0 || !r.affordable(b) {
-			continue
-		}
-		id.Reset()
-		for _, key := range keys {
-			v, ok := r.catalog.label(b, key)
-			id.WriteString(v)
-			if !ok {
-				id.WriteByte(1)
+	for _, p := range r.parts(bins, keys) {
+		c := &cell{bins: p.bins, first: p.front[0], cost: math.Inf(1), alone: math.Inf(1)}
+		some := false
+		for _, b := range p.front {
+			if packing.Fits(r.catalog.roomOf(b), u.need, 1) == 0 || !r.affordable(b) {
+				continue
 			}
-			id.WriteByte(0)
+			some = true
+			if at, ok := r.catalog.reservation(b); ok {
+				r.countPaid(u, c, b, at)
+				continue
+			}
+			c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.bins[b].price)
 		}
-		c, ok := index[id.String()]
-		if !ok {
-			c = &cell{bins: packing.NewBits(len(r.catalog.bins)), first: b, cost: math.Inf(1), alone: math.Inf(1)}
-			index[id.String()] = c
+		if some {
 			out = append(out, c)
 		}
-		c.bins.Set(b)
-		if at, ok := r.catalog.reservation(b); ok {
-			r.countPaid(u, c, b, at)
-			continue
-		}
-		c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.bins[b].price)
 	}
 	r.weigh(out)
 	return out
@@ -130,7 +170,7 @@ func (r *run) assign(u *unit, cells []*cell, most int) {
 		var best *cell
 		var bestChoice choice
 		for _, c := range cells {
-			where := r.whereBought(c.first)
+			where := r.siteBought(c.first)
 			if math.IsInf(c.next(), 1) || !r.coarseAllows(u, where) {
 				continue
 			}
@@ -177,7 +217,7 @@ func (u *unit) lowest(cells []*cell, r *run) []int {
 	for i, g := range u.spreads {
 		out[i] = math.MaxInt
 		for _, c := range cells {
-			if d, ok := r.whereBought(c.first)(g); ok {
+			if d, ok := r.siteBought(c.first).of(g); ok {
 				out[i] = min(out[i], g.counts[d])
 			}
 		}
@@ -186,14 +226,14 @@ func (u *unit) lowest(cells []*cell, r *run) []int {
 }
 
 // even says whether one more pod at a place leaves the unit's spread constraints as even as they want to be.
-func (u *unit) even(where at, lowest []int) bool {
+func (u *unit) even(where site, lowest []int) bool {
 	i := 0
 	for k := range u.owned {
 		o := &u.owned[k]
 		if o.kind != spread || o.group.host {
 			continue
 		}
-		if d, ok := where(o.group); !ok || o.group.counts[d]+selfCount(o) > o.skew+lowest[i] {
+		if d, ok := where.of(o.group); !ok || o.group.counts[d]+selfCount(o) > o.skew+lowest[i] {
 			return false
 		}
 		i++ // u.spreads are those of u.owned, in their order
@@ -208,12 +248,12 @@ type assumption struct {
 }
 
 func (r *run) assume(u *unit, b, n int) {
-	where := r.whereBought(b)
+	where := r.siteBought(b)
 	for _, g := range u.member {
 		if g.host || g.filter != nil && !r.countsBin(g, b, func(key string) (string, bool) { return r.catalog.label(b, key) }) {
 			continue
 		}
-		if d, ok := where(g); ok {
+		if d, ok := where.of(g); ok {
 			g.add(d, n)
 			if g.filter != nil {
 				if g.nodes[d] += n; g.nodes[d] == 0 {
@@ -227,7 +267,7 @@ func (r *run) assume(u *unit, b, n int) {
 		if o.group.host {
 			continue
 		}
-		d, ok := where(o.group)
+		d, ok := where.of(o.group)
 		if !ok {
 			continue
 		}
@@ -243,14 +283,4 @@ func (r *run) unassume() {
 		r.assume(a.unit, a.bin, -1)
 	}
 	r.assumed = r.assumed[:0]
-}
-
-func (r *run) whereBought(b int) at {
-	return func(g *group) (int, bool) {
-		v, ok := r.catalog.label(b, g.key)
-		if !ok {
-			return 0, false
-		}
-		return r.topo.domain(g.key, v), true
-	}
 }

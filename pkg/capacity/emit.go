@@ -10,7 +10,13 @@ func (r *run) emit(order []binding) *Plan {
 	if r.opts.NodeSurcharge == 0 && len(r.opts.PriceFactor) == 0 {
 		out.LowerBound = r.bound // otherwise in another currency than the cost
 	}
-	ids := map[*node]string{}
+	ids := make(map[*node]string, len(r.nodes))
+	nodes := make([]PlannedNode, 0, len(r.nodes)-r.existing) // one piece of memory for all
+	placements := 0
+	for _, b := range order {
+		placements += b.n
+	}
+	out.Placements = make([]Placement, 0, placements)
 	for _, n := range r.nodes {
 		if !n.planned() {
 			ids[n] = n.view.Name
@@ -20,10 +26,13 @@ func (r *run) emit(order []binding) *Plan {
 			continue
 		}
 		p := n.shape.template
-		p.Requests = r.requests(n)
+		if n.lost {
+			p.Requests = r.requests(n) // fewer than the shape was made for
+		}
 		p.ID = fmt.Sprintf("planned/%d", len(out.Nodes)+1) // no Node's name has a slash
 		ids[n] = p.ID
-		out.Nodes = append(out.Nodes, &p)
+		nodes = append(nodes, p)
+		out.Nodes = append(out.Nodes, &nodes[len(nodes)-1])
 		out.CostPerHour += p.Price
 		out.compared += r.catalog.bins[n.shape.bins[0]].price
 	}

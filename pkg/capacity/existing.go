@@ -73,19 +73,6 @@ func (r *run) labelIfPlaced(n *node, key string) (string, bool) {
 	return n.view.label(key)
 }
 
-func (r *run) whereIfPlaced(n *node) at {
-	return func(g *group) (int, bool) {
-		if g.host {
-			return n.index, true
-		}
-		v, ok := r.labelIfPlaced(n, g.key)
-		if !ok {
-			return 0, false
-		}
-		return r.topo.domain(g.key, v), true
-	}
-}
-
 // admits says whether the unit may be on the node as far as neither room nor other pods are concerned.
 func (r *run) admits(u *unit, n *node) bool {
 	if n.planned() {
@@ -106,7 +93,7 @@ func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 			if len(p.nodes) == 0 {
 				continue
 			}
-			where := r.whereIfPlaced(p.nodes[0])
+			where := r.siteIfPlaced(p.nodes[0])
 			if coarse && !r.coarseAllows(u, where) {
 				continue
 			}
@@ -133,16 +120,16 @@ func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 // crowd is how many pods count at a place by the unit's own coarse spread constraints, and by those of others that count it.
 type crowd struct{ own, others int }
 
-func (u *unit) crowd(where at) crowd {
+func (u *unit) crowd(where site) crowd {
 	var out crowd
 	for _, g := range u.spreads {
-		if d, ok := where(g); ok {
+		if d, ok := where.of(g); ok {
 			out.own += g.counts[d]
 		}
 	}
 	for _, g := range u.member {
 		if g.filter != nil && !g.host && g.asked > 0 {
-			if d, ok := where(g); ok {
+			if d, ok := where.of(g); ok {
 				out.others += g.counts[d]
 			}
 		}

@@ -179,7 +179,7 @@ func (r *run) whyNot(u *unit, n *node) string {
 	if r.hostRoom(u, n, 1) == 0 {
 		return "where other pods or host ports stand in its way"
 	}
-	if !r.coarseAllows(u, r.whereIfPlaced(n)) {
+	if !r.coarseAllows(u, r.siteIfPlaced(n)) {
 		return "where its spread or affinity doesn't allow it"
 	}
 	return "that others of the plan had filled when its turn came" // what is free at the end may not have been free then

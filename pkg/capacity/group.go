@@ -14,6 +14,7 @@ type group struct {
 	id   string
 	key  string
 	host bool // the domains are nodes
+	slot int  // of the key in sites, unless host
 	// Who is counted.
 	selector   labels.Selector
 	namespaces []string

@@ -1,6 +1,8 @@
 package capacity
 
 import (
+	"slices"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
@@ -12,8 +14,10 @@ type node struct {
 	bin     int
 	content []share
 	free    []int64
+	// sure is where a planned node is for certain.
+	sure site
 	// fixed are the labels whose value must be the same whatever is launched.
-	fixed map[string]bool
+	fixed []string
 	// present are the groups that know of the node already.
 	present map[*group]bool
 	gone    bool
@@ -44,24 +48,12 @@ func (r *run) label(n *node, key string) (string, bool) {
 	case n.shape != nil:
 		v, ok := n.shape.template.Labels[key]
 		return v, ok
-	case n.fixed[key] || key == labelCapacityType:
+	case slices.Contains(n.fixed, key) || key == labelCapacityType:
 		return r.catalog.label(n.bin, key)
 	}
 	b := &r.catalog.bins[n.bin]
 	v, ok := r.catalog.pools[b.pool].variants[b.variant].labels[key]
 	return v, ok
-}
-
-// domain is the node's domain in a group.
-func (r *run) domain(n *node, g *group) (int, bool) {
-	if g.host {
-		return n.index, true
-	}
-	v, ok := r.label(n, g.key)
-	if !ok {
-		return 0, false
-	}
-	return r.topo.domain(g.key, v), true
 }
 
 // counts says whether a spread group looks at the node.
@@ -100,10 +92,16 @@ func (r *run) place(u *unit, n *node, k int) {
 		n.content = append(n.content, share{unit: u, level: u.level, bins: u.bins})
 		at = len(n.content) - 1
 		if n.planned() {
-			for key := range u.keys() {
-				n.fixed[key] = true
+			more := false
+			for _, key := range r.keysNow(u) {
+				if !slices.Contains(n.fixed, key) {
+					n.fixed, more = append(n.fixed, key), true
+				}
 			}
-			r.register(n)
+			if more {
+				r.ascertain(n)
+				r.register(n)
+			}
 		}
 	}
 	n.content[at].n += k
@@ -148,6 +146,9 @@ func (r *run) register(n *node) {
 		if g.filter != nil && !r.counts(g, n) {
 			continue // as far as its labels are certain by now
 		}
+		if n.present == nil {
+			n.present = map[*group]bool{}
+		}
 		n.present[g] = true
 		if k := r.daemons.among(g.repelling, n.bin); k > 0 {
 			g.owners[d] += k
@@ -163,12 +164,13 @@ func (r *run) register(n *node) {
 
 // open adds a planned node bought as bin b.
 func (r *run) open(b int) *node {
-	n := &node{index: len(r.nodes), bin: b, fixed: map[string]bool{}, present: map[*group]bool{}}
+	n := &node{index: len(r.nodes), bin: b}
 	n.free = append(n.free, r.catalog.roomOf(b)...)
 	r.nodes = append(r.nodes, n)
 	for _, use := range r.catalog.uses(b) {
 		r.budgets[use.Budget] -= use.Amount
 	}
+	r.ascertain(n)
 	r.register(n)
 	return n
 }

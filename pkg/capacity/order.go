@@ -22,9 +22,11 @@ func (r *run) order() []binding {
 	for _, u := range r.units {
 		u.demandHard()
 	}
+	r.topo.changes++
 	for _, n := range r.nodes[r.existing:] {
 		clear(n.present)
 		if !n.gone {
+			r.ascertain(n)
 			r.register(n)
 		}
 	}
@@ -59,6 +61,15 @@ type queue struct {
 // line is placements at nodes that are alike for the labels that matter to the unit.
 type line struct {
 	waiting []placed
+}
+
+// done takes the placement at a position out. Mostly it is the first.
+func (l *line) done(at int) {
+	if at == 0 {
+		l.waiting = l.waiting[1:]
+		return
+	}
+	l.waiting = slices.Delete(l.waiting, at, at+1)
 }
 
 func (r *run) queueOf(u *unit) *queue {
@@ -121,7 +132,7 @@ func (r *run) drain(q *queue, out []binding) []binding {
 			out = append(out, binding{q.unit, p.node, k})
 		}
 		if p.n -= k; p.n == 0 {
-			l.waiting = slices.Delete(l.waiting, i, i+1)
+			l.done(i)
 		}
 	}
 }
@@ -135,7 +146,10 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 			continue
 		}
 		n := l.waiting[0].node
-		where := func(g *group) (int, bool) { return r.domain(n, g) }
+		where := n.sure
+		if !n.planned() {
+			where = r.nodeSites[n.index]
+		}
 		if q.coarse && !r.coarseAllows(q.unit, where) {
 			continue
 		}

@@ -52,7 +52,7 @@ type Plan struct {
 	Explanations []Explanation
 }
 
-// PlannedNode is a node to buy: a set of offers all of which hold what is planned for it. Nodes of one shape share their
+// PlannedNode is a node to buy: a set of offers all of which hold what is planned for it. Nodes share their
 // maps and slices, which are not to be changed.
 type PlannedNode struct {
 	// ID is unique within the plan; it never equals the name of a node.

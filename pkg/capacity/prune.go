@@ -104,8 +104,15 @@ type binSet struct {
 	needs [][]int64
 }
 
+// fits says whether the room holds one of the needs. The one that was held last is tried first.
 func (s *binSet) fits(room []int64) bool {
-	return slices.ContainsFunc(s.needs, func(need []int64) bool { return packing.Fits(room, need, 1) > 0 })
+	for i, need := range s.needs {
+		if packing.Fits(room, need, 1) > 0 {
+			s.needs[0], s.needs[i] = s.needs[i], s.needs[0]
+			return true
+		}
+	}
+	return false
 }
 
 func distinct(items []item) []*binSet {

@@ -263,7 +263,7 @@ func (r *run) byTopology(u *unit, bins []int) string {
 		}
 		some := false
 		for _, b := range bins {
-			some = some || r.satisfied(u, o, r.whereBought(b))
+			some = some || r.satisfied(u, o, r.siteBought(b))
 		}
 		if !some {
 			return map[kind]string{

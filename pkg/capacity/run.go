@@ -21,6 +21,10 @@ type run struct {
 	existing      int // nodes of the view
 	free          [][]int64
 	forbiddenNode map[forbiddenNode]bool
+	nodeSites     []site // of the view's nodes
+	binSites      []site // of bins, as far as anybody asked
+	partsOf       map[string][]*part
+	described     map[string]*PlannedNode
 
 	// Learned between attempts.
 	excluded   map[string]bool // gangs
@@ -49,7 +53,8 @@ type forbiddenNode struct {
 
 func newRun(view *View, opts *Options, memory *memory) *run {
 	r := &run{view: view, opts: opts, dims: dimsOf(view.Demand), units: unitsOf(view.Demand), topo: newTopology(),
-		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, excluded: map[string]bool{}}
+		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, excluded: map[string]bool{},
+		described: map[string]*PlannedNode{}}
 	for _, u := range r.units {
 		u.need = r.dims.need(u.Class)
 		u.findSteps(softTaints(view))
@@ -66,6 +71,10 @@ func newRun(view *View, opts *Options, memory *memory) *run {
 	r.topo.count(view.Nodes, r.units, view.Namespaces)
 	r.topo.countDaemons(view.DaemonSets, r.units, view.Namespaces)
 	r.topo.join(r.units, view.Namespaces)
+	r.topo.number()
+	for _, n := range view.Nodes {
+		r.nodeSites = append(r.nodeSites, r.topo.site(n.label))
+	}
 	r.catalog = memory.catalog(view.Pools, opts, mentioned(r.units, r.topo.groups))
 	r.catalog.dims = r.dims
 	r.daemons = r.catalog.addDaemons(view.DaemonSets)
@@ -159,6 +168,7 @@ func (r *run) resume(order []binding) {
 			r.budgets[use.Budget] -= use.Amount
 		}
 		clear(n.present)
+		r.ascertain(n)
 		r.register(n)
 	}
 	for i, n := range r.nodes[:r.existing] {
@@ -176,6 +186,7 @@ func (r *run) resume(order []binding) {
 // relax sets what the unit asks at its level.
 func (r *run) relax(u *unit) {
 	u.relaxed()
+	r.topo.changes++
 	bins := r.catalog.matching(&u.asks)
 	u.bins = bins.Clone()
 	if len(u.HostPorts) > 0 {

@@ -110,27 +110,46 @@ func (r *run) shape(n *node, strict bool) *shape {
 			need[d] = satAdd(need[d], satMul(s.unit.need[d], int64(s.n)))
 		}
 	}
+	like := r.likeness(n)
 	var bins []int
-	types, enough := map[int]bool{}, 0 // a type that is in brings its other zones along
-	for _, b := range c.byPrice(p, x.variant) {
-		known := types[c.bins[b].typ]
-		if enough >= MaxFleetTypes && !known && !p.minimum {
+	enough := 0 // a type that is in brings its other zones along
+	for _, ways := range c.waysOf(p, x.variant, x.offer) {
+		if enough >= MaxFleetTypes && !p.minimum {
+			break
+		}
+		if !like.typ(c.bins[ways[0]].typ) {
 			continue
 		}
-		if packing.Fits(c.roomOf(b), need, 1) > 0 && r.couldBe(n, b) && (!strict || r.takesNoMore(b, n.bin)) {
-			bins = append(bins, b)
-			if !known {
-				types[c.bins[b].typ] = true
-				enough++
+		fits, some := false, false
+		for _, b := range ways {
+			if !like.offer(b) {
+				continue
+			}
+			// Bins of a type with the same daemons have the same room.
+			if !fits && packing.Fits(c.roomOf(b), need, 1) == 0 {
+				break
+			}
+			if fits = true; like.content(b) && (!strict || r.takesNoMore(b, n.bin)) {
+				bins, some = append(bins, b), true
 			}
 		}
+		if some {
+			enough++
+		}
 	}
-	bins, short := c.choose(p, bins)
-	if short != "" {
-		return &shape{short: short}
+	ranks := p.variants[x.variant].ranks
+	first := p.variants[x.variant].first
+	slices.SortFunc(bins, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
+	if p.minimum {
+		var short string
+		if bins, short = c.choose(p, bins); short != "" {
+			return &shape{short: short}
+		}
 	}
 	s := &shape{bins: bins}
-	r.describe(n, s)
+	if len(bins) > 0 {
+		r.describe(n, s)
+	}
 	return s
 }
 
@@ -172,59 +191,106 @@ func (c *catalog) choose(p *poolOffers, bins []int) (chosen []int, short string)
 
 // describe fills the template from the shape's bins.
 func (r *run) describe(n *node, s *shape) {
-	c := r.catalog
-	x := &c.bins[n.bin]
-	p := c.pools[x.pool]
-	t := &s.template
-	t.Pool, t.CapacityType, t.Price = p.Pool, x.offer.CapacityType, c.bins[s.bins[0]].offer.Price
-	t.Offers = make([]NodeOffer, 0, len(s.bins))
-	types := make([]*InstanceType, 0, MaxFleetTypes)
-	seen := make([]bool, len(p.types))
+	key := make([]byte, 0, 3*len(s.bins))
 	for _, b := range s.bins {
+		key = binary.AppendUvarint(key, uint64(b))
+	}
+	t, known := r.described[string(key)]
+	if !known {
+		t = r.template(s.bins)
+		r.described[string(key)] = t
+	}
+	s.template = *t
+	s.template.Requests = r.requestsOf(n, t.Daemons)
+}
+
+// template is what is known of a planned node by its bins.
+func (r *run) template(bins []int) *PlannedNode {
+	c := r.catalog
+	x := &c.bins[bins[0]]
+	p := c.pools[x.pool]
+	t := &PlannedNode{}
+	t.Pool, t.CapacityType, t.Price = p.Pool, x.offer.CapacityType, x.offer.Price
+	t.Offers = make([]NodeOffer, 0, len(bins))
+	types := make([]int, 0, MaxFleetTypes)
+	seen := make([]bool, len(p.types))
+	for _, b := range bins {
 		t.Offers = append(t.Offers, NodeOffer{Type: c.typeOf(b), Offer: c.bins[b].offer})
 		if typ := c.bins[b].typ; !seen[typ] {
 			seen[typ] = true
-			types = append(types, p.types[typ])
+			types = append(types, typ)
 		}
 	}
-	t.Labels = maps.Clone(types[0].Labels)
-	if t.Labels == nil {
-		t.Labels = map[string]string{}
-	}
-	t.Allocatable, t.Largest, t.VolumeLimits = types[0].Allocatable.Clone(), types[0].Capacity.Clone(), maps.Clone(types[0].VolumeLimits)
-	for _, typ := range types[1:] {
-		t.Allocatable.AtMost(typ.Allocatable)
-		t.Largest.AtLeast(typ.Capacity)
-		for k, v := range t.Labels {
-			if w, ok := typ.Labels[k]; !ok || w != v {
-				delete(t.Labels, k)
-			}
-		}
-		for driver, limit := range typ.VolumeLimits {
-			if t.VolumeLimits == nil {
-				t.VolumeLimits = map[string]int64{}
-			}
-			if have, ok := t.VolumeLimits[driver]; !ok || limit < have {
-				t.VolumeLimits[driver] = limit
-			}
-		}
-	}
+	all := p.common(types)
+	t.Labels, t.Allocatable, t.Largest, t.VolumeLimits = maps.Clone(all.labels), all.allocatable, all.largest, all.volumes
 	maps.Copy(t.Labels, p.variants[x.variant].labels)
 	for _, key := range offerLabels {
-		if v, ok := c.label(s.bins[0], key); ok && !slices.ContainsFunc(s.bins, func(b int) bool { w, _ := c.label(b, key); return w != v }) {
+		if v, ok := c.label(bins[0], key); ok && !slices.ContainsFunc(bins, func(b int) bool { w, _ := c.label(b, key); return w != v }) {
 			t.Labels[key] = v
 		}
 	}
 	t.Daemons = r.daemons.of[x.daemons]
+	return t
+}
+
+// common is what instance types have in common. It is shared and not to be changed.
+type common struct {
+	labels               map[string]string
+	allocatable, largest Resources
+	volumes              map[string]int64
+}
+
+// maxCommon caps how many sets of types are remembered.
+const maxCommon = 2048
+
+// common finds what the types at these positions have in common, or remembers it.
+func (p *poolOffers) common(types []int) *common {
+	key := make([]byte, 0, 3*len(types))
+	for _, t := range types {
+		key = binary.AppendUvarint(key, uint64(t))
+	}
+	if out, known := p.commons[string(key)]; known {
+		return out
+	}
+	first := p.types[types[0]]
+	out := &common{labels: maps.Clone(first.Labels), allocatable: first.Allocatable.Clone(), largest: first.Capacity.Clone(), volumes: maps.Clone(first.VolumeLimits)}
+	if out.labels == nil {
+		out.labels = map[string]string{}
+	}
+	for _, at := range types[1:] {
+		typ := p.types[at]
+		out.allocatable.AtMost(typ.Allocatable)
+		out.largest.AtLeast(typ.Capacity)
+		for k, v := range out.labels {
+			if w, ok := typ.Labels[k]; !ok || w != v {
+				delete(out.labels, k)
+			}
+		}
+		for driver, limit := range typ.VolumeLimits {
+			if out.volumes == nil {
+				out.volumes = map[string]int64{}
+			}
+			if have, ok := out.volumes[driver]; !ok || limit < have {
+				out.volumes[driver] = limit
+			}
+		}
+	}
+	if p.commons == nil || len(p.commons) >= maxCommon {
+		p.commons = map[string]*common{}
+	}
+	p.commons[string(key)] = out
+	return out
 }
 
 // requests is the sum of a planned node's pods and daemons.
-func (r *run) requests(n *node) Resources {
+func (r *run) requests(n *node) Resources { return r.requestsOf(n, n.shape.template.Daemons) }
+
+func (r *run) requestsOf(n *node, daemons []*DaemonSet) Resources {
 	out := Resources{}
 	for _, s := range n.content {
 		out.Add(s.unit.Requests, int64(s.n))
 	}
-	for _, d := range n.shape.template.Daemons {
+	for _, d := range daemons {
 		out.Add(d.Class.Requests, 1)
 	}
 	return out

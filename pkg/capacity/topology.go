@@ -17,8 +17,12 @@ type topology struct {
 	byID   map[string]*group
 	// domains numbers the values of each key.
 	domains map[string]map[string]int
+	// keys over which groups count, other than the host name.
+	keys []string
 	// eligible existing nodes, by group; missing: all.
 	eligible map[*group]packing.Bits
+	// changes counts how often constraints came into or out of force.
+	changes int
 	// opening are the groups that a new node concerns before any pod is on it.
 	opening []*group
 }

@@ -32,6 +32,9 @@ type unit struct {
 	asks    asks
 	// bins that may be bought for the unit, room aside.
 	bins packing.Bits
+	// keysKept are what keysNow remembers, and keysAt since when.
+	keysKept []string
+	keysAt   int
 	// most is how many of its pods one node may hold by the unit's own constraints on nodes in force.
 	most int
 
@@ -151,6 +154,7 @@ func (u *unit) demandHard() { u.enforce((*owned).hard) }
 
 // enforce puts those of the unit's constraints in force that which says, and no others.
 func (u *unit) enforce(which func(*owned) bool) {
+	u.keysKept = nil
 	for i := range u.owned {
 		u.owned[i].group.asked--
 	}
@@ -182,6 +186,14 @@ func (c *Class) ownTerms() []Requirements {
 		return *c.withoutVolumes
 	}
 	return c.Terms
+}
+
+// keysNow are the unit's keys, remembered as long as no constraint of anybody came into or out of force.
+func (r *run) keysNow(u *unit) []string {
+	if u.keysAt != r.topo.changes || u.keysKept == nil {
+		u.keysKept, u.keysAt = slices.Sorted(maps.Keys(u.keys())), r.topo.changes
+	}
+	return u.keysKept
 }
 
 // keys are the labels whose value decides whether the unit may be on a node. A node that takes the unit must have one

@@ -1,0 +1,70 @@
+package capacity
+
+// likeness asks of bins whether a planned node could be bought as them instead: from the same pool with the same
+// labels wherever its pods depend on them, of the same capacity type and with the same daemons.
+type likeness struct {
+	run  *run
+	node *node
+	// Keys of labels that must be the same, and their values: of offers, and of types as columns.
+	keys    []string
+	values  []string
+	present []bool
+	columns []*column
+}
+
+func (r *run) likeness(n *node) *likeness {
+	l := &likeness{run: r, node: n}
+	x := &r.catalog.bins[n.bin]
+	p := r.catalog.pools[x.pool]
+	for _, key := range n.fixed {
+		if OfferLabel(key) {
+			v, ok := r.catalog.label(n.bin, key)
+			l.keys, l.values, l.present = append(l.keys, key), append(l.values, v), append(l.present, ok)
+		} else if _, own := p.variants[x.variant].labels[key]; !own {
+			l.columns = append(l.columns, p.column(key))
+		}
+	}
+	return l
+}
+
+// offer says whether a bin of the same pool is alike as far as its offer and its daemons go.
+func (l *likeness) offer(b int) bool {
+	c := l.run.catalog
+	x, y := &c.bins[l.node.bin], &c.bins[b]
+	if x.offer.CapacityType != y.offer.CapacityType || x.offer.ReservationID != y.offer.ReservationID || x.daemons != y.daemons {
+		return false
+	}
+	for i, key := range l.keys {
+		if v, ok := c.label(b, key); v != l.values[i] || ok != l.present[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// typ says whether a type of the same pool is alike.
+func (l *likeness) typ(typ int) bool {
+	own := l.run.catalog.bins[l.node.bin].typ
+	for _, col := range l.columns {
+		if col.of[typ] != col.of[own] {
+			return false
+		}
+	}
+	return true
+}
+
+// content says whether all pods of the node may be on the bin.
+func (l *likeness) content(b int) bool {
+	for _, s := range l.node.content {
+		if !s.bins.Has(b) {
+			return false
+		}
+	}
+	return true
+}
+
+// is says whether the node could be bought as bin b.
+func (l *likeness) is(b int) bool {
+	x, y := &l.run.catalog.bins[l.node.bin], &l.run.catalog.bins[b]
+	return x.pool == y.pool && x.variant == y.variant && l.offer(b) && l.typ(y.typ) && l.content(b)
+}

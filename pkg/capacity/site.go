@@ -1,0 +1,75 @@
+package capacity
+
+// site is where something is, or would be, as far as labels over which pods are counted go: the domain by topology.keys,
+// -1 without the label.
+type site []int
+
+// of is the domain of a group that counts by a label.
+func (s site) of(g *group) (domain int, ok bool) {
+	d := s[g.slot]
+	return d, d >= 0
+}
+
+// site makes a site of labels.
+func (t *topology) site(label func(key string) (string, bool)) site {
+	out := make(site, len(t.keys))
+	for i, key := range t.keys {
+		out[i] = -1
+		if v, ok := label(key); ok {
+			out[i] = t.domain(key, v)
+		}
+	}
+	return out
+}
+
+// number gives each key over which groups count a place in sites.
+func (t *topology) number() {
+	slots := map[string]int{}
+	for _, g := range t.groups {
+		if g.host {
+			continue
+		}
+		slot, known := slots[g.key]
+		if !known {
+			slot = len(t.keys)
+			slots[g.key] = slot
+			t.keys = append(t.keys, g.key)
+		}
+		g.slot = slot
+	}
+}
+
+// siteBought is where a node bought as bin b would be.
+func (r *run) siteBought(b int) site {
+	if r.binSites == nil {
+		r.binSites = make([]site, len(r.catalog.bins))
+	}
+	if r.binSites[b] == nil {
+		r.binSites[b] = r.topo.site(func(key string) (string, bool) { return r.catalog.label(b, key) })
+	}
+	return r.binSites[b]
+}
+
+// siteIfPlaced is where a node would be once a pod that depends on it is there.
+func (r *run) siteIfPlaced(n *node) site {
+	if n.planned() {
+		return r.siteBought(n.bin)
+	}
+	return r.nodeSites[n.index]
+}
+
+// ascertain notes where a planned node is for certain by now.
+func (r *run) ascertain(n *node) {
+	n.sure = r.topo.site(func(key string) (string, bool) { return r.label(n, key) })
+}
+
+// domain is the node's domain in a group, as far as it is certain.
+func (r *run) domain(n *node, g *group) (int, bool) {
+	switch {
+	case g.host:
+		return n.index, true
+	case n.planned():
+		return n.sure.of(g)
+	}
+	return r.nodeSites[n.index].of(g)
+}
