@@ -107,8 +107,8 @@ type load struct {
 	times  int
 }
 
-// pack asks the packing for new nodes. Only bins that matter are handed to it. bound is a lower bound of their cost; whole
-// says that all of the items are packed.
+// pack asks the packing for new nodes. Only bins that matter are handed to it. bound is a lower bound of the cost of what
+// is packed; whole says that all of the items are.
 func (r *run) pack(items []item) (loads []load, bound float64, whole bool) {
 	if len(items) == 0 {
 		return nil, 0, true
@@ -136,7 +136,13 @@ func (r *run) pack(items []item) (loads []load, bound float64, whole bool) {
 	for _, l := range out.Loads {
 		loads = append(loads, load{bins[l.Bin], l.Shares, l.Times})
 	}
-	return loads, out.Bound, !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 })
+	if !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 }) {
+		return loads, out.Bound, true
+	}
+	for i, n := range out.Left { // what limits leave out is no part of what is bought
+		p.Items[i].Count -= n
+	}
+	return loads, packing.Bound(p), false
 }
 
 // rules are the host groups as counting rules among items.

@@ -34,6 +34,9 @@ func check(v *View, p *Plan, opts Options) error {
 		nodes[n.Name] = c
 		all = append(all, c)
 	}
+	if p.LowerBound > p.CostPerHour*(1+1e-6) {
+		return fmt.Errorf("costs %v, less than its lower bound %v", p.CostPerHour, p.LowerBound)
+	}
 	used := map[string]int{}
 	limits := map[string]Resources{}
 	for _, n := range p.Nodes {

@@ -7,8 +7,8 @@ import (
 // emit writes the plan down.
 func (r *run) emit(order []binding) *Plan {
 	out := &Plan{}
-	if r.opts.NodeSurcharge == 0 && len(r.opts.PriceFactor) == 0 {
-		out.LowerBound = r.bound // otherwise in another currency than the cost
+	if r.opts.NodeSurcharge == 0 && len(r.opts.PriceFactor) == 0 && !r.tookBack && !r.resumes {
+		out.LowerBound = r.bound // otherwise in another currency than the cost, or of pods that were taken back
 	}
 	ids := make(map[*node]string, len(r.nodes))
 	nodes := make([]PlannedNode, 0, len(r.nodes)-r.existing) // one piece of memory for all
@@ -34,6 +34,9 @@ func (r *run) emit(order []binding) *Plan {
 		nodes = append(nodes, p)
 		out.Nodes = append(out.Nodes, &nodes[len(nodes)-1])
 		out.CostPerHour += p.Price
+		if p.CapacityType == CapacityTypeReserved {
+			out.LowerBound = 0 // paid for already: it would be compared with list prices
+		}
 		out.compared += r.catalog.bins[n.shape.bins[0]].price
 	}
 	for _, n := range r.nodes {

@@ -43,7 +43,8 @@ type Plan struct {
 	// Refused demand with reasons.
 	Refused []Refusal
 	// CostPerHour of Nodes at list price; LowerBound a value that no way of packing the pods of the new nodes costs less than
-	// (0: not computed; it takes Effort, and prices without surcharges and factors).
+	// (0: unknown: with surcharges and factors of prices, where capacity that is paid for already is bought, or where pods were
+	// taken back in the end). Effort makes it sharper.
 	CostPerHour, LowerBound float64
 	// compared is the cost as prices are compared, yielded how many preferences were given up for pods that are placed.
 	compared float64

@@ -39,7 +39,8 @@ type run struct {
 	// claimed is what pods that are assigned but not packed yet will take from reservations.
 	claimed map[int]int64
 	// ordering: all nodes are known, their order of filling is being made. tookBack: not everything was placed that had been.
-	ordering, tookBack bool
+	// resumes: what was taken back is planned for once more.
+	ordering, tookBack, resumes bool
 
 	// alone says how this plan looks at the cost of zones and the like: a node per pod, or nodes that are shared perfectly.
 	// doubtful: it matters somewhere.
@@ -131,7 +132,7 @@ func mentioned(units []*unit, groups []*group) map[string]map[string]bool {
 // reset forgets what an attempt has decided.
 func (r *run) reset() {
 	r.nodes, r.budgets, r.assumed, r.bound = nil, slices.Clone(r.allBudgets), nil, 0
-	r.ordering, r.tookBack = false, false
+	r.ordering, r.tookBack, r.resumes = false, false, false
 	for i, n := range r.view.Nodes {
 		r.nodes = append(r.nodes, &node{index: i, view: n, bin: -1, free: slices.Clone(r.free[i])})
 	}
@@ -149,7 +150,7 @@ func (r *run) reset() {
 
 // resume makes the placements that found their turn what planning goes on from.
 func (r *run) resume(order []binding) {
-	r.assumed, r.ordering, r.tookBack = nil, false, false
+	r.assumed, r.ordering, r.tookBack, r.resumes = nil, false, false, true
 	r.budgets = slices.Clone(r.allBudgets)
 	for _, g := range r.topo.groups {
 		g.restore()

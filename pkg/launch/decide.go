@@ -153,6 +153,7 @@ func drop(plan *capacity.Plan, rejected []capacity.Rejection) {
 		}
 	}
 	plan.Placements = kept
+	plan.LowerBound = 0 // it counts what was refused
 	keepNodes(plan, func(n *capacity.PlannedNode) bool { return used[n.ID] })
 	for _, key := range order {
 		plan.Refused = append(plan.Refused, *byReason[key])

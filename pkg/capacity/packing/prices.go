@@ -20,6 +20,17 @@ func (k *kinds) prices() (values []float64, bound float64) {
 	return values, bound
 }
 
+// Bound is a value that no packing of all items costs less than, budgets aside; 0: unknown. It is quickly had, and lower
+// than that of a packing with effort.
+func Bound(p *Problem) float64 {
+	k := newKinds(p)
+	if len(k.kinds) == 0 {
+		return 0
+	}
+	_, bound := k.prices()
+	return bound
+}
+
 type fluid struct {
 	k *kinds
 	// set of bins by kind, and pool by bin.
