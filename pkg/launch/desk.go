@@ -199,6 +199,11 @@ func (d *Desk) Object(node string, ask *ledger.Ask, on ledger.Amounts) (why stri
 	return why
 }
 
+// TurnAway remembers a pod of a DaemonSet that the node refused; see ledger.TurnAway.
+func (d *Desk) TurnAway(node string, ref capacity.PodRef) {
+	d.Step(func(l *ledger.Ledger, _ time.Time) { l.TurnAway(node, ref) })
+}
+
 // Assume says that the scheduler has assumed the pod on the node. It answers why it must not.
 func (d *Desk) Assume(uid types.UID, node string) (why string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) {

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,8 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 		return 0, nil
 	}
 
-	ahead := node.Name == l.claim.Status.NodeName
+	// A kubelet may be there before its Node's name has been recorded on the claim.
+	ahead := node.Name == l.claim.Status.NodeName || ownedBy(node, l.claim)
 	missing := false
 	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		_, done := n.Labels[karpv1.NodeRegisteredLabelKey]
@@ -144,15 +146,18 @@ func syncNode(n *corev1.Node, claim *karpv1.NodeClaim, ahead bool) {
 
 // ownNode makes the claim an owner of its Node.
 func ownNode(n *corev1.Node, claim *karpv1.NodeClaim) {
-	for _, ref := range n.OwnerReferences {
-		if ref.UID == claim.UID {
-			return
-		}
+	if ownedBy(n, claim) {
+		return
 	}
 	yes := true
 	n.OwnerReferences = append(n.OwnerReferences, metav1.OwnerReference{
 		APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: claim.Name, UID: claim.UID, BlockOwnerDeletion: &yes,
 	})
+}
+
+// ownedBy says that the Node was made for the claim, or has been registered: a kubelet names no owner.
+func ownedBy(n *corev1.Node, claim *karpv1.NodeClaim) bool {
+	return slices.ContainsFunc(n.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == claim.UID })
 }
 
 func hasTaintKey(taints []corev1.Taint, taintKey string) bool {

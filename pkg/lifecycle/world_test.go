@@ -27,6 +27,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -105,9 +106,10 @@ func nodeFor(claim *karpv1.NodeClaim, inst capacity.Instance) *corev1.Node {
 	labels[labelExcludeDisruption] = "true"
 	taints := append(slices.Clone(claim.Spec.Taints), claim.Spec.StartupTaints...)
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName, Labels: labels},
-		Spec:       corev1.NodeSpec{ProviderID: inst.ProviderID, Taints: append(taints, taint(karpv1.UnregisteredTaintKey, "NoSchedule"))},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: inst.InternalIP}}},
+		ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName, Labels: labels, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: claim.Name, UID: claim.UID, BlockOwnerDeletion: ptr.To(true)}}},
+		Spec:   corev1.NodeSpec{ProviderID: inst.ProviderID, Taints: append(taints, taint(karpv1.UnregisteredTaintKey, "NoSchedule"))},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: inst.InternalIP}}},
 	}
 }
 

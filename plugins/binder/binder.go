@@ -46,6 +46,7 @@ type Ledger interface {
 	Pin(uid types.UID) (node, wait string)
 	Watches(node string) bool
 	Object(node string, ask *ledger.Ask, on ledger.Amounts) string
+	TurnAway(node string, ref capacity.PodRef)
 	Assume(uid types.UID, node string) string
 	Unassume(uid types.UID, node string)
 	Settled(uid types.UID, node string)
@@ -80,7 +81,7 @@ func (b *Binder) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 
 // EventsToRegister names one event on purpose: every event registered here makes the queue look at all pods this plugin
 // has turned away. A pod that was refused a node's room becomes demand by its PostFilter and is served by the ledger,
-// which opens gates by Activate; a new Node may have room for the others.
+// which opens gates by Activate, as does a DaemonSet's; a new Node may have room for the others.
 func (b *Binder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add},
@@ -158,7 +159,7 @@ func (b *Binder) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter keeps promised room for those it was promised to, and a pinned pod on its node (a nominated node name or a
 // batching hint bypasses PreFilter's answer).
-func (b *Binder) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	data, err := state.Read(stateKey)
 	if err != nil {
 		if errors.Is(err, fwk.ErrNotFound) {
@@ -175,6 +176,9 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 		return nil
 	}
 	if why := b.ledger.Object(name, &c.ask, amounts{node, b.class}); why != "" {
+		if c.ask.DaemonSet {
+			b.ledger.TurnAway(name, capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name})
+		}
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}
 	return nil

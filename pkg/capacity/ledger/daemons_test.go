@@ -72,3 +72,34 @@ func TestRoomOfDaemonsIsNotKeptTwice(t *testing.T) {
 		t.Error("the room of a DaemonSet's pod was given away because another's has come")
 	}
 }
+
+// A DaemonSet's pod goes to a node that others are kept off for being late. What it is refused for is told it when that is over.
+func TestDaemonsOnNodesThatRefuseThem(t *testing.T) {
+	l, now := New(), time.Unix(1000, 0)
+	l.AddNode("c", &capacity.Node{}, nil, true, now)
+	l.Named("c", "n", "")
+	l.Cached("n", NodeStatus{Ours: true}, now)
+	l.Tick(now.Add(time.Hour))
+	plain := testClass("d", 100, 0)
+	if why := l.Object("n", &Ask{UID: "d", Class: plain, DaemonSet: true}, cpuOf{allocatable: 1000}); why != "" {
+		t.Errorf("on a late node: %q", why)
+	}
+	if why := l.Object("n", &Ask{UID: "p", Class: plain}, cpuOf{allocatable: 1000}); why == "" {
+		t.Error("others are let on a late node")
+	}
+	gpu := testClass("gpu", 100, 0)
+	gpu.Bind = capacity.BindInitialized
+	if why := l.Object("n", &Ask{UID: "d", Class: gpu, DaemonSet: true}, cpuOf{allocatable: 1000}); why == "" {
+		t.Error("one that asks for devices is let on a node that has none yet")
+	}
+	l.Take()
+	l.TurnAway("n", capacity.PodRef{UID: "d"})
+	l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	if e := l.Take(); len(e.Activate) != 1 || e.Activate[0].UID != "d" {
+		t.Errorf("effects %+v, want the pod to be tried again", e)
+	}
+	l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	if e := l.Take(); len(e.Activate) != 0 {
+		t.Errorf("effects %+v, want nobody to be tried for ever", e)
+	}
+}

@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -28,6 +30,8 @@ type node struct {
 	// Ready and without startup taints, which is when it is initialized; from then on they have daemonGrace, until daemonsEnd.
 	daemons    map[string]capacity.Resources
 	daemonsEnd time.Time
+	// turned are pods of DaemonSets that the node refused (see TurnAway).
+	turned map[types.UID]capacity.PodRef
 	// fenced: the node is being removed, nothing may go there.
 	fenced bool
 	// late: the node has not come in time; it gets no further pods.
@@ -287,6 +291,24 @@ func (n *node) add(s *slot) {
 	sum.Add(s.class.Requests, 1)
 }
 
+// TurnAway remembers a pod of a DaemonSet that Object kept off the node. Nothing is planned for such a pod, and the scheduler
+// knows no event for what it waits for: it gets another try whenever the node has changed.
+func (l *Ledger) TurnAway(name string, ref capacity.PodRef) {
+	if n, ok := l.byName[name]; ok {
+		if n.turned == nil {
+			n.turned = map[types.UID]capacity.PodRef{}
+		}
+		n.turned[ref.UID] = ref
+	}
+}
+
+func (l *Ledger) recall(n *node) {
+	for _, uid := range slices.Sorted(maps.Keys(n.turned)) {
+		l.out.Activate = append(l.out.Activate, n.turned[uid])
+	}
+	n.turned = nil
+}
+
 // tidy forgets a node nothing depends on, and cancels a claim nobody needs that was not launched.
 func (l *Ledger) tidy(n *node) {
 	if len(n.slots) > 0 || n.fenced || n.status.Initialized && len(n.daemons) > 0 {
@@ -300,6 +322,7 @@ func (l *Ledger) tidy(n *node) {
 	case n.claim != "" && !n.cached: // launched: the room is there for others to plan on
 		return
 	}
+	l.recall(n)
 	delete(l.nodes, n.key)
 	if n.name != "" && l.byName[n.name] == n {
 		delete(l.byName, n.name)

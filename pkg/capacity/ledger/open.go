@@ -57,6 +57,7 @@ func waitReason(s *slot) string {
 
 // openNode makes slots ready after something about their node has changed.
 func (l *Ledger) openNode(n *node) {
+	l.recall(n)
 	touched := map[*class]bool{}
 	groups := map[*group]bool{}
 	for _, s := range n.slots {

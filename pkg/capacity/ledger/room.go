@@ -97,7 +97,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 		return "the node is being removed"
 	}
 	if p == nil || p.slot == nil {
-		if n.late {
+		if n.late && !ask.DaemonSet { // theirs have nowhere else to go
 			return "the node has not come in time"
 		}
 		if why := n.early(ask.Class); why != "" {

@@ -11,13 +11,13 @@ import (
 
 // counts are a report in numbers.
 type counts struct {
-	Pods, Planned, AsPlanned, Joined, Replanned, Displaced, Daemons, Nodes, Binds, Late, Refused int
-	Off, Empty, Idle, Beyond, Wrong, Stranded, Odd                                               int
+	Pods, Planned, AsPlanned, Joined, Replanned, Displaced, Daemons, Nodes, GivenBack, Binds, Late, Refused int
+	Off, Empty, Idle, Beyond, Wrong, Stranded, Odd                                                          int
 }
 
 func countsOf(r *Report) counts {
 	return counts{
-		r.Pods, r.Planned, r.AsPlanned, r.Joined, r.Replanned, r.Displaced, r.Daemons, r.Nodes, r.Binds, r.Late, r.Refused,
+		r.Pods, r.Planned, r.AsPlanned, r.Joined, r.Replanned, r.Displaced, r.Daemons, r.Nodes, r.GivenBack, r.Binds, r.Late, r.Refused,
 		len(r.Off), len(r.Empty), len(r.Idle), len(r.Beyond), len(r.Wrong), len(r.Stranded), len(r.Odd),
 	}
 }
@@ -83,7 +83,7 @@ func TestJudge(t *testing.T) {
 			n := j.launch(j.claim("c1", "k", a, b), "n1", "2")
 			j.write(watch.Deleted, n)
 			j.Gangs = map[string]int{"g": 2}
-		}, counts{Nodes: 1, Refused: 2}},
+		}, counts{Nodes: 1, GivenBack: 1, Refused: 2}},
 		{"half a gang runs", func(j *journal) {
 			a, b := j.pod("a", "1", inGang("g")), j.pod("b", "1", inGang("g"))
 			j.launch(j.claim("c1", "k", a, b), "n1", "1")

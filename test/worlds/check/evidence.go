@@ -34,8 +34,8 @@ type Report struct {
 	// Replanned and Displaced are counted among these, Joined (slots recorded after the claim was made) among AsPlanned.
 	Pods, Planned, AsPlanned, Joined, Replanned, Displaced int
 	// Daemons that were bound; Claims made, and Nodes that came of them; Binds checked, Late of them only in another order
-	// than they were written.
-	Daemons, Claims, Nodes, Binds, Late int
+	// than they were written; GivenBack are nodes that were ended before any pod came.
+	Daemons, Claims, Nodes, GivenBack, Binds, Late int
 	// Refused pods were not bound, and nothing could host them.
 	Refused int
 
@@ -104,7 +104,7 @@ func (r *Report) Add(o *Report) {
 		n  int
 	}{
 		{&r.Pods, o.Pods}, {&r.Planned, o.Planned}, {&r.AsPlanned, o.AsPlanned}, {&r.Joined, o.Joined}, {&r.Replanned, o.Replanned}, {&r.Displaced, o.Displaced}, {&r.Daemons, o.Daemons},
-		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused},
+		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.GivenBack, o.GivenBack}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused},
 	} {
 		*n.to += n.n
 	}
@@ -119,8 +119,8 @@ func (r *Report) Add(o *Report) {
 // String is a line.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d pods on %d nodes: %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d found room; %d daemons, %d refused, %d binds checked (%d late)",
-		r.Pods, r.Nodes, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late)
+	fmt.Fprintf(&b, "%d pods on %d nodes (%d given back): %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d found room; %d daemons, %d refused, %d binds checked (%d late)",
+		r.Pods, r.Nodes, r.GivenBack, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late)
 	for _, l := range []struct {
 		what  string
 		lines []string

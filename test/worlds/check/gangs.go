@@ -23,13 +23,3 @@ func (h *history) judgeGangs(r *Report, gangs map[string]int) {
 		}
 	}
 }
-
-// forGang says whether a claim was made for members of gangs alone.
-func (h *history) forGang(c *claim) bool {
-	for uid := range c.named {
-		if p := h.pods[uid]; p == nil || p.last.Labels[gangLabel] == "" {
-			return false
-		}
-	}
-	return len(c.named) > 0
-}

@@ -29,7 +29,11 @@ func (h *history) judgeNodes(r *Report, instances []ec2.Instance) {
 		if !h.awaited(c, n) {
 			r.Empty = append(r.Empty, fmt.Sprintf("%s of claim %s: no pod planned for it was alive when it appeared", n.name, c.name))
 		}
-		if n.taken == 0 && !(h.forGang(c) && n.deleted != 0) { // what came for a gang that can't be had is given back
+		switch {
+		case n.taken > 0:
+		case n.deleted != 0: // it came for pods that start together or not at all, and another of their machines didn't
+			r.GivenBack++
+		default:
 			r.Idle = append(r.Idle, fmt.Sprintf("%s of claim %s: no pod ever came; it was for %s", n.name, c.name, h.fate(c)))
 		}
 	}
