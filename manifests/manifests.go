@@ -13,7 +13,7 @@ import (
 // ConfigKey is the key of the KubeSchedulerConfiguration in the shipped ConfigMap, and its file name in the container.
 const ConfigKey = "scheduler-config.yaml"
 
-//go:embed crds/*.yaml examples/*.yaml examples/kubeadm/*.yaml examples/profile/*.yaml examples/provisioner/*.yaml secondary/*.yaml replace/*.yaml
+//go:embed crds/*.yaml examples/*.yaml examples/kubeadm/*.yaml examples/profile/*.yaml examples/provisioner/*.yaml examples/teams/*.yaml secondary/*.yaml replace/*.yaml
 var files embed.FS
 
 // Folder returns the YAML files of one folder (crds, examples or one below it, secondary, replace), by name, sorted as kubectl would apply them.

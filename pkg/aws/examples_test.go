@@ -15,7 +15,7 @@ import (
 // The node classes that are shipped as examples must be as good as their comments say.
 func TestExamples(t *testing.T) {
 	classes := map[string]*ec2nc.EC2NodeClass{}
-	for _, folder := range []string{"examples", "examples/kubeadm"} {
+	for _, folder := range []string{"examples", "examples/kubeadm", "examples/teams"} {
 		files, err := manifests.Folder(folder)
 		if err != nil {
 			t.Fatal(err)
@@ -33,7 +33,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"default", "kubeadm"} {
+	for _, name := range []string{"default", "kubeadm", "general", "gpu", "local-disks"} {
 		nc := classes[name]
 		if nc == nil {
 			t.Fatalf("there is no class %s", name)

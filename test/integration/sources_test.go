@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -96,6 +97,16 @@ func TestProvisionerAsItStands(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
+
+	// Deleted, it takes its nodes with it.
+	e.pods("again", 1, "500m", "512Mi")
+	e.running("again", 1)
+	claim := e.claimsOf("provisioner_default")[0]
+	if err := e.api.Delete(e.ctx, &legacy.Provisioner{ObjectMeta: metav1.ObjectMeta{Name: "default"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.gone(claim)
+	e.settled(0)
 }
 
 // The same intent in today's words.

@@ -110,7 +110,11 @@ func TestWhatANodeHasToGive(t *testing.T) {
 		"m5.large": {"m5.large", settings{}, map[corev1.ResourceName]string{"cpu": "1930m", "memory": "7213Mi", "pods": "29", "ephemeral-storage": "17Gi"}},
 		"with limits of its own": {"m5.large", settings{maxPods: 10, kubeReserved: map[string]string{"memory": "1Gi"}, systemReserved: map[string]string{"cpu": "70m"},
 			evictionHard: map[string]string{"memory.available": "0%"}}, map[corev1.ResourceName]string{"cpu": "1860m", "memory": "6863Mi", "pods": "10", "ephemeral-storage": "17Gi"}},
-		"a small one": {"t3.small", settings{}, map[corev1.ResourceName]string{"cpu": "1930m", "memory": "1428Mi", "pods": "11", "ephemeral-storage": "17Gi"}},
+		// 300 GB less 10 % and 1 GiB.
+		"disks of its own":                  {"m5d.2xlarge", settings{localDisks: true}, map[corev1.ResourceName]string{"ephemeral-storage": "250Gi"}},
+		"disks of its own that nobody uses": {"m5d.2xlarge", settings{}, map[corev1.ResourceName]string{"ephemeral-storage": "17Gi"}},
+		"no disks of its own":               {"m5.large", settings{localDisks: true}, map[corev1.ResourceName]string{"ephemeral-storage": "17Gi"}},
+		"a small one":                       {"t3.small", settings{}, map[corev1.ResourceName]string{"cpu": "1930m", "memory": "1428Mi", "pods": "11", "ephemeral-storage": "17Gi"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := ec2.Machine{Type: catalog.Builtin().Type(tc.typ), RootGiB: 20}

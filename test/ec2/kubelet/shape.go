@@ -33,6 +33,9 @@ func shapeOf(m *ec2.Machine, s *settings) (*shape, error) {
 		pods = int64(t.MaxPods())
 	}
 	disk := m.RootGiB * gib
+	if s.localDisks && t.LocalNVMeGB > 0 {
+		disk = t.LocalNVMeGB * 1e9
+	}
 	capacity := map[corev1.ResourceName]int64{ // cpu in milli
 		corev1.ResourceCPU: int64(t.VCPUs) * 1000, corev1.ResourceMemory: usableMemory(t), corev1.ResourcePods: pods, corev1.ResourceEphemeralStorage: disk,
 	}

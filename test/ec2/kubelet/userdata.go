@@ -25,6 +25,8 @@ type settings struct {
 	maxPods int64
 	// reserved is kube-reserved plus system-reserved per resource, evictionHard the eviction signals; nil: the image's own.
 	kubeReserved, systemReserved, evictionHard map[string]string
+	// localDisks: the machine's own disks are one file system, for pods and images.
+	localDisks bool
 }
 
 // nodeConfig is nodeadm's configuration, as far as it matters here.
@@ -41,6 +43,11 @@ type nodeConfig struct {
 			} `json:"config"`
 			Flags []string `json:"flags"`
 		} `json:"kubelet"`
+		Instance struct {
+			LocalStorage struct {
+				Strategy string `json:"strategy"`
+			} `json:"localStorage"`
+		} `json:"instance"`
 	} `json:"spec"`
 }
 
@@ -108,6 +115,9 @@ func (s *settings) readNodeConfig(data []byte) error {
 	k := c.Spec.Kubelet
 	if k.Config.MaxPods != nil {
 		s.maxPods = *k.Config.MaxPods
+	}
+	if c.Spec.Instance.LocalStorage.Strategy == "RAID0" {
+		s.localDisks = true
 	}
 	s.taints = append(s.taints, k.Config.RegisterWithTaints...)
 	for _, m := range []struct {
