@@ -141,6 +141,7 @@ func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Profiles, s.Pools = c.profiles, c.pools
 	s.Legacy = karpenter.LegacyOptions{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
 	s.Plan.IgnorePreferences = c.args.PreferencePolicy == provision.PreferenceIgnore
+	s.Plan.RelaxMinValues = c.args.MinValuesPolicy == provision.MinValuesBestEffort
 	s.Plan.NodeSurcharge, s.Plan.PriceFactor = c.args.NodeSurcharge, c.args.PriceFactors
 }
 

@@ -15,6 +15,8 @@ type Options struct {
 	PriceFactor map[string]float64
 	// IgnorePreferences drops every preference before the first try (Karpenter's preferencePolicy Ignore).
 	IgnorePreferences bool
+	// RelaxMinValues takes what there is where pools' minValues can't be met (Karpenter's minValuesPolicy BestEffort).
+	RelaxMinValues bool
 	// Effort is a deterministic measure of how much work may go into a cheaper plan (0: the fast path only). It is not
 	// time, so that the same view gives the same plan; the caller maps its time budget to it. One is about a microsecond of
 	// a core: 50,000 suits a batch that can wait a twentieth of a second, 1,000,000 leaves little to gain.
@@ -78,6 +80,8 @@ type PlannedNode struct {
 	VolumeLimits map[string]int64
 	// Price is the price of the first offer.
 	Price float64
+	// MinValuesRelaxed: the offers leave fewer values than the pool's minValues ask for.
+	MinValuesRelaxed bool
 }
 
 // Placement of one pod. Pods of a class are interchangeable: it is the order of a class's placements that counts.

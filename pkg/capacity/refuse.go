@@ -150,7 +150,7 @@ func (r *run) termReason(p *poolOffers, req Requirement, bins []int, more bool) 
 		known = known || ok
 	}
 	if !known && !p.typeLabel(req.Key) && !OfferLabel(req.Key) {
-		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have", req)
+		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, meant(req.Key, r.keys(p, bins)))
 	}
 	left := ""
 	if more {

@@ -140,15 +140,16 @@ func (r *run) shape(n *node, strict bool) *shape {
 	ranks := p.variants[x.variant].ranks
 	first := p.variants[x.variant].first
 	slices.SortFunc(bins, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
+	short := ""
 	if p.minimum {
-		var short string
-		if bins, short = c.choose(p, bins); short != "" {
+		if bins, short = c.choose(p, bins); short != "" && !r.opts.RelaxMinValues {
 			return &shape{short: short}
 		}
 	}
 	s := &shape{bins: bins}
 	if len(bins) > 0 {
 		r.describe(n, s)
+		s.template.MinValuesRelaxed = short != ""
 	}
 	return s
 }
@@ -163,7 +164,7 @@ func (r *run) takesNoMore(b, a int) bool {
 	return true
 }
 
-// choose cuts bins, sorted by price, to MaxFleetTypes types such that the pool's minValues are kept.
+// choose cuts bins, sorted by price, to MaxFleetTypes types such that the pool's minValues are kept; short says which can't be.
 func (c *catalog) choose(p *poolOffers, bins []int) (chosen []int, short string) {
 	types := map[int]bool{}
 	for _, req := range p.Requirements.sorted() {
@@ -177,8 +178,8 @@ func (c *catalog) choose(p *poolOffers, bins []int) (chosen []int, short string)
 				types[c.bins[b].typ] = true
 			}
 		}
-		if len(values) < req.MinValues {
-			return nil, fmt.Sprintf("minValues: only %d of %d values of %s are possible", len(values), req.MinValues, req.Key)
+		if len(values) < req.MinValues && short == "" {
+			short = fmt.Sprintf("minValues: only %d of %d values of %s are possible", len(values), req.MinValues, req.Key)
 		}
 	}
 	for _, b := range bins {
@@ -186,7 +187,7 @@ func (c *catalog) choose(p *poolOffers, bins []int) (chosen []int, short string)
 			types[c.bins[b].typ] = true
 		}
 	}
-	return slices.DeleteFunc(bins, func(b int) bool { return !types[c.bins[b].typ] }), ""
+	return slices.DeleteFunc(bins, func(b int) bool { return !types[c.bins[b].typ] }), short
 }
 
 // describe fills the template from the shape's bins.

@@ -130,6 +130,11 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.N
 	if relaxed {
 		nc.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = "true"
 	}
+	if c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" {
+		for i := range nc.Spec.Requirements {
+			nc.Spec.Requirements[i].MinValues = nil // what the offers leave is fewer, of which key doesn't matter any more
+		}
+	}
 	if err := record(nc.Annotations, c, seen); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -228,6 +229,29 @@ func TestNodeClaimOfMarksRelaxedMinValues(t *testing.T) {
 	}
 	if nc.Annotations["karpenter.sh/nodeclaim-min-values-relaxed"] != "true" {
 		t.Errorf("annotations %v don't say that minValues was relaxed", nc.Annotations)
+	}
+}
+
+// Which keys are short the plan does not tell: none of the claim's asks for more than there is.
+func TestNodeClaimOfAPlanThatRelaxedMinValues(t *testing.T) {
+	pool := testPool("default", func(np *karpv1.NodePool) {
+		np.Spec.Template.Spec.Requirements = append(np.Spec.Template.Spec.Requirements,
+			karpv1.NodeSelectorRequirementWithMinValues{Key: ec2nc.LabelInstanceFamily, Operator: corev1.NodeSelectorOpExists, MinValues: ptr.To(5)})
+	})
+	for relaxed, want := range map[string]int{"": 2, "true": 0} {
+		nc, err := nodeClaimOf(testClaim("c", func(c *capacity.Claim) { c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = relaxed }), pool, &waves{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, r := range nc.Spec.Requirements {
+			if r.MinValues != nil {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("relaxed %q: %d requirements of %v have minValues, want %d", relaxed, got, nc.Spec.Requirements, want)
+		}
 	}
 }
 

@@ -152,21 +152,26 @@ func (m *Motor) claimFor(n *capacity.PlannedNode) *capacity.Claim {
 	}
 	return &capacity.Claim{
 		Name: m.randomName(n.Pool.Name), Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CreatedAt: m.clock.Now(),
-		Labels: maps.Clone(n.Labels), Annotations: overlays(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
+		Labels: maps.Clone(n.Labels), Annotations: annotations(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
 		Requests: n.Requests, Largest: n.Largest,
 		// Without a token: what may be launched, not yet what will be.
 		Wave: &capacity.Wave{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers},
 	}
 }
 
-// Annotations of a claim some of whose offers or types are what overlays have made of them (Karpenter's).
+// Annotations of a claim some of whose offers or types are what overlays have made of them, and of one that has fewer to choose from
+// than its pool's minValues ask for (Karpenter's).
 const (
 	annotationPriceOverlaid    = "karpenter.sh/price-overlay-applied"
 	annotationCapacityOverlaid = "karpenter.sh/capacity-overlay-applied"
+	annotationMinRelaxed       = "karpenter.sh/nodeclaim-min-values-relaxed"
 )
 
-func overlays(n *capacity.PlannedNode) map[string]string {
+func annotations(n *capacity.PlannedNode) map[string]string {
 	out := map[string]string{}
+	if n.MinValuesRelaxed {
+		out[annotationMinRelaxed] = "true"
+	}
 	for i := range n.Offers {
 		if n.Offers[i].Offer.PriceOverlaid {
 			out[annotationPriceOverlaid] = "true"

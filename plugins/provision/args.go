@@ -69,6 +69,8 @@ type Args struct {
 	PreemptFirst bool `json:"preemptFirst,omitempty"`
 	// PreferencePolicy is Respect (default) or Ignore.
 	PreferencePolicy string `json:"preferencePolicy,omitempty"`
+	// MinValuesPolicy is Strict (default), or BestEffort: where a pool's minValues can't be met, what there is will do.
+	MinValuesPolicy string `json:"minValuesPolicy,omitempty"`
 	// ProvisionFor names other schedulers: nodes are built for pods that they report as unschedulable, and they bind them, once
 	// the nodes have registered.
 	ProvisionFor []string `json:"provisionFor,omitempty"`
@@ -90,6 +92,12 @@ const maxRegistrationTimeout = 24 * time.Hour
 const (
 	PreferenceRespect = "Respect"
 	PreferenceIgnore  = "Ignore"
+)
+
+// Policies for minValues.
+const (
+	MinValuesStrict     = "Strict"
+	MinValuesBestEffort = "BestEffort"
 )
 
 // DecodeArgs reads the plugin's arguments strictly: unknown fields are errors, as are values that make no sense. The
@@ -129,6 +137,9 @@ func (a *Args) setDefaults() {
 	}
 	if a.PreferencePolicy == "" {
 		a.PreferencePolicy = PreferenceRespect
+	}
+	if a.MinValuesPolicy == "" {
+		a.MinValuesPolicy = MinValuesStrict
 	}
 	if a.SimulationDenyList == nil {
 		a.SimulationDenyList = []string{"Coscheduling"}
@@ -173,6 +184,9 @@ func (a *Args) validate() field.ErrorList {
 	errs = append(errs, a.validatePlan()...)
 	if a.PreferencePolicy != PreferenceRespect && a.PreferencePolicy != PreferenceIgnore {
 		errs = append(errs, field.NotSupported(path("preferencePolicy"), a.PreferencePolicy, []string{PreferenceRespect, PreferenceIgnore}))
+	}
+	if a.MinValuesPolicy != MinValuesStrict && a.MinValuesPolicy != MinValuesBestEffort {
+		errs = append(errs, field.NotSupported(path("minValuesPolicy"), a.MinValuesPolicy, []string{MinValuesStrict, MinValuesBestEffort}))
 	}
 	for i, name := range a.ProvisionFor {
 		if name == "" || slices.Contains(a.ProvisionFor[:i], name) {

@@ -24,6 +24,7 @@ func defaults() Args {
 
 		MaxTerminationsPerMinute: ptr.To(100),
 		PreferencePolicy:         "Respect",
+		MinValuesPolicy:          "Strict",
 		SimulationDenyList:       []string{"Coscheduling"},
 	}
 }
@@ -56,7 +57,7 @@ func TestDecodeArgs(t *testing.T) {
 			  "vmMemoryOverheadPercent":0.1,"reservedENIs":1,"prefixDelegation":true,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
 			  "interruptionQueue":"q","defaultInstanceProfile":"p","nodePools":[{"name":"a","spec":{"weight":1}}],"ec2NodeClasses":[{"name":"b","spec":{}}],
 			  "nodePoolSelector":{"matchLabels":{"team":"a"}},"nodeSurcharge":0.01,"priceFactors":{"m6g":1.1},
-			  "maxTerminationsPerMinute":2,"registrationTimeout":"20m","disruptionDryRun":true,"preferencePolicy":"Ignore","simulationDenyList":["A","B"]}`,
+			  "maxTerminationsPerMinute":2,"registrationTimeout":"20m","disruptionDryRun":true,"preferencePolicy":"Ignore","minValuesPolicy":"BestEffort","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
 					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: testBundle, ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
@@ -68,7 +69,7 @@ func TestDecodeArgs(t *testing.T) {
 					NodePoolSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
 					NodeSurcharge:    0.01, PriceFactors: map[string]float64{"m6g": 1.1},
 					RegistrationTimeout:      &metav1.Duration{Duration: 20 * time.Minute},
-					MaxTerminationsPerMinute: ptr.To(2), DisruptionDryRun: true, PreferencePolicy: "Ignore", SimulationDenyList: []string{"A", "B"},
+					MaxTerminationsPerMinute: ptr.To(2), DisruptionDryRun: true, PreferencePolicy: "Ignore", MinValuesPolicy: "BestEffort", SimulationDenyList: []string{"A", "B"},
 				}
 			},
 		},
@@ -114,6 +115,7 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"no node may end", unknown(`{"clusterName":"dev","maxTerminationsPerMinute":0}`), []string{"maxTerminationsPerMinute: Invalid value: 0", "disruptionDryRun"}},
 		{"a percentage instead of a fraction", unknown(`{"clusterName":"dev","vmMemoryOverheadPercent":7.5}`), []string{"vmMemoryOverheadPercent: Invalid value: 7.5", "fraction"}},
 		{"fewer interfaces than none", unknown(`{"clusterName":"dev","reservedENIs":-1}`), []string{"reservedENIs: Invalid value: -1"}},
+		{"an unknown policy for minValues", unknown(`{"clusterName":"dev","minValuesPolicy":"Relaxed"}`), []string{`minValuesPolicy: Unsupported value: "Relaxed"`, `"Strict"`, `"BestEffort"`}},
 		{"an unknown policy", unknown(`{"clusterName":"dev","preferencePolicy":"respect"}`), []string{`preferencePolicy: Unsupported value: "respect"`, `"Respect"`, `"Ignore"`}},
 		{
 			"several mistakes are told at once", unknown(`{"maxClaimsInFlight":-1,"preferencePolicy":"x"}`),

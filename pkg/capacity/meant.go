@@ -1,0 +1,78 @@
+package capacity
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// keys are the labels that a node of these bins can have, and those that its pool says something about, sorted.
+func (r *run) keys(p *poolOffers, bins []int) []string {
+	all := map[string]bool{}
+	for key := range p.Labels {
+		all[key] = true
+	}
+	for key := range p.Requirements {
+		all[key] = true
+	}
+	for _, key := range offerLabels {
+		all[key] = true
+	}
+	for _, b := range bins {
+		for key := range r.catalog.typeOf(b).Labels {
+			all[key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// meant is a hint at the label that somebody who asks for a key that there isn't may have had in mind: one of the same name with another
+// prefix or none, one whose name ends so, or one that is a slip or two away. Empty when nothing is like it.
+func meant(key string, known []string) string {
+	name := nameOf(key)
+	best, rank := "", 4
+	better := func(k string, as int) {
+		if as < rank {
+			best, rank = k, as
+		}
+	}
+	for _, k := range known {
+		switch of := nameOf(k); {
+		case of == name:
+			better(k, 0)
+		case strings.HasSuffix(of, "-"+name):
+			better(k, 1)
+		case len(name) >= 4 && slips(name, of) <= 1:
+			better(k, 2)
+		case len(name) >= 8 && slips(name, of) <= 2:
+			better(k, 3)
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (is %s meant?)", best)
+}
+
+func nameOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
+
+// slips is how many letters are to be put in, taken out or replaced to make a into b.
+func slips(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal, row[j+1] = row[j+1], min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
