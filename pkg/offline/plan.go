@@ -47,7 +47,8 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shop, problems := newShop(set, &s)
-	if len(problems) > 0 {
+	gangs, wrong := newGroups(set)
+	if problems = append(problems, wrong...); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
 	if len(shop.objects.NodePools()) == 0 {
@@ -74,9 +75,10 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	classes := launch.NewClasses(c.informers)
 	desk := launch.NewDesk(&arrivals{})
 	pending := launch.NewPending(d.schedulers(), desk, classes)
+	said := &words{}
 	motor := launch.New(launch.Config{Plan: s.Plan}, launch.Parts{
 		Clock: clock.RealClock{}, Desk: desk, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
-		Nodes: plannedNodes{}, Pending: pending, Owners: launch.NewOwners(c.informers),
+		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pending, Owners: launch.NewOwners(c.informers),
 		Daemons: launch.Daemons(c.informers.Apps().V1().DaemonSets().Lister()),
 	})
 	d.submit(desk, pending, classes)
@@ -84,7 +86,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newReport(view, plan, d.refused)
+	r := newReport(view, plan, append(d.refused, said.refused...))
 	r.Warnings, r.Assumed = slices.Concat(set.Warnings, shop.notes), shop.assumed
 	r.PlanMillis, r.VerifyMillis, r.Verified = millis(spent.planning), millis(spent.verifying), !s.NoVerify
 	if explain != nil {
@@ -171,6 +173,9 @@ func (d *demand) schedulers() []string {
 // submit does what the scheduler does with pods that fit nowhere. For those that no node could help it is said why.
 func (d *demand) submit(desk *launch.Desk, pending *launch.Pending, classes *launch.Classes) {
 	handler := pending.Handler()
+	for _, pod := range d.bound {
+		handler.OnAdd(pod, true) // members of groups count
+	}
 	for _, pod := range d.waiting {
 		why := ""
 		switch class, err := classes.Class(pod); {

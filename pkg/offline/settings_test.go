@@ -120,6 +120,9 @@ func TestInputThatCannotBePlannedFor(t *testing.T) {
 	if _, err := Plan(t.Context(), s, settings(t)); err == nil || !strings.HasPrefix(err.Error(), "standard input: document 1: Provisioner old: spec.") {
 		t.Errorf("a Provisioner that can't be: %v", err)
 	}
+	if _, err := Plan(t.Context(), set(t, class+pool("general", "")+gang(1, 0)), settings(t)); err == nil || !strings.HasSuffix(err.Error(), "PodGroup shop/train: spec.minMember: must be at least 1, not 0") {
+		t.Errorf("a PodGroup that can't be: %v", err)
+	}
 }
 
 // Overlays have their say in what is bought, and one that another contradicts is said not to.
