@@ -102,7 +102,7 @@ type Slot struct {
 	Group string `json:"group,omitempty"`
 }
 
-// Wave is a number of identical launches made by one call (DESIGN section 4 step 7).
+// Wave is a number of identical launches made by one call (docs/design/waves.md).
 type Wave struct {
 	// Token is the client token and the tag of every instance of the wave: a hash of Claims and Attempt.
 	Token   string `json:"token"`

@@ -15,7 +15,7 @@ type PodRef struct {
 	Namespace, Name string    `json:",omitempty"`
 }
 
-// BindTime is the earliest moment at which a pod may be bound to a planned node. DESIGN section 5 gives the reasons.
+// BindTime is the earliest moment at which a pod may be bound to a planned node. docs/early-binding.md gives the reasons.
 type BindTime int
 
 const (

@@ -163,7 +163,7 @@ func (c *Class) selects(key string) bool {
 	return false
 }
 
-// bindTime is the earliest safe moment to bind the pod (DESIGN section 5) and why it is not at once.
+// bindTime is the earliest safe moment to bind the pod (docs/early-binding.md) and why it is not at once.
 func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if deviceResource(name) {

@@ -33,7 +33,7 @@ func randomRequirements(d dice, minValues bool) (Requirements, scheduling.Requir
 	return ours, theirs
 }
 
-// canMeet says whether a node of a pool could satisfy both the pool's and the pod's requirements, in the words of RQ-3: what
+// canMeet says whether a node of a pool could satisfy both the pool's and the pod's requirements: what
 // everybody may ask for need not be on the pool, what is the user's own must be.
 func canMeet(pool, pod Requirements) bool {
 	for key, r := range pod {

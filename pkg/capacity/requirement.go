@@ -11,7 +11,7 @@ import (
 // Operator is a node requirement's operator: the Kubernetes ones plus Karpenter's Gte and Lte.
 type Operator string
 
-// Operators of requirements (Karpenter NodePool v1, RQ-2).
+// Operators of requirements (Karpenter NodePool v1).
 const (
 	In           Operator = "In"
 	NotIn        Operator = "NotIn"

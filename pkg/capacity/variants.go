@@ -10,7 +10,7 @@ import (
 const maxVariants = 64
 
 // openLabels are the label sets that nodes of a pool may get: its labels, and for each custom key that its requirements
-// leave open (RQ-4) the values that demand names, or one value when demand names none.
+// leave open the values that demand names, or one value when demand names none.
 func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []variant {
 	out := []variant{{labels: p.Labels}}
 	for _, r := range p.Requirements.sorted() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,8 +31,16 @@ const reasonExpired = "Expired"
 // sayEvery is how often the same is said again of a claim that would be ended if this weren't a dry run.
 const sayEvery = time.Hour
 
-// paused says that the machine's pool keeps all of its nodes for now.
-func paused(m *machine) bool { return m.pool != nil && m.pool.Annotations[AnnotationPaused] == "true" }
+// paused says that the machine's pool keeps all of its nodes for now. Whoever writes the annotation wants them kept: any value
+// means it that isn't a way to write false.
+func paused(m *machine) bool {
+	if m.pool == nil {
+		return false
+	}
+	value, ok := m.pool.Annotations[AnnotationPaused]
+	yes, err := strconv.ParseBool(value)
+	return ok && (err != nil || yes)
+}
 
 // thrifty are the annotations by which a node refuses to be ended to save money. A pool that asks for nothing but the end of
 // empty nodes doesn't consolidate, and the older name was never about that.

@@ -31,6 +31,7 @@ type roomy struct{}
 
 func (roomy) Requested(corev1.ResourceName) int64   { return 0 }
 func (roomy) Allocatable(corev1.ResourceName) int64 { return 1 << 40 }
+func (roomy) Daemon(string) bool                    { return false }
 func (roomy) Volumes(string) int64                  { return 0 }
 
 func newLatecomer(w *world, desk *launch.Desk, name, node string) *latecomer {

@@ -1,7 +1,7 @@
 // Package karpenter is the edge to Karpenter's API: NodePool, NodeClaim, NodeOverlay and EC2NodeClass objects to
 // capacity words and back, their CustomResourceDefinitions, and one Store that watches and writes them.
 //
-// A NodeClaim is the intent log of a launch (DESIGN section 4 step 6). What a claim must remember beyond Karpenter's own
+// A NodeClaim is the intent log of a launch. What a claim must remember beyond Karpenter's own
 // fields is kept in annotations of the dovetail.sh domain; see annotation.go for their encoding.
 //
 // Objects that do not fit their Go type, which the CRDs' own validation lets pass now and then, are kept apart one by one

@@ -13,7 +13,7 @@ import (
 
 const (
 	// healthLength is how many launches of a pool are remembered, healthFailures how many of them may not have become nodes before
-	// the pool is called unhealthy (NP-24).
+	// the pool is called unhealthy.
 	healthLength   = 4
 	healthFailures = 2
 

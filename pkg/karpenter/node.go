@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// NodeFor is the Node to create ahead of the kubelet (DESIGN section 4 step 8). All labels and taints are on it, because a
+// NodeFor is the Node to create ahead of the kubelet. All labels and taints are on it, because a
 // kubelet that finds its Node applies none of its own. It has no Ready condition: without one, and with a Lease, the node
 // lifecycle controller waits. It has no finalizer: until registration a Node that vanishes is created again.
 //

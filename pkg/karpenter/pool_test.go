@@ -177,6 +177,11 @@ func TestInvalidPools(t *testing.T) {
 		"more requirements than a claim may have": {func(np *karpv1.NodePool) {
 			np.Spec.Template.Spec.Requirements = make([]karpv1.NodeSelectorRequirementWithMinValues, 101)
 		}, "spec.template.spec.requirements: "},
+		"an annotation that is none": {func(np *karpv1.NodePool) {
+			np.Spec.Template.Annotations = map[string]string{"a b": ""}
+		}, "spec.template.metadata.annotations"},
+		"node class whose name no label can hold": {func(np *karpv1.NodePool) { np.Spec.Template.Spec.NodeClassRef.Name = strings.Repeat("a", 64) }, "spec.template.spec.nodeClassRef.name"},
+
 		"no node class":               {func(np *karpv1.NodePool) { np.Spec.Template.Spec.NodeClassRef = nil }, "spec.template.spec.nodeClassRef"},
 		"node class without name":     {func(np *karpv1.NodePool) { np.Spec.Template.Spec.NodeClassRef.Name = "" }, "spec.template.spec.nodeClassRef.name"},
 		"node class of another cloud": {func(np *karpv1.NodePool) { np.Spec.Template.Spec.NodeClassRef.Group = "karpenter.azure.com" }, "spec.template.spec.nodeClassRef.group"},
@@ -217,6 +222,11 @@ func TestInvalidPools(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a name that no label can hold", func(t *testing.T) {
+		if p := poolOf(testPool(strings.Repeat("a", 64))); !strings.Contains(p.Unready, "metadata.name: Invalid value") {
+			t.Errorf("unready %q", p.Unready)
+		}
+	})
 	t.Run("nothing Karpenter refuses is let through", func(t *testing.T) {
 		for _, value := range []string{"", "a b", long, "7", "-7", "ok"} {
 			for _, op := range []corev1.NodeSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte", "", "Like"} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -46,6 +47,10 @@ func validatePool(np *karpv1.NodePool) field.ErrorList {
 	spec := field.NewPath("spec")
 	template := spec.Child("template")
 	errs := validateLabels(np.Spec.Template.Labels, template.Child("metadata", "labels"))
+	for _, msg := range validation.IsValidLabelValue(np.Name) { // every claim and Node bears it as one
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), np.Name, msg))
+	}
+	errs = append(errs, apivalidation.ValidateAnnotations(np.Spec.Template.Annotations, template.Child("metadata", "annotations"))...)
 	if n := len(np.Spec.Template.Labels) + len(np.Spec.Template.Spec.Requirements); n > maxRequirements {
 		errs = append(errs, field.TooMany(template.Child("spec", "requirements"), n, maxRequirements))
 	}
@@ -129,6 +134,8 @@ func validateTemplate(t *karpv1.NodeClaimTemplateSpec, at *field.Path) (errs fie
 		errs = append(errs, field.Required(at, "names the EC2NodeClass to launch with"))
 	case ref.Name == "":
 		errs = append(errs, field.Required(at.Child("name"), "names the EC2NodeClass to launch with"))
+	case len(ref.Name) > validation.LabelValueMaxLength:
+		errs = append(errs, field.TooLong(at.Child("name"), ref.Name, validation.LabelValueMaxLength))
 	case ref.Group != nodeClassGroup:
 		errs = append(errs, field.NotSupported(at.Child("group"), ref.Group, []string{nodeClassGroup}))
 	case ref.Kind != nodeClassKind:

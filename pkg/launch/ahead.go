@@ -23,7 +23,7 @@ import (
 // admittedWindow is how long ago a pod may have come to count as a sign that more of its kind are being created right now.
 const admittedWindow = 10 * time.Second
 
-// Owners tells how many more pods the controllers of waiting pods are certain to create (DESIGN section 4 step 2). A
+// Owners tells how many more pods the controllers of waiting pods are certain to create. A
 // controller makes its pods one after the other; what has come when a burst is planned is often the smaller part.
 type Owners struct {
 	replicaSets  appslisters.ReplicaSetLister

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// launchTimeout is how long a launch is retried before its claims are given up (Karpenter LC-2).
+	// launchTimeout is how long a launch is retried before its claims are given up (as Karpenter has it).
 	launchTimeout = 5 * time.Minute
 	// maxAttempts bounds how often a wave is asked for anew because offers ran out one after the other.
 	maxAttempts = 20

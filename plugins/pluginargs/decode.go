@@ -2,8 +2,12 @@
 package pluginargs
 
 import (
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,11 +35,27 @@ func Decode(obj runtime.Object, kind string, args any) error {
 		}
 		strict, err := json.UnmarshalStrict(data, args)
 		if err != nil {
-			return err
+			return naming(data, args, err)
 		}
 		return errors.Join(strict...)
 	}
 	return fmt.Errorf("want %s %s, have %T", GroupVersion, kind, obj)
+}
+
+// naming is err with the field it is about: a duration that is none doesn't say where it stands.
+func naming(data []byte, args any, err error) error {
+	fields := map[string]stdjson.RawMessage{}
+	if stdjson.Unmarshal(data, &fields) != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		alone, _ := stdjson.Marshal(map[string]stdjson.RawMessage{name: fields[name]})
+		fresh := reflect.New(reflect.TypeOf(args).Elem()).Interface()
+		if _, err := json.UnmarshalStrict(alone, fresh); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return err
 }
 
 // ValidateKind checks apiVersion and kind; arguments that name neither are of the right kind.

@@ -151,8 +151,8 @@ func (a *Args) validate() field.ErrorList {
 	path := func(name string) *field.Path { return field.NewPath(name) }
 	if a.ClusterName == "" {
 		errs = append(errs, field.Required(path("clusterName"), "instances are tagged and found by it"))
-	} else if len(a.ClusterName) > 100 {
-		errs = append(errs, field.TooLong(path("clusterName"), a.ClusterName, 100))
+	} else if !clusterForm.MatchString(a.ClusterName) || a.ClusterName == placeholder {
+		errs = append(errs, field.Invalid(path("clusterName"), a.ClusterName, "must be the name of the cluster, of the form "+clusterForm.String()))
 	}
 	positive := func(name string, d *metav1.Duration) {
 		if d.Duration <= 0 {
@@ -172,7 +172,7 @@ func (a *Args) validate() field.ErrorList {
 		errs = append(errs, field.Invalid(path("maxClaimsInFlight"), *a.MaxClaimsInFlight, "must be at least 1"))
 	}
 	if *a.MaxTerminationsPerMinute < 1 {
-		errs = append(errs, field.Invalid(path("maxTerminationsPerMinute"), *a.MaxTerminationsPerMinute, "must be at least 1; disruptionDryRun ends none at all"))
+		errs = append(errs, field.Invalid(path("maxTerminationsPerMinute"), *a.MaxTerminationsPerMinute, "must be at least 1; disruptionDryRun ends no node for being empty or expired"))
 	}
 	if p := *a.VMMemoryOverheadPercent; p < 0 || p >= 1 {
 		errs = append(errs, field.Invalid(path("vmMemoryOverheadPercent"), p, "is a fraction: 0 <= x < 1"))

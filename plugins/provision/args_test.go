@@ -97,6 +97,9 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 	}{
 		{"no arguments at all", nil, []string{"clusterName: Required value"}},
 		{"empty arguments", unknown(""), []string{"clusterName: Required value"}},
+		{"a duration that is none", unknown(`{"clusterName":"dev","registrationTimeout":"1d"}`), []string{"registrationTimeout: ", `"1d"`}},
+		{"the name that the shipped file has", unknown(`{"clusterName":"CHANGE-ME"}`), []string{`clusterName: Invalid value: "CHANGE-ME"`}},
+		{"a name that no tag can hold", unknown(`{"clusterName":"my cluster"}`), []string{"clusterName: Invalid value"}},
 		{"a misspelt field", unknown(`{"clusterName":"dev","batchIdle":"1s"}`), []string{`unknown field "batchIdle"`}},
 		{"a field in the wrong case", unknown(`{"ClusterName":"dev"}`), []string{`unknown field "ClusterName"`}},
 		{"a field given twice", unknown("clusterName: a\nclusterName: b\n"), []string{`"clusterName" already set`}},
@@ -104,7 +107,7 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"text where a number belongs", unknown(`{"clusterName":"dev","maxClaimsInFlight":"many"}`), []string{"maxClaimsInFlight"}},
 		{"another kind", unknown(`{"apiVersion":"v1","kind":"Pod","clusterName":"dev"}`), []string{`apiVersion: Unsupported value: "v1/Pod"`, `"config.dovetail.sh/v1/ProvisionArgs"`}},
 		{"typed arguments of somebody else", &corev1.Pod{}, []string{"want config.dovetail.sh/v1 ProvisionArgs, have *v1.Pod"}},
-		{"a cluster name EKS does not allow", unknown(`{"clusterName":"` + strings.Repeat("x", 101) + `"}`), []string{"clusterName: Too long"}},
+		{"a cluster name EKS does not allow", unknown(`{"clusterName":"` + strings.Repeat("x", 101) + `"}`), []string{"clusterName: Invalid value"}},
 		{"a batch that never ends", unknown(`{"clusterName":"dev","batchIdleDuration":"0s"}`), []string{"batchIdleDuration: Invalid value", "must be positive"}},
 		{"a registration that takes for ever", unknown(`{"clusterName":"dev","registrationTimeout":"25h"}`), []string{"registrationTimeout: Invalid value", "24h"}},
 		{

@@ -20,11 +20,16 @@ import (
 )
 
 var (
+	// clusterForm is what EKS takes, and dots, which names of clusters elsewhere have.
+	clusterForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$`)
 	regionForm  = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+)+-[0-9]+$`)
 	queueForm   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 	profileForm = regexp.MustCompile(`^[\w+=,.@-]{1,128}$`)
 	familyForm  = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
+
+// placeholder is what the shipped configuration has in place of a cluster's name.
+const placeholder = "CHANGE-ME"
 
 // validateCluster checks what nodes are told of the cluster, and where its machines are.
 func (a *Args) validateCluster() (errs field.ErrorList) {

@@ -213,7 +213,7 @@ func TestPostFilter(t *testing.T) {
 			want: answer{Code: "Success", Reason: planning, Gated: true},
 		},
 		{
-			name: "a pod that planned nodes keep not suiting backs off",
+			name: "a pod that two planned nodes didn't suit backs off, and nobody is evicted for it in that second",
 			pod:  pod(),
 			history: func(w *world, p *corev1.Pod) {
 				w.plan(p)
@@ -221,6 +221,23 @@ func TestPostFilter(t *testing.T) {
 				w.cycle(p)
 				w.plan(p)
 				w.cycle(p)
+			},
+			want: answer{Code: "Success", Reason: failed},
+		},
+		{
+			name: "a pod that planned nodes keep not suiting is left to preemption",
+			pod:  pod(),
+			history: func(w *world, p *corev1.Pod) {
+				for range 8 {
+					w.submit(p)
+					w.clock.Step(time.Hour)
+					w.step(func(l *ledger.Ledger, now time.Time) {
+						l.Tick(now)
+						l.Existing("node", ledger.NodeStatus{})
+						l.Commit("p", []capacity.Placement{{Class: w.class, Pod: capacity.PodRef{UID: p.UID}, Node: "node"}}, now)
+					})
+					w.cycle(p)
+				}
 			},
 			want: answer{Code: "Unschedulable", Reason: failed},
 		},

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// ownerHold is how long room is held for pods that are certain to come (DESIGN section 4 step 2).
+// ownerHold is how long room is held for pods that are certain to come.
 const ownerHold = 10 * time.Second
 
 // Commit books a plan's placements. Nodes that are to be bought were added before (AddNode); placements name them by

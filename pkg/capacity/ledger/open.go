@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// waits says why pods of the class can't be bound to the node now; empty when they can. It is the table of DESIGN
-// section 5: nothing is bound early that must not be.
+// waits says why pods of the class can't be bound to the node now; empty when they can. It is the table of
+// docs/early-binding.md: nothing is bound early that must not be.
 func (n *node) waits(c *capacity.Class) string {
 	switch {
 	case n.fenced:

@@ -81,7 +81,8 @@ func Evictable(p *corev1.Pod, now time.Time) bool {
 }
 
 // DoNotDisrupt says whether the pod asks not to be disturbed now, and until when; no time: for ever. A duration counts from
-// the pod's start; one that can't be parsed protects nothing.
+// the pod's start. A value that is neither true or false nor a duration ("1d", "yes") protects for ever: it was meant to, and
+// work that is lost is lost, while terminationGracePeriod ends a drain that waits in vain. (Karpenter lets such pods go.)
 func DoNotDisrupt(p *corev1.Pod, now time.Time) (bool, time.Time) {
 	if p.Annotations[annotationDoNotEvict] == "true" || p.Annotations[annotationSafeToEvict] == "false" {
 		return true, time.Time{}
@@ -90,11 +91,14 @@ func DoNotDisrupt(p *corev1.Pod, now time.Time) (bool, time.Time) {
 	if !ok {
 		return false, time.Time{}
 	}
-	if value == "true" {
-		return true, time.Time{}
+	if yes, err := strconv.ParseBool(value); err == nil {
+		return yes, time.Time{}
 	}
 	d, err := time.ParseDuration(value)
-	if err != nil || d <= 0 {
+	if err != nil {
+		return true, time.Time{}
+	}
+	if d <= 0 {
 		return false, time.Time{}
 	}
 	if p.Status.StartTime == nil {

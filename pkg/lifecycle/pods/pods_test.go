@@ -44,6 +44,8 @@ func TestQuestions(t *testing.T) {
 		{name: "critical by number", pod: corev1.Pod{Spec: corev1.PodSpec{Priority: new(int32(2_000_000_000))}}, want: "occupies awaited evictable critical"},
 		{name: "important is not critical", pod: corev1.Pod{Spec: corev1.PodSpec{Priority: new(int32(1_000_000_000))}}, want: "occupies awaited evictable"},
 		{name: "asks not to be disrupted", pod: corev1.Pod{ObjectMeta: note("karpenter.sh/do-not-disrupt", "true")}, want: "occupies awaited"},
+		{name: "asks in other words", pod: corev1.Pod{ObjectMeta: note("karpenter.sh/do-not-disrupt", "True")}, want: "occupies awaited"},
+		{name: "asks for a day, which is no duration", pod: corev1.Pod{ObjectMeta: note("karpenter.sh/do-not-disrupt", "1d")}, want: "occupies awaited"},
 		{name: "false is not true", pod: corev1.Pod{ObjectMeta: note("karpenter.sh/do-not-disrupt", "false")}, want: "occupies awaited evictable"},
 		{name: "for an hour, started half an hour ago", want: "occupies awaited",
 			pod: corev1.Pod{ObjectMeta: note("karpenter.sh/do-not-disrupt", "1h"), Status: corev1.PodStatus{StartTime: at(-30 * time.Minute)}}},
