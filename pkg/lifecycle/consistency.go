@@ -27,7 +27,7 @@ func (c *Controller) compare(_ context.Context, l *life) (time.Duration, error) 
 		return 0, nil
 	}
 	set := c.conditions(l.claim)
-	short := shortages(l.claim.Status.Capacity, node.Status.Capacity)
+	short := shortages(l.claim.Spec.Resources.Requests, l.claim.Status.Capacity, node.Status.Capacity)
 	if len(short) == 0 {
 		set.SetTrue(karpv1.ConditionTypeConsistentStateFound)
 		return checkEvery, nil
@@ -39,9 +39,13 @@ func (c *Controller) compare(_ context.Context, l *life) (time.Duration, error) 
 	return checkEvery, nil
 }
 
-// shortages are the resources of which there is clearly less than expected.
-func shortages(expected, have corev1.ResourceList) (out []string) {
+// shortages are the resources that were asked for and of which there is clearly less than expected. What a type could have
+// besides (network interfaces for pods, in a cluster that doesn't use them) nobody has bought it for.
+func shortages(asked, expected, have corev1.ResourceList) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
+		if q := asked[name]; q.IsZero() {
+			continue
+		}
 		want, got := expected[name], have[name]
 		if float64(got.MilliValue()) < (1-shortBy)*float64(want.MilliValue()) {
 			out = append(out, fmt.Sprintf("%s %s instead of %s", name, got.String(), want.String()))

@@ -28,10 +28,14 @@ func TestConsistency(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.launched("a", func(c *karpv1.NodeClaim) { c.Status.Capacity = list("8", "32Gi") })
+			w.launched("a", func(c *karpv1.NodeClaim) {
+				c.Spec.Resources.Requests = list("1", "1Gi")
+				c.Status.Capacity = list("8", "32Gi")
+				c.Status.Capacity["vpc.amazonaws.com/pod-eni"] = resource.MustParse("4") // nobody has asked for them
+			})
 			w.createNode(nodeFor(w.claim("a"), *w.cloud.instances["i-a"]))
 			w.kubelet("ip-10-0-0-1")
-			w.changeNode("ip-10-0-0-1", func(n *corev1.Node) { n.Status.Capacity = tc.have })
+			w.changeNode("ip-10-0-0-1", func(n *corev1.Node) { n.Status.Capacity, n.Status.Allocatable = tc.have, list("4", "16Gi") })
 			w.step()
 			cond := condition(w.claim("a"), karpv1.ConditionTypeConsistentStateFound)
 			if tc.want == "" {
