@@ -4,6 +4,7 @@
 # make verify  formatting, vet, lint rules and import directions; changes nothing
 # make bench   what a scheduling cycle costs with our plugins
 # make chaos   the whole program under virtual time while everything around it breaks; HISTORIES=20, SEED=1
+# make soak    2,000 nodes kept busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
 # make fidelity random worlds through the real scheduler, judged from the API and the EC2 journal
 # make build   bin/dovetail-scheduler, bin/dovetail (plan, catalog) and the binaries of the demo
 #
@@ -22,7 +23,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos fidelity clean
+.PHONY: build test verify unit integration demo sandbox bench chaos soak fidelity clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -84,6 +85,10 @@ SEED ?= 1
 chaos:
 	$(say) 'chaos: $(HISTORIES) histories from seed $(SEED)'
 	@go test -tags chaos -count=1 -timeout 120m ./cmd/scheduler -run 'TestChaos$$' -v -chaos.histories $(HISTORIES) -chaos.seed $(SEED)
+
+soak:
+	$(say) 'soak: half an hour as it is (SOAK_NODES, SOAK_MINUTES, SOAK_PODS_PER_SECOND)'
+	@go run ./test/soak
 
 fidelity:
 	$(say) 'fidelity: random worlds, one cluster each'

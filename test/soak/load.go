@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/dovetail-scheduler/dovetail/test/sandbox"
+)
+
+const (
+	// calls is how many calls of the load are under way at most.
+	calls = 32
+	// tick is how often pods are created and deleted.
+	tick = 100 * time.Millisecond
+)
+
+// load creates pods at a rate and deletes each when it has lived for so long.
+type load struct {
+	kube   kubernetes.Interface
+	name   string
+	perSec float64
+	life   time.Duration
+	change func(*corev1.Pod)
+
+	created atomic.Int64
+	failed  atomic.Pointer[error]
+}
+
+// run works until ctx ends, then waits for what is under way.
+func (l *load) run(ctx context.Context) {
+	slots := make(chan struct{}, calls)
+	var wg sync.WaitGroup
+	call := func(f func(context.Context) error) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			// What was begun is finished: a pod that nobody knows of would stay.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			if err := f(ctx); err != nil {
+				l.failed.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	defer wg.Wait()
+	clock := time.NewTicker(tick)
+	defer clock.Stop()
+	begin, made, ended := time.Now(), 0, 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-clock.C:
+		}
+		for due := l.due(time.Since(begin)); made < due; made++ {
+			i := made
+			call(func(ctx context.Context) error { return l.create(ctx, i) })
+		}
+		for due := l.due(time.Since(begin) - l.life); ended < due; ended++ {
+			i := ended
+			call(func(ctx context.Context) error { return l.delete(ctx, i) })
+		}
+	}
+}
+
+// due is how many pods are to have come so long after the begin.
+func (l *load) due(since time.Duration) int { return int(max(0, since.Seconds()) * l.perSec) }
+
+func (l *load) create(ctx context.Context, i int) error {
+	pod := sandbox.Pods(fmt.Sprintf("%s-%d", l.name, i), 1, "50m", "64Mi")[0].(*corev1.Pod)
+	pod.Labels = map[string]string{"app": l.name}
+	grace := int64(30)
+	pod.Spec.TerminationGracePeriodSeconds = &grace
+	if l.change != nil {
+		l.change(pod)
+	}
+	if _, err := l.kube.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating pod %s: %w", pod.Name, err)
+	}
+	l.created.Add(1)
+	return nil
+}
+
+func (l *load) delete(ctx context.Context, i int) error {
+	name := fmt.Sprintf("%s-%d-0", l.name, i)
+	err := l.kube.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting pod %s: %w", name, err)
+	}
+	return nil
+}
+
+// error is the first call that failed.
+func (l *load) error() error {
+	if err := l.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

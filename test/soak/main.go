@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	set, err := readSettings()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, set); err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			fmt.Fprintln(os.Stderr, "\nsoak: interrupted; everything has ended")
+			os.Exit(130)
+		}
+		fmt.Fprintln(os.Stderr, "\nsoak failed:", err)
+		os.Exit(1)
+	}
+}
+
+// run does the three parts and prints the table; an error when one of them doesn't hold.
+func run(ctx context.Context, set settings) (err error) {
+	dir, err := os.MkdirTemp("", "dovetail-soak-")
+	if err != nil {
+		return fmt.Errorf("making a directory for logs: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\nlogs: %s", err, dir)
+			return
+		}
+		os.RemoveAll(dir)
+	}()
+	log, err := os.Create(filepath.Join(dir, "soak.log"))
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	defer log.Close()
+	klog.LogToStderr(false)
+	klog.SetOutput(log)
+	s, err := begin(ctx, set, dir)
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	parts, err := s.parts(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	table(os.Stdout, parts)
+	var problems []error
+	for _, p := range parts {
+		for _, problem := range p.judge() {
+			problems = append(problems, fmt.Errorf("%s: %s", p.name, problem))
+		}
+	}
+	if len(problems) == 0 {
+		fmt.Println("\nall of it holds")
+	}
+	return errors.Join(problems...)
+}
+
+// say prints one line of progress.
+func say(format string, args ...any) {
+	fmt.Printf("%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
+}
