@@ -5,7 +5,8 @@
 # make bench   what a scheduling cycle costs with our plugins
 # make chaos   the whole program under virtual time while everything around it breaks; HISTORIES=20, SEED=1
 # make soak    2,000 nodes kept busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
-# make fidelity random worlds through the real scheduler, judged from the API and the EC2 journal
+# make fidelity random worlds through the real scheduler, judged from the API and the EC2 journal; WORLDS=200, or WORLD=7
+#               for one of them, told step by step; SMALL=1 for those of make test
 # make build   bin/dovetail-scheduler, bin/dovetail (plan, catalog) and the binaries of the demo
 #
 # Needs Go, make and a C compiler. The first run compiles Kubernetes: with two cores count on ten minutes for
@@ -53,7 +54,7 @@ verify:
 WITH_TESTS := '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 unit:
 	$(say) 'unit tests with the race detector'
-	@go test -race -timeout 20m $$(go list -f $(WITH_TESTS) ./... | grep -v -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet|bench))(/|$$)')
+	@go test -race -timeout 20m $$(go list -f $(WITH_TESTS) ./... | grep -v -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet|bench))(/|$$)|/test/worlds$$')
 
 # Integration tests start etcd, kube-apiserver, the scheduler and the EC2 simulator on loopback.
 integration:
@@ -61,7 +62,7 @@ integration:
 	@go build -ldflags '$(LDFLAGS)' -o bin/controlplane ./test/cluster/cmd/controlplane
 	@go build -ldflags '$(LDFLAGS)' -o bin/dovetail-scheduler ./cmd/scheduler
 	$(say) 'integration tests'
-	@go test -p 1 -count=1 -timeout 40m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)')
+	@go test -p 1 -count=1 -timeout 40m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)|/test/worlds$$')
 	$(say) 'the demo, short'
 	@go build -o bin/demo ./test/demo
 	@DEMO_PODS=60 bin/demo
@@ -90,9 +91,10 @@ soak:
 	$(say) 'soak: half an hour as it is (SOAK_NODES, SOAK_MINUTES, SOAK_PODS_PER_SECOND)'
 	@go run ./test/soak
 
+WORLDS ?= 200
 fidelity:
-	$(say) 'fidelity: random worlds, one cluster each'
-	@go run ./test/worlds/cmd/fidelity
+	$(say) 'fidelity: random worlds'
+	@go run ./test/worlds/cmd/fidelity -seeds $(WORLDS) $(if $(WORLD),-seed $(WORLD)) $(if $(SMALL),-small)
 
 clean:
 	rm -rf bin .demo .tmp

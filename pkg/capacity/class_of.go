@@ -166,7 +166,7 @@ func (c *Class) selects(key string) bool {
 // bindTime is the earliest safe moment to bind the pod (docs/early-binding.md) and why it is not at once.
 func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		if deviceResource(name) {
+		if DeviceResource(name) {
 			return BindInitialized, fmt.Sprintf("asks for %s, which a device plugin has to bring", name)
 		}
 	}
@@ -185,8 +185,8 @@ func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 	return BindEarly, ""
 }
 
-// deviceResource says whether the resource is reported by a device plugin (or by the VPC controller for
+// DeviceResource says whether the resource is reported by a device plugin (or by the VPC controller for
 // vpc.amazonaws.com/pod-eni) and not by the kubelet itself.
-func deviceResource(name corev1.ResourceName) bool {
+func DeviceResource(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

@@ -50,11 +50,18 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 		}
 	}
 	v.Nodes = m.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
+		shown := o
 		v.status[n.Name] = m.nodeOf.status(o)
 		out := v.promise(n, byName[n.Name], v.status[n.Name])
 		if later := m.withoutStartupTaints(o, out); later != nil {
 			out.Taints = later.Spec.Taints
-			v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: later})
+			o = later
+		}
+		if later := withPromised(o, out); later != nil {
+			o = later
+		}
+		if o != shown {
+			v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o})
 		}
 		return out
 	})
@@ -121,6 +128,10 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	out.Claim = f.Claim
 	out.Free = n.Free.Clone()
 	if f.Template != nil && out.InFlight {
+		out.Allocatable = promised(n.Allocatable, f.Template.Allocatable)
+		for r, q := range out.Allocatable {
+			out.Free[r] += q - n.Allocatable[r]
+		}
 		out.VolumesFree = expected(n.VolumesFree, f.Template.VolumesFree, st.Drivers)
 	}
 	out.Unschedulable = n.Unschedulable || f.Fenced || f.Late
@@ -155,6 +166,47 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 		v.Promised = append(v.Promised, capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name})
 	}
 	return &out
+}
+
+// promised is what a node that is coming up will have: what it shows, and what its kubelet still shows too little of. A starting
+// kubelet zeroes extended resources until their device plugins come back, which they do one by one, and may not have measured
+// everything else yet; other amounts that it shows are the truth. No pod that asks for devices is bound before.
+func promised(shown, planned capacity.Resources) capacity.Resources {
+	out := shown
+	for r, want := range planned {
+		if have := shown[r]; have < want && (have == 0 || capacity.DeviceResource(r)) {
+			if maps.Equal(out, shown) {
+				out = shown.Clone()
+			}
+			out[r] = want
+		}
+	}
+	return out
+}
+
+// withPromised is the Node as the filters have to see it: with all that the planner counts on. Nil if it shows all of it.
+func withPromised(o *corev1.Node, n *capacity.Node) *corev1.Node {
+	if !n.InFlight {
+		return nil
+	}
+	var later *corev1.Node
+	list := n.Allocatable.List()
+	for r := range n.Allocatable {
+		want := list[r]
+		if have := o.Status.Allocatable[r]; have.Cmp(want) >= 0 {
+			continue
+		}
+		if later == nil {
+			cp := *o
+			later = &cp
+			later.Status.Allocatable = maps.Clone(o.Status.Allocatable)
+			if later.Status.Allocatable == nil {
+				later.Status.Allocatable = corev1.ResourceList{}
+			}
+		}
+		later.Status.Allocatable[r] = want
+	}
+	return later
 }
 
 // expected is how many volumes can be attached: what the CSINode shows, and until a driver is there what the node was planned

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
 // Until a driver has registered, a node has the attachments it was planned with.
@@ -63,6 +64,55 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("taints of the stand-in (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A kubelet that starts zeroes devices and may not have measured all else: the planner counts on what the node was bought for.
+// What it does show otherwise is the truth.
+func TestPromisedAmounts(t *testing.T) {
+	const gpu = "nvidia.com/gpu"
+	planned := capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 100, corev1.ResourceEphemeralStorage: 50, gpu: 4}
+	for _, tc := range []struct {
+		name        string
+		shown, want capacity.Resources
+	}{
+		{"zeroed devices", capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 100, corev1.ResourceEphemeralStorage: 50, gpu: 0}, planned},
+		{"no devices yet", capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 100, corev1.ResourceEphemeralStorage: 50}, planned},
+		{"half of the devices", capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 100, corev1.ResourceEphemeralStorage: 50, gpu: 2}, planned},
+		{"a disk that wasn't measured", capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 100, gpu: 4}, planned},
+		{"less memory than was thought, and more devices", capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 90, corev1.ResourceEphemeralStorage: 50, gpu: 8},
+			capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 90, corev1.ResourceEphemeralStorage: 50, gpu: 8}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			shown := tc.shown.Clone()
+			n := &capacity.Node{Name: "n", Allocatable: tc.shown, Free: tc.shown.Clone()}
+			n.Free.Sub(capacity.Resources{gpu: 1}) // a pod that was bound before the kubelet began anew
+			f := &ledger.InFlight{Template: &capacity.Node{Allocatable: planned}}
+			v := &view{}
+			got := v.promise(n, f, ledger.NodeStatus{Ours: true})
+			if diff := cmp.Diff(tc.want, got.Allocatable); diff != "" {
+				t.Errorf("allocatable (-want +got):\n%s", diff)
+			}
+			free := tc.want.Clone()
+			free.Sub(capacity.Resources{gpu: 1})
+			if diff := cmp.Diff(free, got.Free); diff != "" {
+				t.Errorf("free (-want +got):\n%s", diff)
+			}
+			o := objectOf(&capacity.Node{Name: "n", Allocatable: shown})
+			seen := o
+			if later := withPromised(o, got); later != nil {
+				seen = later
+			}
+			if diff := cmp.Diff(tc.want, capacity.ResourcesOf(seen.Status.Allocatable)); diff != "" {
+				t.Errorf("what the filters see (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(shown, capacity.ResourcesOf(o.Status.Allocatable)); diff != "" {
+				t.Errorf("the Node itself was changed (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.shown, v.promise(n, f, ledger.NodeStatus{Ours: true, Initialized: true}).Allocatable); diff != "" {
+				t.Errorf("once it is initialized (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func Build(ctx context.Context, b Binary) (string, error) {
 		return "", err
 	}
 	name := b.Name
-	args := []string{"build", "-ldflags", linkFlags()}
+	args := []string{"build", "-ldflags", LinkFlags()}
 	if b.Race {
 		name += "-race"
 		args = append(args, "-race")
@@ -88,7 +88,8 @@ func lockBin(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-func linkFlags() string {
+// LinkFlags are what binaries made of Kubernetes code are linked with.
+func LinkFlags() string {
 	const version = "k8s.io/component-base/version."
 	major, minor, _ := strings.Cut(strings.TrimPrefix(LinkVersion, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")

@@ -44,6 +44,7 @@ type env struct {
 // setting changes what an env is made of.
 type setting struct {
 	sim    ec2.Config
+	boots  kubelet.Config // how kubelets come up; what says where and how fast is set
 	config func(cluster.Config)
 	race   bool
 	mortal bool // the scheduler will be killed, and another one take its lease
@@ -61,7 +62,8 @@ func start(t *testing.T, set func(*setting)) *env {
 	e := &env{T: t, ctx: ctx, c: inprocess.Start(t)}
 	e.api = e.c.Client()
 	controllers(t, e.c.AdminConfig())
-	boots, err := kubelet.New(kubelet.Config{Kube: e.c.NodesConfig(), Speed: s.sim.Speed, Seed: s.sim.Seed})
+	s.boots.Kube, s.boots.Speed, s.boots.Seed = e.c.NodesConfig(), s.sim.Speed, s.sim.Seed
+	boots, err := kubelet.New(s.boots)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,26 @@ func TestPodsThatComeWhileNodesBootBuyNothing(t *testing.T) {
 	}
 }
 
+// The kubelet of a machine with four GPUs shows none for a while, and others come that want one: they are its.
+func TestPodsThatComeWhileDevicesAreMissingBuyNothing(t *testing.T) {
+	e := start(t, func(s *setting) { s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = time.Minute, time.Minute })
+	e.apply(nodeClass, strings.Replace(nodePool, "values: [c, m, r]}", "values: [g]}\n        - {key: node.kubernetes.io/instance-type, operator: In, values: [g4dn.12xlarge]}", 1))
+	e.pods("first", 1, "1", "1Gi", gpus("1"))
+	if _, err := cluster.Until(e.wait(), e.api, &corev1.NodeList{}, func(nodes []*corev1.Node) (bool, string, error) {
+		shows := len(nodes) == 1 && nodes[0].Labels[karpv1.NodeRegisteredLabelKey] == "true" && nodes[0].Status.Allocatable.Name(gpu, resource.DecimalSI).IsZero()
+		return shows, "a registered node without devices", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	e.pods("late", 3, "1", "1Gi", gpus("1"))
+	e.bound("late", 3)
+	e.bound("first", 1)
+	e.settled(1)
+	if n := e.launches(); n != 1 {
+		t.Errorf("%d launches for four pods that one machine was bought for", n)
+	}
+}
+
 // A GPU pod waits for its machine to boot. When another GPU pod ends meanwhile, it runs in its place, at once.
 func TestWaitingPodTakesRoomThatAppears(t *testing.T) {
 	e := start(t, slowBoot)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,8 +119,12 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	if err != nil {
 		return nil, err
 	}
-	setup := append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.w.Namespace}}}, r.w.Setup...)
-	if err := r.create(ctx, setup); err != nil {
+	// It stays when a world is swept up; the same world may have happened here before.
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.w.Namespace}}
+	if err := r.api.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating namespace %s: %w", namespace.Name, err)
+	}
+	if err := r.create(ctx, r.w.Setup); err != nil {
 		return nil, err
 	}
 	sim, stop, err := r.cloud()
