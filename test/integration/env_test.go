@@ -47,17 +47,18 @@ type setting struct {
 	boots  kubelet.Config // how kubelets come up; what says where and how fast is set
 	config func(cluster.Config)
 	race   bool
-	mortal bool // the scheduler will be killed, and another one take its lease
-	idle   bool // don't start the scheduler yet
+	mortal bool          // the scheduler will be killed, and another one take its lease
+	idle   bool          // don't start the scheduler yet
+	lives  time.Duration // how long the test may take
 }
 
 func start(t *testing.T, set func(*setting)) *env {
 	t.Helper()
-	s := setting{sim: ec2.Config{Seed: 1, Speed: 20, Cluster: "dovetail"}, config: func(cluster.Config) {}}
+	s := setting{sim: ec2.Config{Seed: 1, Speed: 20, Cluster: "dovetail"}, config: func(cluster.Config) {}, lives: 5 * time.Minute}
 	if set != nil {
 		set(&s)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), s.lives)
 	t.Cleanup(cancel)
 	e := &env{T: t, ctx: ctx, c: inprocess.Start(t)}
 	e.api = e.c.Client()

@@ -60,11 +60,11 @@ func (l *load) run(ctx context.Context) {
 			return
 		case <-clock.C:
 		}
-		for due := l.due(time.Since(begin)); made < due; made++ {
+		for due := l.due(time.Since(begin)); made < due && ctx.Err() == nil; made++ {
 			i := made
 			call(func(ctx context.Context) error { return l.create(ctx, i) })
 		}
-		for due := l.due(time.Since(begin) - l.life); ended < due; ended++ {
+		for due := l.due(time.Since(begin) - l.life); ended < due && ctx.Err() == nil; ended++ {
 			i := ended
 			call(func(ctx context.Context) error { return l.delete(ctx, i) })
 		}

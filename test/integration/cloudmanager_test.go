@@ -1,0 +1,126 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+)
+
+// cloudLag is how long a new instance may be unknown to EC2, and is to the part of EC2 that the cloud controller manager asks.
+const cloudLag = 20 * time.Second
+
+// A cloud controller manager that doesn't see new instances yet deletes their Nodes, as often as it likes. That ends no instance,
+// buys none, and no pod is lost.
+func TestCloudControllerManagerThatLags(t *testing.T) {
+	e := start(t, func(s *setting) {
+		scale := time.Duration(s.sim.Speed)
+		s.sim.DescribeLag = cloudLag * scale
+		s.boots.Boot = kubelet.Boot{Median: 26 * time.Second * scale, P95: 27 * time.Second * scale} // no machine boots in less than the lag
+	})
+	deleted := manageCloudNodes(t, e)
+	e.apply(nodeClass, nodePool)
+	replicaSets(t, e.c.AdminConfig(), 100)
+	e.create(replicas("web", 12, "1500m", "2Gi"))
+	s := &scene{env: e, name: "web"}
+	s.alive(12)
+	var claims []*karpv1.NodeClaim
+	s.until("all machines to be initialized", func() (bool, string) {
+		claims = e.claims()
+		for _, c := range claims {
+			if !initialized(c) || c.DeletionTimestamp != nil {
+				return false, c.Name
+			}
+		}
+		return true, ""
+	})
+	if n := len(e.sim.Instances()); n != len(claims) || n != len(e.sim.Live()) {
+		t.Errorf("%d instances were launched, %d live, %d claims are there", n, len(e.sim.Live()), len(claims))
+	}
+	if n := deleted(); n == 0 {
+		t.Error("the cloud controller manager has deleted nothing: it saw all instances")
+	}
+	if n := len(e.sim.Calls("TerminateInstances")); n > 0 {
+		t.Errorf("instances were told to end %d times", n)
+	}
+}
+
+// manageCloudNodes is the node lifecycle part of a cloud controller manager: a Node that isn't Ready and whose instance the cloud
+// doesn't know is deleted. It sees instances when they are cloudLag old. deleted counts.
+func manageCloudNodes(t *testing.T, e *env) (deleted func() int) {
+	t.Helper()
+	kube := kubernetes.NewForConfigOrDie(e.c.AdminConfig())
+	cloud := awsec2.NewFromConfig(e.sim.AWSConfig())
+	exists := func(ctx context.Context, id string) bool {
+		out, err := cloud.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{id}})
+		var api smithy.APIError
+		if errors.As(err, &api) && api.ErrorCode() == "InvalidInstanceID.NotFound" {
+			return false
+		}
+		if err != nil || len(out.Reservations) == 0 {
+			return true
+		}
+		in := out.Reservations[0].Instances[0]
+		return time.Since(*in.LaunchTime) >= cloudLag && in.State.Name != types.InstanceStateNameTerminated
+	}
+	var mu sync.Mutex
+	count := 0
+	done := make(chan struct{})
+	ctx, stop := context.WithCancel(e.ctx)
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				continue
+			}
+			for i := range nodes.Items {
+				n := &nodes.Items[i]
+				if n.DeletionTimestamp != nil || up(n) || exists(ctx, n.Spec.ProviderID[strings.LastIndexByte(n.Spec.ProviderID, '/')+1:]) {
+					continue
+				}
+				// As it was seen: one that has become Ready meanwhile stays.
+				err := kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}})
+				if err == nil {
+					mu.Lock()
+					count++
+					mu.Unlock()
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done })
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return count
+	}
+}
+
+func up(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
