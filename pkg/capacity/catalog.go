@@ -175,11 +175,7 @@ func (c *catalog) addBins(p *poolOffers, v int, opts *Options) {
 				slices.ContainsFunc(others, func(r Requirement) bool { return !o.allows(r) }) {
 				continue
 			}
-			price := o.Price * factor
-			if o.CapacityType == CapacityTypeReserved {
-				price *= reservedShare
-			}
-			c.bins = append(c.bins, bin{pool: p.index, variant: v, typ: t, offer: o, price: price + surcharge})
+			c.bins = append(c.bins, bin{pool: p.index, variant: v, typ: t, offer: o, price: o.Price*factor + surcharge})
 		}
 	}
 }
@@ -226,9 +222,6 @@ func (c *catalog) reservation(b int) (budget int, ok bool) {
 }
 
 func (c *catalog) uses(b int) []packing.Use { return c.bins[b].uses }
-
-// reservedShare of its price is what a reserved offer is compared at: it is paid for whether it is used or not.
-const reservedShare = 1e-7
 
 // narrow keeps the types that the pool's requirements on type labels allow.
 func (p *poolOffers) narrow() {

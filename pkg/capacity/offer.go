@@ -47,8 +47,10 @@ func (t *InstanceType) AddExtra(extra Resources) {
 // Offer is one way to buy an instance type.
 type Offer struct {
 	Zone         string
-	CapacityType string  // on-demand, spot or reserved
-	Price        float64 // $/h; what is compared, after overlays. +Inf: nobody knows, and nobody buys it
+	CapacityType string // on-demand, spot or reserved
+	// Price in $/h is what is compared, after overlays: next to nothing for what is reserved and so paid for anyway. +Inf: nobody
+	// knows, and nobody buys it.
+	Price float64
 	// PriceOverlaid says that a NodeOverlay has had its say about the price: it is a wish, and not what the cloud asks for.
 	PriceOverlaid bool
 	// Available is false while the offer is remembered as having no capacity.

@@ -599,12 +599,25 @@ func TestPlanOfPools(t *testing.T) {
 		{name: "reserved capacity first, as far as it goes", view: func(t *testing.T) *View {
 			v := viewOf(t, 5, asking("web", "cpu=1500m"))
 			v.Pools[0].Requirements = Requirements{}.And(ValueIn(corev1.LabelArchStable, "amd64"))
-			v.Pools[0].Types[9].Offers = append(v.Pools[0].Types[9].Offers, Offer{Zone: "b", CapacityType: CapacityTypeReserved, Price: 0.2, Available: true, ReservationID: "cr-1", Remaining: 2})
+			v.Pools[0].Types[9].Offers = append(v.Pools[0].Types[9].Offers, Offer{Zone: "b", CapacityType: CapacityTypeReserved, Price: 0.2e-7, Available: true, ReservationID: "cr-1", Remaining: 2})
 			return v
 		}, want: `
 			default reserved r.4 b: map[web:2]
 			default reserved r.4 b: map[web:2]
 			default spot c.2 : map[web:1]
+			`},
+		{name: "of what is reserved the cheapest, too", view: func(t *testing.T) *View {
+			v := viewOf(t, 3, asking("web", "cpu=1500m"))
+			v.Pools[0].Requirements = Requirements{}.And(ValueIn(corev1.LabelArchStable, "amd64"))
+			for i, x := range v.Pools[0].Types {
+				if p := map[string]float64{"r.4": 0.2e-7, "c.2": 0.15e-7}[x.Name]; p > 0 {
+					v.Pools[0].Types[i].Offers = append(x.Offers, Offer{Zone: "b", CapacityType: CapacityTypeReserved, Price: p, Available: true, ReservationID: "cr-" + x.Name, Remaining: 3})
+				}
+			}
+			return v
+		}, want: `
+			default reserved r.4 b: map[web:2]
+			default reserved c.2 b: map[web:1]
 			`},
 		{name: "a zone by its id", view: func(t *testing.T) *View {
 			v := withOfferLabels(viewOf(t, 1, asking("web", "cpu=1")))
