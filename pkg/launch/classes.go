@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,17 +72,22 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	if volumes {
 		facts = c.volumes.of(pod)
 	}
-	class, err := capacity.ClassOf(pod, facts)
-	if err == nil && c.others[pod.Spec.SchedulerName] {
-		class = byOthers(class)
-	}
-	class = c.notBefore(class, pod.Spec.SchedulerName)
+	class, err := c.of(pod, facts)
 	if !volumes && pod.Spec.NodeName == "" {
 		c.mu.Lock()
 		c.byPod[pod.UID] = classified{version: pod.ResourceVersion, class: class, err: err}
 		c.mu.Unlock()
 	}
 	return class, err
+}
+
+// of is the pod's class as its scheduler makes it.
+func (c *Classes) of(pod *corev1.Pod, facts capacity.VolumeFacts) (*capacity.Class, error) {
+	class, err := capacity.ClassOf(pod, facts)
+	if err == nil && c.others[pod.Spec.SchedulerName] {
+		class = byOthers(class)
+	}
+	return c.notBefore(class, pod.Spec.SchedulerName), err
 }
 
 // byOthers is the class of pods that another scheduler binds: it sees a node when that has registered.
@@ -98,11 +104,15 @@ func byOthers(c *capacity.Class) *capacity.Class {
 func (c *Classes) successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, error) {
 	next := *pod
 	next.Spec.NodeName, next.DeletionTimestamp, next.Status = "", nil, corev1.PodStatus{}
+	// The API server gives pods these labels of their nodes when they are bound.
+	next.Labels = maps.Clone(pod.Labels)
+	delete(next.Labels, corev1.LabelTopologyZone)
+	delete(next.Labels, corev1.LabelTopologyRegion)
 	var facts capacity.VolumeFacts
 	if hasClaims(pod) {
 		facts = c.volumes.of(&next)
 	}
-	class, err := capacity.ClassOf(&next, facts)
+	class, err := c.of(&next, facts)
 	return &next, class, err
 }
 

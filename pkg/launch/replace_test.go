@@ -218,3 +218,29 @@ func TestMissing(t *testing.T) {
 		t.Errorf("%d missing, want one of the three and the other's", len(got))
 	}
 }
+
+// A bound pod bears labels of its node, which the one that comes instead will not have before it is bound; and pods of other
+// schedulers have classes of their own.
+func TestSuccessorsAreOfTheClassThatComes(t *testing.T) {
+	for _, others := range []bool{false, true} {
+		w := newWorld(t)
+		w.build()
+		_, pods := w.leaving(1)
+		w.motor.pending.classes.others = map[string]bool{pods[0].Spec.SchedulerName: others}
+		want, err := w.motor.pending.classes.Class(w.pod(2000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pods[0].Labels == nil {
+			pods[0].Labels = map[string]string{}
+		}
+		pods[0].Labels[corev1.LabelTopologyZone], pods[0].Labels[corev1.LabelTopologyRegion] = "us-west-2a", "us-west-2"
+		wanted, _ := w.motor.successors(pods)
+		if wanted[ledger.Successor{Owner: "rs", Class: want.Key}] == nil {
+			t.Errorf("other scheduler %v: room is made for %v, and class %s will come", others, wanted, want.Key)
+		}
+		if pods[0].Labels[corev1.LabelTopologyZone] == "" {
+			t.Error("the informer's pod was changed")
+		}
+	}
+}
