@@ -57,6 +57,11 @@ func blockOver(p *aws.Provider) func(*karpv1.NodeClaim) (time.Time, string, bool
 	}
 }
 
+// takenBack tells the provider of claims whose capacity is taken back.
+func takenBack(p *aws.Provider) func(*karpv1.NodeClaim) {
+	return func(nc *karpv1.NodeClaim) { p.Interrupted(boughtAs(nc)) }
+}
+
 // boughtAs is the offer a claim's instance was bought from.
 func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
 	return capacity.OfferKey{

@@ -138,7 +138,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	ending, err := disruption.New(disruption.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
-		Replacements: motor, Taken: blockOver(provider), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: incumbent.Hold, Recorder: store.Recorder(), Clock: d.clock,
+		Replacements: motor, Taken: blockOver(provider), Lost: takenBack(provider), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: incumbent.Hold, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err
@@ -192,6 +192,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	store.SetTypes(provider.InstanceTypes)
 	provider.OnChange(store.TypesChanged)
 	provider.OnChange(motor.Changed)
+	provider.OnInterruption(ending.Interrupted)
 	provider.OnLearned(func(class, value string) error { return store.Note(ctx, class, aws.LearnedAnnotation, value) })
 	provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
 		if err := store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {

@@ -34,8 +34,8 @@ type Config struct {
 	// ReservedENIs are network interfaces that pods don't use (CNI custom networking).
 	ReservedENIs int
 
-	// Hold, when set, says why nothing that was made for launches may be removed at the moment (another controller launches with
-	// it, too); empty: go on.
+	// Hold, when set, says why nothing that was made for launches may be removed, and no message taken off the queue, at the
+	// moment (another controller uses them, too); empty: go on.
 	Hold  func() string
 	Clock clock.WithTicker
 

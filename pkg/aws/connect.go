@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go/middleware"
 	"k8s.io/utils/clock"
@@ -67,7 +68,7 @@ func NewClients(cfg awssdk.Config, c clock.Clock) Clients {
 	prices.Region = pricingRegion(cfg.Region)
 	return Clients{
 		EC2: ec2.NewFromConfig(cfg), SSM: ssm.NewFromConfig(cfg), IAM: iam.NewFromConfig(cfg),
-		Pricing: pricing.NewFromConfig(prices), EKS: eks.NewFromConfig(cfg),
+		Pricing: pricing.NewFromConfig(prices), EKS: eks.NewFromConfig(cfg), SQS: sqs.NewFromConfig(cfg),
 	}
 }
 
@@ -137,8 +138,8 @@ func attempts(s *middleware.Stack, t *throttle) error {
 
 // attempt makes one attempt, with a deadline of its own.
 func attempt(ctx context.Context, action string, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
-	// A fleet is answered when its instances are found: that takes as long as it takes.
-	if action == "CreateFleet" {
+	// A fleet is answered when its instances are found, a queue when there is something on it: that takes as long as it takes.
+	if action == "CreateFleet" || action == "ReceiveMessage" {
 		return next.HandleFinalize(ctx, in)
 	}
 	one, cancel := context.WithTimeout(ctx, attemptDeadline)

@@ -54,6 +54,10 @@ var (
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "facts_refreshed_timestamp_seconds",
 		Help: "When a part of the catalogue (types, zones, on-demand-prices, spot-prices) was last read, in seconds since 1970; 0: never.", StabilityLevel: metrics.ALPHA,
 	}, []string{"part"})
+	interruptionMessages = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "interruption_messages_total",
+		Help: "Messages received from the interruption queue, by kind (other: about nothing that ends; unknown: not understood). One that is received again counts again.", StabilityLevel: metrics.ALPHA,
+	}, []string{"kind"})
 	pricesEstimated = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "prices_estimated",
 		Help: "1 while prices of a capacity type are a rule of thumb because none could be read.", StabilityLevel: metrics.ALPHA,
@@ -62,7 +66,7 @@ var (
 
 func init() {
 	legacyregistry.MustRegister(requests, requestSeconds, throttled, turnSeconds, launchSeconds, launchedInstances, fleetErrorsTotal,
-		exhaustedOffers, factsRefreshed, pricesEstimated)
+		exhaustedOffers, factsRefreshed, pricesEstimated, interruptionMessages)
 }
 
 // noAnswer is the code of an attempt that AWS did not answer.

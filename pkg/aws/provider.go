@@ -10,6 +10,8 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // Provider is EC2 as a place to get nodes from. All methods may be called by many goroutines.
@@ -22,6 +24,7 @@ type Provider struct {
 	ssm   SSM
 	iam   IAM
 	eks   EKS
+	sqs   SQS
 
 	catalogue *catalogue
 	exhausted *exhausted
@@ -36,6 +39,8 @@ type Provider struct {
 	version atomic.Uint64
 	untold  atomic.Bool // the version has grown and nobody was told
 	join    atomic.Pointer[joined]
+
+	onInterruption func(context.Context, []capacity.Interruption) []error
 
 	mu      sync.Mutex
 	classes map[string]*class
@@ -58,8 +63,11 @@ func New(cfg Config, c Clients) (*Provider, error) {
 	if c.EC2 == nil || c.SSM == nil || c.IAM == nil || c.Pricing == nil {
 		return nil, errors.New("AWS provider: a client is missing")
 	}
+	if cfg.InterruptionQueue != "" && c.SQS == nil {
+		return nil, errors.New("AWS provider: a client is missing: that of the interruption queue")
+	}
 	p := &Provider{
-		cfg: cfg, clock: cfg.Clock, ec2: c.EC2, ssm: c.SSM, iam: c.IAM, eks: c.EKS,
+		cfg: cfg, clock: cfg.Clock, ec2: c.EC2, ssm: c.SSM, iam: c.IAM, eks: c.EKS, sqs: c.SQS,
 		addresses: &addresses{free: map[string]int64{}}, classes: map[string]*class{}, stops: map[string]context.CancelFunc{},
 	}
 	p.catalogue = newCatalogue(&cfg, c, p.bump)
@@ -79,6 +87,9 @@ func (p *Provider) Run(ctx context.Context) {
 	loops := append(p.catalogue.loops(&p.cfg), p.expiries, p.keepTidy)
 	if p.eks != nil && !p.join.Load().complete() {
 		loops = append(loops, p.keepJoin)
+	}
+	if p.cfg.InterruptionQueue != "" && p.onInterruption != nil {
+		loops = append(loops, p.listen)
 	}
 	for _, loop := range loops {
 		wg.Go(func() { loop(ctx) })

@@ -32,6 +32,7 @@ var rates = map[string]rate{
 	"SSM": {20, 10},
 	"IAM": {10, 5},
 	"EKS": {5, 1},
+	"SQS": {20, 10},
 }
 
 const terminatedInstances = "TerminateInstances/instances"

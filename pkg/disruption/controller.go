@@ -39,7 +39,7 @@ type Nodes interface {
 	LastPodEvent(node string) time.Time
 }
 
-// Config is what a Controller is made of. Everything but Hold, Replacements, Taken and DryRun is required.
+// Config is what a Controller is made of. Everything but Hold, Replacements, Taken, Lost and DryRun is required.
 type Config struct {
 	Kube      kubernetes.Interface
 	Informers informers.SharedInformerFactory
@@ -52,6 +52,8 @@ type Config struct {
 	Replacements Replacements
 	// Taken, when set, is when the capacity that a claim's machine runs on is taken back, and why; false: never, or nobody knows.
 	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
+	// Lost, when set, is told of a claim whose machine the cloud takes back for want of capacity, perhaps more than once.
+	Lost func(claim *karpv1.NodeClaim)
 	// Brake bounds how many nodes end per minute.
 	Brake *brake.Brake
 	// DryRun: say what would be ended, by event and log, and end nothing.
@@ -78,6 +80,7 @@ type Controller struct {
 	nodes    Nodes
 	replace  Replacements
 	taken    func(*karpv1.NodeClaim) (time.Time, string, bool)
+	lost     func(*karpv1.NodeClaim)
 	brake    *brake.Brake
 	dryRun   bool
 	hold     func() string
@@ -93,7 +96,7 @@ type Controller struct {
 	started time.Time
 	// going are claims that were deleted here and that the cache still shows alive, by UID.
 	going map[string]bool
-	// leaving are claims that expire: their nodes are closed while their pods' new room is made, or drained; by UID.
+	// leaving are claims whose time is over: their nodes are closed while their pods' new room is made, or drained; by UID.
 	leaving map[string]*departure
 	// said is when a claim's fate was told without being carried out, by UID and reason.
 	said map[string]time.Time
@@ -110,6 +113,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if c.taken = cfg.Taken; c.taken == nil {
 		c.taken = func(*karpv1.NodeClaim) (time.Time, string, bool) { return time.Time{}, "", false }
+	}
+	if c.lost = cfg.Lost; c.lost == nil {
+		c.lost = func(*karpv1.NodeClaim) {}
 	}
 	if c.hold == nil {
 		c.hold = func() string { return "" }

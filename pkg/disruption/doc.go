@@ -5,11 +5,13 @@
 // at everything once, asks one method after another for nodes that may go, and ends those that the budgets of their pool
 // allow:
 //
-//	expiry      nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
-//	emptiness   nodes without pods of their own for consolidateAfter
+//	expiry        nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
+//	interruption  nodes that the cloud takes, replaced before they are drained as far as there is time
+//	emptiness     nodes without pods of their own for consolidateAfter
 //
-// Expiry has to be, so budgets don't hold it back; whatever else is decided here is a favour, which budgets, do-not-disrupt
-// and its older names prevent. A paused pool, the brake (so many per minute) and a dry run come before everything.
+// Expiry and interruption have to be, so budgets don't hold them back; whatever else is decided here is a favour, which budgets,
+// do-not-disrupt and its older names prevent. A paused pool and the brake (so many per minute) come before everything but instances
+// that EC2 is about to end, a dry run before those, too.
 //
 // Between the decision and the deletion a pod may come. Against our own scheduler a node is fenced (Fence): from that step
 // on nothing is bound there. Against other schedulers it is tainted. Only then are its pods read once more from the API, and

@@ -53,14 +53,14 @@ type departure struct {
 func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration, errs []error) {
 	now := c.clock.Now()
 	there := map[string]bool{}
-	var due []*machine
+	var due []leaver
 	var short []string // nodes that will not stay for long
 	for _, m := range s.machines {
 		uid := string(m.claim.UID)
 		there[uid] = true
 		d := c.leaving[uid]
-		at, _, expires := c.over(m)
-		if expires && m.node != nil && !paused(m) && !now.Before(at.Add(-lead(m, at)-brief(m, at))) {
+		x, goes := c.over(m)
+		if goes && m.node != nil && (x.forced || !paused(m)) && !now.Before(x.brief) {
 			short = append(short, m.node.Name)
 		}
 		switch {
@@ -68,12 +68,12 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 			if d != nil {
 				c.replace.Keep(d.node)
 			}
-		case !expires || paused(m):
+		case !goes || paused(m) && !x.forced:
 			errs = append(errs, c.stay(ctx, m))
-		case now.Before(at.Add(-lead(m, at))):
-			soon = nearer(soon, at.Add(-lead(m, at)).Sub(now))
+		case now.Before(x.from):
+			soon = nearer(soon, x.from.Sub(now))
 		default:
-			due = append(due, m)
+			due = append(due, leaver{m, x})
 		}
 	}
 	for uid, d := range c.leaving {
@@ -82,10 +82,8 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 			delete(c.leaving, uid)
 		}
 	}
-	slices.SortFunc(due, func(a, b *machine) int {
-		x, _, _ := c.over(a)
-		y, _, _ := c.over(b)
-		if d := x.Compare(y); d != 0 {
+	slices.SortFunc(due, func(a, b leaver) int {
+		if d := a.at.Compare(b.at); d != 0 {
 			return d
 		}
 		return strings.Compare(a.claim.Name, b.claim.Name)
@@ -98,30 +96,42 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 	return soon, errs
 }
 
-// over is when the machine's time is over, and why: its expireAfter, or the end of the capacity it runs on. false: never, or
-// not as long as it is coming up. A node that takes longer to boot than it may live would otherwise be ended before it was of any use, and the
-// next one too.
-func (c *Controller) over(m *machine) (at time.Time, why string, ok bool) {
-	if condition(m.claim, karpv1.ConditionTypeInitialized) == nil {
-		return time.Time{}, "", false
+// exit is how a machine leaves: from brief on it takes no pods of others that are being replaced; from from on room is made for its own
+// elsewhere; at at it is drained, whether that is there or not.
+type exit struct {
+	brief, from, at time.Time
+	// reason is for metrics, why for people.
+	reason, why string
+	// forced: the cloud ends it anyway. Neither brake nor pause help it.
+	forced bool
+}
+
+// leaver is a machine whose time has come.
+type leaver struct {
+	*machine
+	exit
+}
+
+// over is when and why the machine's time is over: the cloud takes it, its expireAfter is over, or the capacity it runs on ends.
+// false: never, or not as long as it is coming up. A node that takes longer to boot than it may live would otherwise be ended
+// before it was of any use, and the next one too.
+func (c *Controller) over(m *machine) (exit, bool) {
+	if x, ok := interrupted(m); ok {
+		return x, true
 	}
-	at, why, ok = c.taken(m.claim)
+	if condition(m.claim, karpv1.ConditionTypeInitialized) == nil {
+		return exit{}, false
+	}
+	reason := reasonBlockEnds
+	at, why, ok := c.taken(m.claim)
 	if d := m.claim.Spec.ExpireAfter.Duration; d != nil && *d > 0 {
 		if expires := m.claim.CreationTimestamp.Add(*d); !ok || expires.Before(at) {
-			return expires, "its expireAfter is over", true
+			at, reason, why, ok = expires, reasonExpired, "its expireAfter is over", true
 		}
 	}
-	return at, why, ok
-}
-
-// lead is how long before its end the machine begins to be replaced.
-func lead(m *machine, at time.Time) time.Duration {
-	return min(leadMost, at.Sub(m.claim.CreationTimestamp.Time)/4)
-}
-
-// brief is how long before that it takes no pods of others that are being replaced.
-func brief(m *machine, at time.Time) time.Duration {
-	return min(stayMost, at.Sub(m.claim.CreationTimestamp.Time)/4)
+	quarter := at.Sub(m.claim.CreationTimestamp.Time) / 4
+	from := at.Add(-min(leadMost, quarter))
+	return exit{brief: from.Add(-min(stayMost, quarter)), from: from, at: at, reason: reason, why: why}, ok
 }
 
 // leave brings one expiring machine a step further and says when to look again:
@@ -129,27 +139,26 @@ func brief(m *machine, at time.Time) time.Duration {
 //  1. Before its time is over: nothing if it has no pods to be moved (emptiness may end it), else
 //  2. it is closed, by fence and taint, and room for its pods is asked for.
 //  3. When the room is there, or the time over, its claim is deleted. The brake comes before punctuality.
-func (c *Controller) leave(ctx context.Context, m *machine, short []string, now time.Time) (time.Duration, error) {
-	at, why, _ := c.over(m)
-	if c.dry(ctx, m, reasonExpired, why) {
+func (c *Controller) leave(ctx context.Context, m leaver, short []string, now time.Time) (time.Duration, error) {
+	if c.dry(ctx, m.machine, m.reason, m.why) {
 		return 0, nil
 	}
-	if now.Before(at) {
+	if now.Before(m.at) {
 		ready, err := c.makeRoom(ctx, m, short, now)
 		if !ready || err != nil {
-			return min(replaceEvery, at.Sub(now)), err
+			return min(replaceEvery, m.at.Sub(now)), err
 		}
 	} else if d := c.leaving[string(m.claim.UID)]; d != nil && d.said != "" {
 		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without new room for all pods: %s", d.said)
 	}
-	if c.braked(m) || !c.brake.Take(now) {
+	if !m.forced && (c.braked(m.machine) || !c.brake.Take(now)) {
 		return c.brake.Wait(now), nil
 	}
-	return 0, c.end(ctx, m, reasonExpired, why)
+	return 0, c.end(ctx, m.machine, m.reason, m.why)
 }
 
 // makeRoom closes the machine's node and asks for room for its pods; true when the node may go.
-func (c *Controller) makeRoom(ctx context.Context, m *machine, short []string, now time.Time) (bool, error) {
+func (c *Controller) makeRoom(ctx context.Context, m leaver, short []string, now time.Time) (bool, error) {
 	uid := string(m.claim.UID)
 	d := c.leaving[uid]
 	if c.replace == nil || m.node == nil || m.node.DeletionTimestamp != nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true" ||
@@ -167,13 +176,12 @@ func (c *Controller) makeRoom(ctx context.Context, m *machine, short []string, n
 		}
 		d = &departure{node: m.node.Name}
 		c.leaving[uid] = d
-		at, _, _ := c.over(m)
-		c.tell(m, reasonReplace, fmt.Sprintf("Expires at %s: room is being made for its %d pods", at.UTC().Format(time.RFC3339), len(moving)))
-		klog.FromContext(ctx).V(2).Info("Replacing an expiring node", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name, "pods", len(moving))
+		c.tell(m.machine, reasonReplace, fmt.Sprintf("Leaves by %s, because %s: room is being made for its %d pods", m.at.UTC().Format(time.RFC3339), m.why, len(moving)))
+		klog.FromContext(ctx).V(2).Info("Replacing a node", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name, "pods", len(moving), "reason", m.reason)
 	}
 	if !disrupted(m.node) {
 		if err := c.nodes.Disrupt(ctx, m.node); err != nil {
-			return false, fmt.Errorf("tainting an expiring node: %w", err)
+			return false, fmt.Errorf("tainting a node that leaves: %w", err)
 		}
 	}
 	if len(moving) == 0 {
@@ -181,7 +189,7 @@ func (c *Controller) makeRoom(ctx context.Context, m *machine, short []string, n
 	}
 	ready, why := c.replace.Replace(m.node.Name, moving, short)
 	if why != d.said && why != "" {
-		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No new room for the pods of an expiring node yet: %s", why)
+		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No new room for the pods of the node yet: %s", why)
 	}
 	d.said = why
 	return ready, nil

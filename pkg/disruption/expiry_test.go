@@ -51,12 +51,12 @@ func TestExpiry(t *testing.T) {
 	}{
 		{name: "long before its time nothing happens", machine: lives("1h"), setup: web, after: 49 * time.Minute},
 		{name: "ten minutes before it is closed and its pods get room", machine: lives("1h"), setup: web, after: 50 * time.Minute, closed: true, asked: "web",
-			event: "a Normal ReplacementPlanned: Expires at 2026-03-01T13:00:00Z: room is being made for its 1 pods"},
+			event: "a Normal ReplacementPlanned: Leaves by 2026-03-01T13:00:00Z, because its expireAfter is over: room is being made for its 1 pods"},
 		{name: "a short life: in its last quarter", machine: lives("4m"), setup: web, after: 3 * time.Minute, closed: true, asked: "web"},
 		{name: "it goes when the room is there", machine: lives("1h"), setup: web, room: "ready", after: 50 * time.Minute, ends: true, closed: true, asked: "web",
 			event: "a Normal DisruptionTerminating: Ending the node: its expireAfter is over"},
 		{name: "what stands in the way is said", machine: lives("1h"), setup: web, room: "pool default: limit reached", after: 55 * time.Minute, closed: true, asked: "web",
-			event: "a Warning ReplacementMissing: No new room for the pods of an expiring node yet: pool default: limit reached"},
+			event: "a Warning ReplacementMissing: No new room for the pods of the node yet: pool default: limit reached"},
 		{name: "the deadline holds without room", machine: lives("1h"), setup: web, room: "nothing to be had", after: time.Hour, ends: true},
 		{name: "without pods that would come again it waits for its time", machine: lives("1h"), after: 59 * time.Minute, setup: func(w *world) {
 			w.bind("bare", "node-a")

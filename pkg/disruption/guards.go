@@ -25,8 +25,11 @@ const (
 	annotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
-// reasonExpired is no reason of budgets: they don't hold back what has to go.
-const reasonExpired = "Expired"
+// Reasons that are none of budgets: those don't hold back what has to go.
+const (
+	reasonExpired   = "Expired"
+	reasonBlockEnds = "CapacityBlockEnds"
+)
 
 // sayEvery is how often the same is said again of a claim that would be ended if this weren't a dry run.
 const sayEvery = time.Hour

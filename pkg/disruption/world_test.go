@@ -60,6 +60,9 @@ type world struct {
 	interrupt func(call string)
 	// taken is when, after epoch, the machines' capacity is taken back; zero: never.
 	taken time.Duration
+	// lost are claims whose capacity was taken back; failPatch makes writing fail.
+	lost      []string
+	failPatch bool
 	// loseDelete makes deletions fail after they have worked, failDelete before.
 	loseDelete, failDelete bool
 }
@@ -92,6 +95,12 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 		return true, list, nil
 	})
 	w.claims = crfake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjectTracker(plainTracker()).WithObjects(objs...).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, inner client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if w.failPatch {
+				return errLost
+			}
+			return inner.Patch(ctx, obj, patch, opts...)
+		},
 		Delete: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			w.interrupt("delete")
 			if w.failDelete {
@@ -108,7 +117,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 		Kube: w.kube, Informers: w.factory, Claims: cached{w.claims, w}, Live: w.claims, Fence: w, Nodes: w, Recorder: w, Clock: w.clock,
 		Replacements: w, Brake: brake.New(1000), Taken: func(*karpv1.NodeClaim) (time.Time, string, bool) {
 			return epoch.Add(w.taken), "its capacity block ends", w.taken > 0
-		},
+		}, Lost: func(c *karpv1.NodeClaim) { w.lost = append(w.lost, c.Name) },
 	})
 	if err != nil {
 		t.Fatal(err)

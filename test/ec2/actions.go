@@ -42,10 +42,11 @@ var actions = map[string]action{
 
 	"pricing.GetProducts": on((*world).getProducts),
 
-	"sqs.DeleteMessage":  on((*world).deleteMessage),
-	"sqs.GetQueueUrl":    (*Sim).getQueueURL,
-	"sqs.ReceiveMessage": (*Sim).receiveMessage,
-	"sqs.SendMessage":    on((*world).sendMessage),
+	"sqs.DeleteMessage":      on((*world).deleteMessage),
+	"sqs.DeleteMessageBatch": on((*world).deleteMessageBatch),
+	"sqs.GetQueueUrl":        (*Sim).getQueueURL,
+	"sqs.ReceiveMessage":     (*Sim).receiveMessage,
+	"sqs.SendMessage":        on((*world).sendMessage),
 
 	"ssm.GetParameter":        on((*world).getParameter),
 	"ssm.GetParameters":       on((*world).getParameters),

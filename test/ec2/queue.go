@@ -134,8 +134,8 @@ func (w *world) receive(n int, hidden time.Duration) []messageItem {
 			continue
 		}
 		m.receives++
-		m.visible = w.now.Add(hidden)
-		w.after(time.Duration(float64(hidden)*w.cfg.Speed), func() { w.effects = append(w.effects, effect{arrived: true}) })
+		m.visible = w.now.Add(w.cfg.scaled(hidden))
+		w.after(hidden, func() { w.effects = append(w.effects, effect{arrived: true}) })
 		out = append(out, messageItem{
 			m.id, fmt.Sprintf("%s/%d", m.id, m.receives), digest(m.body), m.body,
 			map[string]string{"SentTimestamp": strconv.FormatInt(m.sent.UnixMilli(), 10), "ApproximateReceiveCount": strconv.Itoa(m.receives)},
@@ -158,6 +158,52 @@ func (w *world) deleteMessage(r *Request) (any, error) {
 	return nil, nil
 }
 
+// deleteMessageBatch deletes up to ten messages, and answers for each.
+func (w *world) deleteMessageBatch(r *Request) (any, error) {
+	type entry struct{ Id, ReceiptHandle string }
+	var in struct {
+		QueueUrl string
+		Entries  []entry
+	}
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := w.queued(in.QueueUrl); err != nil {
+		return nil, err
+	}
+	switch n := len(in.Entries); {
+	case n == 0:
+		return nil, failf("com.amazonaws.sqs#EmptyBatchRequest", "There should be at least one DeleteMessageBatchRequestEntry in the request.")
+	case n > 10:
+		return nil, failf("com.amazonaws.sqs#TooManyEntriesInBatchRequest", "Maximum number of entries per request are 10. You have sent %d.", n)
+	}
+	type ok struct{ Id string }
+	type failed struct {
+		Id, Code, Message string
+		SenderFault       bool
+	}
+	out := struct {
+		Successful []ok
+		Failed     []failed `json:",omitempty"`
+	}{}
+	asked := map[string]bool{}
+	for _, e := range in.Entries {
+		if asked[e.Id] {
+			return nil, failf("com.amazonaws.sqs#BatchEntryIdsNotDistinct", "Id %s repeated.", e.Id)
+		}
+		asked[e.Id] = true
+		id, _, isHandle := strings.Cut(e.ReceiptHandle, "/")
+		if !isHandle {
+			out.Failed = append(out.Failed, failed{e.Id, "ReceiptHandleIsInvalid", "The input receipt handle is invalid.", true})
+			continue
+		}
+		w.queue.messages = slices.DeleteFunc(w.queue.messages, func(m *message) bool { return m.id == id })
+		out.Successful = append(out.Successful, ok{e.Id})
+		r.results = append(r.results, id)
+	}
+	return out, nil
+}
+
 func digest(body string) string {
 	sum := md5.Sum([]byte(body)) // what SQS sends for clients to check
 	return hex.EncodeToString(sum[:])
@@ -166,8 +212,12 @@ func digest(body string) string {
 // event puts an event on the queue in EventBridge's envelope.
 func (w *world) event(kind string, in *instance, detail map[string]string) {
 	detail["instance-id"] = in.ID
+	w.announce("aws.ec2", kind, in, detail)
+}
+
+func (w *world) announce(source, kind string, in *instance, detail any) {
 	body, err := json.Marshal(map[string]any{
-		"version": "0", "id": w.uuid("event-id"), "detail-type": kind, "source": "aws.ec2", "account": w.cfg.Account, "time": w.now.UTC().Format(time.RFC3339),
+		"version": "0", "id": w.uuid("event-id"), "detail-type": kind, "source": source, "account": w.cfg.Account, "time": w.now.UTC().Format(time.RFC3339),
 		"region": w.cfg.Region, "resources": []string{w.arn("ec2", "instance/"+in.ID)}, "detail": detail,
 	})
 	if err != nil {
@@ -184,7 +234,7 @@ func (w *world) notifyState(in *instance) {
 
 // Interrupt warns of the interruption of a spot instance; it ends SpotNotice later.
 func (s *Sim) Interrupt(id string) error {
-	return s.mark(id, func(w *world, in *instance) {
+	return s.mark(id, spot, func(w *world, in *instance) {
 		w.event("EC2 Spot Instance Interruption Warning", in, map[string]string{"instance-action": "terminate"})
 		w.after(w.cfg.SpotNotice, func() { w.end(in, "Server.SpotInstanceTermination: Instance terminated due to spot interruption") })
 	})
@@ -192,19 +242,47 @@ func (s *Sim) Interrupt(id string) error {
 
 // Rebalance recommends to leave a spot instance.
 func (s *Sim) Rebalance(id string) error {
-	return s.mark(id, func(w *world, in *instance) {
+	return s.mark(id, spot, func(w *world, in *instance) {
 		w.event("EC2 Instance Rebalance Recommendation", in, map[string]string{})
 	})
 }
 
-func (s *Sim) mark(id string, do func(*world, *instance)) error {
+// Queued is how many messages are on the queue, those that were given out and not deleted included.
+func (s *Sim) Queued() (n int) {
+	s.with(func(w *world) { n = len(w.queue.messages) })
+	return n
+}
+
+// Maintain announces, as AWS Health does, that an instance's machine will be worked on. What comes of it is up to the caller.
+func (s *Sim) Maintain(id string, begins time.Time) error {
+	return s.mark(id, "", func(w *world, in *instance) {
+		w.announce("aws.health", "AWS Health Event", in, map[string]any{
+			"eventArn": "arn:aws:health:" + w.cfg.Region + "::event/EC2/AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED/" + w.uuid("health"),
+			"service":  "EC2", "eventTypeCode": "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED", "eventTypeCategory": "scheduledChange",
+			"startTime": begins.UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"), "affectedEntities": []map[string]string{{"entityValue": in.ID}},
+		})
+	})
+}
+
+// TakeReserved warns that the owner of an interruptible reservation takes an instance's capacity back; it ends SpotNotice later.
+func (s *Sim) TakeReserved(id string) error {
+	return s.mark(id, onDemand, func(w *world, in *instance) {
+		w.event("EC2 Capacity Reservation Instance Interruption Warning", in, map[string]string{"instance-action": "terminate"})
+		w.after(w.cfg.SpotNotice, func() {
+			w.end(in, "Server.InsufficientInstanceCapacity: Instance terminated as its capacity reservation was reclaimed")
+		})
+	})
+}
+
+// mark does something to a live instance of the capacity type; "": any.
+func (s *Sim) mark(id, capacityType string, do func(*world, *instance)) error {
 	var err error
 	s.with(func(w *world) {
 		switch in := w.byID[id]; {
 		case in == nil || !in.live():
 			err = fmt.Errorf("instance %s is not running", id)
-		case in.CapacityType != spot:
-			err = fmt.Errorf("instance %s is not a spot instance", id)
+		case capacityType != "" && in.CapacityType != capacityType:
+			err = fmt.Errorf("instance %s is not a %s instance", id, capacityType)
 		default:
 			do(w, in)
 		}

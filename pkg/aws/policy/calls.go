@@ -15,12 +15,19 @@ func Calls() []string {
 	for i := range clients.NumField() {
 		f := clients.Field(i)
 		for j := range f.Type.NumMethod() {
-			out = append(out, strings.ToLower(f.Name)+":"+f.Type.Method(j).Name)
+			call := strings.ToLower(f.Name) + ":" + f.Type.Method(j).Name
+			if name, ok := named[call]; ok {
+				call = name
+			}
+			out = append(out, call)
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
+
+// named are calls for which IAM has another name.
+var named = map[string]string{"sqs:DeleteMessageBatch": "sqs:DeleteMessage"}
 
 // implied are actions that AWS checks beside those that are called: a fleet runs instances, with a role; what is made with
 // tags is tagged.

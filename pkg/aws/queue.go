@@ -1,0 +1,130 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	// queueWait is how long a look at an empty queue takes, the longest there is.
+	queueWait = 20 * time.Second
+	// queueHidden is how long a message isn't given out again; it is long for what is done with one.
+	queueHidden = 20 * time.Second
+	// queueBatch is the most messages SQS gives out, or deletes, at once.
+	queueBatch = 10
+	// queuePause is how long to wait after a failure, doubling up to queuePauseMost.
+	queuePause     = time.Second
+	queuePauseMost = time.Minute
+)
+
+// OnInterruption has f called with what the interruption queue says. f answers for each whether it has been seen to; what has
+// not comes again. f may be called again for the same interruption, in any order. Must be called before Run.
+func (p *Provider) OnInterruption(f func(context.Context, []capacity.Interruption) []error) {
+	p.onInterruption = f
+}
+
+// listen reads the interruption queue until ctx ends.
+func (p *Provider) listen(ctx context.Context) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", p.cfg.InterruptionQueue)
+	url, pause := "", queuePause
+	for ctx.Err() == nil {
+		if p.cfg.Hold() != "" { // the messages are another's
+			sleep(ctx, p.clock, queuePause)
+			continue
+		}
+		var err error
+		if url == "" {
+			url, err = p.queueURL(ctx)
+		}
+		if err == nil {
+			err = p.hear(ctx, url)
+		}
+		if err == nil || ctx.Err() != nil {
+			pause = queuePause
+			continue
+		}
+		logger.Error(err, "Could not hear of interruptions, will retry", "pause", pause)
+		url = "" // the queue may have been made anew
+		sleep(ctx, p.clock, pause)
+		pause = min(2*pause, queuePauseMost)
+	}
+}
+
+func (p *Provider) queueURL(ctx context.Context) (string, error) {
+	out, err := p.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: awssdk.String(p.cfg.InterruptionQueue)})
+	if err != nil {
+		return "", wrap(err, "finding the interruption queue")
+	}
+	return awssdk.ToString(out.QueueUrl), nil
+}
+
+// hear takes what is on the queue, or waits for it, has it seen to, and deletes what has been; and what can't be understood, which
+// would come again and again.
+func (p *Provider) hear(ctx context.Context, url string) error {
+	out, err := p.sqs.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: awssdk.String(url), MaxNumberOfMessages: queueBatch, WaitTimeSeconds: int32(queueWait / time.Second),
+		VisibilityTimeout: int32(queueHidden / time.Second),
+	})
+	if err != nil {
+		return wrap(err, "reading the interruption queue")
+	}
+	logger := klog.FromContext(ctx)
+	var heard []capacity.Interruption
+	var from []int // message of each
+	seen := make([]error, len(out.Messages))
+	for i := range out.Messages {
+		said, err := interruptionsOf(awssdk.ToString(out.Messages[i].Body))
+		switch {
+		case err != nil:
+			logger.Error(err, "A message on the interruption queue can't be understood, it is deleted", "message", awssdk.ToString(out.Messages[i].MessageId))
+			interruptionMessages.WithLabelValues("unknown").Inc()
+		case len(said) == 0:
+			logger.V(4).Info("A message on the interruption queue is about something else", "message", awssdk.ToString(out.Messages[i].MessageId))
+			interruptionMessages.WithLabelValues("other").Inc()
+		default:
+			interruptionMessages.WithLabelValues(string(said[0].Kind)).Inc()
+		}
+		for range said {
+			from = append(from, i)
+		}
+		heard = append(heard, said...)
+	}
+	if len(heard) > 0 {
+		for i, err := range p.onInterruption(ctx, heard) {
+			if err != nil {
+				logger.Error(err, "An interruption was not seen to, its message will come again", "instance", heard[i].InstanceID, "kind", heard[i].Kind)
+				seen[from[i]] = err
+			}
+		}
+	}
+	return p.forget(ctx, url, out.Messages, seen)
+}
+
+// forget deletes the messages that have been seen to.
+func (p *Provider) forget(ctx context.Context, url string, messages []sqstypes.Message, seen []error) error {
+	var done []sqstypes.DeleteMessageBatchRequestEntry
+	for i := range messages {
+		if seen[i] == nil {
+			done = append(done, sqstypes.DeleteMessageBatchRequestEntry{Id: awssdk.String(fmt.Sprintf("m%d", i)), ReceiptHandle: messages[i].ReceiptHandle})
+		}
+	}
+	if len(done) == 0 {
+		return nil
+	}
+	out, err := p.sqs.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: awssdk.String(url), Entries: done})
+	if err != nil {
+		return wrap(err, "deleting from the interruption queue")
+	}
+	if len(out.Failed) > 0 { // they come again, and are seen to again
+		klog.FromContext(ctx).Info("SQS kept messages that were to be deleted", "messages", len(out.Failed), "code", awssdk.ToString(out.Failed[0].Code))
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+func TestInterruptionsOf(t *testing.T) {
+	at := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
+	ec2Event := func(kind, detail string) string {
+		return `{"version":"0","id":"1","source":"aws.ec2","detail-type":"` + kind + `","account":"1","time":"2026-11-21T22:00:00Z","region":"us-west-2","resources":[],"detail":{` + detail + `}}`
+	}
+	health := func(detail string) string {
+		return `{"source":"aws.health","detail-type":"AWS Health Event","time":"2026-11-21T22:00:00Z","detail":{` + detail + `}}`
+	}
+	one := func(kind capacity.InterruptionKind, ends time.Time) []capacity.Interruption {
+		return []capacity.Interruption{{InstanceID: "i-1", Kind: kind, Ends: ends}}
+	}
+	const state = "EC2 Instance State-change Notification"
+	for _, tt := range []struct {
+		name, body string
+		want       []capacity.Interruption
+		bad        bool
+	}{
+		{"spot", ec2Event("EC2 Spot Instance Interruption Warning", `"instance-id":"i-1","instance-action":"terminate"`), one(capacity.SpotInterrupted, at.Add(2*time.Minute)), false},
+		{"spot that hibernates at once", ec2Event("EC2 Spot Instance Interruption Warning", `"instance-id":"i-1","instance-action":"hibernate"`), one(capacity.SpotInterrupted, at), false},
+		{"a recommendation", ec2Event("EC2 Instance Rebalance Recommendation", `"instance-id":"i-1"`), one(capacity.SpotRebalance, time.Time{}), false},
+		{"a reservation", ec2Event("EC2 Capacity Reservation Instance Interruption Warning", `"instance-id":"i-1","instance-action":"terminate"`), one(capacity.ReservationInterrupted, at.Add(2*time.Minute)), false},
+		{"stopping", ec2Event(state, `"instance-id":"i-1","state":"stopping"`), one(capacity.MachineStopping, at), false},
+		{"terminated", ec2Event(state, `"instance-id":"i-1","state":"terminated"`), one(capacity.MachineTerminating, at), false},
+		{"running", ec2Event(state, `"instance-id":"i-1","state":"running"`), nil, false},
+		{"maintenance of two machines and a volume", health(`"service":"EC2","eventTypeCategory":"scheduledChange","startTime":"Mon, 23 Nov 2026 10:00:00 GMT",
+			"affectedEntities":[{"entityValue":"i-1"},{"entityValue":"vol-1"},{"entityValue":"i-2"}]`), []capacity.Interruption{
+			{InstanceID: "i-1", Kind: capacity.MaintenanceScheduled, Ends: time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)},
+			{InstanceID: "i-2", Kind: capacity.MaintenanceScheduled, Ends: time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)},
+		}, false},
+		{"maintenance some time", health(`"service":"EC2","eventTypeCategory":"scheduledChange","startTime":"soon","affectedEntities":[{"entityValue":"i-1"}]`), one(capacity.MaintenanceScheduled, time.Time{}), false},
+		{"the health of another service", health(`"service":"RDS","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1"}]`), nil, false},
+		{"trouble, and no plan", health(`"service":"EC2","eventTypeCategory":"issue","affectedEntities":[{"entityValue":"i-1"}]`), nil, false},
+		{"something new", ec2Event("EC2 Moon Landing", `"instance-id":"i-1"`), nil, false},
+		{"somebody else's event", `{"source":"me","detail-type":"EC2 Spot Instance Interruption Warning","detail":{"instance-id":"i-1"}}`, nil, false},
+		{"no instance", ec2Event("EC2 Spot Instance Interruption Warning", `"instance-action":"terminate"`), nil, true},
+		{"no event", `hello`, nil, true},
+		{"nothing", ``, nil, true},
+		{"another shape", `{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","detail":[1]}`, nil, true},
+	} {
+		got, err := interruptionsOf(tt.body)
+		if diff := cmp.Diff(tt.want, got); diff != "" || (err != nil) != tt.bad {
+			t.Errorf("%s (-want +got), %v:\n%s", tt.name, err, diff)
+		}
+	}
+}
+
+// listener is a provider that does nothing but listen, and what it has heard.
+type listener struct {
+	*Provider
+	t   *testing.T
+	ctx context.Context
+	sim *sim.Sim
+
+	mu    sync.Mutex
+	heard []capacity.Interruption
+	// fail is asked about each.
+	fail func(capacity.Interruption) error
+}
+
+func newListener(t *testing.T, change ...func(*Config, *sim.Config)) *listener {
+	t.Helper()
+	simCfg := sim.Config{Seed: 1, Cluster: "films", Queue: "interruptions", Catalog: fewTypes}
+	cfg := Config{Region: "us-west-2", ClusterName: "films", InterruptionQueue: "interruptions"}
+	for _, f := range change {
+		f(&cfg, &simCfg)
+	}
+	s, err := sim.New(simCfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, client := s.AWSConfig(), &http1{}
+	conf.HTTPClient = client.make()
+	p, err := New(cfg, NewClients(conf, clock.RealClock{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	_, ctx := ktesting.NewTestContext(t)
+	return &listener{Provider: p, t: t, ctx: ctx, sim: s, fail: func(capacity.Interruption) error { return nil }}
+}
+
+// listens runs the loop until the test ends.
+func (l *listener) listens() {
+	l.OnInterruption(func(_ context.Context, all []capacity.Interruption) []error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.heard = append(l.heard, all...)
+		errs := make([]error, len(all))
+		for i, x := range all {
+			errs[i] = l.fail(x)
+		}
+		return errs
+	})
+	ctx, stop := context.WithCancel(l.ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { l.listen(ctx) })
+	l.t.Cleanup(func() { stop(); wg.Wait() })
+}
+
+func (l *listener) times(id string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, x := range l.heard {
+		if x.InstanceID == id {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *listener) send(body string) {
+	l.t.Helper()
+	if _, err := l.sqs.(*sqs.Client).SendMessage(l.ctx, &sqs.SendMessageInput{QueueUrl: awssdk.String(l.sim.QueueURL()), MessageBody: &body}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// until waits for something that comes of itself.
+func (l *listener) until(what string, ok func() bool) {
+	l.t.Helper()
+	if err := wait.PollUntilContextTimeout(l.ctx, 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return ok(), nil }); err != nil {
+		l.t.Fatalf("waited in vain: %s; calls %v", what, l.sim.Calls("ReceiveMessage", "DeleteMessageBatch"))
+	}
+}
+
+// deleted is how many messages were deleted.
+func (l *listener) deleted() int {
+	n := 0
+	for _, c := range l.sim.Calls("DeleteMessageBatch") {
+		n += len(c.Results)
+	}
+	return n
+}
+
+const rebalance = `{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","detail":{"instance-id":"%s"}}`
+
+// What is on the queue is heard in batches and deleted together, whatever it is about.
+func TestQueueIsReadAndEmptied(t *testing.T) {
+	l := newListener(t)
+	for i := range 10 {
+		l.send(fmt.Sprintf(rebalance, fmt.Sprintf("i-%d", i)))
+	}
+	l.send("no event at all")
+	l.send(`{"source":"aws.ec2","detail-type":"EC2 Moon Landing"}`)
+	l.listens()
+	l.until("everything is deleted", func() bool { return l.deleted() == 12 })
+	for i := range 10 {
+		if n := l.times(fmt.Sprintf("i-%d", i)); n != 1 {
+			t.Errorf("instance %d was told of %d times", i, n)
+		}
+	}
+	if n := len(l.sim.Calls("DeleteMessageBatch")); n != 2 {
+		t.Errorf("12 messages were deleted by %d calls", n)
+	}
+	// It waits for the next one at the queue: 20 s, ten messages.
+	l.send(fmt.Sprintf(rebalance, "i-late"))
+	l.until("the late one", func() bool { return l.deleted() == 13 })
+	if got := l.sim.Calls("ReceiveMessage")[0].Params; got != `{"MaxNumberOfMessages":10,"QueueUrl":"`+l.sim.QueueURL()+`","VisibilityTimeout":20,"WaitTimeSeconds":20}` {
+		t.Errorf("asked with %s", got)
+	}
+}
+
+// What could not be seen to stays and comes again, and keeps nothing else back.
+func TestMessagesComeAgain(t *testing.T) {
+	l := newListener(t, func(_ *Config, s *sim.Config) { s.Speed = 50 })
+	first := true
+	l.fail = func(x capacity.Interruption) error {
+		if x.InstanceID == "i-bad" && first {
+			first = false
+			return errors.New("the API server is away")
+		}
+		return nil
+	}
+	l.send(fmt.Sprintf(rebalance, "i-bad"))
+	l.send(fmt.Sprintf(rebalance, "i-good"))
+	l.listens()
+	l.until("both are deleted", func() bool { return l.deleted() == 2 })
+	if bad, good := l.times("i-bad"), l.times("i-good"); bad != 2 || good != 1 {
+		t.Errorf("the one that failed was told %d times, the other %d times", bad, good)
+	}
+}
+
+// A queue that isn't there is looked for until it is, and a failure of SQS passes.
+func TestQueueThatIsAway(t *testing.T) {
+	l := newListener(t)
+	l.sim.Before("GetQueueUrl", sim.Times(1, sim.Fault{Code: "com.amazonaws.sqs#QueueDoesNotExist", Message: "The specified queue does not exist."}))
+	l.sim.Before("ReceiveMessage", sim.Times(1, sim.Fault{Code: "AccessDenied", Message: "no"}))
+	l.send(fmt.Sprintf(rebalance, "i-1"))
+	l.listens()
+	l.until("the message is deleted", func() bool { return l.deleted() == 1 })
+	if n := len(l.sim.Calls("GetQueueUrl")); n != 3 {
+		t.Errorf("the queue was looked up %d times: once in vain, once before and once after the failure", n)
+	}
+}
+
+// As long as another controller has the cluster the messages are its own.
+func TestQueueOfAnother(t *testing.T) {
+	var mu sync.Mutex
+	why := "Karpenter holds its lease"
+	asked := 0
+	l := newListener(t, func(c *Config, _ *sim.Config) {
+		c.Hold = func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			asked++
+			return why
+		}
+	})
+	l.send(fmt.Sprintf(rebalance, "i-1"))
+	l.listens()
+	l.until("it was asked twice", func() bool { mu.Lock(); defer mu.Unlock(); return asked > 1 })
+	if calls := l.sim.Calls("ReceiveMessage"); len(calls) > 0 {
+		t.Errorf("messages of another were read: %v", calls)
+	}
+	mu.Lock()
+	why = ""
+	mu.Unlock()
+	l.until("it has gone", func() bool { return l.deleted() == 1 })
+}

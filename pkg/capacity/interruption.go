@@ -1,0 +1,28 @@
+package capacity
+
+import "time"
+
+// Interruption is what the cloud says of an instance that it takes away, or may.
+type Interruption struct {
+	InstanceID string
+	Kind       InterruptionKind
+	// Ends is when the cloud ends the instance; zero: it has not said.
+	Ends time.Time
+}
+
+// InterruptionKind is why an instance ends, as events name it.
+type InterruptionKind string
+
+const (
+	// SpotInterrupted: spot capacity is taken back, in two minutes at most.
+	SpotInterrupted InterruptionKind = "SpotInterrupted"
+	// SpotRebalance: spot capacity may be taken back soon, or never.
+	SpotRebalance InterruptionKind = "SpotRebalanceRecommendation"
+	// ReservationInterrupted: the owner of a reservation takes it back, in two minutes at most.
+	ReservationInterrupted InterruptionKind = "CapacityReservationInstanceInterrupted"
+	// MaintenanceScheduled: the machine will be stopped, restarted or retired.
+	MaintenanceScheduled InterruptionKind = "MaintenanceScheduled"
+	// MachineStopping and MachineTerminating: it is ending, or has ended, by whoever's hand.
+	MachineStopping    InterruptionKind = "InstanceStopping"
+	MachineTerminating InterruptionKind = "InstanceTerminating"
+)

@@ -1,0 +1,122 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// AnnotationInterrupted on a NodeClaim says that the cloud takes its machine: until when it may wait for new room before it is drained, and
+// why, as "2026-11-21T22:45:00Z SpotInterrupted". It outlives the process that was told.
+const AnnotationInterrupted = "dovetail.sh/interrupted"
+
+const (
+	// reasonInterrupted is no reason of budgets, either.
+	reasonInterrupted = "Interrupted"
+	// drainFor is how much of the time before the end is kept for the drain: two rounds of pods with the usual 30 s of grace.
+	drainFor = 75 * time.Second
+)
+
+// interruptions are what the kinds mean.
+var interruptions = map[capacity.InterruptionKind]struct {
+	why string
+	// lost: the capacity was taken back, there will be no more of it for a while.
+	lost bool
+}{
+	capacity.SpotInterrupted:        {why: "EC2 takes its spot capacity back", lost: true},
+	capacity.ReservationInterrupted: {why: "its capacity reservation is taken back", lost: true},
+	capacity.MaintenanceScheduled:   {why: "EC2 has scheduled a change of its machine"},
+	capacity.MachineStopping:        {why: "its instance is stopping"},
+	capacity.MachineTerminating:     {why: "its instance is terminating"},
+}
+
+// Interrupted is told what the cloud says of instances, and answers for each whether it has been seen to: it is written on the
+// claim, or concerns nobody. Being told again changes nothing. Safe from any goroutine.
+func (c *Controller) Interrupted(ctx context.Context, all []capacity.Interruption) []error {
+	errs := make([]error, len(all))
+	var claims karpv1.NodeClaimList
+	if err := c.claims.List(ctx, &claims); err != nil {
+		for i := range errs {
+			errs[i] = fmt.Errorf("listing NodeClaims: %w", err)
+		}
+		return errs
+	}
+	byID := map[string]*karpv1.NodeClaim{}
+	for i := range claims.Items {
+		id := claims.Items[i].Status.ProviderID
+		byID[id[strings.LastIndexByte(id, '/')+1:]] = &claims.Items[i]
+	}
+	for i, x := range all {
+		// The queue may tell of the whole account's instances.
+		if claim := byID[x.InstanceID]; x.InstanceID != "" && claim != nil && claim.DeletionTimestamp == nil {
+			errs[i] = c.note(ctx, claim, x)
+		}
+	}
+	return errs
+}
+
+// note writes an interruption on its claim, unless an earlier end is written there. The claim is the caller's own copy.
+func (c *Controller) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity.Interruption) error {
+	if x.Kind == capacity.SpotRebalance {
+		c.recorder.Eventf(claim, nil, corev1.EventTypeNormal, string(x.Kind), "Check", "EC2 may take the instance's spot capacity back soon")
+		return nil
+	}
+	means, known := interruptions[x.Kind]
+	if !known {
+		return nil
+	}
+	if means.lost {
+		c.lost(claim)
+	}
+	at := c.drainBy(claim, x)
+	if before, ok := interrupted(&machine{claim: claim}); ok && !at.Before(before.at) {
+		return nil
+	}
+	// Of this claim and no other of its name; a conflict with somebody's status would cost a spot instance 20 s.
+	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, claim.UID, AnnotationInterrupted, at.UTC().Format(time.RFC3339)+" "+string(x.Kind))
+	if err := c.claims.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("noting an interruption on NodeClaim %s: %w", claim.Name, err)
+	}
+	c.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node leaves by %s: %s", at.UTC().Format(time.RFC3339), means.why)
+	klog.FromContext(ctx).Info("An instance is being taken", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
+	c.Changed()
+	return nil
+}
+
+// drainBy is how long the node may wait for new room for its pods. One that isn't up has no pods that run.
+func (c *Controller) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) time.Time {
+	now := c.clock.Now()
+	switch {
+	case x.Kind == capacity.MachineStopping || x.Kind == capacity.MachineTerminating || condition(claim, karpv1.ConditionTypeInitialized) == nil:
+		return now
+	case x.Kind == capacity.MaintenanceScheduled && (x.Ends.IsZero() || x.Ends.Add(-drainFor).After(now.Add(leadMost))):
+		return now.Add(leadMost) // days ahead, often; but nobody gains by waiting
+	}
+	if at := x.Ends.Add(-drainFor); at.After(now) {
+		return at
+	}
+	return now
+}
+
+// interrupted is how an interrupted machine leaves.
+func interrupted(m *machine) (exit, bool) {
+	when, kind, _ := strings.Cut(m.claim.Annotations[AnnotationInterrupted], " ")
+	at, err := time.Parse(time.RFC3339, when)
+	if err != nil {
+		return exit{}, false
+	}
+	why := interruptions[capacity.InterruptionKind(kind)].why
+	if why == "" {
+		why = "it is interrupted"
+	}
+	return exit{at: at, reason: reasonInterrupted, why: why, forced: capacity.InterruptionKind(kind) != capacity.MaintenanceScheduled}, true
+}
