@@ -69,13 +69,27 @@ func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
 	}
 }
 
-// dedicatedClasses are the node classes of pools that ask for machines nobody else shares.
+// dedicatedClasses are the node classes of pools, and of claims that nobody planned, that ask for machines nobody else shares.
 func dedicatedClasses(store *karpenter.Store) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range store.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" }) {
-		if r, ok := p.Requirements[ec2nc.LabelInstanceTenancy]; ok && r.Has("dedicated") {
+		if asksDedicated(p.Requirements) {
 			out[p.NodeClass] = true
 		}
 	}
+	for _, c := range store.Claims() {
+		if ordersDedicated(c) {
+			out[c.NodeClass] = true
+		}
+	}
 	return out
+}
+
+func asksDedicated(r capacity.Requirements) bool {
+	tenancy, said := r[ec2nc.LabelInstanceTenancy]
+	return said && tenancy.Has("dedicated")
+}
+
+func ordersDedicated(c *capacity.Claim) bool {
+	return c.Order != nil && asksDedicated(c.Order.Requirements)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,6 +167,9 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return fmt.Errorf("watching DaemonSets: %w", err)
 	}
 	store.OnClaim(func(c *capacity.Claim, gone bool) {
+		if ordersDedicated(c) {
+			provider.OfferDedicated(dedicatedClasses(store)) // before it is looked for what the claim can be
+		}
 		if gone || c.Deleting {
 			motor.ClaimGone(c.Name, "its NodeClaim was deleted")
 		} else {
@@ -202,7 +206,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	takeDownWithoutNodes(sched, names(profiles), d.desk, d.classes)
 
 	if err := d.publish(ctx, profiles, facts{
-		problem: store.Problem, cloud: provider.Status, claims: store.Claims, ledger: d.desk.Summary,
+		problem: func() string { return cmp.Or(incumbent.Hold(), store.Problem()) }, cloud: provider.Status, claims: store.Claims, ledger: d.desk.Summary,
 		pools: func() []*capacity.Pool { return store.Pools(provider.InstanceTypes) },
 	}); err != nil {
 		return err

@@ -132,6 +132,16 @@ func TestClaimMadeByHand(t *testing.T) {
 	if n := e.launches(); n != 1 {
 		t.Errorf("%d launches", n)
 	}
+
+	// One that nobody shares, which no pool asks for.
+	e.apply(strings.Replace(handmade, "  taints:", "    - {key: karpenter.k8s.aws/instance-tenancy, operator: In, values: [dedicated]}\n  taints:", 1))
+	c = e.claim("mine", "initialized", initialized)
+	if in := e.sim.Live(); len(in) != 1 || in[0].Placement.Tenancy != "dedicated" {
+		t.Errorf("instances %+v, want one of dedicated tenancy", in)
+	}
+	if got := e.nodes()[c.Status.NodeName].Labels["karpenter.k8s.aws/instance-tenancy"]; got != "dedicated" {
+		t.Errorf("the node's label for tenancy is %q", got)
+	}
 }
 
 // With the label of a pool it counts for that pool. What can't be had is said with the field's name, and nothing is launched.

@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+)
+
+// asKarpenters makes the objects look as Karpenter leaves them: it has its own hashes, and keeps no record of a launch.
+func (e *env) asKarpenters() {
+	e.Helper()
+	e.patch(&karpv1.NodePool{}, "default", `{"metadata":{"annotations":{"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v3"}}}`)
+	e.patch(&ec2nc.EC2NodeClass{}, "default", `{"metadata":{"annotations":{"karpenter.k8s.aws/ec2nodeclass-hash":"1","karpenter.k8s.aws/ec2nodeclass-hash-version":"v6"}}}`)
+	for _, c := range e.claims() {
+		e.patch(&karpv1.NodeClaim{}, c.Name, `{"metadata":{"annotations":{"dovetail.sh/wave":null,"dovetail.sh/planned":null,"dovetail.sh/largest":null,
+			"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v3",
+			"karpenter.k8s.aws/ec2nodeclass-hash":"1","karpenter.k8s.aws/ec2nodeclass-hash-version":"v6"}}}`)
+	}
+}
+
+// leads makes Karpenter the cluster's other owner, for as long as nobody says otherwise.
+func (e *env) leads() {
+	e.Helper()
+	holder, lasts, now := "karpenter-0", int32(3600), metav1.NowMicro()
+	e.create(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: karpenter.IncumbentLease},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &now, RenewTime: &now},
+	})
+}
+
+// eventSays waits for an event of that reason about an object of that name, in whatever namespace.
+func (e *env) eventSays(about, reason, words string) {
+	e.Helper()
+	if _, err := cluster.Until(e.wait(), e.api, &corev1.EventList{}, func(events []*corev1.Event) (bool, string, error) {
+		return slices.ContainsFunc(events, func(ev *corev1.Event) bool {
+			return ev.InvolvedObject.Name == about && ev.Reason == reason && strings.Contains(ev.Message, words)
+		}), "an event " + reason + " of " + about + " that says " + words, nil
+	}); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// As long as Karpenter leads in the cluster, nothing is launched or ended, and it is said why. When it has gone, what it made is ours like
+// what we made.
+func TestBesideKarpenter(t *testing.T) {
+	e := start(t, mortal)
+	e.apply(nodeClass, strings.Replace(nodePool, "consolidateAfter: Never", "consolidateAfter: 1s", 1))
+	e.pods("theirs", 3, "1500m", "2Gi", antiAffine)
+	pods := e.running("theirs", 3)
+	e.settled(3)
+	e.sched.Kill()
+	e.asKarpenters()
+	e.leads()
+	if err := e.sched.Restart(e.ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	byNode := map[string]*karpv1.NodeClaim{}
+	for _, c := range e.claims() {
+		byNode[c.Status.NodeName] = c
+	}
+	empty, deleted, kept := byNode[pods[0].Spec.NodeName], byNode[pods[1].Spec.NodeName], byNode[pods[2].Spec.NodeName]
+	const why = "Karpenter leads in this cluster (lease kube-system/karpenter-leader-election, held by karpenter-0)"
+	e.eventSays("default", "HeldBack", why)
+	if err := e.api.Delete(e.ctx, pods[0], client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.api.Delete(e.ctx, deleted); err != nil {
+		t.Fatal(err)
+	}
+	e.apply(strings.Replace(handmade, "name: mine", "name: by-hand", 1))
+	e.pods("large", 1, "12", "16Gi")
+	e.eventSays("large-0", "FailedProvisioning", why)
+	shown, err := e.sched.Get(e.ctx, "/configz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(shown), why) {
+		t.Errorf("/configz doesn't say that %s", why)
+	}
+	if n := len(e.sim.Live()); n != 3 || e.launches() != 3 {
+		t.Errorf("%d instances live of %d, want three: nothing may be launched or ended", n, e.launches())
+	}
+	for name, c := range byNode {
+		if node := e.nodes()[name]; node == nil || node.DeletionTimestamp != nil || len(node.Spec.Taints) > 0 {
+			t.Errorf("node %s of claim %s was touched: %+v", name, c.Name, node)
+		}
+	}
+	for _, c := range e.claims() {
+		if v := c.Annotations[karpv1.NodePoolHashVersionAnnotationKey]; c.Name != "by-hand" && v != "v3" {
+			t.Errorf("claim %s was stamped %s", c.Name, v)
+		}
+	}
+
+	// It is uninstalled: as it goes, it lets go of its lease.
+	e.patch(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system"}}, karpenter.IncumbentLease, `{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`)
+	e.eventSays("default", "Resumed", "")
+	e.running("large", 1)
+	e.claim("by-hand", "initialized", initialized)
+	e.gone(deleted)
+	e.gone(empty)
+	c := e.claim(kept.Name, "adopted", func(c *karpv1.NodeClaim) bool {
+		return c.Annotations[karpv1.NodePoolHashVersionAnnotationKey] == karpenter.HashVersion
+	})
+	if c.DeletionTimestamp != nil || c.StatusConditions().Get(karpv1.ConditionTypeDrifted).IsTrue() || c.UID != kept.UID {
+		t.Errorf("claim %s: deleted at %v, %v", c.Name, c.DeletionTimestamp, plain(c.GetConditions()))
+	}
+	e.settled(3)
+	if err := e.api.Delete(e.ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	e.gone(c)
+}
