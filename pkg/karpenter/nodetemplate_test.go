@@ -19,6 +19,7 @@ func TestClassOfAWSSettings(t *testing.T) {
 		}
 		return out
 	}
+	fields, inlined := newDrivenFields(t, nodeTemplates), newDrivenFields(t, provisioners)
 	for _, tc := range []struct {
 		name         string
 		settings     string
@@ -87,6 +88,10 @@ func TestClassOfAWSSettings(t *testing.T) {
 				s.AMIFamily, s.AMISelectorTerms = ptr.To("Custom"), []ec2nc.AMISelectorTerm{{ID: "ami-1"}, {ID: "ami-2"}}
 			}},
 	} {
+		fields.by(tc.settings)
+		if !tc.templateOnly {
+			inlined.by(`{provider: ` + tc.settings + `}`)
+		}
 		t.Run(tc.name, func(t *testing.T) {
 			var classes []*ec2nc.EC2NodeClass
 			add := func(_ *karpv1.NodePool, nc *ec2nc.EC2NodeClass, err error) {
@@ -113,6 +118,8 @@ func TestClassOfAWSSettings(t *testing.T) {
 			}
 		})
 	}
+	fields.all("", "launchTemplate" /* TestLaunchTemplateOfTheUser */)
+	inlined.all("provider.", "provider.launchTemplate", "provider.apiVersion", "provider.kind" /* TestFromProvisioner */)
 }
 
 func TestLaunchTemplateOfTheUser(t *testing.T) {

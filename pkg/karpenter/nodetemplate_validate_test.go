@@ -7,6 +7,7 @@ import (
 
 func TestInvalidAWSSettings(t *testing.T) {
 	const noGroups = `{subnetSelector: {team: a}, instanceProfile: p`
+	fields, inlined := newDrivenFields(t, nodeTemplates), newDrivenFields(t, provisioners)
 	for _, tc := range []struct {
 		name         string
 		settings     string
@@ -14,6 +15,9 @@ func TestInvalidAWSSettings(t *testing.T) {
 		want         string // the field below where the settings are, and what is wrong with it
 		api          string // the field as the definition names it; empty: it lets it pass
 	}{
+		{name: "a volume that is perhaps encrypted", settings: settled + `, blockDeviceMappings: [{deviceName: a, ebs: {volumeSize: 1Gi, encrypted: maybe}}]}`, want: "blockDeviceMappings[0].ebs.encrypted", api: "blockDeviceMappings[0].ebs.encrypted"},
+		{name: "a volume that perhaps goes", settings: settled + `, blockDeviceMappings: [{deviceName: a, ebs: {volumeSize: 1Gi, deleteOnTermination: maybe}}]}`, want: "blockDeviceMappings[0].ebs.deleteOnTermination", api: "blockDeviceMappings[0].ebs.deleteOnTermination"},
+		{name: "monitoring now and then", settings: settled + `, detailedMonitoring: often}`, templateOnly: true, want: "detailedMonitoring", api: "detailedMonitoring"},
 		{name: "no subnets", settings: `{securityGroupSelector: {team: a}, instanceProfile: p}`, want: "subnetSelector: Required", api: "subnetSelector"},
 		{name: "no subnets at all", settings: `{subnetSelector: {}, securityGroupSelector: {team: a}, instanceProfile: p}`, want: "subnetSelector: Required", api: "subnetSelector"},
 		{name: "a tag without value", settings: `{subnetSelector: {team: ""}, securityGroupSelector: {team: a}, instanceProfile: p}`, want: "subnetSelector[team]: Invalid value", api: "subnetSelector.team"},
@@ -56,6 +60,10 @@ func TestInvalidAWSSettings(t *testing.T) {
 		{name: "launchTemplate and user data", settings: `{launchTemplate: x, subnetSelector: {team: a}, userData: x}`, templateOnly: true, want: "userData: Forbidden", api: "."},
 		{name: "launchTemplate and images", settings: `{launchTemplate: x, subnetSelector: {team: a}, amiSelector: {a: b}}`, templateOnly: true, want: "amiSelector: Forbidden", api: "."},
 	} {
+		fields.by(tc.settings)
+		if !tc.templateOnly {
+			inlined.by(`{provider: ` + tc.settings + `}`)
+		}
 		t.Run(tc.name, func(t *testing.T) {
 			place := func(prefix string) string {
 				if tc.api == "." {
@@ -74,10 +82,14 @@ func TestInvalidAWSSettings(t *testing.T) {
 				return
 			}
 			_, _, errs = FromProvisioner(provisioner(t, `{provider: `+tc.settings+`}`), nil, LegacyOptions{})
-			if len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), tc.want) || !strings.HasPrefix(errs[0].Field, "spec.provider.") {
+			if len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), tc.want) || !strings.Contains(errs[0].Error(), "spec.provider.") {
 				t.Errorf("inline: refused with %v, want spec.provider.%s", errs, tc.want)
 			}
 			refusedByDefinition(t, provisioners, `{provider: `+tc.settings+`}`, place("spec.provider"))
 		})
 	}
+	const anyText = "blockDeviceMappings[]."
+	fields.all("", "context", anyText+"virtualName", anyText+"ebs.kmsKeyID", anyText+"ebs.snapshotID")
+	inlined.all("provider.", "provider.context", "provider.apiVersion", "provider.kind",
+		"provider."+anyText+"virtualName", "provider."+anyText+"ebs.kmsKeyID", "provider."+anyText+"ebs.snapshotID")
 }

@@ -105,6 +105,7 @@ func TestFromProvisioner(t *testing.T) {
 	instead := func(rs ...karpv1.NodeSelectorRequirementWithMinValues) change {
 		return func(np *karpv1.NodePool, _ *ec2nc.EC2NodeClass) { template(np).Requirements = rs }
 	}
+	fields := newDrivenFields(t, provisioners)
 	for _, tc := range []struct {
 		name string
 		spec string
@@ -123,6 +124,12 @@ func TestFromProvisioner(t *testing.T) {
 		{"startupTaints", inline + `, startupTaints: [{key: cni, effect: NoExecute}]}`, func(np *karpv1.NodePool, _ *ec2nc.EC2NodeClass) {
 			template(np).StartupTaints = []corev1.Taint{{Key: "cni", Effect: "NoExecute"}}
 		}},
+		{"taints with all that they have", inline + `, taints: [{key: a, effect: NoExecute, timeAdded: "2023-03-01T12:00:00Z"}], startupTaints: [{key: cni, value: b, effect: NoSchedule, timeAdded: "2023-03-01T12:00:00Z"}]}`,
+			func(np *karpv1.NodePool, _ *ec2nc.EC2NodeClass) {
+				at := metav1.NewTime(time.Date(2023, 3, 1, 12, 0, 0, 0, time.UTC).Local())
+				template(np).Taints = []corev1.Taint{{Key: "a", Effect: "NoExecute", TimeAdded: &at}}
+				template(np).StartupTaints = []corev1.Taint{{Key: "cni", Value: "b", Effect: "NoSchedule", TimeAdded: &at}}
+			}},
 		{"requirements: instance types leave families alone", inline + `, requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}]}`,
 			instead(req(corev1.LabelInstanceTypeStable, "In", "m5.large"), linux, amd64, onDemand)},
 		{"requirements: so does an older spelling", inline + `, requirements: [{key: beta.kubernetes.io/instance-type, operator: In, values: [m5.large]}]}`,
@@ -182,6 +189,7 @@ func TestFromProvisioner(t *testing.T) {
 		{"provider with its kind", `{provider: {apiVersion: extensions.karpenter.sh/v1alpha1, kind: AWS, subnetSelector: {team: a}, securityGroupSelector: {team: a}, instanceProfile: p}}`,
 			func(*karpv1.NodePool, *ec2nc.EC2NodeClass) {}},
 	} {
+		fields.by(tc.spec)
 		t.Run(tc.name, func(t *testing.T) {
 			np, nc := smallest()
 			tc.want(np, nc)
@@ -197,6 +205,7 @@ func TestFromProvisioner(t *testing.T) {
 			refusedByDefinition(t, provisioners, tc.spec, "")
 		})
 	}
+	fields.all("", "provider.") // TestClassOfAWSSettings
 }
 
 func same(t testing.TB, what string, want, got any) {

@@ -14,6 +14,7 @@ import (
 // Each case is refused by what reads the object, naming the field; most of them by the definition before that, which names
 // the field, too, or its parent where a rule spans several.
 func TestInvalidProvisioners(t *testing.T) {
+	fields := newDrivenFields(t, provisioners)
 	for _, tc := range []struct {
 		name string
 		spec string
@@ -40,6 +41,9 @@ func TestInvalidProvisioners(t *testing.T) {
 		{"a requirement on the Provisioner", inline + `, requirements: [{key: karpenter.sh/provisioner-name, operator: In, values: [x]}]}`, "spec.requirements[0].key: Forbidden", ""},
 		{"a requirement on the host name", inline + `, requirements: [{key: kubernetes.io/hostname, operator: Exists}]}`, "spec.requirements[0].key: Forbidden", ""},
 		{"a capacity type that there isn't", inline + `, requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [cheap]}]}`, "spec.requirements[0].values: Unsupported value", ""},
+		{"a startup taint with a value that is none", inline + `, startupTaints: [{key: a, value: "b c", effect: NoSchedule}]}`, "spec.startupTaints[0].value: Invalid value", "spec.startupTaints[0].value"},
+		{"a taint of no time", inline + `, taints: [{key: a, effect: NoSchedule, timeAdded: yesterday}]}`, "spec.taints[0].timeAdded", "spec.taints[0].timeAdded"},
+		{"a startup taint of no time", inline + `, startupTaints: [{key: a, effect: NoSchedule, timeAdded: yesterday}]}`, "spec.startupTaints[0].timeAdded", "spec.startupTaints[0].timeAdded"},
 		{"two providers", `{providerRef: {name: t}, provider: ` + settled + `}}`, "spec.provider: Required value: exactly one", "spec"},
 		{"no provider", `{}`, "spec.provider: Required value: exactly one", "spec"},
 		{"a template of another kind", `{providerRef: {name: t, kind: EC2NodeClass}}`, "spec.providerRef.kind: Unsupported value", "spec.providerRef.kind"},
@@ -76,6 +80,7 @@ func TestInvalidProvisioners(t *testing.T) {
 		{"consolidation is on or off", inline + `, consolidation: {enabled: often}}`, "spec.consolidation.enabled", "spec.consolidation.enabled"},
 		{"more than a pool holds", inline + `, requirements: ` + manyRequirements + `}`, "spec.requirements: Too many", "spec.requirements"},
 	} {
+		fields.by(tc.spec)
 		t.Run(tc.name, func(t *testing.T) {
 			p := provisioner(t, tc.spec)
 			templates := map[string]*legacy.AWSNodeTemplate{"t": nodeTemplate(t, settled+`}`), "broken": nodeTemplate(t, settled+`, amiFamily: AL2}`)}
@@ -94,6 +99,7 @@ func TestInvalidProvisioners(t *testing.T) {
 			refusedByDefinition(t, provisioners, tc.spec, tc.api)
 		})
 	}
+	fields.all("", "provider." /* TestInvalidAWSSettings */, "providerRef.apiVersion" /* its kind counts */)
 }
 
 var manyRequirements = func() string {
