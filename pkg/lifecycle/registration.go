@@ -53,7 +53,10 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		_, done := n.Labels[karpv1.NodeRegisteredLabelKey]
 		missing = !done && !ahead && !hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
-		syncNode(n, l.claim, ahead)
+		// What a kubelet registers with, user data has told it: with this taint came the startup taints, and a Node that is
+		// Ready has had the time to lose them.
+		came := ready(n) && hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
+		syncNode(n, l.claim, ahead || came)
 	})
 	if gone(err) {
 		return 0, nil // the informer will tell
@@ -110,9 +113,9 @@ func (c *Controller) dropStale(ctx context.Context, l *life) error {
 	return nil
 }
 
-// syncNode puts on a Node what its claim promises. A Node made ahead had its startup taints from the beginning: one that
-// is missing has been removed by whom it was waiting for and must not come back.
-func syncNode(n *corev1.Node, claim *karpv1.NodeClaim, ahead bool) {
+// syncNode puts on a Node what its claim promises. A Node that had its startup taints from the beginning, because it was made
+// ahead, say, doesn't get them again: one that is missing has been removed by whom it was waiting for.
+func syncNode(n *corev1.Node, claim *karpv1.NodeClaim, hadStartupTaints bool) {
 	addFinalizer(n)
 	ownNode(n, claim)
 	if n.Spec.ProviderID == "" {
@@ -122,7 +125,7 @@ func syncNode(n *corev1.Node, claim *karpv1.NodeClaim, ahead bool) {
 		for _, t := range claim.Spec.Taints {
 			setTaint(n, t)
 		}
-		if _, done := n.Labels[karpv1.NodeRegisteredLabelKey]; !done && !ahead {
+		if _, done := n.Labels[karpv1.NodeRegisteredLabelKey]; !done && !hadStartupTaints {
 			for _, t := range claim.Spec.StartupTaints {
 				setTaint(n, t)
 			}

@@ -90,6 +90,22 @@ func TestRegistration(t *testing.T) {
 			taints: "example.com/team:NoSchedule",
 		},
 		{
+			name: "nor when the kubelet has made the Node as user data says, and is Ready",
+			setup: func(w *world, claim *karpv1.NodeClaim, node *corev1.Node) {
+				dropTaint(node, startup.Key)
+				node.OwnerReferences = nil
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+				w.createNode(node)
+				w.kubelet(node.Name)
+				claim.Status.NodeName = ""
+				if err := w.claims.Status().Update(w.ctx, claim); err != nil {
+					w.t.Fatal(err)
+				}
+			},
+			registered: true, reason: "Registered", nodeName: "ip-10-0-0-1", nodes: "ip-10-0-0-1",
+			taints: "example.com/team:NoSchedule",
+		},
+		{
 			name: "a Node that its kubelet made gets everything",
 			setup: func(w *world, claim *karpv1.NodeClaim, node *corev1.Node) {
 				w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "i-a"}, Spec: corev1.NodeSpec{ProviderID: claim.Status.ProviderID}})

@@ -20,7 +20,7 @@ import (
 
 // slack is how much earlier than its write a bind may have been decided. Decisions are made one after the other, and written
 // side by side: they may come in another order, and the scheduler may not have heard yet of what was written just before.
-const slack = 2 * time.Second
+const slack = 5 * time.Second
 
 // replay is the cluster as it was after each write.
 type replay struct {

@@ -65,6 +65,22 @@ func TestJudge(t *testing.T) {
 			j.launch(j.claim("c2", "k", a), "n2", "1")
 			j.bind(a, "n2")
 		}, counts{Pods: 1, Planned: 1, Replanned: 1, Nodes: 1, Binds: 1}},
+		{"it trades places with a sibling that was planned to go to a node that is there", func(j *journal) {
+			j.launch(j.claim("c1", "k", j.pod("x", "1")), "n1", "2")
+			a, b := j.pod("a", "1"), j.pod("b", "1")
+			j.launch(j.claim("c2", "k", a), "n2", "1")
+			j.bind(a, "n1")
+			j.bind(b, "n2")
+		}, counts{Pods: 2, Planned: 1, AsPlanned: 1, Nodes: 2, Binds: 2, Stranded: 1}},
+		{"its machine is given back because another of its group didn't come", func(j *journal) {
+			a, b := j.pod("a", "1"), j.pod("b", "1")
+			n := j.launch(j.claim("c1", "k", a), "n1", "1")
+			j.write(watch.Deleted, j.claim("c2", "k", b))
+			j.write(watch.Deleted, n)
+			j.launch(j.claim("c3", "k", a, b), "n3", "2")
+			j.bind(a, "n3")
+			j.bind(b, "n3")
+		}, counts{Pods: 2, Planned: 2, Replanned: 2, Nodes: 2, GivenBack: 1, Binds: 2}},
 		{"a pod of a higher priority takes its room", func(j *journal) {
 			a := j.pod("a", "1")
 			j.launch(j.claim("c1", "k", a), "n1", "1")

@@ -102,14 +102,21 @@ func (h *history) tallies() map[string]*tally {
 				}
 			}
 		}
-		if c.node == "" {
+		if n := h.nodes[c.node]; n == nil || n.deleted != 0 && n.taken == 0 { // it never came, or was given back
 			for uid := range c.named {
 				failed[uid] = true
 			}
 		}
 	}
+	siblings := h.siblings(class)
 	for uid, p := range h.pods {
 		name, named := class[uid]
+		if s := siblings[p.owner()]; !named && p.bound != 0 && s != "" && owners[p.owner()] == "" {
+			// One that was planned to go to a node that was there: no claim names it, and it may have taken the slot of one
+			// that is named, which went to that node instead.
+			of(s).got[p.node]++
+			continue
+		}
 		if !named {
 			// It may be one that a slot was kept for before it came.
 			if name = owners[p.owner()]; name == "" || of(name).want[p.node] == 0 {
@@ -126,6 +133,22 @@ func (h *history) tallies() map[string]*tally {
 		if failed[uid] {
 			t.replanned++
 		}
+	}
+	return out
+}
+
+// siblings are the classes of the pods of each owner, as far as claims tell, and all of them are of one.
+func (h *history) siblings(class map[types.UID]string) map[types.UID]string {
+	out := map[types.UID]string{}
+	for uid, name := range class {
+		p := h.pods[uid]
+		if p == nil || p.owner() == "" {
+			continue
+		}
+		if have, ok := out[p.owner()]; ok && have != name {
+			name = ""
+		}
+		out[p.owner()] = name
 	}
 	return out
 }
