@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// calls is how many calls of the load are under way at most.
+	// calls is how many calls of the load are under way at most, tries how often each is made. A busy machine slows the load
+	// down; it doesn't end it.
 	calls = 32
+	tries = 5
 	// tick is how often pods are created and deleted.
 	tick = 100 * time.Millisecond
 )
@@ -42,12 +44,17 @@ func (l *load) run(ctx context.Context) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			// What was begun is finished: a pod that nobody knows of would stay.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-			defer cancel()
-			if err := f(ctx); err != nil {
-				l.failed.CompareAndSwap(nil, &err)
+			var err error
+			for range tries {
+				// What was begun is finished: a pod that nobody knows of would stay.
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+				err = f(ctx)
+				cancel()
+				if err == nil {
+					return
+				}
 			}
+			l.failed.CompareAndSwap(nil, &err)
 		})
 	}
 	defer wg.Wait()
@@ -82,7 +89,7 @@ func (l *load) create(ctx context.Context, i int) error {
 	if l.change != nil {
 		l.change(pod)
 	}
-	if _, err := l.kube.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+	if _, err := l.kube.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}
 	l.created.Add(1)

@@ -62,13 +62,17 @@ func (s *system) part(ctx context.Context, scheduler *cluster.SchedulerProcess, 
 	return p, s.sweep(ctx)
 }
 
-// look asks a scheduler for its metrics.
+// look asks a scheduler for its metrics, again if it doesn't answer: the machine may be busy, or it has ended.
 func look(ctx context.Context, scheduler *cluster.SchedulerProcess) (sample, error) {
-	text, err := scheduler.Get(ctx, "/metrics")
-	if err != nil {
-		return sample{}, err
+	for try := 1; ; try++ {
+		text, err := scheduler.Get(ctx, "/metrics")
+		if err == nil {
+			return parse(string(text), time.Now()), nil
+		}
+		if try == tries || ctx.Err() != nil || scheduler.Failed() != nil {
+			return sample{}, err
+		}
 	}
-	return parse(string(text), time.Now()), nil
 }
 
 // sweep deletes the pods that are left and waits until they are gone, and the machines that were theirs alone.

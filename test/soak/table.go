@@ -25,6 +25,10 @@ func table(w io.Writer, parts []part) {
 		last := p.samples[len(p.samples)-1]
 		return fmt.Sprintf("%.0f of %.0f", last.scheduled-p.samples[0].scheduled, last.created)
 	})
+	row("pods per second", func(p part) string {
+		first, last := p.samples[0], p.samples[len(p.samples)-1]
+		return fmt.Sprintf("%.1f", last.created/last.at.Sub(first.at).Seconds())
+	})
 	row("heap, second quarter -> last", func(p part) string {
 		return fromTo(floor(quarter(p.samples, 1), heap), floor(quarter(p.samples, 3), heap), mib)
 	})
