@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -387,14 +388,24 @@ func groups(s *scene) {
 		s.Fatal(err)
 	}
 	var order []string
+	gone := map[string]bool{}
 	for _, ev := range events {
 		p := ev.Object.(*corev1.Pod)
-		if p.DeletionTimestamp != nil && slices.Contains(want, p.Name) && !slices.Contains(order, p.Name) {
+		switch {
+		case !slices.Contains(want, p.Name):
+		case ev.Type == watch.Deleted:
+			gone[p.Name] = true
+		case p.DeletionTimestamp != nil && !slices.Contains(order, p.Name):
+			for _, before := range order {
+				if !gone[before] {
+					s.Errorf("pod %s was told to end before %s was gone", p.Name, before)
+				}
+			}
 			order = append(order, p.Name)
 		}
 	}
 	if !slices.Equal(order, want) {
-		s.Errorf("pods ended in the order %v, want %v", order, want)
+		s.Errorf("pods were told to end in the order %v, want %v", order, want)
 	}
 }
 
