@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -12,48 +10,50 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
 var (
-	histories = flag.Int("chaos.histories", 2, "how many histories to run")
+	histories = flag.Int("chaos.histories", 20, "how many histories to run")
 	firstSeed = flag.Uint64("chaos.seed", 1, "seed of the first")
 	chaosLogs = flag.String("chaos.logs", "", "folder for the product's logs, one file per history")
 )
+
+// enough histories to ask that every kind of fault has happened, and a kill at every point of a launch and a termination.
+const enough = 250
 
 // Everything that can break breaks around the whole scheduler, under virtual time; see test/chaos. make chaos runs many.
 func TestChaos(t *testing.T) {
 	logNothing(t)
 	var mu sync.Mutex
-	total := &chaos.Report{Faults: map[string]int{}}
+	total := &chaos.Report{Faults: map[string]int{}, Passed: map[string]int{}, Checks: map[string]int{}}
 	slowest := time.Duration(0)
+	failFast := flag.Lookup("test.failfast").Value.String() == "true" // which doesn't hold for parallel tests that wait for their turn
+	var failed atomic.Bool
 	t.Run("histories", func(t *testing.T) {
 		for seed := *firstSeed; seed < *firstSeed+uint64(*histories); seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				var log io.Writer
-				if *chaosLogs != "" {
-					f, err := os.Create(filepath.Join(*chaosLogs, fmt.Sprint(seed, ".log")))
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer f.Close()
-					log = f
+				if failFast && failed.Load() {
+					return
 				}
-				r := chaos.Run(t, seed, hosted, log)
+				r := chaos.Run(t, cluster.Scheme, seed, hosted, productLog(t, seed))
 				if len(r.Violations) > 0 {
+					failed.Store(true)
 					t.Errorf("seed %d: %s\nwhat happened:\n%s", seed, strings.Join(r.Violations, "\n"), strings.Join(r.Film, "\n"))
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				for kind, n := range r.Faults {
-					total.Faults[kind] += n
-				}
+				add(total.Faults, r.Faults)
+				add(total.Passed, r.Passed)
+				add(total.Checks, r.Checks)
 				total.Steps += r.Steps
 				total.Launches += r.Launches
 				total.Pods += r.Pods
@@ -62,20 +62,56 @@ func TestChaos(t *testing.T) {
 		}
 	})
 	t.Logf("%d histories, %d steps looked at, %d pods, %d instances launched; slowest to agree after the faults: %s", *histories, total.Steps, total.Pods, total.Launches, slowest)
-	sum := 0
-	for _, kind := range slices.Sorted(maps.Keys(total.Faults)) {
-		t.Logf("%6d  %s", total.Faults[kind], kind)
-		sum += total.Faults[kind]
+	t.Logf("judged:\n%s", table(total.Checks))
+	t.Logf("points passed:\n%s", table(total.Passed))
+	t.Logf("faults injected:\n%s", table(total.Faults))
+	if *histories < enough {
+		return
 	}
-	t.Logf("%6d  faults in all", sum)
-	if sum == 0 {
-		t.Error("nothing was broken")
+	for _, kind := range append(chaos.Points(), chaos.Kinds()...) {
+		if total.Faults[kind] == 0 {
+			t.Errorf("%d histories, and never: %s", *histories, kind)
+		}
 	}
 }
 
-// logNothing silences what is not logged by way of a context.
+// productLog is where the product logs to in the history of a seed; nil: nowhere.
+func productLog(t *testing.T, seed uint64) io.Writer {
+	t.Helper()
+	if *chaosLogs == "" {
+		return nil
+	}
+	f, err := os.Create(filepath.Join(*chaosLogs, fmt.Sprint(seed, ".log")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func add(to, more map[string]int) {
+	for k, n := range more {
+		to[k] += n
+	}
+}
+
+// table has a line per kind, and their sum.
+func table(count map[string]int) string {
+	var b strings.Builder
+	sum := 0
+	for _, kind := range slices.Sorted(maps.Keys(count)) {
+		fmt.Fprintf(&b, "%8d  %s\n", count[kind], kind)
+		sum += count[kind]
+	}
+	fmt.Fprintf(&b, "%8d  in all", sum)
+	return b.String()
+}
+
+// logNothing silences what is not logged by way of a context, for the length of a test.
 func logNothing(t *testing.T) {
 	t.Helper()
+	state := klog.CaptureState()
+	t.Cleanup(state.Restore)
 	flags := flag.NewFlagSet("klog", flag.PanicOnError)
 	klog.InitFlags(flags)
 	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {

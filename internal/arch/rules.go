@@ -86,6 +86,7 @@ var Rules = []Rule{
 	{"pkg", []string{"testing", "k8s.io/kubernetes/test"}, "what is shipped holds no test code"},
 	{"plugins", []string{"testing", "k8s.io/kubernetes/test"}, "what is shipped holds no test code"},
 
+	{"test/chaos", own("pkg", "plugins", "cmd"), "a checker that shared code with the product would share its mistakes"},
 	{"test/kubeapi", own("pkg", "plugins", "cmd"), "an API server that shared code with the product would share its mistakes"},
 	{"test/ec2", own("pkg", "plugins", "cmd"), "a simulator that shared code with the product would share its mistakes"},
 	{"test/worlds/check", own("pkg", "plugins", "cmd"), "a checker that shared code with the product would share its mistakes"},

@@ -1,11 +1,15 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
@@ -113,6 +117,19 @@ var actions = []action{
 		}
 		return "all processes"
 	}},
+	{"restart", 1, func(h *history, r *rand.Rand) string {
+		for _, p := range h.running {
+			h.faults.injected("restart in order")
+			h.retire(p)
+		}
+		return "all processes"
+	}},
+	{"somebody else writes", 2, func(h *history, r *rand.Rand) string {
+		for range 10 {
+			h.later(time.Duration(r.IntN(20000))*time.Millisecond, h.scribble)
+		}
+		return "on every claim and Node, for a while"
+	}},
 	{"two leaders", 1, func(h *history, r *rand.Rand) string {
 		if len(h.running) != 1 {
 			return ""
@@ -149,6 +166,19 @@ func (h *history) act(r *rand.Rand) {
 			return
 		}
 	}
+}
+
+// scribble puts a new annotation on every claim and every Node, as other controllers do: whoever writes what they have read
+// before meets a conflict.
+func (h *history) scribble() {
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, time.Now().UnixNano()))
+	for name := range h.check.last.claims {
+		_ = h.objects.Patch(h.ctx, &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
+	}
+	for name := range h.check.last.nodes {
+		_ = h.objects.Patch(h.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
+	}
+	h.faults.injected("API server: all claims and Nodes changed by somebody else")
 }
 
 // giveIn is what a user does about pods that keep a node from ending because they asked not to be disrupted: the node waits for

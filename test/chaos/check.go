@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,17 +37,22 @@ type checker struct {
 	userEnded  sets.Set[string]    // provider IDs whose Node a user deleted
 	userClaims sets.Set[string]    // claims a user deleted
 	userPods   sets.Set[types.UID] // pods a user or their controller deleted
+	cloudMu    sync.Mutex          // the cloud controller manager has its own goroutine
+	cloudEnded sets.Set[string]    // provider IDs whose Node the cloud controller manager deleted
 	jumped     time.Duration       // how far clocks have been wrong, in all
 
 	shared   map[string]int           // claims per wave token, as recorded
 	alone    map[string]time.Duration // instance: how long nobody has owned it while a leader ran
 	occupied map[string]time.Time     // node: when it last had pods of its own
 	ended    map[string]string        // claim: why it was ended, by what it looked like
+	changes  int                      // of the EC2 journal, that have been looked at
+	made     map[string]int           // judgements, by rule
 }
 
 func newChecker() *checker {
 	return &checker{
 		reader: newReader(), userEnded: sets.New[string](), userClaims: sets.New[string](), userPods: sets.New[types.UID](),
+		cloudEnded: sets.New[string](), made: map[string]int{},
 		shared: map[string]int{}, alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
 	}
 }
@@ -54,8 +60,13 @@ func newChecker() *checker {
 func (c *checker) learn(pool *karpv1.NodePool) { c.pool = pool.DeepCopy() }
 func (c *checker) deletes(uid types.UID)       { c.userPods.Insert(uid) }
 func (c *checker) userEnds(providerID string)  { c.userEnded.Insert(providerID) }
-func (c *checker) userEndsClaim(name string)   { c.userClaims.Insert(name) }
-func (c *checker) jumps(by time.Duration)      { c.jumped += max(by, -by) }
+func (c *checker) cloudEnds(providerID string) {
+	c.cloudMu.Lock()
+	defer c.cloudMu.Unlock()
+	c.cloudEnded.Insert(providerID)
+}
+func (c *checker) userEndsClaim(name string) { c.userClaims.Insert(name) }
+func (c *checker) jumps(by time.Duration)    { c.jumped += max(by, -by) }
 
 // look judges what has become of the world. up says that a leader runs.
 func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, up bool) error {
@@ -76,7 +87,7 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, up bool) error {
 	}
 	errs := []error{c.launches(v), c.owners(v, passed, up), c.room(v)}
 	if c.last != nil {
-		errs = append(errs, c.finalizers(v), c.endings(v, now), c.protected(v), c.budget(v))
+		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v))
 	}
 	c.last, c.at = v, now
 	return errors.Join(errs...)
@@ -94,6 +105,7 @@ func (c *checker) launches(v *view) error {
 			c.shared[r.Token] = len(r.Claims)
 		}
 	}
+	c.made["launches: one instance per recorded claim at most, under a token"] += len(v.instances)
 	byWave := map[string][]string{}
 	byClaim := map[string][]string{}
 	for _, in := range v.instances {
@@ -141,6 +153,7 @@ func (c *checker) owners(v *view, passed time.Duration, up bool) error {
 			waiting[r.Token] = true
 		}
 	}
+	c.made["owners: a living instance has a claim, or its launch is under way"] += len(v.instances)
 	for _, in := range v.instances {
 		if !v.live[providerID(in)] || owned[providerID(in)] || waiting[in.Tags["dovetail.sh/wave"]] {
 			delete(c.alone, in.ID)
@@ -154,70 +167,6 @@ func (c *checker) owners(v *view, passed time.Duration, up bool) error {
 		}
 	}
 	return nil
-}
-
-// finalizers: a claim that has an instance, and a Node that has registered, are there for as long as the instance lives.
-func (c *checker) finalizers(v *view) error {
-	for name, was := range c.last.claims {
-		if is := v.claims[name]; (is == nil || is.UID != was.UID) && was.Status.ProviderID != "" && v.live[was.Status.ProviderID] {
-			return fmt.Errorf("claim %s is gone, its instance %s lives", name, was.Status.ProviderID)
-		}
-	}
-	for name, was := range c.last.nodes {
-		if is := v.nodes[name]; (is == nil || is.UID != was.UID) && was.Labels[karpv1.NodeRegisteredLabelKey] == "true" && v.live[was.Spec.ProviderID] {
-			return fmt.Errorf("Node %s was registered and is gone, its instance %s lives", name, was.Spec.ProviderID)
-		}
-	}
-	return nil
-}
-
-// endings: a claim is only ended for a reason that can be seen from outside.
-func (c *checker) endings(v *view, now time.Time) error {
-	for name, claim := range v.claims {
-		if claim.DeletionTimestamp == nil || c.ended[name] != "" {
-			continue
-		}
-		c.ended[name] = c.reason(v, claim, now)
-		if c.ended[name] == "" {
-			return fmt.Errorf("claim %s (node %s) was ended, and there is no reason for it: pods there now: %s", name, claim.Status.NodeName, c.podsOn(v, claim.Status.NodeName))
-		}
-	}
-	return nil
-}
-
-// reason why a claim that has just been deleted may have been; empty: there is none.
-func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string {
-	age := now.Sub(claim.CreationTimestamp.Time) + c.jumped + step
-	was := c.last.claims[claim.Name]
-	if was == nil {
-		was = claim
-	}
-	node := c.last.nodes[was.Status.NodeName]
-	switch {
-	case c.userClaims.Has(claim.Name):
-		return "user"
-	case claim.Status.ProviderID == "":
-		return "nothing was launched for it"
-	case c.userEnded.Has(claim.Status.ProviderID):
-		return "user"
-	case !v.live[claim.Status.ProviderID] || !c.last.live[claim.Status.ProviderID]:
-		return "its instance has ended"
-	case node != nil && node.DeletionTimestamp != nil:
-		return "its Node was deleted"
-	case node == nil && condition(was, karpv1.ConditionTypeRegistered):
-		return "its Node is gone"
-	case !condition(was, karpv1.ConditionTypeRegistered) && age > 15*time.Minute, !condition(was, karpv1.ConditionTypeInitialized) && age > 30*time.Minute:
-		return "it did not come up"
-	}
-	if d := claim.Spec.ExpireAfter.Duration; d != nil && age >= *d-min(10*time.Minute, *d/4) {
-		return "expired"
-	}
-	quiet := c.pool.Spec.Disruption.ConsolidateAfter.Duration
-	if condition(was, karpv1.ConditionTypeInitialized) && node != nil && c.empty(v, node.Name) && c.empty(c.last, node.Name) &&
-		!now.Add(c.jumped+2*step).Before(c.occupied[node.Name].Add(*quiet)) {
-		return "empty"
-	}
-	return ""
 }
 
 // empty says that the node has no pod of its own: nothing but daemons and pods that have ended.
@@ -260,6 +209,7 @@ func (c *checker) budget(v *view) error {
 	if strings.HasSuffix(value, "%") {
 		allowed = (nodes*allowed + 99) / 100
 	}
+	c.made["budgets: no more empty nodes end at once than the pool allows"]++
 	if going > allowed {
 		return fmt.Errorf("%d empty nodes are being ended at the same time, the budget is %s of %d", going, value, nodes)
 	}
@@ -273,6 +223,7 @@ func (c *checker) protected(v *view) error {
 		if was.Annotations[karpv1.DoNotDisruptAnnotationKey] != "true" || was.Spec.NodeName == "" || was.DeletionTimestamp != nil || c.userPods.Has(uid) {
 			continue
 		}
+		c.made["protection: a pod that asks not to be disrupted stays"]++
 		if is := v.pods[uid]; is != nil && is.DeletionTimestamp == nil {
 			continue
 		}
@@ -304,6 +255,7 @@ func (c *checker) room(v *view) error {
 			u.memory += p.Spec.Containers[i].Resources.Requests.Memory().Value()
 		}
 	}
+	c.made["room: no node has more pods than it holds"] += len(used)
 	for name, u := range used {
 		n := v.nodes[name]
 		if n == nil {

@@ -33,6 +33,7 @@ func (w *world) manageCloudNodes(ctx context.Context) {
 			if n.Spec.ProviderID == "" || n.DeletionTimestamp != nil || nodeReady(n) || w.exists(ctx, n.Spec.ProviderID) {
 				continue
 			}
+			w.cloudEnds(n.Spec.ProviderID)
 			_ = w.kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}) // again in a moment, should it fail
 		}
 	}

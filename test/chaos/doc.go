@@ -7,7 +7,7 @@
 // very call and everything it knew.
 //
 // After every step a checker looks at the API objects and the EC2 journal, and at nothing else: it shares no code with the
-// product. Its rules are in check.go. At the end the faults stop, and what is left must agree within the settle time.
+// product. Its rules are in check.go and endings.go. At the end the faults stop, and what is left must agree within the settle time.
 //
 // A seed fixes the workload and the plan of faults. It does not fix the order in which goroutines run, so a seed that fails
 // may need to be run more than once to fail again.

@@ -25,26 +25,34 @@ type faults struct {
 	count map[string]int
 	// due is how often a point has still to be passed before the process that passes it is killed.
 	due map[point]int
+	// passed is how often a point was passed.
+	passed map[point]int
 	// slow is how late watches are at the moment, at most.
 	slow time.Duration
 	// api and cloud are the shares of calls that fail.
 	api, cloud float64
 }
 
+// newFaults plans kills for some points: two are given by the seed, so that seeds in a row have all of them, others are any.
 func newFaults(h *history, rng *rand.Rand) *faults {
-	f := &faults{h: h, rng: rng, count: map[string]int{}, due: map[point]int{}}
+	f := &faults{h: h, rng: rng, count: map[string]int{}, due: map[point]int{}, passed: map[point]int{}}
 	f.api, f.cloud = 0.03*rng.Float64(), 0.08*rng.Float64()
-	for range 1 + rng.IntN(3) {
+	for range rng.IntN(3) {
 		f.due[points[rng.IntN(len(points))]] = 1 + rng.IntN(5)
+	}
+	for i := range uint64(2) {
+		f.due[points[(2*h.seed+i)%uint64(len(points))]] = 1 + rng.IntN(2)
 	}
 	return f
 }
 
 // injected counts a fault.
-func (f *faults) injected(kind string) {
+func (f *faults) injected(kind string) { f.add(kind, 1) }
+
+func (f *faults) add(kind string, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.count[kind]++
+	f.count[kind] += n
 }
 
 // quiet ends all faults.
@@ -59,6 +67,7 @@ func (f *faults) quiet() {
 func (f *faults) passes(p point) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.passed[p]++
 	left, planned := f.due[p]
 	if !planned {
 		return false
@@ -198,4 +207,46 @@ func (f *faults) counted() map[string]int {
 		out[strings.TrimSpace(k)] = n
 	}
 	return out
+}
+
+// passages is how often each point was passed, by name.
+func (f *faults) passages() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]int{}
+	for _, p := range points {
+		out[p.String()] = f.passed[p]
+	}
+	return out
+}
+
+// Kinds are the faults there are, other than kills at points.
+func Kinds() []string {
+	return []string{
+		"API server: 429",
+		"API server: 500",
+		"API server: 503",
+		"API server: all claims and Nodes changed by somebody else",
+		"API server: answer lost",
+		"API server: conflict",
+		"API server: connection cut",
+		"API server: slow call",
+		"API server: slow watches",
+		"API server: time-out after effect",
+		"API server: watches lost",
+		"API server: watches lost and expired",
+		"EC2: 500",
+		"EC2: 503",
+		"EC2: a zone without capacity",
+		"EC2: connection cut",
+		"EC2: instance described late",
+		"EC2: instance terminated behind our back",
+		"EC2: slow call",
+		"EC2: throttled",
+		"EC2: time-out after effect",
+		"clock jump",
+		"kill at any moment",
+		"restart in order",
+		"two leaders for a moment",
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,10 +35,14 @@ type Report struct {
 	Violations []string
 	// Faults injected, by kind.
 	Faults map[string]int
+	// Passed are the points at which processes can be killed, and how often they were passed.
+	Passed map[string]int
 	// Steps the checker looked at, Launches of instances, Pods that were created, Settled is how long it took to agree after the
 	// faults had stopped.
 	Steps, Launches, Pods int
 	Settled               time.Duration
+	// Checks the checker made, by rule.
+	Checks map[string]int
 	// Film is what was done, in order.
 	Film []string
 }
@@ -74,26 +79,26 @@ type task struct {
 	do func()
 }
 
-// Run runs the history of a seed in a bubble of its own. What the product logs goes to log, or nowhere when that is nil.
-func Run(t *testing.T, seed uint64, program Program, log io.Writer) *Report {
+// Run runs the history of a seed in a bubble of its own. The scheme says which kinds the API server knows. What the product logs goes to log, or nowhere when that is nil.
+func Run(t *testing.T, scheme *runtime.Scheme, seed uint64, program Program, log io.Writer) *Report {
 	t.Helper()
 	var logger klog.Logger // says nothing
 	if log != nil {
 		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(4)))
 	}
 	var out *Report
-	synctest.Test(t, func(t *testing.T) { out = run(seed, program, logger) })
+	synctest.Test(t, func(t *testing.T) { out = run(scheme, seed, program, logger) })
 	return out
 }
 
-func run(seed uint64, program Program, logger klog.Logger) *Report {
+func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logger) *Report {
 	time.Sleep(time.Until(begin))
 	r := rand.New(rand.NewPCG(seed, 1))
 	h := &history{seed: seed, logger: logger, program: program, check: newChecker()}
 	h.faults = newFaults(h, rand.New(rand.NewPCG(seed, 2)))
 	report := &Report{Seed: seed}
 	var err error
-	if h.world, err = newWorld(seed, r); err == nil {
+	if h.world, err = newWorld(scheme, seed, r, h.check.cloudEnds); err == nil {
 		err = h.live(r, report)
 	}
 	if err != nil {
@@ -108,11 +113,15 @@ func run(seed uint64, program Program, logger klog.Logger) *Report {
 	if h.world != nil {
 		h.world.close()
 		report.Launches = len(h.ec2.Instances())
+		if h.lag > 0 {
+			h.faults.add("EC2: instance described late", report.Launches)
+		}
 	}
-	report.Faults, report.Steps, report.Film = h.faults.counted(), h.check.steps, h.scenes
+	report.Faults, report.Steps, report.Checks, report.Film = h.faults.counted(), h.check.steps, h.check.made, h.scenes
 	for _, a := range h.apps {
 		report.Pods += a.next
 	}
+	report.Passed = h.faults.passages()
 	time.Sleep(5 * time.Second) // what looks for its end once a second finds it
 	return report
 }
@@ -228,12 +237,19 @@ func (h *history) kill(p *process, at point) {
 	h.felled = append(h.felled, felled{p, at})
 }
 
-// killed takes a process off the list of those that run, and waits for its end at the end of the history.
+// killed kills a process that runs.
 func (h *history) killed(p *process) {
-	if !slices.Contains(h.running, p) {
-		return
+	if slices.Contains(h.running, p) {
+		p.kill()
+		h.retire(p)
 	}
-	p.kill()
+}
+
+// retire tells a process to end, takes it off the list of those that run, and waits for its end at the end of the history. Calls
+// that are under way may still have their effect while a successor starts.
+func (h *history) retire(p *process) {
+	p.killed.Store(true)
+	p.stop()
 	h.running = slices.DeleteFunc(slices.Clone(h.running), func(q *process) bool { return q == p })
 	h.dying = append(h.dying, p)
 }

@@ -29,6 +29,14 @@ var points = pointsOf(
 	"delete nodeclaims", "patch nodes", "create pods/eviction", "TerminateInstances", "delete nodes", "delete pods",
 )
 
+// Points are the names under which kills at them are counted.
+func Points() (out []string) {
+	for _, p := range points {
+		out = append(out, "kill "+p.String())
+	}
+	return out
+}
+
 func pointsOf(calls ...string) (out []point) {
 	for _, c := range calls {
 		out = append(out, point{c, false}, point{c, true})

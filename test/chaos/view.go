@@ -28,6 +28,7 @@ type view struct {
 	pods      map[types.UID]*corev1.Pod
 	instances []ec2.Instance
 	live      map[string]bool // provider IDs of pending and running instances
+	there     map[string]bool // provider IDs of instances that have not ended
 }
 
 // podsInOrder are the pods by name.
@@ -51,7 +52,7 @@ type versioned struct {
 }
 
 func (r *reader) look(api *kubeapi.Server, sim *ec2.Sim) (*view, error) {
-	v := &view{claims: map[string]*karpv1.NodeClaim{}, nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, live: map[string]bool{}}
+	v := &view{claims: map[string]*karpv1.NodeClaim{}, nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, live: map[string]bool{}, there: map[string]bool{}}
 	var err error
 	api.Visit("karpenter.sh", "nodeclaims", func(o *unstructured.Unstructured) { v.claims[o.GetName()] = convert(r, o, &karpv1.NodeClaim{}, &err) })
 	api.Visit("", "nodes", func(o *unstructured.Unstructured) { v.nodes[o.GetName()] = convert(r, o, &corev1.Node{}, &err) })
@@ -59,6 +60,7 @@ func (r *reader) look(api *kubeapi.Server, sim *ec2.Sim) (*view, error) {
 	v.instances = sim.Instances()
 	for _, in := range v.instances {
 		v.live[providerID(in)] = in.State == "pending" || in.State == "running"
+		v.there[providerID(in)] = in.State != "terminated"
 	}
 	return v, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
@@ -33,6 +33,10 @@ type world struct {
 	// kube and objects are the harness's own way to the API server, on which nothing goes wrong.
 	kube    kubernetes.Interface
 	objects client.Client
+	// lag is how late the cloud shows what was launched.
+	lag time.Duration
+	// cloudEnds is told which Nodes the cloud controller manager deletes.
+	cloudEnds func(providerID string)
 	// cloud is how the cloud controller manager looks at instances: with the lag that everybody has.
 	cloud *awsec2.Client
 
@@ -45,13 +49,13 @@ type world struct {
 var begin = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
 // newWorld starts a cluster and an account.
-func newWorld(seed uint64, r *rand.Rand) (*world, error) {
-	w := &world{api: kubeapi.New(cluster.Scheme, clock.RealClock{})}
+func newWorld(scheme *runtime.Scheme, seed uint64, r *rand.Rand, cloudEnds func(providerID string)) (*world, error) {
+	w := &world{api: kubeapi.New(scheme, clock.RealClock{}), cloudEnds: cloudEnds}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	own := w.api.Client()
 	w.kube = kubernetes.NewForConfigOrDie(own.Config())
 	var err error
-	if w.objects, err = client.New(own.Config(), client.Options{Scheme: cluster.Scheme, Mapper: mapper()}); err != nil {
+	if w.objects, err = client.New(own.Config(), client.Options{Scheme: scheme, Mapper: mapper(scheme)}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	boot := kubelet.Boot{Median: 30 * time.Second}
@@ -61,9 +65,10 @@ func newWorld(seed uint64, r *rand.Rand) (*world, error) {
 	if w.boots, err = kubelet.New(kubelet.Config{Client: kubernetes.NewForConfigOrDie(w.api.Client().Config()), Seed: seed, Boot: boot}); err != nil {
 		return nil, err
 	}
+	w.lag = []time.Duration{0, 0, 5 * time.Second, 20 * time.Second}[r.IntN(4)]
 	if w.ec2, err = ec2.NewUnserved(ec2.Config{
 		Seed: seed, Machines: w.boots, ClusterEndpoint: "https://kubernetes.invalid", ClusterCA: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
-		DescribeLag: []time.Duration{0, 0, 5 * time.Second, 20 * time.Second}[r.IntN(4)], HideNetworkWhilePending: r.IntN(3) == 0,
+		DescribeLag: w.lag, HideNetworkWhilePending: r.IntN(3) == 0,
 		FleetLatency: []time.Duration{0, 2 * time.Second}[r.IntN(2)], ReuseAddresses: r.IntN(3) == 0, Throttle: r.IntN(3) == 0,
 	}); err != nil {
 		return nil, err
@@ -112,13 +117,13 @@ func (w *world) close() {
 	w.factory.Shutdown()
 }
 
-func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(cluster.Scheme.PrioritizedVersionsAllGroups())
-	for kind := range cluster.Scheme.AllKnownTypes() {
+func mapper(scheme *runtime.Scheme) meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
+	for kind := range scheme.AllKnownTypes() {
 		m.Add(kind, meta.RESTScopeNamespace)
 	}
 	for _, g := range []string{"karpenter.sh", "karpenter.k8s.aws"} {
-		for kind := range cluster.Scheme.AllKnownTypes() {
+		for kind := range scheme.AllKnownTypes() {
 			if kind.Group == g {
 				m.Add(kind, meta.RESTScopeRoot)
 			}

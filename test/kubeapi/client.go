@@ -39,12 +39,14 @@ type Client struct {
 
 	server *Server
 	mu     sync.Mutex
-	dead   bool
+	dead   chan struct{} // closed by Kill
 	open   map[*watchBody]bool
 }
 
 // Client makes a connection.
-func (s *Server) Client() *Client { return &Client{server: s, open: map[*watchBody]bool{}} }
+func (s *Server) Client() *Client {
+	return &Client{server: s, dead: make(chan struct{}), open: map[*watchBody]bool{}}
+}
 
 // Config is a client configuration that uses the connection.
 func (c *Client) Config() *rest.Config {
@@ -63,7 +65,9 @@ func (*netError) Temporary() bool { return true }
 // Kill cuts the connection for good: nothing arrives any more, and no answer to what is under way.
 func (c *Client) Kill() {
 	c.mu.Lock()
-	c.dead = true
+	if !c.killed() {
+		close(c.dead)
+	}
 	c.mu.Unlock()
 	c.Cut()
 }
@@ -80,9 +84,12 @@ func (c *Client) Cut() {
 }
 
 func (c *Client) killed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dead
+	select {
+	case <-c.dead:
+		return true
+	default:
+		return false
+	}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -146,7 +153,7 @@ func (c *Client) suffer(r *http.Request, f *Fault) (done bool, got *http.Respons
 		f.Call()
 	}
 	switch {
-	case f.Drop:
+	case f.Drop, c.killed():
 		return true, nil, errCut
 	case f.Hang > 0:
 		c.wait(r, f.Hang)
@@ -157,6 +164,7 @@ func (c *Client) suffer(r *http.Request, f *Fault) (done bool, got *http.Respons
 	return false, nil, nil
 }
 
+// wait lets time pass, until the connection is killed at most. It is false when the request's own time is over.
 func (c *Client) wait(r *http.Request, d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -165,6 +173,8 @@ func (c *Client) wait(r *http.Request, d time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
+	case <-c.dead:
 		return true
 	case <-r.Context().Done():
 		return false

@@ -65,6 +65,19 @@ func TestFaults(t *testing.T) {
 }
 
 // A process that is killed hears nothing any more and says nothing any more.
+// A process that is dead waits for nothing: a call that would have hung for a minute is over.
+func TestKillEndsCallsThatHang(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *Server, c *Client, kube kubernetes.Interface) {
+		c.After = func(*Call, error) *Fault { return &Fault{Hang: time.Minute} }
+		begin := time.Now()
+		time.AfterFunc(time.Second, c.Kill)
+		_, err := kube.CoreV1().Nodes().Create(t.Context(), node("a"), metav1.CreateOptions{})
+		if took := time.Since(begin); !errors.Is(err, errCut) || took != time.Second {
+			t.Errorf("error %v after %s", err, took)
+		}
+	})
+}
+
 func TestKill(t *testing.T) {
 	bubble(t, func(t *testing.T, api *Server, c *Client, kube kubernetes.Interface) {
 		w, err := kube.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})

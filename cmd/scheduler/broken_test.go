@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// mistake is a way to break the program. Its change is made in a build of its own only.
+type mistake struct {
+	name, file string // file from the module's root
+	// is stands in the file once; when the mistake is asked for, instead happens before it, or in its place.
+	is, instead string
+	// says is a regular expression of what the checker says about it.
+	says string
+}
+
+var mistakes = []mistake{
+	{
+		name: "no-token", file: "pkg/aws/launch.go",
+		is: "in.ClientToken = awssdk.String(w.Token)", instead: "if !broken(%q) { in.ClientToken = awssdk.String(w.Token) }",
+		says: `launch \S* was recorded for \d+ claims and has \d+ instances|claim \S+ has \d+ living instances`,
+	},
+	{
+		name: "finalizer-dropped-early", file: "pkg/lifecycle/termination.go",
+		is: "deadline := c.terminationDeadline(l.claim)\n", instead: "if broken(%q) { dropFinalizer(l.claim); return 0, nil }\ndeadline := c.terminationDeadline(l.claim)\n",
+		says: `claim \S+ is gone, its instance \S+ is not`,
+	},
+	{
+		name: "end-not-awaited", file: "pkg/lifecycle/termination.go",
+		is: "if v == unsure {\n", instead: "if broken(%q) { return 0, nil }\nif v == unsure {\n",
+		says: `(claim|Node) \S+ .*is gone, its instance \S+ is not`,
+	},
+	{
+		name: "not-drained", file: "pkg/lifecycle/termination.go",
+		is: "if !Posted(e.node) { // cordon", instead: "if broken(%q) { steps = []step{c.endInstance, c.removeNode} }\nif !Posted(e.node) { // cordon",
+		says: `nobody had asked the pods of its node \S+ to go|asks not to be disrupted and was deleted`,
+	},
+}
+
+// The checker of the chaos histories finds mistakes in a program that has them: each is built in, asked for, and found. That
+// the same histories are quiet without a mistake is what TestChaos shows.
+func TestChaosFindsMistakes(t *testing.T) {
+	binary := buildBroken(t)
+	for _, m := range mistakes {
+		t.Run(m.name, func(t *testing.T) {
+			histories := exec.CommandContext(t.Context(), binary, "-test.run", "TestChaos$", "-test.failfast", "-chaos.histories", "20")
+			histories.Env = append(os.Environ(), "DOVETAIL_BROKEN="+m.name)
+			out, err := histories.CombinedOutput()
+			if err == nil {
+				t.Fatal("nothing was found")
+			}
+			if !regexp.MustCompile(m.says).Match(out) {
+				t.Errorf("found something else: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// buildBroken builds this package's tests with all mistakes in the program, to be asked for by name in the environment.
+func buildBroken(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	replace := map[string]string{}
+	put := func(file, text string) {
+		path := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(root, file)] = path
+	}
+	sources := map[string]string{}
+	for _, m := range mistakes {
+		if sources[m.file] == "" {
+			text, err := os.ReadFile(filepath.Join(root, m.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources[m.file] = string(text)
+		}
+		if n := strings.Count(sources[m.file], m.is); n != 1 {
+			t.Fatalf("%s: %q stands in %s %d times: say anew how to break it", m.name, m.is, m.file, n)
+		}
+		sources[m.file] = strings.Replace(sources[m.file], m.is, fmt.Sprintf(m.instead, m.name), 1)
+	}
+	for file, text := range sources {
+		put(file, text)
+		pkg := filepath.Base(filepath.Dir(file))
+		put(filepath.Join(filepath.Dir(file), "broken.go"), "package "+pkg+"\n\nimport \"os\"\n\nfunc broken(name string) bool { return os.Getenv(\"DOVETAIL_BROKEN\") == name }\n")
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "chaos.test")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "test", "-c", "-overlay", file, "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building it with its mistakes: %v\n%s", err, out)
+	}
+	return binary
+}

@@ -1,0 +1,82 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// named is a test as documentation names it: in full, or by its beginning and three dots.
+var named = regexp.MustCompile("`(Test[A-Z]\\w*)(\\.\\.\\.)?`")
+
+// What documentation says is proved by a test has that test.
+func TestDocumentedTestsExist(t *testing.T) {
+	root := filepath.Join("..", "..")
+	tests := map[string]bool{}
+	each(t, root, "_test.go", func(path string) error {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+				tests[f.Name.Name] = true
+			}
+		}
+		return nil
+	})
+	found := 0
+	each(t, filepath.Join(root, "docs"), ".md", func(path string) error {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !exists(tests, m[1], m[2] != "") {
+				t.Errorf("%s names %s, and there is no such test", path, m[0])
+			}
+		}
+		return nil
+	})
+	if found < 50 {
+		t.Errorf("only %d tests are named: this test looks at the wrong files", found)
+	}
+}
+
+func exists(tests map[string]bool, name string, beginning bool) bool {
+	if !beginning {
+		return tests[name]
+	}
+	for test := range tests {
+		if strings.HasPrefix(test, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// each calls do with every file below root whose name ends so.
+func each(t *testing.T, root, end string, do func(path string) error) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(path, end):
+			return nil
+		}
+		return do(path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

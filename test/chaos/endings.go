@@ -1,0 +1,150 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+)
+
+// finalizers: a claim that has an instance, and a Node that has registered, are there until the instance has ended.
+func (c *checker) finalizers(v *view) error {
+	for name, was := range c.last.claims {
+		c.made["finalizers: claims and registered Nodes stay until their instance has ended"]++
+		if is := v.claims[name]; (is == nil || is.UID != was.UID) && was.Status.ProviderID != "" && v.there[was.Status.ProviderID] {
+			return fmt.Errorf("claim %s is gone, its instance %s is not", name, was.Status.ProviderID)
+		}
+	}
+	for name, was := range c.last.nodes {
+		if is := v.nodes[name]; (is == nil || is.UID != was.UID) && was.Labels[karpv1.NodeRegisteredLabelKey] == "true" && v.there[was.Spec.ProviderID] {
+			return fmt.Errorf("Node %s was registered and is gone, its instance %s is not", name, was.Spec.ProviderID)
+		}
+	}
+	return nil
+}
+
+// endings: a claim is only ended for a reason that can be seen from outside.
+func (c *checker) endings(v *view, now time.Time) error {
+	for name, claim := range v.claims {
+		if claim.DeletionTimestamp == nil || c.ended[name] != "" {
+			continue
+		}
+		c.ended[name] = c.reason(v, claim, now)
+		if c.ended[name] == "" {
+			return fmt.Errorf("claim %s (node %s) was ended, and there is no reason for it: pods there now: %s", name, claim.Status.NodeName, c.podsOn(v, claim.Status.NodeName))
+		}
+		c.made["endings: "+c.ended[name]]++
+	}
+	return nil
+}
+
+// reason why a claim that has just been deleted may have been; empty: there is none.
+func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string {
+	age := now.Sub(claim.CreationTimestamp.Time) + c.jumped + step
+	was := c.last.claims[claim.Name]
+	if was == nil {
+		was = claim
+	}
+	node := c.last.nodes[was.Status.NodeName]
+	switch {
+	case c.userClaims.Has(claim.Name):
+		return "a user deleted it"
+	case claim.Status.ProviderID == "":
+		return "nothing was launched for it"
+	case c.userEnded.Has(claim.Status.ProviderID):
+		return "a user deleted its Node"
+	case !v.live[claim.Status.ProviderID] || !c.last.live[claim.Status.ProviderID]:
+		return "its instance has ended"
+	case c.byCloud(claim.Status.ProviderID):
+		return "the cloud controller manager deleted its Node"
+	case !condition(was, karpv1.ConditionTypeRegistered) && age > 15*time.Minute, !condition(was, karpv1.ConditionTypeInitialized) && age > 30*time.Minute:
+		return "it did not come up"
+	}
+	if d := claim.Spec.ExpireAfter.Duration; d != nil && age >= *d-min(10*time.Minute, *d/4) {
+		return "expired"
+	}
+	quiet := c.pool.Spec.Disruption.ConsolidateAfter.Duration
+	if condition(was, karpv1.ConditionTypeInitialized) && node != nil && c.empty(v, node.Name) && c.empty(c.last, node.Name) &&
+		!now.Add(c.jumped+2*step).Before(c.occupied[node.Name].Add(*quiet)) {
+		return "empty"
+	}
+	return ""
+}
+
+func (c *checker) byCloud(providerID string) bool {
+	c.cloudMu.Lock()
+	defer c.cloudMu.Unlock()
+	return c.cloudEnded.Has(providerID)
+}
+
+// nodeEndings: a Node whose kubelet has registered is only deleted with its claim, by somebody else, or after its instance.
+func (c *checker) nodeEndings(v *view) error {
+	for name, was := range c.last.nodes {
+		is := v.nodes[name]
+		id := was.Spec.ProviderID
+		if was.Labels[karpv1.NodeRegisteredLabelKey] != "true" || was.DeletionTimestamp != nil || is != nil && is.UID == was.UID && is.DeletionTimestamp == nil {
+			continue
+		}
+		c.made["Nodes: deleted with their claim, by a user, or after their instance"]++
+		if c.userEnded.Has(id) || c.byCloud(id) || !v.live[id] || !c.last.live[id] {
+			continue
+		}
+		if claim := claimOf(v, id); claim != nil && claim.DeletionTimestamp == nil {
+			return fmt.Errorf("Node %s was deleted, its claim %s was not", name, claim.Name)
+		}
+	}
+	return nil
+}
+
+// terminations: an instance is only terminated when its claim is ending or gone, and the pods of a Ready node were asked to go
+// before. The changes are those of the EC2 journal.
+func (c *checker) terminations(v *view, changes []ec2.Change) error {
+	for ; c.changes < len(changes); c.changes++ {
+		ch := changes[c.changes]
+		if ch.To != "shutting-down" || !strings.HasPrefix(ch.Reason, "Client.UserInitiatedShutdown") {
+			continue
+		}
+		c.made["terminations: only of a claim that is ending, or of no claim, and drained"]++
+		id := "aws:///" + ch.Zone + "/" + ch.Instance
+		if claim := claimOf(v, id); claim != nil && claim.DeletionTimestamp == nil {
+			return fmt.Errorf("instance %s was terminated, its claim %s was not ended", ch.Instance, claim.Name)
+		}
+		if c.pool.Spec.Template.Spec.TerminationGracePeriod != nil {
+			continue
+		}
+		for _, n := range c.last.nodes {
+			if n.Spec.ProviderID != id || !nodeReady(n) {
+				continue
+			}
+			if left := c.undrained(v, n.Name); left != "" {
+				return fmt.Errorf("instance %s was terminated, and nobody had asked the pods of its node %s to go: %s", ch.Instance, n.Name, left)
+			}
+		}
+	}
+	return nil
+}
+
+// undrained are the pods of a node, other than daemons, that run and that nobody has asked to go.
+func (c *checker) undrained(v *view, node string) string {
+	var out []string
+	for _, p := range v.podsInOrder() {
+		if p.Spec.NodeName == node && p.Labels[appLabel] != daemon && p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+			out = append(out, p.Name)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// claimOf is the claim of an instance; nil: there is none.
+func claimOf(v *view, providerID string) *karpv1.NodeClaim {
+	for _, claim := range v.claims {
+		if claim.Status.ProviderID == providerID {
+			return claim
+		}
+	}
+	return nil
+}
