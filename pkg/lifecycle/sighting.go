@@ -22,41 +22,46 @@ const (
 )
 
 // When "not found" is believed. A new instance may be unknown to parts of EC2 for minutes; a part that lags may answer at any
-// age, so that one answer is never enough.
+// age, so that one answer is never enough. What is written about an instance's age was read off an earlier leader's clock: one
+// that this leader has never seen is looked for as long as a launch may take to show.
 const (
 	launchGrace = 2 * time.Minute
 	missesToEnd = 3
 	missesSpan  = 10 * time.Second
 	// lookEvery is the pause between looks that are to decide something.
 	lookEvery = 5 * time.Second
+	// longestPause is how much the time between two looks counts for at most: a clock that jumps is not time that passes.
+	longestPause = 2 * lookEvery
 )
 
 // sighting is what was last seen of one instance.
 type sighting struct {
-	inst      capacity.Instance
-	at        time.Time
-	verdict   verdict
-	misses    int
-	firstMiss time.Time
+	inst    capacity.Instance
+	at      time.Time
+	verdict verdict
+	seen    bool          // once at least
+	misses  int           // in a row
+	missed  time.Duration // since the first of them
 }
 
 // see takes in one answer.
 func (s *sighting) see(inst capacity.Instance, found bool, launchedAt, now time.Time) verdict {
+	pause := min(now.Sub(s.at), longestPause)
 	s.at = now
 	if found {
-		s.inst, s.misses = inst, 0
+		s.inst, s.seen, s.misses, s.missed = inst, true, 0, 0
 		s.verdict = alive
 		if inst.State == capacity.InstanceTerminated {
 			s.verdict = ended
 		}
 		return s.verdict
 	}
-	if s.misses == 0 {
-		s.firstMiss = now
+	if s.misses > 0 {
+		s.missed += max(pause, 0)
 	}
 	s.misses++
 	s.verdict = unsure
-	if s.misses >= missesToEnd && now.Sub(s.firstMiss) >= missesSpan && now.Sub(launchedAt) >= launchGrace {
+	if s.seen && s.misses >= missesToEnd && s.missed >= missesSpan && now.Sub(launchedAt) >= launchGrace || s.missed >= launchGrace {
 		s.verdict = ended
 	}
 	return s.verdict
