@@ -1,11 +1,134 @@
 package disruption
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
+
+// Many at once go as fast as the brake allows, whatever makes them go: those whose time is over first, in its order.
+func TestBrake(t *testing.T) {
+	w := newWorld(t, pool())
+	w.c.brake = brake.New(3)
+	for i := range 5 {
+		w.machine(fmt.Sprintf("old-%d", 4-i), lives(fmt.Sprintf("%dm", 60-i)))
+	}
+	for i := range 4 {
+		w.machine(fmt.Sprintf("empty-%d", i))
+	}
+	w.clock.Step(2 * time.Hour)
+	for minute, want := range []int{3, 6, 9, 9} {
+		w.mustPass()
+		w.clock.Step(time.Minute - time.Second)
+		w.mustPass()
+		if got := len(w.deleted); got != want {
+			t.Errorf("minute %d: %d ended in all, want %d", minute, got, want)
+		}
+		w.clock.Step(time.Second)
+	}
+	if diff := cmp.Diff([]string{"old-0", "old-1", "old-2", "old-3", "old-4"}, w.deleted[:5]); diff != "" {
+		t.Errorf("ended first (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"old-3", "empty-1"} {
+		if !w.event(name + " Warning DisruptionBlocked: 3 nodes have been ended within a minute") {
+			t.Errorf("%s isn't told: %q", name, w.events)
+		}
+	}
+}
+
+// Nothing is left closed by a machine that met the brake at the last moment.
+func TestBrakeAtTheLastMoment(t *testing.T) {
+	w := newWorld(t, pool())
+	w.c.brake = brake.New(1)
+	w.machine("a")
+	w.clock.Step(time.Hour)
+	w.interrupt = func(call string) {
+		if call == "list" {
+			w.c.brake.Take(w.clock.Now()) // somebody else
+		}
+	}
+	w.mustPass()
+	if !w.alive("a") || w.fenced["node-a"] || disrupted(w.node("node-a")) {
+		t.Errorf("alive %v, fenced %v", w.alive("a"), w.fenced["node-a"])
+	}
+}
+
+// A dry run says once what would be done, within what budgets allow, and does nothing.
+func TestDryRun(t *testing.T) {
+	w := newWorld(t, pool(func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}} }))
+	w.c.dryRun = true
+	w.machine("a")
+	w.machine("b")
+	w.machine("old", lives("1h"))
+	w.bind("web", "node-old", controlled)
+	w.clock.Step(time.Hour)
+	for range 3 {
+		w.mustPass()
+	}
+	if len(w.deleted)+len(w.fenced)+len(w.asked) > 0 || disrupted(w.node("node-a")) || disrupted(w.node("node-old")) {
+		t.Errorf("deleted %v, fenced %v, asked %v", w.deleted, w.fenced, w.asked)
+	}
+	var said []string
+	for _, e := range w.events {
+		if e != "default Normal DisruptionBlocked: no disruption for reason Empty is allowed now by the pool's disruption budgets" {
+			said = append(said, e)
+		}
+	}
+	if diff := cmp.Diff([]string{
+		"old Normal DisruptionDryRun: Would end the node: its expireAfter is over",
+		"node-old Normal DisruptionDryRun: Would end the node: its expireAfter is over",
+		"a Normal DisruptionDryRun: Would end the node: it is empty",
+		"node-a Normal DisruptionDryRun: Would end the node: it is empty",
+	}, said); diff != "" {
+		t.Errorf("said (-want +got):\n%s", diff)
+	}
+	w.clock.Step(sayEvery)
+	w.mustPass()
+	if n := len(w.c.said); n != 2 || !slices.Contains(w.events[len(said):], said[2]) {
+		t.Error("not said again")
+	}
+}
+
+func TestAnnotationsThatKeepANode(t *testing.T) {
+	whenEmpty := func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty }
+	for _, tc := range []struct {
+		name string
+		pool func(*karpv1.NodePool)
+		key  string
+		ends bool
+	}{
+		{name: "do-not-disrupt", key: "karpenter.sh/do-not-disrupt"},
+		{name: "do-not-consolidate where there is consolidation", key: "karpenter.sh/do-not-consolidate"},
+		{name: "do-not-consolidate says nothing where only empty nodes end", key: "karpenter.sh/do-not-consolidate", pool: whenEmpty, ends: true},
+		{name: "the other autoscaler's", key: "cluster-autoscaler.kubernetes.io/scale-down-disabled", pool: whenEmpty},
+		{name: "another", key: "example.com/do-not-disrupt", ends: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := pool()
+			if tc.pool != nil {
+				tc.pool(p)
+			}
+			w := newWorld(t, p)
+			w.machine("a", func(_ *karpv1.NodeClaim, n *corev1.Node) { n.Annotations = map[string]string{tc.key: "true"} })
+			w.clock.Step(time.Hour)
+			w.mustPass()
+			if !w.alive("a") != tc.ends {
+				t.Errorf("ended = %v, want %v", !w.alive("a"), tc.ends)
+			}
+			if !tc.ends && !w.event("node-a Normal DisruptionBlocked: disruption is blocked by the annotation "+tc.key) {
+				t.Errorf("nobody is told: %q", w.events)
+			}
+		})
+	}
+}
 
 func TestWhatPausesAPool(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "True": true, "yes": true, "": true, "until tuesday": true, "false": false, "False": false, "0": false} {
