@@ -23,7 +23,8 @@ const (
 	step = time.Second
 	// storm is how long things go wrong, at least and at most.
 	stormMin, stormMax = 10 * time.Minute, 25 * time.Minute
-	// settleTime is how long everything may take to agree afterwards: longer than any deadline of the product.
+	// settleTime is how long everything may take to agree afterwards: longer than any deadline of the product. A node
+	// that never comes up takes one of them; all that boot after the faults have stopped come up.
 	settleTime = 45 * time.Minute
 	// steady is how long it must then stay so.
 	steady = time.Minute
@@ -161,6 +162,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 	}
 
 	h.faults.quiet()
+	h.boots.Heal()
 	h.film("calm")
 	for _, t := range h.agenda {
 		t.do()

@@ -30,6 +30,7 @@ type Kubelets struct {
 	shown  cache.SharedIndexInformer // Nodes as the API server has them
 	queue  workqueue.TypedRateLimitingInterface[task]
 	nextIP atomic.Uint32
+	healed atomic.Bool
 
 	mu     sync.Mutex
 	nodes  map[string]*node // by instance id
@@ -41,6 +42,9 @@ type Kubelets struct {
 }
 
 var _ ec2.Machines = &Kubelets{}
+
+// Heal makes every node register that boots from now on, whatever share was to fail.
+func (k *Kubelets) Heal() { k.healed.Store(true) }
 
 // task is something to look at: a node by instance id, or a pod by namespace/name.
 type task struct {
@@ -164,7 +168,7 @@ func (k *Kubelets) nodeOf(p *corev1.Pod) *node {
 func (k *Kubelets) Boot(m ec2.Machine) {
 	d := k.cfg.Boot.draw(k.cfg.Seed, m.ID)
 	log := klog.FromContext(k.ctx)
-	if d.never {
+	if d.never && !k.healed.Load() {
 		log.V(2).Info("This machine's kubelet never comes up", "instance", m.ID)
 		return
 	}
