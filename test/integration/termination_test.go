@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -270,21 +271,33 @@ func (s *scene) scale(n int) {
 
 // A Node deleted before its kubelet has come means nothing: it comes back, and with it its pods. No instance ends for it.
 func deletedWhileItBoots(s *scene) {
-	rs := make(chan struct{})
+	ctx, stop := context.WithCancel(s.ctx)
+	watched := make(chan struct{})
 	go func() {
-		defer close(rs)
-		seen := map[string]int{}
-		for s.ctx.Err() == nil && len(seen) < 1 {
-			for _, n := range s.nodes() {
-				if n.Labels[sceneLabel] == s.name && n.Labels[karpv1.NodeRegisteredLabelKey] == "" {
-					_ = s.api.Delete(s.ctx, n, client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}) // unless it registers meanwhile
-					seen[n.Name]++
+		defer close(watched)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for done := false; !done; {
+			select {
+			case <-ctx.Done():
+				return // so busy a machine that the Node was not seen before its kubelet came
+			case <-tick.C:
+			}
+			var nodes corev1.NodeList
+			if s.api.List(ctx, &nodes, client.MatchingLabels{sceneLabel: s.name}) != nil {
+				continue
+			}
+			for i := range nodes.Items {
+				if n := &nodes.Items[i]; n.Labels[karpv1.NodeRegisteredLabelKey] == "" {
+					// As it was seen: one that registers meanwhile would be ended.
+					done = s.api.Delete(ctx, n, client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}) == nil || done
 				}
 			}
 		}
 	}()
 	s.web(20)
-	<-rs
+	stop()
+	<-watched
 	for _, c := range s.own() {
 		if c.DeletionTimestamp != nil {
 			s.Errorf("claim %s is ending", c.Name)

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -49,8 +51,9 @@ func run(ctx context.Context, set settings) (err error) {
 		return fmt.Errorf("opening the log: %w", err)
 	}
 	defer log.Close()
-	klog.LogToStderr(false)
-	klog.SetOutput(log)
+	if err := logTo(log); err != nil {
+		return err
+	}
 	s, err := begin(ctx, set, dir)
 	if err != nil {
 		return err
@@ -72,6 +75,19 @@ func run(ctx context.Context, set settings) (err error) {
 		fmt.Println("\nall of it holds")
 	}
 	return errors.Join(problems...)
+}
+
+// logTo keeps what libraries, the simulator and its kubelets log away from the progress.
+func logTo(w io.Writer) error {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+		if err := flags.Set(name, value); err != nil {
+			return fmt.Errorf("setting up logging: %w", err)
+		}
+	}
+	klog.SetOutput(w)
+	return nil
 }
 
 // say prints one line of progress.

@@ -79,7 +79,13 @@ func look(ctx context.Context, scheduler *cluster.SchedulerProcess) (sample, err
 func (s *system) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := s.kube.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	var err error
+	for range tries { // thousands at once may take a busy API server longer than it allows itself
+		if err = s.kube.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err == nil {
+			break
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("deleting the pods that are left: %w", err)
 	}
 	if _, err := cluster.UntilPods(ctx, s.Client(), 0, cluster.Bound, client.InNamespace(metav1.NamespaceDefault)); err != nil {
