@@ -78,7 +78,7 @@ func (r *run) admits(u *unit, n *node) bool {
 	if n.planned() {
 		return u.bins.Has(n.bin)
 	}
-	if n.view.Unschedulable && !Tolerates(u.Tolerations, &unschedulableTaint) || r.forbiddenNode[forbiddenNode{u.Key, n.view.Name}] {
+	if n.view.Closed || n.view.Unschedulable && !Tolerates(u.Tolerations, &unschedulableTaint) || r.forbiddenNode[forbiddenNode{u.Key, n.view.Name}] {
 		return false
 	}
 	return u.asks.tolerates(n.view.Taints) == nil && u.asks.matches(n.view.label)

@@ -32,7 +32,9 @@ type Node struct {
 	Taints []corev1.Taint
 	// Unschedulable nodes are counted as topology domains but get no pods.
 	Unschedulable bool
-	Allocatable   Resources
+	// Closed nodes are counted, too, and get no pods whatever these tolerate: they are about to go, or have not come in time.
+	Closed      bool
+	Allocatable Resources
 	// Free is Allocatable less what is bound, assumed or promised there and less missing DaemonSet pods.
 	Free Resources
 	// Pods bound, assumed or promised there, for topology, affinity and host ports. Shared, not to be changed.

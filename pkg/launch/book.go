@@ -59,7 +59,7 @@ func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims
 	}
 	planID := m.randomName("p")
 	touched := map[string]bool{}
-	promised := map[string][]capacity.Slot{}
+	var promised map[string][]capacity.Slot
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, n := range plan.Nodes {
 			l.AddNode(names[n.ID], template(n), daemonRoom(n.Daemons), false, now)
@@ -79,9 +79,8 @@ func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims
 			}
 		}
 		commit(l, planID, placements, now)
-		for claim := range touched {
-			promised[claim] = l.Slots(claim) // now: a promise on a node that is there may be kept in a moment
-		}
+		// Now: a promise on a node that is there may be kept in a moment.
+		promised = l.AllSlots(slices.Collect(maps.Keys(touched)))
 	})
 	for _, pl := range plan.Placements {
 		if pl.Owner == "" {

@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,14 +16,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Daemons gives the DaemonSets as the planner wants them, worked out anew only for those that changed.
+// Daemons gives the DaemonSets as the planner wants them, worked out anew only for those that changed. It may be called from
+// several goroutines.
 func Daemons(lister appslisters.DaemonSetLister) func() []*capacity.DaemonSet {
 	type entry struct {
 		template corev1.PodTemplateSpec
 		daemon   *capacity.DaemonSet
 	}
+	var mu sync.Mutex
 	known := map[types.UID]entry{}
 	return func() []*capacity.DaemonSet {
+		mu.Lock()
+		defer mu.Unlock()
 		sets, err := lister.List(labels.Everything())
 		if err != nil { // a lister on an informer's store doesn't fail
 			return nil

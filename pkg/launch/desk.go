@@ -28,6 +28,10 @@ type Desk struct {
 	// taken are pods the scheduler has assumed, until the informer shows them bound or gone: to whoever looks at the
 	// informer's pods they seem to wait still.
 	taken map[types.UID]bool
+	// ended are pods that will never need a node again, of this minute and the one before: a cycle that began before their end may
+	// still ask for one, and nobody would ever take that back.
+	ended, endedBefore map[types.UID]bool
+	endedAt            time.Time
 }
 
 // deferred is a pod that preemption shall help first.
@@ -42,7 +46,7 @@ const preemptionTry = 2 * time.Second
 
 // NewDesk returns a desk with an empty ledger.
 func NewDesk(c clock.PassiveClock) *Desk {
-	d := &Desk{clock: c, wake: make(chan struct{}, 1), ledger: ledger.New(), later: map[types.UID]deferred{}, taken: map[types.UID]bool{}}
+	d := &Desk{clock: c, wake: make(chan struct{}, 1), ledger: ledger.New(), later: map[types.UID]deferred{}, taken: map[types.UID]bool{}, ended: map[types.UID]bool{}}
 	d.idle.Store(true)
 	return d
 }
@@ -99,11 +103,46 @@ func (d *Desk) Idle() bool { return d.idle.Load() }
 // stands in the way.
 func (d *Desk) Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
+		if d.hasEnded(ref.UID) {
+			why = "the pod has ended, or has a node"
+			return
+		}
 		var st ledger.State
 		st, why = l.Submit(ref, c, now)
 		wait = st != ledger.Refused || l.PlannedSoon(ref.UID, now)
 	})
 	return wait, why
+}
+
+// submitUntaken is Submit unless the scheduler has found a node for the pod meanwhile.
+func (d *Desk) submitUntaken(ref capacity.PodRef, c *capacity.Class) {
+	d.Step(func(l *ledger.Ledger, now time.Time) {
+		if !d.taken[ref.UID] && !d.hasEnded(ref.UID) {
+			l.Submit(ref, c, now)
+		}
+	})
+}
+
+// submitFree is Submit unless anything has been done about the pod meanwhile.
+func (d *Desk) submitFree(ref capacity.PodRef, c *capacity.Class) {
+	d.Step(func(l *ledger.Ledger, now time.Time) {
+		if !d.taken[ref.UID] && !d.hasEnded(ref.UID) && !l.Knows(ref.UID) {
+			l.Submit(ref, c, now)
+		}
+	})
+}
+
+// join queues a member of a gang and answers the state it is in; Assumed: it has a node, Unknown: it has ended.
+func (d *Desk) join(ref capacity.PodRef, c *capacity.Class) (st ledger.State) {
+	d.Step(func(l *ledger.Ledger, now time.Time) {
+		switch {
+		case d.taken[ref.UID]:
+			st = ledger.Assumed
+		case !d.hasEnded(ref.UID):
+			st = l.Join(ref, c, now)
+		}
+	})
+	return st
 }
 
 // SubmitLater takes a pod down that preemption shall help first; see Motor.later.
@@ -131,26 +170,31 @@ func (d *Desk) due() []deferred {
 	return out
 }
 
-// over forgets what is remembered of a pod beside the ledger.
-func (d *Desk) over(uid types.UID) {
+// over forgets what is remembered of a pod beside the ledger. ended: it will never need a node again.
+func (d *Desk) over(uid types.UID, ended bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.later, uid)
 	delete(d.taken, uid)
+	if !ended {
+		return
+	}
+	if now := d.clock.Now(); now.Sub(d.endedAt) > endedMemory {
+		d.endedBefore, d.ended, d.endedAt = d.ended, map[types.UID]bool{}, now
+	}
+	d.ended[uid] = true
 }
+
+// endedMemory is longer than any scheduling cycle.
+const endedMemory = time.Minute
+
+func (d *Desk) hasEnded(uid types.UID) bool { return d.ended[uid] || d.endedBefore[uid] }
 
 // free says that nobody has done anything about the pod yet.
 func (d *Desk) free(uid types.UID) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return !d.taken[uid] && !d.ledger.Knows(uid)
-}
-
-// assumed says that the scheduler has taken the pod, and that its binding hasn't been seen yet.
-func (d *Desk) assumed(uid types.UID) bool {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.taken[uid]
 }
 
 // Gate says whether the pod has to stay out of the scheduling queue and what it waits for.
@@ -209,6 +253,7 @@ func (d *Desk) Assume(uid types.UID, node string) (why string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) {
 		if why = l.Assume(uid, node); why == "" {
 			d.taken[uid] = true
+			delete(d.later, uid)
 		}
 	})
 	return why

@@ -584,7 +584,7 @@ func (plain) Plan(v *capacity.View, _ capacity.Options) *capacity.Plan {
 	p := &capacity.Plan{}
 	free := map[string]int64{}
 	for _, n := range v.Nodes {
-		if !n.Unschedulable {
+		if !n.Unschedulable && !n.Closed {
 			free[n.Name] = n.Free[corev1.ResourceCPU]
 		}
 	}

@@ -156,13 +156,12 @@ func (m *Motor) member(g *gang, pod *corev1.Pod) {
 	if err != nil {
 		return // it can't be planned for; the others may be enough
 	}
-	state := ledger.Assumed
-	if !m.desk.assumed(pod.UID) {
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) { state = l.Join(refOf(pod), class, now) })
-	}
-	if state == ledger.Queued {
+	state := m.desk.join(refOf(pod), class)
+	switch state {
+	case ledger.Queued:
 		g.waiting = append(g.waiting, pod)
-	} else {
+	case ledger.Unknown:
+	default:
 		g.placed++
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -69,12 +70,15 @@ type Motor struct {
 	// gangsAnew: pools or offers have changed since gangs were refused. pauses are the planner goroutine's.
 	gangsAnew atomic.Bool
 	pauses    map[Group]pause
+	nominees  map[types.UID]nominee // the planner goroutine's
+	troubled  atomic.Bool           // demand was refused because the intent log is broken
 	wg        sync.WaitGroup
 
 	mu        sync.Mutex
 	orders    map[string]*order          // claims that nobody planned
 	statics   map[string]*static         // by pool
 	ending    map[string]bool            // claims of static pools that are one too many
+	dying     map[string]bool            // claims that are on their way out, as has been noted
 	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
 	recording map[string]bool            // claims whose slots are being written; true: and have changed since
 	moves     map[string]*move           // nodes that have to go
@@ -120,8 +124,8 @@ func New(cfg Config, p Parts) *Motor {
 		daemons: p.Daemons, hold: p.Hold, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
-		statics: map[string]*static{}, ending: map[string]bool{}, counted: make(chan struct{}, 1), judge: p.Judge,
-		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{},
+		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]bool{}, counted: make(chan struct{}, 1), judge: p.Judge,
+		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{},
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
 	}
 	m.pending.onRoom = m.RoomAppeared
@@ -220,8 +224,12 @@ func (m *Motor) serve(ctx context.Context) {
 		case <-m.desk.wake:
 		case <-m.changed:
 			m.gangsAnew.Store(true)
-			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
+			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
 		case <-tick.C():
+			if m.troubled.Load() && m.claims.Problem() == "" {
+				m.troubled.Store(false)
+				m.Changed()
+			}
 			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			m.later()
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !m.desk.Idle() {
@@ -259,11 +267,12 @@ func (m *Motor) effects(ctx context.Context) {
 	}
 }
 
-// later takes down pods that preemption was to help first and found no victim for.
+// later takes down pods that preemption was to help first. Those it found victims for are left out of plans as long as these
+// may take to end (withoutNominees).
 func (m *Motor) later() {
 	for _, d := range m.desk.due() {
-		if pod := m.pending.Get(d.ref.UID); pod != nil && pod.Status.NominatedNodeName == "" {
-			m.desk.Submit(d.ref, d.class)
+		if m.pending.Get(d.ref.UID) != nil {
+			m.desk.submitUntaken(d.ref, d.class)
 		}
 	}
 }
@@ -367,9 +376,19 @@ func (m *Motor) giveUp(ctx context.Context, name, reason, why string) {
 	m.cancel(ctx, name)
 }
 
-// ClaimGone tells the motor that a NodeClaim has ended or is about to.
+// ClaimGone tells the motor that a NodeClaim has ended or is about to. It is told of a claim that is on its way out again and
+// again.
 func (m *Motor) ClaimGone(name, why string) {
-	m.lostStatic(name)
+	c := m.claims.Claim(name)
+	m.mu.Lock()
+	told := m.dying[name]
+	if delete(m.dying, name); c != nil && c.Deleting {
+		m.dying[name] = true
+	}
+	m.mu.Unlock()
+	if !told {
+		m.lostStatic(name)
+	}
 	m.forget(name)
 	m.recount()
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })

@@ -100,7 +100,7 @@ func (m *Motor) offer(ctx context.Context) {
 	for i, n := range v.Nodes {
 		if n.InFlight { // for the pods whose room is planned there, it is no better than what they have
 			shut := *n
-			shut.Unschedulable = true
+			shut.Closed = true
 			v.Nodes[i] = &shut
 		}
 	}

@@ -77,7 +77,7 @@ func (p *Pending) Handler() cache.ResourceEventHandler {
 			}
 			if pod, ok := o.(*corev1.Pod); ok {
 				p.count(pod, nil)
-				p.drop(pod, func(l *ledger.Ledger) { l.Gone(pod.UID) })
+				p.drop(pod, true, func(l *ledger.Ledger) { l.Gone(pod.UID) })
 				if pod.Spec.NodeName != "" && p.onRoom != nil {
 					p.onRoom()
 				}
@@ -92,15 +92,16 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 		if old != nil && old.Spec.NodeName != "" {
 			return // long settled
 		}
-		p.drop(pod, func(l *ledger.Ledger) { l.Bound(pod.UID) })
+		p.drop(pod, true, func(l *ledger.Ledger) { l.Bound(pod.UID) })
 		if key := daemonOf(pod); key != "" {
 			p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.DaemonBound(pod.Spec.NodeName, key) })
 		}
 		return
 	}
 	asks := p.asks(pod)
-	if !p.ours[pod.Spec.SchedulerName] && !asks || pod.DeletionTimestamp != nil || terminal(pod) || len(pod.Spec.SchedulingGates) > 0 {
-		p.drop(pod, func(l *ledger.Ledger) { l.Gone(pod.UID) })
+	ended := pod.DeletionTimestamp != nil || terminal(pod)
+	if !p.ours[pod.Spec.SchedulerName] && !asks || ended || len(pod.Spec.SchedulingGates) > 0 {
+		p.drop(pod, ended, func(l *ledger.Ledger) { l.Gone(pod.UID) })
 		return
 	}
 	p.mu.Lock()
@@ -129,12 +130,13 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	}
 }
 
-func (p *Pending) drop(pod *corev1.Pod, tell func(*ledger.Ledger)) {
+// drop forgets a pod that doesn't wait for a node of ours. ended: and never will.
+func (p *Pending) drop(pod *corev1.Pod, ended bool, tell func(*ledger.Ledger)) {
 	p.mu.Lock()
 	delete(p.pods, pod.UID)
 	p.mu.Unlock()
 	p.classes.forget(pod.UID)
-	p.desk.over(pod.UID)
+	p.desk.over(pod.UID, ended && (p.ours[pod.Spec.SchedulerName] || p.others[pod.Spec.SchedulerName]))
 	if p.desk.Knows(pod.UID) {
 		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { tell(l) })
 	}

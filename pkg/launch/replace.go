@@ -249,7 +249,7 @@ func (m *Motor) depart(v *view) {
 			continue
 		}
 		left := *n
-		left.Unschedulable = true
+		left.Closed = true
 		if o == nil {
 			v.Nodes[i] = &left
 			continue

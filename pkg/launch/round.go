@@ -35,6 +35,7 @@ func (m *Motor) round(ctx context.Context) {
 		return
 	}
 	if why := m.claims.Problem(); why != "" {
+		m.troubled.Store(true)
 		m.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)
 		return
 	}
@@ -48,6 +49,7 @@ func (m *Motor) round(ctx context.Context) {
 		return
 	}
 	claims := m.reserve(plan, len(v.inFlight))
+	m.paused(plan, gangs)
 	waves := m.book(ctx, v, plan, claims)
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", m.clock.Since(start))
@@ -105,7 +107,7 @@ func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) 
 			continue
 		}
 		if c, err := m.pending.classes.Class(pod); err == nil && classes[c.Key] {
-			m.desk.Submit(refOf(pod), c)
+			m.desk.submitFree(refOf(pod), c)
 		}
 	}
 	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
@@ -117,12 +119,33 @@ func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) 
 // nomineePatience is how long the victims of a preemption may take to end before a node is built after all.
 const nomineePatience = 30 * time.Second
 
+// nominee is a pod that preemption is making room for, and since when it is known.
+type nominee struct {
+	node  string
+	since time.Time
+}
+
 // withoutNominees leaves out pods that preemption is making room for. The room is not there yet, so that a plan would buy it a
-// second time.
+// second time. Victims that don't end in time (a dead kubelet, a finalizer) are not waited for.
 func (m *Motor) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
+	for uid := range m.nominees {
+		if m.pending.Get(uid) == nil {
+			delete(m.nominees, uid)
+		}
+	}
+	now := m.desk.clock.Now()
 	return slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
 		pod := m.pending.Get(w.Ref.UID)
 		if pod == nil || pod.Status.NominatedNodeName == "" || !m.pending.makesRoom(pod.Status.NominatedNodeName) {
+			delete(m.nominees, w.Ref.UID)
+			return false
+		}
+		first, known := m.nominees[w.Ref.UID]
+		if !known || first.node != pod.Status.NominatedNodeName {
+			first = nominee{pod.Status.NominatedNodeName, now}
+			m.nominees[w.Ref.UID] = first
+		}
+		if now.Sub(first.since) > nomineePatience {
 			return false
 		}
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) {

@@ -336,6 +336,13 @@ func (m *Motor) lostStatic(name string) {
 	}
 }
 
+// isEnding says that the claim is one too many of its static pool.
+func (m *Motor) isEnding(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ending[name]
+}
+
 // flying is how many claims are in flight.
 func (m *Motor) flying() int {
 	var flights []ledger.InFlight

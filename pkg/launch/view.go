@@ -134,7 +134,7 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 		}
 		out.VolumesFree = expected(n.VolumesFree, f.Template.VolumesFree, st.Drivers)
 	}
-	out.Unschedulable = n.Unschedulable || f.Fenced || f.Late
+	out.Closed = f.Fenced || f.Late
 	there, daemons := map[types.UID]bool{}, map[string]bool{}
 	for _, pod := range n.Pods {
 		there[pod.UID] = true

@@ -80,9 +80,11 @@ func (m *Motor) needed(claim string) (yes bool) {
 // write creates the claims. Those that can't be written are not launched.
 func (m *Motor) write(ctx context.Context, w *wave) {
 	made := make([]*capacity.Claim, len(w.claims))
+	var slots map[string][]capacity.Slot
+	m.desk.read(func(l *ledger.Ledger) { slots = l.AllSlots(namesOf(w.claims)) })
 	m.each(ctx, len(w.claims), func(i int) {
 		c := w.claims[i]
-		m.desk.read(func(l *ledger.Ledger) { c.Slots = l.Slots(c.Name) })
+		c.Slots = slots[c.Name]
 		got, err := m.claims.Create(ctx, c)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -107,6 +109,13 @@ func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
 			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pods have gone") })
 		}
 		return !needed
+	})
+	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { // shrunk away before it was written
+		over := m.isEnding(c.Name)
+		if over {
+			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pool has got enough nodes without it") })
+		}
+		return over
 	})
 	if len(w.claims) == 0 || m.held(ctx, w) {
 		return capacity.Wave{}, false

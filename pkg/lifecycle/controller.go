@@ -226,6 +226,9 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 			logger.Error(err, "Lifecycle step failed, will retry")
 		}
 		queue.AddRateLimited(k)
+		if after > 0 { // what the other steps asked for is not to wait for the one that fails
+			queue.AddAfter(k, after)
+		}
 	default:
 		queue.Forget(k)
 		if after > 0 {

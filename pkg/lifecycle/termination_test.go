@@ -238,7 +238,8 @@ func TestDrainWaitsForThoseWhoAskNotToBeDisrupted(t *testing.T) {
 	}{
 		{name: "do-not-disrupt", key: "karpenter.sh/do-not-disrupt", value: "true"},
 		{name: "for a while", key: "karpenter.sh/do-not-disrupt", value: "5m", evictedBy: 6 * time.Minute},
-		{name: "nonsense protects nothing", key: "karpenter.sh/do-not-disrupt", value: "please", evictedBy: 5 * time.Second},
+		{name: "what is neither yes nor no", key: "karpenter.sh/do-not-disrupt", value: "please"},
+		{name: "no", key: "karpenter.sh/do-not-disrupt", value: "false", evictedBy: 5 * time.Second},
 		{name: "the older spelling", key: "karpenter.sh/do-not-evict", value: "true"},
 		{name: "the other autoscaler's spelling", key: "cluster-autoscaler.kubernetes.io/safe-to-evict", value: "false"},
 		{name: "safe to evict", key: "cluster-autoscaler.kubernetes.io/safe-to-evict", value: "true", evictedBy: 5 * time.Second},

@@ -124,8 +124,10 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 		n.used = true
 	}
 	if p := l.pods[uid]; p != nil {
-		p.class.failed, p.class.next = 0, time.Time{}
-		if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {
+		p.class.served()
+		if p.state == Planned || p.state == Open { // it was planned for while it was being bound: that room is nobody's
+			l.release(p)
+		} else if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {
 			l.tidy(p.slot.node)
 		}
 		p.slot = nil

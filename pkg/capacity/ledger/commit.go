@@ -14,8 +14,8 @@ const ownerHold = 10 * time.Second
 
 // Commit books a plan's placements. Nodes that are to be bought were added before (AddNode); placements name them by
 // claim. Pods that are no longer queued (they ended, or were bound meanwhile) get nothing. plan makes group ids unique
-// across plans. A placement on a claim that has ended since the plan was made is not booked, nor is what is joined to it:
-// their pods stay queued.
+// across plans. A placement on a claim that has ended since the plan was made, or on a node that was fenced, is not booked, nor
+// is what is joined to it: their pods stay queued.
 func (l *Ledger) Commit(plan string, placements []capacity.Placement, now time.Time) {
 	l.commit(plan, placements, nil, now)
 }
@@ -85,11 +85,12 @@ func (l *Ledger) tidyAll(placements []capacity.Placement) {
 	}
 }
 
-// fallen says which placements are on nodes that the ledger has no more, or joined to one that is; nil: none.
+// fallen says which placements are on nodes that the ledger has no more or that are being removed, or joined to such a one;
+// nil: none.
 func (l *Ledger) fallen(placements []capacity.Placement) func(capacity.Placement) bool {
 	gone, groups := map[string]bool{}, map[int]bool{}
 	for _, pl := range placements {
-		if l.find(pl.Node) == nil {
+		if n := l.find(pl.Node); n == nil || n.fenced {
 			gone[pl.Node], groups[pl.Group] = true, true
 		}
 	}
@@ -118,12 +119,22 @@ func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
 
 // Slots are the claim's slots as they are recorded on it, in plan order. Which pod holds which slot of a class is not
 // settled before its cycle: the record names as many entitled pods as there are slots.
-func (l *Ledger) Slots(claim string) []capacity.Slot {
-	n, ok := l.nodes[claim]
-	if !ok {
-		return nil
-	}
+func (l *Ledger) Slots(claim string) []capacity.Slot { return l.AllSlots([]string{claim})[claim] }
+
+// AllSlots are the Slots of several claims. Whose slots they are is worked out once per class, which for one claim after the
+// other would be most of the work.
+func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
 	holders := map[*class]map[*slot]*pod{}
+	out := make(map[string][]capacity.Slot, len(claims))
+	for _, claim := range claims {
+		if n, ok := l.nodes[claim]; ok {
+			out[claim] = l.slotsOf(n, holders)
+		}
+	}
+	return out
+}
+
+func (l *Ledger) slotsOf(n *node, holders map[*class]map[*slot]*pod) []capacity.Slot {
 	var out []capacity.Slot
 	for _, s := range n.slots {
 		rec := capacity.Slot{Class: s.class.Key, Order: s.order, Owner: s.owner}

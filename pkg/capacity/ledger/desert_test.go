@@ -53,7 +53,7 @@ func TestMachinesOfAGangThatFellThrough(t *testing.T) {
 				t.Errorf("ended at once: %v", e.End)
 			}
 			l.Tick(now.Add(forsakenFor))
-			l.Tick(now.Add(2 * forsakenFor))
+			l.Tick(now.Add(2*forsakenFor - 1))
 			if e := l.Take(); !slices.Equal(e.End, tc.want) {
 				t.Errorf("ended %v, want %v", e.End, tc.want)
 			}

@@ -85,6 +85,8 @@ type class struct {
 	open    int       // pods that are Open and have no slot yet
 	failed  int       // rounds in a row that did not get a pod of it bound
 	next    time.Time // failures before this moment belong to the same round
+	refused int       // plans in a row that had no room for it
+	patient time.Time // refusals before this moment belong to the same plan
 	lost    int       // rounds in a row of nodes that took pods of it and whose kubelets never came
 	rest    time.Time // nothing is planned for new pods of it before this moment, once that happened again
 }

@@ -40,6 +40,8 @@ type node struct {
 	used bool
 	// forsaken is when the plan that the node was launched for fell through; zero: it did not.
 	forsaken time.Time
+	// deserted: its end was asked for at that time instead.
+	deserted bool
 	// took are the classes whose pods were bound here before the kubelet came: whether that was any good is still to be seen.
 	took map[capacity.ClassKey]*capacity.Class
 }
@@ -129,6 +131,8 @@ func (l *Ledger) Named(claim, name, providerID string) {
 			n.add(s)
 		}
 		delete(l.nodes, other.key)
+	} else if other != nil && other != n && other.claim == "" && len(other.slots) == 0 {
+		delete(l.nodes, other.key) // of an earlier machine of that name
 	}
 	l.openNode(n)
 }

@@ -132,8 +132,15 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	}
 	l.lose(n, why, exhausted, now)
 	delete(l.nodes, n.key)
-	if n.name != "" && l.byName[n.name] == n {
-		delete(l.byName, n.name)
+	if n.name == "" || l.byName[n.name] != n {
+		return
+	}
+	delete(l.byName, n.name)
+	if n.cached {
+		// The Node is seen for a moment longer, and not marked yet: nothing may be planned there or go there.
+		l.nodes[n.name] = &node{key: n.name, name: n.name, providerID: n.providerID, cached: true, status: n.status, fenced: true,
+			reserved: map[int32]capacity.Resources{}}
+		l.byName[n.name] = l.nodes[n.name]
 	}
 }
 
@@ -214,7 +221,9 @@ func (l *Ledger) Tick(now time.Time) {
 		if p.state == Planned && now.Sub(p.since) > l.patience.Gate {
 			// Not planned again: that would buy a node each time. Its node may still come, and other room may appear.
 			why := fmt.Sprintf("its room has not become usable in %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
+			freed := l.freed
 			l.release(p)
+			l.freed = freed // what was of no use to it is no news for it
 			l.refuse(p, why, now)
 			l.out.Words = append(l.out.Words, Word{p.ref, why})
 		}
@@ -261,15 +270,20 @@ func (l *Ledger) Tick(now time.Time) {
 const forsakenFor = 10 * time.Second
 
 // desert ends a machine that was launched for pods that start together or not at all, when they don't, and nobody else has
-// taken it: as long as its kubelet hasn't come nothing is lost with it.
+// taken it: as long as its kubelet hasn't come nothing is lost with it. It is said again until the claim has gone.
 func (l *Ledger) desert(n *node, now time.Time) {
 	switch {
 	case n.forsaken.IsZero():
+	case n.deserted: // nothing goes there any more: it has to end
+		if now.Sub(n.forsaken) >= forsakenFor {
+			n.forsaken = now
+			l.out.End = append(l.out.End, n.claim)
+		}
 	case len(n.slots) > 0 || n.used || n.status.Registered || n.claim == "":
 		n.forsaken = time.Time{}
 	case len(l.assumed[n.name]) > 0: // bound in a moment, or not
 	case now.Sub(n.forsaken) >= forsakenFor:
-		n.forsaken, n.fenced = time.Time{}, true
+		n.forsaken, n.fenced, n.deserted = now, true, true
 		l.out.End = append(l.out.End, n.claim)
 	}
 }

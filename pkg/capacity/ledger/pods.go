@@ -122,8 +122,8 @@ type Waiting struct {
 }
 
 // Refuse ends the wait of queued pods without a plan. Their gates open, so that ordinary scheduling and preemption may
-// help them. retryAfter > 0: the reason passes by itself, they are planned again then; a class that is refused for such a
-// reason again and again backs off.
+// help them. retryable: the reason may pass by itself, they are planned for again after a while; a class that is refused for
+// such a reason again and again backs off. That costs nothing but time, so it is no failure, and a change ends it.
 func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) {
 	seen := map[*class]bool{}
 	for _, uid := range uids {
@@ -133,11 +133,11 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 		}
 		if retryable && !seen[p.class] {
 			seen[p.class] = true
-			p.class.strike(now)
+			p.class.refusal(now)
 		}
 		l.refuse(p, why, now)
 		if retryable {
-			p.retry = now.Add(backoff(max(p.class.failed, 2)))
+			p.retry = now.Add(backoff(max(p.class.refused, 2)))
 		}
 	}
 }
@@ -201,6 +201,15 @@ func (c *class) strike(now time.Time) {
 	c.next = now.Add(max(backoff(c.failed), firstBackoff))
 }
 
+// refusal counts a plan without room for the class, once for all of its pods.
+func (c *class) refusal(now time.Time) {
+	if now.Before(c.patient) {
+		return
+	}
+	c.refused++
+	c.patient = now.Add(max(backoff(c.refused), firstBackoff))
+}
+
 // lose counts a node that took pods of the class and never came up, once for all that go together.
 func (c *class) lose(now time.Time) {
 	if now.Before(c.rest) {
@@ -254,7 +263,7 @@ func (l *Ledger) Gone(uid types.UID) {
 // Bound says that the pod was bound: it and its class have had what they were promised.
 func (l *Ledger) Bound(uid types.UID) {
 	if p, ok := l.pods[uid]; ok {
-		p.class.failed, p.class.next = 0, time.Time{}
+		p.class.served()
 		l.Gone(uid)
 	}
 }
@@ -292,13 +301,35 @@ func (l *Ledger) Holds(owner types.UID) bool {
 	return false
 }
 
-// Reopen plans for refused pods again, because offers, pools or nodes changed. Those in back-off wait on.
+// Reopen plans for refused pods again, because room was given back. Those in back-off wait on.
 func (l *Ledger) Reopen(now time.Time) {
 	for _, p := range l.pods {
 		if p.state == Refused && (p.retry.IsZero() || !now.Before(p.retry)) {
 			l.queue(p, now)
 		}
 	}
+}
+
+// Changed is Reopen because offers or pools changed: what was refused for lack of them is planned for again however often it
+// was refused, though not within the second. Whom machines were launched for in vain waits on.
+func (l *Ledger) Changed(now time.Time) {
+	for _, c := range l.classes {
+		c.refused, c.patient = 0, time.Time{}
+	}
+	for _, p := range l.pods {
+		if p.state == Refused && !p.broken {
+			if soon := p.since.Add(firstBackoff); p.retry.After(soon) {
+				p.retry = soon
+			}
+		}
+	}
+	l.Reopen(now)
+}
+
+// served ends the counts of failures: a pod of the class was bound.
+func (c *class) served() {
+	c.failed, c.next = 0, time.Time{}
+	c.refused, c.patient = 0, time.Time{}
 }
 
 // release takes the pod's entitlement away: its slot, or, while it has none, the slot of its class that is needed least.

@@ -89,25 +89,6 @@ func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
 	}
 }
 
-// A plan made before a node was fenced is booked after: when the fence goes, the pod may.
-func TestPlanBookedUnderAFenceOpensWithIt(t *testing.T) {
-	l, now := New(), time.Unix(0, 0)
-	a := testClass("a", 100, 0)
-	l.Submit(capacity.PodRef{UID: "p"}, a, now)
-	if !l.Fence("n") {
-		t.Fatal("an empty node could not be fenced")
-	}
-	l.Existing("n", NodeStatus{})
-	l.Commit("1", []capacity.Placement{{Class: a, Pod: capacity.PodRef{UID: "p"}, Node: "n"}}, now)
-	if !l.Gated("p") {
-		t.Error("the pod may go to a fenced node")
-	}
-	l.Unfence("n")
-	if closed, why := l.Gate("p"); closed {
-		t.Errorf("the pod still waits: %s", why)
-	}
-}
-
 // A fence that was refused leaves nothing behind that a later plan would wait for.
 func TestRefusedFenceLeavesNothing(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)

@@ -57,7 +57,7 @@ func (l *Ledger) Rehouse(placements []capacity.Placement, launched bool) {
 	var kept []capacity.Placement
 	for _, pl := range placements {
 		p := l.pods[pl.Pod.UID]
-		if p == nil || p.state != Planned {
+		if p == nil || p.state != Planned || l.node(pl.Node).fenced {
 			continue
 		}
 		if s := p.class.surplus(onto, launched); s != nil {

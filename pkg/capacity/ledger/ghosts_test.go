@@ -1,0 +1,184 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+var epoch = time.Unix(1_000_000, 0)
+
+func one(l *Ledger, c *capacity.Class, node string) {
+	l.Commit("p", []capacity.Placement{{Class: c, Pod: capacity.PodRef{UID: "u"}, Node: node}}, epoch)
+}
+
+// A pod that was planned for while it was being bound leaves nothing behind: its slot would keep a node for ever.
+func TestSettledGivesBackWhatWasPlannedMeanwhile(t *testing.T) {
+	l, c := New(), testClass("c", 1000, 0)
+	if why := l.Assume("u", "old"); why != "" {
+		t.Fatal(why)
+	}
+	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
+	l.AddNode("claim", &capacity.Node{}, nil, false, epoch)
+	one(l, c, "claim")
+	l.Settled("u", "old")
+	l.Bound("u")
+	if l.Launching("claim", epoch) {
+		t.Error("a node is launched for a pod that is bound elsewhere")
+	}
+}
+
+// A plan that was made before a fence is not booked under it: its pods would wait for the end of a node.
+func TestNothingIsBookedOnAFencedNode(t *testing.T) {
+	l, c := New(), testClass("c", 1000, 0)
+	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
+	if !l.Fence("n") {
+		t.Fatal("no fence")
+	}
+	l.Take()
+	l.Existing("n", NodeStatus{Ours: true, Registered: true, Initialized: true})
+	one(l, c, "n")
+	if len(l.QueuedPods()) != 1 || !l.Take().Plan {
+		t.Errorf("want the pod planned for anew:\n%s", l)
+	}
+	l.Unfence("n")
+	l.Existing("n", NodeStatus{Ours: true, Registered: true, Initialized: true})
+	one(l, c, "n")
+	if closed, why := l.Gate("u"); closed {
+		t.Errorf("the fence has gone, and the pod still waits: %s", why)
+	}
+}
+
+// What a pod gives up at its gate's deadline is no reason to plan for it again: that would buy a node each time.
+func TestGateDeadlineIsTheEndOfIt(t *testing.T) {
+	l, c := New(), testClass("c", 1000, 0)
+	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
+	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
+	one(l, c, "claim")
+	at := epoch.Add(l.patience.Gate + time.Second)
+	l.Tick(at)
+	for range 3 {
+		at = at.Add(time.Second)
+		l.Tick(at)
+	}
+	if closed, why := l.Gate("u"); closed || len(l.QueuedPods()) > 0 {
+		t.Errorf("gate closed=%t (%s), %d pods queued", closed, why, len(l.QueuedPods()))
+	}
+}
+
+// Refusals cost nothing but time: as soon as pools or offers change nobody waits for the end of a back-off.
+func TestAChangeEndsTheBackoffOfRefusals(t *testing.T) {
+	l, c, now := New(), testClass("c", 1000, 0), epoch
+	l.Submit(capacity.PodRef{UID: "u"}, c, now)
+	refusals := 0
+	for end := now.Add(12 * time.Minute); now.Before(end); now = now.Add(time.Second) {
+		if len(l.QueuedPods()) > 0 {
+			refusals++
+			l.Refuse([]types.UID{"u"}, "the pool's limit is reached", true, now)
+		}
+		l.Tick(now)
+	}
+	if refusals > 12 {
+		t.Errorf("planned for %d times in 12 minutes", refusals)
+	}
+	if len(l.QueuedPods()) > 0 {
+		l.Refuse([]types.UID{"u"}, "the pool's limit is reached", true, now)
+	}
+	l.Changed(now)
+	l.Tick(now.Add(firstBackoff))
+	if len(l.QueuedPods()) != 1 {
+		t.Error("not planned for after the limit was raised")
+	}
+	l.AddNode("claim", &capacity.Node{}, nil, false, now)
+	one(l, c, "claim")
+	l.ClaimGone("claim", "the launch failed", false, now)
+	if len(l.QueuedPods()) != 1 {
+		t.Error("refusals of before count as failed launches")
+	}
+}
+
+// A claim that ends has its Node a moment longer: nothing may be planned there.
+func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
+	l, c := New(), testClass("c", 1000, 0)
+	status := NodeStatus{ProviderID: "id", Ours: true}
+	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
+	l.Named("claim", "n", "id")
+	l.Cached("n", status, epoch)
+	l.ClaimGone("claim", "its NodeClaim was deleted", false, epoch)
+	if why := l.Assume("u", "n"); why == "" {
+		t.Error("a pod may still go to the node")
+	}
+	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
+	l.Existing("n", status)
+	if one(l, c, "n"); len(l.QueuedPods()) != 1 {
+		t.Errorf("planned on a node that ends:\n%s", l)
+	}
+	l.Uncached("n", "id", epoch)
+	l.Gone("u")
+	if !l.Empty() {
+		t.Errorf("left behind:\n%s", l)
+	}
+
+	// The name is free for another machine, even if nobody has seen the Node go.
+	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
+	l.Named("claim", "n", "id")
+	l.Cached("n", status, epoch)
+	l.ClaimGone("claim", "its NodeClaim was deleted", false, epoch)
+	l.AddNode("next", &capacity.Node{}, nil, true, epoch)
+	l.Named("next", "n", "id2")
+	l.Cached("n", NodeStatus{ProviderID: "id2", Ours: true}, epoch)
+	if why := l.Assume("v", "n"); why != "" {
+		t.Errorf("the next machine of that name: %s", why)
+	}
+}
+
+// The end of a machine that nobody needs is asked for until it has come: the first call may have failed.
+func TestTheEndOfADesertedMachineIsAskedForAgain(t *testing.T) {
+	l := New()
+	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
+	l.nodes["claim"].forsaken = epoch
+	asked := 0
+	for i := range 60 {
+		l.Tick(epoch.Add(time.Duration(i) * time.Second))
+		asked += len(l.Take().End)
+	}
+	if asked < 3 {
+		t.Errorf("asked %d times", asked)
+	}
+	l.ClaimGone("claim", "gone", true, epoch)
+	l.Tick(epoch.Add(time.Hour))
+	if len(l.Take().End) > 0 {
+		t.Error("asked for the end of a claim that has gone")
+	}
+}
+
+// The slots of many claims take as long to tell as those of one.
+func BenchmarkAllSlots(b *testing.B) {
+	l, c := New(), testClass("c", 1000, 0)
+	const pods, per = 10000, 10
+	var placements []capacity.Placement
+	var claims []string
+	for i := range pods {
+		ref := capacity.PodRef{UID: types.UID(fmt.Sprint("u", i))}
+		l.Submit(ref, c, epoch)
+		placements = append(placements, capacity.Placement{Class: c, Pod: ref, Node: fmt.Sprint("c", i/per)})
+	}
+	for i := range pods / per {
+		claims = append(claims, fmt.Sprint("c", i))
+		l.AddNode(claims[i], &capacity.Node{}, nil, false, epoch)
+	}
+	l.Commit("p", placements, epoch)
+	for _, n := range []int{1, len(claims)} {
+		b.Run(fmt.Sprint(n, "claims"), func(b *testing.B) {
+			for b.Loop() {
+				if got := l.AllSlots(claims[:n]); len(got[claims[0]]) != per {
+					b.Fatal(len(got))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,296 @@
+package launch
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+func (w *world) queued() (pods []ledger.Waiting) {
+	w.desk.read(func(l *ledger.Ledger) { pods = l.QueuedPods() })
+	return pods
+}
+
+// A pod is deleted, or bound, while its scheduling cycle still runs: what that cycle asks for afterwards nobody would take back.
+func TestPodsThatHaveEndedAreNoDemand(t *testing.T) {
+	for name, end := range map[string]func(w *world, pod *corev1.Pod){
+		"deleted": func(w *world, pod *corev1.Pod) { w.motor.pending.Handler().OnDelete(pod) },
+		"on its way out": func(w *world, pod *corev1.Pod) {
+			going := pod.DeepCopy()
+			going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			w.motor.pending.observe(pod, going)
+		},
+		"bound": func(w *world, pod *corev1.Pod) {
+			bound := pod.DeepCopy()
+			bound.Spec.NodeName = "n"
+			w.motor.pending.observe(pod, bound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.build()
+			pod := w.pod(0)
+			w.motor.pending.observe(nil, pod)
+			class, _ := w.motor.pending.classes.Class(pod)
+			end(w, pod)
+			if wait, why := w.desk.Submit(refOf(pod), class); wait || why == "" {
+				t.Errorf("the cycle is told wait=%t, %q", wait, why)
+			}
+			w.desk.submitFree(refOf(pod), class)
+			w.desk.submitUntaken(refOf(pod), class)
+			if st := w.desk.join(refOf(pod), class); st != ledger.Unknown || len(w.queued()) > 0 || !w.desk.Idle() {
+				t.Errorf("the pod is %v, %d pods are queued", st, len(w.queued()))
+			}
+		})
+	}
+}
+
+// A pod that had scheduling gates wants a node when they have gone.
+func TestPodsWhoseGatesHaveGoneAreDemand(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	pod := w.pod(0)
+	gated := pod.DeepCopy()
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
+	w.motor.pending.observe(nil, gated)
+	w.motor.pending.observe(gated, pod)
+	class, _ := w.motor.pending.classes.Class(pod)
+	if w.desk.Submit(refOf(pod), class); len(w.queued()) != 1 {
+		t.Error("not queued")
+	}
+}
+
+// Preemption had its time, and the pod has found room meanwhile: it is at Permit or PreBind.
+func TestPodsBeingBoundAreNoDemand(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	c := testingclock.NewFakeClock(time.Now())
+	w.desk.clock = c
+	pod := w.pod(0)
+	w.motor.pending.observe(nil, pod)
+	class, _ := w.motor.pending.classes.Class(pod)
+	w.desk.SubmitLater(refOf(pod), class)
+	if why := w.desk.Assume(pod.UID, "old"); why != "" {
+		t.Fatal(why)
+	}
+	c.Step(time.Minute)
+	w.motor.later()
+	w.desk.submitUntaken(refOf(pod), class)
+	w.desk.submitFree(refOf(pod), class)
+	if n := len(w.queued()); n > 0 {
+		t.Errorf("%d pods are queued", n)
+	}
+}
+
+type gangOfTwo struct{}
+
+func (gangOfTwo) Min(Group) (int, bool) { return 2, true }
+
+// A gang that can't be had rests: each of its members would be a reason to plan for all of them again.
+func TestRefusedGangRests(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	m := w.motor
+	m.gangs = gangOfTwo{}
+	w.capacity["small"], w.capacity["large"] = 0, 0
+	for i := range 2 {
+		pod := w.pod(i)
+		pod.Labels = map[string]string{labelGroup: "g"}
+		m.pending.observe(nil, pod)
+		c, _ := m.pending.classes.Class(pod)
+		w.desk.Submit(refOf(pod), c)
+	}
+	m.round(t.Context())
+	if len(m.pauses) == 0 {
+		t.Error("nothing keeps it from being planned for again at once")
+	}
+}
+
+// Victims that never end (a dead kubelet, a finalizer) don't keep a pod from its node for ever.
+func TestVictimsThatNeverEnd(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	c := testingclock.NewFakeClock(time.Now())
+	w.desk.clock = c
+	m := w.motor
+	victim := w.pod(7)
+	victim.Spec.NodeName = "n"
+	m.pending.observe(nil, victim)
+	going := victim.DeepCopy()
+	going.DeletionTimestamp = &metav1.Time{Time: c.Now()}
+	m.pending.observe(victim, going)
+	pod := w.pod(0)
+	pod.Status.NominatedNodeName = "n"
+	m.pending.observe(nil, pod)
+	class, _ := m.pending.classes.Class(pod)
+	w.desk.Submit(refOf(pod), class)
+	if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
+		t.Error("planned for while its victim ends")
+	}
+	for range 2 {
+		c.Step(nomineePatience + time.Second)
+		w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+		if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
+			return
+		}
+	}
+	t.Error("not planned for a minute after its victim was to end")
+}
+
+// Nothing is planned on a node that is about to go, not even for pods that tolerate everything.
+func TestFencedNodesTakeNobody(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	m := w.motor
+	m.planner = capacity.NewPlanner()
+	w.nodes["n"] = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: taintDisrupted, Effect: corev1.TaintEffectNoSchedule}}},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("10")}},
+	}
+	m.NodeCached(w.nodes["n"])
+	if !w.desk.Fence("n") {
+		t.Fatal("no fence")
+	}
+	pod := w.pod(0)
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	m.pending.observe(nil, pod)
+	class, err := m.pending.classes.Class(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.desk.Submit(refOf(pod), class)
+	waiting, gangs := m.gather(t.Context())
+	_, plan, err := m.decide(t.Context(), waiting, gangs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pl := range plan.Placements {
+		if pl.Node == "n" {
+			t.Error("planned on the node that is fenced")
+		}
+	}
+}
+
+// Planner, static pools and orders ask for the DaemonSets at the same time.
+func TestDaemonsAreAskedForByMany(t *testing.T) {
+	inf := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Apps().V1().DaemonSets()
+	for _, name := range []string{"a", "b", "c"} {
+		if err := inf.Informer().GetIndexer().Add(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)},
+			Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x"}}}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	daemons := Daemons(inf.Lister())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				if got := daemons(); len(got) != 3 {
+					t.Errorf("%d DaemonSets", len(got))
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A claim that was one too many is no launch that failed, however often its end is told of.
+func TestShrinkingIsNoFailure(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	m := w.motor
+	claim := func(name string) {
+		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", Deleting: true, Wave: &capacity.Wave{For: capacity.ForPool}}
+	}
+	claim("x")
+	m.ending["x"] = true
+	for range 3 {
+		m.ClaimGone("x", "its NodeClaim was deleted")
+	}
+	if s := m.statics["pool"]; s != nil && s.failed > 0 {
+		t.Errorf("it counts as %d failed launches", s.failed)
+	}
+	claim("y")
+	c := testingclock.NewFakeClock(time.Now())
+	m.clock = c
+	for range 3 {
+		m.ClaimGone("y", "its NodeClaim was deleted")
+		c.Step(time.Hour)
+	}
+	if s := m.statics["pool"]; s == nil || s.failed != 1 {
+		t.Error("one that failed doesn't count once")
+	}
+}
+
+// slowClaims keeps the first claim from being written for a while.
+type slowClaims struct {
+	*world
+	write, deleted chan bool
+}
+
+func (s slowClaims) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error) {
+	<-s.write
+	return s.world.Create(ctx, c)
+}
+
+func (s slowClaims) Delete(ctx context.Context, name string) error {
+	err := s.world.Delete(ctx, name)
+	s.deleted <- true
+	return err
+}
+
+// A static pool shrinks before its last claim is written.
+func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	m := w.motor
+	s := slowClaims{w, make(chan bool), make(chan bool, 10)}
+	m.claims = s
+	ctx, cancel := context.WithCancel(context.Background())
+	replicas := func(n int64) {
+		w.mu.Lock()
+		w.replicas = &n
+		w.mu.Unlock()
+	}
+	replicas(1)
+	m.keepStatic(ctx)
+	replicas(0)
+	m.keepStatic(ctx)
+	<-s.deleted
+	close(s.write)
+	<-s.deleted // given up once it was written
+	w.until("no claim", func() bool { return len(w.claims) == 0 })
+	if n := len(w.instances); n > 0 {
+		t.Errorf("%d instances", n)
+	}
+	cancel()
+	m.wg.Wait()
+}
+
+// A pod that will come instead of another is of the class that it will have.
+func TestSuccessorsAreOfTheSameClass(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	c := w.motor.pending.classes
+	c.SetEarliest("s", capacity.BindInitialized)
+	pod := w.pod(0)
+	now, _ := c.Class(pod)
+	_, next, _ := c.successor(pod)
+	if now.Key != next.Key || now.Bind != next.Bind {
+		t.Errorf("pod: key %s, bound at %v; its successor: key %s, bound at %v", now.Key, now.Bind, next.Key, next.Bind)
+	}
+}
