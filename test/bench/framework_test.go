@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
@@ -47,6 +48,7 @@ type rig struct {
 	sched   *scheduler.Scheduler
 	desk    *launch.Desk
 	classes *launch.Classes
+	world   *simulate.World // of upstream's filters
 	seq     int
 	// The plugins of the first profile.
 	binder    *binder.Binder
@@ -88,12 +90,16 @@ func newRig(tb testing.TB) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	if r.world, err = simulate.New(ctx, simulate.Config{Scheduler: r.sched, Profile: vanilla}); err != nil {
+		tb.Fatal(err)
+	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	tb.Cleanup(func() {
 		cancel()
 		broadcaster.Shutdown()
 		factory.Shutdown()
+		r.world.Wait()
 	})
 	return r
 }

@@ -1,0 +1,258 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+	"github.com/dovetail-scheduler/dovetail/test/quality/workload"
+)
+
+// bursts are what is planned for, and the bounds that the design sets: the CPU time of planning alone and of everything.
+var bursts = []struct {
+	name        string
+	nodes, pods int
+	shape       func(*corev1.Pod)
+	plan, all   time.Duration // 0: no bound
+}{
+	{"10,000 plain pods, no nodes", 0, 10_000, func(*corev1.Pod) {}, 150 * time.Millisecond, time.Second},
+	{"1,000 pods spread over zones, 5,000 full nodes", 5000, 1000, kinds[2].shape, 0, 1500 * time.Millisecond},
+}
+
+// BenchmarkPlan takes the launcher's way from the scheduler's cache to a plan that the real filters have accepted: the view,
+// the plan, its verification. Pods are of 20 classes; between two plans pods on ten nodes change. Times are of all cores.
+func BenchmarkPlan(b *testing.B) {
+	for _, burst := range bursts {
+		b.Run(burst.name, func(b *testing.B) {
+			r := newRig(b)
+			r.fullNodes(burst.nodes)
+			s := r.burst(offered(b), burst.pods, burst.shape)
+			decider, parts := s.decider()
+			var whole, planning samples
+			for b.Loop() {
+				r.touch(min(10, burst.nodes))
+				before, plans := cpuTime(b), parts.planning
+				s.plan(b, decider)
+				whole, planning = append(whole, cpuTime(b)-before), append(planning, parts.planning-plans)
+			}
+			report(b, map[string]float64{"whole-ms-CPU": 1000 * whole.seconds(), "plan-ms-CPU": 1000 * planning.seconds(), "first-ms-CPU": 1000 * whole[0].Seconds(),
+				"pods/s": float64(burst.pods) / whole.seconds(), "pods/s-planned": float64(burst.pods) / planning.seconds()})
+			// What is slower than the fastest was disturbed.
+			if all := whole.quantile(0); all > burst.all {
+				b.Errorf("%v of CPU from view to verified plan, the bound is %v", all, burst.all)
+			}
+			if plan := planning.quantile(0); burst.plan > 0 && plan > burst.plan {
+				b.Errorf("%v of CPU for the plan, the bound is %v", plan, burst.plan)
+			}
+		})
+	}
+}
+
+// BenchmarkPlanMemory is what 10,000 pods, the full catalogue and a plan for them take beyond a scheduler that idles: the
+// heap at its highest while it is collected whenever it has grown by a tenth, what stays, and all that is allocated.
+func BenchmarkPlanMemory(b *testing.B) {
+	const bound = 100 << 20
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	types := offered(b)
+	var m runtime.MemStats
+	for b.Loop() {
+		r := newRig(b)
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		idle, before := heap(), m.TotalAlloc
+		highest := highWater()
+		s := r.burst(types, 10_000, func(*corev1.Pod) {})
+		decider, _ := s.decider()
+		s.plan(b, decider)
+		peak := highest() - idle
+		runtime.ReadMemStats(&m)
+		allocated := m.TotalAlloc - before
+		runtime.GC()
+		report(b, map[string]float64{"peak-MiB": mebi(peak), "stays-MiB": mebi(heap() - idle), "allocated-MiB": mebi(allocated)})
+		if peak > bound {
+			b.Errorf("%.0f MiB above idle, the bound is %.0f", mebi(peak), mebi(bound))
+		}
+		runtime.KeepAlive(s)
+		runtime.KeepAlive(decider)
+	}
+}
+
+func mebi(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
+
+// heap is what lies on it, garbage that hasn't been swept included.
+func heap() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// highWater watches the heap until it is asked for the highest.
+func highWater() (highest func() uint64) {
+	peak, done := heap(), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			peak = max(peak, heap())
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond / 4):
+			}
+		}
+	})
+	return func() uint64 {
+		close(done)
+		wg.Wait()
+		return peak
+	}
+}
+
+// stage is a burst that waits, and the pool it may be placed on.
+type stage struct {
+	*rig
+	pool   *capacity.Pool
+	demand []capacity.Demand
+	pods   map[types.UID]*corev1.Pod
+}
+
+// families are the first letters of all that may be bought.
+var families = []string{"c", "m", "r", "t", "i", "im", "is", "d", "g", "p", "x", "z", "h", "u", "a", "f", "inf", "trn", "hpc"}
+
+// offered is the catalogue in the file that QUALITY_CATALOG names, or the built-in one.
+func offered(tb testing.TB) *catalog.Catalog {
+	tb.Helper()
+	name := os.Getenv("QUALITY_CATALOG")
+	if name == "" {
+		return catalog.Builtin()
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer file.Close()
+	c, err := catalog.Load(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// burst makes pods of 20 applications, and a pool of all types.
+func (r *rig) burst(offered *catalog.Catalog, pods int, shape func(*corev1.Pod)) *stage {
+	r.Helper()
+	any := workload.Pool{Categories: families, Archs: []string{"amd64", "arm64"}, CapacityTypes: []string{"on-demand", "spot"}}
+	s := &stage{rig: r, pool: &capacity.Pool{Name: "general", Types: any.Types(offered)}, pods: map[types.UID]*corev1.Pod{}}
+	const apps = 20
+	for i := range apps {
+		var d capacity.Demand
+		for range pods / apps {
+			p := r.pod(fmt.Sprintf("new-%d", i), []string{"100m", "250m", "500m", "1", "2"}[i%5], shape)
+			d.Class = r.class(p)
+			d.Pods = append(d.Pods, capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name})
+			s.pods[p.UID] = p
+		}
+		s.demand = append(s.demand, d)
+	}
+	return s
+}
+
+// decider is the launcher's, with a note of the time that planning takes.
+func (s *stage) decider() (*launch.Decider, *timed) {
+	t := &timed{TB: s.TB, planner: capacity.NewPlanner()}
+	return &launch.Decider{Planner: t, World: worldOf{s.world}, Nodes: builder{}, Pod: func(uid types.UID) *corev1.Pod { return s.pods[uid] }}, t
+}
+
+// plan looks, plans and verifies, and fails if not every pod gets room.
+func (s *stage) plan(b *testing.B, d *launch.Decider) {
+	b.Helper()
+	if err := s.world.Refresh(s.ctx); err != nil {
+		b.Fatal(err)
+	}
+	view := &launch.Scene{View: capacity.View{Nodes: s.world.Nodes(nil), Pools: []*capacity.Pool{s.pool}, Demand: s.demand}}
+	plan, err := d.Decide(s.ctx, view, capacity.Options{Effort: launch.DefaultEffort})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if len(plan.Placements) != len(s.pods) || len(plan.Refused) > 0 {
+		b.Fatalf("%d pods placed, want %d; refused: %v", len(plan.Placements), len(s.pods), plan.Refused)
+	}
+}
+
+type timed struct {
+	testing.TB
+	planner  *capacity.Planner
+	planning time.Duration
+}
+
+func (t *timed) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
+	before := cpuTime(t)
+	defer func() { t.planning += cpuTime(t) - before }()
+	return t.planner.Plan(v, o)
+}
+
+type worldOf struct{ *simulate.World }
+
+func (w worldOf) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {
+	return w.World.Nodes(decorate)
+}
+
+// builder makes the hypothetical nodes; nobody asks for others.
+type builder struct{ launch.NodeBuilder }
+
+func (builder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {
+	return karpenter.PlannedNodeObject(p, name)
+}
+
+// fullNodes puts nodes without room into the cache, in the catalogue's zones, each with eight pods of 50 applications.
+func (r *rig) fullNodes(n int) {
+	r.Helper()
+	logger := klog.FromContext(r.ctx)
+	r.addNodes(n, 8)
+	for _, node := range r.sched.Cache.Dump().Nodes {
+		old := node.Node()
+		moved := old.DeepCopy()
+		var i int
+		if _, err := fmt.Sscanf(old.Name, "node-%d", &i); err != nil {
+			r.Fatal(err)
+		}
+		moved.Labels[corev1.LabelTopologyZone] = workload.Zones[i%len(workload.Zones)]
+		r.sched.Cache.UpdateNode(logger, old, moved)
+	}
+}
+
+// touch changes the pods of n nodes, as a cluster does all the time.
+func (r *rig) touch(n int) {
+	r.Helper()
+	logger := klog.FromContext(r.ctx)
+	for i := range n {
+		for _, p := range r.snapshot()[i].GetPods() {
+			if err := r.sched.Cache.UpdatePod(logger, p.GetPod(), p.GetPod()); err != nil {
+				r.Fatal(err)
+			}
+		}
+	}
+}
+
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
