@@ -42,7 +42,7 @@ func catalogCommand() *cobra.Command {
 			if region == "" {
 				return usageError{errors.New("no region: give --region, or set AWS_REGION")}
 			}
-			clients, err := aws.Connect(cmd.Context(), region)
+			clients, err := aws.ConnectTool(cmd.Context(), region)
 			if err != nil {
 				return err
 			}

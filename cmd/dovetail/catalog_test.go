@@ -65,6 +65,27 @@ func TestCatalogWithoutARegion(t *testing.T) {
 	}
 }
 
+// Whoever has no network, or no credentials, is told at once.
+func TestCatalogThatCannotBeRead(t *testing.T) {
+	for name, value := range map[string]string{
+		"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
+		"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_CONTAINER_CREDENTIALS_FULL_URI": "",
+		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "",
+	} {
+		t.Setenv(name, value)
+	}
+	said := func(want string) {
+		t.Helper()
+		if out := dovetail(t, "dovetail catalog --region us-west-2 -o -"); !strings.Contains(out, "reading the catalogue of us-west-2: "+want) || !strings.HasSuffix(out, "exit 1\n") {
+			t.Errorf("catalog says:\n%s", out)
+		}
+	}
+	said("no AWS credentials found (environment, shared files, SSO, instance role)")
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	said("AWS can't be reached: dial tcp 127.0.0.1:1")
+}
+
 // A file that can't be written leaves nothing behind.
 func TestReplace(t *testing.T) {
 	folder := t.TempDir()

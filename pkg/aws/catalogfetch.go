@@ -3,7 +3,9 @@ package aws
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -40,7 +42,15 @@ func FetchCatalog(ctx context.Context, c Clients, region string, now time.Time) 
 		spot, err = fetchSpot(ctx, c.EC2, now)
 		return err
 	})
-	if err := all.Wait(); err != nil {
+	switch err := all.Wait(); {
+	case err == nil:
+	case IsMissingCredentials(err):
+		return nil, fmt.Errorf("reading the catalogue of %s: no AWS credentials found (environment, shared files, SSO, instance role): %w", region, err)
+	case IsUnreachable(err):
+		var op *net.OpError
+		errors.As(err, &op)
+		return nil, fmt.Errorf("reading the catalogue of %s: AWS can't be reached: %w", region, op)
+	default:
 		return nil, fmt.Errorf("reading the catalogue of %s: %w", region, err)
 	}
 	f := &CatalogFile{Meta: CatalogMeta{Region: region, Source: "EC2 and Price List APIs", Read: now.UTC().Format(time.RFC3339)}, Types: types}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,22 +37,48 @@ const (
 // Connect makes the services' clients from the usual sources (environment, files, web identity, instance role). It makes
 // no request; missing credentials show at the first call. AWS_ENDPOINT_URL and its per-service forms are honoured.
 func Connect(ctx context.Context, region string) (Clients, error) {
+	cfg, err := load(ctx, region)
+	if err != nil {
+		return Clients{}, err
+	}
+	return NewClients(cfg, clock.RealClock{}), nil
+}
+
+// ConnectTool is Connect for a tool that a person waits for: where nobody answers and where there are no credentials it doesn't try
+// again.
+func ConnectTool(ctx context.Context, region string) (Clients, error) {
+	cfg, err := load(ctx, region)
+	if err != nil {
+		return Clients{}, err
+	}
+	return newClients(cfg, clock.RealClock{}, retry.IsErrorRetryableFunc(func(err error) awssdk.Ternary {
+		if IsUnreachable(err) || IsMissingCredentials(err) {
+			return awssdk.FalseTernary
+		}
+		return awssdk.UnknownTernary
+	})), nil
+}
+
+func load(ctx context.Context, region string) (awssdk.Config, error) {
 	var opts []func(*config.LoadOptions) error
 	if region != "" {
 		opts = append(opts, config.WithRegion(region))
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, opts...)
 	if err != nil {
-		return Clients{}, fmt.Errorf("reading the AWS configuration: %w", err)
+		return cfg, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
 	if cfg.Region == "" {
-		return Clients{}, fmt.Errorf("no AWS region: set it in the configuration or by AWS_REGION")
+		return cfg, fmt.Errorf("no AWS region: set it in the configuration or by AWS_REGION")
 	}
-	return NewClients(cfg, clock.RealClock{}), nil
+	return cfg, nil
 }
 
 // NewClients makes the clients from a ready SDK configuration, adding deadlines, patience and client-side rate limits.
-func NewClients(cfg awssdk.Config, c clock.Clock) Clients {
+func NewClients(cfg awssdk.Config, c clock.Clock) Clients { return newClients(cfg, c) }
+
+// newClients asks first whether an error is worth another attempt, and then the SDK.
+func newClients(cfg awssdk.Config, c clock.Clock, first ...retry.IsErrorRetryable) Clients {
 	cfg = cfg.Copy()
 	cfg.Retryer = func() awssdk.Retryer {
 		return retry.NewStandard(func(o *retry.StandardOptions) {
@@ -59,6 +86,7 @@ func NewClients(cfg awssdk.Config, c clock.Clock) Clients {
 			o.Backoff = retry.BackoffDelayerFunc(patience)
 			// The SDK's retry quota would fail calls of a throttled account before their deadline.
 			o.RateLimiter = ratelimit.None
+			o.Retryables = slices.Concat(first, o.Retryables)
 		})
 	}
 	t := newThrottle(c)

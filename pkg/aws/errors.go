@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -131,6 +132,12 @@ func IsRefused(err error) bool {
 func IsMissingCredentials(err error) bool {
 	s := err.Error()
 	return code(err) == "" && (strings.Contains(s, "get credentials") || strings.Contains(s, "refresh cached credentials"))
+}
+
+// IsUnreachable says that there was nobody to ask: no such host, or nothing that listens there.
+func IsUnreachable(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // wrap puts the sentinel of the cloud seam that fits around an error. what is what was being done.
