@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
+
+var accountNodes = flag.Int("account.nodes", 100, "nodes of the burst in a throttled account")
 
 // What real accounts do to whoever launches in them.
 
@@ -30,9 +33,10 @@ func (e *env) warnings(app string) map[string]int {
 }
 
 // An account with EC2's documented limits, a neighbour who has used them up, and a burst: it takes its time, and no pod
-// hears of it. (pkg/aws has 540 instances at once against the same limits.)
-func TestHundredNodesInAThrottledAccount(t *testing.T) {
-	e := start(t, func(s *setting) { s.sim.Throttle = true })
+// hears of it. More nodes: go test ./test/integration -run ThrottledAccount -account.nodes=500 -patience=10m
+func TestManyNodesInAThrottledAccount(t *testing.T) {
+	n := *accountNodes
+	e := start(t, func(s *setting) { s.sim.Throttle, s.lives = true, max(s.lives, 3**patience) })
 	limited := ec2.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
 	for _, action := range []string{"CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "CreateTags"} {
 		e.sim.Before(action, ec2.Times(3, limited))
@@ -40,12 +44,17 @@ func TestHundredNodesInAThrottledAccount(t *testing.T) {
 	// Machines that hold one pod each.
 	e.apply(nodeClass, strings.Replace(nodePool, "        - {key: karpenter.k8s.aws/instance-category",
 		"        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [\"2\"]}\n        - {key: karpenter.k8s.aws/instance-category", 1))
-	e.pods("web", 100, "1500m", "2Gi")
-	e.bound("web", 100)
-	e.settled(100)
-	if n := e.launches(); n != 100 {
-		t.Errorf("%d instances were launched for 100 pods", n)
+	begun := time.Now()
+	e.pods("web", n, "1500m", "2Gi")
+	created := time.Since(begun)
+	e.bound("web", n)
+	bound := time.Since(begun)
+	e.settled(n)
+	if got := e.launches(); got != n {
+		t.Errorf("%d instances were launched for %d pods", got, n)
 	}
+	t.Logf("%d pods on as many nodes: created within %s, bound within %s, settled within %s", n, created.Round(time.Second),
+		bound.Round(time.Second), time.Since(begun).Round(time.Second))
 	for reason, n := range e.warnings("web") {
 		if reason != "FailedScheduling" { // the scheduler's own, before there was a plan
 			t.Errorf("%d warnings %s", n, reason)

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,11 +25,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
-const (
-	ours = "dovetail-scheduler"
-	// patience bounds every wait; what is waited for comes much sooner.
-	patience = 90 * time.Second
-)
+const ours = "dovetail-scheduler"
+
+// patience bounds every wait; what is waited for comes much sooner, unless another flag asks for more than usual.
+var patience = flag.Duration("patience", 90*time.Second, "longest wait for anything")
 
 // env is a cluster with a simulated account and the scheduler running.
 type env struct {
@@ -108,7 +108,7 @@ func (e *env) run() {
 
 // wait is a context for one wait.
 func (e *env) wait() context.Context {
-	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	ctx, cancel := context.WithTimeout(e.ctx, *patience)
 	e.Cleanup(cancel)
 	return ctx
 }
