@@ -54,11 +54,12 @@ func (c Config) SetKubeconfig(path string) { c.section("clientConnection")["kube
 
 // ShortLeases makes a restarted scheduler wait six seconds for the lease of a killed one, instead of fifteen. Shorter still
 // and a busy machine loses the lease of a scheduler that lives.
-func (c Config) ShortLeases() {
+func (c Config) ShortLeases() { c.Leases(6*time.Second, 5*time.Second, 500*time.Millisecond) }
+
+// Leases sets how long leadership lasts, when it is given up if it can't be renewed, and how often that is tried.
+func (c Config) Leases(duration, renewDeadline, retryPeriod time.Duration) {
 	lease := c.section("leaderElection")
-	lease["leaseDuration"] = (6 * time.Second).String()
-	lease["renewDeadline"] = (5 * time.Second).String()
-	lease["retryPeriod"] = (500 * time.Millisecond).String()
+	lease["leaseDuration"], lease["renewDeadline"], lease["retryPeriod"] = duration.String(), renewDeadline.String(), retryPeriod.String()
 }
 
 // SetProvisionArgs sets fields of Provision's arguments in every profile that has them; nil removes a field.

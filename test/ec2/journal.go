@@ -13,6 +13,8 @@ type Call struct {
 	Service string    `json:"service"`
 	Action  string    `json:"action"`
 	Token   string    `json:"token,omitempty"`
+	// Key is the access key that the call was signed with.
+	Key string `json:"key,omitempty"`
 	// Params is a summary: "Name=value Name=value".
 	Params string `json:"params,omitempty"`
 	// Results are ids of what the call made or touched.
@@ -45,7 +47,7 @@ type journal struct {
 }
 
 func (j *journal) call(r *Request, err error, lost bool) {
-	c := Call{Time: r.Time, Service: r.Service, Action: r.Action, Token: r.Token, Params: r.summary(), Results: r.results, Lost: lost, Repeated: r.repeated}
+	c := Call{Time: r.Time, Service: r.Service, Action: r.Action, Token: r.Token, Key: signedBy(r.http), Params: r.summary(), Results: r.results, Lost: lost, Repeated: r.repeated}
 	var e *apiError
 	if errors.As(err, &e) {
 		c.Code = e.Code

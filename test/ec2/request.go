@@ -69,17 +69,18 @@ func readRequest(hr *http.Request) (*Request, error) {
 	return r, nil
 }
 
-// signedFor is the service of the credential scope: AKID/date/region/service/aws4_request.
-func signedFor(hr *http.Request) string {
-	_, rest, ok := strings.Cut(hr.Header.Get("Authorization"), "Credential=")
-	if !ok {
-		return ""
-	}
+// signedFor is the service of the credential scope, signedBy its access key: AKID/date/region/service/aws4_request.
+func signedFor(hr *http.Request) string { return scopeOf(hr)[3] }
+
+func signedBy(hr *http.Request) string { return scopeOf(hr)[0] }
+
+func scopeOf(hr *http.Request) []string {
+	_, rest, _ := strings.Cut(hr.Header.Get("Authorization"), "Credential=")
 	scope, _, _ := strings.Cut(rest, ",")
 	if parts := strings.Split(scope, "/"); len(parts) == 5 {
-		return parts[3]
+		return parts
 	}
-	return ""
+	return make([]string, 5)
 }
 
 // decode reads the body of a JSON call.

@@ -36,7 +36,11 @@ func (e *env) warnings(app string) map[string]int {
 // hears of it. More nodes: go test ./test/integration -run ThrottledAccount -account.nodes=500 -patience=10m
 func TestManyNodesInAThrottledAccount(t *testing.T) {
 	n := *accountNodes
-	e := start(t, func(s *setting) { s.sim.Throttle, s.lives = true, max(s.lives, 3**patience) })
+	e := start(t, func(s *setting) {
+		s.sim.Throttle, s.lives = true, max(s.lives, 3**patience)
+		// With hundreds of nodes, this process is their kubelets and the API server: on a busy machine the lease would be lost.
+		s.config = func(cfg cluster.Config) { cfg.Leases(2*time.Minute, 90*time.Second, 5*time.Second) }
+	})
 	limited := ec2.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
 	for _, action := range []string{"CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "CreateTags"} {
 		e.sim.Before(action, ec2.Times(3, limited))

@@ -2,7 +2,10 @@ package integration
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -10,10 +13,12 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
@@ -21,12 +26,20 @@ import (
 )
 
 // An account's interruption queue, end to end: what EC2 takes is left in time for somewhere else, what it only recommends is told,
-// and the queue is empty afterwards, whatever else was on it.
+// and the queue is empty afterwards, whatever else was on it. All the while nothing that the scheduler says, at its most talkative,
+// holds the credentials that it asks AWS with.
 func TestInterruptions(t *testing.T) {
 	e := start(t, func(s *setting) {
+		s.idle = true
 		s.sim.SpotNotice, s.sim.StateEvents = 40*time.Minute, true // 2 min, at the speed of the rest
 		s.config = func(cfg cluster.Config) { cfg.SetProvisionArgs(map[string]any{"interruptionQueue": "dovetail"}) }
 	})
+	secrets := map[string]string{"AWS_ACCESS_KEY_ID": "AKIALOOKFORTHISKEY", "AWS_SECRET_ACCESS_KEY": "look/for+this/secret", "AWS_SESSION_TOKEN": "look//for++this//session"}
+	for name, value := range secrets {
+		e.options.AWSEnv = append(e.options.AWSEnv, name+"="+value)
+	}
+	e.options.Verbosity = 10
+	e.run()
 	replicaSets(t, e.c.AdminConfig(), 100)
 	e.apply(nodeClass, strings.Replace(nodePool, "[on-demand]", "[spot]", 1))
 	alone := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}
@@ -102,6 +115,39 @@ func TestInterruptions(t *testing.T) {
 	}
 	if err := wait.PollUntilContextCancel(e.wait(), 50*time.Millisecond, true, func(context.Context) (bool, error) { return e.sim.Queued() == 0, nil }); err != nil {
 		t.Errorf("%d messages are left on the queue", e.sim.Queued())
+	}
+	e.silentOn(secrets)
+}
+
+// silentOn checks that log, events and objects hold none of these values. All calls were made with them.
+func (e *env) silentOn(secrets map[string]string) {
+	e.Helper()
+	if key := e.sim.Calls("CreateFleet")[0].Key; key != secrets["AWS_ACCESS_KEY_ID"] {
+		e.Errorf("the scheduler calls with the key %s", key)
+	}
+	log, err := e.sched.Log()
+	if err != nil || !strings.Contains(log, "Request Body") {
+		e.Errorf("%d bytes of log, %v: not the most talkative", len(log), err)
+	}
+	said := map[string]string{"the log": log}
+	for _, list := range []client.ObjectList{&corev1.EventList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{}, &ec2nc.EC2NodeClassList{}} {
+		if err := e.api.List(e.ctx, list); err != nil {
+			e.Fatal(err)
+		}
+		text, err := json.Marshal(list)
+		if err != nil {
+			e.Fatal(err)
+		}
+		said[fmt.Sprintf("%T", list)] = string(text)
+	}
+	for what, text := range said {
+		for name, value := range secrets {
+			for _, form := range []string{value, url.QueryEscape(value), base64.StdEncoding.EncodeToString([]byte(value))} {
+				if at := strings.Index(text, form); at >= 0 {
+					e.Errorf("%s holds %s: %.200s", what, name, text[max(0, at-100):])
+				}
+			}
+		}
 	}
 }
 
