@@ -294,3 +294,28 @@ func TestSuccessorsAreOfTheSameClass(t *testing.T) {
 		t.Errorf("pod: key %s, bound at %v; its successor: key %s, bound at %v", now.Key, now.Bind, next.Key, next.Bind)
 	}
 }
+
+// A pod of another scheduler that can't be planned for hears why, once: that scheduler can't tell it.
+func TestPodsOfOthersHearWhyNothingIsBuilt(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	p := w.motor.pending
+	p.ProvisionFor([]string{"theirs"})
+	pod := w.pod(0)
+	pod.Spec.SchedulerName = "theirs"
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"}
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}}}}}}}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	if _, err := p.classes.Class(pod); err == nil {
+		t.Fatal("the pod can be planned for")
+	}
+	var said []string
+	p.onUnplannable = func(ref capacity.PodRef, why string) { said = append(said, ref.Name+": "+why) }
+	p.observe(nil, pod)
+	p.observe(pod, pod.DeepCopy())
+	if len(said) != 1 || len(w.queued()) > 0 {
+		t.Errorf("said %q, %d pods queued", said, len(w.queued()))
+	}
+}

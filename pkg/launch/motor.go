@@ -129,6 +129,9 @@ func New(cfg Config, p Parts) *Motor {
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
 	}
 	m.pending.onRoom = m.RoomAppeared
+	m.pending.onUnplannable = func(ref capacity.PodRef, why string) {
+		m.events.Pod(ref, corev1.EventTypeWarning, "FailedProvisioning", why)
+	}
 	return m
 }
 

@@ -21,7 +21,10 @@ type Pending struct {
 	others  map[string]bool // schedulers whose unschedulable pods are demand, too
 	desk    *Desk
 	classes *Classes
-	onRoom  func() // a pod has left its node; set by the motor before anything is observed
+	// Set by the motor before anything is observed. onRoom: a pod has left its node; onUnplannable: a pod of another scheduler asks
+	// for a node and can't be planned for.
+	onRoom        func()
+	onUnplannable func(ref capacity.PodRef, why string)
 
 	mu   sync.Mutex
 	pods map[types.UID]arrival
@@ -37,6 +40,7 @@ type Pending struct {
 type arrival struct {
 	pod  *corev1.Pod
 	seen time.Time
+	told string // why it can't be planned for, as its events say
 }
 
 // NewPending returns an index for the pods of the named schedulers.
@@ -104,17 +108,30 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 		p.drop(pod, ended, func(l *ledger.Ledger) { l.Gone(pod.UID) })
 		return
 	}
+	var class *capacity.Class
+	var err error
+	if asks {
+		class, err = p.classes.Class(pod)
+	}
 	p.mu.Lock()
 	a, known := p.pods[pod.UID]
 	if !known {
 		a.seen = p.desk.clock.Now()
 	}
-	a.pod = pod
+	why, news := "", false
+	if err != nil {
+		why = oneLine(err.Error())
+		news = a.told != why
+	}
+	a.pod, a.told = pod, why
 	p.pods[pod.UID] = a
 	p.mu.Unlock()
-	if class, err := p.classes.Class(pod); asks && err == nil {
+	switch {
+	case asks && err == nil:
 		p.desk.Submit(refOf(pod), class) // its condition is all that its scheduler says
 		return
+	case news && p.onUnplannable != nil:
+		p.onUnplannable(refOf(pod), why)
 	}
 	if !known && p.desk.Knows(pod.UID) { // the scheduler's handler was faster
 		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
