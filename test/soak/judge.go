@@ -14,8 +14,10 @@ const (
 )
 
 const (
-	// podRequests is the most that a pod may cost, in requests of the scheduler to the API server, when nothing is launched.
-	podRequests = 4.0
+	// podRequests is the most that a pod may cost, in requests of the scheduler to the API server, when nothing is launched: its
+	// binding and its event, as with kube-scheduler, the record that it came and the record that it began to end on its node's
+	// claim (fewer with many nodes), and a little beside.
+	podRequests = 4.5
 	// nodeRequests is the most that a pod may cost with a machine of its own, from NodeClaim to the end of it.
 	nodeRequests = 60.0
 	// served is the least share of the pods that has to be scheduled by the end. Of the last tenth nothing is demanded: they have

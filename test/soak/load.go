@@ -30,6 +30,9 @@ type load struct {
 	name   string
 	perSec float64
 	life   time.Duration
+	// waves: pods come all at once, as many as come in a lifetime, and again when their machines have had another to end in. One
+	// by one they would take the machines of those that have just ended.
+	waves  bool
 	change func(*corev1.Pod)
 
 	created atomic.Int64
@@ -79,7 +82,15 @@ func (l *load) run(ctx context.Context) {
 }
 
 // due is how many pods are to have come so long after the begin.
-func (l *load) due(since time.Duration) int { return int(max(0, since.Seconds()) * l.perSec) }
+func (l *load) due(since time.Duration) int {
+	if since < 0 {
+		return 0
+	}
+	if l.waves {
+		return (int(since/(2*l.life)) + 1) * max(1, int(l.life.Seconds()*l.perSec))
+	}
+	return int(since.Seconds() * l.perSec)
+}
 
 func (l *load) create(ctx context.Context, i int) error {
 	pod := sandbox.Pods(fmt.Sprintf("%s-%d", l.name, i), 1, "50m", "64Mi")[0].(*corev1.Pod)
