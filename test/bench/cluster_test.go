@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 // env is a cluster of processes (etcd, kube-apiserver, an EC2 simulator without kubelets) with a pool whose class is
 // usable, and no scheduler yet.
@@ -37,7 +37,7 @@ type env struct {
 
 func newEnv(b *testing.B) *env {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), 10*patience)
+	ctx, cancel := context.WithTimeout(b.Context(), 6*patience)
 	e := &env{B: b, ctx: ctx}
 	s, err := sandbox.Start(ctx, sandbox.Options{
 		EC2: ec2.Config{Seed: 1}, NoKubelets: true, Idle: true,

@@ -84,6 +84,7 @@ func compare(b *testing.B, turnsOfEach, hopeless int) {
 // own word: a watch of the API lags behind when cores are scarce, by more the busier the scheduler is with starting.
 func (e *env) schedule(plugins bool, hopeless int) (took, cpu time.Duration) {
 	e.Helper()
+	began := time.Now()
 	s := e.run(plugins)
 	if hopeless > 0 {
 		if err := e.Create(e.ctx, sandbox.Pods("hopeless", hopeless, "5000", "1Gi")...); err != nil {
@@ -94,6 +95,7 @@ func (e *env) schedule(plugins bool, hopeless int) (took, cpu time.Duration) {
 		})
 	}
 	e.quiet(s)
+	quiet := time.Since(began)
 	before := sum(e.metrics(s), "scheduler_schedule_attempts_total", `result="scheduled"`)
 	s.Pause()
 	e.pods(idleWarmUp+idlePods+idleTail, "100m", "128Mi")
@@ -105,6 +107,7 @@ func (e *env) schedule(plugins bool, hopeless int) (took, cpu time.Duration) {
 			pods: sum(m, "scheduler_schedule_attempts_total", `result="scheduled"`) - before, at: time.Now(), cpu: sum(m, "process_cpu_seconds_total", "")})
 		return seen[len(seen)-1].pods >= idleWarmUp+idlePods+idleTail
 	})
+	e.Logf("plugins %t: quiet after %v, all done after %v", plugins, quiet.Round(time.Second), time.Since(began).Round(time.Second))
 	s.Stop()
 	e.noPods()
 	from, to := when(seen, idleWarmUp), when(seen, idleWarmUp+idlePods)

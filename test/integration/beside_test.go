@@ -68,6 +68,34 @@ func TestBesideTheDefaultScheduler(t *testing.T) {
 	}
 }
 
+// While a machine brings up its devices the default scheduler, which knows nothing of our plans, fills it. Who doesn't fit any
+// more gets another machine, one, and who still fits stays.
+func TestReservationsThatOthersOverrun(t *testing.T) {
+	e := start(t, func(s *setting) { s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = 3*time.Minute, 3*time.Minute })
+	e.besides()
+	e.apply(nodeClass, strings.Replace(nodePool, "values: [c, m, r]}", "values: [g]}\n        - {key: node.kubernetes.io/instance-type, operator: In, values: [g4dn.12xlarge]}", 1))
+	e.pods("theirs", 1, "20", "1Gi", scheduler(corev1.DefaultSchedulerName)) // it takes whatever comes
+	e.pods("large", 1, "30", "1Gi", gpus("1"))
+	e.pods("small", 1, "1", "1Gi", gpus("1"))
+	first := e.awaitClaims()[0]
+	theirs := e.bound("theirs", 1)[0].Spec.NodeName
+	for _, p := range append(e.podsOf("large"), e.podsOf("small")...) {
+		if p.Spec.NodeName != "" {
+			t.Fatalf("pod %s is bound already: nothing is shown", p.Name)
+		}
+	}
+	if on := e.bound("small", 1)[0].Spec.NodeName; on != theirs {
+		t.Errorf("the pod that still fits beside theirs on %s is on %s", theirs, on)
+	}
+	if on := e.bound("large", 1)[0].Spec.NodeName; on == theirs {
+		t.Errorf("the large pod is on %s beside theirs", on)
+	}
+	e.settled(2)
+	if n := e.launches(); n != 2 {
+		t.Errorf("%d launches, want the first (%s) and one for the pod whose room was taken", n, first.Name)
+	}
+}
+
 // Without provisionFor other schedulers' pods are none of our business.
 func TestPodsOfOtherSchedulersAreNoDemand(t *testing.T) {
 	e := start(t, nil)
