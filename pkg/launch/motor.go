@@ -62,6 +62,7 @@ type Motor struct {
 	changed   chan struct{} // pools, offers or classes changed
 	ordered   chan struct{} // there is a claim that nobody planned
 	counted   chan struct{} // static pools may have too few nodes or too many
+	changes   atomic.Uint64 // how often pools, offers or classes have changed
 	wasHeld   atomic.Bool   // somebody else has owned nodes and claims since they were looked at
 	room      atomic.Bool   // room has appeared somewhere since it was last offered
 	freed     atomic.Bool   // and it is worth leaving a machine that is on its way
@@ -210,6 +211,12 @@ func (m *Motor) replan() {
 // Changed tells the motor that pools, node classes or offers are not what they were: refused pods may have a chance.
 func (m *Motor) Changed() {
 	m.recount()
+	m.changes.Add(1)
+	m.reopen()
+}
+
+// reopen has refused pods planned for again.
+func (m *Motor) reopen() {
 	select {
 	case m.changed <- struct{}{}:
 	default:

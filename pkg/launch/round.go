@@ -25,6 +25,13 @@ import (
 func (m *Motor) round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := m.clock.Now()
+	changes := m.changes.Load()
+	defer func() {
+		// Who was refused for what has changed since it was looked at wasn't refused yet when the change was told.
+		if m.changes.Load() != changes {
+			m.reopen()
+		}
+	}()
 	m.readopt(ctx)
 	waiting, gangs := m.gather(ctx)
 	if len(waiting) == 0 {
