@@ -19,7 +19,7 @@ const (
 	// claim (fewer with many nodes), and a little beside.
 	podRequests = 4.5
 	// nodeRequests is the most that a pod may cost with a machine of its own, from NodeClaim to the end of it.
-	nodeRequests = 60.0
+	nodeRequests = 80.0
 	// served is the least share of the pods that has to be scheduled by the end. Of the last tenth nothing is demanded: they have
 	// come just now, and may wait for a machine that boots.
 	served = 0.98
