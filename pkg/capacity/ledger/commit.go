@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -23,6 +25,7 @@ func (l *Ledger) Commit(plan string, placements []capacity.Placement, now time.T
 // commit books placements; those of an owner are held for holds[i], or for pods that are about to come when holds is nil.
 func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []hold, now time.Time) {
 	fallen := l.fallen(placements)
+	come := l.come(placements)
 	groups := map[int]*group{}
 	touched := map[*class]bool{}
 	var nodes []*node
@@ -36,6 +39,8 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 			if p == nil || p.state != Queued {
 				continue
 			}
+		} else if k := (expected{pl.Class.Key, pl.Owner}); holds == nil && len(come[k]) > 0 {
+			p, come[k] = come[k][0], come[k][1:]
 		}
 		var g *group
 		if pl.Group != 0 {
@@ -74,6 +79,35 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 			l.tidy(n)
 		}
 	}
+}
+
+// expected is who room is held for.
+type expected struct {
+	class capacity.ClassKey
+	owner types.UID
+}
+
+// come are the queued pods that a plan holds room for without knowing them: they were created while it was made. In the order in
+// which they came.
+func (l *Ledger) come(placements []capacity.Placement) map[expected][]*pod {
+	held, named := map[expected]bool{}, map[types.UID]bool{}
+	for _, pl := range placements {
+		if pl.Owner != "" {
+			held[expected{pl.Class.Key, pl.Owner}] = true
+		} else {
+			named[pl.Pod.UID] = true
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	out := map[expected][]*pod{}
+	for _, w := range l.QueuedPods() {
+		if k := (expected{w.Class.Key, ownerOf(w.Class)}); held[k] && !named[w.Ref.UID] {
+			out[k] = append(out[k], l.pods[w.Ref.UID])
+		}
+	}
+	return out
 }
 
 // tidyAll forgets the existing nodes of a plan on which nothing was booked in the end.

@@ -182,3 +182,25 @@ func BenchmarkAllSlots(b *testing.B) {
 		})
 	}
 }
+
+// A pod that its controller creates while the plan is made that holds room for it takes that room: planned for once more, it would
+// be bought a machine of its own, and the held one would stay empty.
+func TestPodsThatComeWhileRoomIsPlannedForThem(t *testing.T) {
+	l, c := New(), ownedClass("c")
+	for _, uid := range []types.UID{"first", "second", "third"} {
+		l.Submit(capacity.PodRef{UID: uid}, c, epoch)
+	}
+	l.AddNode("claim", &capacity.Node{}, nil, false, epoch)
+	l.Commit("p", []capacity.Placement{
+		{Class: c, Pod: capacity.PodRef{UID: "first"}, Node: "claim"}, {Class: c, Owner: "rs", Node: "claim"},
+	}, epoch)
+	if queued := l.QueuedPods(); len(queued) != 1 || queued[0].Ref.UID != "third" {
+		t.Errorf("want the third pod planned for, and it alone:\n%s", l)
+	}
+	if l.Holds("rs") {
+		t.Error("room is held for a pod that is there")
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
