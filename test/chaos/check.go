@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,11 +38,13 @@ type checker struct {
 	userEnded  sets.Set[string]    // provider IDs whose Node a user deleted
 	userClaims sets.Set[string]    // claims a user deleted
 	userPods   sets.Set[types.UID] // pods a user or their controller deleted
-	cloudMu    sync.Mutex          // the cloud controller manager has its own goroutine
 	cloudEnded sets.Set[string]    // provider IDs whose Node the cloud controller manager deleted
+	mu         sync.Mutex          // of cloudEnded and shared: they are told by others' goroutines
 	jumped     time.Duration       // how far clocks have been wrong, in all
 
+	owned    sets.Set[string]         // provider IDs that some claim has had
 	shared   map[string]int           // claims per wave token, as recorded
+	largest  map[types.UID]amount     // what a Node had room for, at most
 	alone    map[string]time.Duration // instance: how long nobody has owned it while a leader ran
 	occupied map[string]time.Time     // node: when it last had pods of its own
 	ended    map[string]string        // claim: why it was ended, by what it looked like
@@ -52,8 +55,8 @@ type checker struct {
 func newChecker() *checker {
 	return &checker{
 		reader: newReader(), userEnded: sets.New[string](), userClaims: sets.New[string](), userPods: sets.New[types.UID](),
-		cloudEnded: sets.New[string](), made: map[string]int{},
-		shared: map[string]int{}, alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
+		cloudEnded: sets.New[string](), made: map[string]int{}, owned: sets.New[string](),
+		shared: map[string]int{}, largest: map[types.UID]amount{}, alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
 	}
 }
 
@@ -61,10 +64,28 @@ func (c *checker) learn(pool *karpv1.NodePool) { c.pool = pool.DeepCopy() }
 func (c *checker) deletes(uid types.UID)       { c.userPods.Insert(uid) }
 func (c *checker) userEnds(providerID string)  { c.userEnded.Insert(providerID) }
 func (c *checker) cloudEnds(providerID string) {
-	c.cloudMu.Lock()
-	defer c.cloudMu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.cloudEnded.Insert(providerID)
 }
+
+// writes is told every object that a process has written on a claim: a claim may be recorded and gone between two looks.
+func (c *checker) writes(body []byte) {
+	var o struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(body, &o) != nil {
+		return
+	}
+	if r, err := readRecord(o.Metadata.Annotations["dovetail.sh/wave"]); err == nil && r.Token != "" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.shared[r.Token] = len(r.Claims)
+	}
+}
+
 func (c *checker) userEndsClaim(name string) { c.userClaims.Insert(name) }
 func (c *checker) jumps(by time.Duration)    { c.jumped += max(by, -by) }
 
@@ -96,6 +117,8 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, up bool) error {
 // launches: every instance was launched under a token that was written down before, no token launched more than it was written
 // down for, no claim has two, and there is no end to launches only where there is no end to demand.
 func (c *checker) launches(v *view) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, claim := range v.claims {
 		r, err := c.reader.recordOf(claim)
 		if err != nil {
@@ -135,6 +158,7 @@ func (c *checker) launches(v *view) error {
 				return fmt.Errorf("claims %s and %s have the same instance %s", other, name, id)
 			}
 			owner[id] = name
+			c.owned.Insert(id)
 		}
 	}
 	if len(v.instances) > mostLaunches {
@@ -236,9 +260,11 @@ func (c *checker) protected(v *view) error {
 	return nil
 }
 
-// room: no node has more pods than it has room for.
+type amount struct{ cpu, memory, pods int64 }
+
+// room: no node has more pods than it has room for, or has had: the machine that gets the name of one that has died takes over
+// its Node and the pods on it, whatever its own size.
 func (c *checker) room(v *view) error {
-	type amount struct{ cpu, memory, pods int64 }
 	used := map[string]*amount{}
 	for _, p := range v.pods {
 		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
@@ -261,9 +287,12 @@ func (c *checker) room(v *view) error {
 		if n == nil {
 			continue
 		}
-		have := n.Status.Allocatable
-		if u.cpu > have.Cpu().MilliValue() || u.memory > have.Memory().Value() || u.pods > have.Pods().Value() {
-			return fmt.Errorf("node %s has %dm cpu, %d bytes, %d pods on it and room for %s, %s, %s", name, u.cpu, u.memory, u.pods, have.Cpu(), have.Memory(), have.Pods())
+		have := c.largest[n.UID]
+		is := n.Status.Allocatable
+		have = amount{max(have.cpu, is.Cpu().MilliValue()), max(have.memory, is.Memory().Value()), max(have.pods, is.Pods().Value())}
+		c.largest[n.UID] = have
+		if u.cpu > have.cpu || u.memory > have.memory || u.pods > have.pods {
+			return fmt.Errorf("node %s has %dm cpu, %d bytes, %d pods on it and room for %dm, %d, %d", name, u.cpu, u.memory, u.pods, have.cpu, have.memory, have.pods)
 		}
 	}
 	return nil

@@ -64,6 +64,9 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 	case !condition(was, karpv1.ConditionTypeRegistered) && age > 15*time.Minute, !condition(was, karpv1.ConditionTypeInitialized) && age > 30*time.Minute:
 		return "it did not come up"
 	}
+	if !condition(was, karpv1.ConditionTypeRegistered) && (was.Status.NodeName == "" || c.empty(v, was.Status.NodeName)) {
+		return "its pods got other room before it came up"
+	}
 	if d := claim.Spec.ExpireAfter.Duration; d != nil && age >= *d-min(10*time.Minute, *d/4) {
 		return "expired"
 	}
@@ -76,8 +79,8 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 }
 
 func (c *checker) byCloud(providerID string) bool {
-	c.cloudMu.Lock()
-	defer c.cloudMu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.cloudEnded.Has(providerID)
 }
 
@@ -101,7 +104,8 @@ func (c *checker) nodeEndings(v *view) error {
 }
 
 // terminations: an instance is only terminated when its claim is ending or gone, and the pods of a Ready node were asked to go
-// before. The changes are those of the EC2 journal.
+// before. The changes are those of the EC2 journal. One that no claim has ever had is not drained: its kubelet was faster than
+// the record of its launch, and its claim was deleted meanwhile.
 func (c *checker) terminations(v *view, changes []ec2.Change) error {
 	for ; c.changes < len(changes); c.changes++ {
 		ch := changes[c.changes]
@@ -113,7 +117,7 @@ func (c *checker) terminations(v *view, changes []ec2.Change) error {
 		if claim := claimOf(v, id); claim != nil && claim.DeletionTimestamp == nil {
 			return fmt.Errorf("instance %s was terminated, its claim %s was not ended", ch.Instance, claim.Name)
 		}
-		if c.pool.Spec.Template.Spec.TerminationGracePeriod != nil {
+		if c.pool.Spec.Template.Spec.TerminationGracePeriod != nil || !c.owned.Has(id) {
 			continue
 		}
 		for _, n := range c.last.nodes {

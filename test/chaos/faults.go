@@ -135,6 +135,9 @@ func (f *faults) beforeKube(p *process, c *kubeapi.Call) *kubeapi.Fault {
 }
 
 func (f *faults) afterKube(p *process, c *kubeapi.Call, err error) *kubeapi.Fault {
+	if err == nil && c.Resource.Resource == "nodeclaims" && c.Writes() {
+		f.h.check.writes(c.Body)
+	}
 	if err == nil && f.passes(point{named(c), true}) {
 		return &kubeapi.Fault{Call: func() { f.h.kill(p, point{named(c), true}) }, Drop: true}
 	}
