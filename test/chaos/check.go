@@ -44,6 +44,8 @@ type checker struct {
 
 	owned    sets.Set[string]         // provider IDs that some claim has had
 	shared   map[string]int           // claims per wave token, as recorded
+	together time.Time                // when two leaders last ran at once
+	crowded  sets.Set[types.UID]      // Nodes that two leaders have filled
 	largest  map[types.UID]amount     // what a Node had room for, at most
 	alone    map[string]time.Duration // instance: how long nobody has owned it while a leader ran
 	occupied map[string]time.Time     // node: when it last had pods of its own
@@ -56,7 +58,7 @@ func newChecker() *checker {
 	return &checker{
 		reader: newReader(), userEnded: sets.New[string](), userClaims: sets.New[string](), userPods: sets.New[types.UID](),
 		cloudEnded: sets.New[string](), made: map[string]int{}, owned: sets.New[string](),
-		shared: map[string]int{}, largest: map[types.UID]amount{}, alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
+		shared: map[string]int{}, largest: map[types.UID]amount{}, crowded: sets.New[types.UID](), alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
 	}
 }
 
@@ -89,14 +91,17 @@ func (c *checker) writes(body []byte) {
 func (c *checker) userEndsClaim(name string) { c.userClaims.Insert(name) }
 func (c *checker) jumps(by time.Duration)    { c.jumped += max(by, -by) }
 
-// look judges what has become of the world. up says that a leader runs.
-func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, up bool) error {
+// look judges what has become of the world while so many leaders run.
+func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int) error {
 	v, err := c.reader.look(api, sim)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
 	c.steps++
+	if leaders > 1 {
+		c.together = now
+	}
 	for _, n := range v.nodes {
 		if !c.empty(v, n.Name) {
 			c.occupied[n.Name] = now
@@ -106,7 +111,7 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, up bool) error {
 	if c.last != nil {
 		passed = now.Sub(c.at)
 	}
-	errs := []error{c.launches(v), c.owners(v, passed, up), c.room(v)}
+	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), c.room(v, now)}
 	if c.last != nil {
 		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v))
 	}
@@ -263,8 +268,9 @@ func (c *checker) protected(v *view) error {
 type amount struct{ cpu, memory, pods int64 }
 
 // room: no node has more pods than it has room for, or has had: the machine that gets the name of one that has died takes over
-// its Node and the pods on it, whatever its own size.
-func (c *checker) room(v *view) error {
+// its Node and the pods on it, whatever its own size. Two leaders at once may both give the last room of a node away, as two kube-schedulers would: kubelets refuse
+// what is too much.
+func (c *checker) room(v *view, now time.Time) error {
 	used := map[string]*amount{}
 	for _, p := range v.pods {
 		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
@@ -291,7 +297,13 @@ func (c *checker) room(v *view) error {
 		is := n.Status.Allocatable
 		have = amount{max(have.cpu, is.Cpu().MilliValue()), max(have.memory, is.Memory().Value()), max(have.pods, is.Pods().Value())}
 		c.largest[n.UID] = have
-		if u.cpu > have.cpu || u.memory > have.memory || u.pods > have.pods {
+		switch over := u.cpu > have.cpu || u.memory > have.memory || u.pods > have.pods; {
+		case !over:
+			c.crowded.Delete(n.UID)
+		case c.crowded.Has(n.UID):
+		case now.Sub(c.together) <= 2*step:
+			c.crowded.Insert(n.UID)
+		default:
 			return fmt.Errorf("node %s has %dm cpu, %d bytes, %d pods on it and room for %dm, %d, %d", name, u.cpu, u.memory, u.pods, have.cpu, have.memory, have.pods)
 		}
 	}

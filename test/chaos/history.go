@@ -228,7 +228,7 @@ func (h *history) step(r *rand.Rand) error {
 	if err := h.keep(h.ctx); err != nil {
 		return err
 	}
-	return h.check.look(h.api, h.ec2, len(h.running) > 0)
+	return h.check.look(h.api, h.ec2, len(h.running))
 }
 
 // kill is what a process suffers that passes a point it shall not survive. It is called from its own call.
