@@ -2,6 +2,8 @@ package launch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -317,5 +319,51 @@ func TestPodsOfOthersHearWhyNothingIsBuilt(t *testing.T) {
 	p.observe(pod, pod.DeepCopy())
 	if len(said) != 1 || len(w.queued()) > 0 {
 		t.Errorf("said %q, %d pods queued", said, len(w.queued()))
+	}
+}
+
+// What a wave brought is given out after a restart as it was before: an instance that falls to a claim that is being deleted is
+// neither given to another one nor ended here.
+func TestInstancesOfAWaveAreDealtAsBefore(t *testing.T) {
+	inst := func(id, claim string) capacity.Instance { return capacity.Instance{ID: id, Claim: claim} }
+	for name, tc := range map[string]struct {
+		dying, missing []string
+		insts          []capacity.Instance
+		taken          string
+		want           map[string]string
+		ended          []string
+	}{
+		"in order":                    {missing: []string{"a", "b"}, insts: []capacity.Instance{inst("2", ""), inst("1", "")}, want: map[string]string{"a": "1", "b": "2"}},
+		"one is being deleted":        {dying: []string{"a"}, missing: []string{"b"}, insts: []capacity.Instance{inst("1", ""), inst("2", "")}, want: map[string]string{"b": "2"}},
+		"one has gone":                {missing: []string{"b"}, insts: []capacity.Instance{inst("1", ""), inst("2", "")}, want: map[string]string{"b": "2"}, ended: []string{"1"}},
+		"they bear names":             {missing: []string{"a", "b"}, insts: []capacity.Instance{inst("1", "b"), inst("2", "a")}, want: map[string]string{"a": "2", "b": "1"}},
+		"one is taken":                {missing: []string{"b"}, insts: []capacity.Instance{inst("1", ""), inst("2", "")}, taken: "1", want: map[string]string{"b": "2"}},
+		"its own is taken":            {missing: []string{"a"}, insts: []capacity.Instance{inst("1", ""), inst("2", "")}, taken: "1", want: map[string]string{"a": "2"}},
+		"one came, its own or not":    {missing: []string{"b"}, insts: []capacity.Instance{inst("1", "")}, want: map[string]string{"b": "1"}},
+		"one came, for another's end": {dying: []string{"a"}, missing: []string{"b"}, insts: []capacity.Instance{inst("1", "")}, want: map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.build()
+			for _, n := range tc.dying {
+				w.claims[n] = &capacity.Claim{Name: n, UID: n, Deleting: true}
+			}
+			var missing []*capacity.Claim
+			for _, n := range tc.missing {
+				missing = append(missing, &capacity.Claim{Name: n, UID: n})
+			}
+			due, left := w.motor.deal(&capacity.Wave{Claims: []string{"b", "a"}}, missing, tc.insts, map[string]bool{tc.taken: true})
+			got := map[string]string{}
+			for claim, i := range due {
+				got[claim] = i.ID
+			}
+			var ended []string
+			for _, i := range left {
+				ended = append(ended, i.ID)
+			}
+			if !maps.Equal(got, tc.want) || !slices.Equal(ended, tc.ended) {
+				t.Errorf("given out %v, want %v; ended %v, want %v", got, tc.want, ended, tc.ended)
+			}
+		})
 	}
 }

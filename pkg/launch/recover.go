@@ -166,7 +166,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 			return
 		}
 		if err == nil {
-			m.handOut(ctx, missing, slices.DeleteFunc(insts, func(i capacity.Instance) bool { return taken[i.ID] }))
+			m.handOut(ctx, rec, missing, insts, taken)
 			return
 		}
 		m.log(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
@@ -214,18 +214,62 @@ func (m *Motor) repeat(ctx context.Context, rec *capacity.Wave) ([]capacity.Inst
 	return m.cloud.FindWave(ctx, rec.Token)
 }
 
-// handOut gives instances to claims; claims that get none end, and their pods are planned anew.
-func (m *Motor) handOut(ctx context.Context, claims []*capacity.Claim, insts []capacity.Instance) {
-	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
-	slices.SortFunc(insts, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
-	n := min(len(claims), len(insts))
-	for i, c := range claims[:n] {
-		m.wg.Go(func() { m.finish(ctx, c, insts[i], c.Labels) })
+// handOut gives the instances of a wave to its claims as they were given out before the restart; claims that get none end, and
+// their pods are planned anew. What falls to a claim that is being deleted is left to whoever ends it: a kubelet may have come, and
+// pods with it.
+func (m *Motor) handOut(ctx context.Context, rec *capacity.Wave, claims []*capacity.Claim, insts []capacity.Instance, taken map[string]bool) {
+	due, left := m.deal(rec, claims, insts, taken)
+	var without []*capacity.Claim
+	for _, c := range claims {
+		if inst, ok := due[c.Name]; ok {
+			m.wg.Go(func() { m.finish(ctx, c, inst, c.Labels) })
+		} else {
+			without = append(without, c)
+		}
 	}
-	for _, inst := range insts[n:] {
+	for _, inst := range left {
 		m.background(ctx, func() { m.end(ctx, inst.ID) })
 	}
-	if len(claims) > n {
-		m.fail(ctx, claims[n:], "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
+	if len(without) > 0 {
+		m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
 	}
+}
+
+// deal says which instance is whose, by claim, and which are nobody's. An instance is that of the claim whose name it bears, or
+// of the one that has its place in the wave (settleWave); what remains goes to claims that have none.
+func (m *Motor) deal(rec *capacity.Wave, claims []*capacity.Claim, insts []capacity.Instance, taken map[string]bool) (due map[string]capacity.Instance, left []capacity.Instance) {
+	slices.SortFunc(insts, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
+	names := slices.Sorted(slices.Values(rec.Claims))
+	due = map[string]capacity.Instance{}
+	ours := map[string]bool{}
+	for _, c := range claims {
+		ours[c.Name] = true
+	}
+	dying := func(name string) bool {
+		c := m.claim(name)
+		return c != nil && c.Deleting && c.ProviderID == ""
+	}
+	var rest []capacity.Instance
+	for i, inst := range insts {
+		if taken[inst.ID] {
+			continue
+		}
+		name := inst.Claim
+		if name == "" && i < len(names) {
+			name = names[i]
+		}
+		switch _, has := due[name]; {
+		case ours[name] && !has:
+			due[name] = inst
+		case !ours[name] && dying(name):
+		default:
+			rest = append(rest, inst)
+		}
+	}
+	for _, c := range slices.SortedFunc(slices.Values(claims), func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) }) {
+		if _, has := due[c.Name]; !has && len(rest) > 0 {
+			due[c.Name], rest = rest[0], rest[1:]
+		}
+	}
+	return due, rest
 }
