@@ -10,7 +10,7 @@
 # make build   bin/dovetail-scheduler, bin/dovetail (plan, catalog) and the binaries of the demo
 #
 # Needs Go, make and a C compiler. The first run compiles Kubernetes: with two cores count on ten minutes for
-# the demo and on half an hour for the tests.
+# the demo and on three quarters of an hour for the tests, half an hour the next time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
