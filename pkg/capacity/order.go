@@ -12,9 +12,30 @@ type binding struct {
 	n    int
 }
 
-// order puts the placements in an order in which each one is allowed when all nodes are there from the start. What is
-// never allowed is taken back; learn looks into why.
+// order puts the placements in an order in which each one is allowed when all nodes are there from the start. Where the order of
+// the units leaves some out, these come first: a pod that counts the others on its node can't be the last. What is never allowed is
+// taken back; learn looks into why.
 func (r *run) order() []binding {
+	out, queues := r.sequence(r.units)
+	if late := leftOut(queues); len(late) > 0 {
+		first := slices.Clone(r.units)
+		slices.SortStableFunc(first, func(a, b *unit) int { return min(late[b], 1) - min(late[a], 1) })
+		if _, other := r.sequence(first); total(leftOut(other)) >= total(late) {
+			first = r.units
+		}
+		out, queues = r.sequence(first)
+	}
+	for _, q := range queues {
+		q.takeBack()
+		r.tookBack = r.tookBack || q.unit.unordered > 0
+	}
+	r.reshape()
+	return out
+}
+
+// sequence is an order in which each placement is allowed, with the units in turn as far as they go, and what has found no place
+// in it.
+func (r *run) sequence(units []*unit) ([]binding, []*queue) {
 	r.ordering = true
 	for _, g := range r.topo.groups {
 		g.restore()
@@ -31,8 +52,8 @@ func (r *run) order() []binding {
 		}
 	}
 	var out []binding
-	pending := make([]*queue, len(r.units))
-	for i, u := range r.units {
+	pending := make([]*queue, len(units))
+	for i, u := range units {
 		pending[i] = r.queueOf(u)
 	}
 	for progress := true; progress; {
@@ -43,12 +64,27 @@ func (r *run) order() []binding {
 			progress = progress || len(out) > before
 		}
 	}
-	for _, q := range pending {
-		q.takeBack()
-		r.tookBack = r.tookBack || q.unit.unordered > 0
+	return out, pending
+}
+
+// leftOut is how many placements of each unit have had no turn.
+func leftOut(queues []*queue) map[*unit]int {
+	out := map[*unit]int{}
+	for _, q := range queues {
+		for _, l := range q.places {
+			for _, p := range l.waiting {
+				out[q.unit] += p.n
+			}
+		}
 	}
-	r.reshape()
 	return out
+}
+
+func total(of map[*unit]int) (n int) {
+	for _, k := range of {
+		n += k
+	}
+	return n
 }
 
 // queue is a unit's placements that have not had their turn.
