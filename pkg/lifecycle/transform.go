@@ -11,7 +11,9 @@ import (
 // HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
 // initializing it takes the taints that will go by themselves (not-ready, uninitialized, unregistered) out of
 // spec.taints, so that pods can be bound ahead of the kubelet, and keeps them in AnnotationHiddenTaints for Taints.
-// Startup taints, unreachable and everything else stay visible; on a node marked failed, all of them.
+// Startup taints, unreachable and everything else stay visible; on a node marked failed, all of them. Of an initialized node
+// it hides not-ready while the node says Ready: the taint follows the condition with a lag, and pods whose node has just come
+// would be refused by it and have another one bought.
 //
 // It decides from the object alone. A patch of the labels or of AnnotationFailed is how the verdict is changed. The object
 // handed in is not changed, because a fake or a shared decoder may own it too; objects that are not Nodes (tombstones, whose
@@ -23,16 +25,12 @@ func HideEphemeralTaints(obj any) (any, error) {
 	}
 	_, again := node.Annotations[AnnotationHiddenTaints]
 	var visible, hidden []corev1.Taint
-	if initializing(node) {
-		for _, t := range Taints(node) {
-			if ephemeral(&t) {
-				hidden = append(hidden, t)
-			} else {
-				visible = append(visible, t)
-			}
+	for _, t := range Taints(node) {
+		if hides(node, &t) {
+			hidden = append(hidden, t)
+		} else {
+			visible = append(visible, t)
 		}
-	} else if again {
-		visible = Taints(node)
 	}
 	if len(hidden) == 0 && !again {
 		return node, nil
@@ -75,10 +73,13 @@ func Taints(node *corev1.Node) []corev1.Taint {
 	return out
 }
 
-// initializing says that the node is ours, has not been initialized yet and was not given up.
-func initializing(node *corev1.Node) bool {
-	_, failed := node.Annotations[AnnotationFailed]
-	return managed(node) && !failed && node.Labels[karpv1.NodeInitializedLabelKey] != "true"
+// hides says whether the scheduler is not to see a taint of the node: the node is ours and was not given up, and the taint
+// will go by itself.
+func hides(node *corev1.Node, t *corev1.Taint) bool {
+	if _, failed := node.Annotations[AnnotationFailed]; failed || !ephemeral(t) || !managed(node) {
+		return false
+	}
+	return node.Labels[karpv1.NodeInitializedLabelKey] != "true" || t.Key == corev1.TaintNodeNotReady && ready(node)
 }
 
 // ephemeral says that a healthy node loses the taint by itself and that pods may be bound in spite of it.

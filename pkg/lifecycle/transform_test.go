@@ -41,6 +41,7 @@ func TestHideEphemeralTaints(t *testing.T) {
 		name        string
 		labels      map[string]string
 		annotations map[string]string
+		ready       bool
 		want        string
 	}{
 		{
@@ -54,8 +55,19 @@ func TestHideEphemeralTaints(t *testing.T) {
 			want:   show(all),
 		},
 		{
+			name:   "an initialized node that is Ready doesn't show what says otherwise",
+			labels: map[string]string{karpv1.NodePoolLabelKey: "default", karpv1.NodeInitializedLabelKey: "true"},
+			ready:  true,
+			want:   show(all[2:]),
+		},
+		{
 			name: "a node of somebody else shows everything",
 			want: show(all),
+		},
+		{
+			name:  "also when it is Ready",
+			ready: true,
+			want:  show(all),
 		},
 		{
 			name:        "a node marked failed shows everything",
@@ -74,6 +86,9 @@ func TestHideEphemeralTaints(t *testing.T) {
 			node := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: tc.labels, Annotations: tc.annotations},
 				Spec:       corev1.NodeSpec{Taints: slices.Clone(all)},
+			}
+			if tc.ready {
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			}
 			before := node.DeepCopy()
 			got, err := HideEphemeralTaints(node)

@@ -181,14 +181,19 @@ func (p *replay) refresh(ctx context.Context, o *corev1.Pod) error {
 }
 
 // seen is a Node as a scheduler that binds to booting nodes must see it: without the taints that go by themselves, as long as
-// it is initializing.
+// it is initializing, and without a not-ready that its own condition has overtaken.
 func seen(n *corev1.Node) *corev1.Node {
-	if n.Labels[karpv1.NodePoolLabelKey] == "" || n.Labels[karpv1.NodeInitializedLabelKey] == "true" {
+	if n.Labels[karpv1.NodePoolLabelKey] == "" {
 		return n
 	}
+	young := n.Labels[karpv1.NodeInitializedLabelKey] != "true"
+	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 	out := n.DeepCopy()
 	out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeNotReady || t.Key == karpv1.UnregisteredTaintKey || t.Key == "node.cloudprovider.kubernetes.io/uninitialized"
+		return t.Key == corev1.TaintNodeNotReady && (young || ready) ||
+			young && (t.Key == karpv1.UnregisteredTaintKey || t.Key == "node.cloudprovider.kubernetes.io/uninitialized")
 	})
 	return out
 }
