@@ -237,6 +237,21 @@ func (d *Desk) Knows(uid types.UID) (yes bool) {
 	return yes
 }
 
+// Adopt gives a pod that comes for the first time room that is held for its owner's next pods; false: there is none.
+func (d *Desk) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
+	if d.Idle() {
+		return false
+	}
+	expects := false
+	if d.read(func(l *ledger.Ledger) { expects = l.Expects(c) }); !expects {
+		return false
+	}
+	d.Step(func(l *ledger.Ledger, now time.Time) {
+		got = !d.taken[ref.UID] && !d.hasEnded(ref.UID) && l.Adopt(ref, c, now)
+	})
+	return got
+}
+
 // Object says why the pod may not go to the node, or ""; see ledger.Object.
 func (d *Desk) Object(node string, ask *ledger.Ask, on ledger.Amounts) (why string) {
 	d.read(func(l *ledger.Ledger) { why = l.Object(node, ask, on) })

@@ -142,7 +142,7 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 			p.desk.read(func(l *ledger.Ledger) { holds = l.Holds(owner) })
 		}
 		if class, err := p.classes.Class(pod); holds && err == nil {
-			p.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Arrive(refOf(pod), class, now) })
+			p.desk.Adopt(refOf(pod), class)
 		}
 	}
 }

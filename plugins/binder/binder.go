@@ -41,6 +41,7 @@ var (
 type Ledger interface {
 	Idle() bool
 	Knows(uid types.UID) bool
+	Adopt(ref capacity.PodRef, c *capacity.Class) bool
 	Gate(uid types.UID) (closed bool, why string)
 	Gated(uid types.UID) bool
 	Pin(uid types.UID) (node, wait string)
@@ -132,6 +133,9 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		c.ask.DaemonSet = true
 	}
 	class, err := b.class.Class(pod)
+	if err == nil && !c.ask.DaemonSet {
+		b.ledger.Adopt(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+	}
 	if err != nil {
 		// It can't be planned for, but it may fit somewhere: it takes no promised room, and is bound to no node that is
 		// not there yet.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -104,6 +105,17 @@ func TestPreFilter(t *testing.T) {
 		{
 			name: "a pod that slipped through before its gate closed waits for its node", history: func(w *world) { w.launch("claim", pod("web")) },
 			want: answer{"UnschedulableAndUnresolvable", "its node is being launched"},
+		},
+		{
+			name: "a pod that is expected takes the room that is held for it",
+			history: func(w *world) {
+				c := mustClass(w.T, pod("web"))
+				w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+					l.Existing("old", ledger.NodeStatus{})
+					l.Commit("1", []capacity.Placement{{Class: c, Owner: "app", Node: "old"}}, now)
+				})
+			},
+			want: success, nodes: sets.New("old"),
 		},
 		{
 			name: "a refused pod may look at every node",

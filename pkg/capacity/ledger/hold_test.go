@@ -57,7 +57,7 @@ func TestRoomForSuccessors(t *testing.T) {
 	l.Extend("old", now.Add(3*time.Minute))
 	l.Tick(now.Add(2 * time.Minute))
 	expect("extended", 2, 2)
-	l.Arrive(capacity.PodRef{UID: "new"}, c, now)
+	l.Adopt(capacity.PodRef{UID: "new"}, c, now)
 	if node, wait := l.Pin("new"); node != "node" {
 		t.Errorf("the successor is pinned to %q (%s)", node, wait)
 	}

@@ -27,7 +27,7 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 	if !ok {
 		p = &pod{ref: ref, class: l.class(c)}
 		l.pods[ref.UID] = p
-		if l.adopt(p, now) {
+		if l.adopt(p, ownerOf(c), now) {
 			return p.state, p.why
 		}
 		if k := p.class; k.lost > 1 && now.Before(k.rest) {
@@ -57,22 +57,51 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 	return p.state, p.why
 }
 
-// adopt gives a new pod a slot that is held for its owner.
-func (l *Ledger) adopt(p *pod, now time.Time) bool {
-	owner := ownerOf(p.class.Class)
-	if owner == "" {
+// Adopt gives a pod that comes for the first time room that is held for its owner's next pods; false: there is none. Were it
+// left to find room by itself, it might find some elsewhere, and the node that was bought for it would come for nobody.
+func (l *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class, now time.Time) bool {
+	if l.pods[ref.UID] != nil || !l.Expects(c) {
 		return false
 	}
-	for _, s := range p.class.slots {
-		if s.owner == owner {
-			s.owner, s.until, s.leaving = "", time.Time{}, ""
-			p.state, p.since, p.why = Planned, now, waitReason(s)
-			p.class.waiting = append(p.class.waiting, p)
-			l.open(p.class)
-			return true
+	p := &pod{ref: ref, class: l.class(c)}
+	l.pods[ref.UID] = p
+	return l.adopt(p, ownerOf(c), now)
+}
+
+// Expects says whether room is held for a pod of the class's owner that has not come yet.
+func (l *Ledger) Expects(c *capacity.Class) bool {
+	k := l.classes[c.Key]
+	return k != nil && k.heldFor(ownerOf(c)) != nil
+}
+
+// heldFor is a slot that is held for the owner's next pod, if possible one that it can be bound to now; nil: there is none.
+func (c *class) heldFor(owner types.UID) (out *slot) {
+	if owner == "" {
+		return nil
+	}
+	for _, s := range c.slots {
+		switch {
+		case s.owner != owner:
+		case s.ready:
+			return s
+		case out == nil:
+			out = s
 		}
 	}
-	return false
+	return out
+}
+
+// adopt gives a new pod a slot that is held for its owner.
+func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
+	s := p.class.heldFor(owner)
+	if s == nil {
+		return false
+	}
+	s.owner, s.until, s.leaving = "", time.Time{}, ""
+	p.state, p.since, p.why = Planned, now, waitReason(s)
+	p.class.waiting = append(p.class.waiting, p)
+	l.open(p.class)
+	return true
 }
 
 func ownerOf(c *capacity.Class) types.UID {
@@ -265,19 +294,6 @@ func (l *Ledger) Bound(uid types.UID) {
 	if p, ok := l.pods[uid]; ok {
 		p.class.served()
 		l.Gone(uid)
-	}
-}
-
-// Arrive gives a pod that has just been created the room that is held for its owner, if any.
-func (l *Ledger) Arrive(ref capacity.PodRef, c *capacity.Class, now time.Time) {
-	if _, known := l.pods[ref.UID]; known {
-		return
-	}
-	p := &pod{ref: ref, class: l.class(c)}
-	l.pods[ref.UID] = p
-	if !l.adopt(p, now) {
-		delete(l.pods, ref.UID)
-		l.forget(p.class)
 	}
 }
 

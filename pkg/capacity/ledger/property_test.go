@@ -65,12 +65,14 @@ func (w *world) step() string {
 	case 0, 1, 2:
 		uid := types.UID(fmt.Sprintf("p%d", w.n))
 		c := w.classes[w.r.Intn(len(w.classes))]
-		if w.r.Intn(3) == 0 {
-			w.pods[uid] = c
-			w.l.Arrive(capacity.PodRef{UID: uid}, c, w.now)
-			return "arrive " + string(uid)
-		}
 		w.pods[uid] = c
+		if w.r.Intn(3) == 0 {
+			expected := w.l.Expects(c)
+			if w.l.Adopt(capacity.PodRef{UID: uid}, c, w.now) != expected {
+				panic(fmt.Sprintf("room is held for a pod of the owner: %v, and the pod is told the opposite", expected))
+			}
+			return "adopt " + string(uid)
+		}
 		w.l.Submit(capacity.PodRef{UID: uid}, c, w.now)
 		return "submit " + string(uid)
 	case 3, 4:

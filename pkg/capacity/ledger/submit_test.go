@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -113,5 +115,37 @@ func TestPodsWhosePromiseWasBrokenArePlannedSoon(t *testing.T) {
 	}
 	if len(waits) < 5 || !waits[0] || waits[len(waits)-1] {
 		t.Errorf("planned soon after each broken promise: %v, want it at first and not for ever", waits)
+	}
+}
+
+// A pod for which room is held takes it when it is first seen, before it looks for another place; at best room it can use now.
+func TestAdopt(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New()
+	c := testClass("a", 100, 0)
+	c.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "rs", Controller: new(true)}}}}
+	if l.Adopt(capacity.PodRef{UID: "early"}, c, now) || l.Knows("early") {
+		t.Error("a pod got room though none is held")
+	}
+	l.AddNode("claim", &capacity.Node{}, nil, false, now)
+	l.Existing("node", NodeStatus{})
+	l.Commit("1", []capacity.Placement{{Class: c, Owner: "rs", Node: "claim"}, {Class: c, Owner: "rs", Node: "node"}}, now)
+	for _, want := range []struct {
+		uid       types.UID
+		node      string
+		waits, ok bool
+	}{{"first", "node", false, true}, {"second", "", true, true}, {"third", "", false, false}} {
+		if got := l.Adopt(capacity.PodRef{UID: want.uid}, c, now); got != want.ok {
+			t.Fatalf("%s: %v, want %v", want.uid, got, want.ok)
+		}
+		if node, wait := l.Pin(want.uid); node != want.node || (wait != "") != want.waits {
+			t.Errorf("%s is pinned to %q (%s), want %q", want.uid, node, wait, want.node)
+		}
+	}
+	if l.Adopt(capacity.PodRef{UID: "first"}, c, now) {
+		t.Error("a pod was given room twice")
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
 	}
 }
