@@ -740,3 +740,22 @@ func TestBindOrderOfASpreadGoesRoundTheZones(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
+
+// What a filter refuses may be right in a moment, a volume that has just been bound for instance, and nothing tells of it: such
+// pods are planned for again by and by. What no offer has room for is not.
+func TestRefusalsByFiltersAreTriedAgain(t *testing.T) {
+	for _, tc := range []struct {
+		pods string
+		want bool
+	}{{"cpu=1", true}, {"cpu=64", false}} {
+		v := viewOf(t, 1, asking("web", tc.pods))
+		var opts Options
+		if tc.want {
+			opts.Forbidden = []Forbidden{{Class: v.Demand[0].Class.Key, Pool: "default", Reason: "VolumeBinding: the claim is not bound"}}
+		}
+		p := Decide(v, opts)
+		if len(p.Refused) != 1 || p.Refused[0].Retryable != tc.want {
+			t.Errorf("%s: refused %+v, want one that is retryable: %v", tc.pods, p.Refused, tc.want)
+		}
+	}
+}

@@ -88,10 +88,10 @@ func (r *run) reason(u *unit, p *poolOffers) (reason string, retry bool) {
 		return reason, false
 	}
 	if why, ok := u.banned[p]; ok {
-		return why, true // what the real filters said: a volume, a claim or another pod may change it, and no pool event tells
+		return why, true // what the real filters said, as in byBins
 	}
-	if bins, reason = r.byBins(u, p, bins); len(bins) == 0 {
-		return reason, false
+	if bins, reason, retry = r.byBins(u, p, bins); len(bins) == 0 {
+		return reason, retry
 	}
 	if bins, reason = r.byRoom(u, bins); len(bins) == 0 {
 		return reason, false
@@ -167,8 +167,8 @@ func (r *run) countTypes(bins []int) int {
 	return len(types)
 }
 
-// byBins keeps the bins that neither daemons' ports nor earlier refusals rule out.
-func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason string) {
+// byBins keeps the bins that neither daemons' ports nor earlier refusals rule out. retry: it is not for the ports alone.
+func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason string, retry bool) {
 	taken := r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins))
 	for _, b := range bins {
 		if taken.Has(b) {
@@ -178,14 +178,15 @@ func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason str
 		forbidden := false
 		for _, f := range r.opts.Forbidden {
 			if f.Class == u.Key && f.Node == "" && f.Pool == p.Name && (f.Zone == "" || f.Zone == r.catalog.bins[b].offer.Zone) {
-				forbidden, reason = true, "refused by a filter of the scheduler: "+f.Reason
+				// A volume, a claim or another pod may change what the filter says, and no pool event tells.
+				forbidden, retry, reason = true, true, "refused by a filter of the scheduler: "+f.Reason
 			}
 		}
 		if !forbidden {
 			left = append(left, b)
 		}
 	}
-	return left, reason
+	return left, reason, retry
 }
 
 // byRoom keeps the bins with room for one pod.

@@ -175,6 +175,11 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	if st.Initialized && len(n.daemons) > 0 && n.daemonsEnd.IsZero() {
 		n.daemonsEnd = now.Add(daemonGrace)
 	}
+	for _, s := range slices.Clone(n.slots) {
+		if s.ready && n.waits(s.class.Class) != "" {
+			l.unready(s)
+		}
+	}
 	l.openNode(n)
 	l.tidy(n)
 }

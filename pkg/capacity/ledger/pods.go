@@ -46,13 +46,19 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 			l.queue(p, now)
 		}
 	case Open:
-		if p.slot == nil {
+		if s := p.slot; s != nil && s.node.waits(s.class.Class) != "" {
+			l.unready(s) // its node came to have a taint, say, since the pod was let go: it waits for that, as it would have before
+		}
+		switch {
+		case p.state != Open:
+			return p.state, p.why
+		case p.slot == nil:
 			// The cycle that failed had begun before the plan was made. The next one will be pinned.
 			l.out.Activate = append(l.out.Activate, p.ref)
-			break
+		default:
+			// Its cycle ran and failed: the room it was promised was not good enough.
+			l.fail(p, "the planned node did not pass the scheduler's filters", now)
 		}
-		// Its cycle ran and failed: the room it was promised was not good enough.
-		l.fail(p, "the planned node did not pass the scheduler's filters", now)
 	}
 	return p.state, p.why
 }

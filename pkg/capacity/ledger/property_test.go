@@ -118,7 +118,11 @@ func (w *world) step() string {
 			return "no node"
 		}
 		w.cached[w.claims[c]] = true
-		w.l.Cached(w.claims[c], NodeStatus{Ours: true, Registered: w.r.Intn(2) == 0, Initialized: w.r.Intn(3) == 0}, w.now)
+		st := NodeStatus{Ours: true, Registered: w.r.Intn(2) == 0, Initialized: w.r.Intn(3) == 0}
+		if w.r.Intn(4) == 0 {
+			st.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
+		}
+		w.l.Cached(w.claims[c], st, w.now)
 		return "cached " + c
 	case 9:
 		c := w.anyClaim()

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -147,5 +148,53 @@ func TestAdopt(t *testing.T) {
 	}
 	if err := check(l); err != nil {
 		t.Error(err)
+	}
+}
+
+// A node that is coming up may lose touch for a moment, and get a taint for it. Its pods wait, whether they were let go before or
+// not: another machine wouldn't be there any sooner.
+func TestTaintOfABootingNodeIsWaitedFor(t *testing.T) {
+	now := time.Unix(0, 0)
+	unreachable := NodeStatus{Ours: true, Registered: true, Taints: []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}}
+	for name, seen := range map[string]func(l *Ledger){
+		"the ledger hears of it first": func(l *Ledger) {
+			l.Cached("node", unreachable, now)
+			if closed, _ := l.Gate("p"); !closed {
+				t.Error("the gate stays open")
+			}
+		},
+		"the pod's cycle fails first": func(l *Ledger) {
+			l.Pin("p")
+			l.byName["node"].status = unreachable
+			if st, why := l.Submit(capacity.PodRef{UID: "p"}, l.pods["p"].class.Class, now); st != Planned || !strings.Contains(why, "unreachable") {
+				t.Errorf("the pod is %s (%s), want it to wait for its node", st, why)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New()
+			c := testClass("a", 100, 0)
+			l.Submit(capacity.PodRef{UID: "p"}, c, now)
+			l.AddNode("claim", &capacity.Node{}, nil, false, now)
+			l.Commit("1", []capacity.Placement{{Class: c, Pod: capacity.PodRef{UID: "p"}, Node: "claim"}}, now)
+			l.Launching("claim", now)
+			l.Named("claim", "node", "")
+			l.Cached("node", NodeStatus{Ours: true, Registered: true}, now)
+			l.Take()
+			seen(l)
+			if err := check(l); err != nil {
+				t.Error(err)
+			}
+			if e := l.Take(); e.Plan {
+				t.Error("a plan is made for it")
+			}
+			l.Cached("node", NodeStatus{Ours: true, Registered: true}, now)
+			if e := l.Take(); len(e.Activate) != 1 || e.Plan {
+				t.Errorf("effects %+v, want the pod let go", e)
+			}
+			if node, wait := l.Pin("p"); node != "node" {
+				t.Errorf("pinned to %q (%s), want its node", node, wait)
+			}
+		})
 	}
 }
