@@ -72,6 +72,15 @@ func TestJudge(t *testing.T) {
 			j.bind(a, "n1")
 			j.bind(b, "n2")
 		}, counts{Pods: 2, Planned: 1, AsPlanned: 1, Nodes: 2, Binds: 2, Stranded: 1}},
+		{"it goes to a node that is there, and one that was still to come takes its place", func(j *journal) {
+			j.launch(j.claim("c1", "l", j.pod("x", "1")), "n1", "2")
+			a := j.pod("a", "1")
+			j.launch(j.claim("c2", "k", a, nil), "n2", "2")
+			b, c := j.pod("b", "1"), j.pod("c", "1")
+			j.bind(a, "n1")
+			j.bind(b, "n2")
+			j.bind(c, "n2")
+		}, counts{Pods: 3, Planned: 3, AsPlanned: 3, Nodes: 2, Binds: 3, Stranded: 1}},
 		{"its machine is given back because another of its group didn't come", func(j *journal) {
 			a, b := j.pod("a", "1"), j.pod("b", "1")
 			n := j.launch(j.claim("c1", "k", a), "n1", "1")

@@ -75,7 +75,7 @@ func alone(p *corev1.Pod) {
 		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}}}}}
 }
 
-// claim is written for the pods, all of a class; without any, for nobody.
+// claim is written for the pods, all of a class; without any, for nobody. nil is a pod that is still to come.
 func (j *journal) claim(name, class string, pods ...*corev1.Pod) *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 	plan(c, class, pods)
@@ -92,6 +92,10 @@ func (j *journal) joins(c *karpv1.NodeClaim, class string, pods ...*corev1.Pod) 
 func plan(c *karpv1.NodeClaim, class string, pods []*corev1.Pod) {
 	var slots []map[string]any
 	for i, p := range pods {
+		if p == nil {
+			slots = append(slots, map[string]any{"class": class, "order": i, "owner": "owner-a"})
+			continue
+		}
 		slots = append(slots, map[string]any{"class": class, "order": i, "pod": map[string]string{"uid": string(p.UID), "namespace": p.Namespace, "name": p.Name}})
 	}
 	data, err := json.Marshal(slots)

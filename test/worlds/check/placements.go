@@ -35,13 +35,15 @@ func (h *history) judgePlacements(r *Report) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(classes)) {
 		t := classes[name]
-		filled, joined := 0, 0
+		filled, joined, slots := 0, 0, 0
 		for n, want := range t.want {
 			k := min(want, t.got[n])
+			slots += want
 			filled += k
 			joined += max(0, k-t.first[n])
 		}
-		off := max(0, len(t.planned)-filled-t.replanned)
+		// Where all slots are filled, nobody is off: pods that were still to come may have the place of one that is named.
+		off := max(0, min(len(t.planned)-t.replanned, slots)-filled)
 		displaced := min(off, h.displaced(t, classes))
 		off -= displaced
 		r.Planned += len(t.planned)
