@@ -23,11 +23,11 @@ func (r *run) buy(units []*unit, tier int) {
 	// one pod of each. The next round comes back for the rest.
 	for part := 1; ; part *= 4 {
 		items = r.items(units, tier, part)
-		var whole bool
+		var even bool
 		var bound float64
-		loads, bound, whole = r.pack(items)
+		loads, bound, even = r.pack(items)
 		r.unassume()
-		if whole || !slices.ContainsFunc(items, func(it item) bool { return it.assigned && it.unit.left > part }) {
+		if even || !slices.ContainsFunc(items, func(it item) bool { return it.assigned && it.unit.left > part }) {
 			r.bound += bound
 			break
 		}
@@ -108,8 +108,8 @@ type load struct {
 }
 
 // pack asks the packing for new nodes. Only bins that matter are handed to it. bound is a lower bound of the cost of what
-// is packed; whole says that all of the items are.
-func (r *run) pack(items []item) (loads []load, bound float64, whole bool) {
+// is packed; even says that all of what is assigned to cells is.
+func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	if len(items) == 0 {
 		return nil, 0, true
 	}
@@ -139,10 +139,12 @@ func (r *run) pack(items []item) (loads []load, bound float64, whole bool) {
 	if !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 }) {
 		return loads, out.Bound, true
 	}
+	even = true
 	for i, n := range out.Left { // what limits leave out is no part of what is bought
 		p.Items[i].Count -= n
+		even = even && (n == 0 || !items[i].assigned)
 	}
-	return loads, packing.Bound(p), false
+	return loads, packing.Bound(p), even
 }
 
 // rules are the host groups as counting rules among items.

@@ -56,6 +56,7 @@ func TestRandomWorlds(t *testing.T) {
 func TestWorldsThatFailed(t *testing.T) {
 	j := newJudge(t, shared()...)
 	for _, seed := range []uint64{
+		4524, // pods that no node could hold kept others, spread over zones, from the cheaper pool
 		8869, // the last pod of a class counted the others on its node, and was refused although a node could host it
 	} {
 		w := j.plan(t, seed)
