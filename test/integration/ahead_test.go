@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"flag"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,10 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+var streamPods = flag.Int("stream.pods", 300, "pods of the stream that is compared with a burst")
+
 // A ReplicaSet's pods come one after the other, as fast as its controller may write; what is bought is what one burst of them
-// would have bought. A namespace with a quota is not bought for ahead: half of the pods never come.
+// would have bought. A namespace with a quota is not bought for ahead: half of the pods never come. More pods: go test ./test/integration
+// -run SlowStream -stream.pods=1000 -patience=10m
 func TestSlowStreamBuysWhatABurstWould(t *testing.T) {
-	const pods = 300
+	pods := *streamPods
 	bill := map[string]float64{}
 	for _, way := range []string{"burst", "stream"} {
 		t.Run(way, func(t *testing.T) {
@@ -29,7 +33,7 @@ func TestSlowStreamBuysWhatABurstWould(t *testing.T) {
 				e.pods("web", pods, "500m", "1Gi")
 			} else {
 				replicaSets(t, e.c.AdminConfig(), 25)
-				e.create(replicas("web", pods, "500m", "1Gi"))
+				e.create(replicas("web", int32(pods), "500m", "1Gi"))
 			}
 			e.bound("web", pods)
 			e.settled(len(e.claims()))
