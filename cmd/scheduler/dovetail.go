@@ -131,7 +131,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
 		RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
-		Hold: incumbent.Hold,
+		Hold: incumbent.Hold, Close: motor.Close,
 	})
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ func (l *latecomer) filter() bool {
 	return l.desk.Object(l.node, &ledger.Ask{UID: l.uid, Class: l.class}, roomy{}) == ""
 }
 
-func (l *latecomer) assume() bool { return l.desk.Assume(l.uid, l.node) == "" }
+func (l *latecomer) assume() bool { return l.desk.Assume(l.uid, l.node, false) == "" }
 
 func (l *latecomer) bind() bool {
 	l.w.bind(string(l.uid), l.node)
@@ -157,7 +157,7 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		case pod.bound:
 			arrived++
 			w.mustPass()
-			if disrupted(w.node(pod.node)) || desk.Assume("another", pod.node) != "" {
+			if disrupted(w.node(pod.node)) || desk.Assume("another", pod.node, false) != "" {
 				t.Fatalf("seed %d: a node that stays is closed", seed)
 			}
 		}

@@ -264,9 +264,9 @@ func (d *Desk) TurnAway(node string, ref capacity.PodRef) {
 }
 
 // Assume says that the scheduler has assumed the pod on the node. It answers why it must not.
-func (d *Desk) Assume(uid types.UID, node string) (why string) {
+func (d *Desk) Assume(uid types.UID, node string, daemon bool) (why string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) {
-		if why = l.Assume(uid, node); why == "" {
+		if why = l.Assume(uid, node, daemon); why == "" {
 			d.taken[uid] = true
 			delete(d.later, uid)
 		}

@@ -559,7 +559,7 @@ func (w *world) Activate(pods []*corev1.Pod) {
 		if node == "" {
 			continue // refused: it stays where it is
 		}
-		if why := w.desk.Assume(pod.UID, node); why != "" {
+		if why := w.desk.Assume(pod.UID, node, false); why != "" {
 			continue
 		}
 		w.mu.Lock()

@@ -103,7 +103,7 @@ func (m *Motor) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.
 	if now := m.claim(c.Name); now == nil || now.UID == c.UID {
 		m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
 	}
-	m.end(ctx, inst.ID)
+	m.end(ctx, inst)
 }
 
 // awaitName describes the instance until its name and address show.

@@ -85,7 +85,7 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	w.motor.pending.observe(nil, pod)
 	class, _ := w.motor.pending.classes.Class(pod)
 	w.desk.SubmitLater(refOf(pod), class)
-	if why := w.desk.Assume(pod.UID, "old"); why != "" {
+	if why := w.desk.Assume(pod.UID, "old", false); why != "" {
 		t.Fatal(why)
 	}
 	c.Step(time.Minute)
@@ -167,7 +167,29 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 	if !w.desk.Fence("n") {
 		t.Fatal("no fence")
 	}
-	pod := w.pod(0)
+	nothingIsPlannedOn(t, w, "n")
+	m.Close("n", "")
+	w.desk.Unfence("n")
+	nothingIsPlannedOn(t, w, "n")
+
+	// What the scheduler doesn't have isn't fenced: nobody would ever take the fence away.
+	m.NodeUncached(w.nodes["n"])
+	m.Close("n", "")
+	m.NodeCached(w.nodes["n"])
+	if why := w.desk.Assume("u", "n", false); why != "" {
+		t.Error(why)
+	}
+	if !m.Close("n", "aws:///z/i-another") {
+		t.Error("a pod is being bound there, and nobody says so")
+	}
+	if why := w.desk.Assume("v", "n", false); why != "" {
+		t.Errorf("the end of another machine: %s", why)
+	}
+}
+
+func nothingIsPlannedOn(t *testing.T, w *world, node string) {
+	t.Helper()
+	m, pod := w.motor, w.pod(0)
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	m.pending.observe(nil, pod)
 	class, err := m.pending.classes.Class(pod)
@@ -181,7 +203,7 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pl := range plan.Placements {
-		if pl.Node == "n" {
+		if pl.Node == node {
 			t.Error("planned on the node that is fenced")
 		}
 	}
@@ -365,5 +387,21 @@ func TestInstancesOfAWaveAreDealtAsBefore(t *testing.T) {
 				t.Errorf("given out %v, want %v; ended %v, want %v", got, tc.want, ended, tc.ended)
 			}
 		})
+	}
+}
+
+// An instance too many is ended at once, unless its kubelet has come: then it is left to whoever drains it first.
+func TestAnInstanceTooManyThatHasANode(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	for _, id := range []string{"bare", "up"} {
+		w.instances[id] = capacity.Instance{ID: id, ProviderID: "aws:///z/" + id}
+	}
+	w.motor.NodeCached(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/up"}})
+	for _, inst := range slices.Collect(maps.Values(w.instances)) {
+		w.motor.end(t.Context(), inst)
+	}
+	if _, up := w.instances["up"]; len(w.instances) != 1 || !up {
+		t.Errorf("left: %v", w.instances)
 	}
 }

@@ -70,6 +70,18 @@ func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	}
 }
 
+// hasMachine says whether a Node of the machine is in the scheduler's cache.
+func (s *nodeStates) hasMachine(providerID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.seen {
+		if providerID != "" && st.ProviderID == providerID {
+			return true
+		}
+	}
+	return false
+}
+
 // ours says that the Node was made for a NodeClaim: it has the label of a pool, or, where the claim has none, its claim as an
 // owner.
 func ours(n *corev1.Node) bool {
@@ -125,6 +137,21 @@ func (m *Motor) NodeUncached(n *corev1.Node) {
 	if m.desk.Watches(n.Name) {
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
 	}
+}
+
+// Close keeps pods off a Node whose end has begun, from this moment on, and says whether some that were let through before are
+// still being bound there; see ledger.Close. A Node that the scheduler's cache doesn't have gets no pods, or shows its end when it
+// comes there.
+func (m *Motor) Close(name, providerID string) (landing bool) {
+	m.nodeOf.mu.Lock()
+	defer m.nodeOf.mu.Unlock() // to the end: the cache must not lose the Node meanwhile, or nobody would ever take the fence away
+	st, seen := m.nodeOf.seen[name]
+	if !seen || st.ProviderID != providerID {
+		m.desk.read(func(l *ledger.Ledger) { landing = l.Landing(name) })
+		return landing
+	}
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { landing = l.Close(name, st, now) })
+	return landing
 }
 
 // CSINodes is to be added to the scheduler's CSINode informer: volumes wait for their driver.

@@ -228,7 +228,7 @@ func (m *Motor) handOut(ctx context.Context, rec *capacity.Wave, claims []*capac
 		}
 	}
 	for _, inst := range left {
-		m.background(ctx, func() { m.end(ctx, inst.ID) })
+		m.background(ctx, func() { m.end(ctx, inst) })
 	}
 	if len(without) > 0 {
 		m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)

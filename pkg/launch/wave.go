@@ -246,7 +246,7 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 	}
 	for _, inst := range insts[n:] {
 		m.log(ctx).Info("More instances than claims in a wave; ending what is over", "token", rec.Token, "instance", inst.ID)
-		m.background(ctx, func() { m.end(ctx, inst.ID) })
+		m.background(ctx, func() { m.end(ctx, inst) })
 	}
 	w.claims = w.claims[n:]
 	if len(w.claims) == 0 {
@@ -296,8 +296,14 @@ func (m *Motor) left(w *wave, exhausted map[capacity.OfferKey]bool) []capacity.N
 	return slices.DeleteFunc(slices.Clone(w.offers), func(o capacity.NodeOffer) bool { return exhausted[o.Key()] || !available[o.Key()] })
 }
 
-// end terminates an instance that belongs to nobody. Failing that, garbage collection finds it.
-func (m *Motor) end(ctx context.Context, id string) {
+// end terminates an instance that belongs to nobody. Failing that, garbage collection finds it; and it is left to that if its
+// kubelet has come already: pods may run there, and have to be asked to go before.
+func (m *Motor) end(ctx context.Context, inst capacity.Instance) {
+	id := inst.ID
+	if m.nodeOf.hasMachine(inst.ProviderID) {
+		m.log(ctx).Info("An instance nobody needs has a Node; it is ended with that", "instance", id)
+		return
+	}
 	if err := m.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
 		m.log(ctx).Error(err, "Could not end an instance nobody needs; garbage collection will", "instance", id)
 	}

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -104,6 +106,16 @@ func (w *world) actLikeAnAPIServer() {
 		}
 		w.evicted = append(w.evicted, e.Name)
 		return true, nil, w.endPod(e.Namespace, e.Name, *e.DeleteOptions)
+	})
+	w.kube.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		obj, err := tracker.List(podsResource, corev1.SchemeGroupVersion.WithKind("Pod"), "")
+		if err != nil {
+			return true, nil, err
+		}
+		list := obj.(*corev1.PodList)
+		chosen := a.(clienttesting.ListAction).GetListRestrictions().Fields
+		list.Items = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !chosen.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName}) })
+		return true, list, nil
 	})
 	w.kube.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		d := a.(clienttesting.DeleteActionImpl)

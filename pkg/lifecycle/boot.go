@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
@@ -45,24 +46,58 @@ func (c *Controller) endBootingPods(ctx context.Context, l *life) (time.Duration
 	return 0, nil
 }
 
-// killPods ends the chosen pods of a node that has no kubelet, not yet or not any more, without grace: nothing runs there.
+// vacate ends all pods that are bound to a node and haven't ended, whether the cache knows them or not.
+func (c *Controller) vacate(ctx context.Context, node string) error {
+	list, err := c.boundTo(ctx, node)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if pods.Terminal(&list[i]) {
+			continue
+		}
+		if err := c.killPod(ctx, &list[i], node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// boundTo are the pods of a node as the API has them now.
+func (c *Controller) boundTo(ctx context.Context, node string) ([]corev1.Pod, error) {
+	list, err := c.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
+	}
+	return list.Items, nil
+}
+
+// killPods ends the chosen pods of a node that has no kubelet, not yet or not any more.
 func (c *Controller) killPods(ctx context.Context, node string, choose func(*corev1.Pod) bool) error {
 	bound, err := pods.OnNode(c.pods.GetIndexer(), node)
 	if err != nil {
 		return err
 	}
-	var none int64
 	for _, p := range bound {
 		if !choose(p) {
 			continue
 		}
-		err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &p.UID},
-		})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("ending pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
+		if err := c.killPod(ctx, p, node); err != nil {
+			return err
 		}
-		klog.FromContext(ctx).V(3).Info("Ended a pod whose node has no kubelet", "pod", klog.KObj(p), "node", node)
 	}
+	return nil
+}
+
+// killPod ends a pod without grace: nothing of it runs.
+func (c *Controller) killPod(ctx context.Context, p *corev1.Pod, node string) error {
+	var none int64
+	err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &p.UID},
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("ending pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
+	}
+	klog.FromContext(ctx).V(3).Info("Ended a pod whose node has no kubelet", "pod", klog.KObj(p), "node", node)
 	return nil
 }

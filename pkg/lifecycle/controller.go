@@ -65,6 +65,9 @@ type Config struct {
 	// Registered, when set, is told of each registered node, once per process: what its kubelet says of itself can be learned
 	// from. It must not block.
 	Registered func(claim *karpv1.NodeClaim, node *corev1.Node)
+	// Close, when set, keeps this process's own scheduler off a Node whose end has begun, from its return on, and says whether pods
+	// that were let through before are still being bound there. It must not block.
+	Close func(node, providerID string) (landing bool)
 	// NotRegistered, when set, is told of a claim that was given up because it has not become a node in its time.
 	NotRegistered func(claim *karpv1.NodeClaim, message string)
 	// RegistrationTimeout ends instances without kubelet; zero: DefaultRegistrationTimeout.
@@ -93,6 +96,7 @@ type Controller struct {
 	nodeFor  func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
 	brake    *brake.Brake
 	hold     func() string
+	close    func(node, providerID string) (landing bool)
 	came     func(*karpv1.NodeClaim, *corev1.Node)
 	failed   func(*karpv1.NodeClaim, string) // to become a node in time
 	recorder events.EventRecorder
@@ -137,6 +141,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if c.registrationTimeout = cfg.RegistrationTimeout; c.registrationTimeout == 0 {
 		c.registrationTimeout = DefaultRegistrationTimeout
+	}
+	if c.close = cfg.Close; c.close == nil {
+		c.close = func(string, string) bool { return false }
 	}
 	if c.hold == nil {
 		c.hold = func() string { return "" }

@@ -14,7 +14,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
@@ -64,15 +63,16 @@ func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error
 	if begun == nil || e.now.Sub(begun.Time) < minDrain {
 		return drainPoll, nil
 	}
-	// The cache is empty; only the API can say that the node is.
-	left, err := c.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", e.node.Name).String(),
-	})
-	if err != nil {
-		return 0, fmt.Errorf("listing the pods of node %s: %w", e.node.Name, err)
+	if e.landing() {
+		return drainPoll, nil // the API doesn't know of them yet
 	}
-	for i := range left.Items {
-		if pods.Awaited(&left.Items[i], e.now) {
+	// The cache is empty; only the API can say that the node is.
+	left, err := c.boundTo(ctx, e.node.Name)
+	if err != nil {
+		return 0, err
+	}
+	for i := range left {
+		if pods.Awaited(&left[i], e.now) {
 			return drainPoll, nil
 		}
 	}

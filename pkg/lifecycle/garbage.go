@@ -126,18 +126,21 @@ func orphans(instances []capacity.Instance, claims claimSet, now time.Time) []ca
 	return out
 }
 
-// collectInstance ends one. If it has a Node with our finalizer, the Node's deletion ends it after a drain: somebody may
-// have removed its claim by force, and its pods run.
+// collectInstance ends one. If a kubelet has come there, its Node gets our finalizer, and the Node's deletion ends the instance
+// after a drain: pods may run there. Somebody may have removed its claim by force, or deleted it before anybody knew its instance.
 func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance) error {
 	nodes := c.nodesByProviderID(inst.ProviderID)
 	for _, n := range nodes {
-		if ours(n) {
-			if n.DeletionTimestamp == nil {
-				klog.FromContext(ctx).Info("Deleting a Node whose NodeClaim is gone", "node", klog.KObj(n), "instance", inst.ID)
-				return c.deleteNode(ctx, n)
-			}
+		switch {
+		case ours(n) && n.DeletionTimestamp != nil:
 			c.enqueue(key{node: n.Name})
 			return nil
+		case ours(n) || managed(n) && Posted(n) && n.DeletionTimestamp == nil:
+			klog.FromContext(ctx).Info("Deleting a Node whose NodeClaim is gone", "node", klog.KObj(n), "instance", inst.ID)
+			if _, err := c.patchNode(ctx, n.Name, n.UID, func(n *corev1.Node) { addFinalizer(n) }); err != nil {
+				return err
+			}
+			return c.deleteNode(ctx, n)
 		}
 	}
 	err := c.cloud.Terminate(ctx, inst.ID)

@@ -282,6 +282,28 @@ func TestCollection(t *testing.T) {
 			t.Errorf("left: %s", w.left())
 		}
 	})
+	t.Run("nor is one whose kubelet came before anybody knew its instance", func(t *testing.T) {
+		w := newWorld(t)
+		inst := w.cloud.launch("i-a", "lost")
+		w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName, Labels: map[string]string{karpv1.NodePoolLabelKey: "default"}},
+			Spec: corev1.NodeSpec{ProviderID: inst.ProviderID}})
+		w.kubelet(inst.NodeName)
+		w.pod("web", inst.NodeName)
+		w.intent("next", waveAnnotation("other", "next"), func(c *karpv1.NodeClaim) { c.Status.NodeName = inst.NodeName }) // waits for the name
+		w.clock.Step(time.Minute)
+		collect(w)
+		w.pass(10*time.Second, time.Second)
+		if diff := cmp.Diff([]string{"web"}, w.evicted); diff != "" || w.running() != "i-a" {
+			t.Fatalf("running %q, evicted (-want +got):\n%s", w.running(), diff)
+		}
+		w.endPods()
+		w.pass(10*time.Second, time.Second)
+		w.cloud.ends()
+		w.pass(5*time.Second, time.Second)
+		if w.left() != "" {
+			t.Errorf("left: %s", w.left())
+		}
+	})
 	t.Run("a Node of ours with neither claim nor instance", func(t *testing.T) {
 		w := newWorld(t)
 		w.up("a")

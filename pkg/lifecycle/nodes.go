@@ -108,9 +108,17 @@ func (c *Controller) nodeChanged(obj any) {
 	for _, name := range names {
 		c.enqueue(key{claim: name})
 	}
-	if len(names) == 0 && ours(node) && node.DeletionTimestamp != nil {
+	if ours(node) && node.DeletionTimestamp != nil && len(c.claimsOf(node)) == 0 {
 		c.enqueue(key{node: node.Name})
 	}
+}
+
+// claimsOf are the claims that may be the Node's; one that only waits for its name is not.
+func (c *Controller) claimsOf(node *corev1.Node) []string {
+	if node.Spec.ProviderID == "" {
+		return c.index.find("", node.Name)
+	}
+	return c.index.find(node.Spec.ProviderID, "")
 }
 
 // ours says that the Node carries our finalizer and has or had a NodeClaim.

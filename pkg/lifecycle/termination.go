@@ -33,6 +33,8 @@ type ending struct {
 	// deadline is when the drain is over whatever is left of it; zero: never.
 	deadline time.Time
 	now      time.Time
+	// landing says whether pods are being bound to the Node; nothing else goes there any more.
+	landing func() bool
 }
 
 // step does one step of an ending. A wait that isn't zero means that the next step's time has not come.
@@ -77,7 +79,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (time.Durat
 	} else if err != nil {
 		return 0, fmt.Errorf("finding Node %s: %w", name, err)
 	}
-	if !ours(node) || node.DeletionTimestamp == nil || len(c.index.find(node.Spec.ProviderID, name)) > 0 {
+	if !ours(node) || node.DeletionTimestamp == nil || len(c.claimsOf(node)) > 0 {
 		return 0, nil
 	}
 	owned, err := c.liveClaims(ctx)
@@ -92,12 +94,14 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (time.Durat
 	return c.end(ctx, &ending{node: node, providerID: node.Spec.ProviderID, now: c.clock.Now()})
 }
 
-// end takes a node through its steps. Nothing ran on a node whose kubelet never came, so its instance may end first and its
+// end takes a node through its steps. From the first look at it on, our own scheduler lets no pod go there. Nothing ran on a node whose kubelet never came, so its instance may end first and its
 // pods go back without waiting for that.
 func (c *Controller) end(ctx context.Context, e *ending) (time.Duration, error) {
 	if e.node == nil {
 		return c.endInstance(ctx, e)
 	}
+	e.landing = func() bool { return c.close(e.node.Name, e.node.Spec.ProviderID) }
+	e.landing() // before the taint: what our own scheduler lets through until then is on its way, and known to be
 	if wait, err := c.cordon(ctx, e); wait != 0 || err != nil {
 		return wait, err
 	}
@@ -220,7 +224,10 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 // controllers can make others at once, and an instance that gets the same name doesn't inherit them.
 func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, error) {
 	c.leases.forget(e.node.UID)
-	if err := c.killPods(ctx, e.node.Name, func(*corev1.Pod) bool { return true }); err != nil {
+	if e.landing() {
+		return drainPoll, nil
+	}
+	if err := c.vacate(ctx, e.node.Name); err != nil {
 		return 0, err
 	}
 	if e.node.DeletionTimestamp == nil {

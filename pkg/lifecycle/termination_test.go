@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -131,6 +133,46 @@ func TestDrainAsksTheAPIBeforeItIsOver(t *testing.T) {
 	}
 	if conditionTrue(w.claim("a"), karpv1.ConditionTypeDrained) || w.cloud.calls["Terminate"] > 0 {
 		t.Error("drained although a pod is there")
+	}
+}
+
+// A pod that our own scheduler let through before the end began may be bound late, by a call that takes long. It is waited for and
+// evicted like any other; nothing is let through any more.
+func TestDrainWaitsForPodsThatAreBeingBound(t *testing.T) {
+	w := newWorld(t)
+	w.up("a")
+	w.landing["ip-10-0-0-1"] = 1
+	w.deleteByName("a")
+	w.sync()
+	w.kube.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if w.closed["ip-10-0-0-1"] == "" {
+			t.Error("the node was tainted before the scheduler was told")
+		}
+		return false, nil, nil
+	})
+	w.pass(time.Minute, time.Second)
+	if got := w.left(); got != "claim node instance:running" || conditionTrue(w.claim("a"), karpv1.ConditionTypeDrained) {
+		t.Fatalf("left while a pod is being bound: %s, drained: %t", got, conditionTrue(w.claim("a"), karpv1.ConditionTypeDrained))
+	}
+	w.pod("late", "ip-10-0-0-1")
+	w.landing["ip-10-0-0-1"] = 0
+	w.pass(2*time.Second, time.Second)
+	if got := w.left(); !slices.Contains(w.evicted, "late") || got != "claim node instance:running" {
+		t.Errorf("evicted %q, left %s", w.evicted, got)
+	}
+	w.endPods()
+	w.pass(2*time.Second, time.Second)
+	w.cloud.ends()
+	w.landing["ip-10-0-0-1"] = 1 // a daemon, say
+	w.pass(10*time.Second, 5*time.Second)
+	if got := w.left(); got != "claim node" {
+		t.Errorf("left while a pod is being bound to a node without machine: %s", got)
+	}
+	w.pod("last", "ip-10-0-0-1")
+	w.landing["ip-10-0-0-1"] = 0
+	w.pass(10*time.Second, 5*time.Second)
+	if got := w.left(); got != "" || !slices.Contains(w.killed, "last") {
+		t.Errorf("left in the end: %s, killed %q", got, w.killed)
 	}
 }
 

@@ -48,7 +48,7 @@ type Ledger interface {
 	Watches(node string) bool
 	Object(node string, ask *ledger.Ask, on ledger.Amounts) string
 	TurnAway(node string, ref capacity.PodRef)
-	Assume(uid types.UID, node string) string
+	Assume(uid types.UID, node string, daemon bool) string
 	Unassume(uid types.UID, node string)
 	Settled(uid types.UID, node string)
 }
@@ -128,10 +128,7 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	if b.ledger.Idle() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	c := &cycle{ask: ledger.Ask{UID: pod.UID}}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
-		c.ask.DaemonSet = true
-	}
+	c := &cycle{ask: ledger.Ask{UID: pod.UID, DaemonSet: ofDaemonSet(pod)}}
 	class, err := b.class.Class(pod)
 	if err == nil && !c.ask.DaemonSet {
 		b.ledger.Adopt(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
@@ -188,11 +185,16 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	return nil
 }
 
+func ofDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
 // Reserve tells the ledger that the pod's room is accounted for by the scheduler's cache from now on. When the node has
 // been fenced since Filter, the pod has to look for another: no PostFilter follows a failed Reserve and no event tells of
 // a fence, so the queue is told that the pod is worth another try.
 func (b *Binder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	if why := b.ledger.Assume(pod.UID, node); why != "" {
+	if why := b.ledger.Assume(pod.UID, node, ofDaemonSet(pod)); why != "" {
 		b.handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}

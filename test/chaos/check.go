@@ -42,7 +42,6 @@ type checker struct {
 	mu         sync.Mutex          // of cloudEnded and shared: they are told by others' goroutines
 	jumped     time.Duration       // how far clocks have been wrong, in all
 
-	owned    sets.Set[string]         // provider IDs that some claim has had
 	shared   map[string]int           // claims per wave token, as recorded
 	together time.Time                // when two leaders last ran at once
 	crowded  sets.Set[types.UID]      // Nodes that two leaders have filled
@@ -57,7 +56,7 @@ type checker struct {
 func newChecker() *checker {
 	return &checker{
 		reader: newReader(), userEnded: sets.New[string](), userClaims: sets.New[string](), userPods: sets.New[types.UID](),
-		cloudEnded: sets.New[string](), made: map[string]int{}, owned: sets.New[string](),
+		cloudEnded: sets.New[string](), made: map[string]int{},
 		shared: map[string]int{}, largest: map[types.UID]amount{}, crowded: sets.New[types.UID](), alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
 	}
 }
@@ -163,7 +162,6 @@ func (c *checker) launches(v *view) error {
 				return fmt.Errorf("claims %s and %s have the same instance %s", other, name, id)
 			}
 			owner[id] = name
-			c.owned.Insert(id)
 		}
 	}
 	if len(v.instances) > mostLaunches {

@@ -104,8 +104,7 @@ func (c *checker) nodeEndings(v *view) error {
 }
 
 // terminations: an instance is only terminated when its claim is ending or gone, and the pods of a Ready node were asked to go
-// before. The changes are those of the EC2 journal. One that no claim has ever had is not drained: its kubelet was faster than
-// the record of its launch, and its claim was deleted meanwhile.
+// before. The changes are those of the EC2 journal.
 func (c *checker) terminations(v *view, changes []ec2.Change) error {
 	for ; c.changes < len(changes); c.changes++ {
 		ch := changes[c.changes]
@@ -117,7 +116,7 @@ func (c *checker) terminations(v *view, changes []ec2.Change) error {
 		if claim := claimOf(v, id); claim != nil && claim.DeletionTimestamp == nil {
 			return fmt.Errorf("instance %s was terminated, its claim %s was not ended", ch.Instance, claim.Name)
 		}
-		if c.pool.Spec.Template.Spec.TerminationGracePeriod != nil || !c.owned.Has(id) {
+		if c.pool.Spec.Template.Spec.TerminationGracePeriod != nil {
 			continue
 		}
 		for _, n := range c.last.nodes {

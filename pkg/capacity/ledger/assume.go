@@ -22,9 +22,9 @@ const (
 )
 
 // Assume says that the scheduler has assumed the pod on the node: its room is accounted for there from now on. It answers
-// why that must not be, when the node is being removed.
-func (l *Ledger) Assume(uid types.UID, name string) string {
-	if n, ok := l.byName[name]; ok && n.fenced {
+// why that must not be, when the node is being removed. daemon: the pod belongs to a DaemonSet.
+func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
+	if n, ok := l.byName[name]; ok && n.shut(daemon) {
 		return "the node is being removed"
 	}
 	room := RoomFound
@@ -101,7 +101,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 		return
 	}
 	s := p.slot
-	if l.nodes[s.node.key] != s.node {
+	if l.nodes[s.node.key] != s.node || s.node.closed {
 		p.slot = nil
 		l.again(p, "its node has gone", now)
 		return
@@ -136,28 +136,4 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 		l.forget(p.class)
 	}
 	return room
-}
-
-// Fence keeps everything off the node from now on, unless something is planned for it or on its way there.
-func (l *Ledger) Fence(name string) bool {
-	n, ok := l.byName[name]
-	if ok && len(n.slots) > 0 || len(l.assumed[name]) > 0 {
-		return false
-	}
-	if !ok {
-		n = l.node(name)
-		n.name = name
-		l.byName[name] = n
-	}
-	n.fenced = true
-	return true
-}
-
-// Unfence ends a fence.
-func (l *Ledger) Unfence(name string) {
-	if n, ok := l.byName[name]; ok {
-		n.fenced = false
-		l.openNode(n) // a plan made before the fence may have been booked under it
-		l.tidy(n)
-	}
 }

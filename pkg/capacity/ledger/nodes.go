@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -32,8 +33,10 @@ type node struct {
 	daemonsEnd time.Time
 	// turned are pods of DaemonSets that the node refused (see TurnAway).
 	turned map[types.UID]capacity.PodRef
-	// fenced: the node is being removed, nothing may go there.
-	fenced bool
+	// fenced: the node is being removed, nothing may go there. closed: its end has begun, which nobody takes back (see Close).
+	fenced, closed bool
+	// stranger: the Node that has the name now is another machine's, and is ending.
+	stranger bool
 	// late: the node has not come in time; it gets no further pods.
 	late bool
 	// used: a pod was bound here, planned or not.
@@ -122,9 +125,9 @@ func (l *Ledger) Named(claim, name, providerID string) {
 	n.name, n.providerID = name, providerID
 	other := l.byName[name]
 	l.byName[name] = n
-	if other != nil && other != n && n.is(other.status) {
+	if other != nil && other != n && n.is(NodeStatus{ProviderID: other.machine()}) {
 		// The Node was seen before its name was told (after a restart): what is known of it belongs here.
-		n.cached, n.status, n.fenced = other.cached, other.status, other.fenced
+		n.cached, n.status, n.fenced, n.closed = other.cached, other.status, other.fenced, other.closed
 		for _, s := range slices.Clone(other.slots) {
 			other.remove(s)
 			s.node = n
@@ -133,6 +136,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 		delete(l.nodes, other.key)
 	} else if other != nil && other != n && other.claim == "" && len(other.slots) == 0 {
 		delete(l.nodes, other.key) // of an earlier machine of that name
+		n.stranger = other.closed
 	}
 	l.openNode(n)
 }
@@ -143,6 +147,9 @@ func (l *Ledger) IsNamed(claim, name string) bool {
 	return !ok || n.name == name
 }
 
+// machine is the provider id of the node's machine, as far as it is known.
+func (n *node) machine() string { return cmp.Or(n.providerID, n.status.ProviderID) }
+
 // is says whether the status can be this node's.
 func (n *node) is(st NodeStatus) bool {
 	return n.providerID == "" || st.ProviderID == "" || n.providerID == st.ProviderID
@@ -151,6 +158,10 @@ func (n *node) is(st NodeStatus) bool {
 // Cached says that the scheduler's cache has the Node, new or changed.
 func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	n, ok := l.byName[name]
+	if ok && n.closed && !n.is(st) {
+		l.vacate(n) // another machine has its name
+		ok = false
+	}
 	if ok && !n.is(st) {
 		return
 	}
@@ -167,7 +178,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	if st.Registered && !n.status.Registered && !n.launchedAt.IsZero() && n.cached {
 		l.boots.add(now.Sub(n.launchedAt))
 	}
-	n.cached, n.status = true, st
+	n.cached, n.status, n.stranger = true, st, false
 	if st.Registered {
 		l.came(n)
 	}
@@ -221,7 +232,11 @@ func (l *Ledger) Daemons(claim string, daemons map[string]capacity.Resources) {
 // claim's affair (NodeGone).
 func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 	n, ok := l.byName[name]
-	if !ok || !n.is(NodeStatus{ProviderID: providerID}) {
+	if !ok {
+		return
+	}
+	n.stranger = false
+	if !n.is(NodeStatus{ProviderID: providerID}) {
 		return
 	}
 	if n.status.Initialized { // it had all its life up to there: nothing of it is in flight
@@ -230,7 +245,9 @@ func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 			return
 		}
 	}
-	n.cached, n.status, n.fenced = false, NodeStatus{}, false
+	n.cached, n.status = false, NodeStatus{}
+	n.closed = n.closed && n.claim != "" // until the claim has gone
+	n.fenced = n.closed
 	if n.claim == "" {
 		l.lose(n, "the node was deleted", true, now)
 		return

@@ -138,7 +138,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	delete(l.byName, n.name)
 	if n.cached {
 		// The Node is seen for a moment longer, and not marked yet: nothing may be planned there or go there.
-		l.nodes[n.name] = &node{key: n.name, name: n.name, providerID: n.providerID, cached: true, status: n.status, fenced: true,
+		l.nodes[n.name] = &node{key: n.name, name: n.name, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
 			reserved: map[int32]capacity.Resources{}}
 		l.byName[n.name] = l.nodes[n.name]
 	}

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"math/rand"
+	"slices"
 	"testing"
 	"time"
 
@@ -155,7 +157,7 @@ func (w *world) step() string {
 			w.l.Submit(capacity.PodRef{UID: uid}, w.pods[uid], w.now)
 			return "failed " + string(uid)
 		}
-		if why := w.l.Assume(uid, node); why == "" {
+		if why := w.l.Assume(uid, node, false); why == "" {
 			w.assumed[uid] = node
 		}
 		return "assume " + string(uid)
@@ -174,7 +176,17 @@ func (w *world) step() string {
 		w.l.Settled(uid, node)
 		return "settled " + string(uid)
 	default:
-		switch w.r.Intn(5) {
+		switch w.r.Intn(6) {
+		case 5:
+			c := w.anyClaim()
+			if c == "" || !w.cached[w.claims[c]] {
+				return "nothing to close"
+			}
+			st := NodeStatus{Ours: true, Registered: true, Initialized: w.r.Intn(2) == 0}
+			if landing, want := w.l.Close(w.claims[c], st, w.now), slices.Contains(slices.Collect(maps.Values(w.assumed)), w.claims[c]); want && !landing {
+				panic("pods are being bound to " + w.claims[c])
+			}
+			return "close " + c
 		case 3:
 			launched := w.r.Intn(2) == 0
 			movable := w.l.Movable(launched)

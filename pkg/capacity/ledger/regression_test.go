@@ -92,7 +92,7 @@ func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
 // A fence that was refused leaves nothing behind that a later plan would wait for.
 func TestRefusedFenceLeavesNothing(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
-	l.Assume("other", "n")
+	l.Assume("other", "n", false)
 	if l.Fence("n") {
 		t.Fatal("fenced a node to which a pod is on its way")
 	}
@@ -107,7 +107,7 @@ func TestRefusedFenceLeavesNothing(t *testing.T) {
 		t.Errorf("the pod waits: %s", why)
 	}
 	l.Pin("p")
-	l.Assume("p", "n")
+	l.Assume("p", "n", false)
 	l.Settled("p", "n")
 	if !l.Empty() {
 		t.Errorf("a node is remembered after its last promise was kept:\n%s", l)
@@ -134,7 +134,7 @@ func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
 		l.Named(claim, name, "")
 		l.Cached(name, NodeStatus{Ours: true}, now)
 		l.Pin(pod.UID)
-		l.Assume(pod.UID, name)
+		l.Assume(pod.UID, name, false)
 		l.Settled(pod.UID, name)
 		now = now.Add(10 * time.Second)
 		l.Tick(now)

@@ -93,7 +93,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 	if !ok {
 		return ""
 	}
-	if n.fenced {
+	if n.shut(ask.DaemonSet) {
 		return "the node is being removed"
 	}
 	if p == nil || p.slot == nil {
