@@ -294,15 +294,51 @@ func TestRestartLeavesTimeToCatchUp(t *testing.T) {
 	w := newWorld(t)
 	w.launched("a", func(c *karpv1.NodeClaim) { c.Status = karpv1.NodeClaimStatus{} })
 	w.clock.Step(time.Hour)
-	now := w.clock.Now()
-	w.c.started.Store(&now)
-	w.pass(catchUp-5*time.Second, 5*time.Second)
+	w.pass(ownPatience-5*time.Second, 5*time.Second)
 	if w.claim("a").DeletionTimestamp != nil {
 		t.Fatal("given up at once")
 	}
 	w.pass(10*time.Second, 5*time.Second)
 	if c := w.claim("a"); c != nil && c.DeletionTimestamp == nil {
 		t.Error("not given up")
+	}
+}
+
+// A leader whose clock is ahead finds everything old that others have made, and the API server has just written down. It waits
+// its own time for that, and then gives it up.
+func TestAClockThatIsAhead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limit time.Duration
+		setup func(w *world)
+		ended func(w *world) bool
+	}{
+		"launch": {launchTimeout, func(w *world) {
+			w.launched("a", func(c *karpv1.NodeClaim) { c.Status = karpv1.NodeClaimStatus{} })
+		}, func(w *world) bool { return w.happened("a", reasonLaunchTimeout) }},
+		"registration": {ownPatience, func(w *world) {
+			claim, inst := w.launched("a")
+			w.createNode(nodeFor(claim, *inst))
+		}, func(w *world) bool { return w.happened("a", reasonRegistrationTimeout) }},
+		"wave": {waveQuiet, func(w *world) { w.intent("a", "w"); w.deleteByName("a") }, func(w *world) bool { return w.claim("a") == nil }},
+		"drain": {minDrain, func(w *world) {
+			w.up("a")
+			w.deleteByName("a")
+			w.step()
+			w.c.waits = newWaits() // another process goes on
+		}, func(w *world) bool { return w.running() == "" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.setup(w)
+			w.clock.Step(20 * time.Minute)
+			took := w.clock.Now()
+			for w.step(); !tc.ended(w) && w.clock.Since(took) < time.Hour; {
+				w.pass(time.Second, time.Second)
+			}
+			if d := w.clock.Since(took); d < tc.limit || d > tc.limit+20*time.Second {
+				t.Errorf("took %s, want %s", d, tc.limit)
+			}
+		})
 	}
 }
 

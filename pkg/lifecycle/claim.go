@@ -63,6 +63,7 @@ func (c *Controller) forget(name string) {
 	providerID, nodeName := c.index.forget(name)
 	c.sightings.forget(instanceID(providerID))
 	c.podEvents.forget(nodeName)
+	c.waits.forget(name)
 	for _, n := range c.nodesByProviderID(providerID) {
 		c.leases.forget(n.UID)
 		c.enqueue(key{node: n.Name})

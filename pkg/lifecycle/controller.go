@@ -116,7 +116,7 @@ type Controller struct {
 	leases    *leases
 	evictions *evictions
 	podEvents *podEvents
-	started   atomic.Pointer[time.Time]
+	waits     *waits
 	queue     atomic.Pointer[workqueue.TypedRateLimitingInterface[key]]
 	collected int // runs of garbage collection; only its own key touches it
 }
@@ -131,7 +131,7 @@ func New(cfg Config) (*Controller, error) {
 		nodeList: core.Nodes().Lister(), volumes: core.PersistentVolumes().Lister(),
 		volClaims: core.PersistentVolumeClaims().Lister(), attached: storage.VolumeAttachments().Lister(),
 		index: newClaimIndex(), sightings: newSightings(), leases: newLeases(), evictions: newEvictions(),
-		podEvents: newPodEvents(),
+		podEvents: newPodEvents(), waits: newWaits(),
 	}
 	if c.came = cfg.Registered; c.came == nil {
 		c.came = func(*karpv1.NodeClaim, *corev1.Node) {}
@@ -167,8 +167,6 @@ func (c *Controller) ClaimChanged(name string) { c.enqueue(key{claim: name}) }
 
 // Run works until ctx ends, then waits for what is under way. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
-	now := c.clock.Now()
-	c.started.Store(&now)
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, time.Minute),
 		workqueue.TypedRateLimitingQueueConfig[key]{Name: "dovetail_lifecycle", Clock: c.clock})
@@ -265,12 +263,4 @@ func (c *Controller) enqueue(k key) {
 	if q := c.queue.Load(); q != nil {
 		(*q).Add(k)
 	}
-}
-
-// startedAt is when this process began to look after claims; deadlines leave it time to catch up.
-func (c *Controller) startedAt() time.Time {
-	if t := c.started.Load(); t != nil {
-		return *t
-	}
-	return time.Time{}
 }

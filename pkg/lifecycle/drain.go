@@ -43,6 +43,10 @@ func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error
 		}
 		begun = &set.Get(karpv1.ConditionTypeDrained).LastTransitionTime
 	}
+	young := minDrain // pods may still come from schedulers that haven't seen the taint
+	if begun != nil {
+		young = c.left(e.name(), "drain", begun.Time, minDrain, e.now)
+	}
 	if e.expired() {
 		klog.FromContext(ctx).Info("Termination grace period is over, draining no more", "node", klog.KObj(e.node))
 		c.drained(e, "TerminationGracePeriodElapsed")
@@ -60,13 +64,10 @@ func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error
 		wait, err := c.evict(ctx, e, firstGroup(awaited))
 		return soonest(drainPoll, wait), err
 	}
-	if begun == nil || e.now.Sub(begun.Time) < minDrain {
+	if young > 0 || e.landing() {
 		return drainPoll, nil
 	}
-	if e.landing() {
-		return drainPoll, nil // the API doesn't know of them yet
-	}
-	// The cache is empty; only the API can say that the node is.
+	// The cache is empty, and nothing is on its way from here; only the API can say that the node is empty.
 	left, err := c.boundTo(ctx, e.node.Name)
 	if err != nil {
 		return 0, err

@@ -23,9 +23,6 @@ const (
 	// initializationTimeout is how long after its registration a node may stay unfit for what it was bought for. Karpenter waits
 	// for ever; the pods that were to go there wait with it, and the node is paid for.
 	initializationTimeout = 15 * time.Minute
-	// catchUp is the least time a claim has after this process began, so that a launch cut short by a restart can be taken up
-	// again, however long the restart took.
-	catchUp = time.Minute
 	// watchEvery is how often the instance of a node that isn't up is looked at.
 	watchEvery = 15 * time.Second
 	// nodeMissing is how long a registered node may be without Node object: a replaced one comes back in that time.
@@ -46,8 +43,7 @@ func (c *Controller) cascade(ctx context.Context, l *life) (time.Duration, error
 func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, error) {
 	claim := l.claim
 	if !conditionTrue(claim, karpv1.ConditionTypeLaunched) {
-		deadline := later(claim.CreationTimestamp.Add(launchTimeout), c.startedAt().Add(catchUp))
-		if wait := deadline.Sub(l.now); wait > 0 {
+		if wait := c.left(claim.Name, "launch", claim.CreationTimestamp.Time, launchTimeout, l.now); wait > 0 {
 			return wait, nil
 		}
 		return 0, c.giveUp(ctx, l, reasonLaunchTimeout, fmt.Sprintf("nothing was launched within %s", launchTimeout))
@@ -56,8 +52,7 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 		return 0, nil // launched, and the status is being written
 	}
 	if !conditionTrue(claim, karpv1.ConditionTypeRegistered) {
-		deadline := later(launchedAt(claim).Add(c.registrationTimeout), c.startedAt().Add(catchUp))
-		wait := deadline.Sub(l.now)
+		wait := c.left(claim.Name, "registration", launchedAt(claim), c.registrationTimeout, l.now)
 		if wait <= 0 {
 			return 0, c.giveUp(ctx, l, reasonRegistrationTimeout, fmt.Sprintf("no kubelet came within %s", c.registrationTimeout))
 		}
@@ -84,7 +79,7 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	since := condition(l.claim, karpv1.ConditionTypeRegistered).LastTransitionTime.Time
-	if wait := later(since.Add(initializationTimeout), c.startedAt().Add(catchUp)).Sub(l.now); wait > 0 {
+	if wait := c.left(l.claim.Name, "initialization", since, initializationTimeout, l.now); wait > 0 {
 		return wait, nil
 	}
 	_, why := uninitialized(node, l.claim)

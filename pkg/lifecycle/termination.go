@@ -224,6 +224,9 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 // controllers can make others at once, and an instance that gets the same name doesn't inherit them.
 func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, error) {
 	c.leases.forget(e.node.UID)
+	if e.claim == nil {
+		c.waits.forget(e.name())
+	}
 	if e.landing() {
 		return drainPoll, nil
 	}
@@ -273,6 +276,14 @@ func (e *ending) launchedAt() time.Time {
 		return launchedAt(e.claim)
 	}
 	return e.node.CreationTimestamp.Time
+}
+
+// name is that of the claim, or of the Node if there is none.
+func (e *ending) name() string {
+	if e.claim != nil {
+		return e.claim.Name
+	}
+	return e.node.Name
 }
 
 // expired says that the deadline has passed.

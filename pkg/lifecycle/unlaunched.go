@@ -66,7 +66,7 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 	case !settled:
 		return wavePoll, nil
 	}
-	if wait := current.DeletionTimestamp.Add(waveQuiet).Sub(l.now); wait > 0 {
+	if wait := c.left(current.Name, "wave", current.DeletionTimestamp.Time, waveQuiet, l.now); wait > 0 {
 		return min(wait, lookEvery), nil
 	}
 	dropFinalizer(l.claim)

@@ -99,8 +99,6 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := w.clock.Now()
-	c.started.Store(&now)
 	w.c = c
 	return w
 }
