@@ -122,7 +122,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurcharge, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
-		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client), Queue: queue{sched}, Events: words,
+		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, podsOn(cc.InformerFactory.Core().V1().Pods().Informer())), Queue: queue{sched}, Events: words,
 		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Gangs: groups, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Judge: judge, Seed: time.Now().UnixNano(),
 	})
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)

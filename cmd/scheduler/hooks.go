@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -62,6 +63,17 @@ func judge(pod *corev1.Pod, now time.Time) (cost float64, protected bool) {
 	}
 	asks, _ := pods.DoNotDisrupt(pod, now)
 	return cost, asks && !pods.Terminal(pod) && !pods.Terminating(pod)
+}
+
+// podsOn finds the pods of a name in the informer, which the lifecycle has indexed.
+func podsOn(informer cache.SharedIndexInformer) func(node string) []*corev1.Pod {
+	return func(node string) []*corev1.Pod {
+		bound, err := pods.OnNode(informer.GetIndexer(), node)
+		if err != nil {
+			klog.Background().Error(err, "Could not look for the pods of a node", "node", node)
+		}
+		return bound
+	}
 }
 
 // queue is the scheduling queue as the launcher knows it.

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
@@ -17,10 +18,27 @@ import (
 // writeTimeout is the deadline of one write to the API server.
 const writeTimeout = 10 * time.Second
 
-type apiCluster struct{ client kubernetes.Interface }
+type apiCluster struct {
+	client kubernetes.Interface
+	podsOn func(node string) []*corev1.Pod
+}
 
-// NewCluster writes Nodes through a client.
-func NewCluster(c kubernetes.Interface) Cluster { return apiCluster{c} }
+// NewCluster writes Nodes through a client. podsOn finds the pods that are bound to a name, in an informer.
+func NewCluster(c kubernetes.Interface, podsOn func(node string) []*corev1.Pod) Cluster {
+	return apiCluster{c, podsOn}
+}
+
+func (a apiCluster) PodsOn(node string) []*corev1.Pod { return a.podsOn(node) }
+
+func (a apiCluster) EndPod(ctx context.Context, p *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := a.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
 
 func (a apiCluster) CreateNode(ctx context.Context, n *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)

@@ -64,6 +64,8 @@ type world struct {
 	replicas, stale *int64
 	unseen          map[string]bool
 	podsOn          map[string][]*corev1.Pod // by node
+	strangers       map[string][]*corev1.Pod // bound to a name, by an earlier Node
+	killed          []string
 	// classProblem is what is wrong with the node class's object.
 	classProblem string
 	owner        string        // who owns nodes and claims beside us
@@ -547,6 +549,21 @@ func (w *world) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	defer w.mu.Unlock()
 	n := w.nodes[name]
 	return n, w.call("GetNode")
+}
+
+func (w *world) PodsOn(name string) []*corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.strangers[name]
+}
+
+func (w *world) EndPod(_ context.Context, pod *corev1.Pod) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	on := pod.Spec.NodeName
+	w.strangers[on] = slices.DeleteFunc(slices.Clone(w.strangers[on]), func(p *corev1.Pod) bool { return p.UID == pod.UID })
+	w.killed = append(w.killed, pod.Name)
+	return w.call("EndPod")
 }
 
 // Activate is the scheduler: it runs each pod's cycle.

@@ -14,9 +14,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// nameReuseCheck is how often a Node of the same name that belongs to another instance is looked at again (HB-9).
-const nameReuseCheck = 2 * time.Second
-
 // finish makes a node of an instance.
 //
 //  1. The instance is recorded on the claim at once, with what the launch's answer says of it: from here on it has an owner.
@@ -237,57 +234,4 @@ func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.No
 			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
 		})
 	}
-}
-
-// createNode creates the Node. A Node of that name that belongs to another instance is never adopted: it is waited for to
-// go (HB-9). One that doesn't say whose it is, because a kubelet without cloud provider made it, has to have come after the
-// claim and to have the instance's address.
-func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
-	logger := m.log(ctx)
-	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		err := m.cluster.CreateNode(ctx, node)
-		switch {
-		case err == nil:
-			return true
-		case apierrors.IsAlreadyExists(err):
-			have, gerr := m.cluster.GetNode(ctx, node.Name)
-			if gerr == nil && ownNode(c, node, have) {
-				return true // made before a restart, or by a kubelet that was faster
-			}
-			if gerr == nil {
-				logger.Info("A Node of that name belongs to another instance; waiting until it is gone", "node", node.Name,
-					"has", have.Spec.ProviderID, "want", node.Spec.ProviderID)
-			}
-			wait = nameReuseCheck
-		case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-			m.fail(ctx, []*capacity.Claim{c}, "NodeNotCreated", err.Error(), false)
-			return false
-		default:
-			logger.V(2).Info("Creating the Node failed; trying again", "node", node.Name, "err", err)
-		}
-		if !m.sleep(ctx, wait) {
-			return false
-		}
-		if !m.lives(c) {
-			return false
-		}
-	}
-}
-
-// ownNode says whether a Node that is there is the one that was to be created.
-func ownNode(c *capacity.Claim, want, have *corev1.Node) bool {
-	if have.Spec.ProviderID != "" {
-		return have.Spec.ProviderID == want.Spec.ProviderID
-	}
-	address := internalIP(want)
-	return address != "" && address == internalIP(have) && !have.CreationTimestamp.Time.Before(c.CreatedAt)
-}
-
-func internalIP(n *corev1.Node) string {
-	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			return a.Address
-		}
-	}
-	return ""
 }

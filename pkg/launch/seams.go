@@ -85,6 +85,10 @@ type NodeBuilder interface {
 type Cluster interface {
 	CreateNode(ctx context.Context, n *corev1.Node) error
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
+	// PodsOn are the pods that are bound to a name and haven't ended, from memory. They are shared and must not be changed.
+	PodsOn(name string) []*corev1.Pod
+	// EndPod ends a pod that nobody runs, without grace. One that has gone is no error.
+	EndPod(ctx context.Context, pod *corev1.Pod) error
 }
 
 // Queue is the scheduling queue's door for pods whose gate has opened.

@@ -52,6 +52,29 @@ func (c *Controller) vacate(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
+	return c.killThese(ctx, list, node)
+}
+
+// vacateName ends the pods that a Node has left behind which is gone, and its machine with it: the next one of that name would get
+// them. That there is no such Node is asked after they are read, so that they can't be those of a new one.
+func (c *Controller) vacateName(ctx context.Context, node string) error {
+	if node == "" {
+		return nil
+	}
+	list, err := c.boundTo(ctx, node)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	switch _, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); {
+	case err == nil:
+		return nil
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading Node %s: %w", node, err)
+	}
+	return c.killThese(ctx, list, node)
+}
+
+func (c *Controller) killThese(ctx context.Context, list []corev1.Pod, node string) error {
 	for i := range list {
 		if pods.Terminal(&list[i]) {
 			continue

@@ -62,6 +62,11 @@ func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, erro
 			return wait, err
 		}
 	}
+	if l.match.node == nil && l.match.taken == nil {
+		if err := c.vacateName(ctx, l.claim.Status.NodeName); err != nil {
+			return 0, err
+		}
+	}
 	dropFinalizer(l.claim)
 	if !c.index.first(l.claim.Name, toldEnded) {
 		return 0, nil // told before; the cache has not seen it go

@@ -460,6 +460,35 @@ func TestTerminationBeforeRegistration(t *testing.T) {
 	}
 }
 
+// A Node that vanished before its kubelet came has left its pods behind. They end with the machine: the next one of its name would
+// have to take them.
+func TestTerminationWhenTheNodeHasVanished(t *testing.T) {
+	for name, other := range map[string]bool{"nobody has its name": false, "another machine has it": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			_, inst := w.launched("a")
+			w.pod("left", inst.NodeName)
+			w.pod("elsewhere", "another")
+			w.deleteByName("a")
+			w.pass(2*time.Second, time.Second)
+			w.cloud.ends()
+			w.sync()
+			want := []string{"left"}
+			if other {
+				w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName}, Spec: corev1.NodeSpec{ProviderID: "aws:///z1/i-next"}}) // the cache does not know
+				want = nil
+			}
+			w.clock.Step(5 * time.Second)
+			if _, err := w.c.reconcile(w.ctx, key{claim: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, w.killed); diff != "" || w.claim("a") != nil {
+				t.Errorf("claim left: %t, killed (-want +got):\n%s", w.claim("a") != nil, diff)
+			}
+		})
+	}
+}
+
 // Its kubelet comes while the end begins: what runs there is drained like anywhere.
 func TestTerminationWhileTheKubeletComes(t *testing.T) {
 	w := newWorld(t)

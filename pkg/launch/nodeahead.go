@@ -1,0 +1,112 @@
+package launch
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// nameReuseCheck is how often a name that is taken is looked at again (HB-9).
+const nameReuseCheck = 2 * time.Second
+
+// createNode creates the Node. A Node of that name that belongs to another instance is never adopted: it is waited for to
+// go (HB-9), and so are the pods that a Node of that name has left behind. One that doesn't say whose it is, because a kubelet without cloud provider made it, has to have come after the
+// claim and to have the instance's address.
+func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
+	logger := m.log(ctx)
+	begun := m.clock.Now()
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		vacant, err := m.vacant(ctx, c, node.Name, begun)
+		if vacant && err == nil {
+			err = m.cluster.CreateNode(ctx, node)
+		}
+		switch {
+		case err == nil && !vacant:
+			wait = nameReuseCheck
+		case err == nil:
+			return true
+		case apierrors.IsAlreadyExists(err):
+			have, gerr := m.cluster.GetNode(ctx, node.Name)
+			if gerr == nil && ownNode(c, node, have) {
+				return true // made before a restart, or by a kubelet that was faster
+			}
+			if gerr == nil {
+				logger.Info("A Node of that name belongs to another instance; waiting until it is gone", "node", node.Name,
+					"has", have.Spec.ProviderID, "want", node.Spec.ProviderID)
+			}
+			wait = nameReuseCheck
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+			m.fail(ctx, []*capacity.Claim{c}, "NodeNotCreated", err.Error(), false)
+			return false
+		default:
+			logger.V(2).Info("Creating the Node failed; trying again", "node", node.Name, "err", err)
+		}
+		if !m.sleep(ctx, wait) {
+			return false
+		}
+		if !m.lives(c) {
+			return false
+		}
+	}
+}
+
+// strangersPatience is how long pods may take to go by themselves that a Node has left behind: longer than the garbage collector of
+// pods takes, should they be those of this very machine's Node, which is to come back.
+const strangersPatience = time.Minute
+
+// vacant says that no pods are bound to a name that has no Node: a machine that got the name of an earlier one would have to take
+// them all, whatever its size. Nobody runs them. Those that were there before the claim, or have run, are ended at once, all others
+// if nobody else does it.
+func (m *Motor) vacant(ctx context.Context, c *capacity.Claim, name string, begun time.Time) (bool, error) {
+	left := m.cluster.PodsOn(name)
+	if len(left) == 0 {
+		return true, nil
+	}
+	if _, err := m.cluster.GetNode(ctx, name); err == nil {
+		return true, nil // whose Node it is, whoever wants to create it sees
+	} else if !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	m.log(ctx).V(2).Info("A Node that is gone has left pods behind; waiting until they are gone", "node", name, "nodeClaim", c.Name, "pods", len(left))
+	for _, pod := range left {
+		if pod.Status.StartTime == nil && !boundAt(pod).Before(c.CreatedAt) && m.clock.Since(begun) < strangersPatience {
+			continue
+		}
+		if err := m.cluster.EndPod(ctx, pod); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// boundAt is when the pod was bound; its creation where nobody has written that down.
+func boundAt(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// ownNode says whether a Node that is there is the one that was to be created.
+func ownNode(c *capacity.Claim, want, have *corev1.Node) bool {
+	if have.Spec.ProviderID != "" {
+		return have.Spec.ProviderID == want.Spec.ProviderID
+	}
+	address := internalIP(want)
+	return address != "" && address == internalIP(have) && !have.CreationTimestamp.Time.Before(c.CreatedAt)
+}
+
+func internalIP(n *corev1.Node) string {
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}

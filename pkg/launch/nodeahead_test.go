@@ -1,0 +1,64 @@
+package launch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// A machine that gets the name of one that is gone doesn't take over its pods: there may be more of them than it has room for.
+func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
+	for name, tc := range map[string]struct {
+		bound   time.Duration // before the claim was made, or after
+		ran     bool
+		there   bool // so is a Node of that name
+		killed  []string
+		created time.Duration
+	}{
+		"bound before the claim was made":      {bound: -time.Minute, killed: []string{"left"}, created: nameReuseCheck},
+		"bound since then, and it ran":         {bound: time.Second, ran: true, killed: []string{"left"}, created: nameReuseCheck},
+		"bound since then: others may end it":  {bound: time.Second, killed: []string{"left"}, created: strangersPatience + nameReuseCheck},
+		"on the Node that was to be made, too": {bound: -time.Minute, there: true, created: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.build()
+				now := time.Now()
+				c := &capacity.Claim{Name: "c", UID: "c", CreatedAt: now}
+				w.motor.keep(c)
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/i"}}
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "left", UID: types.UID("left")}, Spec: corev1.PodSpec{NodeName: "n"}}
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(tc.bound))}}
+				if tc.ran {
+					p.Status.StartTime = &metav1.Time{Time: now}
+				}
+				w.strangers = map[string][]*corev1.Pod{"n": {p}}
+				w.claims["c"] = c
+				if tc.there {
+					w.nodes["n"] = node
+				} else {
+					w.broken["GetNode"] = apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n")
+				}
+				if !w.motor.createNode(t.Context(), c, node) || w.nodes["n"] != node {
+					t.Fatal("not created")
+				}
+				if took := time.Since(now); took != tc.created {
+					t.Errorf("created after %s, want %s", took, tc.created)
+				}
+				if diff := cmp.Diff(tc.killed, w.killed); diff != "" {
+					t.Errorf("pods ended (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
