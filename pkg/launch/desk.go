@@ -21,6 +21,7 @@ type Desk struct {
 	clock clock.PassiveClock
 	wake  chan struct{}
 	idle  atomic.Bool
+	bare  atomic.Bool // the ledger has no node
 
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
@@ -48,6 +49,7 @@ const preemptionTry = 2 * time.Second
 func NewDesk(c clock.PassiveClock) *Desk {
 	d := &Desk{clock: c, wake: make(chan struct{}, 1), ledger: ledger.New(), later: map[types.UID]deferred{}, taken: map[types.UID]bool{}, ended: map[types.UID]bool{}}
 	d.idle.Store(true)
+	d.bare.Store(true)
 	return d
 }
 
@@ -70,6 +72,7 @@ func (d *Desk) Step(f func(l *ledger.Ledger, now time.Time)) {
 	f(d.ledger, d.clock.Now())
 	pending := d.ledger.Pending()
 	d.idle.Store(d.ledger.Empty())
+	d.bare.Store(d.ledger.NoNodes())
 	d.mu.Unlock()
 	if pending {
 		d.poke()
@@ -98,6 +101,10 @@ func (d *Desk) read(f func(l *ledger.Ledger)) {
 
 // Idle says that the ledger is empty: no query below would object to anything.
 func (d *Desk) Idle() bool { return d.idle.Load() }
+
+// Unwatched says that there is no node that anything is promised or kept on: however many pods wait or were refused, those that
+// the ledger doesn't know may go anywhere.
+func (d *Desk) Unwatched() bool { return d.bare.Load() }
 
 // Submit is called for a pod that no node can take. wait: capacity for it is planned, or will be; otherwise why says what
 // stands in the way.

@@ -141,7 +141,10 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 		if !p.desk.Idle() {
 			p.desk.read(func(l *ledger.Ledger) { holds = l.Holds(owner) })
 		}
-		if class, err := p.classes.Class(pod); holds && err == nil {
+		if !holds {
+			return
+		}
+		if class, err := p.classes.Class(pod); err == nil {
 			p.desk.Adopt(refOf(pod), class)
 		}
 	}

@@ -172,17 +172,14 @@ func uidsOf(waiting []ledger.Waiting) []types.UID {
 
 func (m *Motor) refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
 	why = oneLine(why) // it becomes the pods' condition, too
-	var refs []capacity.PodRef
-	for _, uid := range uids {
-		if pod := m.pending.Get(uid); pod != nil {
-			refs = append(refs, refOf(pod))
+	var news []capacity.PodRef
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { news = l.Refuse(uids, why, retryable, now) })
+	for _, ref := range news {
+		if m.pending.Get(ref.UID) != nil {
+			m.events.Pod(ref, corev1.EventTypeWarning, "FailedProvisioning", why)
 		}
 	}
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse(uids, why, retryable, now) })
-	for _, ref := range refs {
-		m.events.Pod(ref, corev1.EventTypeWarning, "FailedProvisioning", why)
-	}
-	klog.FromContext(ctx).V(2).Info("Refused demand", "pods", len(uids), "reason", why, "retryable", retryable)
+	klog.FromContext(ctx).V(2).Info("Refused demand", "pods", len(uids), "news", len(news), "reason", why, "retryable", retryable)
 }
 
 func (m *Motor) refusal(ctx context.Context, r capacity.Refusal) {

@@ -39,7 +39,7 @@ var (
 
 // Ledger answers from memory, at once; see pkg/capacity/ledger for what the answers mean.
 type Ledger interface {
-	Idle() bool
+	Unwatched() bool
 	Knows(uid types.UID) bool
 	Adopt(ref capacity.PodRef, c *capacity.Class) bool
 	Gate(uid types.UID) (closed bool, why string)
@@ -100,7 +100,7 @@ func (b *Binder) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	if b.ledger.Knows(pod.UID) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "the pod has a plan of its own")
 	}
-	if b.ledger.Idle() {
+	if b.ledger.Unwatched() {
 		return nil, nil
 	}
 	// What Filter asks beyond what other plugins sign: the priority, and how early the pod may be bound.
@@ -123,9 +123,9 @@ type cycle struct {
 func (c *cycle) Clone() fwk.StateData { return c }
 
 // PreFilter pins a planned pod to its node. Skip would switch Filter off, so it is returned only while there is nothing
-// that Filter could object to.
+// that Filter could object to, however many other pods wait for plans or were refused.
 func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if b.ledger.Idle() {
+	if b.ledger.Unwatched() && !b.ledger.Knows(pod.UID) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	c := &cycle{ask: ledger.Ask{UID: pod.UID, DaemonSet: ofDaemonSet(pod)}}
@@ -164,7 +164,7 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	data, err := state.Read(stateKey)
 	if err != nil {
 		if errors.Is(err, fwk.ErrNotFound) {
-			return nil // the ledger was empty when the cycle began
+			return nil // no node was watched when the cycle began
 		}
 		return fwk.AsStatus(err)
 	}

@@ -82,8 +82,17 @@ func TestPreFilter(t *testing.T) {
 	}{
 		{name: "an idle ledger: Filter is switched off", history: func(*world) {}, want: answer{Code: "Skip"}},
 		{
-			name: "a stranger may look at every node, and Filter at the stranger", history: func(w *world) { w.submit(pod("other")) },
+			name: "a stranger may look at every node, and Filter at the stranger", history: func(w *world) { w.place("old", pod("other")) },
 			want: success,
+		},
+		{
+			name: "as long as no node is watched, strangers don't pay for pods that wait or were refused",
+			history: func(w *world) {
+				w.submit(pod("waits"))
+				w.submit(pod("hopeless"))
+				w.refuse("hopeless", "no pool allows it")
+			},
+			want: answer{Code: "Skip"},
 		},
 		{
 			name: "a planned pod looks at its own node only",
@@ -120,6 +129,7 @@ func TestPreFilter(t *testing.T) {
 		{
 			name: "a refused pod may look at every node",
 			history: func(w *world) {
+				w.place("old", pod("other"))
 				w.submit(pod("web"))
 				w.refuse("web", "no pool allows it")
 			},

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -76,6 +77,11 @@ type pod struct {
 	failed int       // launches or placements in a row that did not get it bound
 	turned bool      // Assumed: it was Refused before
 	broken bool      // Refused: because a promise was not kept
+	// Of a pod that is queued again: told is why it was refused before, heard that a cycle of its own has found nothing since, and
+	// held that the scheduler has been told to leave it waiting since it was queued. Queries set it.
+	told  string
+	heard bool
+	held  atomic.Bool
 }
 
 type class struct {
@@ -133,6 +139,9 @@ func (l *Ledger) Take() Effects {
 
 // Empty says that nothing is promised to anybody and no node needs watching: every query would answer "no objection".
 func (l *Ledger) Empty() bool { return len(l.nodes) == 0 && len(l.pods) == 0 }
+
+// NoNodes says that nothing is promised or kept on any node: to pods that the ledger doesn't know it has nothing to say.
+func (l *Ledger) NoNodes() bool { return len(l.nodes) == 0 }
 
 func (l *Ledger) class(c *capacity.Class) *class {
 	k, ok := l.classes[c.Key]

@@ -40,7 +40,10 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 		return Queued, p.why
 	}
 	switch p.state {
+	case Queued:
+		p.held.Store(true) // its cycle ended without a try of preemption
 	case Refused:
+		p.heard = true
 		if p.class.Key != c.Key || !p.retry.IsZero() && !now.Before(p.retry) {
 			l.reclass(p, c)
 			l.queue(p, now)
@@ -131,6 +134,10 @@ func (l *Ledger) reclass(p *pod, c *capacity.Class) {
 }
 
 func (l *Ledger) queue(p *pod, now time.Time) {
+	if p.told = ""; p.state == Refused {
+		p.told = p.why
+	}
+	p.held.Store(false)
 	p.state, p.since, p.why, p.retry = Queued, now, "capacity for the pod is being planned", time.Time{}
 	l.out.Plan = true
 }
@@ -159,7 +166,11 @@ type Waiting struct {
 // Refuse ends the wait of queued pods without a plan. Their gates open, so that ordinary scheduling and preemption may
 // help them. retryable: the reason may pass by itself, they are planned for again after a while; a class that is refused for
 // such a reason again and again backs off. That costs nothing but time, so it is no failure, and a change ends it.
-func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) {
+//
+// A pod that hears what it was told before, that has had a cycle of its own since and that the scheduler has not been kept from
+// looking at meanwhile, is left where it is: with thousands of such pods each change of a pool or an offer would cost as many
+// cycles, before those of pods that fit. It answers the others, to whom this is news.
+func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) (news []capacity.PodRef) {
 	seen := map[*class]bool{}
 	for _, uid := range uids {
 		p, ok := l.pods[uid]
@@ -170,11 +181,17 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 			seen[p.class] = true
 			p.class.refusal(now)
 		}
-		l.refuse(p, why, now)
+		if p.heard && p.told == why && !p.held.Load() {
+			l.turnAway(p, why, now)
+		} else {
+			l.refuse(p, why, now)
+			news = append(news, p.ref)
+		}
 		if retryable {
 			p.retry = now.Add(backoff(max(p.class.refused, 2)))
 		}
 	}
+	return news
 }
 
 // soon is how long a pod waits for another promise before others may be evicted for it.
@@ -211,9 +228,15 @@ func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
 	}
 }
 
+// refuse turns the pod away and has the scheduler look at it.
 func (l *Ledger) refuse(p *pod, why string, now time.Time) {
-	p.state, p.since, p.why, p.retry, p.broken = Refused, now, why, time.Time{}, false
+	l.turnAway(p, why, now)
+	p.heard = false
 	l.out.Activate = append(l.out.Activate, p.ref)
+}
+
+func (l *Ledger) turnAway(p *pod, why string, now time.Time) {
+	p.state, p.since, p.why, p.retry, p.broken = Refused, now, why, time.Time{}, false
 }
 
 // backoff before try n+1 after n failures.

@@ -33,7 +33,11 @@ func (l *Ledger) Gate(uid types.UID) (closed bool, why string) {
 // Gated is Gate without the reason, which costs more the more pods of the class wait.
 func (l *Ledger) Gated(uid types.UID) bool {
 	p, ok := l.pods[uid]
-	return ok && (p.state == Queued || p.state == Planned)
+	if !ok || p.state != Queued && p.state != Planned {
+		return false
+	}
+	p.held.Store(true)
+	return true
 }
 
 // Pin hands the pod its slot: the class's first ready one in plan order, and the same one ever after. An empty node with
@@ -45,6 +49,7 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 	}
 	switch p.state {
 	case Queued, Planned:
+		p.held.Store(true)
 		return "", l.Explain(uid)
 	case Assumed:
 		if p.slot != nil {

@@ -198,3 +198,54 @@ func TestTaintOfABootingNodeIsWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// Pods that are refused as before cost the scheduler no cycle, unless it has been told to leave them waiting meanwhile or has not
+// looked at them since the first word.
+func TestPodsRefusedOnceMoreAreLeftWhereTheyAre(t *testing.T) {
+	now := time.Unix(0, 0)
+	c := testClass("a", 100, 0)
+	ref := capacity.PodRef{UID: "p"}
+	const first = "no offer is large enough"
+	cycle := func(l *Ledger) { l.Submit(ref, c, now) }
+	for _, tc := range []struct {
+		name      string
+		before    func(l *Ledger) // between the first word and the next plan
+		meanwhile func(l *Ledger) // while that is made
+		why       string
+		woken     bool
+	}{
+		{name: "nothing has changed", before: cycle, why: first},
+		{name: "there is another reason", before: cycle, why: "the pool's limit is reached", woken: true},
+		{name: "it has not had its cycle yet", why: first, woken: true},
+		{name: "its gate was asked, and closed", before: cycle, meanwhile: func(l *Ledger) { l.Gate("p") }, why: first, woken: true},
+		{name: "an event passed it by", before: cycle, meanwhile: func(l *Ledger) { l.Gated("p") }, why: first, woken: true},
+		{name: "a cycle of its was cut short", before: cycle, meanwhile: func(l *Ledger) { l.Pin("p") }, why: first, woken: true},
+		{name: "a cycle of its ended without preemption", before: cycle, meanwhile: cycle, why: first, woken: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := New()
+			l.Submit(ref, c, now)
+			if news := l.Refuse([]types.UID{"p"}, first, false, now); len(news) != 1 {
+				t.Errorf("news for %v, want the pod", news)
+			}
+			if e := l.Take(); len(e.Activate) != 1 {
+				t.Fatalf("effects %+v of the first refusal, want a cycle for preemption", e)
+			}
+			for _, do := range []func(*Ledger){tc.before, func(l *Ledger) { l.Changed(now.Add(time.Minute)) }, tc.meanwhile} {
+				if do != nil {
+					do(l)
+				}
+			}
+			if !l.Take().Plan {
+				t.Fatal("the pod is not planned for again")
+			}
+			news := l.Refuse([]types.UID{"p"}, tc.why, false, now)
+			if e := l.Take(); len(e.Activate) > 0 != tc.woken || len(news) > 0 != tc.woken {
+				t.Errorf("woken: %v, news for %v; want %t", e.Activate, news, tc.woken)
+			}
+			if closed, _ := l.Gate("p"); closed {
+				t.Error("its gate is closed")
+			}
+		})
+	}
+}
