@@ -94,16 +94,16 @@ func (e *env) pods(n int, cpu, memory string) {
 	}
 }
 
-// noPods deletes all pods and waits until they are gone.
-func (e *env) noPods() {
+// noPods deletes the pods of an application and waits until they are gone.
+func (e *env) noPods(app string) {
 	e.Helper()
 	now := int64(0)
-	if err := e.kube.CoreV1().Pods("default").DeleteCollection(e.ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
+	if err := e.kube.CoreV1().Pods("default").DeleteCollection(e.ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{LabelSelector: "app=" + app}); err != nil {
 		e.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, patience)
 	defer cancel()
-	if _, err := cluster.UntilPods(ctx, e.Client(), 0, cluster.Bound, client.InNamespace("default")); err != nil {
+	if _, err := cluster.UntilPods(ctx, e.Client(), 0, cluster.Bound, client.InNamespace("default"), client.MatchingLabels{"app": app}); err != nil {
 		e.Fatal(err)
 	}
 }

@@ -1,13 +1,17 @@
 package bench
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
@@ -17,8 +21,11 @@ const (
 	idleWarmUp = 500  // that come before them, while watches catch up
 	idleTail   = 100  // that come after them
 	idleTurns  = 4    // of each
+)
 
-	hopelessPods = 10_000
+var (
+	hopelessPods = flag.Int("hopeless.pods", 10_000, "pods of BenchmarkHopeless that no node and no machine can host")
+	profiles     = flag.String("profiles", "", "folder for CPU profiles of the schedulers that BenchmarkIdle and BenchmarkHopeless compare")
 )
 
 // BenchmarkIdle is what our plugins cost when there is nothing for them to do: 2,000 pods on 500 nodes that have room for
@@ -34,10 +41,10 @@ func BenchmarkIdle(b *testing.B) {
 }
 
 // BenchmarkHopeless is the same with 10,000 more pods in the queue that no node and no machine can host, as either scheduler
-// has found out before.
+// has found out before. They are there from the first turn to the last.
 func BenchmarkHopeless(b *testing.B) {
 	for b.Loop() {
-		compare(b, 2, hopelessPods)
+		compare(b, 2, *hopelessPods)
 	}
 }
 
@@ -49,6 +56,9 @@ func compare(b *testing.B, turnsOfEach, hopeless int) {
 		nodes = append(nodes, node(fmt.Sprintf("node-%d", i), e.EC2.Zones()[i%3], room("8", "32Gi")))
 	}
 	e.addNodes(nodes)
+	if err := e.Create(e.ctx, sandbox.Pods("hopeless", hopeless, "5000", "1Gi")...); err != nil {
+		e.Fatal(err)
+	}
 	var with, without, cpuWith, cpuWithout samples
 	e.schedule(false, hopeless)
 	turns := []func(){
@@ -86,20 +96,17 @@ func (e *env) schedule(plugins bool, hopeless int) (took, cpu time.Duration) {
 	e.Helper()
 	began := time.Now()
 	s := e.run(plugins)
-	if hopeless > 0 {
-		if err := e.Create(e.ctx, sandbox.Pods("hopeless", hopeless, "5000", "1Gi")...); err != nil {
-			e.Fatal(err)
-		}
-		e.until("all hopeless pods to have been tried", func() bool {
-			return sum(e.metrics(s), "scheduler_pending_pods", `queue="unschedulable"`) >= float64(hopeless)
-		})
-	}
+	e.until("all hopeless pods to have been tried", func() bool {
+		return sum(e.metrics(s), "scheduler_pending_pods", `queue="unschedulable"`) >= float64(hopeless)
+	})
 	e.quiet(s)
 	quiet := time.Since(began)
 	before := sum(e.metrics(s), "scheduler_schedule_attempts_total", `result="scheduled"`)
+	failedBefore := sum(e.metrics(s), "scheduler_schedule_attempts_total", `result="unschedulable"`)
 	s.Pause()
 	e.pods(idleWarmUp+idlePods+idleTail, "100m", "128Mi")
 	s.Resume()
+	profiled := e.profile(s, fmt.Sprintf("%s-%d-plugins-%t", e.Name(), e.runs, plugins))
 	var seen []progress
 	e.until("all pods to be scheduled", func() bool {
 		m := e.metrics(s)
@@ -107,11 +114,34 @@ func (e *env) schedule(plugins bool, hopeless int) (took, cpu time.Duration) {
 			pods: sum(m, "scheduler_schedule_attempts_total", `result="scheduled"`) - before, at: time.Now(), cpu: sum(m, "process_cpu_seconds_total", "")})
 		return seen[len(seen)-1].pods >= idleWarmUp+idlePods+idleTail
 	})
-	e.Logf("plugins %t: quiet after %v, all done after %v", plugins, quiet.Round(time.Second), time.Since(began).Round(time.Second))
+	unschedulable := sum(e.metrics(s), "scheduler_schedule_attempts_total", `result="unschedulable"`) - failedBefore
+	e.Logf("plugins %t: quiet after %v, all done after %v; meanwhile %v cycles found no node", plugins, quiet.Round(time.Second), time.Since(began).Round(time.Second), unschedulable)
+	<-profiled
 	s.Stop()
-	e.noPods()
+	e.noPods("bench")
 	from, to := when(seen, idleWarmUp), when(seen, idleWarmUp+idlePods)
 	return to.at.Sub(from.at), time.Duration((to.cpu - from.cpu) * float64(time.Second))
+}
+
+// profile writes what the scheduler does in the next seconds into a file of that name, where a folder for it was given. The
+// channel is closed when that is done.
+func (e *env) profile(s *cluster.SchedulerProcess, name string) <-chan struct{} {
+	done := make(chan struct{})
+	if *profiles == "" {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		data, err := s.Get(e.ctx, "/debug/pprof/profile?seconds=5")
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*profiles, name+".pprof"), data, 0o644)
+		}
+		if err != nil {
+			e.Logf("no profile %s: %v", name, err)
+		}
+	}()
+	return done
 }
 
 // progress is how many pods were scheduled at some moment, with so many seconds of CPU time.

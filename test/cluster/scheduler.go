@@ -41,7 +41,7 @@ type SchedulerProcess struct {
 	process *Process
 	client  *http.Client
 
-	// URL is the base of healthz, readyz, livez, metrics and configz.
+	// URL is the base of healthz, readyz, livez, metrics, configz and debug.
 	URL string
 	// ConfigPath is the configuration it runs with, LogPath what it logs, also over restarts.
 	ConfigPath, LogPath string
@@ -120,7 +120,7 @@ func (s *SchedulerProcess) startOnce(ctx context.Context) error {
 			"--config=" + s.ConfigPath,
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
-			"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/metrics/resources,/configz",
+			"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/metrics/resources,/configz,/debug/*",
 			"--bind-address=127.0.0.1",
 			fmt.Sprintf("--secure-port=%d", ports[0]),
 			"--cert-dir=" + filepath.Join(s.cluster.Dir, s.options.Name+"-certs"),
