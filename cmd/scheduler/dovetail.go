@@ -21,7 +21,6 @@ import (
 	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/scheduler-plugins/pkg/coscheduling"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -52,13 +51,16 @@ func newDovetail() *dovetail {
 	return d
 }
 
-// plugins are the out-of-tree plugins of this binary.
+// plugins are what this binary has beyond kube-scheduler's own: ours and those of others.
 func (d *dovetail) plugins() []app.Option {
-	return []app.Option{
+	out := []app.Option{
 		app.WithPlugin(provision.Name, provision.New(d.desk, func(h fwk.Handle) provision.Classifier { return d.classifier(h) })),
 		app.WithPlugin(binder.Name, binder.New(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })),
-		app.WithPlugin(coscheduling.Name, coscheduling.New),
 	}
+	for name, factory := range outOfTree() {
+		out = append(out, app.WithPlugin(name, factory))
+	}
+	return out
 }
 
 // classifier is shared by all profiles: they share the informers it reads.
@@ -283,7 +285,7 @@ func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile)
 		return append([]string{provision.Name, binder.Name}, p.args.SimulationDenyList...)
 	}
 	first := profiles[0]
-	cfg := simulate.Config{Scheduler: sched, Profile: first.config, Registry: first.registry(), Deny: deny(first)}
+	cfg := simulate.Config{Scheduler: sched, Profile: first.config, Registry: outOfTree(), Deny: deny(first)}
 	for _, p := range profiles[1:] {
 		cfg.Also = append(cfg.Also, simulate.Also{Profile: p.config, Deny: deny(p)})
 	}

@@ -14,8 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	"sigs.k8s.io/scheduler-plugins/pkg/coscheduling"
 
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
@@ -29,11 +27,6 @@ type profile struct {
 	config schedulerapi.KubeSchedulerProfile
 	args   *provision.Args
 	binder *binder.Args
-}
-
-// registry are the out-of-tree plugins that may filter in simulations of the profile.
-func (p profile) registry() frameworkruntime.Registry {
-	return frameworkruntime.Registry{coscheduling.Name: coscheduling.New}
 }
 
 // ourProfiles are the profiles with our plugins, in the order of the configuration.

@@ -19,6 +19,8 @@ type trial struct {
 	infos map[classKey]*framework.PodInfo
 	// placed are the steps that were accepted, in order; what was there from the start is not among them.
 	placed []placement
+	// reserved are those that plugins which count were told of, what was there from the start included.
+	reserved []reservation
 }
 
 type placement struct {
@@ -42,11 +44,13 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 	}
 	w.lister.SharedLister = t.overlay
 	defer func() { w.lister.SharedLister = w.snapshot }()
+	defer t.undo(ctx)
 
 	logger := klog.FromContext(ctx)
 	for _, p := range in.Promised {
 		if node := t.overlay.writable(p.Node); node != nil {
 			t.overlay.place(t.podInfo(p), node)
+			t.promise(ctx, w.of(p.Pod), framework.NewCycleState(), p)
 		} else {
 			logger.V(3).Info("Promised room is on a node that isn't there", "pod", klog.KObj(p.Pod), "node", p.Node)
 		}
@@ -88,6 +92,9 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	}
 	if !status.IsSuccess() {
 		return verdictOf(status), nil
+	}
+	if refused := t.reserve(ctx, c.by, c.state, step); refused != nil {
+		return refused, nil
 	}
 	pod := t.podInfo(step)
 	t.overlay.place(pod, node)

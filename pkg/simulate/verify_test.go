@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -321,6 +322,98 @@ func TestOutOfTreePlugins(t *testing.T) {
 				t.Errorf("rejections (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// counter is an out-of-tree plugin as CapacityScheduling of scheduler-plugins is one: it counts pods in Reserve, and in PreFilter asks
+// what it has counted. AddPod changes only what preemption asks.
+type counter struct {
+	limit  int
+	counts map[types.UID]string // nodes
+	sour   string               // a node on which it takes no reservation
+}
+
+func (c *counter) Name() string                                 { return "Counter" }
+func (c *counter) PreFilterExtensions() fwk.PreFilterExtensions { return c }
+func (c *counter) AddPod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+func (c *counter) RemovePod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+func (c *counter) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if len(c.counts) >= c.limit {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "quota exhausted")
+	}
+	return nil, nil
+}
+func (c *counter) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	c.counts[pod.UID] = node
+	if node == c.sour {
+		return fwk.NewStatus(fwk.Unschedulable, "not here")
+	}
+	return nil
+}
+func (c *counter) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+	delete(c.counts, pod.UID)
+}
+
+func TestPluginsThatCountInReserve(t *testing.T) {
+	web := pod("web", "web").UID("web").Obj()
+	promised := func(n int) []capacity.Step { return repeat(n, step(web, "a")) }
+	for _, tc := range []struct {
+		name  string
+		trial capacity.Trial
+		want  []string
+	}{
+		{"they hear of each placement", capacity.Trial{Steps: repeat(5, step(web, "a"))}, []string{"3 Counter: quota exhausted", "4 Counter: quota exhausted"}},
+		{"and of those promised before", capacity.Trial{Promised: promised(2), Steps: repeat(2, step(web, "a"))}, []string{"1 Counter: quota exhausted"}},
+		{"more was promised than they allow now", capacity.Trial{Promised: promised(4), Steps: repeat(1, step(web, "a"))}, []string{"0 Counter: quota exhausted"}},
+		{
+			"who fails to reserve counts nothing", capacity.Trial{Steps: append(repeat(2, step(web, "b")), repeat(3, step(web, "a"))...)},
+			[]string{"0 Counter: not here", "1 Counter: not here"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var made []*counter
+			c := newCluster(t, []runtime.Object{node("a", "z1").Obj(), node("b", "z1").Obj()}, func(cfg *clusterConfig) {
+				cfg.registry = frameworkruntime.Registry{"Counter": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+					made = append(made, &counter{limit: 3, sour: "b", counts: map[types.UID]string{}})
+					return made[len(made)-1], nil
+				}}
+				plugins := *cfg.profile.Plugins
+				plugins.MultiPoint.Enabled = append([]schedulerapi.Plugin{{Name: "Counter"}}, plugins.MultiPoint.Enabled...)
+				cfg.profile.Plugins = &plugins
+			})
+			for range 2 { // nothing is left of a trial
+				if diff := cmp.Diff(tc.want, c.verify(tc.trial)); diff != "" {
+					t.Errorf("rejections (-want +got):\n%s", diff)
+				}
+			}
+			if len(made) != 2 {
+				t.Fatalf("%d plugins were made, want the scheduler's and the simulation's", len(made))
+			}
+			for i, one := range made {
+				if len(one.counts) > 0 {
+					t.Errorf("plugin %d still counts %v", i, one.counts)
+				}
+			}
+		})
+	}
+}
+
+// An informer tells the simulation's plugin that a pod was bound while that pod is tried: what the trial takes back is its own.
+func TestTrialsTakeBackTheirOwnReservationsOnly(t *testing.T) {
+	web := pod("web", "web").UID("web").Obj()
+	c := newCluster(t, []runtime.Object{node("a", "z1").Obj()})
+	counts := &counter{limit: 3, counts: map[types.UID]string{}}
+	c.world.first.counting = []fwk.ReservePlugin{counts}
+	counts.counts["web"] = "a"
+	if got := c.verify(capacity.Trial{Steps: []capacity.Step{step(web, "a")}}); len(got) > 0 {
+		t.Errorf("rejections %v", got)
+	}
+	if diff := cmp.Diff(map[types.UID]string{"web": "a"}, counts.counts); diff != "" {
+		t.Errorf("counted afterwards (-want +got):\n%s", diff)
 	}
 }
 

@@ -72,8 +72,10 @@ type World struct {
 type filters struct {
 	framework framework.Framework
 	// extended are the PreFilter plugins whose state AddPod keeps up to date. recalled are out-of-tree ones whose state
-	// may depend on pods and can't be kept up to date: they make every placement void all class states.
+	// may depend on pods and can't be kept up to date, or who answer in PreFilter for what they count: they make every
+	// placement void all class states.
 	extended, recalled sets.Set[string]
+	counting           []fwk.ReservePlugin
 }
 
 // New builds the frameworks. It must be called after the scheduler was built and before its informers start, for
@@ -139,6 +141,10 @@ func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, err
 		return nil, fmt.Errorf("simulating profile %q: %w", name, err)
 	}
 	out := &filters{framework: f, extended: sets.New[string](), recalled: sets.New[string]()}
+	out.counting = counting(enabledNames(running.ListPlugins().Reserve), built, inTree.Has)
+	for _, p := range out.counting {
+		out.recalled.Insert(p.Name())
+	}
 	for _, p := range profile.Plugins.PreFilter.Enabled {
 		switch {
 		case built[p.Name].(fwk.PreFilterPlugin).PreFilterExtensions() != nil:
@@ -148,6 +154,14 @@ func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, err
 		}
 	}
 	return out, nil
+}
+
+func enabledNames(set schedulerapi.PluginSet) []string {
+	out := make([]string, 0, len(set.Enabled))
+	for _, p := range set.Enabled {
+		out = append(out, p.Name)
+	}
+	return out
 }
 
 // of are the filters that judge the pod.

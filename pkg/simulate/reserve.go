@@ -1,0 +1,77 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// reservation is a pod that plugins which count in Reserve were told of.
+type reservation struct {
+	by    *filters
+	state fwk.CycleState
+	step  capacity.Step
+}
+
+// counting are the out-of-tree plugins of a profile that filter and have a Reserve: a quota, say, that judges in PreFilter by what
+// it has counted in Reserve. built are the simulation's own plugins, so that the running ones hear nothing of trials.
+func counting(reserve []string, built map[string]fwk.Plugin, inTree func(string) bool) []fwk.ReservePlugin {
+	var out []fwk.ReservePlugin
+	for _, name := range reserve {
+		if p, ok := built[name].(fwk.ReservePlugin); ok && !inTree(name) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// reserve tells them of a pod that is placed, as a scheduling cycle would. The pod goes by another UID: informers tell the same plugin of
+// the true one, when it is bound, and what the trial takes back must not be that.
+func (t *trial) reserve(ctx context.Context, by *filters, state fwk.CycleState, step capacity.Step) *verdict {
+	if len(by.counting) == 0 {
+		return nil
+	}
+	pod := *step.Pod
+	pod.UID = types.UID(fmt.Sprintf("%s-trial-%d", pod.UID, len(t.reserved)))
+	step.Pod = &pod
+	r := reservation{by: by, state: state, step: step}
+	for _, p := range by.counting {
+		if s := p.Reserve(ctx, state, &pod, step.Node); !s.IsSuccess() {
+			r.undo(ctx)
+			refused := verdictOf(s)
+			refused.plugin = p.Name()
+			return refused
+		}
+	}
+	t.reserved = append(t.reserved, r)
+	return nil
+}
+
+// promise is reserve for a pod whose room was promised before: nobody asks whether it may have it.
+func (t *trial) promise(ctx context.Context, by *filters, state fwk.CycleState, step capacity.Step) {
+	if refused := t.reserve(ctx, by, state, step); refused != nil {
+		klog.FromContext(ctx).V(3).Info("A plugin refuses to count a pod that has been promised room", "pod", klog.KObj(step.Pod),
+			"node", step.Node, "plugin", refused.plugin, "reason", refused.reason)
+	}
+}
+
+// undo takes back all that the plugins were told.
+func (t *trial) undo(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	for _, r := range slices.Backward(t.reserved) {
+		r.undo(ctx)
+	}
+	t.reserved = nil
+}
+
+func (r reservation) undo(ctx context.Context) {
+	for _, p := range slices.Backward(r.by.counting) {
+		p.Unreserve(ctx, r.state, r.step.Pod, r.step.Node)
+	}
+}
