@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,19 +33,38 @@ func antiAffine(p *corev1.Pod) {
 		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}}}}}
 }
 
-// Nodes that boot have room beside the pods they were launched for. Pods that come one by one while they boot take it.
+var inflightNodes = flag.Int("inflight.nodes", 30, "nodes that boot while five times as many pods come")
+
+// Nodes that boot for a minute have room beside the pods they were launched for. Pods that come one by one while they boot take
+// it, five on each node. More nodes: go test ./test/integration -run PodsThatComeWhileNodesBoot -inflight.nodes=100 -patience=5m
 func TestPodsThatComeWhileNodesBootBuyNothing(t *testing.T) {
-	const nodes, late = 30, 60
-	e := start(t, slowBoot)
+	nodes, late := *inflightNodes, 5**inflightNodes
+	e := start(t, func(s *setting) {
+		slowBoot(s)
+		s.boots.Boot.Median, s.boots.Boot.P95 = time.Minute, 61*time.Second
+		s.lives = max(s.lives, 3**patience)
+		// On a busy machine the lease would be lost, and what is shown here with it.
+		s.config = func(cfg cluster.Config) { cfg.Leases(2*time.Minute, 90*time.Second, 5*time.Second) }
+	})
 	e.apply(nodeClass, strings.Replace(nodePool, "      requirements:\n", "      requirements:\n        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [\"2\"]}\n", 1))
 	e.pods("first", nodes, "500m", "256Mi", antiAffine)
 	e.bound("first", nodes)
 	e.settled(nodes)
+	begun := time.Now()
 	for i := range late {
-		e.pods(fmt.Sprintf("late-%d", i), 1, "300m", "128Mi", func(p *corev1.Pod) { p.Labels["app"] = "late" })
+		e.pods(fmt.Sprintf("late-%d", i), 1, "250m", "128Mi", func(p *corev1.Pod) { p.Labels["app"] = "late" })
 	}
+	created := time.Since(begun)
 	e.bound("late", late)
+	bound := time.Since(begun)
+	up := 0
+	for _, n := range e.nodes() {
+		if n.Labels[karpv1.NodeInitializedLabelKey] == "true" {
+			up++
+		}
+	}
 	e.settled(nodes)
+	t.Logf("%d pods came within %s and were bound within %s, when %d of %d nodes were up", late, created.Round(time.Second), bound.Round(time.Second), up, nodes)
 	if n := e.launches(); n != nodes {
 		t.Errorf("%d launches for %d nodes that had room for all", n, nodes)
 	}
