@@ -8,12 +8,17 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
 // besides starts the cluster's own scheduler as a second process: the same binary without our plugins in any profile.
@@ -94,6 +99,122 @@ func TestReservationsThatOthersOverrun(t *testing.T) {
 	if n := e.launches(); n != 2 {
 		t.Errorf("%d launches, want the first (%s) and one for the pod whose room was taken", n, first.Name)
 	}
+}
+
+// untilRegistered checks in a record of what happened that no pod of the default scheduler was bound before its node had registered.
+func untilRegistered(t *testing.T, events []record.Event) {
+	t.Helper()
+	registered, bound := map[string]bool{}, map[types.UID]bool{}
+	theirs := 0
+	for _, ev := range events {
+		switch o := ev.Object.(type) {
+		case *corev1.Node:
+			registered[o.Name] = o.Labels[karpv1.NodeRegisteredLabelKey] == "true"
+		case *corev1.Pod:
+			if o.Spec.NodeName == "" || bound[o.UID] || o.Spec.SchedulerName != corev1.DefaultSchedulerName {
+				continue
+			}
+			bound[o.UID] = true
+			if theirs++; !registered[o.Spec.NodeName] {
+				t.Errorf("pod %s was bound to %s, which had not registered", o.Name, o.Spec.NodeName)
+			}
+		}
+	}
+	if theirs == 0 {
+		t.Error("no pod of the default scheduler was bound: nothing is shown")
+	}
+}
+
+// The life of a machine that both schedulers use:
+//
+//  1. Until it registers our taint keeps the others off.
+//  2. Room for a DaemonSet's pod, which is theirs to place, is kept from ours.
+//  3. A pod of theirs that asked for a machine before goes there afterwards.
+//  4. When EC2 takes it back, room is made for their pods as for ours before it goes.
+func TestOneMachineForTwoSchedulers(t *testing.T) {
+	e := start(t, func(s *setting) {
+		s.idle = true
+		s.boots.Boot.Median, s.boots.Boot.P95 = 3*time.Minute, 4*time.Minute // nine seconds and twelve at this speed
+		s.sim.SpotNotice = 40 * time.Minute
+		s.config = func(cfg cluster.Config) {
+			cfg.SetProvisionArgs(map[string]any{"provisionFor": []any{corev1.DefaultSchedulerName}, "interruptionQueue": "dovetail"})
+		}
+	})
+	film, err := record.Start(e.ctx, e.api, &corev1.NodeList{}, &corev1.PodList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.besides()
+	replicaSets(t, e.c.AdminConfig(), 100)
+	e.create(agents())
+	e.apply(nodeClass, strings.NewReplacer("[on-demand]", "[spot]", "      requirements:\n",
+		"      requirements:\n        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [\"4\"]}\n").Replace(nodePool))
+	e.run()
+	theirs := replicas("theirs", 1, "500m", "512Mi").(*appsv1.ReplicaSet)
+	theirs.Spec.Template.Spec.SchedulerName = corev1.DefaultSchedulerName
+	e.create(theirs, replicas("ours", 1, "1500m", "512Mi"))
+	on := e.bound("ours", 1)[0].Spec.NodeName
+	// 1.5 + 0.5 + 1 for the agent leave less than another one asks for.
+	e.pods("late", 1, "1", "512Mi")
+	if late := e.bound("late", 1)[0].Spec.NodeName; late == on {
+		t.Error("a late pod of ours is in the room of the DaemonSet's pod")
+	}
+	e.settled(2)
+	e.running("theirs", 1)
+	e.create(agentOn(on))
+	if agent := e.running("agent", 1)[0].Spec.NodeName; agent != on {
+		t.Errorf("the DaemonSet's pod is on %s", agent)
+	}
+
+	home := e.podsOf("theirs")[0].Spec.NodeName
+	before := e.launches()
+	for _, in := range e.sim.Live() {
+		if strings.HasSuffix(e.nodes()[home].Spec.ProviderID, "/"+in.ID) {
+			if err := e.sim.Interrupt(in.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	e.claimEvent("ReplacementPlanned")
+	if _, err := cluster.Until(e.wait(), e.api, &corev1.PodList{}, func(pods []*corev1.Pod) (bool, string, error) {
+		for _, p := range pods {
+			if p.Labels["app"] == "theirs" && cluster.Running(p) && p.DeletionTimestamp == nil && p.Spec.NodeName != home {
+				return true, "", nil
+			}
+		}
+		return false, "their pod to run elsewhere than on " + home, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	e.claimsAre("of nodes that stay", func(c *karpv1.NodeClaim) bool { return c.Status.NodeName != home })
+	if n := e.launches() - before; n > 1 {
+		t.Errorf("%d machines were launched for what one had held", n)
+	}
+	events, err := film.Events(e.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	untilRegistered(t, events)
+}
+
+// agents is a DaemonSet whose pods the default scheduler places.
+func agents() *appsv1.DaemonSet {
+	labels := map[string]string{"app": "agent"}
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}}},
+	}}
+}
+
+// agentOn is the pod that the DaemonSet's controller, which doesn't run here, would make for a node.
+func agentOn(node string) *corev1.Pod {
+	set := agents()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent-0", Labels: set.Spec.Template.Labels, OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "DaemonSet", Name: set.Name, UID: "agent", Controller: &owned}}}, Spec: *set.Spec.Template.Spec.DeepCopy()}
+	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}}
+	return p
 }
 
 // Without provisionFor other schedulers' pods are none of our business.
