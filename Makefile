@@ -79,7 +79,7 @@ sandbox:
 
 bench:
 	$(say) 'benchmarks: some minutes, and the quieter the machine the better (docs/performance.md)'
-	@go test -bench . -timeout 60m ./test/bench/... | go run ./test/bench/table
+	@go test -bench . -timeout 90m ./test/bench/... | go run ./test/bench/table
 
 HISTORIES ?= 20
 SEED ?= 1
