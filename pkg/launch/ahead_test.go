@@ -234,10 +234,13 @@ func put(t *testing.T, f informers.SharedInformerFactory, o runtime.Object) {
 	}
 }
 
-// Slots held for an owner count as demand that is on its way, whoever they are for.
+// Slots held for an owner count as demand that is on its way, whoever they are for, and so do those of pods that took theirs
+// before they were counted among the owner's.
 func TestHeld(t *testing.T) {
-	got := held([]ledger.InFlight{{Slots: []ledger.Promise{{Owner: "a"}, {Owner: "a"}, {UID: "u"}}}, {Slots: []ledger.Promise{{Owner: "b"}}}})
-	if got["a"] != 2 || got["b"] != 1 || len(got) != 2 {
+	flights := []ledger.InFlight{{Slots: []ledger.Promise{{Owner: "a"}, {Owner: "a"}, {UID: "u"}}}, {Slots: []ledger.Promise{{Owner: "b"}}}}
+	heirs := map[types.UID][]types.UID{"a": {"counted"}, "b": {"counted", "early"}}
+	got := held(flights, heirs, func(uid types.UID) bool { return uid == "counted" })
+	if got["a"] != 2 || got["b"] != 2 || len(got) != 2 {
 		t.Errorf("held %v", got)
 	}
 }

@@ -180,6 +180,14 @@ func (p *Pending) arrived(uid types.UID) (owner *metav1.OwnerReference, seen tim
 	return metav1.GetControllerOfNoCopy(a.pod), a.seen
 }
 
+// has says whether the pod is known to wait, and counted.
+func (p *Pending) has(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.pods[uid]
+	return ok
+}
+
 // created is how many live pods the controller has.
 func (p *Pending) created(owner types.UID) int {
 	p.mu.Lock()

@@ -28,7 +28,8 @@ type view struct {
 // twice, which costs nothing, and is recognized by its UID; the other order would give its room away.
 func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
 	var flights []ledger.InFlight
-	m.desk.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	var heirs map[types.UID][]types.UID
+	m.desk.read(func(l *ledger.Ledger) { flights, heirs = l.InFlight(), l.Heirs() })
 	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
 		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
 	})
@@ -39,7 +40,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	v.DaemonSets = m.daemons()
 	v.Namespaces = m.pending.classes.namespaces
 	v.Pools = m.claims.Pools(m.cloud.InstanceTypes)
-	v.Demand = append(demand(waiting), ahead(waiting, m.pending, m.owners, held(flights), m.clock.Now())...)
+	v.Demand = append(demand(waiting), ahead(waiting, m.pending, m.owners, held(flights, heirs, m.pending.has), m.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}
 	for i := range flights {
@@ -102,9 +103,17 @@ func (m *Motor) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.N
 	return &later
 }
 
-// held counts the slots that are kept for pods that have not come yet, by their owner.
-func held(flights []ledger.InFlight) map[types.UID]int {
+// held counts the slots that are kept for pods that have not come yet, by their owner; with those of pods that have come, but that
+// nobody counts among its owner's yet.
+func held(flights []ledger.InFlight, heirs map[types.UID][]types.UID, counted func(types.UID) bool) map[types.UID]int {
 	out := map[types.UID]int{}
+	for owner, pods := range heirs {
+		for _, uid := range pods {
+			if !counted(uid) {
+				out[owner]++
+			}
+		}
+	}
 	for i := range flights {
 		for _, s := range flights[i].Slots {
 			if s.Owner != "" {

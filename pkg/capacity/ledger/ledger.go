@@ -76,6 +76,7 @@ type pod struct {
 	retry  time.Time // Refused: when to plan again; zero: when something changes
 	failed int       // launches or placements in a row that did not get it bound
 	turned bool      // Assumed: it was Refused before
+	heir   types.UID // the owner for whose next pod its room was held
 	broken bool      // Refused: because a promise was not kept
 	// Of a pod that is queued again: told is why it was refused before, heard that a cycle of its own has found nothing since, and
 	// held that the scheduler has been told to leave it waiting since it was queued. Queries set it.

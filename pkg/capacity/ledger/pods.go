@@ -77,6 +77,17 @@ func (l *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class, now time.Time) bo
 	return l.adopt(p, ownerOf(c), now)
 }
 
+// Heirs are the pods that are not bound yet and took room that was held for their owner's next pod, by that owner.
+func (l *Ledger) Heirs() map[types.UID][]types.UID {
+	out := map[types.UID][]types.UID{}
+	for uid, p := range l.pods {
+		if p.heir != "" {
+			out[p.heir] = append(out[p.heir], uid)
+		}
+	}
+	return out
+}
+
 // Expects says whether room is held for a pod of the class's owner that has not come yet.
 func (l *Ledger) Expects(c *capacity.Class) bool {
 	k := l.classes[c.Key]
@@ -106,7 +117,7 @@ func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 	if s == nil {
 		return false
 	}
-	s.owner, s.until, s.leaving = "", time.Time{}, ""
+	s.owner, s.until, s.leaving, p.heir = "", time.Time{}, "", owner
 	p.state, p.since, p.why = Planned, now, waitReason(s)
 	p.class.waiting = append(p.class.waiting, p)
 	l.open(p.class)
