@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -88,6 +89,7 @@ func TestEmptyPools(t *testing.T) {
 			w := newWorld(t)
 			w.SetNodeClass(nodeClass())
 			w.types("default")
+			w.status("default", isReady(metav1.ConditionTrue)) // nothing else is about to change the version
 			wanted := offer("m5.large", "a", tt.capacityType)
 			w.sim.SetCapacity("m5.large", "us-west-2a", tt.capacityType, 0)
 			w.sim.SetCapacityError("m5.large", "us-west-2a", tt.capacityType, tt.code)
