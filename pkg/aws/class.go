@@ -62,7 +62,7 @@ func (c *class) set(nc *ec2nc.EC2NodeClass) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.spec.UID == nc.UID && c.spec.Generation == nc.Generation && c.spec.DeletionTimestamp.Equal(nc.DeletionTimestamp) &&
-		reflect.DeepEqual(c.spec.Spec, nc.Spec) {
+		reflect.DeepEqual(c.spec.Spec, nc.Spec) && c.spec.Annotations[NodeNameAnnotation] == nc.Annotations[NodeNameAnnotation] {
 		return false
 	}
 	c.spec = nc
@@ -227,7 +227,7 @@ func (p *Provider) begin(nc *ec2nc.EC2NodeClass) *resolution {
 	}
 	r.family, r.release, r.invalid = familyOf(&nc.Spec)
 	if r.invalid == "" {
-		r.invalid = validate(&nc.Spec, r.family)
+		r.invalid = validate(nc, r.family)
 	}
 	if r.invalid == "" {
 		r.settings, r.invalid = settingsOf(&nc.Spec, r.family, &p.cfg)

@@ -104,6 +104,8 @@ func TestBadClasses(t *testing.T) {
 			ec2nc.ConditionTypeValidationSucceeded, "spec.role, spec.instanceProfile: exactly one of them is required"},
 		{"tags", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"karpenter.sh/nodepool": "mine"} },
 			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "karpenter.sh/nodepool" is set by the program itself`},
+		{"names", func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{NodeNameAnnotation: "dns"} },
+			ec2nc.ConditionTypeValidationSucceeded, `metadata.annotations[dovetail.sh/node-name]: "dns" is none of private-dns, short-dns, instance-id`},
 		{"user-data", func(nc *ec2nc.EC2NodeClass) {
 			nc.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest"
 			nc.Spec.UserData = ptr.To("settings = 1")
@@ -137,6 +139,10 @@ func TestBadClasses(t *testing.T) {
 	repaired.Name, repaired.Generation = "no-subnet", 2
 	w.SetNodeClass(repaired)
 	w.status("no-subnet", isReady(metav1.ConditionTrue))
+	renamed := nodeClass()
+	renamed.Name, renamed.Annotations = "names", map[string]string{NodeNameAnnotation: "short-dns"} // no new generation
+	w.SetNodeClass(renamed)
+	w.status("names", isReady(metav1.ConditionTrue))
 }
 
 func TestImagesAreChosen(t *testing.T) {

@@ -40,7 +40,7 @@ func TestExamples(t *testing.T) {
 		}
 		f, _, problem := familyOf(&nc.Spec)
 		if problem == "" {
-			problem = validate(&nc.Spec, f)
+			problem = validate(nc, f)
 		}
 		if problem == "" {
 			_, problem = settingsOf(&nc.Spec, f, &Config{})

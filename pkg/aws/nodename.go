@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"fmt"
 	"strings"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -30,6 +31,15 @@ const (
 )
 
 func (f nameForm) known() bool { return f == namePrivateDNS || f == nameShortDNS || f == nameID }
+
+// validNodeName says what is wrong with the class's NodeNameAnnotation; empty: nothing.
+func validNodeName(nc *ec2nc.EC2NodeClass) string {
+	said, ok := nc.Annotations[NodeNameAnnotation]
+	if !ok || nameForm(said).known() {
+		return ""
+	}
+	return fmt.Sprintf("metadata.annotations[%s]: %q is none of %s, %s, %s", NodeNameAnnotation, said, namePrivateDNS, nameShortDNS, nameID)
+}
 
 // of is the instance's node name; sure is false when it is a guess.
 func (f nameForm) of(i *capacity.Instance) (name string, sure bool) {

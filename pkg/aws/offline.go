@@ -95,7 +95,7 @@ func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.Insta
 	r := &resolved{class: nc}
 	family, _, problem := familyOf(&nc.Spec)
 	if problem == "" {
-		problem = validate(&nc.Spec, family)
+		problem = validate(nc, family)
 	}
 	if problem == "" {
 		r.settings, problem = settingsOf(&nc.Spec, family, &o.cfg)

@@ -18,11 +18,14 @@ const userDataLimit = 16 << 10
 
 // validate says what of a class can't be right, naming the field. The API server refuses most of it; what is handed in by
 // other ways, or by an older version of the definition, is not relied on.
-func validate(spec *ec2nc.EC2NodeClassSpec, f *family) string {
+func validate(nc *ec2nc.EC2NodeClass, f *family) string {
+	if problem := validNodeName(nc); problem != "" {
+		return problem
+	}
 	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) string{
 		validTerms, validIdentity, validTags, validDevices, validInterfaces, validKubelet, validUserData,
 	} {
-		if problem := check(spec, f); problem != "" {
+		if problem := check(&nc.Spec, f); problem != "" {
 			return problem
 		}
 	}

@@ -14,8 +14,11 @@ import (
 )
 
 // AnnotationBind on a pod, with the value "early", says that the pod may be bound before its node has registered although
-// nobody would recreate it.
-const AnnotationBind = "dovetail.sh/bind"
+// nobody would recreate it. It has no other value.
+const (
+	AnnotationBind = "dovetail.sh/bind"
+	bindEarly      = "early"
+)
 
 // ErrNotPlannable is wrapped by ClassOf's errors: capacity can't help this pod as it is.
 var ErrNotPlannable = errors.New("pod can't be planned for")
@@ -43,6 +46,9 @@ func ClassOf(pod *corev1.Pod, vol VolumeFacts) (*Class, error) {
 	requests, err := podRequests(pod)
 	if err != nil {
 		return nil, err
+	}
+	if said, ok := pod.Annotations[AnnotationBind]; ok && said != bindEarly {
+		return nil, fmt.Errorf("%w: annotation %s is %q, it can only be %q", ErrNotPlannable, AnnotationBind, said, bindEarly)
 	}
 	c := &Class{
 		Pod: pod, Namespace: pod.Namespace, Priority: schedhelper.PodPriority(pod), Requests: requests,
@@ -170,7 +176,7 @@ func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 			return BindInitialized, fmt.Sprintf("asks for %s, which a device plugin has to bring", name)
 		}
 	}
-	if pod.Annotations[AnnotationBind] == "early" {
+	if pod.Annotations[AnnotationBind] == bindEarly {
 		return BindEarly, ""
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)

@@ -92,6 +92,8 @@ func TestPodsThatCannotBePlannedFor(t *testing.T) {
 			p.Spec.NodeSelector = map[string]string{"k": "a"}
 			p.Spec.Affinity = nodeAffinity(expr("k", "In", "b"))
 		}, VolumeFacts{}, "pod can't be planned for: node selector and required node affinity contradict each other"},
+		"a word that the annotation doesn't know": {func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationBind: "erly"} }, VolumeFacts{},
+			`pod can't be planned for: annotation dovetail.sh/bind is "erly", it can only be "early"`},
 		"a lost claim": {func(*corev1.Pod) {}, VolumeFacts{Problem: "claim data is lost"}, "pod can't be planned for: claim data is lost"},
 		"volumes in two zones": {func(*corev1.Pod) {}, VolumeFacts{Topology: [][]Requirements{
 			{LabelRequirements(map[string]string{labelZone: "a"})}, {LabelRequirements(map[string]string{"topology.ebs.csi.aws.com/zone": "b"})}}},
