@@ -144,6 +144,13 @@ func TestOneMachineForTwoSchedulers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { // also when something else has failed because of it
+		events, err := film.Events(e.ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		untilRegistered(t, events)
+	}()
 	e.besides()
 	replicaSets(t, e.c.AdminConfig(), 100)
 	e.create(agents())
@@ -190,11 +197,6 @@ func TestOneMachineForTwoSchedulers(t *testing.T) {
 	if n := e.launches() - before; n > 1 {
 		t.Errorf("%d machines were launched for what one had held", n)
 	}
-	events, err := film.Events(e.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	untilRegistered(t, events)
 }
 
 // agents is a DaemonSet whose pods the default scheduler places.
