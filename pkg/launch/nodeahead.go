@@ -14,18 +14,21 @@ import (
 const nameReuseCheck = 2 * time.Second
 
 // createNode creates the Node. A Node of that name that belongs to another instance is never adopted: it is waited for to
-// go (HB-9), and so are the pods that a Node of that name has left behind. One that doesn't say whose it is, because a kubelet without cloud provider made it, has to have come after the
-// claim and to have the instance's address.
+// go (HB-9), and so are the pods that a Node of that name has left behind. One that doesn't say whose it is, because a kubelet
+// without cloud provider made it, has to have come after the claim and to have the instance's address.
 func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
 	logger := m.log(ctx)
 	begun := m.clock.Now()
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		vacant, err := m.vacant(ctx, c, node.Name, begun)
-		if vacant && err == nil {
+		vacant, problem := m.vacant(ctx, c, node.Name, begun)
+		var err error
+		if vacant && problem == nil {
 			err = m.cluster.CreateNode(ctx, node)
 		}
 		switch {
-		case err == nil && !vacant:
+		case problem != nil: // also one that is denied: the Node may be created by its kubelet, the machine is as good as any
+			logger.Info("What a Node that is gone has left behind could not be ended; trying again", "node", node.Name, "err", problem)
+		case !vacant:
 			wait = nameReuseCheck
 		case err == nil:
 			return true

@@ -21,12 +21,14 @@ func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
 		bound   time.Duration // before the claim was made, or after
 		ran     bool
 		there   bool // so is a Node of that name
+		denied  bool // somebody protects the pod
 		killed  []string
 		created time.Duration
 	}{
 		"bound before the claim was made":      {bound: -time.Minute, killed: []string{"left"}, created: nameReuseCheck},
 		"bound since then, and it ran":         {bound: time.Second, ran: true, killed: []string{"left"}, created: nameReuseCheck},
 		"bound since then: others may end it":  {bound: time.Second, killed: []string{"left"}, created: strangersPatience + nameReuseCheck},
+		"ending it is denied":                  {bound: -time.Minute, denied: true, killed: []string{"left"}, created: firstRetry},
 		"on the Node that was to be made, too": {bound: -time.Minute, there: true, created: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,6 +46,9 @@ func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
 				}
 				w.strangers = map[string][]*corev1.Pod{"n": {p}}
 				w.claims["c"] = c
+				if tc.denied {
+					w.broken["EndPod"] = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "left", nil)
+				}
 				if tc.there {
 					w.nodes["n"] = node
 				} else {

@@ -63,8 +63,12 @@ func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, erro
 		}
 	}
 	if l.match.node == nil && l.match.taken == nil {
-		if err := c.vacateName(ctx, l.claim.Status.NodeName); err != nil {
+		err := c.vacateName(ctx, l.claim.Status.NodeName)
+		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return 0, err
+		}
+		if err != nil { // somebody protects them; the claim has nothing left to keep
+			klog.FromContext(ctx).Info("Pods that a Node has left behind could not be ended", "node", l.claim.Status.NodeName, "err", err)
 		}
 	}
 	dropFinalizer(l.claim)

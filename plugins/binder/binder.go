@@ -130,7 +130,7 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	}
 	c := &cycle{ask: ledger.Ask{UID: pod.UID, DaemonSet: ofDaemonSet(pod)}}
 	class, err := b.class.Class(pod)
-	if err == nil && !c.ask.DaemonSet {
+	if err == nil && !c.ask.DaemonSet && !b.ledger.Knows(pod.UID) {
 		b.ledger.Adopt(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
 	}
 	if err != nil {

@@ -33,8 +33,9 @@ func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (landing bool)
 	landing = l.Landing(name)
 	n, ok := l.byName[name]
 	switch {
-	case ok && !n.is(st):
-		n.stranger = true // a claim waits for the name
+	case ok && (!n.is(st) || n.providerID != "" && st.ProviderID == ""):
+		// A claim waits for the name. A Node that doesn't say whose it is may be an earlier machine's: the claim's own isn't fenced for it.
+		n.stranger = true
 		return landing
 	case ok && n.closed:
 		return landing

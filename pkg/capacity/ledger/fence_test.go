@@ -121,6 +121,21 @@ func TestNamesOfClosedNodes(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a claim waits for it, and the Node doesn't say whose it is", func(t *testing.T) {
+		l := New()
+		l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
+		l.Named("claim", "n", "id2")
+		nobodys := upAndRunning
+		nobodys.ProviderID = ""
+		l.Close("n", nobodys, epoch)
+		if why := l.Assume("u", "n", false); why == "" {
+			t.Error("a pod may go to a node that ends")
+		}
+		l.Cached("n", next, epoch)
+		if why := l.Assume("u", "n", false); why != "" {
+			t.Errorf("the claim's own node: %s", why)
+		}
+	})
 	t.Run("its own claim is told late", func(t *testing.T) {
 		l := New()
 		l.Close("n", upAndRunning, epoch)

@@ -216,6 +216,11 @@ func (l *Ledger) Tick(now time.Time) {
 		// Room that was kept from refused pods is free, and no event of the cluster tells them.
 		l.freed = false
 		l.Reopen(now)
+		for _, p := range l.pods {
+			if p.state == Queued {
+				p.told = "" // if they are refused for the same reason again, the scheduler has to look all the same
+			}
+		}
 	}
 	for _, p := range l.pods {
 		if p.state == Planned && now.Sub(p.since) > l.patience.Gate {

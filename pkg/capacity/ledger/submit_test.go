@@ -223,6 +223,10 @@ func TestPodsRefusedOnceMoreAreLeftWhereTheyAre(t *testing.T) {
 		{name: "its gate was asked, and closed", before: cycle, meanwhile: func(l *Ledger) { l.Gate("p") }, why: first, woken: true},
 		{name: "an event passed it by", before: cycle, meanwhile: func(l *Ledger) { l.Gated("p") }, why: first, woken: true},
 		{name: "a cycle of its was cut short", before: cycle, meanwhile: func(l *Ledger) { l.Pin("p") }, why: first, woken: true},
+		{name: "promised room was given back", before: cycle, meanwhile: func(l *Ledger) {
+			l.freed = true
+			l.Tick(now.Add(time.Minute))
+		}, why: first, woken: true},
 		{name: "a cycle of its ended without preemption", before: cycle, meanwhile: cycle, why: first, woken: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
