@@ -11,15 +11,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Back-off of a class or pod whose nodes did not get it bound: the first time costs nothing, since a race with another
-// pod is the likeliest cause; then it doubles.
-const (
-	firstBackoff = time.Second
-	maxBackoff   = 5 * time.Minute
-	// lostMemory is longer than a kubelet may take (15 min), or nodes that never come would never count as a row.
-	lostMemory = 20 * time.Minute
-)
-
 // Submit is called when the scheduler found no node for the pod. It answers the state the pod is in now: Queued when a
 // plan is coming, Refused with the reason when it was planned for before and nothing has changed since.
 func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (State, string) {
@@ -66,76 +57,6 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 	return p.state, p.why
 }
 
-// Adopt gives a pod that comes for the first time room that is held for its owner's next pods; false: there is none. Were it
-// left to find room by itself, it might find some elsewhere, and the node that was bought for it would come for nobody.
-func (l *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class, now time.Time) bool {
-	if l.pods[ref.UID] != nil || !l.Expects(c) {
-		return false
-	}
-	p := &pod{ref: ref, class: l.class(c)}
-	l.pods[ref.UID] = p
-	return l.adopt(p, ownerOf(c), now)
-}
-
-// Heirs are the pods that are not bound yet and took room that was held for their owner's next pod, by that owner.
-func (l *Ledger) Heirs() map[types.UID][]types.UID {
-	out := map[types.UID][]types.UID{}
-	for uid, p := range l.pods {
-		if p.heir != "" {
-			out[p.heir] = append(out[p.heir], uid)
-		}
-	}
-	return out
-}
-
-// Expects says whether room is held for a pod of the class's owner that has not come yet.
-func (l *Ledger) Expects(c *capacity.Class) bool {
-	k := l.classes[c.Key]
-	return k != nil && k.heldFor(ownerOf(c)) != nil
-}
-
-// heldFor is a slot that is held for the owner's next pod, if possible one that it can be bound to now; nil: there is none.
-func (c *class) heldFor(owner types.UID) (out *slot) {
-	if owner == "" {
-		return nil
-	}
-	for _, s := range c.slots {
-		switch {
-		case s.owner != owner:
-		case s.ready:
-			return s
-		case out == nil:
-			out = s
-		}
-	}
-	return out
-}
-
-// adopt gives a new pod a slot that is held for its owner.
-func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
-	s := p.class.heldFor(owner)
-	if s == nil {
-		return false
-	}
-	s.owner, s.until, s.leaving, p.heir = "", time.Time{}, "", owner
-	p.state, p.since, p.why = Planned, now, waitReason(s)
-	p.class.waiting = append(p.class.waiting, p)
-	l.open(p.class)
-	return true
-}
-
-func ownerOf(c *capacity.Class) types.UID {
-	if c.Pod == nil {
-		return ""
-	}
-	for i := range c.Pod.OwnerReferences {
-		if ref := &c.Pod.OwnerReferences[i]; ref.Controller != nil && *ref.Controller {
-			return ref.UID
-		}
-	}
-	return ""
-}
-
 func (l *Ledger) reclass(p *pod, c *capacity.Class) {
 	if p.class.Key != c.Key {
 		old := p.class
@@ -174,47 +95,6 @@ type Waiting struct {
 	Since time.Time
 }
 
-// Refuse ends the wait of queued pods without a plan. Their gates open, so that ordinary scheduling and preemption may
-// help them. retryable: the reason may pass by itself, they are planned for again after a while; a class that is refused for
-// such a reason again and again backs off. That costs nothing but time, so it is no failure, and a change ends it.
-//
-// A pod that hears what it was told before, that has had a cycle of its own since and that the scheduler has not been kept from
-// looking at meanwhile, is left where it is: with thousands of such pods each change of a pool or an offer would cost as many
-// cycles, before those of pods that fit. It answers the others, to whom this is news.
-func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) (news []capacity.PodRef) {
-	seen := map[*class]bool{}
-	for _, uid := range uids {
-		p, ok := l.pods[uid]
-		if !ok || p.state != Queued {
-			continue
-		}
-		if retryable && !seen[p.class] {
-			seen[p.class] = true
-			p.class.refusal(now)
-		}
-		if p.heard && p.told == why && !p.held.Load() {
-			l.turnAway(p, why, now)
-		} else {
-			l.refuse(p, why, now)
-			news = append(news, p.ref)
-		}
-		if retryable {
-			p.retry = now.Add(backoff(max(p.class.refused, 2)))
-		}
-	}
-	return news
-}
-
-// soon is how long a pod waits for another promise before others may be evicted for it.
-const soon = 10 * time.Second
-
-// PlannedSoon says that the pod's promise was not kept and that it is planned for again in a moment: it is no reason yet to
-// evict others, whose successors would need machines, too.
-func (l *Ledger) PlannedSoon(uid types.UID, now time.Time) bool {
-	p, ok := l.pods[uid]
-	return ok && p.state == Refused && p.broken && p.retry.Sub(now) <= soon
-}
-
 // Join queues a pod because another one of its group is planned for, even if it was refused before, and answers the state it
 // is in now.
 func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) State {
@@ -229,54 +109,6 @@ func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) Sta
 		l.queue(p, now)
 	}
 	return p.state
-}
-
-// Postpone ends the wait of a queued pod that somebody else is about to help. It is planned for when that hasn't helped by then.
-func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
-	if p, ok := l.pods[uid]; ok && p.state == Queued {
-		l.refuse(p, why, now)
-		p.retry = until
-	}
-}
-
-// refuse turns the pod away and has the scheduler look at it.
-func (l *Ledger) refuse(p *pod, why string, now time.Time) {
-	l.turnAway(p, why, now)
-	p.heard = false
-	l.out.Activate = append(l.out.Activate, p.ref)
-}
-
-func (l *Ledger) turnAway(p *pod, why string, now time.Time) {
-	p.state, p.since, p.why, p.retry, p.broken = Refused, now, why, time.Time{}, false
-}
-
-// backoff before try n+1 after n failures.
-func backoff(n int) time.Duration {
-	if n < 2 {
-		return 0
-	}
-	if n > 20 {
-		return maxBackoff
-	}
-	return min(firstBackoff<<(n-2), maxBackoff)
-}
-
-// strike counts a failure of the class, once for all pods that fail together.
-func (c *class) strike(now time.Time) {
-	if now.Before(c.next) {
-		return
-	}
-	c.failed++
-	c.next = now.Add(max(backoff(c.failed), firstBackoff))
-}
-
-// refusal counts a plan without room for the class, once for all of its pods.
-func (c *class) refusal(now time.Time) {
-	if now.Before(c.patient) {
-		return
-	}
-	c.refused++
-	c.patient = now.Add(max(backoff(c.refused), firstBackoff))
 }
 
 // lose counts a node that took pods of the class and never came up, once for all that go together.
@@ -343,43 +175,6 @@ func (l *Ledger) Seen(uid types.UID) {
 	if p, ok := l.pods[uid]; ok && (p.state == Refused || p.state == Open && p.slot == nil) {
 		l.out.Activate = append(l.out.Activate, p.ref)
 	}
-}
-
-// Holds says whether room is held for pods of the owner.
-func (l *Ledger) Holds(owner types.UID) bool {
-	for _, c := range l.classes {
-		for _, s := range c.slots {
-			if s.owner == owner {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// Reopen plans for refused pods again, because room was given back. Those in back-off wait on.
-func (l *Ledger) Reopen(now time.Time) {
-	for _, p := range l.pods {
-		if p.state == Refused && (p.retry.IsZero() || !now.Before(p.retry)) {
-			l.queue(p, now)
-		}
-	}
-}
-
-// Changed is Reopen because offers or pools changed: what was refused for lack of them is planned for again however often it
-// was refused, though not within the second. Whom machines were launched for in vain waits on.
-func (l *Ledger) Changed(now time.Time) {
-	for _, c := range l.classes {
-		c.refused, c.patient = 0, time.Time{}
-	}
-	for _, p := range l.pods {
-		if p.state == Refused && !p.broken {
-			if soon := p.since.Add(firstBackoff); p.retry.After(soon) {
-				p.retry = soon
-			}
-		}
-	}
-	l.Reopen(now)
 }
 
 // served ends the counts of failures: a pod of the class was bound.
