@@ -98,7 +98,9 @@ func (s shape) object() client.Object {
 	if s.job {
 		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{
 			Parallelism: count, Completions: count, Template: template,
-			// Or a node's worth of evicted pods is more failures than a Job takes.
+			// Or a node's worth of evicted pods is more failures than a Job takes. Without a limit of its own for each index the
+			// Job controller also waits 10 s for the first of them, and twice as long for each further one: five minutes for six.
+			CompletionMode: ptr.To(batchv1.IndexedCompletion), BackoffLimitPerIndex: ptr.To[int32](6),
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 				Action:          batchv1.PodFailurePolicyActionIgnore,
 				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
