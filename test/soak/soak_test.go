@@ -82,6 +82,19 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestJudgeOfTheYardstick(t *testing.T) {
+	p := steady(func(s *sample, x float64) { s.heap += x * (100 << 20); s.rss += x * (400 << 20) })
+	p.yardstick = true
+	if got := p.judge(); got != nil {
+		t.Errorf("kube-scheduler's own memory is judged: %q", got)
+	}
+	p = steady(func(s *sample, x float64) { s.scheduled *= 0.85 })
+	p.yardstick = true
+	if got := p.judge(); len(got) != 1 {
+		t.Errorf("kube-scheduler fell behind, and that is judged %q", got)
+	}
+}
+
 func TestTable(t *testing.T) {
 	var out strings.Builder
 	table(&out, []part{steady(func(*sample, float64) {})})

@@ -122,7 +122,7 @@ func (s *system) parts(ctx context.Context) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := s.part(ctx, theirs, part{name: "plain"}, s.set.lasts, &load{name: "plain", perSec: float64(s.set.perSec)})
+	plain, err := s.part(ctx, theirs, part{name: "plain", yardstick: true}, s.set.lasts, &load{name: "plain", perSec: float64(s.set.perSec)})
 	if err != nil {
 		return nil, err
 	}
