@@ -176,6 +176,7 @@ func TestPreFilterHandsSlotsOutInPlanOrder(t *testing.T) {
 func TestFilter(t *testing.T) {
 	const (
 		kept  = "cpu is kept for pods planned for the node"
+		apart = "anti-affinity to a pod planned for the node"
 		early = "its node has not registered yet: has no controller that would recreate it"
 	)
 	// Every node has four CPUs.
@@ -246,6 +247,41 @@ func TestFilter(t *testing.T) {
 			name: "a planned host port is kept", pod: pod("stranger", hostPort(80)), on: "node",
 			history: func(w *world) { w.place("node", pod("web", hostPort(80))) },
 			want:    answer{"Unschedulable", "host port 80 is kept for a pod planned for the node"},
+		},
+		{
+			name: "a planned pod's anti-affinity holds before it is there", pod: pod("stranger", label("a")), on: "node",
+			history: func(w *world) { w.place("node", pod("web", apartFrom("a"))) },
+			want:    answer{"Unschedulable", apart},
+		},
+		{
+			name: "a stranger's own anti-affinity keeps it off a node that is promised to whom it names", pod: pod("stranger", apartFrom("a")), on: "node",
+			history: func(w *world) { w.place("node", pod("web", label("a"))) },
+			want:    answer{"Unschedulable", apart},
+		},
+		{
+			name: "anti-affinity to others is none", pod: pod("stranger", label("b"), apartFrom("c")), on: "node", want: success,
+			history: func(w *world) { w.place("node", pod("web", label("d"), apartFrom("a"))) },
+		},
+		{
+			name: "anti-affinity over zones says nothing about nodes", pod: pod("stranger", label("a")), on: "node", want: success,
+			history: func(w *world) { w.place("node", pod("web", apartFrom("a"), over(corev1.LabelTopologyZone))) },
+		},
+		{
+			name: "anti-affinity looks at its own namespace", pod: pod("stranger", label("a"), namespace("other")), on: "node", want: success,
+			history: func(w *world) { w.place("node", pod("web", apartFrom("a"))) },
+		},
+		{
+			name: "the next pod of a planned one's kind goes elsewhere, if they want to be alone", pod: pod("web-2", label("a"), apartFrom("a")), on: "node",
+			history: func(w *world) { w.place("node", pod("web-1", label("a"), apartFrom("a"))) },
+			want:    answer{"Unschedulable", apart},
+		},
+		{
+			name: "a pod with room on the node was planned with the others in mind", pod: pod("web-1", label("a"), apartFrom("a")), on: "node", want: success,
+			history: func(w *world) { w.place("node", pod("web-1", label("a"), apartFrom("a"))) },
+		},
+		{
+			name: "a pod of higher priority doesn't ask whose place it takes", pod: pod("stranger", label("a"), priority(10)), on: "node", want: success,
+			history: func(w *world) { w.place("node", pod("web", apartFrom("a"), priority(5))) },
 		},
 		{
 			name: "a stranger that nobody would recreate stays off a node that has not registered", pod: pod("stranger", orphan), on: "node",

@@ -145,6 +145,29 @@ func hostPort(n int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: n}} }
 }
 
+func label(app string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = map[string]string{"app": app} }
+}
+
+func namespace(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Namespace = name }
+}
+
+// apartFrom pods of the app, on the same node.
+func apartFrom(app string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}}}
+	}
+}
+
+// over changes what the pod's anti-affinity is over.
+func over(key string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = key
+	}
+}
+
 func nothing(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }
 func orphan(p *corev1.Pod)  { p.OwnerReferences = nil }
 func daemon(p *corev1.Pod)  { p.OwnerReferences[0].Kind = "DaemonSet" }

@@ -87,6 +87,7 @@ type pod struct {
 
 type class struct {
 	*capacity.Class
+	repels  bool      // as Class says
 	slots   []*slot   // not assumed, in plan order
 	waiting []*pod    // Planned, in the order of their plans
 	open    int       // pods that are Open and have no slot yet
@@ -147,7 +148,7 @@ func (l *Ledger) NoNodes() bool { return len(l.nodes) == 0 }
 func (l *Ledger) class(c *capacity.Class) *class {
 	k, ok := l.classes[c.Key]
 	if !ok {
-		k = &class{Class: c}
+		k = &class{Class: c, repels: c.Repels()}
 		l.classes[c.Key] = k
 	}
 	return k

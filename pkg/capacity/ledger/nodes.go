@@ -27,6 +27,8 @@ type node struct {
 	slots  []*slot
 	// reserved is the sum of the slots per priority.
 	reserved map[int32]capacity.Resources
+	// repelling is the number of slots whose pods keep others off the node.
+	repelling int
 	// daemons whose pods will come to the node and have not been bound yet. Most DaemonSet pods are made only when the node is
 	// Ready and without startup taints, which is when it is initialized; from then on they have daemonGrace, until daemonsEnd.
 	daemons    map[string]capacity.Resources
@@ -300,6 +302,9 @@ func (n *node) remove(s *slot) {
 		return
 	}
 	n.slots = slices.Delete(n.slots, i, i+1)
+	if s.class.repels {
+		n.repelling--
+	}
 	sum := n.reserved[s.class.Priority]
 	sum.Sub(s.class.Requests)
 	if !slices.ContainsFunc(n.slots, func(o *slot) bool { return o.class.Priority == s.class.Priority }) {
@@ -309,6 +314,9 @@ func (n *node) remove(s *slot) {
 
 func (n *node) add(s *slot) {
 	n.slots = append(n.slots, s)
+	if s.class.repels {
+		n.repelling++
+	}
 	sum, ok := n.reserved[s.class.Priority]
 	if !ok {
 		sum = capacity.Resources{}

@@ -88,7 +88,7 @@ type Amounts interface {
 
 // Object says why the pod may not go to the node, or "" when it may: a pinned pod goes to its own node only; promised
 // room of the same or a higher priority and room for DaemonSet pods that have not come yet is kept; pods that must not be
-// bound early stay off initializing nodes.
+// bound early stay off initializing nodes; pods that must not share a node with one that is planned there stay off, too.
 func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 	p := l.pods[ask.UID]
 	if p != nil && p.slot != nil && p.slot.node.name != name {
@@ -166,7 +166,28 @@ func (n *node) room(p *pod, ask *capacity.Class, on Amounts) string {
 			}
 		}
 	}
+	if why := n.apart(p, ask); why != "" {
+		return why
+	}
 	return n.attachments(p, ask, on)
+}
+
+// apart says that the pod and one that is planned for the node must not share it. The scheduler's own filter sees that only once
+// one of them is there, and then the other would have no place.
+func (n *node) apart(p *pod, ask *capacity.Class) string {
+	if p != nil && p.slot != nil && p.slot.node == n || n.repelling == 0 && !ask.Repels() {
+		return "" // its own place was planned with the others in mind
+	}
+	var last *class
+	for _, s := range n.slots {
+		if s.class == last || s.class.Priority < ask.Priority {
+			continue
+		}
+		if last = s.class; capacity.Apart(ask, last.Class) {
+			return "anti-affinity to a pod planned for the node"
+		}
+	}
+	return ""
 }
 
 // attachments says which driver's volumes the pod would take from others. A driver whose CSINode states no number has no limit.

@@ -1,0 +1,26 @@
+package capacity
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Repels says whether pods of the class keep others off their node by required anti-affinity.
+func (c *Class) Repels() bool {
+	return slices.ContainsFunc(c.AntiAffinity, func(t PodTerm) bool { return t.TopologyKey == labelHostname })
+}
+
+// Apart says whether required anti-affinity of one class or the other keeps their pods off the same node. What it can't know
+// without the labels of namespaces, it leaves to the scheduler's own filters.
+func Apart(a, b *Class) bool { return a.repels(b) || b.repels(a) }
+
+func (c *Class) repels(other *Class) bool {
+	return slices.ContainsFunc(c.AntiAffinity, func(t PodTerm) bool {
+		if t.TopologyKey != labelHostname || t.Selector == nil {
+			return false
+		}
+		everywhere := t.NamespaceSelector != nil && t.NamespaceSelector.Empty()
+		return (everywhere || slices.Contains(t.Namespaces, other.Namespace)) && t.Selector.Matches(labels.Set(other.Labels))
+	})
+}
