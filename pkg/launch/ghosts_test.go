@@ -75,6 +75,41 @@ func TestPodsWhoseGatesHaveGoneAreDemand(t *testing.T) {
 	}
 }
 
+// A pod that waits again is planned for as what it is by now, whoever made it wait again.
+func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	w.submit(2)
+	again := func() []ledger.Waiting {
+		w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+			l.Refuse([]types.UID{"u0", "u1"}, "no", false, now)
+			l.Reopen(now)
+		})
+		waiting, _ := w.motor.gather(t.Context())
+		return waiting
+	}
+	if got := again(); len(got) != 2 || got[0].Class.Key != got[1].Class.Key {
+		t.Fatalf("want both of one class: %v", got)
+	}
+	tolerant := w.pod(1)
+	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	w.motor.pending.observe(w.pod(1), tolerant)
+	want, _ := w.motor.pending.classes.Class(tolerant)
+	if got := again(); len(got) != 2 || got[0].Class.Key == want.Key || got[1].Class.Key != want.Key {
+		t.Errorf("want the second pod as it has become: %v", got)
+	}
+	volatile := w.pod(1)
+	volatile.ResourceVersion = "3"
+	volatile.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
+	w.motor.pending.observe(tolerant, volatile)
+	if _, err := w.motor.pending.classes.Class(volatile); err == nil {
+		t.Fatal("want a pod that can't be planned for")
+	}
+	if got := again(); len(got) != 1 {
+		t.Errorf("want the pod that can't be planned for refused: %v", got)
+	}
+}
+
 // Preemption had its time, and the pod has found room meanwhile: it is at Permit or PreBind.
 func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	w := newWorld(t)
@@ -403,5 +438,8 @@ func TestAnInstanceTooManyThatHasANode(t *testing.T) {
 	}
 	if _, up := w.instances["up"]; len(w.instances) != 1 || !up {
 		t.Errorf("left: %v", w.instances)
+	}
+	if why := w.desk.Assume("u", "n", false); why == "" {
+		t.Error("a pod may go to a node that is about to be drained")
 	}
 }

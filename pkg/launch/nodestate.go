@@ -70,16 +70,16 @@ func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	}
 }
 
-// hasMachine says whether a Node of the machine is in the scheduler's cache.
-func (s *nodeStates) hasMachine(providerID string) bool {
+// ofMachine is the machine's Node in the scheduler's cache; empty: there is none.
+func (s *nodeStates) ofMachine(providerID string) (name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, st := range s.seen {
+	for name, st := range s.seen {
 		if providerID != "" && st.ProviderID == providerID {
-			return true
+			return name
 		}
 	}
-	return false
+	return ""
 }
 
 // ours says that the Node was made for a NodeClaim: it has the label of a pool, or, where the claim has none, its claim as an

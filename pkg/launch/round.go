@@ -99,9 +99,10 @@ func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, er
 // queued, too.
 func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) {
 	var waiting []ledger.Waiting
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
-		waiting = l.QueuedPods()
-	})
+	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	if m.renew(ctx, waiting) {
+		m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	}
 	classes := map[capacity.ClassKey]bool{}
 	for _, w := range waiting {
 		classes[w.Class.Key] = true
@@ -121,6 +122,32 @@ func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) 
 	gangs := m.gangsOf(ctx, m.withoutNominees(waiting))
 	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
 	return waiting, gangs
+}
+
+// renew looks again at pods that wait once more: they may ask for something else by now, a zone since their volume was bound,
+// say, and no cycle of theirs has said so. It answers whether any does.
+func (m *Motor) renew(ctx context.Context, waiting []ledger.Waiting) bool {
+	fresh, lost := map[types.UID]*capacity.Class{}, map[string][]types.UID{}
+	for _, w := range waiting {
+		pod := m.pending.Get(w.Ref.UID)
+		if !w.Again || pod == nil {
+			continue
+		}
+		c, err := m.pending.classes.Class(pod)
+		switch {
+		case err != nil:
+			lost[err.Error()] = append(lost[err.Error()], w.Ref.UID)
+		case c.Key != w.Class.Key:
+			fresh[w.Ref.UID] = c
+		}
+	}
+	for why, uids := range lost {
+		m.refuse(ctx, uids, why, true)
+	}
+	if len(fresh) > 0 {
+		m.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Renew(fresh) })
+	}
+	return len(lost)+len(fresh) > 0
 }
 
 // nomineePatience is how long the victims of a preemption may take to end before a node is built after all.

@@ -300,8 +300,9 @@ func (m *Motor) left(w *wave, exhausted map[capacity.OfferKey]bool) []capacity.N
 // kubelet has come already: pods may run there, and have to be asked to go before.
 func (m *Motor) end(ctx context.Context, inst capacity.Instance) {
 	id := inst.ID
-	if m.nodeOf.hasMachine(inst.ProviderID) {
-		m.log(ctx).Info("An instance nobody needs has a Node; it is ended with that", "instance", id)
+	if node := m.nodeOf.ofMachine(inst.ProviderID); node != "" {
+		m.Close(node, inst.ProviderID) // until then it gets no more pods
+		m.log(ctx).Info("An instance nobody needs has a Node; it is ended with that", "instance", id, "node", node)
 		return
 	}
 	if err := m.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {

@@ -79,7 +79,7 @@ func (l *Ledger) QueuedPods() []Waiting {
 	var out []Waiting
 	for _, p := range l.pods {
 		if p.state == Queued {
-			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since})
+			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Again: p.told != ""})
 		}
 	}
 	slices.SortFunc(out, func(a, b Waiting) int {
@@ -93,6 +93,21 @@ type Waiting struct {
 	Ref   capacity.PodRef
 	Class *capacity.Class
 	Since time.Time
+	Again bool // it was refused before, and its class may be as old as that
+}
+
+// Renew says what queued pods ask for by now.
+func (l *Ledger) Renew(classes map[types.UID]*capacity.Class) {
+	left := map[*class]bool{}
+	for uid, c := range classes {
+		if p, ok := l.pods[uid]; ok && p.state == Queued && p.class.Key != c.Key {
+			left[p.class] = true
+			p.class = l.class(c)
+		}
+	}
+	for c := range left {
+		l.forget(c)
+	}
 }
 
 // Join queues a pod because another one of its group is planned for, even if it was refused before, and answers the state it
