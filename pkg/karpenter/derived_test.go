@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -32,10 +33,26 @@ func (w *world) pool(name string) *capacity.Pool {
 	return nil
 }
 
-func (w *world) update(o client.Object) {
+// update is edit of the spec.
+func (w *world) update(o client.Object, change func()) {
 	w.t.Helper()
-	o.SetGeneration(o.GetGeneration() + 1) // which the fake does not
-	if err := w.api.Update(w.ctx, o); err != nil {
+	w.edit(o, func() {
+		o.SetGeneration(o.GetGeneration() + 1) // which the fake does not
+		change()
+	})
+}
+
+// edit changes an object as a user would: again, if somebody has written to it meanwhile.
+func (w *world) edit(o client.Object, change func()) {
+	w.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := w.api.Get(w.ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		change()
+		return w.api.Update(w.ctx, o)
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -144,12 +161,10 @@ func TestProvisionerIsAPool(t *testing.T) {
 	})
 
 	// A change of the template is a change of the class, and of nothing else.
-	template.Spec.InstanceProfile = ptr.To("q")
-	w.update(template)
+	w.update(template, func() { template.Spec.InstanceProfile = ptr.To("q") })
 	w.eventually("the class is another", func() bool { return ptr.Deref(w.class("provisioner_old").Spec.InstanceProfile, "") == "q" })
 	old := w.getProvisioner("old")
-	old.Spec.Weight = ptr.To[int32](4)
-	w.update(old)
+	w.update(old, func() { old.Spec.Weight = ptr.To[int32](4) })
 	w.eventually("the pool is another", func() bool { return w.pool("provisioner_old").Weight == 4 })
 
 	if err := w.api.Delete(w.ctx, w.getProvisioner("old")); err != nil {
@@ -202,18 +217,12 @@ func TestProvisionerThatIsWrong(t *testing.T) {
 	if w.class("provisioner_old") != nil {
 		t.Error("there is a class of a template that is no good")
 	}
-	got.Spec.AMIFamily = nil
-	w.update(got)
+	w.update(got, func() { got.Spec.AMIFamily = nil })
 	w.eventually("the Provisioner can be used", func() bool { return w.pool("provisioner_old").Unready == "" })
 	w.eventually("the class is there", func() bool { return w.class("provisioner_old") != nil })
 
 	// It breaks again: what there is stays.
-	got.Spec.SubnetSelector = nil
-	if err := w.api.Get(w.ctx, client.ObjectKey{Name: "t"}, got); err != nil {
-		t.Fatal(err)
-	}
-	got.Spec.SecurityGroupSelector = map[string]string{"a": ""}
-	w.update(got)
+	w.update(got, func() { got.Spec.SecurityGroupSelector = map[string]string{"a": ""} })
 	w.eventually("the pool can't be used", func() bool { return w.pool("provisioner_old").Unready != "" })
 	if w.class("provisioner_old") == nil {
 		t.Error("the class of nodes that may be there has gone")

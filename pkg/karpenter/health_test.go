@@ -105,19 +105,13 @@ func TestNodeRegistrationHealthy(t *testing.T) {
 	// A changed pool starts anew, and so does a changed class; claims of the former template don't count.
 	old := claim()
 	np := w.getPool("default")
-	np.Generation, np.Spec.Template.Labels["team"] = 2, "b"
-	if err := w.api.Update(w.ctx, np); err != nil {
-		t.Fatal(err)
-	}
+	w.update(np, func() { np.Spec.Template.Labels["team"] = "b" })
 	is("Unknown")
 	w.NotRegistered(old, "too late")
 	registers()
 	is("True")
 	class := w.getClass("default")
-	class.Generation, class.Spec.Tags = 2, map[string]string{"new": "tag"}
-	if err := w.api.Update(w.ctx, class); err != nil {
-		t.Fatal(err)
-	}
+	w.update(class, func() { class.Spec.Tags = map[string]string{"new": "tag"} })
 	is("Unknown")
 	if got := w.getPool("default").Status.NodeClassObservedGeneration; got != 2 {
 		t.Errorf("status.nodeClassObservedGeneration %d, want 2", got)

@@ -214,10 +214,7 @@ func TestPoolTakenOutOfTheArguments(t *testing.T) {
 	if d := np.Spec.Disruption; d.ConsolidationPolicy != "WhenEmpty" || d.ConsolidateAfter.Duration == nil || *d.ConsolidateAfter.Duration != 0 {
 		t.Errorf("disruption %+v", d)
 	}
-	left.Finalizers = nil
-	if err := w.api.Update(w.ctx, left); err != nil {
-		t.Fatal(err)
-	}
+	w.edit(left, func() { left.Finalizers = nil })
 	if err := w.api.Delete(w.ctx, left); err != nil {
 		t.Fatal(err)
 	}

@@ -405,14 +405,8 @@ func TestOverlayConditions(t *testing.T) {
 	is("wrong", `False RuntimeValidation: spec.requirements[0].operator: Unsupported value: "Near": supported values: "DoesNotExist", "Exists", "Gt", "Gte", "In", "Lt", "Lte", "NotIn"`)
 
 	// The conflict goes with its cause.
-	o := &karpv1alpha1.NodeOverlay{}
-	if err := w.api.Get(w.ctx, client.ObjectKey{Name: "b"}, o); err != nil {
-		t.Fatal(err)
-	}
-	o.Spec.Requirements, o.Generation = []karpv1alpha1.NodeSelectorRequirement{}, 2
-	if err := w.api.Update(w.ctx, o); err != nil {
-		t.Fatal(err)
-	}
+	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	w.update(o, func() { o.Spec.Requirements = []karpv1alpha1.NodeSelectorRequirement{} })
 	is("a", "False Conflict: conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
 	w.told("Warning Conflict conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
 	for len(planned) > 0 {

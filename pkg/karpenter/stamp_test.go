@@ -109,10 +109,7 @@ func TestHashesAreNotedAndClaimsOfKarpenterStampedAnew(t *testing.T) {
 
 	// The spec changes: the pool's hash follows, the claims keep what they were made from.
 	np := w.getPool("default")
-	np.Spec.Template.Labels["team"], np.Generation = "b", 2
-	if err := w.api.Update(w.ctx, np); err != nil {
-		t.Fatal(err)
-	}
+	w.update(np, func() { np.Spec.Template.Labels["team"] = "b" })
 	w.eventually("the pool's hash follows its template", func() bool {
 		return hashes(w.getPool("default"))[karpv1.NodePoolHashAnnotationKey] == PoolHash(np) && PoolHash(np) != sound[karpv1.NodePoolHashAnnotationKey]
 	})
