@@ -77,9 +77,15 @@ func Unplannable(pod *corev1.Pod, why error) *Class {
 	}))
 	maps.DeleteFunc(requests, func(_ corev1.ResourceName, v int64) bool { return v <= 0 })
 	requests[corev1.ResourcePods] = 1
+	var apart []PodTerm
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		if terms, err := requiredTerms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, pod.Namespace); err == nil {
+			apart = terms // or it goes nowhere: the scheduler can't read them either
+		}
+	}
 	return &Class{
 		Pod: pod, Namespace: pod.Namespace, Priority: schedhelper.PodPriority(pod), Requests: requests,
-		Tolerations: pod.Spec.Tolerations, HostPorts: hostPorts(pod), Bind: BindInitialized, BindReason: why.Error(),
+		Labels: pod.Labels, AntiAffinity: apart, Tolerations: pod.Spec.Tolerations, HostPorts: hostPorts(pod), Bind: BindInitialized, BindReason: why.Error(),
 	}
 }
 

@@ -259,15 +259,27 @@ func (d *Desk) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
 	return got
 }
 
+// Apart are the classes planned somewhere that must not share a node with c's pods; see ledger.Apart.
+func (d *Desk) Apart(c *capacity.Class) (out map[capacity.ClassKey]bool) {
+	d.read(func(l *ledger.Ledger) { out = l.Apart(c) })
+	return out
+}
+
 // Object says why the pod may not go to the node, or ""; see ledger.Object.
 func (d *Desk) Object(node string, ask *ledger.Ask, on ledger.Amounts) (why string) {
 	d.read(func(l *ledger.Ledger) { why = l.Object(node, ask, on) })
 	return why
 }
 
-// TurnAway remembers a pod of a DaemonSet that the node refused; see ledger.TurnAway.
-func (d *Desk) TurnAway(node string, ref capacity.PodRef) {
-	d.Step(func(l *ledger.Ledger, _ time.Time) { l.TurnAway(node, ref) })
+// Refused says that there was no room for the pod in any plan.
+func (d *Desk) Refused(uid types.UID) (yes bool) {
+	d.read(func(l *ledger.Ledger) { yes = l.Refused(uid) })
+	return yes
+}
+
+// TurnAway remembers a pod that the node refused; see ledger.TurnAway.
+func (d *Desk) TurnAway(node string, ref capacity.PodRef, daemon bool) {
+	d.Step(func(l *ledger.Ledger, _ time.Time) { l.TurnAway(node, ref, daemon) })
 }
 
 // Assume says that the scheduler has assumed the pod on the node. It answers why it must not.

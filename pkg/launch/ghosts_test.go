@@ -105,8 +105,46 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	if _, err := w.motor.pending.classes.Class(volatile); err == nil {
 		t.Fatal("want a pod that can't be planned for")
 	}
-	if got := again(); len(got) != 1 {
-		t.Errorf("want the pod that can't be planned for refused: %v", got)
+	if got := again(); len(got) != 1 || w.desk.Knows("u1") {
+		t.Errorf("want the pod that can't be planned for let go: %v", got)
+	}
+	w.desk.Submit(refOf(tolerant), want)
+	if got, _ := w.motor.gather(t.Context()); len(got) != 2 {
+		t.Errorf("it has come again, and has to wait: %v", got)
+	}
+}
+
+// A pod is also looked at again when room was given back, and not when its own cycle knows better than we do.
+func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	w.submit(2)
+	class, _ := w.motor.pending.classes.Class(w.pod(0))
+	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		l.Existing("n", ledger.NodeStatus{})
+		l.Commit("1", []capacity.Placement{{Class: class, Pod: refOf(w.pod(0)), Node: "n"}}, now)
+		l.Refuse([]types.UID{"u1"}, "no", false, now)
+		l.Tick(now)
+	})
+	tolerant := w.pod(1)
+	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	want, _ := w.motor.pending.classes.Class(tolerant)
+	w.motor.pending.observe(w.pod(1), tolerant)
+	w.motor.pending.Handler().OnDelete(w.pod(0)) // its room is given back
+	w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+	if got, _ := w.motor.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
+		t.Errorf("want it as it has become: %v", got)
+	}
+	plain := w.pod(1)
+	plain.ResourceVersion = "3"
+	class, _ = w.motor.pending.classes.Class(plain)
+	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		l.Refuse([]types.UID{"u1"}, "no", false, now)
+		l.Reopen(now)
+	})
+	w.desk.Submit(refOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
+	if got, _ := w.motor.gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
+		t.Errorf("want it as its cycle said: %v", got)
 	}
 }
 
@@ -432,14 +470,18 @@ func TestAnInstanceTooManyThatHasANode(t *testing.T) {
 	for _, id := range []string{"bare", "up"} {
 		w.instances[id] = capacity.Instance{ID: id, ProviderID: "aws:///z/" + id}
 	}
-	w.motor.NodeCached(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/up"}})
+	for _, name := range []string{"n", "expected"} {
+		w.motor.NodeCached(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/up"}})
+	}
 	for _, inst := range slices.Collect(maps.Values(w.instances)) {
 		w.motor.end(t.Context(), inst)
 	}
 	if _, up := w.instances["up"]; len(w.instances) != 1 || !up {
 		t.Errorf("left: %v", w.instances)
 	}
-	if why := w.desk.Assume("u", "n", false); why == "" {
-		t.Error("a pod may go to a node that is about to be drained")
+	for _, name := range []string{"n", "expected"} {
+		if why := w.desk.Assume("u", name, false); why == "" {
+			t.Errorf("a pod may go to %s, which is about to be drained", name)
+		}
 	}
 }

@@ -70,16 +70,17 @@ func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	}
 }
 
-// ofMachine is the machine's Node in the scheduler's cache; empty: there is none.
-func (s *nodeStates) ofMachine(providerID string) (name string) {
+// ofMachine are the machine's Nodes in the scheduler's cache: none, its own, or that and one that was made ahead under a name
+// which its kubelet didn't take.
+func (s *nodeStates) ofMachine(providerID string) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, st := range s.seen {
 		if providerID != "" && st.ProviderID == providerID {
-			return name
+			names = append(names, name)
 		}
 	}
-	return ""
+	return names
 }
 
 // ours says that the Node was made for a NodeClaim: it has the label of a pool, or, where the claim has none, its claim as an

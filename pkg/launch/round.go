@@ -125,29 +125,30 @@ func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) 
 }
 
 // renew looks again at pods that wait once more: they may ask for something else by now, a zone since their volume was bound,
-// say, and no cycle of theirs has said so. It answers whether any does.
+// say, and no cycle of theirs has said so. It answers whether the ledger was told anything.
 func (m *Motor) renew(ctx context.Context, waiting []ledger.Waiting) bool {
-	fresh, lost := map[types.UID]*capacity.Class{}, map[string][]types.UID{}
+	fresh := map[types.UID]*capacity.Class{}
+	var lost []types.UID
 	for _, w := range waiting {
 		pod := m.pending.Get(w.Ref.UID)
-		if !w.Again || pod == nil {
+		if !w.Stale || pod == nil {
 			continue
 		}
-		c, err := m.pending.classes.Class(pod)
-		switch {
-		case err != nil:
-			lost[err.Error()] = append(lost[err.Error()], w.Ref.UID)
-		case c.Key != w.Class.Key:
+		if c, err := m.pending.classes.Class(pod); err != nil {
+			m.log(ctx).V(2).Info("A pod can't be planned for any more", "pod", w.Ref.Namespace+"/"+w.Ref.Name, "err", err)
+			lost = append(lost, w.Ref.UID)
+		} else {
 			fresh[w.Ref.UID] = c
 		}
 	}
-	for why, uids := range lost {
-		m.refuse(ctx, uids, why, true)
+	if len(lost)+len(fresh) == 0 {
+		return false
 	}
-	if len(fresh) > 0 {
-		m.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Renew(fresh) })
-	}
-	return len(lost)+len(fresh) > 0
+	m.desk.Step(func(l *ledger.Ledger, _ time.Time) {
+		l.Renew(fresh)
+		l.Dismiss(lost)
+	})
+	return true
 }
 
 // nomineePatience is how long the victims of a preemption may take to end before a node is built after all.

@@ -300,9 +300,11 @@ func (m *Motor) left(w *wave, exhausted map[capacity.OfferKey]bool) []capacity.N
 // kubelet has come already: pods may run there, and have to be asked to go before.
 func (m *Motor) end(ctx context.Context, inst capacity.Instance) {
 	id := inst.ID
-	if node := m.nodeOf.ofMachine(inst.ProviderID); node != "" {
-		m.Close(node, inst.ProviderID) // until then it gets no more pods
-		m.log(ctx).Info("An instance nobody needs has a Node; it is ended with that", "instance", id, "node", node)
+	if nodes := m.nodeOf.ofMachine(inst.ProviderID); len(nodes) > 0 {
+		for _, node := range nodes {
+			m.Close(node, inst.ProviderID) // until then it gets no more pods
+		}
+		m.log(ctx).Info("An instance nobody needs has a Node; it is ended with that", "instance", id, "nodes", nodes)
 		return
 	}
 	if err := m.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {

@@ -46,8 +46,10 @@ type Ledger interface {
 	Gated(uid types.UID) bool
 	Pin(uid types.UID) (node, wait string)
 	Watches(node string) bool
+	Apart(c *capacity.Class) map[capacity.ClassKey]bool
 	Object(node string, ask *ledger.Ask, on ledger.Amounts) string
-	TurnAway(node string, ref capacity.PodRef)
+	Refused(uid types.UID) bool
+	TurnAway(node string, ref capacity.PodRef, daemon bool)
 	Assume(uid types.UID, node string, daemon bool) string
 	Unassume(uid types.UID, node string)
 	Settled(uid types.UID, node string)
@@ -117,6 +119,8 @@ const stateKey fwk.StateKey = Name
 type cycle struct {
 	ask ledger.Ask
 	pin string
+	// refused: there is no plan for the pod, and none will be made before something changes.
+	refused bool
 }
 
 // Clone shares the state: nothing changes it after PreFilter.
@@ -139,6 +143,10 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		class = capacity.Unplannable(pod, err)
 	}
 	c.ask.Class = class
+	if !c.ask.DaemonSet {
+		c.ask.Apart = b.ledger.Apart(class)
+	}
+	c.refused = len(c.ask.Apart) > 0 && (err != nil || b.ledger.Refused(pod.UID))
 	state.Write(stateKey, c)
 	if !b.ledger.Knows(pod.UID) {
 		return nil, nil
@@ -177,8 +185,8 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		return nil
 	}
 	if why := b.ledger.Object(name, &c.ask, amounts{node, b.class}); why != "" {
-		if c.ask.DaemonSet {
-			b.ledger.TurnAway(name, capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name})
+		if c.ask.DaemonSet || c.refused && why == ledger.Apart {
+			b.ledger.TurnAway(name, capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, c.ask.DaemonSet)
 		}
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}

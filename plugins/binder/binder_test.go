@@ -280,6 +280,16 @@ func TestFilter(t *testing.T) {
 			history: func(w *world) { w.place("node", pod("web-1", label("a"), apartFrom("a"))) },
 		},
 		{
+			name: "a pod that can't be planned for has labels all the same", pod: pod("stranger", label("a"), contradicting), on: "node",
+			history: func(w *world) { w.place("node", pod("web", apartFrom("a"))) },
+			want:    answer{"Unschedulable", apart},
+		},
+		{
+			name: "a pod that can't be planned for has anti-affinity all the same", pod: pod("stranger", apartFrom("a"), typo), on: "node",
+			history: func(w *world) { w.place("node", pod("web", label("a"))) },
+			want:    answer{"Unschedulable", apart},
+		},
+		{
 			name: "a pod of higher priority doesn't ask whose place it takes", pod: pod("stranger", label("a"), priority(10)), on: "node", want: success,
 			history: func(w *world) { w.place("node", pod("web", apartFrom("a"), priority(5))) },
 		},

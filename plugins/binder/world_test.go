@@ -172,6 +172,9 @@ func nothing(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRe
 func orphan(p *corev1.Pod)  { p.OwnerReferences = nil }
 func daemon(p *corev1.Pod)  { p.OwnerReferences[0].Kind = "DaemonSet" }
 
+// typo makes a pod that can't be planned for.
+func typo(p *corev1.Pod) { p.Annotations = map[string]string{"dovetail.sh/bind": "typo"} }
+
 // contradicting is a pod that no node can ever host.
 func contradicting(p *corev1.Pod) {
 	p.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"}

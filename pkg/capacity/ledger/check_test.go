@@ -75,24 +75,18 @@ func check(l *Ledger) error {
 		if n.key != key {
 			return fmt.Errorf("node %s is filed under %s", n.key, key)
 		}
-		sums, repelling := map[int32]int64{}, 0
+		sums := map[int32]int64{}
 		for _, s := range n.slots {
 			if s.node != n || indexOf(s.class.slots, s) < 0 {
 				return fmt.Errorf("node %s: slot #%d is not on its class's books", key, s.order)
 			}
 			sums[s.class.Priority] += s.class.Requests["cpu"]
-			if s.class.Repels() {
-				repelling++
-			}
 			if s.pod != nil {
 				if pinned[s.pod.ref.UID] {
 					return fmt.Errorf("pod %s has two slots", s.pod.ref.UID)
 				}
 				pinned[s.pod.ref.UID] = true
 			}
-		}
-		if n.repelling != repelling {
-			return fmt.Errorf("node %s: %d of its slots repel others, %d are counted", key, repelling, n.repelling)
 		}
 		for prio, sum := range n.reserved {
 			if sum["cpu"] != sums[prio] {

@@ -93,7 +93,7 @@ func TestDaemonsOnNodesThatRefuseThem(t *testing.T) {
 		t.Error("one that asks for devices is let on a node that has none yet")
 	}
 	l.Take()
-	l.TurnAway("n", capacity.PodRef{UID: "d"})
+	l.TurnAway("n", capacity.PodRef{UID: "d"}, true)
 	l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
 	if e := l.Take(); len(e.Activate) != 1 || e.Activate[0].UID != "d" {
 		t.Errorf("effects %+v, want the pod to be tried again", e)

@@ -63,8 +63,7 @@ func (n *node) shut(daemon bool) bool {
 func (l *Ledger) vacate(n *node) {
 	delete(l.byName, n.name)
 	if n.claim == "" {
-		l.recall(n)
-		delete(l.nodes, n.key)
+		l.leave(n)
 		return
 	}
 	n.name, n.cached, n.status = "", false, NodeStatus{} // it stays fenced until the claim has gone

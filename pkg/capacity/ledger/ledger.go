@@ -78,6 +78,8 @@ type pod struct {
 	turned bool      // Assumed: it was Refused before
 	heir   types.UID // the owner for whose next pod its room was held
 	broken bool      // Refused: because a promise was not kept
+	// stale: queued without word from the pod itself, so that its class is as old as its last cycle.
+	stale bool
 	// Of a pod that is queued again: told is why it was refused before, heard that a cycle of its own has found nothing since, and
 	// held that the scheduler has been told to leave it waiting since it was queued. Queries set it.
 	told  string
@@ -87,7 +89,6 @@ type pod struct {
 
 type class struct {
 	*capacity.Class
-	repels  bool      // as Class says
 	slots   []*slot   // not assumed, in plan order
 	waiting []*pod    // Planned, in the order of their plans
 	open    int       // pods that are Open and have no slot yet
@@ -148,7 +149,7 @@ func (l *Ledger) NoNodes() bool { return len(l.nodes) == 0 }
 func (l *Ledger) class(c *capacity.Class) *class {
 	k, ok := l.classes[c.Key]
 	if !ok {
-		k = &class{Class: c, repels: c.Repels()}
+		k = &class{Class: c}
 		l.classes[c.Key] = k
 	}
 	return k

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -27,14 +26,12 @@ type node struct {
 	slots  []*slot
 	// reserved is the sum of the slots per priority.
 	reserved map[int32]capacity.Resources
-	// repelling is the number of slots whose pods keep others off the node.
-	repelling int
 	// daemons whose pods will come to the node and have not been bound yet. Most DaemonSet pods are made only when the node is
 	// Ready and without startup taints, which is when it is initialized; from then on they have daemonGrace, until daemonsEnd.
 	daemons    map[string]capacity.Resources
 	daemonsEnd time.Time
-	// turned are pods of DaemonSets that the node refused (see TurnAway).
-	turned map[types.UID]capacity.PodRef
+	// turned are pods of DaemonSets that the node refused, parted are others (see TurnAway).
+	turned, parted map[types.UID]capacity.PodRef
 	// fenced: the node is being removed, nothing may go there. closed: its end has begun, which nobody takes back (see Close).
 	fenced, closed bool
 	// stranger: the Node that has the name now is another machine's, and is ending.
@@ -130,6 +127,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 	if other != nil && other != n && n.is(NodeStatus{ProviderID: other.machine()}) {
 		// The Node was seen before its name was told (after a restart): what is known of it belongs here.
 		n.cached, n.status, n.fenced, n.closed = other.cached, other.status, other.fenced, other.closed
+		n.turned, n.parted, other.turned, other.parted = other.turned, other.parted, nil, nil
 		for _, s := range slices.Clone(other.slots) {
 			other.remove(s)
 			s.node = n
@@ -137,7 +135,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 		}
 		delete(l.nodes, other.key)
 	} else if other != nil && other != n && other.claim == "" && len(other.slots) == 0 {
-		delete(l.nodes, other.key) // of an earlier machine of that name
+		l.leave(other) // of an earlier machine of that name
 		n.stranger = other.closed
 	}
 	l.openNode(n)
@@ -302,9 +300,6 @@ func (n *node) remove(s *slot) {
 		return
 	}
 	n.slots = slices.Delete(n.slots, i, i+1)
-	if s.class.repels {
-		n.repelling--
-	}
 	sum := n.reserved[s.class.Priority]
 	sum.Sub(s.class.Requests)
 	if !slices.ContainsFunc(n.slots, func(o *slot) bool { return o.class.Priority == s.class.Priority }) {
@@ -314,33 +309,12 @@ func (n *node) remove(s *slot) {
 
 func (n *node) add(s *slot) {
 	n.slots = append(n.slots, s)
-	if s.class.repels {
-		n.repelling++
-	}
 	sum, ok := n.reserved[s.class.Priority]
 	if !ok {
 		sum = capacity.Resources{}
 		n.reserved[s.class.Priority] = sum
 	}
 	sum.Add(s.class.Requests, 1)
-}
-
-// TurnAway remembers a pod of a DaemonSet that Object kept off the node. Nothing is planned for such a pod, and the scheduler
-// knows no event for what it waits for: it gets another try whenever the node has changed.
-func (l *Ledger) TurnAway(name string, ref capacity.PodRef) {
-	if n, ok := l.byName[name]; ok {
-		if n.turned == nil {
-			n.turned = map[types.UID]capacity.PodRef{}
-		}
-		n.turned[ref.UID] = ref
-	}
-}
-
-func (l *Ledger) recall(n *node) {
-	for _, uid := range slices.Sorted(maps.Keys(n.turned)) {
-		l.out.Activate = append(l.out.Activate, n.turned[uid])
-	}
-	n.turned = nil
 }
 
 // tidy forgets a node nothing depends on, and cancels a claim nobody needs that was not launched.
@@ -356,8 +330,7 @@ func (l *Ledger) tidy(n *node) {
 	case n.claim != "" && !n.cached: // launched: the room is there for others to plan on
 		return
 	}
-	l.recall(n)
-	delete(l.nodes, n.key)
+	l.leave(n)
 	if n.name != "" && l.byName[n.name] == n {
 		delete(l.byName, n.name)
 	}

@@ -131,7 +131,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 		}
 	}
 	l.lose(n, why, exhausted, now)
-	delete(l.nodes, n.key)
+	l.leave(n)
 	if n.name == "" || l.byName[n.name] != n {
 		return
 	}

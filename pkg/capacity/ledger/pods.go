@@ -28,16 +28,20 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 			return Refused, p.why
 		}
 		l.queue(p, now)
+		p.stale = false
 		return Queued, p.why
 	}
 	switch p.state {
 	case Queued:
 		p.held.Store(true) // its cycle ended without a try of preemption
+		l.reclass(p, c)
+		p.stale = false
 	case Refused:
 		p.heard = true
 		if p.class.Key != c.Key || !p.retry.IsZero() && !now.Before(p.retry) {
 			l.reclass(p, c)
 			l.queue(p, now)
+			p.stale = false
 		}
 	case Open:
 		if s := p.slot; s != nil && s.node.waits(s.class.Class) != "" {
@@ -70,6 +74,7 @@ func (l *Ledger) queue(p *pod, now time.Time) {
 		p.told = p.why
 	}
 	p.held.Store(false)
+	p.stale = true
 	p.state, p.since, p.why, p.retry = Queued, now, "capacity for the pod is being planned", time.Time{}
 	l.out.Plan = true
 }
@@ -79,7 +84,7 @@ func (l *Ledger) QueuedPods() []Waiting {
 	var out []Waiting
 	for _, p := range l.pods {
 		if p.state == Queued {
-			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Again: p.told != ""})
+			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Stale: p.stale})
 		}
 	}
 	slices.SortFunc(out, func(a, b Waiting) int {
@@ -93,20 +98,42 @@ type Waiting struct {
 	Ref   capacity.PodRef
 	Class *capacity.Class
 	Since time.Time
-	Again bool // it was refused before, and its class may be as old as that
+	Stale bool // the pod has not been looked at since it was made to wait again: by now it may be of another class (see Renew)
 }
 
-// Renew says what queued pods ask for by now.
+// Renew says of what class stale pods are by now.
 func (l *Ledger) Renew(classes map[types.UID]*capacity.Class) {
 	left := map[*class]bool{}
 	for uid, c := range classes {
-		if p, ok := l.pods[uid]; ok && p.state == Queued && p.class.Key != c.Key {
+		p, ok := l.pods[uid]
+		if !ok || p.state != Queued || !p.stale {
+			continue // it has spoken for itself meanwhile
+		}
+		p.stale = false
+		if p.class.Key != c.Key {
 			left[p.class] = true
 			p.class = l.class(c)
 		}
 	}
+	if len(left) == 0 {
+		return
+	}
+	for _, p := range l.pods {
+		delete(left, p.class)
+	}
 	for c := range left {
 		l.forget(c)
+	}
+}
+
+// Dismiss ends the wait of queued pods that can't be planned for any more, and lets the scheduler look at them. Should a cycle
+// of theirs fail once they can be, they come again.
+func (l *Ledger) Dismiss(uids []types.UID) {
+	for _, uid := range uids {
+		if p, ok := l.pods[uid]; ok && p.state == Queued {
+			l.Gone(uid)
+			l.out.Activate = append(l.out.Activate, p.ref)
+		}
 	}
 }
 
@@ -119,9 +146,11 @@ func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) Sta
 		p = &pod{ref: ref, class: l.class(c)}
 		l.pods[ref.UID] = p
 		l.queue(p, now)
+		p.stale = false
 	case p.state == Refused:
 		l.reclass(p, c)
 		l.queue(p, now)
+		p.stale = false
 	}
 	return p.state
 }

@@ -227,7 +227,6 @@ func TestBooksAgreeUnderRandomEvents(t *testing.T) {
 		w := &world{l: New(), r: rand.New(rand.NewSource(seed)), now: time.Unix(0, 0), pods: map[types.UID]*capacity.Class{},
 			claims: map[string]string{}, cached: map[string]bool{}, assumed: map[types.UID]string{}}
 		w.classes = []*capacity.Class{testClass("a", 100, 0), testClass("b", 200, 10), testClass("j", 50, 0)}
-		w.classes[1].AntiAffinity = []capacity.PodTerm{{TopologyKey: corev1.LabelHostname}}
 		w.classes[2].Bind = capacity.BindRegistered
 		for i, owner := range []types.UID{"rs1", "rs2"} {
 			w.classes[i].Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}

@@ -67,6 +67,12 @@ func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
 	}
 }
 
+// Refused says that there was no room for the pod in any plan.
+func (l *Ledger) Refused(uid types.UID) bool {
+	p, ok := l.pods[uid]
+	return ok && p.state == Refused
+}
+
 // soon is how long a pod waits for another promise before others may be evicted for it.
 const soon = 10 * time.Second
 

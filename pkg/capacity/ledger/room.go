@@ -73,7 +73,8 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 type Ask struct {
 	UID       types.UID
 	Class     *capacity.Class
-	DaemonSet bool // its room is what others must leave free
+	DaemonSet bool                       // its room is what others must leave free
+	Apart     map[capacity.ClassKey]bool // as Ledger.Apart says
 }
 
 // Amounts is what the scheduler knows of a node, per resource.
@@ -112,7 +113,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 	if ask.DaemonSet {
 		return ""
 	}
-	return n.room(p, ask.Class, on)
+	return n.room(p, ask, on)
 }
 
 // early says why a pod without a plan can't be bound to the node yet.
@@ -124,10 +125,11 @@ func (n *node) early(c *capacity.Class) string {
 }
 
 // room says what the pod would take from others.
-func (n *node) room(p *pod, ask *capacity.Class, on Amounts) string {
+func (n *node) room(p *pod, of *Ask, on Amounts) string {
 	if len(n.reserved) == 0 && len(n.daemons) == 0 {
 		return ""
 	}
+	ask := of.Class
 	var missing []capacity.Resources
 	for key, d := range n.daemons {
 		if !on.Daemon(key) { // whoever says that it was bound may be slower than the scheduler's cache
@@ -166,25 +168,40 @@ func (n *node) room(p *pod, ask *capacity.Class, on Amounts) string {
 			}
 		}
 	}
-	if why := n.apart(p, ask); why != "" {
+	if why := n.apart(p, of); why != "" {
 		return why
 	}
 	return n.attachments(p, ask, on)
 }
 
+// Apart is what Object says to a pod that must not share the node with one that is planned there.
+const Apart = "anti-affinity to a pod planned for the node"
+
+// Apart are the classes with room promised somewhere whose pods must not share a node with those of c. It is asked once for
+// each cycle, as it looks at every class.
+func (l *Ledger) Apart(c *capacity.Class) map[capacity.ClassKey]bool {
+	var out map[capacity.ClassKey]bool
+	own := c.Repels()
+	for key, k := range l.classes {
+		if len(k.slots) > 0 && (own || k.Repels()) && capacity.Apart(c, k.Class) {
+			if out == nil {
+				out = map[capacity.ClassKey]bool{}
+			}
+			out[key] = true
+		}
+	}
+	return out
+}
+
 // apart says that the pod and one that is planned for the node must not share it. The scheduler's own filter sees that only once
 // one of them is there, and then the other would have no place.
-func (n *node) apart(p *pod, ask *capacity.Class) string {
-	if p != nil && p.slot != nil && p.slot.node == n || n.repelling == 0 && !ask.Repels() {
-		return "" // its own place was planned with the others in mind
+func (n *node) apart(p *pod, ask *Ask) string {
+	if len(ask.Apart) == 0 || p != nil && p.slot != nil && p.slot.node == n {
+		return "" // or its own place was planned with the others in mind
 	}
-	var last *class
 	for _, s := range n.slots {
-		if s.class == last || s.class.Priority < ask.Priority {
-			continue
-		}
-		if last = s.class; capacity.Apart(ask, last.Class) {
-			return "anti-affinity to a pod planned for the node"
+		if ask.Apart[s.class.Key] && s.class.Priority >= ask.Class.Priority {
+			return Apart
 		}
 	}
 	return ""

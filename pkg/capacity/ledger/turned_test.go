@@ -1,0 +1,89 @@
+package ledger
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+func repelling(key, app string) *capacity.Class {
+	c := testClass(key, 100, 0)
+	selector, err := labels.Parse("app=" + app)
+	if err != nil {
+		panic(err)
+	}
+	c.AntiAffinity = []capacity.PodTerm{{TopologyKey: corev1.LabelHostname, Namespaces: []string{""}, Selector: selector}}
+	return c
+}
+
+// A pod that nothing can be planned for is kept apart from one that is planned for a node. When that has come, the scheduler's own
+// filter has to see it: no event would ever bring the pod back otherwise.
+func TestPodsKeptApart(t *testing.T) {
+	planned, stranger := repelling("planned", "a"), testClass("stranger", 100, 0)
+	stranger.Labels = map[string]string{"app": "a"}
+	for name, end := range map[string]func(l *Ledger){
+		"the planned pod is bound": func(l *Ledger) {
+			l.Pin("q")
+			l.Assume("q", "n", false)
+			l.Settled("q", "n")
+		},
+		"the node goes": func(l *Ledger) { l.Uncached("n", "id", epoch) },
+		"the planned pod goes": func(l *Ledger) {
+			l.Gone("q")
+			l.Tick(epoch)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New()
+			l.Existing("n", upAndRunning)
+			l.Submit(capacity.PodRef{UID: "q"}, planned, epoch)
+			l.Commit("p", []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: "q"}, Node: "n"}}, epoch)
+			l.Submit(capacity.PodRef{UID: "x"}, stranger, epoch)
+			l.Refuse([]types.UID{"x"}, "no pool", false, epoch)
+			ask := &Ask{UID: "x", Class: stranger, Apart: l.Apart(stranger)}
+			if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != Apart || !l.Refused("x") {
+				t.Fatalf("the node says %q", why)
+			}
+			l.TurnAway("n", capacity.PodRef{UID: "x"}, false)
+			l.Take()
+			end(l)
+			comes := len(l.QueuedPods()) > 0 // planned for again, and let go after
+			for _, ref := range l.Take().Activate {
+				comes = comes || ref.UID == "x"
+			}
+			if !comes {
+				t.Errorf("nobody brings the pod back:\n%s", l)
+			}
+			if why := l.Object("n", &Ask{UID: "x", Class: stranger, Apart: l.Apart(stranger)}, cpuOf{allocatable: 1000}); why != "" {
+				t.Errorf("the node still says %q", why)
+			}
+			if err := check(l); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Whom the planned pods must be kept from is known before the scheduler looks at nodes, and costs nothing when it is nobody.
+func TestApart(t *testing.T) {
+	l := New()
+	l.Existing("n", upAndRunning)
+	planned := repelling("planned", "a")
+	l.Submit(capacity.PodRef{UID: "q"}, planned, epoch)
+	stranger := testClass("stranger", 100, 0)
+	stranger.Labels = map[string]string{"app": "a"}
+	if got := l.Apart(stranger); got != nil {
+		t.Errorf("nothing is planned yet: %v", got)
+	}
+	l.Commit("p", []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: "q"}, Node: "n"}}, epoch)
+	if got := l.Apart(stranger); len(got) != 1 || !got["planned"] {
+		t.Errorf("apart from %v", got)
+	}
+	if got := l.Apart(testClass("other", 100, 0)); got != nil {
+		t.Errorf("apart from %v", got)
+	}
+}
