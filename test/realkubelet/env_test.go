@@ -48,7 +48,7 @@ func start(t *testing.T) *env {
 	e.machines = New(Config{Admin: plane.AdminConfig(), Dir: plane.Dir + "/k", Plan: e.plan})
 	plane.OnStop(e.machines.Close)
 	e.Sandbox = sandbox.ForTest(t, sandbox.Options{
-		Plane: plane, NoKubelets: true, EC2: ec2.Config{Speed: 20, Machines: e.machines}, Objects: []client.Object{sandbox.NodeClass("default")},
+		Plane: plane, NoKubelets: true, EC2: ec2.Config{Speed: 20, Machines: e.machines}, Objects: []client.Object{sandbox.NodeClass("default"), sandbox.NodeClass("another-name")},
 		ProvisionArgs: map[string]any{"registrationTimeout": registration.String()},
 	})
 	t.Cleanup(func() {

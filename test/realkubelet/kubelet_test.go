@@ -157,7 +157,8 @@ func devices(t *testing.T, e *env) {
 func anotherName(t *testing.T, e *env) {
 	come := make(chan struct{})
 	s := e.scene(t, "another-name", Plan{Name: "worker-7", After: come})
-	s.begin(2, nil, nil)
+	// A class of its own: from now on no names are foretold for its nodes, and other scenes wait for such Nodes.
+	s.begin(2, func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "another-name" }, nil)
 	early := s.pods(2, cluster.Bound)
 	made := s.node(anyNode)
 	close(come)
