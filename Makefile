@@ -62,7 +62,7 @@ integration:
 	@go build -ldflags '$(LDFLAGS)' -o bin/controlplane ./test/cluster/cmd/controlplane
 	@go build -ldflags '$(LDFLAGS)' -o bin/dovetail-scheduler ./cmd/scheduler
 	$(say) 'integration tests'
-	@go test -p 1 -count=1 -timeout 40m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)|/test/worlds$$')
+	@go test -p 1 -count=1 -timeout 60m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)|/test/worlds$$')
 	$(say) 'the demo, short'
 	@go build -o bin/demo ./test/demo
 	@DEMO_PODS=60 bin/demo

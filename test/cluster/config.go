@@ -56,6 +56,9 @@ func (c Config) SetKubeconfig(path string) { c.section("clientConnection")["kube
 // and a busy machine loses the lease of a scheduler that lives.
 func (c Config) ShortLeases() { c.Leases(6*time.Second, 5*time.Second, 500*time.Millisecond) }
 
+// LongLeases keeps the lease of a scheduler that has no rival, however slow the machine is.
+func (c Config) LongLeases() { c.Leases(time.Minute, 50*time.Second, 5*time.Second) }
+
 // Leases sets how long leadership lasts, when it is given up if it can't be renewed, and how often that is tried.
 func (c Config) Leases(duration, renewDeadline, retryPeriod time.Duration) {
 	lease := c.section("leaderElection")

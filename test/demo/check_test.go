@@ -68,6 +68,35 @@ func TestCheckPlacement(t *testing.T) {
 	}
 }
 
+// Pods that were scheduled while a zone had no node yet didn't count that zone.
+func TestEvenZonesWhileZonesCome(t *testing.T) {
+	second := func(n int64) metav1.Time { return metav1.Unix(n, 0) }
+	nodes := map[string]*corev1.Node{}
+	for i, zone := range []string{"a", "b", "c"} {
+		nodes[zone] = testNode(zone, zone, "amd64")
+		nodes[zone].CreationTimestamp = second(int64(10 + 5*i))
+	}
+	for _, tc := range []struct {
+		name string
+		at   []int64 // of four pods in a, one in b and one in c
+		ok   bool
+	}{
+		{"four pods when only a was there", []int64{10, 10, 11, 12, 16, 20}, true},
+		{"three, and one when all were there", []int64{10, 10, 11, 20, 20, 20}, false},
+		{"all when all were there", []int64{20, 20, 20, 20, 20, 20}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pods := testPods("spread", "a", "a", "a", "a", "b", "c")
+			for i, p := range pods {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: second(tc.at[i])}}
+			}
+			if err := evenZones(pods, nodes); (err == nil) != tc.ok {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 func TestCheckLaunches(t *testing.T) {
 	of := func(claim string) map[string]string { return map[string]string{claimTag: claim} }
 	got := checkLaunches([]ec2.Instance{{ID: "i-1", Tags: of("x")}, {ID: "i-2", Tags: of("y")}, {ID: "i-3", Tags: of("x")}, {ID: "i-4"}})

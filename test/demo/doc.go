@@ -6,7 +6,7 @@
 //	demo -sandbox   the same cluster, running until ctrl-C (make sandbox)
 //
 // Environment: DEMO_PODS (300), DEMO_CATALOG (a file for the simulator's instance types), DEMO_SPEED (10: boot and
-// shutdown delays are divided by it), DEMO_DEADLINE (15m), DEMO_V (2: how much the scheduler logs).
+// shutdown delays are divided by it), DEMO_DEADLINE (30m), DEMO_V (2: how much the scheduler logs).
 //
 // It is not a benchmark: everything shares one machine.
 package main

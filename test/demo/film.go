@@ -70,14 +70,24 @@ func (s *show) create(ctx context.Context) error {
 	return s.system.Create(ctx, objects...)
 }
 
-// fill waits until every pod runs.
+// fill waits until every pod runs, counts the nodes without one, and waits until nothing is in motion any more.
 func (s *show) fill(ctx context.Context) error {
-	return s.watch(ctx, "the pods get their nodes", 5*time.Minute, func(f film, _ []ec2.Instance) string {
+	err := s.watch(ctx, "the pods get their nodes", 5*time.Minute, func(f film, _ []ec2.Instance) string {
 		if f.running == s.set.pods && f.pending == 0 && misfitPod(f) != nil {
 			return ""
 		}
 		return fmt.Sprintf("%d of %d pods run", f.running, s.set.pods)
 	})
+	if err != nil {
+		return err
+	}
+	f := s.audience.now()
+	for _, n := range f.nodes {
+		if podsOn(f, n.Name) == 0 {
+			s.bill.empty++
+		}
+	}
+	return s.watch(ctx, "machines and nodes are the same set", time.Minute, s.settled)
 }
 
 // explain waits until events say for each pool why the misfit gets no node, and prints them.
@@ -120,11 +130,6 @@ func (s *show) inspect(context.Context) error {
 	s.bill.perHour = s.system.EC2.Bill().PerHour
 	s.bill.waits = s.audience.waits()
 	s.bill.pods, s.bill.bound = s.set.pods, f.bound
-	for _, n := range f.nodes {
-		if podsOn(f, n.Name) == 0 {
-			s.bill.empty++
-		}
-	}
 	return nil
 }
 

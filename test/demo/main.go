@@ -23,7 +23,7 @@ type settings struct {
 }
 
 func readSettings() (settings, error) {
-	s := settings{pods: 300, speed: 10, deadline: 15 * time.Minute, verbosity: 2}
+	s := settings{pods: 300, speed: 10, deadline: 30 * time.Minute, verbosity: 2}
 	flag.BoolVar(&s.sandbox, "sandbox", false, "leave the cluster running until ctrl-C")
 	flag.Parse()
 	s.catalog = os.Getenv("DEMO_CATALOG")
@@ -40,7 +40,7 @@ func readSettings() (settings, error) {
 	}
 	if v := os.Getenv("DEMO_DEADLINE"); v != "" {
 		if s.deadline, err = time.ParseDuration(v); err != nil || s.deadline <= 0 {
-			return s, fmt.Errorf("DEMO_DEADLINE=%s: want a duration like 15m", v)
+			return s, fmt.Errorf("DEMO_DEADLINE=%s: want a duration like 30m", v)
 		}
 	}
 	if v := os.Getenv("DEMO_V"); v != "" {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -118,22 +120,53 @@ func (s shape) describe() string {
 	return fmt.Sprintf("%-8s %4d pods of %5s CPU, %6s  %s", s.name, s.pods, c.Cpu(), c.Memory(), s.why)
 }
 
+// evenZones counts as kube-scheduler does: a zone exists when it has a node. On a slow machine pods may be scheduled while only
+// some of the zones have one: those had no choice.
 func evenZones(pods []*corev1.Pod, nodes map[string]*corev1.Node) error {
-	counts := map[string]int{}
+	first := map[string]time.Time{} // node of each zone
 	for _, n := range nodes {
-		counts[n.Labels[corev1.LabelTopologyZone]] = 0 // a zone without a pod counts, too
+		zone, came := n.Labels[corev1.LabelTopologyZone], n.CreationTimestamp.Time
+		if known, ok := first[zone]; !ok || came.Before(known) {
+			first[zone] = came
+		}
+	}
+	var all time.Time // zones have a node from here on
+	for _, came := range first {
+		if came.After(all) {
+			all = came
+		}
+	}
+	counts, before := map[string]int{}, map[string]int{}
+	for zone := range first {
+		counts[zone], before[zone] = 0, 0 // a zone without a pod counts, too
 	}
 	for _, p := range pods {
-		counts[nodes[p.Spec.NodeName].Labels[corev1.LabelTopologyZone]]++
+		zone := nodes[p.Spec.NodeName].Labels[corev1.LabelTopologyZone]
+		counts[zone]++
+		if scheduled(p).Before(all) {
+			before[zone]++
+		}
 	}
-	low, high := len(pods), 0
+	low := math.MaxInt
 	for _, n := range counts {
-		low, high = min(low, n), max(high, n)
+		low = min(low, n)
 	}
-	if high-low > 1 {
-		return fmt.Errorf("zones hold %v pods: more than 1 apart", counts)
+	for zone, n := range counts {
+		if n > before[zone] && n > low+1 {
+			return fmt.Errorf("zones hold %v pods: more than 1 apart", counts)
+		}
 	}
 	return nil
+}
+
+// scheduled is when the pod got its node, to the second; far in the future if nobody says so.
+func scheduled(p *corev1.Pod) time.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Unix(1<<40, 0)
 }
 
 func oneEach(pods []*corev1.Pod, _ map[string]*corev1.Node) error {

@@ -29,6 +29,7 @@ func (e *env) besides() {
 		"clientConnection": map[string]any{"qps": 500, "burst": 1000},
 		"profiles":         []any{map[string]any{"schedulerName": corev1.DefaultSchedulerName}},
 	}
+	cfg.LongLeases()
 	other, err := e.c.StartScheduler(e.ctx, cluster.SchedulerOptions{Name: "default-scheduler", Config: cfg})
 	if err != nil {
 		e.Fatal(err)

@@ -28,7 +28,7 @@ import (
 const ours = "dovetail-scheduler"
 
 // patience bounds every wait; what is waited for comes much sooner, unless another flag asks for more than usual.
-var patience = flag.Duration("patience", 90*time.Second, "longest wait for anything")
+var patience = flag.Duration("patience", 5*time.Minute, "longest wait for anything")
 
 // env is a cluster with a simulated account and the scheduler running.
 type env struct {
@@ -54,7 +54,7 @@ type setting struct {
 
 func start(t *testing.T, set func(*setting)) *env {
 	t.Helper()
-	s := setting{sim: ec2.Config{Seed: 1, Speed: 20, Cluster: "dovetail"}, config: func(cluster.Config) {}, lives: 5 * time.Minute}
+	s := setting{sim: ec2.Config{Seed: 1, Speed: 20, Cluster: "dovetail"}, config: func(cluster.Config) {}, lives: 15 * time.Minute}
 	if set != nil {
 		set(&s)
 	}
@@ -80,6 +80,8 @@ func start(t *testing.T, set func(*setting)) *env {
 	}
 	if s.mortal {
 		cfg.ShortLeases()
+	} else {
+		cfg.LongLeases()
 	}
 	cfg.SetProvisionArgs(map[string]any{"clusterName": "dovetail", "region": e.sim.Region(), "clusterEndpoint": "https://cluster.invalid"})
 	s.config(cfg)

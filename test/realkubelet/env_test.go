@@ -17,7 +17,7 @@ import (
 
 const (
 	// patience bounds every wait; what is waited for comes much sooner.
-	patience = 90 * time.Second
+	patience = 5 * time.Minute
 	// registration is how long instances may be without kubelet. The lifecycle makes a Lease 15 s after the Node, and a busy
 	// machine takes some seconds to start a kubelet.
 	registration = 40 * time.Second

@@ -134,6 +134,7 @@ func (s *Sandbox) StartScheduler(ctx context.Context) error {
 		if o.Config, err = s.ShippedConfig(); err != nil {
 			return err
 		}
+		o.Config.LongLeases()
 	}
 	args := map[string]any{"clusterName": s.EC2.Cluster(), "region": s.EC2.Region()}
 	maps.Copy(args, s.options.ProvisionArgs)
