@@ -1,0 +1,526 @@
+package guard
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// zoneMemory is how long a machine that became initialized in another zone narrows machine faults to the zone they are in.
+	zoneMemory = time.Hour
+	// poolBreakers is how many workloads have to fail in a pool for the same cause to become one breaker of the pool.
+	poolBreakers = 3
+	// thrownWindow: pods thrown off machines are counted over this time.
+	thrownWindow = time.Hour
+	// changesKept bounds the changes that are remembered for machines bought before them.
+	changesKept = 200
+)
+
+// Guard is the state. Not safe for concurrent use.
+type Guard struct {
+	machines map[string]*machine
+	rounds   map[string][]*machine
+	breakers map[Key]*Breaker
+	// served is when a machine of a key last did work; initialized, by class, image and zone, when one last became initialized.
+	served, initialized map[Key]time.Time
+	// known are images, by class, of which a machine was initialized once.
+	known   map[Key]bool
+	thrown  map[Key][]throw
+	changes []change
+	out     []Notice
+}
+
+type throw struct {
+	at    time.Time
+	cause string
+}
+
+// change is something that bears on the breakers that match.
+type change struct {
+	at    time.Time
+	match func(Key) bool
+}
+
+// Notice is something that has happened to a breaker.
+type Notice struct {
+	Kind NoticeKind
+	Key  Key
+	Text string
+}
+
+// NoticeKind says what has happened.
+type NoticeKind string
+
+// Notices: a breaker opened, a probe of it failed and the next is later, it closed, an image has had its first node.
+const (
+	Opened NoticeKind = "Opened"
+	Paused NoticeKind = "Paused"
+	Closed NoticeKind = "Closed"
+	Known  NoticeKind = "Known"
+)
+
+// New returns a guard that knows nothing.
+func New() *Guard {
+	return &Guard{
+		machines: map[string]*machine{}, rounds: map[string][]*machine{}, breakers: map[Key]*Breaker{},
+		served: map[Key]time.Time{}, initialized: map[Key]time.Time{}, known: map[Key]bool{}, thrown: map[Key][]throw{},
+	}
+}
+
+// Take returns what has happened since the last call.
+func (g *Guard) Take() []Notice {
+	out := g.out
+	g.out = nil
+	return out
+}
+
+func (g *Guard) note(kind NoticeKind, b *Breaker) {
+	g.out = append(g.out, Notice{Kind: kind, Key: b.Key, Text: b.Text()})
+}
+
+// Buy takes down a machine that is about to be bought, or that was when a process before this one ran. name is its NodeClaim's.
+func (g *Guard) Buy(name string, m Bought) {
+	if g.machines[name] != nil {
+		return
+	}
+	one := &machine{Bought: m}
+	g.machines[name] = one
+	g.rounds[m.Round] = append(g.rounds[m.Round], one)
+	for _, k := range m.Probes {
+		if b := g.breakers[k]; b != nil && b.Open() {
+			if b.probes == nil {
+				b.probes = map[string]bool{}
+			}
+			b.probes[name] = true
+		}
+	}
+}
+
+// Locate says as what the machine was launched.
+func (g *Guard) Locate(name, image, zone string) {
+	if m := g.machines[name]; m != nil {
+		if image != "" {
+			m.image = image
+		}
+		m.zone = zone
+	}
+}
+
+// Initialized says that the machine's node is fit for what it was bought for.
+func (g *Guard) Initialized(name string, at time.Time) {
+	m := g.machines[name]
+	if m == nil {
+		return
+	}
+	g.latest(g.initialized, MachineKey(m.Class, m.image, m.zone), at)
+	if k := MachineKey(m.Class, m.image, ""); m.image != "" && !g.known[k] {
+		g.known[k] = true
+		g.out = append(g.out, Notice{Kind: Known, Key: k})
+	}
+}
+
+// Steady says that the node has been initialized for as long as it takes to believe it. That is all the work of a machine that was
+// bought for no pod, and it proves the image.
+func (g *Guard) Steady(name string, now time.Time) {
+	m := g.machines[name]
+	if m == nil {
+		return
+	}
+	for _, b := range g.probed(name) {
+		if b.Key.Machine() || len(m.Workloads) == 0 {
+			g.close(b, now)
+		}
+	}
+	g.latest(g.served, MachineKey(m.Class, m.image, ""), now)
+	g.latest(g.served, MachineKey(m.Class, m.image, m.zone), now)
+}
+
+// Serve says that the machine has done work for a workload. The zero workload: for none in particular.
+func (g *Guard) Serve(name string, w Workload, now time.Time) {
+	m := g.machines[name]
+	if m == nil {
+		return
+	}
+	m.served = true
+	for _, k := range []Key{MachineKey(m.Class, m.image, ""), MachineKey(m.Class, m.image, m.zone), PoolKey(m.Pool, ""), PodKey(m.Pool, w)} {
+		g.latest(g.served, k, now)
+	}
+	for _, b := range g.probed(name) {
+		if b.Key.Machine() || b.Key.PoolWide() || b.Key.Workload == w || w == (Workload{}) {
+			g.close(b, now)
+		}
+	}
+}
+
+func (g *Guard) latest(of map[Key]time.Time, k Key, at time.Time) {
+	if at.After(of[k]) {
+		of[k] = at
+	}
+}
+
+// Served says that the machine has done work; nothing that happens to it makes it a failure any more.
+func (g *Guard) Served(name string) bool { return g.machines[name] != nil && g.machines[name].served }
+
+// Decided says that the machine has had its verdict, or is none of the guard's.
+func (g *Guard) Decided(name string) bool {
+	m := g.machines[name]
+	return m == nil || m.served || m.failed
+}
+
+// Fail says that the machine ended, or that its pods were thrown off it, before it had done work.
+func (g *Guard) Fail(name string, f Fault, now time.Time) {
+	m := g.machines[name]
+	if m == nil || m.served || m.failed {
+		return
+	}
+	m.failed = true
+	keys := m.keys(&f, g.narrow)
+	life := now.Sub(m.At)
+	for _, b := range g.probed(name) {
+		if !slices.ContainsFunc(keys, b.Key.covers) && !(b.Key.Machine() && f.Machine) {
+			g.lose(b, name, now) // it failed of something else, and says nothing about this
+			continue
+		}
+		b.Life, b.Cause, b.Message = max(b.Life, life), f.Cause, f.Message
+		b.fail(now)
+		b.Refused = f.Refused
+		g.note(Paused, b)
+	}
+	for _, k := range keys {
+		if b := g.covering(k); b != nil {
+			b.Life = max(b.Life, life)
+			continue
+		}
+		bought, failed := 0, 0
+		for _, o := range g.rounds[m.Round] {
+			if o.of(k) {
+				bought++
+				if o.failed {
+					failed++
+				}
+			}
+		}
+		if 2*failed >= bought && !g.served[k].After(m.At) && !g.excused(k, m.At, now) {
+			g.open(k, f, life, now)
+		}
+	}
+	g.merge(m.Pool, f.Cause, now)
+}
+
+// narrow is the key of a fault of a machine in a zone: the zone's if machines of the image came up in another zone of late.
+func (g *Guard) narrow(class, image, zone string) Key {
+	failedAt := g.newest(class, image, zone)
+	for k, at := range g.initialized {
+		if k.Class == class && k.Image == image && k.Zone != zone && zone != "" && !at.IsZero() && failedAt.Sub(at) < zoneMemory {
+			return MachineKey(class, image, zone)
+		}
+	}
+	return MachineKey(class, image, "")
+}
+
+// newest is when a machine of the image was last bought for the zone.
+func (g *Guard) newest(class, image, zone string) (at time.Time) {
+	for _, m := range g.machines {
+		if m.of(MachineKey(class, image, zone)) && m.At.After(at) {
+			at = m.At
+		}
+	}
+	return at
+}
+
+// covering is the open breaker that holds the key back; nil: none.
+func (g *Guard) covering(k Key) *Breaker {
+	if b := g.breakers[k]; b != nil && b.Open() && !b.Trial {
+		return b
+	}
+	var found *Breaker
+	for _, b := range g.breakers {
+		if b.Open() && !b.Trial && b.Key.covers(k) && (found == nil || compareKeys(b.Key, found.Key) < 0) {
+			found = b
+		}
+	}
+	return found
+}
+
+// open opens a breaker. One that has closed within a day goes on where it stood.
+func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
+	b := g.breakers[k]
+	if b == nil || !b.Open() && now.Sub(b.Closed) >= memory {
+		b = &Breaker{Key: k, Since: now, Next: now}
+		g.breakers[k] = b
+	}
+	again := !b.Open()
+	b.Cause, b.Message, b.Refused, b.Trial = f.Cause, f.Message, f.Refused, false
+	b.Life = max(b.Life, life)
+	if again {
+		b.Since, b.Closed, b.probes = now, time.Time{}, nil
+		b.fail(now)
+	}
+	for _, o := range g.Breakers() {
+		if o != b && o.Open() && k.covers(o.Key) {
+			g.absorb(b, o)
+		}
+	}
+	g.note(Opened, b)
+}
+
+// absorb replaces a breaker by one that covers it.
+func (g *Guard) absorb(b, o *Breaker) {
+	b.Life = max(b.Life, o.Life)
+	if o.Failed > b.Failed {
+		b.Failed, b.Next = o.Failed, o.Next
+	}
+	if k := o.Key; !k.Machine() && !k.PoolWide() && !slices.Contains(b.Members, k.Workload) {
+		b.Members = append(b.Members, k.Workload)
+	}
+	for name := range o.probes {
+		if b.probes == nil {
+			b.probes = map[string]bool{}
+		}
+		b.probes[name] = true
+	}
+	delete(g.breakers, o.Key)
+}
+
+// merge makes one breaker of a pool's that are open for the same cause, if no machine of the pool has done work since the first
+// of them opened.
+func (g *Guard) merge(pool, cause string, now time.Time) {
+	var same []*Breaker
+	for _, b := range g.breakers {
+		if b.Open() && !b.Trial && !b.Key.Machine() && !b.Key.PoolWide() && b.Key.Pool == pool && b.Cause == cause {
+			same = append(same, b)
+		}
+	}
+	if len(same) < poolBreakers {
+		return
+	}
+	first := slices.MinFunc(same, func(a, b *Breaker) int { return a.Since.Compare(b.Since) })
+	if g.served[PoolKey(pool, "")].After(first.Since) {
+		return
+	}
+	g.open(PoolKey(pool, cause), Fault{Cause: cause, Message: first.Message}, first.Life, now)
+}
+
+// excused says that a failure is forgiven, because the machine was bought before a change that bears on it.
+func (g *Guard) excused(k Key, bought, now time.Time) bool {
+	since := slices.ContainsFunc(g.changes, func(c change) bool { return c.at.After(bought) && c.match(k) })
+	if !since {
+		return false
+	}
+	b := g.breakers[k]
+	if b == nil {
+		b = &Breaker{Key: k, Since: now, Closed: now.Add(-memory)} // remembers the excuse only
+		g.breakers[k] = b
+	}
+	if !b.excuse.IsZero() && now.Sub(b.excuse) < excuseSpacing {
+		return false
+	}
+	b.excuse = now
+	return true
+}
+
+// Throw says that a pod of a workload, whose controller wants so many, was thrown off a machine soon after that was bought,
+// whether the machine had done work or not. More often than twice the number within an hour opens the workload's breaker; half
+// of the number, once it has been open within a day.
+func (g *Guard) Throw(pool string, w Workload, desired int, cause, message string, now time.Time) {
+	k := PodKey(pool, w)
+	g.thrown[k] = append(slices.DeleteFunc(g.thrown[k], func(t throw) bool { return now.Sub(t.at) >= thrownWindow }), throw{now, cause})
+	if g.covering(k) != nil {
+		return
+	}
+	desired = max(desired, 1)
+	f := Fault{Cause: cause, Message: message}
+	if b := g.breakers[k]; b != nil && !b.Open() && now.Sub(b.Closed) < memory {
+		since := 0
+		for _, t := range g.thrown[k] {
+			if t.at.After(b.Closed) {
+				since++
+			}
+		}
+		if 2*since >= desired {
+			g.open(k, f, b.Life, now)
+		}
+	} else if len(g.thrown[k]) > 2*desired {
+		g.open(k, f, 0, now)
+	}
+	if b := g.breakers[PoolKey(pool, cause)]; b != nil && !b.Open() && now.Sub(b.Closed) < memory && g.workloadsThrown(pool, cause, b.Closed) >= poolBreakers {
+		g.open(b.Key, f, b.Life, now)
+	}
+	g.merge(pool, cause, now)
+}
+
+// workloadsThrown is how many workloads' pods were thrown off machines of the pool for the cause.
+func (g *Guard) workloadsThrown(pool, cause string, since time.Time) int {
+	n := 0
+	for k, all := range g.thrown {
+		if k.Pool == pool && slices.ContainsFunc(all, func(t throw) bool { return t.at.After(since) && t.cause == cause }) {
+			n++
+		}
+	}
+	return n
+}
+
+// End says that the machine is over, or that nobody will say more of it.
+func (g *Guard) End(name string, now time.Time) {
+	m := g.machines[name]
+	if m == nil {
+		return
+	}
+	for _, b := range g.probed(name) {
+		g.lose(b, name, now)
+	}
+	delete(g.machines, name)
+	alive := map[*machine]bool{}
+	for _, o := range g.machines {
+		alive[o] = true
+	}
+	if !slices.ContainsFunc(g.rounds[m.Round], func(o *machine) bool { return alive[o] }) {
+		delete(g.rounds, m.Round)
+	}
+}
+
+// lose takes a probe off a breaker that it says nothing about.
+func (g *Guard) lose(b *Breaker, name string, now time.Time) {
+	delete(b.probes, name)
+	if next := now.Add(lostProbe); b.Next.Before(next) {
+		b.Next = next
+	}
+}
+
+func (g *Guard) close(b *Breaker, now time.Time) {
+	g.latest(g.served, PoolKey(b.Key.Pool, b.Cause), now)
+	if b.Trial {
+		delete(g.breakers, b.Key)
+	}
+	b.Closed, b.probes = now, nil
+	g.note(Closed, b)
+}
+
+// probed are the open breakers that the machine is a probe of, in a fixed order.
+func (g *Guard) probed(name string) []*Breaker {
+	var out []*Breaker
+	for _, b := range g.breakers {
+		if b.Open() && b.probes[name] {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })
+	return out
+}
+
+// Changed says that something has changed that bears on the keys that match: breakers are probed soon. forced: a user asks for
+// it, with the retry annotation.
+func (g *Guard) Changed(match func(Key) bool, forced bool, now time.Time) {
+	g.changes = append(g.changes, change{now, match})
+	g.changes = slices.Clone(g.changes[max(0, len(g.changes)-changesKept):])
+	for _, b := range g.breakers {
+		if match(b.Key) {
+			b.early(now, forced)
+		}
+	}
+}
+
+// Accepted says that the API server would accept a Node that it refused before.
+func (g *Guard) Accepted(k Key, now time.Time) {
+	if b := g.breakers[k]; b != nil && b.Open() && b.Refused {
+		b.Refused, b.Next = false, now
+	}
+}
+
+// HoldsMachine is the breaker that keeps machines of an image from being bought in a zone; nil: none.
+func (g *Guard) HoldsMachine(class, image, zone string) *Breaker {
+	return g.covering(MachineKey(class, image, zone))
+}
+
+// HoldsPods is the breaker that keeps machines from being bought for a workload in a pool; nil: none. After a fault in one pool
+// the first machine in another is a probe, too.
+func (g *Guard) HoldsPods(pool string, w Workload, now time.Time) *Breaker {
+	k := PodKey(pool, w)
+	if b := g.covering(k); b != nil {
+		return b
+	}
+	if b := g.breakers[k]; b != nil && b.Open() {
+		return b // a trial
+	}
+	for _, b := range g.Breakers() {
+		if !b.Open() || b.Trial || b.Key.Machine() || b.Key.Pool == pool || !b.failedFor(w) {
+			continue
+		}
+		if g.served[k].After(b.Since) || g.served[PoolKey(pool, b.Cause)].After(b.Since) {
+			continue
+		}
+		t := &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: now, Next: now, Trial: true}
+		g.breakers[k] = t
+		return t
+	}
+	return nil
+}
+
+// KnownImage says that a machine of the image was initialized once.
+func (g *Guard) KnownImage(class, image string) bool { return g.known[MachineKey(class, image, "")] }
+
+// Underway is how many machines of an image are bought and not decided.
+func (g *Guard) Underway(class, image string) int {
+	n := 0
+	for _, m := range g.machines {
+		if !m.failed && m.of(MachineKey(class, image, "")) {
+			n++
+		}
+	}
+	return n
+}
+
+// Breakers are all that are open or remembered, in a fixed order.
+func (g *Guard) Breakers() []*Breaker {
+	return slices.SortedFunc(maps.Values(g.breakers), func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })
+}
+
+// Due are the keys of which a probe may be bought now. Of trials of a pool for the same cause there is one at a time.
+func (g *Guard) Due(now time.Time) []Key {
+	var out []Key
+	trying := map[Key]bool{}
+	for _, b := range g.breakers {
+		if b.Trial && b.Probing() {
+			trying[PoolKey(b.Key.Pool, b.Cause)] = true
+		}
+	}
+	for _, b := range g.Breakers() {
+		if !b.due(now) || b.Trial && trying[PoolKey(b.Key.Pool, b.Cause)] {
+			continue
+		}
+		if b.Trial {
+			trying[PoolKey(b.Key.Pool, b.Cause)] = true
+		}
+		out = append(out, b.Key)
+	}
+	return out
+}
+
+// Tick forgets what is over: memories older than a day, trials whose cause has gone.
+func (g *Guard) Tick(now time.Time) {
+	open := map[string]bool{}
+	for _, b := range g.breakers {
+		if b.Open() && !b.Trial {
+			open[b.Cause] = true
+		}
+	}
+	for k, b := range g.breakers {
+		switch {
+		case !b.Open() && now.Sub(b.Closed) >= memory && now.Sub(b.excuse) >= excuseSpacing, b.Trial && !b.Probing() && !open[b.Cause]:
+			delete(g.breakers, k)
+		}
+	}
+	for k, all := range g.thrown {
+		if g.covering(k) == nil && now.Sub(all[len(all)-1].at) >= memory {
+			delete(g.thrown, k)
+		}
+	}
+	for _, of := range []map[Key]time.Time{g.served, g.initialized} {
+		for k, at := range of {
+			if now.Sub(at) >= 2*memory {
+				delete(of, k)
+			}
+		}
+	}
+}

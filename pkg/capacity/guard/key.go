@@ -1,0 +1,86 @@
+package guard
+
+import "fmt"
+
+// Workload is what pods belong to: the topmost controller that can be read, as Kind/name, or, of pods and Jobs that no other
+// object owns, their shape. What is bought for no pod at all has an Owner and no Namespace.
+type Workload struct {
+	Namespace string `json:"ns,omitempty"`
+	Owner     string `json:"owner"`
+}
+
+func (w Workload) String() string {
+	if w.Namespace == "" {
+		return w.Owner
+	}
+	return w.Namespace + " " + w.Owner
+}
+
+// Key is what a breaker holds back. Exactly one of three forms is used:
+//
+//	machine faults: Class, Image, and Zone when only that zone fails
+//	pod faults:     Pool, Workload
+//	pool faults:    Pool, Cause
+type Key struct {
+	Class string `json:"class,omitempty"`
+	Image string `json:"image,omitempty"`
+	Zone  string `json:"zone,omitempty"`
+
+	Pool     string   `json:"pool,omitempty"`
+	Workload Workload `json:"workload,omitzero"`
+	Cause    string   `json:"cause,omitempty"`
+}
+
+// MachineKey is the key of faults of machines of an image. zone: only there; empty: everywhere.
+func MachineKey(class, image, zone string) Key { return Key{Class: class, Image: image, Zone: zone} }
+
+// PodKey is the key of faults of one workload's pods in a pool.
+func PodKey(pool string, w Workload) Key { return Key{Pool: pool, Workload: w} }
+
+// PoolKey is the key of faults of many workloads in a pool that have the same cause.
+func PoolKey(pool, cause string) Key { return Key{Pool: pool, Cause: cause} }
+
+// Machine says that the key is of machine faults.
+func (k Key) Machine() bool { return k.Class != "" }
+
+// PoolWide says that the key holds back every pod of a pool.
+func (k Key) PoolWide() bool { return !k.Machine() && k.Workload == (Workload{}) }
+
+// covers says that a breaker of k holds back what one of other would.
+func (k Key) covers(other Key) bool {
+	switch {
+	case k.Machine() != other.Machine():
+		return false
+	case k.Machine():
+		return k.Class == other.Class && (k.Image == "" || k.Image == other.Image) && (k.Zone == "" || k.Zone == other.Zone)
+	case k.Pool != other.Pool:
+		return false
+	}
+	return k.PoolWide() || k.Workload == other.Workload
+}
+
+func (k Key) String() string {
+	switch {
+	case k.Machine() && k.Zone != "":
+		return fmt.Sprintf("node class %s, image %s in zone %s", k.Class, k.Image, k.Zone)
+	case k.Machine() && k.Image == "":
+		return fmt.Sprintf("node class %s", k.Class)
+	case k.Machine():
+		return fmt.Sprintf("node class %s, image %s", k.Class, k.Image)
+	case k.PoolWide():
+		return "node pool " + k.Pool
+	}
+	return fmt.Sprintf("node pool %s, %s", k.Pool, k.Workload)
+}
+
+// compareKeys orders keys for output that is the same each time.
+func compareKeys(a, b Key) int {
+	as, bs := a.String()+a.Cause, b.String()+b.Cause
+	switch {
+	case as < bs:
+		return -1
+	case as > bs:
+		return 1
+	}
+	return 0
+}

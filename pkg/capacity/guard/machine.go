@@ -1,0 +1,82 @@
+package guard
+
+import (
+	"slices"
+	"time"
+)
+
+// Purchase is what a machine was bought for, as it is recorded on its NodeClaim.
+type Purchase struct {
+	// Round names the plan that bought it. A breaker opens when half of a round has failed.
+	Round string `json:"round"`
+	// Workloads whose pods it was bought for; empty: for no pod.
+	Workloads []Workload `json:"workloads,omitempty"`
+	// Probes are the breakers it is a probe of.
+	Probes []Key `json:"probes,omitempty"`
+}
+
+// Bought is a machine as it was bought.
+type Bought struct {
+	Purchase
+	Pool, Class string
+	// Images and Zones it may become; one of each once it is launched (Located).
+	Images, Zones []string
+	At            time.Time
+}
+
+// Fault is why a machine failed.
+type Fault struct {
+	// Machine: the machine itself was no good, whatever pods it was bought for.
+	Machine bool
+	// Cause names the fault so that those of different workloads can be compared: "taint example.com/agent". Message is for people.
+	Cause, Message string
+	// Workloads whose pods were thrown off; empty: all it was bought for.
+	Workloads []Workload
+	// Refused: the API server refused its Node.
+	Refused bool
+}
+
+type machine struct {
+	Bought
+	image, zone    string
+	served, failed bool
+}
+
+// keys are what a fault of the machine counts for.
+func (m *machine) keys(f *Fault, narrow func(class, image, zone string) Key) []Key {
+	if f.Machine {
+		images := []string{m.image}
+		if m.image == "" {
+			images = m.Images
+		}
+		var out []Key
+		for _, image := range images {
+			out = append(out, narrow(m.Class, image, m.zone))
+		}
+		return out
+	}
+	workloads := f.Workloads
+	if len(workloads) == 0 {
+		workloads = m.Workloads
+	}
+	var out []Key
+	for _, w := range workloads {
+		if k := PodKey(m.Pool, w); !slices.Contains(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// of says that the machine counts for a key.
+func (m *machine) of(k Key) bool {
+	switch {
+	case k.Machine():
+		image := k.Image == "" || k.Image == m.image || m.image == "" && slices.Contains(m.Images, k.Image)
+		zone := k.Zone == "" || k.Zone == m.zone || m.zone == "" && slices.Contains(m.Zones, k.Zone)
+		return k.Class == m.Class && image && zone
+	case k.Pool != m.Pool:
+		return false
+	}
+	return k.PoolWide() || slices.Contains(m.Workloads, k.Workload)
+}

@@ -1,0 +1,231 @@
+package guard
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxRecord is how long the record of one owner may be, in bytes.
+const maxRecord = 4 << 10
+
+// Record is what is kept of the breakers of one owner: of a node class its machine faults and known images, of a node pool its
+// pod faults.
+type Record struct {
+	Breakers []entry `json:"breakers,omitempty"`
+	// Images of which a machine was initialized once.
+	Images []string `json:"images,omitempty"`
+}
+
+// entry is a breaker as it is kept. Times are in seconds since 1970, durations in seconds.
+type entry struct {
+	Key     Key        `json:"key"`
+	Cause   string     `json:"cause,omitempty"`
+	Message string     `json:"message,omitempty"`
+	Since   int64      `json:"since"`
+	Closed  int64      `json:"closed,omitempty"`
+	Next    int64      `json:"next,omitempty"`
+	Failed  int        `json:"failed,omitempty"`
+	Life    int64      `json:"life,omitempty"`
+	Trial   bool       `json:"trial,omitempty"`
+	Early   []int64    `json:"early,omitempty"`
+	Members []Workload `json:"members,omitempty"`
+	Probes  []string   `json:"probes,omitempty"`
+}
+
+const (
+	mostMembers = 20
+	mostImages  = 16
+	mostMessage = 160
+)
+
+// Owner is whose record holds the breakers of a key.
+type Owner struct {
+	Class, Pool string // one of them
+}
+
+// OwnerOf is the owner of a key's record.
+func OwnerOf(k Key) Owner {
+	if k.Machine() {
+		return Owner{Class: k.Class}
+	}
+	return Owner{Pool: k.Pool}
+}
+
+// Owners are those that have anything to keep.
+func (g *Guard) Owners() map[Owner]bool {
+	out := map[Owner]bool{}
+	for k := range g.breakers {
+		out[OwnerOf(k)] = true
+	}
+	for k := range g.known {
+		out[OwnerOf(k)] = true
+	}
+	return out
+}
+
+// Encode is the record of an owner, or "" when there is nothing to keep. Where it gets too long it leaves out memories of breakers
+// that have closed, the oldest first; open ones that don't fit are merged into one breaker of the whole pool or class.
+func (g *Guard) Encode(o Owner, now time.Time) string {
+	var r Record
+	for _, k := range slices.SortedFunc(maps.Keys(g.known), compareKeys) {
+		if OwnerOf(k) == o && len(r.Images) < mostImages {
+			r.Images = append(r.Images, k.Image)
+		}
+	}
+	open, closed := g.of(o)
+	for kept := len(closed); ; kept-- {
+		r.Breakers = nil
+		for _, b := range append(slices.Clone(open), closed[:max(kept, 0)]...) {
+			r.Breakers = append(r.Breakers, entryOf(b))
+		}
+		if len(r.Breakers) == 0 && len(r.Images) == 0 {
+			return ""
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			panic("guard: a record does not marshal: " + err.Error()) // it has nothing that could fail
+		}
+		if len(text) <= maxRecord {
+			return string(text)
+		}
+		if kept <= 0 {
+			if len(open) < 2 {
+				return string(text)
+			}
+			g.mergeAll(o, open, now)
+			open, closed = g.of(o)
+			kept = len(closed) + 1
+		}
+	}
+}
+
+// of are an owner's open breakers, and those that remember, the latest first.
+func (g *Guard) of(o Owner) (open, closed []*Breaker) {
+	for _, b := range g.Breakers() {
+		switch {
+		case OwnerOf(b.Key) != o || b.Trial && !b.Probing(): // a trial is made anew when it is asked for
+		case b.Open():
+			open = append(open, b)
+		case b.Since.Before(b.Closed):
+			closed = append(closed, b)
+		}
+	}
+	slices.SortStableFunc(closed, func(a, b *Breaker) int { return b.Closed.Compare(a.Closed) })
+	return open, closed
+}
+
+// mergeAll makes one breaker of all that are open.
+func (g *Guard) mergeAll(o Owner, open []*Breaker, now time.Time) {
+	all := MachineKey(o.Class, "", "")
+	if o.Pool != "" {
+		all = PoolKey(o.Pool, "several")
+	}
+	first := slices.MinFunc(open, func(a, b *Breaker) int { return a.Since.Compare(b.Since) })
+	g.open(all, Fault{Cause: all.Cause, Message: first.Message}, first.Life, now)
+	for _, b := range open {
+		if b.Key != all {
+			delete(g.breakers, b.Key)
+		}
+	}
+}
+
+func entryOf(b *Breaker) entry {
+	e := entry{
+		Key: b.Key, Cause: b.Cause, Message: b.Message, Since: b.Since.Unix(), Next: b.Next.Unix(), Failed: b.Failed,
+		Life: int64(b.Life / time.Second), Trial: b.Trial, Members: b.Members[:min(len(b.Members), mostMembers)],
+		Probes: slices.Sorted(maps.Keys(b.probes)),
+	}
+	if len(e.Message) > mostMessage {
+		e.Message = strings.ToValidUTF8(e.Message[:mostMessage], "")
+	}
+	if !b.Closed.IsZero() {
+		e.Closed = b.Closed.Unix()
+	}
+	for _, at := range b.Early {
+		e.Early = append(e.Early, at.Unix())
+	}
+	return e
+}
+
+// Restore takes in what an earlier process has kept of an owner. What this one knows already wins.
+func (g *Guard) Restore(o Owner, text string) error {
+	if text == "" {
+		return nil
+	}
+	var r Record
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return fmt.Errorf("reading the record of the spending guard: %w", err)
+	}
+	for _, image := range r.Images {
+		if o.Class != "" {
+			g.known[MachineKey(o.Class, image, "")] = true
+		}
+	}
+	for i := range r.Breakers {
+		e := &r.Breakers[i]
+		if OwnerOf(e.Key) != o {
+			return fmt.Errorf("reading the record of the spending guard: breakers[%d].key is of %s", i, e.Key)
+		}
+		if g.breakers[e.Key] == nil {
+			g.breakers[e.Key] = e.breaker()
+		}
+	}
+	return nil
+}
+
+func (e *entry) breaker() *Breaker {
+	b := &Breaker{
+		Key: e.Key, Cause: e.Cause, Message: e.Message, Since: time.Unix(e.Since, 0), Next: time.Unix(e.Next, 0), Failed: max(e.Failed, 0),
+		Life: time.Duration(min(max(e.Life, 0), int64(maxPause/time.Second))) * time.Second, Trial: e.Trial, Members: e.Members,
+	}
+	if e.Closed != 0 {
+		b.Closed = time.Unix(e.Closed, 0)
+	}
+	for _, at := range e.Early {
+		b.Early = append(b.Early, time.Unix(at, 0))
+	}
+	if len(e.Probes) > 0 && b.Open() {
+		b.probes = map[string]bool{}
+		for _, name := range e.Probes {
+			b.probes[name] = true
+		}
+	}
+	return b
+}
+
+// Recovered says that the machines that are there after a restart are known: probes that are gone are over without a verdict.
+func (g *Guard) Recovered(now time.Time) {
+	for _, b := range g.breakers {
+		for name := range b.probes {
+			if g.machines[name] == nil {
+				g.lose(b, name, now)
+			}
+		}
+	}
+}
+
+// OpenOf are the texts of the open breakers in a record, for the condition of its object.
+func OpenOf(text string) (texts []string, err error) {
+	g := New()
+	var r Record
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil, fmt.Errorf("reading the record of the spending guard: %w", err)
+	}
+	for i := range r.Breakers {
+		b := r.Breakers[i].breaker()
+		g.breakers[b.Key] = b
+	}
+	for _, b := range g.Breakers() {
+		if b.Open() && !b.Trial {
+			texts = append(texts, b.Text())
+		}
+	}
+	return texts, nil
+}
