@@ -24,6 +24,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
@@ -117,6 +118,15 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	words := launch.NewRecorder(recorder)
 	pending := launch.NewPending(names(profiles), d.desk, d.classes)
 	pending.ProvisionFor(provisionFor(profiles))
+	owners := launch.NewOwners(cc.InformerFactory)
+	boundTo := podsOn(cc.InformerFactory.Core().V1().Pods().Informer())
+	store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
+	spending := launch.NewSpending(launch.SpendingConfig{NewImageNodes: *args.NewImageNodes,
+		Budget: launch.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},
+		d.clock, store, owners, pending, noExecute(cc.InformerFactory.Core().V1().Nodes().Lister()), boundTo)
+	if err := spending.Watch(cc.InformerFactory); err != nil {
+		return err
+	}
 	motor := launch.New(launch.Config{
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
 		MaxInFlight: *args.MaxClaimsInFlight, Parallel: 64,
@@ -124,8 +134,8 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurcharge, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
-		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, podsOn(cc.InformerFactory.Core().V1().Pods().Informer())), Queue: queue{sched}, Events: words,
-		Pending: pending, Owners: launch.NewOwners(cc.InformerFactory), Gangs: groups, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Judge: judge, Seed: time.Now().UnixNano(),
+		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, boundTo), Queue: queue{sched}, Events: words,
+		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Judge: judge, Seed: time.Now().UnixNano(),
 	})
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	groups.changed = motor.Changed
@@ -133,7 +143,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
 		RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
-		Hold: incumbent.Hold, Close: motor.Close,
+		Hold: incumbent.Hold, Close: motor.Close, GivingUp: spending.Ending,
 	})
 	if err != nil {
 		return err
@@ -141,7 +151,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	ending, err := disruption.New(disruption.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
-		Replacements: motor, Taken: blockOver(provider), Lost: takenBack(provider), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: incumbent.Hold, Recorder: store.Recorder(), Clock: d.clock,
+		Replacements: motor, Taken: blockOver(provider), Lost: takenBack(provider), Ending: disrupting(spending), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: incumbent.Hold, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err
@@ -159,6 +169,9 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	})
 	podsRead, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(pending.Handler())
 	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	if _, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(spending.Pods()); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	driversRead, err := cc.InformerFactory.Storage().V1().CSINodes().Informer().AddEventHandler(motor.CSINodes())
@@ -184,6 +197,13 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		ending.Changed()
 	})
 	store.OnPool(motor.Changed)
+	store.OnGuard(func(o guard.Owner, retry bool) {
+		if o.Pool != "" {
+			spending.PoolChanged(o.Pool, retry)
+		} else {
+			spending.ClassChanged(o.Class, store.PoolsOf(o.Class), retry)
+		}
+	})
 	store.OnPool(func() { provider.OfferDedicated(dedicatedClasses(store)) })
 	incumbent.OnChange(motor.HoldChanged)
 	store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {

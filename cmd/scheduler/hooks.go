@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -108,4 +109,26 @@ func (nodeBuilder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Nod
 // nodeOfClaim is NodeFor for the lifecycle, which has the object.
 func nodeOfClaim(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
 	return karpenter.NodeFor(karpenter.ClaimOf(claim), inst, nil), nil
+}
+
+// noExecute gives the taints of a Node that evict pods.
+func noExecute(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
+	return func(name string) []corev1.Taint {
+		node, err := nodes.Get(name)
+		if err != nil {
+			return nil
+		}
+		return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectNoExecute })
+	}
+}
+
+// disrupting tells the spending guard of claims that are ended by decision of ours.
+func disrupting(s *launch.Spending) func(claim, reason string) {
+	return func(claim, reason string) {
+		if reason == string(karpv1.DisruptionReasonEmpty) {
+			s.Emptied(claim)
+		} else {
+			s.Ending(claim, nil)
+		}
+	}
 }

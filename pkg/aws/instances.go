@@ -94,6 +94,9 @@ func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]
 				if s := r.Instances[i].StateReason; s != nil && awssdk.ToString(s.Code) == spotTaken {
 					p.sawTaken(&inst)
 				}
+				if s := r.Instances[i].StateReason; s != nil {
+					inst.Taken = takenByEC2[awssdk.ToString(s.Code)]
+				}
 				out = append(out, inst)
 			}
 		}

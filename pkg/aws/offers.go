@@ -121,8 +121,9 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 		if len(offers) == 0 {
 			continue
 		}
-		from := madeFrom{h, (*n.known)[typeAndImage{h.name, r.imageFor(h).id}]}
-		t := &capacity.InstanceType{Name: h.name, Offers: offers}
+		image := r.imageFor(h).id
+		from := madeFrom{h, (*n.known)[typeAndImage{h.name, image}]}
+		t := &capacity.InstanceType{Name: h.name, Image: image, Offers: offers}
 		for i := range offers {
 			offers[i].Available, offers[i].Remaining = now(t, &offers[i])
 		}

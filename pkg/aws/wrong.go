@@ -55,3 +55,12 @@ func (p *Provider) sawTaken(i *capacity.Instance) {
 		p.Interrupted(capacity.OfferKey{InstanceType: i.InstanceType, Zone: i.Zone, CapacityType: i.CapacityType})
 	}
 }
+
+// takenByEC2 are the reasons that EC2 gives for the end of an instance whose capacity it has taken back or does not have
+// (DescribeInstances, StateReason). Whatever else ended an instance may end the next one as well.
+var takenByEC2 = map[string]bool{
+	spotTaken:                             true,
+	"Server.SpotInstanceShutdown":         true,
+	"Server.ScheduledStop":                true,
+	"Server.InsufficientInstanceCapacity": true,
+}

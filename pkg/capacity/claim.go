@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
 // Claim is a NodeClaim in capacity words: the intent log of one node.
@@ -31,6 +33,8 @@ type Claim struct {
 	Wave *Wave
 	// Slots are the pods planned for this node.
 	Slots []Slot
+	// Purchase is what the machine was bought for, in the words of the spending guard; nil: not recorded.
+	Purchase *guard.Purchase
 	// Order is what the claim asks for if it isn't one of a plan; nil otherwise.
 	Order *Order
 	// Unreadable is why what is recorded on the claim can't be understood, naming the field or annotation; empty normally. Such
@@ -49,7 +53,11 @@ type Claim struct {
 	Launched     bool
 	Registered   bool
 	Initialized  bool
-	Deleting     bool
+	// InitializedAt is since when; zero: it isn't.
+	InitializedAt time.Time
+	// Served: the machine has done work (the spending guard's verdict).
+	Served   bool
+	Deleting bool
 }
 
 // Remaining is the share of its life that a node has before it, from 1 to 0.
@@ -180,6 +188,8 @@ type Instance struct {
 	Tenancy string
 	// Labels that only the launch decided (a partition of a placement group); nil: none.
 	Labels map[string]string
+	// Taken: the cloud has ended the instance because it wanted its capacity back, which is nobody's fault.
+	Taken bool
 }
 
 // LaunchResult is the outcome of a wave's call.

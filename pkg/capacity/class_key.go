@@ -98,3 +98,26 @@ func (k *keyBytes) message(size int, marshalTo func([]byte) (int, error)) {
 		panic("capacity: API message of " + strconv.Itoa(size) + " bytes does not marshal") // MarshalTo of generated types fails on no value
 	}
 }
+
+// Shape is a hash of what pods of the class ask for, without what they are called: requests, node constraints, tolerations and
+// ports, and no labels. Pods that nobody owns are told apart by it.
+func (c *Class) Shape() string {
+	k := make(keyBytes, 0, 256)
+	k.text(c.Namespace)
+	k.amounts(c.Requests)
+	k.count(len(c.Terms))
+	for _, term := range c.Terms {
+		k.requirements(term)
+	}
+	k.count(len(c.Tolerations))
+	for i := range c.Tolerations {
+		t := &c.Tolerations[i]
+		k.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
+	}
+	k.count(len(c.HostPorts))
+	for _, p := range c.HostPorts {
+		k.text(p.HostIP, string(p.Protocol), strconv.Itoa(int(p.HostPort)))
+	}
+	sum := sha256.Sum256(k)
+	return hex.EncodeToString(sum[:6])
+}

@@ -18,6 +18,8 @@ type InstanceType struct {
 	// Allocatable is what is left for pods. It must never be above what the kubelet will report, or early-bound pods
 	// are rejected there.
 	Allocatable Resources
+	// Image is the image that a node of this type starts from; empty: not known.
+	Image string
 	// CapacityOverlaid says that a NodeOverlay has added to both.
 	CapacityOverlaid bool
 	// VolumeLimits is the number of volumes per CSI driver name; a driver not listed is unlimited.

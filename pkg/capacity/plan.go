@@ -34,6 +34,8 @@ type Forbidden struct {
 	Pool   string
 	Zone   string // with Pool: only there; empty: every zone
 	Reason string
+	// Paused: not a filter refuses the pods there, the spending guard does.
+	Paused bool
 }
 
 // Plan is a decision: where each pod of the demand goes, and what has to be bought for it.

@@ -26,10 +26,15 @@ type Pool struct {
 	StartupTaints []corev1.Taint
 	// Limits caps Used plus what is planned. A resource not listed is not limited. ResourceNodes counts nodes.
 	Limits Resources
+	// MaxDollars is what the pool's nodes may cost in dollars per hour; 0: any amount.
+	MaxDollars float64
 	// Used is what live and in-flight nodes take, in-flight ones at their largest possible type.
 	Used Resources
 	// Types are what the node class can run, not yet narrowed by Requirements.
 	Types []*InstanceType
+	// Paused is why some of the pool's offers are taken for unavailable though the cloud has them: the spending guard holds them
+	// back. Empty: none are.
+	Paused string
 	// Unready is why the pool can't be used now (its own condition or its node class's); empty when it can.
 	Unready string
 }

@@ -33,6 +33,9 @@ func (r *run) refusal(u *unit, rest []holder) Refusal {
 			continue // somebody else's
 		}
 		reason, retry := r.reason(u, p)
+		if p.Paused != "" { // whatever stands in the way, it may be that there are fewer offers than usual
+			reason, retry = shorten(p.Paused, maxReason-40)+"; of the others: "+reason, true
+		}
 		reason = shorten(reason, maxReason)
 		out.Reasons = append(out.Reasons, PoolReason{Pool: p.Name, Reason: reason})
 		out.Retryable = out.Retryable || retry
@@ -180,6 +183,9 @@ func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason str
 			if f.Class == u.Key && f.Node == "" && f.Pool == p.Name && (f.Zone == "" || f.Zone == r.catalog.bins[b].offer.Zone) {
 				// A volume, a claim or another pod may change what the filter says, and no pool event tells.
 				forbidden, retry, reason = true, true, "refused by a filter of the scheduler: "+f.Reason
+				if f.Paused {
+					reason = f.Reason
+				}
 			}
 		}
 		if !forbidden {

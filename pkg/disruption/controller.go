@@ -54,6 +54,8 @@ type Config struct {
 	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
 	// Lost, when set, is told of a claim whose machine the cloud takes back for want of capacity, perhaps more than once.
 	Lost func(claim *karpv1.NodeClaim)
+	// Ending, when set, is told why a claim is about to be ended. It must not block.
+	Ending func(claim, reason string)
 	// Brake bounds how many nodes end per minute.
 	Brake *brake.Brake
 	// DryRun: say what would be ended, by event and log, and end nothing.
@@ -81,6 +83,7 @@ type Controller struct {
 	replace  Replacements
 	taken    func(*karpv1.NodeClaim) (time.Time, string, bool)
 	lost     func(*karpv1.NodeClaim)
+	ending   func(claim, reason string)
 	brake    *brake.Brake
 	dryRun   bool
 	hold     func() string
@@ -114,6 +117,7 @@ func New(cfg Config) (*Controller, error) {
 	if c.taken = cfg.Taken; c.taken == nil {
 		c.taken = func(*karpv1.NodeClaim) (time.Time, string, bool) { return time.Time{}, "", false }
 	}
+	c.ending = cfg.Ending
 	if c.lost = cfg.Lost; c.lost == nil {
 		c.lost = func(*karpv1.NodeClaim) {}
 	}

@@ -102,6 +102,9 @@ func (c *Controller) dry(ctx context.Context, m *machine, reason, why string) bo
 
 // end deletes a machine's claim. An error doesn't say that it was not deleted.
 func (c *Controller) end(ctx context.Context, m *machine, reason, why string) error {
+	if c.ending != nil {
+		c.ending(m.claim.Name, reason)
+	}
 	if err := c.claims.Delete(ctx, m.claim, client.Preconditions{UID: &m.claim.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting NodeClaim %s: %w", m.claim.Name, err)
 	}

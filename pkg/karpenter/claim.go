@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
 // maxRequirements is the CRD's bound on spec.requirements.
@@ -46,7 +48,11 @@ func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
 		Launched:      conditionTrue(nc, karpv1.ConditionTypeLaunched),
 		Registered:    conditionTrue(nc, karpv1.ConditionTypeRegistered),
 		Initialized:   conditionTrue(nc, karpv1.ConditionTypeInitialized),
+		Served:        conditionTrue(nc, Served),
 		Deleting:      !nc.DeletionTimestamp.IsZero(),
+	}
+	if c.Initialized {
+		c.InitializedAt = conditionOf(nc, karpv1.ConditionTypeInitialized).LastTransitionTime.Time
 	}
 	if ref := nc.Spec.NodeClassRef; ref != nil {
 		c.NodeClass = ref.Name
@@ -61,6 +67,10 @@ func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
 		WaveAnnotation:    func(value string) (err error) { c.Wave, err = seen.decode(value); return err },
 		PlannedAnnotation: func(value string) error { return decodeAnnotation(PlannedAnnotation, value, &c.Slots) },
 		LargestAnnotation: func(value string) error { return decodeAnnotation(LargestAnnotation, value, &c.Largest) },
+		PurchaseAnnotation: func(value string) error {
+			c.Purchase = &guard.Purchase{}
+			return decodeAnnotation(PurchaseAnnotation, value, c.Purchase)
+		},
 	} {
 		if value, ok := nc.Annotations[key]; ok {
 			if err := read(value); err != nil {
@@ -76,19 +86,24 @@ func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
 }
 
 func conditionTrue(nc *karpv1.NodeClaim, condition string) bool {
+	c := conditionOf(nc, condition)
+	return c != nil && c.IsTrue()
+}
+
+func conditionOf(nc *karpv1.NodeClaim, condition string) *status.Condition {
 	for i := range nc.Status.Conditions {
 		if nc.Status.Conditions[i].Type == condition {
-			return nc.Status.Conditions[i].IsTrue()
+			return &nc.Status.Conditions[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // nodeAnnotations are the annotations of a claim that are meant for its Node: not the launch record, which is long and of no
 // use there, and not what kubectl notes about the claim itself.
 func nodeAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
-	for _, key := range []string{WaveAnnotation, PlannedAnnotation, LargestAnnotation, malformedAnnotation, lastApplied} {
+	for _, key := range []string{WaveAnnotation, PlannedAnnotation, LargestAnnotation, PurchaseAnnotation, malformedAnnotation, lastApplied} {
 		delete(out, key)
 	}
 	return out
@@ -154,7 +169,12 @@ func record(annotations map[string]string, c *capacity.Claim, seen *waves) (err 
 		}
 	}
 	if len(c.Largest) > 0 {
-		annotations[LargestAnnotation], err = encodeAnnotation(LargestAnnotation, c.Largest)
+		if annotations[LargestAnnotation], err = encodeAnnotation(LargestAnnotation, c.Largest); err != nil {
+			return err
+		}
+	}
+	if c.Purchase != nil {
+		annotations[PurchaseAnnotation], err = encodeAnnotation(PurchaseAnnotation, c.Purchase)
 	}
 	return err
 }

@@ -33,6 +33,11 @@ func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) er
 		}
 		return nil // the watch brings it back
 	}
+	nc := base.DeepCopy()
+	paused(nc.StatusConditions(status.WithClock(p.clock)), nc.Annotations[GuardAnnotation])
+	if err := save(ctx, p, base, nc, func() (any, any) { return base.Status, nc.Status }); err != nil {
+		return err
+	}
 	return p.stampClass(ctx, base)
 }
 

@@ -12,6 +12,14 @@ const (
 	WaveAnnotation    = "dovetail.sh/wave"
 	PlannedAnnotation = "dovetail.sh/planned"
 	LargestAnnotation = "dovetail.sh/largest"
+	// PurchaseAnnotation on a NodeClaim is the guard.Purchase of its machine.
+	PurchaseAnnotation = "dovetail.sh/purchase"
+	// GuardAnnotation on a NodePool, EC2NodeClass or Provisioner is what the spending guard keeps of it, RetryAnnotation asks it, with
+	// each new value, to try at once.
+	GuardAnnotation = "dovetail.sh/guard"
+	RetryAnnotation = "dovetail.sh/retry"
+	// MaxDollarsAnnotation on a NodePool is what its nodes may cost at most, in dollars per hour.
+	MaxDollarsAnnotation = "dovetail.sh/max-dollars-per-hour"
 
 	// malformedAnnotation exists in memory only: why an object could not be read.
 	malformedAnnotation = "dovetail.sh/malformed"
@@ -22,6 +30,10 @@ const (
 
 	// FieldsHonored is the condition that is False while an object sets fields that have no effect yet.
 	FieldsHonored = "dovetail.sh/FieldsHonored"
+	// LaunchesPaused is the condition of a NodePool or EC2NodeClass that is True while the spending guard holds launches back.
+	LaunchesPaused = "dovetail.sh/LaunchesPaused"
+	// Served is the condition of a NodeClaim whose machine has done work.
+	Served = "dovetail.sh/Served"
 )
 
 const (

@@ -75,6 +75,12 @@ func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 	if err != nil {
 		return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
 	}
+	purchase := ""
+	if c.Purchase != nil {
+		if purchase, err = encodeAnnotation(PurchaseAnnotation, c.Purchase); err != nil {
+			return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+		}
+	}
 	ask := false
 	err = onConflictAgain(func() error {
 		base, err := s.the(ctx, c, ask)
@@ -91,6 +97,9 @@ func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 		}
 		nc.Labels = merged(nc.Labels, map[string]string{ec2nc.LabelNodeClass: c.NodeClass})
 		nc.Annotations = merged(nc.Annotations, map[string]string{LargestAnnotation: largest})
+		if purchase != "" {
+			nc.Annotations[PurchaseAnnotation] = purchase
+		}
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		if err := s.live.Patch(ctx, nc, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {

@@ -35,6 +35,7 @@ func poolOf(np *karpv1.NodePool) *capacity.Pool {
 	if p.Unready = poolProblem(np); p.Unready != "" {
 		return p
 	}
+	p.MaxDollars, _ = maxDollars(np) // validation has passed it
 	var err error
 	if p.Requirements, err = poolRequirements(template.Spec.Requirements, p.Labels); err != nil {
 		// Validation has passed them, so that this is a requirement no operator of ours can express.

@@ -32,6 +32,7 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 		honored(set, unhonoredBy(np))
 	}
 	p.registrations(np, set)
+	paused(set, np.Annotations[GuardAnnotation])
 	p.count(np)
 
 	if err := save(ctx, p, base, np, func() (any, any) { return base.Status, np.Status }); err != nil {

@@ -61,3 +61,10 @@ func (s *Store) TellPool(pool, eventType, reason, note string) {
 		s.recorder.Eventf(np, nil, eventType, reason, "Launch", "%s", shorten(note))
 	}
 }
+
+// TellClass tells a node class something in an event.
+func (s *Store) TellClass(class, eventType, reason, note string) {
+	if nc := s.class(class); nc != nil {
+		s.recorder.Eventf(nc, nil, eventType, reason, "Launch", "%s", shorten(note))
+	}
+}

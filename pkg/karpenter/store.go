@@ -21,6 +21,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
 // Store watches and writes Karpenter's objects.
@@ -62,6 +63,8 @@ type Store struct {
 	clusterCA  func() (string, bool)
 	hold       func() string
 	types      func(nodeClass string) ([]*capacity.InstanceType, string)
+	onGuard    []func(guard.Owner, bool)
+	guardMap   *guardMap
 
 	overlaid *overlays
 	waves    waves
@@ -299,7 +302,8 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	have := s.parsed[after.Name]
 	s.mu.RUnlock()
 	one := &parsedPool{object: after}
-	same := have != nil && sameIntent(have.object, after) && maps.Equal(have.object.Labels, after.Labels)
+	same := have != nil && sameIntent(have.object, after) && maps.Equal(have.object.Labels, after.Labels) &&
+		have.object.Annotations[MaxDollarsAnnotation] == after.Annotations[MaxDollarsAnnotation]
 	if same {
 		one.pool = have.pool
 	} else {
@@ -309,6 +313,9 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	s.parsed[after.Name] = one
 	s.mu.Unlock()
 	s.status.changed(nodePools, after.Name)
+	if have != nil {
+		s.tellGuard(guard.Owner{Pool: after.Name}, have.object, after, same)
+	}
 	if !same {
 		s.tellPool()
 	}
@@ -346,6 +353,9 @@ func (s *Store) classChanged(before, after *ec2nc.EC2NodeClass) {
 	}
 	s.status.classChanged(name)
 	same := before != nil && !gone && sameIntent(before, after)
+	if before != nil && !gone {
+		s.tellGuard(guard.Owner{Class: name}, before, after, same)
+	}
 	if same && sameNotes(before, after) {
 		return
 	}

@@ -66,6 +66,9 @@ func validatePool(np *karpv1.NodePool) field.ErrorList {
 	if np.Spec.Replicas != nil {
 		errs = append(errs, validateStatic(np, spec)...)
 	}
+	if _, err := maxDollars(np); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(MaxDollarsAnnotation), np.Annotations[MaxDollarsAnnotation], err.Error()))
+	}
 	return append(errs, validateDisruption(&np.Spec.Disruption, spec.Child("disruption"))...)
 }
 

@@ -47,6 +47,13 @@ func (a apiCluster) CreateNode(ctx context.Context, n *corev1.Node) error {
 	return err
 }
 
+func (a apiCluster) TryNode(ctx context.Context, n *corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	_, err := a.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
 func (a apiCluster) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -316,3 +316,12 @@ func (d *Desk) Fence(node string) (ok bool) {
 func (d *Desk) Unfence(node string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { l.Unfence(node) })
 }
+
+// takeRejected are the pods that the filters refused on nodes built for them, since the last call.
+func (d *Desk) takeRejected() (out []ledger.Rejected) {
+	some := false
+	if d.read(func(l *ledger.Ledger) { some = l.HasRejected() }); some {
+		d.Step(func(l *ledger.Ledger, _ time.Time) { out = l.TakeRejected() })
+	}
+	return out
+}

@@ -544,6 +544,13 @@ func (w *world) CreateNode(_ context.Context, n *corev1.Node) error {
 	return nil
 }
 
+func (w *world) TryNode(_ context.Context, n *corev1.Node) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls["TryNode"]++
+	return w.broken["CreateNode"]
+}
+
 func (w *world) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

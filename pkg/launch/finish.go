@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -37,7 +38,7 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 	if err != nil {
 		if ctx.Err() == nil {
 			// The claim stays: garbage collection and liveness end it and the instance together.
-			m.lost(ctx, c, inst, err)
+			m.lost(ctx, c, known, err)
 		}
 		return
 	}
@@ -142,6 +143,9 @@ func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.
 // lost ends a claim whose instance died or never showed before it was a node.
 func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
 	m.log(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
+	if !inst.Taken {
+		m.spending.fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: oneLine(why.Error())})
+	}
 	m.fail(ctx, []*capacity.Claim{c}, "InstanceLost", why.Error(), false)
 }
 
@@ -230,6 +234,7 @@ func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.No
 	for _, r := range rejected {
 		m.log(ctx).V(2).Info("A planned pod does not pass on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
+		m.spending.rejectedByFilters(c.Name, m.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason)
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
 		})

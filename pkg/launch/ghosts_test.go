@@ -271,7 +271,7 @@ func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 	}
 	w.desk.Submit(refOf(pod), class)
 	waiting, gangs := m.gather(t.Context())
-	_, plan, err := m.decide(t.Context(), waiting, gangs)
+	_, plan, err := m.decide(t.Context(), waiting, gangs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

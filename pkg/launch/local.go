@@ -45,6 +45,7 @@ func (m *Motor) promise(name string, slots []capacity.Slot) bool {
 }
 
 func (m *Motor) forget(name string) {
+	m.spending.overClaim(name, false) // if it has not had its verdict, it never was a machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.local, name)

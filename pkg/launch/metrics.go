@@ -12,4 +12,29 @@ var podsBound = metrics.NewCounterVec(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"room"})
 
-func init() { legacyregistry.MustRegister(podsBound) }
+var (
+	dollarsPerHour = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "dovetail", Name: "nodes_dollars_per_hour",
+		Help:           "What nodes cost at list price, by node pool and state: running, or in_flight at the dearest instance type they may become.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"nodepool", "state"})
+	unserved = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "dovetail", Name: "unserved_dollars_total",
+		Help:           "What was spent on machines that were terminated without having done any work, by node pool.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"nodepool"})
+	breakersOpen = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: "dovetail", Name: "launch_breakers_open",
+		Help:           "Breakers of the spending guard that hold launches back.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	breakerEvents = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "dovetail", Name: "launch_breaker_events_total",
+		Help:           "What has happened to breakers of the spending guard: Opened, Paused (a probe failed), Closed.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"event"})
+)
+
+func init() {
+	legacyregistry.MustRegister(podsBound, dollarsPerHour, unserved, breakersOpen, breakerEvents)
+}

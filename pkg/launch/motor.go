@@ -52,9 +52,11 @@ type Motor struct {
 	gangs   Gangs // nil: nobody looks after groups
 	daemons func() []*capacity.DaemonSet
 	judge   Judge
-	hold    func() string // why nothing may be launched, because somebody else owns nodes and claims
-	namesMu sync.Mutex
-	names   *rand.Rand // guarded by namesMu
+	// spending is asked before anything is bought; nil: nobody is.
+	spending *Spending
+	hold     func() string // why nothing may be launched, because somebody else owns nodes and claims
+	namesMu  sync.Mutex
+	names    *rand.Rand // guarded by namesMu
 
 	recheckMu sync.Mutex
 	slots     chan struct{} // semaphore of Parallel calls
@@ -105,6 +107,8 @@ type Parts struct {
 	Gangs   Gangs // nil: nobody looks after groups
 	Daemons func() []*capacity.DaemonSet
 	Judge   Judge
+	// Spending is the guard that is asked before anything is bought; nil: nobody is.
+	Spending *Spending
 	// Hold, when set, says why nothing may be launched at the moment (another controller owns nodes and claims); empty: go on.
 	// Changed has to be called when it is over.
 	Hold func() string
@@ -122,7 +126,7 @@ func New(cfg Config, p Parts) *Motor {
 	m := &Motor{
 		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
 		planner: p.Planner, rooms: p.Rooms, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
-		daemons: p.Daemons, hold: p.Hold, names: rand.New(rand.NewSource(p.Seed)),
+		daemons: p.Daemons, hold: p.Hold, spending: p.Spending, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
 		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]bool{}, counted: make(chan struct{}, 1), judge: p.Judge,
@@ -146,9 +150,11 @@ func New(cfg Config, p Parts) *Motor {
 //  4. Offer room that has appeared to pods that wait for their machines (offer).
 //  5. Look at the cluster, plan, have the plan verified, book it (round).
 //  6. Launch it, in the background: the next burst doesn't wait for this one's machines.
-//  7. The same for the pods of nodes that have to go (relocate).
+//  7. Buy the probes of the spending guard that are due (probe).
+//  8. The same for the pods of nodes that have to go (relocate).
 func (m *Motor) Run(ctx context.Context) {
 	m.wg.Go(func() { m.serve(ctx) })
+	m.wg.Go(func() { m.keepSpending(ctx) })
 	if m.readLog(ctx) && m.free(ctx) {
 		m.recover(ctx)
 		m.wg.Go(func() { m.serveOrders(ctx) })
@@ -157,6 +163,7 @@ func (m *Motor) Run(ctx context.Context) {
 			m.keepDaemonRoom(ctx)
 			m.offer(ctx)
 			m.round(ctx)
+			m.probe(ctx)
 			m.relocate(ctx)
 		}
 	}
@@ -242,6 +249,7 @@ func (m *Motor) serve(ctx context.Context) {
 			}
 			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			m.later()
+			m.tendSpending(ctx)
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !m.desk.Idle() {
 				m.desk.read(func(l *ledger.Ledger) { logger.Info("Ledger", "state", l.String()) })
 			}
@@ -399,6 +407,16 @@ func (m *Motor) ClaimGone(name, why string) {
 	if !told {
 		m.lostStatic(name)
 	}
+	m.mu.Lock()
+	shrunk := m.ending[name]
+	m.mu.Unlock()
+	if shrunk {
+		m.spending.Ending(name, nil)
+	}
+	if !told {
+		m.wasted(c)
+	}
+	m.spending.overClaim(name, c == nil || c.Launched || c.ProviderID != "")
 	m.forget(name)
 	m.recount()
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })

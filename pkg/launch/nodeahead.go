@@ -43,6 +43,7 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 			}
 			wait = nameReuseCheck
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+			m.spending.nodeRefused(c, node, err)
 			m.fail(ctx, []*capacity.Claim{c}, "NodeNotCreated", err.Error(), false)
 			return false
 		default:

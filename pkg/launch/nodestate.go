@@ -109,6 +109,7 @@ func (m *Motor) NodeCached(n *corev1.Node) {
 // named tells the ledger under which name a claim's Node will come. If the scheduler's cache had it before, as after a
 // restart, it won't come again: what was seen of it is told, too.
 func (m *Motor) named(claim, name, providerID string) {
+	m.spending.named(claim, name)
 	m.nodeOf.mu.Lock()
 	st, seen := m.nodeOf.seen[name]
 	m.nodeOf.mu.Unlock()

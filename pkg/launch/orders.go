@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -18,6 +19,9 @@ const (
 	firstOrderRetry = time.Second
 	maxOrderRetry   = time.Minute
 )
+
+// reasonPaused is the reason of a claim's Launched condition while the spending guard holds it back.
+const reasonPaused = "Paused"
 
 // order is how far an order has come.
 //
@@ -53,6 +57,7 @@ func (m *Motor) serveOrders(ctx context.Context) {
 // ClaimChanged tells the motor of a NodeClaim, new or changed. It returns at once.
 func (m *Motor) ClaimChanged(c *capacity.Claim) {
 	m.registered(c)
+	m.spending.observe(c)
 	if c.Order == nil || c.Launched || c.Deleting {
 		return
 	}
@@ -124,8 +129,19 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 		m.refuseOrder(ctx, c, "NoCompatibleInstanceTypes", why, again)
 		return
 	}
+	workload := guard.Workload{Owner: "NodeClaim/" + c.Name}
+	n, held := m.spending.forPool(n.Pool, n, workload)
+	if held.none {
+		m.refuseOrder(ctx, c, reasonPaused, held.why, false)
+		return
+	}
+	if why := m.spending.admit(1, m.money).refuses(n.Pool, n.Offers, nil, held.probe, false); why != "" {
+		m.refuseOrder(ctx, c, reasonPaused, why, false)
+		return
+	}
 	own := *c
 	own.Largest = n.Largest
+	m.spending.buyAs(&own, n.Offers, m.randomName("r"), workload, held.probe)
 	if _, err := m.limited(ctx, func() ([]capacity.Instance, error) { return nil, m.claims.Take(ctx, &own) }); err != nil {
 		m.refuseOrder(ctx, c, "ClaimNotWritten", err.Error(), true)
 		return

@@ -37,6 +37,16 @@ func (m *Motor) recover(ctx context.Context) {
 			}
 		}
 	}
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		err := m.spending.restore(ctx, claims)
+		if err == nil {
+			break
+		}
+		m.log(ctx).Error(err, "The spending guard's records can't be read; nothing is launched before they are")
+		if !m.sleep(ctx, wait) {
+			return
+		}
+	}
 	missing := m.missingDaemons(ctx)
 	var restored []ledger.Restored
 	pending := map[string][]*capacity.Claim{} // token -> claims without instance

@@ -145,7 +145,7 @@ func (m *Motor) relocate(ctx context.Context) {
 		m.tellMoves(leaving, func(types.UID) string { return err.Error() })
 		return
 	}
-	claims := m.reserve(plan, len(v.inFlight))
+	claims := m.reserve(plan, len(v.inFlight), buying{urgent: true, pod: func(uid types.UID) *corev1.Pod { return pods[uid] }})
 	refused := map[types.UID]string{}
 	for _, r := range plan.Refused {
 		for _, ref := range r.Pods {
@@ -212,11 +212,16 @@ func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods 
 	}
 	v.Demand = demand(waiting)
 	m.depart(v)
-	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: func(uid types.UID) *corev1.Pod { return pods[uid] }}
-	plan, err := d.Decide(ctx, &v.Scene, m.cfg.Plan)
+	pod := func(uid types.UID) *corev1.Pod { return pods[uid] }
+	opts := m.cfg.Plan
+	forbidden, held := m.spending.restrict(v, pod, nil)
+	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
+	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: pod}
+	plan, err := d.Decide(ctx, &v.Scene, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the plan could not be verified: %w", err)
 	}
+	plan.Refused = append(plan.Refused, held...)
 	return v, plan, nil
 }
 

@@ -66,7 +66,7 @@ func TestReserve(t *testing.T) {
 			w.limits = tc.limits
 			w.build()
 			p := plan()
-			claims := w.motor.reserve(p, tc.inFlight)
+			claims := w.motor.reserve(p, tc.inFlight, buying{})
 			var nodes, placed, refused []string
 			for _, n := range p.Nodes {
 				nodes = append(nodes, n.ID)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -33,6 +34,8 @@ func (m *Motor) round(ctx context.Context) {
 		}
 	}()
 	m.readopt(ctx)
+	m.rejected()
+	m.spending.settle(m.desk)
 	waiting, gangs := m.gather(ctx)
 	if len(waiting) == 0 {
 		return
@@ -46,7 +49,7 @@ func (m *Motor) round(ctx context.Context) {
 		m.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)
 		return
 	}
-	v, plan, err := m.decide(ctx, waiting, gangs)
+	v, plan, err := m.decide(ctx, waiting, gangs, nil)
 	if ctx.Err() != nil {
 		return
 	}
@@ -55,7 +58,7 @@ func (m *Motor) round(ctx context.Context) {
 		m.refuse(ctx, uidsOf(waiting), err.Error(), true)
 		return
 	}
-	claims := m.reserve(plan, len(v.inFlight))
+	claims := m.reserve(plan, len(v.inFlight), buying{})
 	m.paused(plan, gangs)
 	waves := m.book(ctx, v, plan, claims)
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
@@ -68,18 +71,26 @@ func (m *Motor) round(ctx context.Context) {
 	}
 }
 
-// decide looks at the cluster and makes a verified plan for the waiting pods.
-func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan, error) {
+// decide looks at the cluster and makes a verified plan for the waiting pods. lift is the breaker of the spending guard that is
+// probed; nil: none is.
+func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift *guard.Key) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, waiting)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
 	}
+	if lift != nil { // one machine is to be bought for pods that are there
+		v.Demand = slices.DeleteFunc(v.Demand, func(d capacity.Demand) bool { return d.Owner != "" })
+	}
+	opts := m.cfg.Plan
+	forbidden, held := m.spending.restrict(v, m.pending.Get, lift)
+	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
 	v.Demand = withGangs(v.Demand, m.pending.Get, gangs)
 	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: m.pending.Get}
-	plan, err := d.Decide(ctx, &v.Scene, m.cfg.Plan)
+	plan, err := d.Decide(ctx, &v.Scene, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the plan could not be verified: %w", err)
 	}
+	plan.Refused = append(plan.Refused, held...)
 	return v, plan, nil
 }
 
@@ -87,7 +98,7 @@ func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[
 // written or launched. It is for motors that don't run.
 func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, error) {
 	waiting, gangs := m.gather(ctx)
-	v, plan, err := m.decide(ctx, waiting, gangs)
+	v, plan, err := m.decide(ctx, waiting, gangs, nil)
 	if err != nil {
 		return nil, nil, err
 	}

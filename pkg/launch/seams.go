@@ -84,6 +84,8 @@ type NodeBuilder interface {
 // Cluster is the API server, as far as the motor writes to it beyond claims.
 type Cluster interface {
 	CreateNode(ctx context.Context, n *corev1.Node) error
+	// TryNode asks whether a Node could be created, with a dry run.
+	TryNode(ctx context.Context, n *corev1.Node) error
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	// PodsOn are the pods that are bound to a name and haven't ended, from memory. They are shared and must not be changed.
 	PodsOn(name string) []*corev1.Pod

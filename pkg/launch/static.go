@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -172,13 +173,27 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		return
 	}
 	n = min(n, int64(m.headroom()))
+	node, held := m.spending.forPool(p, node, guard.Workload{Owner: "NodePool/" + p.Name})
+	if held.none {
+		m.shortage(p.Name, held.why)
+		return
+	}
+	if held.probe != nil {
+		n = 1
+	}
+	round := m.randomName("r")
+	adm := m.spending.admit(int(n), m.money)
 	var claims []*capacity.Claim
+	short := held.why
 	for range n {
+		if why := adm.refuses(p, node.Offers, nil, held.probe, false); why != "" {
+			short = why
+			break
+		}
 		c := m.claimFor(node)
 		c.Wave.For = capacity.ForPool
 		claims = append(claims, c)
 	}
-	short := ""
 	var granted []*capacity.Claim
 	for i, err := range m.claims.Reserve(claims...) {
 		if err != nil {
@@ -203,6 +218,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		}
 		w := waves[len(waves)-1]
 		w.claims = append(w.claims, c)
+		m.spending.buyAs(c, node.Offers, round, guard.Workload{Owner: "NodePool/" + p.Name}, held.probe)
 		cp := *c
 		m.remember(&cp)
 		m.inFlight(c, template(node), daemonRoom(node.Daemons))

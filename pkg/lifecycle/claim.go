@@ -21,6 +21,7 @@ type life struct {
 	claim *karpv1.NodeClaim
 	match match
 	now   time.Time
+	taken bool // the cloud has taken the instance back
 }
 
 // stage does one step of a life and says when it wants to look again; 0: when something changes.

@@ -22,6 +22,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
@@ -70,6 +71,9 @@ type Config struct {
 	Close func(node, providerID string) (landing bool)
 	// NotRegistered, when set, is told of a claim that was given up because it has not become a node in its time.
 	NotRegistered func(claim *karpv1.NodeClaim, message string)
+	// GivingUp, when set, is told why a claim is about to be given up, perhaps more than once; fault nil: it is nobody's failure. It
+	// must not block.
+	GivingUp func(claim string, fault *guard.Fault)
 	// RegistrationTimeout ends instances without kubelet; zero: DefaultRegistrationTimeout.
 	RegistrationTimeout time.Duration
 	// Hold, when set, says why nothing may be changed at the moment (another controller owns these objects); empty: go on.
@@ -99,6 +103,7 @@ type Controller struct {
 	close    func(node, providerID string) (landing bool)
 	came     func(*karpv1.NodeClaim, *corev1.Node)
 	failed   func(*karpv1.NodeClaim, string) // to become a node in time
+	givingUp func(string, *guard.Fault)
 	recorder events.EventRecorder
 	clock    clock.WithTicker
 	// registrationTimeout as in Config, never zero.
@@ -138,6 +143,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if c.failed = cfg.NotRegistered; c.failed == nil {
 		c.failed = func(*karpv1.NodeClaim, string) {}
+	}
+	if c.givingUp = cfg.GivingUp; c.givingUp == nil {
+		c.givingUp = func(string, *guard.Fault) {}
 	}
 	if c.registrationTimeout = cfg.RegistrationTimeout; c.registrationTimeout == 0 {
 		c.registrationTimeout = DefaultRegistrationTimeout

@@ -14,6 +14,7 @@ const (
 	reasonOtherName           = "RegisteredUnderOtherName"
 	reasonNodeRecreated       = "NodeRecreated"
 	reasonLaunchTimeout       = "LaunchTimeout"
+	reasonPaused              = "Paused" // of a claim's Launched condition: the spending guard holds it back
 	reasonRegistrationTimeout = "RegistrationTimeout"
 	reasonInitTimeout         = "InitializationTimeout"
 	reasonInstanceEnded       = "InstanceEnded"

@@ -13,6 +13,12 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
+// Reasons of the Initialized condition for what a user has declared and what has not come (Karpenter's).
+const (
+	reasonStartupTaints = "StartupTaintsExist"
+	reasonNoResource    = "ResourceNotRegistered"
+)
+
 // initialize declares a registered node fit for everything it was bought for. Until then the scheduler does not see its
 // ephemeral taints and reckons with the claim's numbers; from here on it is like any other node.
 func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, error) {
@@ -63,7 +69,7 @@ func uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message 
 	taints := Taints(node)
 	for _, t := range claim.Spec.StartupTaints {
 		if hasTaint(taints, &t) {
-			return "StartupTaintsExist", fmt.Sprintf("startup taint %s is still there", t.ToString())
+			return reasonStartupTaints, fmt.Sprintf("startup taint %s is still there", t.ToString())
 		}
 	}
 	for i := range taints {
@@ -74,7 +80,7 @@ func uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message 
 	for _, name := range slices.Sorted(maps.Keys(claim.Spec.Resources.Requests)) {
 		wanted, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
 		if !wanted.IsZero() && have.IsZero() {
-			return "ResourceNotRegistered", fmt.Sprintf("resource %s was asked for and is not in allocatable", name)
+			return reasonNoResource, fmt.Sprintf("resource %s was asked for and is not in allocatable", name)
 		}
 	}
 	return "", ""

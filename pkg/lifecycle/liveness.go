@@ -43,7 +43,15 @@ func (c *Controller) cascade(ctx context.Context, l *life) (time.Duration, error
 func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, error) {
 	claim := l.claim
 	if !conditionTrue(claim, karpv1.ConditionTypeLaunched) {
-		if wait := c.left(claim.Name, "launch", claim.CreationTimestamp.Time, launchTimeout, l.now); wait > 0 {
+		since := claim.CreationTimestamp.Time
+		if launched := condition(claim, karpv1.ConditionTypeLaunched); launched != nil {
+			if launched.IsFalse() && launched.Reason == reasonPaused {
+				c.waits.forget(claim.Name) // its time begins when the spending guard lets it go
+				return 0, nil
+			}
+			since = later(since, launched.LastTransitionTime.Time)
+		}
+		if wait := c.left(claim.Name, "launch", since, launchTimeout, l.now); wait > 0 {
 			return wait, nil
 		}
 		return 0, c.giveUp(ctx, l, reasonLaunchTimeout, fmt.Sprintf("nothing was launched within %s", launchTimeout))
@@ -103,6 +111,7 @@ func (c *Controller) checkInstance(ctx context.Context, l *life) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
+	l.taken = inst.Taken
 	switch {
 	case v == ended:
 		return 0, c.giveUp(ctx, l, reasonInstanceEnded, "the instance is gone")
@@ -149,6 +158,7 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 			return err
 		}
 	}
+	c.givingUp(l.claim.Name, faultOf(l, reason, message))
 	c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving NodeClaim %s up: %s", l.claim.Name, message)
 	if err := c.deleteClaim(ctx, l.claim); err != nil {
 		return err

@@ -3,6 +3,7 @@ package provision
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -63,6 +64,13 @@ type Args struct {
 	MaxClaimsInFlight *int `json:"maxClaimsInFlight,omitempty"`
 	// MaxTerminationsPerMinute bounds how many nodes end per minute by decision of Dovetail.
 	MaxTerminationsPerMinute *int `json:"maxTerminationsPerMinute,omitempty"`
+	// MaxDollarsPerHour is what nodes may cost in all, in dollars per hour at list price, MaxLaunchesPerMinute how many are launched
+	// within a minute at most; 0: no bound. What runs already is never ended for it.
+	MaxDollarsPerHour    float64 `json:"maxDollarsPerHour,omitempty"`
+	MaxLaunchesPerMinute int     `json:"maxLaunchesPerMinute,omitempty"`
+	// NewImageNodes is how many nodes of an image are launched, none of which was ever initialized, before the first one is; a tenth of
+	// a plan if that is more. 0: any number.
+	NewImageNodes *int `json:"newImageNodes,omitempty"`
 	// DisruptionDryRun: what would be ended is said, and nothing is.
 	DisruptionDryRun bool `json:"disruptionDryRun,omitempty"`
 	// PreemptFirst lets preemption have its try before a node is built, for every pod.
@@ -127,6 +135,10 @@ func (a *Args) setDefaults() {
 		n := 1000
 		a.MaxClaimsInFlight = &n
 	}
+	if a.NewImageNodes == nil {
+		n := 20
+		a.NewImageNodes = &n
+	}
 	if a.MaxTerminationsPerMinute == nil {
 		n := 100
 		a.MaxTerminationsPerMinute = &n
@@ -173,6 +185,15 @@ func (a *Args) validate() field.ErrorList {
 	}
 	if *a.MaxTerminationsPerMinute < 1 {
 		errs = append(errs, field.Invalid(path("maxTerminationsPerMinute"), *a.MaxTerminationsPerMinute, "must be at least 1; disruptionDryRun ends no node for being empty or expired"))
+	}
+	if d := a.MaxDollarsPerHour; !(d >= 0) || math.IsInf(d, 0) {
+		errs = append(errs, field.Invalid(path("maxDollarsPerHour"), d, "must be an amount of dollars, or 0 for no bound"))
+	}
+	if a.MaxLaunchesPerMinute < 0 {
+		errs = append(errs, field.Invalid(path("maxLaunchesPerMinute"), a.MaxLaunchesPerMinute, "must not be negative"))
+	}
+	if *a.NewImageNodes < 0 {
+		errs = append(errs, field.Invalid(path("newImageNodes"), *a.NewImageNodes, "must not be negative"))
 	}
 	if p := *a.VMMemoryOverheadPercent; p < 0 || p >= 1 {
 		errs = append(errs, field.Invalid(path("vmMemoryOverheadPercent"), p, "is a fraction: 0 <= x < 1"))

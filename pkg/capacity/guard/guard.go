@@ -128,7 +128,7 @@ func (g *Guard) Steady(name string, now time.Time) {
 		return
 	}
 	for _, b := range g.probed(name) {
-		if b.Key.Machine() || len(m.Workloads) == 0 {
+		if b.Key.Machine() || m.podless() {
 			g.close(b, now)
 		}
 	}

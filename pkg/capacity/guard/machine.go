@@ -68,6 +68,11 @@ func (m *machine) keys(f *Fault, narrow func(class, image, zone string) Key) []K
 	return out
 }
 
+// podless says that the machine was bought for no pod: workloads without namespace are pools and NodeClaims.
+func (m *machine) podless() bool {
+	return !slices.ContainsFunc(m.Workloads, func(w Workload) bool { return w.Namespace != "" })
+}
+
 // of says that the machine counts for a key.
 func (m *machine) of(k Key) bool {
 	switch {

@@ -22,6 +22,7 @@ type Ledger struct {
 	boots    bootTimes
 	patience Patience
 	freed    bool // promised room was given back since the last tick
+	rejected []Rejected
 	out      Effects
 	seq      int
 }

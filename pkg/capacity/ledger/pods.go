@@ -55,6 +55,7 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 			l.out.Activate = append(l.out.Activate, p.ref)
 		default:
 			// Its cycle ran and failed: the room it was promised was not good enough.
+			l.reject(p, "the planned node did not pass the scheduler's filters")
 			l.fail(p, "the planned node did not pass the scheduler's filters", now)
 		}
 	}

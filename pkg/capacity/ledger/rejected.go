@@ -1,0 +1,50 @@
+package ledger
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Rejected is a pod that the scheduler's filters refused on the node that was built for it.
+type Rejected struct {
+	Claim          string
+	Pod            capacity.PodRef
+	Plugin, Reason string // as far as they are known
+}
+
+// HasRejected says that TakeRejected would answer any.
+func (l *Ledger) HasRejected() bool { return len(l.rejected) > 0 }
+
+// TakeRejected are the pods that were refused so since the last call.
+func (l *Ledger) TakeRejected() []Rejected {
+	out := l.rejected
+	l.rejected = nil
+	return out
+}
+
+func (l *Ledger) reject(p *pod, reason string) {
+	const most = 10_000 // nobody asks where nothing is guarded
+	if s := p.slot; s != nil && s.node.claim != "" && len(l.rejected) < most {
+		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Pod: p.ref, Reason: reason})
+	}
+}
+
+// Forgive ends the back-off of pods and their classes, because what they failed of is over, and plans for them again.
+func (l *Ledger) Forgive(uids []types.UID, now time.Time) {
+	for _, uid := range uids {
+		p, ok := l.pods[uid]
+		if !ok {
+			continue
+		}
+		c := p.class
+		p.failed, c.failed, c.next = 0, 0, time.Time{}
+		c.refused, c.patient = 0, time.Time{}
+		c.lost, c.rest = 0, time.Time{}
+		if p.state == Refused {
+			l.queue(p, now)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package karpenter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+)
+
+// Where the spending guard keeps its records: on the NodePool, EC2NodeClass or Provisioner they are about, as an annotation; of
+// pools and classes that are no objects of their own, in one ConfigMap.
+
+// guardConfigMap holds the records of pools and classes that come from a profile's arguments or an AWSNodeTemplate.
+const guardConfigMap = "dovetail-guard"
+
+// guardMap is that ConfigMap.
+type guardMap struct {
+	client    kubernetes.Interface
+	namespace string
+	mu        sync.Mutex
+}
+
+// SetGuardMap says where records are kept that have no object of their own. To be called before Run.
+func (s *Store) SetGuardMap(c kubernetes.Interface, namespace string) {
+	s.guardMap = &guardMap{client: c, namespace: namespace}
+}
+
+// OnGuard is told of changes that bear on the owner of a record: of its spec, or of the annotation that asks for another try
+// (retry). To be registered before Run; called from the watch, must not block.
+func (s *Store) OnGuard(f func(o guard.Owner, retry bool)) { s.onGuard = append(s.onGuard, f) }
+
+func (s *Store) tellGuard(o guard.Owner, before, after client.Object, same bool) {
+	retry := after.GetAnnotations()[RetryAnnotation]
+	again := retry != "" && retry != before.GetAnnotations()[RetryAnnotation]
+	if same && !again {
+		return
+	}
+	for _, f := range s.onGuard {
+		f(o, again)
+	}
+}
+
+// GuardRecords are what was kept, by owner.
+func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error) {
+	out := map[guard.Owner]string{}
+	s.mu.RLock()
+	for name, p := range s.parsed {
+		if text := p.object.Annotations[GuardAnnotation]; text != "" {
+			out[guard.Owner{Pool: name}] = text
+		}
+	}
+	s.mu.RUnlock()
+	for _, o := range s.classes.GetStore().List() {
+		nc := o.(*ec2nc.EC2NodeClass)
+		if text := nc.Annotations[GuardAnnotation]; text != "" {
+			out[guard.Owner{Class: nc.Name}] = text
+		}
+	}
+	if s.guardMap == nil {
+		return out, nil
+	}
+	cm, err := s.guardMap.client.CoreV1().ConfigMaps(s.guardMap.namespace).Get(ctx, guardConfigMap, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return out, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", s.guardMap.namespace, guardConfigMap, err)
+	}
+	for key, text := range cm.Data {
+		if name, ok := strings.CutPrefix(key, "pool."); ok {
+			out[guard.Owner{Pool: name}] = text
+		} else if name, ok := strings.CutPrefix(key, "class."); ok {
+			out[guard.Owner{Class: name}] = text
+		}
+	}
+	return out, nil
+}
+
+// RecordGuard keeps the record of an owner; empty: there is nothing to keep any more. An owner that is gone is no error.
+func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	var obj client.Object
+	switch {
+	case o.Pool != "" && !derived(o.Pool):
+		obj = &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: o.Pool}}
+	case o.Pool != "":
+		p := s.provisionerOf(o.Pool)
+		if p == nil {
+			return s.guardMap.put(ctx, "pool."+o.Pool, text)
+		}
+		obj = &legacy.Provisioner{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}
+	case derived(o.Class):
+		return s.guardMap.put(ctx, "class."+o.Class, text)
+	default:
+		obj = &ec2nc.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: o.Class}}
+	}
+	var value any
+	if text != "" {
+		value = text
+	}
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{GuardAnnotation: value}}})
+	if err == nil {
+		err = client.IgnoreNotFound(s.live.Patch(ctx, obj, client.RawPatch(types.MergePatchType, raw)))
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the spending guard's record on %T %s: %w", obj, obj.GetName(), err)
+	}
+	return nil
+}
+
+// put writes one key.
+func (m *guardMap) put(ctx context.Context, key, text string) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps := m.client.CoreV1().ConfigMaps(m.namespace)
+	var value any
+	if text != "" {
+		value = text
+	}
+	raw, err := json.Marshal(map[string]any{"data": map[string]any{key: value}})
+	if err != nil {
+		return fmt.Errorf("keeping the spending guard's record: %w", err)
+	}
+	_, err = maps.Patch(ctx, guardConfigMap, types.MergePatchType, raw, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) && text != "" {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: guardConfigMap}, Data: map[string]string{key: text}}
+		_, err = maps.Create(ctx, cm, metav1.CreateOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("keeping the spending guard's record in ConfigMap %s/%s: %w", m.namespace, guardConfigMap, err)
+	}
+	return nil
+}
+
+// RecordServed writes on a claim that its machine has done work.
+func (s *Store) RecordServed(ctx context.Context, c *capacity.Claim) error {
+	return client.IgnoreNotFound(s.patchStatus(ctx, c, func(nc *karpv1.NodeClaim) {
+		nc.StatusConditions(status.WithClock(s.clock)).SetTrueWithReason(Served, "Served", "")
+	}))
+}
+
+// paused says in a condition whether the spending guard holds launches back, from its record on the object.
+func paused(set status.ConditionSet, record string) {
+	texts, err := guard.OpenOf(record)
+	switch {
+	case err != nil:
+		set.SetUnknownWithReason(LaunchesPaused, reasonMalformed, shorten(fmt.Sprintf("annotation %s: %v", GuardAnnotation, err)))
+	case len(texts) > 0:
+		set.SetTrueWithReason(LaunchesPaused, "MachinesFail", shorten(strings.Join(texts, "; ")))
+	case set.Get(LaunchesPaused) != nil:
+		_ = set.Clear(LaunchesPaused)
+	}
+}
+
+// maxDollars is what the pool's nodes may cost in dollars per hour; 0: any amount.
+func maxDollars(np *karpv1.NodePool) (float64, error) {
+	text, said := np.Annotations[MaxDollarsAnnotation]
+	if !said {
+		return 0, nil
+	}
+	most, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(most > 0) || math.IsInf(most, 0) {
+		return 0, errors.New("must be an amount of dollars above zero, like \"12.50\"")
+	}
+	return most, nil
+}
+
+// PoolsOf are the pools that use a node class.
+func (s *Store) PoolsOf(class string) (out []string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for name, p := range s.parsed {
+		if p.pool.NodeClass == class {
+			out = append(out, name)
+		}
+	}
+	return out
+}

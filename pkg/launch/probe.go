@@ -1,0 +1,192 @@
+package launch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// probePods is how many waiting pods a probe is looked for among.
+const probePods = 50
+
+// probe buys the probes that are due: for each breaker one machine, for pods that wait because of it.
+//
+//  1. Choose waiting pods that the breaker holds back, one of each class.
+//  2. Plan for them as if the breaker were closed, all others as they are.
+//  3. Plan again for the pods of one new node alone (or for their gang), so that one machine is bought.
+//  4. Book and launch that like any other plan.
+func (m *Motor) probe(ctx context.Context) {
+	if m.spending == nil || m.hold() != "" || m.claims.Problem() != "" {
+		return
+	}
+	for _, key := range m.spending.due() {
+		if ctx.Err() != nil {
+			return
+		}
+		m.probeOf(ctx, key)
+	}
+}
+
+func (m *Motor) probeOf(ctx context.Context, key guard.Key) {
+	logger := klog.FromContext(ctx)
+	waiting := m.heldBack(key)
+	if len(waiting) == 0 {
+		m.spending.fruitless(key)
+		return
+	}
+	v, plan, chosen, err := m.planProbe(ctx, key, waiting)
+	if err != nil {
+		logger.Error(err, "No machine could be planned to probe a breaker of the spending guard", "breaker", key.String())
+		return
+	}
+	if chosen == nil {
+		m.spending.fruitless(key)
+		return
+	}
+	if len(plan.Nodes) > 1 {
+		alone, gang := aloneOn(plan, chosen, waiting, m.pending.Get)
+		if v, plan, chosen, err = m.planProbe(ctx, key, alone); err != nil || chosen == nil || len(plan.Nodes) > 1 && !gang {
+			m.spending.fruitless(key)
+			return
+		}
+	}
+	for _, pl := range plan.Placements {
+		m.desk.join(pl.Pod, pl.Class) // only pods that wait for a plan are booked
+	}
+	claims := m.reserve(plan, len(v.inFlight), buying{lift: &key})
+	if len(plan.Nodes) == 0 {
+		for _, r := range plan.Refused {
+			m.refusal(ctx, r)
+		}
+		return
+	}
+	waves := m.book(ctx, v, plan, claims)
+	logger.V(2).Info("Trying a machine", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
+	for _, w := range waves {
+		m.wg.Go(func() { m.launch(ctx, w) })
+	}
+}
+
+// heldBack are waiting pods that the breaker may hold back, one of each class; of a gang all.
+func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
+	var out []ledger.Waiting
+	seen := map[capacity.ClassKey]bool{}
+	for _, pod := range m.pending.all() {
+		if len(out) >= probePods {
+			break
+		}
+		if !m.desk.Refused(pod.UID) {
+			continue
+		}
+		class, err := m.pending.classes.Class(pod)
+		if err != nil || seen[class.Key] && groupOf(pod) == (Group{}) {
+			continue
+		}
+		if !key.Machine() && !key.PoolWide() && m.spending.workloadOf(pod) != key.Workload {
+			continue
+		}
+		seen[class.Key] = true
+		out = append(out, ledger.Waiting{Ref: refOf(pod), Class: class})
+	}
+	return out
+}
+
+// planProbe makes a verified plan with one breaker lifted, and chooses the new node that probes it; nil: none does.
+func (m *Motor) planProbe(ctx context.Context, key guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
+	v, plan, err := m.decide(ctx, waiting, m.gangsOf(ctx, waiting), &key)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	workloads, _ := m.spending.wantedOn(plan, m.pending.Get)
+	for _, n := range plan.Nodes {
+		if probes(key, n, workloads[n.ID]) {
+			return v, plan, n, nil
+		}
+	}
+	return v, plan, nil, nil
+}
+
+// probes says that buying the node tries what the breaker holds back. Of a machine breaker's only the offers that it holds back
+// are left.
+func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload) bool {
+	switch {
+	case !key.Machine():
+		return n.Pool.Name == key.Pool && (key.PoolWide() || slices.Contains(workloads, key.Workload))
+	case n.Pool.NodeClass != key.Class:
+		return false
+	}
+	left := slices.DeleteFunc(slices.Clone(n.Offers), func(o capacity.NodeOffer) bool {
+		return key.Image != "" && o.Type.Image != key.Image || key.Zone != "" && o.Offer.Zone != key.Zone
+	})
+	if len(left) == 0 {
+		return false
+	}
+	n.Offers = left
+	return true
+}
+
+// aloneOn is the first pod planned on the node, or the gang it belongs to.
+func aloneOn(plan *capacity.Plan, n *capacity.PlannedNode, waiting []ledger.Waiting, pod func(types.UID) *corev1.Pod) (out []ledger.Waiting, gang bool) {
+	group := Group{}
+	for _, pl := range plan.Placements {
+		if pl.Node != n.ID {
+			continue
+		}
+		if p := pod(pl.Pod.UID); p != nil {
+			group = groupOf(p)
+		}
+		if group == (Group{}) {
+			return slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return w.Ref.UID != pl.Pod.UID }), false
+		}
+		break
+	}
+	return slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool {
+		p := pod(w.Ref.UID)
+		return p == nil || groupOf(p) != group
+	}), true
+}
+
+// fruitless says that nobody waits for a probe of the breaker, or none can be planned: it is looked at again in a while, or when
+// pods are held back.
+func (s *Spending) fruitless(key guard.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle[key] = s.clock.Now()
+}
+
+// idleFor is how long a breaker is left alone that nobody waits for.
+const idleFor = 30 * time.Second
+
+// due are the breakers of which a probe may be bought now.
+func (s *Spending) due() []guard.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	return slices.DeleteFunc(s.guard.Due(now), func(k guard.Key) bool { return now.Sub(s.idle[k]) < idleFor })
+}
+
+// Retry has breakers probed at once, because a user asks for it.
+func (s *Spending) retry(match func(guard.Key) bool) { s.change(match, true) }
+
+// change says that something has changed that bears on breakers.
+func (s *Spending) change(match func(guard.Key) bool, forced bool) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guard.Changed(match, forced, s.clock.Now())
+	for _, b := range s.guard.Breakers() {
+		if match(b.Key) {
+			s.dirty[guard.OwnerOf(b.Key)] = true
+		}
+	}
+}

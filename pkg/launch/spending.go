@@ -1,0 +1,430 @@
+package launch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+const (
+	// servedAfter is how long a pod has to be Running, or a node that was bought for no pod initialized, for its machine to
+	// have done work.
+	servedAfter = 2 * time.Minute
+	// thrownWithin: a pod that is thrown off a machine so soon after that was bought counts against its workload.
+	thrownWithin = time.Hour
+)
+
+// Records is where the guard's state outlives the process: on the objects it is about.
+type Records interface {
+	GuardRecords(ctx context.Context) (map[guard.Owner]string, error)
+	RecordGuard(ctx context.Context, o guard.Owner, text string) error
+	// RecordServed writes on a claim, once, that its machine has done work.
+	RecordServed(ctx context.Context, c *capacity.Claim) error
+	// TellPool and TellClass write an event on the object that a breaker is about.
+	TellPool(pool, eventType, reason, note string)
+	TellClass(class, eventType, reason, note string)
+}
+
+// SpendingConfig are the limits of spending.
+type SpendingConfig struct {
+	// NewImageNodes is how many machines of an image none of which was ever initialized may be bought before the first one is, or a
+	// tenth of the plan if that is more; 0: any number.
+	NewImageNodes int
+	Budget        Budget
+}
+
+// Spending is the guard on spending: it watches what becomes of every machine that is bought, keeps the breakers, and is asked
+// before anything is bought, whoever buys. A nil Spending has nothing to say.
+//
+// Lock order: mu is taken last. Nothing is called out under it.
+type Spending struct {
+	cfg     SpendingConfig
+	clock   clock.PassiveClock
+	records Records
+	owners  *Owners
+	pending *Pending
+	classes *Classes
+	// taints are the NoExecute taints of a Node, podsOn the pods bound to a name; from memory.
+	taints func(node string) []corev1.Taint
+	podsOn func(node string) []*corev1.Pod
+
+	mu       sync.Mutex
+	guard    *guard.Guard
+	machines map[string]*watched // by claim
+	byNode   map[string]*watched // by Node name
+	dirty    map[guard.Owner]bool
+	served   map[string]bool // claims on which it is still to be written
+	refused  map[guard.Key]*corev1.Node
+	idle     map[guard.Key]time.Time // breakers that nobody waited for, and when that was seen
+	notices  []guard.Notice
+	asked    time.Time // when refused Nodes were last tried
+	launches []time.Time
+	// kept and counted belong to the goroutine of keepSpending.
+	kept      map[guard.Owner]string
+	counted   map[string]bool
+	workloads map[guard.Workload]workloadState
+	budgets   map[string]string // why a budget is reached, by pool; "": all pools
+}
+
+// watched is a machine while it is watched.
+type watched struct {
+	claim, uid, pool, class string
+	node                    string
+	at                      time.Time
+	workloads               []guard.Workload
+	probes                  []guard.Key
+	// wanted are the pods it was bought for, as far as they are known by name.
+	wanted map[types.UID]guard.Workload
+	// pods are those on it that are no daemons; nil: they are of no interest any more.
+	pods map[types.UID]*lodger
+	// thrown are faults of pods that were thrown off it.
+	thrown      []guard.Fault
+	initialized time.Time
+	steady      bool
+	// end is why it ends, as those who end it have said; neutral: that is nobody's failure.
+	end     *guard.Fault
+	neutral bool
+	over    bool
+}
+
+// lodger is a pod on a machine.
+type lodger struct {
+	workload guard.Workload
+	running  time.Time // since when it is Running; zero: it isn't
+	counted  bool      // as work done
+	left     bool      // it is over, or on its way out: it keeps nothing there any more
+}
+
+// NewSpending returns a guard that knows nothing yet.
+func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owners *Owners, pending *Pending, taints func(node string) []corev1.Taint, podsOn func(node string) []*corev1.Pod) *Spending {
+	return &Spending{
+		cfg: cfg, clock: c, records: records, owners: owners, pending: pending, classes: pending.classes, taints: taints, podsOn: podsOn, guard: guard.New(),
+		machines: map[string]*watched{}, byNode: map[string]*watched{}, dirty: map[guard.Owner]bool{}, served: map[string]bool{},
+		refused: map[guard.Key]*corev1.Node{}, idle: map[guard.Key]time.Time{}, budgets: map[string]string{},
+		workloads: map[guard.Workload]workloadState{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
+	}
+}
+
+// restore takes in what an earlier process has kept, and the machines that are there.
+func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error {
+	if s == nil {
+		return nil
+	}
+	records, err := s.records.GuardRecords(ctx)
+	if err != nil {
+		return err
+	}
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for o, text := range records {
+		if err := s.guard.Restore(o, text); err != nil {
+			klog.FromContext(ctx).Error(err, "The spending guard's record can't be read; it begins anew", "nodePool", o.Pool, "nodeClass", o.Class)
+			s.dirty[o] = true
+		}
+	}
+	for _, c := range claims {
+		if c.Purchase == nil || !c.Launched && c.Wave == nil {
+			continue
+		}
+		b := s.buyLocked(c, nil, nil)
+		if c.Served {
+			s.serveLocked(b, guard.Workload{}, now, false)
+		}
+		if c.NodeName != "" {
+			s.nameLocked(b, c.NodeName)
+		}
+		s.observeLocked(b, c, now)
+		if c.Deleting { // what ended it was said to a process before this one
+			b.neutral = true
+		}
+	}
+	s.guard.Recovered(now)
+	return nil
+}
+
+// buy takes down a machine that is about to be bought, and records on the claim what for.
+func (s *Spending) buy(c *capacity.Claim, images, zones []string, wanted map[types.UID]guard.Workload) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.buyLocked(c, images, zones)
+	b.wanted = wanted
+	s.launches = append(s.launches, b.at)
+}
+
+func (s *Spending) buyLocked(c *capacity.Claim, images, zones []string) *watched {
+	if b := s.machines[c.Name]; b != nil {
+		return b
+	}
+	b := &watched{claim: c.Name, uid: c.UID, pool: c.Pool, class: c.NodeClass, at: c.CreatedAt, workloads: c.Purchase.Workloads, probes: c.Purchase.Probes, pods: map[types.UID]*lodger{}}
+	if c.ImageID != "" {
+		images = []string{c.ImageID}
+	}
+	if c.Zone != "" {
+		zones = []string{c.Zone}
+	}
+	s.machines[c.Name] = b
+	s.guard.Buy(c.Name, guard.Bought{Purchase: *c.Purchase, Pool: c.Pool, Class: c.NodeClass, Images: images, Zones: zones, At: b.at})
+	if c.Launched {
+		s.guard.Locate(c.Name, c.ImageID, c.Zone)
+	}
+	for _, k := range c.Purchase.Probes {
+		s.dirty[guard.OwnerOf(k)] = true
+	}
+	return b
+}
+
+// observe takes in what has become of a claim.
+func (s *Spending) observe(c *capacity.Claim) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.machines[c.Name]; b != nil && (b.uid == "" || b.uid == c.UID) {
+		b.uid = c.UID
+		s.observeLocked(b, c, s.clock.Now())
+	}
+}
+
+func (s *Spending) observeLocked(b *watched, c *capacity.Claim, now time.Time) {
+	if c.Launched {
+		s.guard.Locate(b.claim, c.ImageID, c.Zone)
+	}
+	if c.NodeName != "" && b.node != c.NodeName {
+		s.nameLocked(b, c.NodeName)
+	}
+	if c.Initialized && b.initialized.IsZero() {
+		b.initialized = c.InitializedAt
+		if b.initialized.IsZero() {
+			b.initialized = now
+		}
+		s.guard.Initialized(b.claim, b.initialized)
+		if s.guard.Decided(b.claim) && !s.guard.Served(b.claim) { // after having failed to: whatever kept it may be over
+			s.guard.Changed(func(k guard.Key) bool { return k.Pool == b.pool || k.Class == b.class }, false, now)
+		}
+		s.noticeLocked()
+	}
+}
+
+// named says which Node is the claim's.
+func (s *Spending) named(claim, node string) {
+	if s == nil || node == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.machines[claim]; b != nil && b.node != node {
+		s.nameLocked(b, node)
+	}
+}
+
+func (s *Spending) nameLocked(b *watched, node string) {
+	if s.byNode[b.node] == b {
+		delete(s.byNode, b.node)
+	}
+	b.node = node
+	s.byNode[node] = b
+	for _, pod := range s.podsOn(node) {
+		s.lodgeLocked(b, pod)
+	}
+}
+
+// Ending says why a claim is about to be ended. fault nil: for nobody's failure.
+func (s *Spending) Ending(claim string, fault *guard.Fault) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.machines[claim]; b != nil && b.end == nil && !b.neutral {
+		b.end, b.neutral = fault, fault == nil
+	}
+}
+
+// Emptied says that a claim is about to be ended because it has no pods. That is a failure if pods that it was bought for still
+// wait.
+func (s *Spending) Emptied(claim string) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	var wanted map[types.UID]guard.Workload
+	if b := s.machines[claim]; b != nil {
+		wanted = b.wanted
+	}
+	s.mu.Unlock()
+	var waiting []guard.Workload
+	for uid, w := range wanted {
+		if s.pending.Get(uid) != nil {
+			waiting = addWorkload(waiting, w)
+		}
+	}
+	if len(waiting) == 0 {
+		s.Ending(claim, nil)
+		return
+	}
+	s.Ending(claim, &guard.Fault{Cause: "given back", Message: "its pods did not get there", Workloads: waiting})
+}
+
+// over says that a claim has ended or is about to, and gives the verdict. launched: there was a machine.
+func (s *Spending) overClaim(claim string, launched bool) {
+	if s == nil {
+		return
+	}
+	s.settle(nil)
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.machines[claim]
+	if b == nil || b.over {
+		return
+	}
+	b.over = true
+	switch {
+	case !launched || b.neutral:
+	case b.end != nil:
+		s.failLocked(b, *b.end, now)
+	case len(b.thrown) > 0:
+		s.failLocked(b, mergeFaults(b.thrown), now)
+	default:
+		s.failLocked(b, guard.Fault{Cause: "deleted", Message: "its NodeClaim or Node was deleted before it had done work"}, now)
+	}
+	s.guard.End(claim, now)
+	for _, k := range b.probes {
+		s.dirty[guard.OwnerOf(k)] = true
+	}
+	delete(s.machines, claim)
+	if s.byNode[b.node] == b {
+		delete(s.byNode, b.node)
+	}
+	s.noticeLocked()
+}
+
+// fail gives the verdict on a machine that failed.
+func (s *Spending) fail(claim string, f guard.Fault) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.machines[claim]; b != nil {
+		s.failLocked(b, f, s.clock.Now())
+		s.noticeLocked()
+	}
+}
+
+func (s *Spending) failLocked(b *watched, f guard.Fault, now time.Time) {
+	if f.Machine || len(f.Workloads) > 0 || len(b.workloads) > 0 {
+		s.guard.Fail(b.claim, f, now)
+	}
+}
+
+func (s *Spending) serveLocked(b *watched, w guard.Workload, now time.Time, tell bool) {
+	if !s.guard.Served(b.claim) && tell {
+		s.served[b.claim] = true
+	}
+	s.guard.Serve(b.claim, w, now)
+}
+
+// mergeFaults is one fault of those of several pods. The first says why.
+func mergeFaults(all []guard.Fault) guard.Fault {
+	f := all[0]
+	f.Workloads = slices.Clone(f.Workloads)
+	for _, o := range all[1:] {
+		for _, w := range o.Workloads {
+			f.Workloads = addWorkload(f.Workloads, w)
+		}
+	}
+	return f
+}
+
+// settle gives the verdicts that are due. held says whose room is kept on which claims (desk).
+func (s *Spending) settle(desk *Desk) {
+	if s == nil {
+		return
+	}
+	now := s.clock.Now()
+	s.mu.Lock()
+	var thrownOff []string
+	for name, b := range s.machines {
+		if len(b.thrown) > 0 && !s.guard.Decided(name) {
+			thrownOff = append(thrownOff, name)
+		}
+	}
+	s.mu.Unlock()
+	kept := map[string][]capacity.Slot{}
+	if len(thrownOff) > 0 && desk != nil {
+		kept = desk.slots(thrownOff)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, b := range s.machines {
+		if b.pods == nil {
+			continue
+		}
+		for _, l := range b.pods {
+			if !l.left && !l.counted && !l.running.IsZero() && now.Sub(l.running) >= servedAfter {
+				l.counted = true
+				s.serveLocked(b, l.workload, now, true)
+			}
+		}
+		if s.guard.Served(name) && b.steady && now.Sub(b.at) >= thrownWithin {
+			b.pods = nil // nothing that happens there is of interest any more
+		}
+		if !b.initialized.IsZero() && !b.steady && now.Sub(b.initialized) >= servedAfter {
+			b.steady = true
+			s.guard.Steady(name, now)
+			if w, podless := podless(b.workloads); podless {
+				s.serveLocked(b, w, now, true)
+			}
+		}
+	}
+	if desk != nil {
+		for _, name := range thrownOff {
+			b := s.machines[name]
+			if b == nil || len(kept[name]) > 0 || slices.ContainsFunc(lodgers(b), func(l *lodger) bool { return !l.left && slices.Contains(b.workloads, l.workload) }) {
+				continue // undecided: pods that it was bought for are there, or come
+			}
+			s.failLocked(b, mergeFaults(b.thrown), now)
+		}
+	}
+	s.guard.Tick(now)
+	s.noticeLocked()
+}
+
+// podless says that a machine was bought for no pod, and what for.
+func podless(all []guard.Workload) (w guard.Workload, yes bool) {
+	if len(all) > 0 {
+		w = all[0]
+	}
+	return w, w.Namespace == ""
+}
+
+// noticeLocked takes down what has happened to breakers: their records have to be written.
+func (s *Spending) noticeLocked() {
+	for _, n := range s.guard.Take() {
+		s.dirty[guard.OwnerOf(n.Key)] = true
+		s.notices = append(s.notices, n)
+	}
+}
+
+func lodgers(b *watched) []*lodger {
+	out := make([]*lodger, 0, len(b.pods))
+	for _, l := range b.pods {
+		out = append(out, l)
+	}
+	return out
+}

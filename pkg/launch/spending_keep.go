@@ -1,0 +1,273 @@
+package launch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+const (
+	// keepEvery is how often what the guard knows is written down, if it has changed.
+	keepEvery = time.Second
+	// askEvery is how often the API server is asked whether it would accept a Node that it has refused.
+	askEvery = time.Minute
+	// countEvery is how often the money is counted.
+	countEvery = 15 * time.Second
+)
+
+// tendSpending gives verdicts, tells of what has happened to breakers, and has demand looked at that they concern.
+func (m *Motor) tendSpending(ctx context.Context) {
+	s := m.spending
+	if s == nil {
+		return
+	}
+	m.rejected()
+	s.settle(m.desk)
+	s.mu.Lock()
+	notices := s.notices
+	s.notices = nil
+	s.mu.Unlock()
+	changed := false
+	for _, n := range notices {
+		m.tellBreaker(ctx, n)
+		changed = changed || n.Kind != guard.Opened
+		if n.Kind == guard.Closed {
+			m.forgive(n.Key)
+		}
+	}
+	if changed {
+		m.Changed() // pods that were refused hear what is true now, or are planned for
+	}
+	if len(s.due()) > 0 {
+		m.replan()
+	}
+}
+
+// rejected tells the guard of pods that were refused by the filters on nodes that were built for them.
+func (m *Motor) rejected() {
+	if m.spending == nil {
+		return
+	}
+	for _, r := range m.desk.takeRejected() {
+		m.spending.rejectedByFilters(r.Claim, m.pending.Get(r.Pod.UID), r.Plugin, r.Reason)
+	}
+}
+
+// forgive ends the back-off of pods whose breaker has closed: what they failed of is over.
+func (m *Motor) forgive(key guard.Key) {
+	var uids []types.UID
+	for _, pod := range m.pending.all() {
+		if key.Machine() || key.PoolWide() || m.spending.workloadOf(pod) == key.Workload {
+			uids = append(uids, pod.UID)
+		}
+	}
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Forgive(uids, now) })
+}
+
+// tellBreaker says in an event what has happened to a breaker, on the object it is about.
+func (m *Motor) tellBreaker(ctx context.Context, n guard.Notice) {
+	reason, kind := "", corev1.EventTypeWarning
+	switch n.Kind {
+	case guard.Opened:
+		reason = "LaunchesPaused"
+	case guard.Paused:
+		reason = "ProbeFailed"
+	case guard.Closed:
+		reason, kind = "LaunchesResumed", corev1.EventTypeNormal
+	default:
+		return
+	}
+	klog.FromContext(ctx).Info("Spending guard", "event", string(n.Kind), "breaker", n.Key.String(), "message", n.Text)
+	breakerEvents.WithLabelValues(string(n.Kind)).Inc()
+	if n.Kind == guard.Closed {
+		n.Text = "a machine for " + n.Key.String() + " has done work: launches are no longer paused"
+	}
+	if o := guard.OwnerOf(n.Key); o.Class != "" {
+		m.spending.records.TellClass(o.Class, kind, reason, oneLine(n.Text))
+	} else {
+		m.spending.records.TellPool(o.Pool, kind, reason, oneLine(n.Text))
+	}
+}
+
+// keepSpending writes down what the guard knows, asks about refused Nodes and counts the money, until ctx ends.
+func (m *Motor) keepSpending(ctx context.Context) {
+	s := m.spending
+	if s == nil {
+		return
+	}
+	tick := m.clock.NewTicker(keepEvery)
+	defer tick.Stop()
+	var counted time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+		}
+		if m.hold() != "" || m.claims.Problem() != "" {
+			continue
+		}
+		m.keepRecords(ctx)
+		m.keepServed(ctx)
+		m.askAboutNodes(ctx)
+		if now := m.clock.Now(); now.Sub(counted) >= countEvery {
+			counted = now
+			m.countMoney()
+		}
+	}
+}
+
+// keepRecords writes the records that have changed. One that can't be written is tried again.
+func (m *Motor) keepRecords(ctx context.Context) {
+	s := m.spending
+	s.mu.Lock()
+	texts := map[guard.Owner]string{}
+	for o := range s.dirty {
+		texts[o] = s.guard.Encode(o, s.clock.Now())
+	}
+	clear(s.dirty)
+	s.mu.Unlock()
+	for o, text := range texts {
+		if s.kept[o] == text {
+			continue
+		}
+		if err := s.records.RecordGuard(ctx, o, text); err != nil {
+			if ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Could not keep the spending guard's record; trying again", "nodePool", o.Pool, "nodeClass", o.Class)
+			}
+			s.mu.Lock()
+			s.dirty[o] = true
+			s.mu.Unlock()
+			continue
+		}
+		s.kept[o] = text
+	}
+}
+
+// keepServed writes on claims that their machines have done work.
+func (m *Motor) keepServed(ctx context.Context) {
+	s := m.spending
+	s.mu.Lock()
+	var names []string
+	for name := range s.served {
+		names = append(names, name)
+	}
+	clear(s.served)
+	s.mu.Unlock()
+	slices.Sort(names)
+	m.each(ctx, len(names), func(i int) {
+		c := m.claims.Claim(names[i])
+		if c == nil || c.Served || c.Deleting {
+			return
+		}
+		if err := s.records.RecordServed(ctx, c); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("Could not record that a machine has done work; trying again", "nodeClaim", c.Name, "err", err)
+			s.mu.Lock()
+			s.served[c.Name] = true
+			s.mu.Unlock()
+		}
+	})
+}
+
+// nodeRefused remembers a Node that the API server has refused, and gives the verdict on its machine.
+func (s *Spending) nodeRefused(c *capacity.Claim, node *corev1.Node, why error) {
+	if s == nil {
+		return
+	}
+	s.fail(c.Name, guard.Fault{Machine: true, Refused: true, Cause: "Node refused", Message: "the API server refuses the Node: " + oneLine(why.Error())})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.guard.HoldsMachine(c.NodeClass, c.ImageID, c.Zone); b != nil && b.Refused {
+		s.refused[b.Key] = node.DeepCopy()
+	}
+}
+
+// askAboutNodes asks with a dry run whether Nodes that were refused would be accepted by now. That costs no machine.
+func (m *Motor) askAboutNodes(ctx context.Context) {
+	s := m.spending
+	now := s.clock.Now()
+	s.mu.Lock()
+	ask := map[guard.Key]*corev1.Node{}
+	if now.Sub(s.asked) >= askEvery {
+		s.asked = now
+		for _, b := range s.guard.Breakers() {
+			if node := s.refused[b.Key]; node != nil && b.Open() && b.Refused {
+				ask[b.Key] = node
+			}
+		}
+		for k := range s.refused {
+			if ask[k] == nil {
+				delete(s.refused, k)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for k, node := range ask {
+		if err := m.cluster.TryNode(ctx, node); err != nil {
+			klog.FromContext(ctx).V(3).Info("A Node like one that was refused is still refused", "node", node.Name, "err", err)
+			continue
+		}
+		s.mu.Lock()
+		s.guard.Accepted(k, now)
+		delete(s.refused, k)
+		delete(s.idle, k)
+		s.dirty[guard.OwnerOf(k)] = true
+		s.mu.Unlock()
+	}
+}
+
+// countMoney sets the metrics of what nodes cost, and adds up what was spent on machines that never did work.
+func (m *Motor) countMoney() {
+	sum := m.money()
+	for pool, dollars := range sum.running {
+		dollarsPerHour.WithLabelValues(pool, "running").Set(dollars)
+	}
+	for pool, dollars := range sum.inFlight {
+		dollarsPerHour.WithLabelValues(pool, "in_flight").Set(dollars)
+	}
+	for pool := range m.spending.counted {
+		if _, some := sum.running[pool]; !some {
+			dollarsPerHour.WithLabelValues(pool, "running").Set(0)
+		}
+		if _, some := sum.inFlight[pool]; !some {
+			dollarsPerHour.WithLabelValues(pool, "in_flight").Set(0)
+		}
+	}
+	for pool := range sum.running {
+		m.spending.counted[pool] = true
+	}
+	for pool := range sum.inFlight {
+		m.spending.counted[pool] = true
+	}
+	m.spending.mu.Lock()
+	open := 0
+	for _, b := range m.spending.guard.Breakers() {
+		if b.Open() && !b.Trial {
+			open++
+		}
+	}
+	m.spending.mu.Unlock()
+	breakersOpen.Set(float64(open))
+}
+
+// wasted adds what a machine has cost that is over and never did work.
+func (m *Motor) wasted(c *capacity.Claim) {
+	if m.spending == nil || c == nil || !c.Launched || c.Served || m.spending.hasServed(c.Name) {
+		return
+	}
+	unserved.WithLabelValues(c.Pool).Add(priceOf(m.prices(c.NodeClass), c) * m.clock.Since(c.CreatedAt).Hours())
+}
+
+func (s *Spending) hasServed(claim string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guard.Served(claim)
+}

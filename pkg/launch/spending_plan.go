@@ -1,0 +1,359 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// restrict takes what open breakers hold back out of a view: offers of images that fail become unavailable, and classes whose
+// workloads fail in a pool are forbidden there. lift is the breaker that is being probed, which holds nothing back; nil: none is.
+// It answers what is forbidden, and pods that have to wait because others of their class need not.
+func (s *Spending) restrict(v *view, pod func(types.UID) *corev1.Pod, lift *guard.Key) (forbidden []capacity.Forbidden, wait []capacity.Refusal) {
+	if s == nil {
+		return nil, nil
+	}
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(s.guard.Breakers(), func(b *guard.Breaker) bool { return b.Open() }) {
+		return nil, nil
+	}
+	for i, p := range v.Pools {
+		v.Pools[i] = s.withoutHeld(p, lift)
+	}
+	for i := range v.Demand {
+		d := &v.Demand[i]
+		held := map[string][]*guard.Breaker{} // by pool, in the order of the pods
+		byWorkload := map[guard.Workload]map[string]*guard.Breaker{}
+		breakers := func(p *corev1.Pod) map[string]*guard.Breaker {
+			w := s.workloadOf(p)
+			if byWorkload[w] == nil {
+				byWorkload[w] = s.heldIn(v.Pools, w, lift, now)
+			}
+			return byWorkload[w]
+		}
+		pods := max(len(d.Pods), 1)
+		for j := range pods {
+			p := d.Class.Pod
+			if len(d.Pods) > 0 {
+				if live := pod(d.Pods[j].UID); live != nil {
+					p = live
+				}
+			}
+			for pool, b := range breakers(p) {
+				if held[pool] == nil {
+					held[pool] = make([]*guard.Breaker, pods)
+				}
+				held[pool][j] = b
+			}
+		}
+		if len(held) > 0 {
+			clear(s.idle)
+		}
+		var out []int // pods that are held back somewhere where others of their class are not
+		for _, pool := range slices.Sorted(maps.Keys(held)) {
+			all := held[pool]
+			if !slices.Contains(all, nil) {
+				forbidden = append(forbidden, capacity.Forbidden{Class: d.Class.Key, Pool: pool, Reason: all[0].Text(), Paused: true})
+				continue
+			}
+			for j, b := range all {
+				if b != nil && !slices.Contains(out, j) {
+					out = append(out, j)
+				}
+			}
+		}
+		if len(out) > 0 {
+			slices.Sort(out)
+			wait = append(wait, s.without(d, out, held))
+		}
+	}
+	v.Demand = slices.DeleteFunc(v.Demand, func(d capacity.Demand) bool { return len(d.Pods) == 0 && d.Owner == "" })
+	return forbidden, wait
+}
+
+// without takes pods out of a demand and refuses them.
+func (s *Spending) without(d *capacity.Demand, out []int, held map[string][]*guard.Breaker) capacity.Refusal {
+	r := capacity.Refusal{Class: d.Class, Retryable: true}
+	var kept []capacity.PodRef
+	for j, ref := range d.Pods {
+		if slices.Contains(out, j) {
+			r.Pods = append(r.Pods, ref)
+		} else {
+			kept = append(kept, ref)
+		}
+	}
+	d.Pods = kept
+	for _, pool := range slices.Sorted(maps.Keys(held)) {
+		if b := held[pool][out[0]]; b != nil {
+			r.Reasons = append(r.Reasons, capacity.PoolReason{Pool: pool, Reason: b.Text()})
+		}
+	}
+	for _, reason := range r.Reasons {
+		r.Message = strings.TrimPrefix(r.Message+"; "+reason.Pool+": "+reason.Reason, "; ")
+	}
+	return r
+}
+
+// heldIn are the breakers that hold a workload back, by pool.
+func (s *Spending) heldIn(pools []*capacity.Pool, w guard.Workload, lift *guard.Key, now time.Time) map[string]*guard.Breaker {
+	var out map[string]*guard.Breaker
+	for _, p := range pools {
+		b := s.guard.HoldsPods(p.Name, w, now)
+		if b == nil || lift != nil && b.Key == *lift {
+			continue
+		}
+		if out == nil {
+			out = map[string]*guard.Breaker{}
+		}
+		out[p.Name] = b
+	}
+	return out
+}
+
+// withoutHeld is the pool with the offers unavailable that a breaker of machine faults holds back.
+func (s *Spending) withoutHeld(p *capacity.Pool, lift *guard.Key) *capacity.Pool {
+	var out *capacity.Pool
+	for i, t := range p.Types {
+		var own *capacity.InstanceType
+		for j := range t.Offers {
+			b := s.guard.HoldsMachine(p.NodeClass, t.Image, t.Offers[j].Zone)
+			if b == nil || lift != nil && b.Key == *lift {
+				continue
+			}
+			if out == nil {
+				cp := *p
+				out = &cp
+				out.Types = slices.Clone(p.Types)
+			}
+			out.Paused = cmp.Or(out.Paused, b.Text())
+			if own == nil {
+				cp := *t
+				own = &cp
+				own.Offers = slices.Clone(t.Offers)
+				out.Types[i] = own
+			}
+			own.Offers[j].Available = false
+		}
+	}
+	if out == nil {
+		return p
+	}
+	return out
+}
+
+// imagesOf and zonesOf are what the offers of a node may become.
+func imagesOf(offers []capacity.NodeOffer) (out []string) {
+	for i := range offers {
+		if image := offers[i].Type.Image; !slices.Contains(out, image) {
+			out = append(out, image)
+		}
+	}
+	return out
+}
+
+func zonesOf(offers []capacity.NodeOffer) (out []string) {
+	for i := range offers {
+		if z := offers[i].Offer.Zone; !slices.Contains(out, z) {
+			out = append(out, z)
+		}
+	}
+	return out
+}
+
+// admission is asked before machines are bought, by whoever buys: one check per plan or row of claims.
+type admission struct {
+	s        *Spending
+	now      time.Time
+	total    int // nodes of the plan
+	newImage map[string]int
+	spent    func() *money // counted when it is first asked for
+	counted  *money
+	granted  int
+}
+
+func (a *admission) money() *money {
+	if a.counted == nil {
+		a.counted = a.spent()
+	}
+	return a.counted
+}
+
+// admit begins an admission of so many nodes.
+func (s *Spending) admit(total int, spent func() *money) *admission {
+	if s == nil {
+		return nil
+	}
+	return &admission{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, spent: spent}
+}
+
+// refuses says why a node must not be bought, or "". lift is the breaker it is a probe of. What is refused counts for nothing.
+func (a *admission) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift *guard.Key, urgent bool) string {
+	if a == nil {
+		return ""
+	}
+	s := a.s
+	if s.cfg.Budget.limits(pool) {
+		a.money() // it takes other locks
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lifted := func(b *guard.Breaker) bool { return b == nil || lift != nil && *lift == b.Key }
+	for i := range offers {
+		if b := s.guard.HoldsMachine(pool.NodeClass, offers[i].Type.Image, offers[i].Offer.Zone); !lifted(b) {
+			return b.Text()
+		}
+	}
+	for _, w := range workloads {
+		if b := s.guard.HoldsPods(pool.Name, w, a.now); !lifted(b) {
+			return b.Text()
+		}
+	}
+	if why := a.newImages(pool.NodeClass, offers); why != "" {
+		return why
+	}
+	return s.overBudgetLocked(a, pool, offers, urgent)
+}
+
+// newImages keeps down how many machines are bought of an image of which none was ever initialized.
+func (a *admission) newImages(class string, offers []capacity.NodeOffer) string {
+	s := a.s
+	if s.cfg.NewImageNodes <= 0 || anyOffer(offers, func(o *capacity.NodeOffer) bool { return o.Type.Image == "" || s.guard.KnownImage(class, o.Type.Image) }) {
+		return ""
+	}
+	image := offers[0].Type.Image
+	key := class + " " + image
+	most := max(s.cfg.NewImageNodes, a.total/10)
+	if _, counted := a.newImage[key]; !counted {
+		a.newImage[key] = s.guard.Underway(class, image)
+	}
+	if a.newImage[key] >= most {
+		return fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: %d are launched until the first one is (newImageNodes)", image, class, most)
+	}
+	a.newImage[key]++
+	return ""
+}
+
+func anyOffer(offers []capacity.NodeOffer, is func(*capacity.NodeOffer) bool) bool {
+	for i := range offers {
+		if is(&offers[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// allowance is what the guard says of machines that are bought for no pod.
+type allowance struct {
+	none  bool       // none may be bought
+	why   string     // why none, or fewer than asked for
+	probe *guard.Key // one may be bought, as a probe of this breaker
+}
+
+// forPool asks for a machine for no pod: it answers the node with the offers that may be bought, and what to keep to.
+func (s *Spending) forPool(p *capacity.Pool, n *capacity.PlannedNode, w guard.Workload) (*capacity.PlannedNode, allowance) {
+	if s == nil {
+		return n, allowance{}
+	}
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := s.guard.Due(now)
+	probe := func(b *guard.Breaker) (*capacity.PlannedNode, allowance) {
+		if !slices.Contains(due, b.Key) {
+			return n, allowance{none: true, why: b.Text()}
+		}
+		key := b.Key
+		own := *n
+		if !probes(key, &own, []guard.Workload{w}) {
+			return n, allowance{none: true, why: b.Text()}
+		}
+		return &own, allowance{why: b.Text(), probe: &key}
+	}
+	if b := s.guard.HoldsPods(p.Name, w, now); b != nil {
+		return probe(b)
+	}
+	var last *guard.Breaker
+	free := slices.DeleteFunc(slices.Clone(n.Offers), func(o capacity.NodeOffer) bool {
+		b := s.guard.HoldsMachine(p.NodeClass, o.Type.Image, o.Offer.Zone)
+		if b != nil {
+			last = b
+		}
+		return b != nil
+	})
+	switch {
+	case last == nil:
+		return n, allowance{}
+	case len(free) == 0:
+		return probe(last)
+	}
+	own := *n
+	own.Offers = free
+	return &own, allowance{}
+}
+
+// buyAs takes down a machine that is bought for no pod.
+func (s *Spending) buyAs(c *capacity.Claim, offers []capacity.NodeOffer, round string, w guard.Workload, probe *guard.Key) {
+	if s == nil {
+		return
+	}
+	c.Purchase = &guard.Purchase{Round: round, Workloads: []guard.Workload{w}}
+	if probe != nil {
+		c.Purchase.Probes = []guard.Key{*probe}
+	}
+	s.buy(c, imagesOf(offers), zonesOf(offers), nil)
+}
+
+// wantedOn is what each new node of a plan is bought for: workloads, and pods where they are known. pod finds a pod by its UID.
+func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod) (workloads map[string][]guard.Workload, wanted map[string]map[types.UID]guard.Workload) {
+	workloads, wanted = map[string][]guard.Workload{}, map[string]map[types.UID]guard.Workload{}
+	if s == nil {
+		return workloads, wanted
+	}
+	fresh := map[string]bool{}
+	for _, n := range plan.Nodes {
+		fresh[n.ID], wanted[n.ID] = true, map[types.UID]guard.Workload{}
+	}
+	type kin struct {
+		class capacity.ClassKey
+		owner types.UID
+	}
+	known := map[kin]guard.Workload{} // pods of a controller have one answer
+	for _, pl := range plan.Placements {
+		if !fresh[pl.Node] {
+			continue
+		}
+		p := pl.Class.Pod
+		if live := pod(pl.Pod.UID); pl.Pod.UID != "" && live != nil {
+			p = live
+		}
+		k := kin{pl.Class.Key, controller(p)}
+		w, ok := known[k]
+		if !ok {
+			w = s.owners.workloadOf(p, pl.Class)
+			known[k] = w
+		}
+		workloads[pl.Node] = addWorkload(workloads[pl.Node], w)
+		if pl.Pod.UID != "" {
+			wanted[pl.Node][pl.Pod.UID] = w
+		}
+	}
+	return workloads, wanted
+}
+
+// slots are what is kept on claims' nodes.
+func (d *Desk) slots(claims []string) (out map[string][]capacity.Slot) {
+	d.read(func(l *ledger.Ledger) { out = l.AllSlots(claims) })
+	return out
+}

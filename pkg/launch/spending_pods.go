@@ -1,0 +1,186 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+// Pods is to be added to the scheduler's pod informer: what becomes of pods on machines of ours.
+func (s *Spending) Pods() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { s.podChanged(o.(*corev1.Pod), false) },
+		UpdateFunc: func(old, o any) {
+			before, now := old.(*corev1.Pod), o.(*corev1.Pod)
+			if before.UID != now.UID {
+				s.podChanged(before, true)
+			}
+			s.podChanged(now, false)
+		},
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if pod, ok := o.(*corev1.Pod); ok {
+				s.podChanged(pod, true)
+			}
+		},
+	}
+}
+
+func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
+	if s == nil || pod.Spec.NodeName == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.byNode[pod.Spec.NodeName]
+	if b == nil || b.pods == nil {
+		return
+	}
+	s.lodgeLocked(b, pod)
+	if gone {
+		delete(b.pods, pod.UID)
+	}
+	s.noticeLocked()
+}
+
+// lodgeLocked takes in how a pod on a machine fares.
+func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
+	if daemonOf(pod) != "" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+		return
+	}
+	now := s.clock.Now()
+	l := b.pods[pod.UID]
+	if l == nil {
+		if terminal(pod) && pod.DeletionTimestamp != nil {
+			return // long over
+		}
+		l = &lodger{workload: s.workload(pod, b)}
+		b.pods[pod.UID] = l
+	}
+	switch cause, message := s.thrownOff(pod, b); {
+	case l.left:
+	case cause != "":
+		l.left = true
+		if b.end != nil || b.neutral || b.over {
+			return // it goes with its machine
+		}
+		f := guard.Fault{Cause: cause, Message: fmt.Sprintf("pod %s/%s was thrown off node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
+		served := s.guard.Served(b.claim)
+		if !served && slices.Contains(b.workloads, l.workload) {
+			b.thrown = append(b.thrown, f)
+		}
+		if now.Sub(b.at) < thrownWithin && !(served && cause == causePreempted) {
+			s.guard.Throw(b.pool, l.workload, s.owners.desired(pod, s.pending.created(controller(pod))), f.Cause, f.Message, now)
+		}
+	case terminal(pod) && pod.DeletionTimestamp == nil:
+		if !l.counted {
+			l.counted = true
+			s.serveLocked(b, l.workload, now, true)
+		}
+		l.left = true
+	case pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil:
+		if l.running.IsZero() {
+			l.running = now
+		}
+	case pod.DeletionTimestamp != nil:
+		l.left = true // it leaves by its owner's will
+	}
+}
+
+// workload is what the pod belongs to, in the words the machine was bought with where they are on record.
+func (s *Spending) workload(pod *corev1.Pod, b *watched) guard.Workload {
+	if w, ok := b.wanted[pod.UID]; ok {
+		return w
+	}
+	return s.workloadOf(pod)
+}
+
+func (s *Spending) workloadOf(pod *corev1.Pod) guard.Workload {
+	class, err := s.classes.Class(pod)
+	if err != nil {
+		class = &capacity.Class{Namespace: pod.Namespace}
+	}
+	return s.owners.workloadOf(pod, class)
+}
+
+const causePreempted = "preempted"
+
+// thrownOff says why a pod was thrown off its node; empty: it wasn't, or by nobody but its owner, its machine's end or the cloud.
+func (s *Spending) thrownOff(pod *corev1.Pod, b *watched) (cause, message string) {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type != corev1.DisruptionTarget || c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch c.Reason {
+		case corev1.PodReasonPreemptionByScheduler:
+			return causePreempted, "it was preempted: " + c.Message
+		case "DeletionByTaintManager":
+			t := s.untolerated(pod)
+			return "taint " + t, "taint " + cmp.Or(t, "that is gone by now") + " evicts it"
+		case "EvictionByEvictionAPI":
+			return "evicted", "it was evicted through the Eviction API: " + c.Message
+		case corev1.PodReasonTerminationByKubelet:
+			if pod.Status.Reason == "Terminated" || strings.Contains(c.Message, "shutdown") {
+				return "", "" // the machine shuts down
+			}
+			return "kubelet " + pod.Status.Reason, "the kubelet evicted it: " + cmp.Or(pod.Status.Message, c.Message)
+		}
+		return "", ""
+	}
+	if rejected(pod) {
+		return "rejected " + pod.Status.Reason, "the kubelet rejected it: " + pod.Status.Reason + ": " + pod.Status.Message
+	}
+	return "", ""
+}
+
+// rejected says that the kubelet did not admit the pod: it failed, of a reason of the node's, before any container was made
+// (k8s.io/kubernetes, pkg/kubelet, rejectPod).
+func rejected(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" || pod.Status.Reason == "DeadlineExceeded" {
+		return false
+	}
+	made := func(c corev1.ContainerStatus) bool {
+		return c.ContainerID != "" || c.State.Terminated != nil || c.State.Running != nil
+	}
+	return !slices.ContainsFunc(pod.Status.ContainerStatuses, made) && !slices.ContainsFunc(pod.Status.InitContainerStatuses, made)
+}
+
+// untolerated is the key of a NoExecute taint of the pod's node that the pod doesn't tolerate.
+func (s *Spending) untolerated(pod *corev1.Pod) string {
+	for _, t := range s.taints(pod.Spec.NodeName) {
+		if t.Effect == corev1.TaintEffectNoExecute && !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
+			return o.TolerationSeconds == nil && capacity.Untolerated([]corev1.Toleration{o}, []corev1.Taint{t}) == nil
+		}) {
+			return t.Key
+		}
+	}
+	return ""
+}
+
+// rejectedByFilters says that pods planned for a claim's machine did not pass the scheduler's filters when it was there.
+func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string) {
+	if s == nil || pod == nil {
+		return
+	}
+	w := s.workloadOf(pod)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.machines[claim]
+	if b == nil || b.over || s.guard.Served(claim) {
+		return
+	}
+	b.thrown = append(b.thrown, guard.Fault{
+		Cause: strings.TrimSpace("filter " + plugin), Workloads: []guard.Workload{w},
+		Message: fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason),
+	})
+}

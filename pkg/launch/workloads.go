@@ -1,0 +1,94 @@
+package launch
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+// workloadOf is what the pod belongs to: the topmost of its controllers that can be read. Pods and Jobs that nothing owns go by
+// their shape: a pipeline that makes a Job a minute is one workload.
+func (o *Owners) workloadOf(pod *corev1.Pod, class *capacity.Class) guard.Workload {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	for hops := 0; ref != nil && hops < 4; hops++ {
+		owner, root := o.above(pod.Namespace, ref)
+		if owner == nil {
+			if root && ref.Kind == "Job" {
+				ref = nil
+			}
+			break
+		}
+		ref = owner
+	}
+	if ref == nil {
+		return guard.Workload{Namespace: pod.Namespace, Owner: "pods of shape " + class.Shape()}
+	}
+	return guard.Workload{Namespace: pod.Namespace, Owner: ref.Kind + "/" + ref.Name}
+}
+
+// above is the controller of a controller; nil: it has none (root), or it can't be read.
+func (o *Owners) above(namespace string, ref *metav1.OwnerReference) (owner *metav1.OwnerReference, root bool) {
+	var obj metav1.Object
+	switch kindOf(ref) {
+	case schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}:
+		if rs, err := o.replicaSets.ReplicaSets(namespace).Get(ref.Name); err == nil && rs.UID == ref.UID {
+			obj = rs
+		}
+	case schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}:
+		if job, err := o.jobs.Jobs(namespace).Get(ref.Name); err == nil && job.UID == ref.UID {
+			obj = job
+		} else {
+			return nil, true // a Job that is gone already counts as one that nothing owns
+		}
+	}
+	if obj == nil {
+		return nil, false
+	}
+	owner = metav1.GetControllerOfNoCopy(obj)
+	return owner, owner == nil
+}
+
+func kindOf(ref *metav1.OwnerReference) schema.GroupKind {
+	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+}
+
+// desired is how many pods the pod's controller wants at once, at least one. live is how many it has, for controllers that can't
+// be read.
+func (o *Owners) desired(pod *corev1.Pod, live int) int {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		return 1
+	}
+	want := live
+	switch kindOf(ref) {
+	case schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}:
+		if rs, err := o.replicaSets.ReplicaSets(pod.Namespace).Get(ref.Name); err == nil && rs.Spec.Replicas != nil {
+			want = int(*rs.Spec.Replicas)
+		}
+	case schema.GroupKind{Group: appsv1.GroupName, Kind: "StatefulSet"}:
+		if set, err := o.statefulSets.StatefulSets(pod.Namespace).Get(ref.Name); err == nil && set.Spec.Replicas != nil {
+			want = int(*set.Spec.Replicas)
+		}
+	case schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}:
+		if job, err := o.jobs.Jobs(pod.Namespace).Get(ref.Name); err == nil && job.Spec.Parallelism != nil {
+			want = int(*job.Spec.Parallelism)
+		}
+	}
+	return max(want, 1)
+}
+
+// addWorkload adds a workload that isn't there yet. A machine is recorded for so many at most; more say nothing new.
+func addWorkload(all []guard.Workload, w guard.Workload) []guard.Workload {
+	const most = 100
+	if len(all) >= most || slices.Contains(all, w) {
+		return all
+	}
+	return append(all, w)
+}
