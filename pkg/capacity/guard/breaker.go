@@ -18,6 +18,8 @@ const (
 	earlyPerDay  = 6
 	// excuseSpacing: a machine that was bought before such a change doesn't open a breaker, once in this time.
 	excuseSpacing = time.Hour
+	// mostFailing bounds the members of a breaker.
+	mostFailing = 200
 	// lostProbe is how long a probe that has neither failed nor succeeded keeps the next one waiting.
 	lostProbe = time.Minute
 )
@@ -39,13 +41,15 @@ type Breaker struct {
 	Refused bool
 	// Trial: nothing has failed here, but in another pool. One machine is tried at once.
 	Trial bool
-	// Members are the workloads whose breakers one of a pool has replaced.
+	// Members are the workloads whose breakers one of a pool has replaced, and those that have failed since.
 	Members []Workload
 	// Early are the early probes of the last day.
 	Early []time.Time
-	// probes are the machines under way as probes; a gang has several.
+	// probes are the machines under way as probes; a gang has several. false: the next probe doesn't wait for this one any more, and
+	// its failure says nothing, because it was bought before a change or another of its gang has failed. It may still succeed.
 	probes map[string]bool
-	excuse time.Time // when a failure was last forgiven because of a change
+	excuse time.Time // the change because of which failures were last forgiven
+	zones  []string  // whose breakers one of all zones has replaced
 }
 
 // Open says that the breaker holds anything back.
@@ -57,7 +61,35 @@ func (b *Breaker) failedFor(w Workload) bool {
 }
 
 // Probing says that a probe is under way.
-func (b *Breaker) Probing() bool { return len(b.probes) > 0 }
+func (b *Breaker) Probing() bool {
+	for _, awaited := range b.probes {
+		if awaited {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *Breaker) probe(name string, awaited bool) {
+	if b.probes == nil {
+		b.probes = map[string]bool{}
+	}
+	b.probes[name] = awaited
+}
+
+// join adds a workload to those that a breaker of a pool stands for.
+func (b *Breaker) join(w Workload) {
+	if b.Key.PoolWide() && w != (Workload{}) && len(b.Members) < mostFailing && !slices.Contains(b.Members, w) {
+		b.Members = append(b.Members, w)
+	}
+}
+
+// leave has the next probe not wait for those under way.
+func (b *Breaker) leave() {
+	for name := range b.probes {
+		b.probes[name] = false
+	}
+}
 
 // due says that a probe may be bought now.
 func (b *Breaker) due(now time.Time) bool {
@@ -80,19 +112,23 @@ func (b *Breaker) pause(failed int) time.Duration {
 func (b *Breaker) fail(now time.Time) {
 	b.Next = now.Add(b.pause(b.Failed))
 	b.Failed++
-	b.probes, b.Trial = nil, false
+	b.Trial = false
+	b.leave()
 }
 
-// early makes a probe due now because something that bears on the breaker has changed. forced: somebody asks for it.
+// early makes a probe due now because something that bears on the breaker has changed. forced: a user asks for it. One that is under
+// way was bought before the change, so it isn't waited for.
 func (b *Breaker) early(now time.Time, forced bool) bool {
-	if !b.Open() || !forced && now.Before(b.Next) && !b.mayBeEarly(now) {
+	waits := now.Before(b.Next) || b.Probing()
+	if !b.Open() || !forced && waits && !b.mayBeEarly(now) {
 		return false
 	}
-	if now.Before(b.Next) {
+	if waits {
 		if !forced {
 			b.Early = append(b.Early, now)
 		}
 		b.Next = now
+		b.leave()
 	}
 	b.Refused = false
 	return true
@@ -112,6 +148,8 @@ func (b *Breaker) Text() string {
 	}
 	next := fmt.Sprintf("the next machine is tried at %s, or after a change", b.Next.UTC().Format(time.RFC3339))
 	switch {
+	case !b.Open():
+		return fmt.Sprintf("launches for %s go on: a machine has done work; they were paused since %s: %s", b.Key, b.Since.UTC().Format(time.RFC3339), what)
 	case b.Probing():
 		next = "one machine is being tried"
 	case b.Refused:

@@ -84,15 +84,15 @@ func (g *Guard) Buy(name string, m Bought) {
 	if g.machines[name] != nil {
 		return
 	}
+	if len(m.Workloads) == 0 {
+		m.Workloads = []Workload{NoPod}
+	}
 	one := &machine{Bought: m}
 	g.machines[name] = one
 	g.rounds[m.Round] = append(g.rounds[m.Round], one)
 	for _, k := range m.Probes {
 		if b := g.breakers[k]; b != nil && b.Open() {
-			if b.probes == nil {
-				b.probes = map[string]bool{}
-			}
-			b.probes[name] = true
+			b.probe(name, true)
 		}
 	}
 }
@@ -114,6 +114,7 @@ func (g *Guard) Initialized(name string, at time.Time) {
 		return
 	}
 	g.latest(g.initialized, MachineKey(m.Class, m.image, m.zone), at)
+	g.latest(g.initialized, MachineKey(m.Class, m.image, ""), at)
 	if k := MachineKey(m.Class, m.image, ""); m.image != "" && !g.known[k] {
 		g.known[k] = true
 		g.out = append(g.out, Notice{Kind: Known, Key: k})
@@ -127,8 +128,11 @@ func (g *Guard) Steady(name string, now time.Time) {
 	if m == nil {
 		return
 	}
+	if !m.forPods() {
+		g.Serve(name, Workload{}, now)
+	}
 	for _, b := range g.probed(name) {
-		if b.Key.Machine() || m.podless() {
+		if b.Key.Machine() {
 			g.close(b, now)
 		}
 	}
@@ -143,6 +147,11 @@ func (g *Guard) Serve(name string, w Workload, now time.Time) {
 		return
 	}
 	m.served = true
+	if w == (Workload{}) {
+		for _, w := range m.Workloads {
+			g.latest(g.served, PodKey(m.Pool, w), now)
+		}
+	}
 	for _, k := range []Key{MachineKey(m.Class, m.image, ""), MachineKey(m.Class, m.image, m.zone), PoolKey(m.Pool, ""), PodKey(m.Pool, w)} {
 		g.latest(g.served, k, now)
 	}
@@ -168,35 +177,38 @@ func (g *Guard) Decided(name string) bool {
 	return m == nil || m.served || m.failed
 }
 
-// Fail says that the machine ended, or that its pods were thrown off it, before it had done work.
+// Fail says that the machine ended, or that its pods were thrown off it, before it had done work. Pods may be thrown off one by one:
+// each call counts for workloads that it has not failed for yet. A machine that has done work doesn't fail, but it is a failed
+// probe of those workloads' breakers whose pods were thrown off it (f.Workloads).
 func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	m := g.machines[name]
-	if m == nil || m.served || m.failed {
+	if m == nil || m.broken || f.Machine && (m.failed || m.served) || m.served && len(f.Workloads) == 0 {
 		return
 	}
-	m.failed = true
-	keys := m.keys(&f, g.narrow)
+	keys := slices.DeleteFunc(m.keys(&f, g.narrow), func(k Key) bool { return slices.Contains(m.faults, k) })
+	m.failed, m.broken = m.failed || !m.served, f.Machine
+	m.faults = append(m.faults, keys...)
 	life := now.Sub(m.At)
 	for _, b := range g.probed(name) {
-		if !slices.ContainsFunc(keys, b.Key.covers) && !(b.Key.Machine() && f.Machine) {
-			g.lose(b, name, now) // it failed of something else, and says nothing about this
-			continue
+		// If it failed of something else it says nothing about this, and may still do so while it lives (End).
+		if slices.ContainsFunc(keys, b.Key.covers) || b.Key.Machine() && f.Machine {
+			g.failProbe(b, name, &f, life, now)
 		}
-		b.Life, b.Cause, b.Message = max(b.Life, life), f.Cause, f.Message
-		b.fail(now)
-		b.Refused = f.Refused
-		g.note(Paused, b)
+	}
+	if m.served {
+		return
 	}
 	for _, k := range keys {
 		if b := g.covering(k); b != nil {
 			b.Life = max(b.Life, life)
+			b.join(k.Workload)
 			continue
 		}
 		bought, failed := 0, 0
 		for _, o := range g.rounds[m.Round] {
 			if o.of(k) {
 				bought++
-				if o.failed {
+				if o.failedOf(k) {
 					failed++
 				}
 			}
@@ -208,25 +220,40 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	g.merge(m.Pool, f.Cause, now)
 }
 
-// narrow is the key of a fault of a machine in a zone: the zone's if machines of the image came up in another zone of late.
-func (g *Guard) narrow(class, image, zone string) Key {
-	failedAt := g.newest(class, image, zone)
-	for k, at := range g.initialized {
-		if k.Class == class && k.Image == image && k.Zone != zone && zone != "" && !at.IsZero() && failedAt.Sub(at) < zoneMemory {
-			return MachineKey(class, image, zone)
-		}
+// failProbe takes down that a probe has failed.
+func (g *Guard) failProbe(b *Breaker, name string, f *Fault, life time.Duration, now time.Time) {
+	awaited := b.probes[name]
+	delete(b.probes, name)
+	b.Life = max(b.Life, life)
+	if !awaited {
+		return
 	}
-	return MachineKey(class, image, "")
+	kind := Paused
+	if b.Trial {
+		kind = Opened
+	}
+	b.Cause, b.Message = f.Cause, f.Message
+	b.fail(now)
+	b.Refused = f.Refused
+	g.note(kind, b)
 }
 
-// newest is when a machine of the image was last bought for the zone.
-func (g *Guard) newest(class, image, zone string) (at time.Time) {
-	for _, m := range g.machines {
-		if m.of(MachineKey(class, image, zone)) && m.At.After(at) {
-			at = m.At
+// narrow is the key of a machine fault: the zone's if machines of the image came up in another zone since an hour before this one
+// was bought, and while the zone's breaker is open: its probes say nothing about zones where nothing was tried.
+func (g *Guard) narrow(m *machine, image string) Key {
+	all, here := MachineKey(m.Class, image, ""), MachineKey(m.Class, image, m.zone)
+	if image == "" || m.zone == "" {
+		return all
+	}
+	if b := g.breakers[here]; b != nil && b.Open() {
+		return here
+	}
+	for k, at := range g.initialized {
+		if k.Class == m.Class && k.Image == image && k.Zone != "" && k.Zone != m.zone && m.At.Sub(at) < zoneMemory {
+			return here
 		}
 	}
-	return at
+	return all
 }
 
 // covering is the open breaker that holds the key back; nil: none.
@@ -247,48 +274,54 @@ func (g *Guard) covering(k Key) *Breaker {
 func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 	b := g.breakers[k]
 	if b == nil || !b.Open() && now.Sub(b.Closed) >= memory {
-		b = &Breaker{Key: k, Since: now, Next: now}
+		fresh := &Breaker{Key: k, Since: now, Next: now}
+		if b != nil {
+			fresh.excuse = b.excuse
+		}
+		b = fresh
 		g.breakers[k] = b
 	}
 	again := !b.Open()
 	b.Cause, b.Message, b.Refused, b.Trial = f.Cause, f.Message, f.Refused, false
 	b.Life = max(b.Life, life)
 	if again {
-		b.Since, b.Closed, b.probes = now, time.Time{}, nil
-		b.fail(now)
+		b.Since, b.Closed, b.Members, b.probes = now, time.Time{}, nil, nil
 	}
 	for _, o := range g.Breakers() {
 		if o != b && o.Open() && k.covers(o.Key) {
 			g.absorb(b, o)
 		}
 	}
+	if again {
+		b.fail(now)
+	}
 	g.note(Opened, b)
 }
 
-// absorb replaces a breaker by one that covers it.
+// absorb replaces a breaker by one that covers it. The pause goes on from where the longer of them stood; the first probe of a
+// breaker that is new is due at once all the same, because it holds back what has not failed, too.
 func (g *Guard) absorb(b, o *Breaker) {
-	b.Life = max(b.Life, o.Life)
-	if o.Failed > b.Failed {
-		b.Failed, b.Next = o.Failed, o.Next
+	b.Life, b.Failed = max(b.Life, o.Life), max(b.Failed, o.Failed)
+	b.join(o.Key.Workload)
+	for _, w := range o.Members {
+		b.join(w)
 	}
-	if k := o.Key; !k.Machine() && !k.PoolWide() && !slices.Contains(b.Members, k.Workload) {
-		b.Members = append(b.Members, k.Workload)
+	if z := o.Key.Zone; z != "" && !slices.Contains(b.zones, z) {
+		b.zones = append(b.zones, z)
 	}
-	for name := range o.probes {
-		if b.probes == nil {
-			b.probes = map[string]bool{}
-		}
-		b.probes[name] = true
+	for name, awaited := range o.probes {
+		b.probe(name, awaited || b.probes[name])
 	}
 	delete(g.breakers, o.Key)
 }
 
 // merge makes one breaker of a pool's that are open for the same cause, if no machine of the pool has done work since the first
-// of them opened.
+// of them opened. Those that opened before one did don't count.
 func (g *Guard) merge(pool, cause string, now time.Time) {
 	var same []*Breaker
-	for _, b := range g.breakers {
-		if b.Open() && !b.Trial && !b.Key.Machine() && !b.Key.PoolWide() && b.Key.Pool == pool && b.Cause == cause {
+	served := g.served[PoolKey(pool, "")]
+	for _, b := range g.Breakers() {
+		if b.Open() && !b.Trial && !b.Key.Machine() && !b.Key.PoolWide() && b.Key.Pool == pool && b.Cause == cause && !served.After(b.Since) {
 			same = append(same, b)
 		}
 	}
@@ -296,27 +329,27 @@ func (g *Guard) merge(pool, cause string, now time.Time) {
 		return
 	}
 	first := slices.MinFunc(same, func(a, b *Breaker) int { return a.Since.Compare(b.Since) })
-	if g.served[PoolKey(pool, "")].After(first.Since) {
-		return
-	}
 	g.open(PoolKey(pool, cause), Fault{Cause: cause, Message: first.Message}, first.Life, now)
 }
 
-// excused says that a failure is forgiven, because the machine was bought before a change that bears on it.
+// excused says that a failure is forgiven, because the machine was bought before a change that bears on it. One change forgives
+// all that were bought before it; the next that does is an hour later.
 func (g *Guard) excused(k Key, bought, now time.Time) bool {
-	since := slices.ContainsFunc(g.changes, func(c change) bool { return c.at.After(bought) && c.match(k) })
-	if !since {
+	b := g.breakers[k]
+	if b != nil && bought.Before(b.excuse) {
+		return true
+	}
+	i := slices.IndexFunc(g.changes, func(c change) bool {
+		return c.at.After(bought) && c.match(k) && (b == nil || b.excuse.IsZero() || c.at.Sub(b.excuse) >= excuseSpacing)
+	})
+	if i < 0 {
 		return false
 	}
-	b := g.breakers[k]
 	if b == nil {
 		b = &Breaker{Key: k, Since: now, Closed: now.Add(-memory)} // remembers the excuse only
 		g.breakers[k] = b
 	}
-	if !b.excuse.IsZero() && now.Sub(b.excuse) < excuseSpacing {
-		return false
-	}
-	b.excuse = now
+	b.excuse = g.changes[i].at
 	return true
 }
 
@@ -326,11 +359,17 @@ func (g *Guard) excused(k Key, bought, now time.Time) bool {
 func (g *Guard) Throw(pool string, w Workload, desired int, cause, message string, now time.Time) {
 	k := PodKey(pool, w)
 	g.thrown[k] = append(slices.DeleteFunc(g.thrown[k], func(t throw) bool { return now.Sub(t.at) >= thrownWindow }), throw{now, cause})
-	if g.covering(k) != nil {
+	f := Fault{Cause: cause, Message: message}
+	if b := g.covering(k); b != nil {
+		b.join(w)
+		for _, name := range slices.Sorted(maps.Keys(b.probes)) {
+			if m := g.machines[name]; m != nil && m.served {
+				g.failProbe(b, name, &f, now.Sub(m.At), now) // it works for others, not for this workload
+			}
+		}
 		return
 	}
 	desired = max(desired, 1)
-	f := Fault{Cause: cause, Message: message}
 	if b := g.breakers[k]; b != nil && !b.Open() && now.Sub(b.Closed) < memory {
 		since := 0
 		for _, t := range g.thrown[k] {
@@ -371,37 +410,53 @@ func (g *Guard) End(name string, now time.Time) {
 		g.lose(b, name, now)
 	}
 	delete(g.machines, name)
-	alive := map[*machine]bool{}
-	for _, o := range g.machines {
-		alive[o] = true
-	}
-	if !slices.ContainsFunc(g.rounds[m.Round], func(o *machine) bool { return alive[o] }) {
+	m.over = true
+	if !slices.ContainsFunc(g.rounds[m.Round], func(o *machine) bool { return !o.over }) {
 		delete(g.rounds, m.Round)
 	}
 }
 
 // lose takes a probe off a breaker that it says nothing about.
 func (g *Guard) lose(b *Breaker, name string, now time.Time) {
+	awaited := b.probes[name]
 	delete(b.probes, name)
-	if next := now.Add(lostProbe); b.Next.Before(next) {
+	if next := now.Add(lostProbe); awaited && b.Next.Before(next) {
 		b.Next = next
 	}
 }
 
+// close takes down that a probe has succeeded. What the breaker has replaced goes on where it stood, too, if it opens again.
 func (g *Guard) close(b *Breaker, now time.Time) {
-	g.latest(g.served, PoolKey(b.Key.Pool, b.Cause), now)
-	if b.Trial {
+	if !b.Key.Machine() {
+		g.latest(g.served, PoolKey(b.Key.Pool, b.Cause), now)
+	}
+	trial := b.Trial
+	b.Closed, b.probes, b.Trial, b.Refused = now, nil, false, false
+	var within []Key
+	for _, w := range b.Members {
+		within = append(within, PodKey(b.Key.Pool, w))
+	}
+	for _, z := range b.zones {
+		within = append(within, MachineKey(b.Key.Class, b.Key.Image, z))
+	}
+	for _, k := range within {
+		if g.breakers[k] == nil {
+			g.breakers[k] = &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: b.Since, Closed: now, Failed: b.Failed, Life: b.Life}
+		}
+	}
+	if trial && b.Failed == 0 {
 		delete(g.breakers, b.Key)
 	}
-	b.Closed, b.probes = now, nil
-	g.note(Closed, b)
+	if !trial {
+		g.note(Closed, b)
+	}
 }
 
 // probed are the open breakers that the machine is a probe of, in a fixed order.
 func (g *Guard) probed(name string) []*Breaker {
 	var out []*Breaker
 	for _, b := range g.breakers {
-		if b.Open() && b.probes[name] {
+		if _, ok := b.probes[name]; ok && b.Open() {
 			out = append(out, b)
 		}
 	}
@@ -423,8 +478,9 @@ func (g *Guard) Changed(match func(Key) bool, forced bool, now time.Time) {
 
 // Accepted says that the API server would accept a Node that it refused before.
 func (g *Guard) Accepted(k Key, now time.Time) {
-	if b := g.breakers[k]; b != nil && b.Open() && b.Refused {
-		b.Refused, b.Next = false, now
+	// It may refuse the Node itself again, so the pause is cut short no oftener than by other changes.
+	if b := g.breakers[k]; b != nil && b.Open() && b.Refused && !b.early(now, false) {
+		b.Refused = false
 	}
 }
 
@@ -440,32 +496,50 @@ func (g *Guard) HoldsPods(pool string, w Workload, now time.Time) *Breaker {
 	if b := g.covering(k); b != nil {
 		return b
 	}
-	if b := g.breakers[k]; b != nil && b.Open() {
+	elsewhere := g.failsElsewhere(k)
+	if elsewhere == nil {
+		return nil
+	}
+	b := g.breakers[k]
+	if b != nil && b.Open() {
 		return b // a trial
 	}
-	for _, b := range g.Breakers() {
-		if !b.Open() || b.Trial || b.Key.Machine() || b.Key.Pool == pool || !b.failedFor(w) {
-			continue
-		}
-		if g.served[k].After(b.Since) || g.served[PoolKey(pool, b.Cause)].After(b.Since) {
-			continue
-		}
-		t := &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: now, Next: now, Trial: true}
-		g.breakers[k] = t
-		return t
+	t := &Breaker{Key: k, Cause: elsewhere.Cause, Message: elsewhere.Message, Since: now, Next: now, Trial: true}
+	if b != nil && now.Sub(b.Closed) < memory {
+		t.Failed, t.Life, t.Early, t.excuse = b.Failed, b.Life, b.Early, b.excuse
 	}
-	return nil
+	g.breakers[k] = t
+	return t
+}
+
+// failsElsewhere is the breaker of another pool because of which the workload is on trial in this one; nil: it isn't, or no more.
+func (g *Guard) failsElsewhere(k Key) (found *Breaker) {
+	for _, b := range g.breakers {
+		if !b.Open() || b.Trial || b.Key.Machine() || b.Key.Pool == k.Pool || !b.failedFor(k.Workload) {
+			continue
+		}
+		if g.served[k].After(b.Since) || g.served[PoolKey(k.Pool, b.Cause)].After(b.Since) {
+			continue
+		}
+		if found == nil || compareKeys(b.Key, found.Key) < 0 {
+			found = b
+		}
+	}
+	return found
 }
 
 // KnownImage says that a machine of the image was initialized once.
 func (g *Guard) KnownImage(class, image string) bool { return g.known[MachineKey(class, image, "")] }
 
-// Underway is how many machines of an image are bought and not decided.
+// Underway is how many machines of an image are bought and not decided. Those that failed count until their round is over: what
+// becomes of the others decides whether more are bought.
 func (g *Guard) Underway(class, image string) int {
 	n := 0
-	for _, m := range g.machines {
-		if !m.failed && m.of(MachineKey(class, image, "")) {
-			n++
+	for _, round := range g.rounds {
+		for _, m := range round {
+			if !m.served && (m.failed || !m.over) && m.of(MachineKey(class, image, "")) {
+				n++
+			}
 		}
 	}
 	return n
@@ -486,7 +560,7 @@ func (g *Guard) Due(now time.Time) []Key {
 		}
 	}
 	for _, b := range g.Breakers() {
-		if !b.due(now) || b.Trial && trying[PoolKey(b.Key.Pool, b.Cause)] {
+		if !b.due(now) || b.Trial && (trying[PoolKey(b.Key.Pool, b.Cause)] || g.failsElsewhere(b.Key) == nil) {
 			continue
 		}
 		if b.Trial {
@@ -497,18 +571,18 @@ func (g *Guard) Due(now time.Time) []Key {
 	return out
 }
 
-// Tick forgets what is over: memories older than a day, trials whose cause has gone.
+// Tick forgets what is over: memories older than a day, trials whose cause has gone, and breakers of which nobody has bought a probe
+// within a day of its being due: what they hold back is gone, or wants no machines any more.
 func (g *Guard) Tick(now time.Time) {
-	open := map[string]bool{}
-	for _, b := range g.breakers {
-		if b.Open() && !b.Trial {
-			open[b.Cause] = true
-		}
-	}
-	for k, b := range g.breakers {
+	for _, b := range g.Breakers() {
+		k := b.Key
 		switch {
-		case !b.Open() && now.Sub(b.Closed) >= memory && now.Sub(b.excuse) >= excuseSpacing, b.Trial && !b.Probing() && !open[b.Cause]:
+		case !b.Open() && now.Sub(b.Closed) >= memory && now.Sub(b.excuse) >= excuseSpacing,
+			b.Trial && !b.Probing() && g.failsElsewhere(k) == nil,
+			b.Open() && !b.Refused && !b.Probing() && now.Sub(b.Next) >= memory:
 			delete(g.breakers, k)
+		case b.Open() && b.Next.Sub(now) > maxPause:
+			b.Next = now.Add(maxPause) // it was kept by a process with another clock
 		}
 	}
 	for k, all := range g.thrown {

@@ -1,6 +1,9 @@
 package guard
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Workload is what pods belong to: the topmost controller that can be read, as Kind/name, or, of pods and Jobs that no other
 // object owns, their shape. What is bought for no pod at all has an Owner and no Namespace.
@@ -8,6 +11,9 @@ type Workload struct {
 	Namespace string `json:"ns,omitempty"`
 	Owner     string `json:"owner"`
 }
+
+// NoPod stands for the workload of a machine that was bought for no pod and has no Owner of its own.
+var NoPod = Workload{Owner: "machines for no pod"}
 
 func (w Workload) String() string {
 	if w.Namespace == "" {
@@ -46,6 +52,14 @@ func (k Key) Machine() bool { return k.Class != "" }
 // PoolWide says that the key holds back every pod of a pool.
 func (k Key) PoolWide() bool { return !k.Machine() && k.Workload == (Workload{}) }
 
+// valid says that the key is of one of the three forms.
+func (k Key) valid() bool {
+	if k.Machine() {
+		return k.Pool == "" && k.Workload == (Workload{}) && k.Cause == ""
+	}
+	return k.Pool != "" && k.Image == "" && k.Zone == "" && (k.Workload == (Workload{}) || k.Cause == "")
+}
+
 // covers says that a breaker of k holds back what one of other would.
 func (k Key) covers(other Key) bool {
 	switch {
@@ -75,12 +89,7 @@ func (k Key) String() string {
 
 // compareKeys orders keys for output that is the same each time.
 func compareKeys(a, b Key) int {
-	as, bs := a.String()+a.Cause, b.String()+b.Cause
-	switch {
-	case as < bs:
-		return -1
-	case as > bs:
-		return 1
-	}
-	return 0
+	return cmp.Or(
+		cmp.Compare(a.Class, b.Class), cmp.Compare(a.Image, b.Image), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Pool, b.Pool),
+		cmp.Compare(a.Workload.Namespace, b.Workload.Namespace), cmp.Compare(a.Workload.Owner, b.Workload.Owner), cmp.Compare(a.Cause, b.Cause))
 }

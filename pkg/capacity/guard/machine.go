@@ -9,7 +9,7 @@ import (
 type Purchase struct {
 	// Round names the plan that bought it. A breaker opens when half of a round has failed.
 	Round string `json:"round"`
-	// Workloads whose pods it was bought for; empty: for no pod.
+	// Workloads whose pods it was bought for; empty: for no pod (NoPod).
 	Workloads []Workload `json:"workloads,omitempty"`
 	// Probes are the breakers it is a probe of.
 	Probes []Key `json:"probes,omitempty"`
@@ -38,20 +38,23 @@ type Fault struct {
 
 type machine struct {
 	Bought
-	image, zone    string
-	served, failed bool
+	image, zone string
+	// served and failed are the verdict; broken: it failed of a machine fault, otherwise faults are the keys it failed for.
+	served, failed, broken bool
+	faults                 []Key
+	over                   bool
 }
 
 // keys are what a fault of the machine counts for.
-func (m *machine) keys(f *Fault, narrow func(class, image, zone string) Key) []Key {
+func (m *machine) keys(f *Fault, narrow func(m *machine, image string) Key) []Key {
 	if f.Machine {
 		images := []string{m.image}
-		if m.image == "" {
+		if m.image == "" && len(m.Images) > 0 {
 			images = m.Images
 		}
 		var out []Key
 		for _, image := range images {
-			out = append(out, narrow(m.Class, image, m.zone))
+			out = append(out, narrow(m, image))
 		}
 		return out
 	}
@@ -68,9 +71,17 @@ func (m *machine) keys(f *Fault, narrow func(class, image, zone string) Key) []K
 	return out
 }
 
-// podless says that the machine was bought for no pod: workloads without namespace are pools and NodeClaims.
-func (m *machine) podless() bool {
-	return !slices.ContainsFunc(m.Workloads, func(w Workload) bool { return w.Namespace != "" })
+// failedOf says that the machine failed of what the key is about.
+func (m *machine) failedOf(k Key) bool {
+	if k.Machine() {
+		return m.broken && m.of(k)
+	}
+	return slices.Contains(m.faults, k)
+}
+
+// forPods says that the machine was bought for pods.
+func (m *machine) forPods() bool {
+	return slices.ContainsFunc(m.Workloads, func(w Workload) bool { return w.Namespace != "" })
 }
 
 // of says that the machine counts for a key.

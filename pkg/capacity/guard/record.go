@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -31,6 +32,7 @@ type entry struct {
 	Failed  int        `json:"failed,omitempty"`
 	Life    int64      `json:"life,omitempty"`
 	Trial   bool       `json:"trial,omitempty"`
+	Refused bool       `json:"refused,omitempty"` // for the text only: a new process has no Node to ask about
 	Early   []int64    `json:"early,omitempty"`
 	Members []Workload `json:"members,omitempty"`
 	Probes  []string   `json:"probes,omitempty"`
@@ -38,8 +40,10 @@ type entry struct {
 
 const (
 	mostMembers = 20
+	mostNames   = 1 << 10 // bytes of members
 	mostImages  = 16
 	mostMessage = 160
+	mostFailed  = 32 // the pause doesn't grow any more long before
 )
 
 // Owner is whose record holds the breakers of a key.
@@ -71,12 +75,13 @@ func (g *Guard) Owners() map[Owner]bool {
 // that have closed, the oldest first; open ones that don't fit are merged into one breaker of the whole pool or class.
 func (g *Guard) Encode(o Owner, now time.Time) string {
 	var r Record
-	for _, k := range slices.SortedFunc(maps.Keys(g.known), compareKeys) {
+	latest := func(a, b Key) int { return cmp.Or(g.initialized[b].Compare(g.initialized[a]), compareKeys(a, b)) }
+	for _, k := range slices.SortedFunc(maps.Keys(g.known), latest) {
 		if OwnerOf(k) == o && len(r.Images) < mostImages {
 			r.Images = append(r.Images, k.Image)
 		}
 	}
-	open, closed := g.of(o)
+	open, closed := g.of(o, now)
 	for kept := len(closed); ; kept-- {
 		r.Breakers = nil
 		for _, b := range append(slices.Clone(open), closed[:max(kept, 0)]...) {
@@ -97,20 +102,20 @@ func (g *Guard) Encode(o Owner, now time.Time) string {
 				return string(text)
 			}
 			g.mergeAll(o, open, now)
-			open, closed = g.of(o)
+			open, closed = g.of(o, now)
 			kept = len(closed) + 1
 		}
 	}
 }
 
 // of are an owner's open breakers, and those that remember, the latest first.
-func (g *Guard) of(o Owner) (open, closed []*Breaker) {
+func (g *Guard) of(o Owner, now time.Time) (open, closed []*Breaker) {
 	for _, b := range g.Breakers() {
 		switch {
 		case OwnerOf(b.Key) != o || b.Trial && !b.Probing(): // a trial is made anew when it is asked for
 		case b.Open():
 			open = append(open, b)
-		case b.Since.Before(b.Closed):
+		case now.Sub(b.Closed) < memory:
 			closed = append(closed, b)
 		}
 	}
@@ -136,8 +141,19 @@ func (g *Guard) mergeAll(o Owner, open []*Breaker, now time.Time) {
 func entryOf(b *Breaker) entry {
 	e := entry{
 		Key: b.Key, Cause: b.Cause, Message: b.Message, Since: b.Since.Unix(), Next: b.Next.Unix(), Failed: b.Failed,
-		Life: int64(b.Life / time.Second), Trial: b.Trial, Members: b.Members[:min(len(b.Members), mostMembers)],
-		Probes: slices.Sorted(maps.Keys(b.probes)),
+		Life: int64(b.Life / time.Second), Trial: b.Trial, Refused: b.Refused,
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.probes)) {
+		if b.probes[name] {
+			e.Probes = append(e.Probes, name)
+		}
+	}
+	names := 0
+	for _, w := range b.Members[:min(len(b.Members), mostMembers)] {
+		if names += len(w.Namespace) + len(w.Owner); names > mostNames {
+			break
+		}
+		e.Members = append(e.Members, w)
 	}
 	if len(e.Message) > mostMessage {
 		e.Message = strings.ToValidUTF8(e.Message[:mostMessage], "")
@@ -160,18 +176,20 @@ func (g *Guard) Restore(o Owner, text string) error {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return fmt.Errorf("reading the record of the spending guard: %w", err)
 	}
+	for i := range r.Breakers {
+		if k := r.Breakers[i].Key; OwnerOf(k) != o || !k.valid() {
+			return fmt.Errorf("reading the record of the spending guard: breakers[%d].key is %s", i, k)
+		}
+	}
 	for _, image := range r.Images {
 		if o.Class != "" {
 			g.known[MachineKey(o.Class, image, "")] = true
 		}
 	}
 	for i := range r.Breakers {
-		e := &r.Breakers[i]
-		if OwnerOf(e.Key) != o {
-			return fmt.Errorf("reading the record of the spending guard: breakers[%d].key is of %s", i, e.Key)
-		}
-		if g.breakers[e.Key] == nil {
-			g.breakers[e.Key] = e.breaker()
+		if b := r.Breakers[i].breaker(); g.breakers[b.Key] == nil {
+			b.Refused = false
+			g.breakers[b.Key] = b
 		}
 	}
 	return nil
@@ -179,8 +197,8 @@ func (g *Guard) Restore(o Owner, text string) error {
 
 func (e *entry) breaker() *Breaker {
 	b := &Breaker{
-		Key: e.Key, Cause: e.Cause, Message: e.Message, Since: time.Unix(e.Since, 0), Next: time.Unix(e.Next, 0), Failed: max(e.Failed, 0),
-		Life: time.Duration(min(max(e.Life, 0), int64(maxPause/time.Second))) * time.Second, Trial: e.Trial, Members: e.Members,
+		Key: e.Key, Cause: e.Cause, Message: e.Message, Since: time.Unix(e.Since, 0), Next: time.Unix(e.Next, 0), Failed: min(max(e.Failed, 0), mostFailed),
+		Life: time.Duration(min(max(e.Life, 0), int64(maxPause/time.Second))) * time.Second, Trial: e.Trial, Refused: e.Refused, Members: e.Members,
 	}
 	if e.Closed != 0 {
 		b.Closed = time.Unix(e.Closed, 0)
