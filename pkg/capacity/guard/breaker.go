@@ -49,7 +49,9 @@ type Breaker struct {
 	// its failure says nothing, because it was bought before a change or another of its gang has failed. It may still succeed.
 	probes map[string]bool
 	excuse time.Time // the change because of which failures were last forgiven
-	zones  []string  // whose breakers one of all zones has replaced
+	asked  time.Time // when a trial last held pods back
+	// replaced are those whose place it has taken.
+	replaced []*Breaker
 }
 
 // Open says that the breaker holds anything back.

@@ -29,6 +29,8 @@ type Guard struct {
 	thrown  map[Key][]throw
 	changes []change
 	out     []Notice
+	// recovered: machines that are bought from now on are new.
+	recovered bool
 }
 
 type throw struct {
@@ -92,7 +94,8 @@ func (g *Guard) Buy(name string, m Bought) {
 	g.rounds[m.Round] = append(g.rounds[m.Round], one)
 	for _, k := range m.Probes {
 		if b := g.breakers[k]; b != nil && b.Open() {
-			b.probe(name, true)
+			// An earlier process may have seen it fail already.
+			b.probe(name, g.recovered || b.Next.Sub(m.At) < minPause)
 		}
 	}
 }
@@ -285,7 +288,7 @@ func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 	b.Cause, b.Message, b.Refused, b.Trial = f.Cause, f.Message, f.Refused, false
 	b.Life = max(b.Life, life)
 	if again {
-		b.Since, b.Closed, b.Members, b.probes = now, time.Time{}, nil, nil
+		b.Since, b.Closed, b.Members, b.probes, b.replaced = now, time.Time{}, nil, nil, nil
 	}
 	for _, o := range g.Breakers() {
 		if o != b && o.Open() && k.covers(o.Key) {
@@ -298,16 +301,16 @@ func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 	g.note(Opened, b)
 }
 
-// absorb replaces a breaker by one that covers it. The pause goes on from where the longer of them stood; the first probe of a
-// breaker that is new is due at once all the same, because it holds back what has not failed, too.
+// absorb replaces a breaker by one that covers it. Its pauses don't become those of what has not failed, but it keeps them for when
+// the other closes.
 func (g *Guard) absorb(b, o *Breaker) {
-	b.Life, b.Failed = max(b.Life, o.Life), max(b.Failed, o.Failed)
-	b.join(o.Key.Workload)
-	for _, w := range o.Members {
-		b.join(w)
-	}
-	if z := o.Key.Zone; z != "" && !slices.Contains(b.zones, z) {
-		b.zones = append(b.zones, z)
+	b.Life = max(b.Life, o.Life)
+	if !o.Trial {
+		b.join(o.Key.Workload)
+		for _, w := range o.Members {
+			b.join(w)
+		}
+		b.replaced = append(append(b.replaced, o.replaced...), o)
 	}
 	for name, awaited := range o.probes {
 		b.probe(name, awaited || b.probes[name])
@@ -432,18 +435,18 @@ func (g *Guard) close(b *Breaker, now time.Time) {
 	}
 	trial := b.Trial
 	b.Closed, b.probes, b.Trial, b.Refused = now, nil, false, false
-	var within []Key
+	for _, o := range b.replaced {
+		if g.breakers[o.Key] == nil {
+			o.Closed, o.probes, o.replaced, o.Trial = now, nil, nil, false
+			g.breakers[o.Key] = o
+		}
+	}
 	for _, w := range b.Members {
-		within = append(within, PodKey(b.Key.Pool, w))
-	}
-	for _, z := range b.zones {
-		within = append(within, MachineKey(b.Key.Class, b.Key.Image, z))
-	}
-	for _, k := range within {
-		if g.breakers[k] == nil {
+		if k := PodKey(b.Key.Pool, w); g.breakers[k] == nil {
 			g.breakers[k] = &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: b.Since, Closed: now, Failed: b.Failed, Life: b.Life}
 		}
 	}
+	b.replaced = nil
 	if trial && b.Failed == 0 {
 		delete(g.breakers, b.Key)
 	}
@@ -502,9 +505,10 @@ func (g *Guard) HoldsPods(pool string, w Workload, now time.Time) *Breaker {
 	}
 	b := g.breakers[k]
 	if b != nil && b.Open() {
+		b.asked = now
 		return b // a trial
 	}
-	t := &Breaker{Key: k, Cause: elsewhere.Cause, Message: elsewhere.Message, Since: now, Next: now, Trial: true}
+	t := &Breaker{asked: now, Key: k, Cause: elsewhere.Cause, Message: elsewhere.Message, Since: now, Next: now, Trial: true}
 	if b != nil && now.Sub(b.Closed) < memory {
 		t.Failed, t.Life, t.Early, t.excuse = b.Failed, b.Life, b.Early, b.excuse
 	}
@@ -550,23 +554,23 @@ func (g *Guard) Breakers() []*Breaker {
 	return slices.SortedFunc(maps.Values(g.breakers), func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })
 }
 
-// Due are the keys of which a probe may be bought now. Of trials of a pool for the same cause there is one at a time.
+// Due are the keys of which a probe may be bought now. Of trials of a pool for the same cause there is one at a time: that which held
+// pods back last, because of the others there may be no pods any more.
 func (g *Guard) Due(now time.Time) []Key {
 	var out []Key
-	trying := map[Key]bool{}
-	for _, b := range g.breakers {
-		if b.Trial && b.Probing() {
-			trying[PoolKey(b.Key.Pool, b.Cause)] = true
+	trial := map[Key]*Breaker{} // by pool and cause
+	all := g.Breakers()
+	for _, b := range all {
+		of := PoolKey(b.Key.Pool, b.Cause)
+		if t := trial[of]; b.Trial && (b.Probing() || b.due(now) && g.failsElsewhere(b.Key) != nil) &&
+			(t == nil || !t.Probing() && (b.Probing() || b.asked.After(t.asked))) {
+			trial[of] = b
 		}
 	}
-	for _, b := range g.Breakers() {
-		if !b.due(now) || b.Trial && (trying[PoolKey(b.Key.Pool, b.Cause)] || g.failsElsewhere(b.Key) == nil) {
-			continue
+	for _, b := range all {
+		if b.due(now) && (!b.Trial || trial[PoolKey(b.Key.Pool, b.Cause)] == b) {
+			out = append(out, b.Key)
 		}
-		if b.Trial {
-			trying[PoolKey(b.Key.Pool, b.Cause)] = true
-		}
-		out = append(out, b.Key)
 	}
 	return out
 }

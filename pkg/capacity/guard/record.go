@@ -217,6 +217,7 @@ func (e *entry) breaker() *Breaker {
 
 // Recovered says that the machines that are there after a restart are known: probes that are gone are over without a verdict.
 func (g *Guard) Recovered(now time.Time) {
+	g.recovered = true
 	for _, b := range g.breakers {
 		for name := range b.probes {
 			if g.machines[name] == nil {
