@@ -51,8 +51,11 @@ func init() {
 
 // hosted runs the whole scheduler as run does, in this process and on connections that somebody else owns. It is the leader from
 // the beginning.
-func hosted(ctx context.Context, p chaos.Process) error {
-	decoded, _, err := configscheme.Codecs.UniversalDecoder().Decode([]byte(hostedConfig), nil, nil)
+func hosted(ctx context.Context, p chaos.Process) error { return host(ctx, p, hostedConfig, nil) }
+
+// host does it with a configuration and more plugins.
+func host(ctx context.Context, p chaos.Process, text string, more frameworkruntime.Registry) error {
+	decoded, _, err := configscheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
 	if err != nil {
 		return fmt.Errorf("reading the configuration: %w", err)
 	}
@@ -84,6 +87,9 @@ func hosted(ctx context.Context, p chaos.Process) error {
 	}
 	d.publish = func(context.Context, []profile, facts) error { return nil } // in /configz there is room for one
 	registry := frameworkruntime.Registry{}
+	if err := registry.Merge(more); err != nil {
+		return err
+	}
 	for _, o := range d.plugins() {
 		if err := o(registry); err != nil {
 			return err

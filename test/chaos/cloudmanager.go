@@ -11,6 +11,7 @@ import (
 	"github.com/aws/smithy-go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // manageCloudNodes is the node lifecycle part of a cloud controller manager: a Node that isn't Ready and whose instance the
@@ -24,12 +25,11 @@ func (w *world) manageCloudNodes(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		list, err := w.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		list, err := w.factory.Core().V1().Nodes().Lister().List(labels.Everything())
 		if err != nil {
 			continue
 		}
-		for i := range list.Items {
-			n := &list.Items[i]
+		for _, n := range list {
 			if n.Spec.ProviderID == "" || n.DeletionTimestamp != nil || nodeReady(n) || w.exists(ctx, n.Spec.ProviderID) {
 				continue
 			}

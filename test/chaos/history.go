@@ -99,7 +99,7 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 	h.faults = newFaults(h, rand.New(rand.NewPCG(seed, 2)))
 	report := &Report{Seed: seed}
 	var err error
-	if h.world, err = newWorld(scheme, seed, r, h.check.cloudEnds); err == nil {
+	if h.world, err = newWorld(scheme, drawn(seed, r), h.check.cloudEnds); err == nil {
 		err = h.live(r, report)
 	}
 	if err != nil {

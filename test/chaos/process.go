@@ -43,17 +43,26 @@ type process struct {
 // start starts the program.
 func (h *history) start() *process {
 	h.starts++
-	p := &process{number: h.starts, kube: h.api.Client(), clock: &skewed{}, ended: make(chan error, 1)}
+	p := newProcess(h.starts, h.seed, h.api)
 	p.cloud = h.faults.cloudWire(p, h.ec2.Handler())
-	p.kube.Latency = latency(rand.New(rand.NewPCG(h.seed, uint64(1000+p.number))))
 	p.kube.Lag = h.faults.lag
 	p.kube.Before = func(c *kubeapi.Call) *kubeapi.Fault { return h.faults.beforeKube(p, c) }
 	p.kube.After = func(c *kubeapi.Call, err error) *kubeapi.Fault { return h.faults.afterKube(p, c, err) }
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.LoggerWithValues(h.logger, "process", p.number)))
-	p.stop = cancel
-	go func() { p.ended <- h.program(ctx, Process{Kube: p.kube, Cloud: p.cloud, Clock: p.clock}) }()
+	p.run(h.program, h.logger)
 	h.film("process %d starts", p.number)
 	return p
+}
+
+func newProcess(number int, seed uint64, api *kubeapi.Server) *process {
+	p := &process{number: number, kube: api.Client(), clock: &skewed{}, ended: make(chan error, 1)}
+	p.kube.Latency = latency(rand.New(rand.NewPCG(seed, uint64(1000+number))))
+	return p
+}
+
+func (p *process) run(program Program, logger klog.Logger) {
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.LoggerWithValues(logger, "process", p.number)))
+	p.stop = cancel
+	go func() { p.ended <- program(ctx, Process{Kube: p.kube, Cloud: p.cloud, Clock: p.clock}) }()
 }
 
 // kill ends the process as SIGKILL would: what has arrived has its effect, no answer comes back, nothing else arrives. It may be

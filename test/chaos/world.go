@@ -11,6 +11,7 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
@@ -48,9 +49,36 @@ type world struct {
 // begin is when all histories begin: the simulator's images are of that year.
 var begin = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
+// setting is what worlds differ in.
+type setting struct {
+	seed uint64
+	boot kubelet.Boot
+	// lag is how late the cloud shows what was launched, fleet how long it takes to answer a launch.
+	lag, fleet                            time.Duration
+	hideNetwork, reuseAddresses, throttle bool
+	// patience of the node lifecycle controller, and how often it looks.
+	patience, monitor time.Duration
+	// kubelets and cloud change what is not said above; nil: nothing.
+	kubelets func(*kubelet.Config)
+	cloud    func(*ec2.Config)
+}
+
+// drawn is the setting of a history.
+func drawn(seed uint64, r *rand.Rand) setting {
+	s := setting{seed: seed, boot: kubelet.Boot{Median: 30 * time.Second}, monitor: 5 * time.Second, patience: 50 * time.Second}
+	if r.IntN(4) == 0 {
+		s.boot.Never = 0.15
+	}
+	s.lag = []time.Duration{0, 0, 5 * time.Second, 20 * time.Second}[r.IntN(4)]
+	s.hideNetwork = r.IntN(3) == 0
+	s.fleet = []time.Duration{0, 2 * time.Second}[r.IntN(2)]
+	s.reuseAddresses, s.throttle = r.IntN(3) == 0, r.IntN(3) == 0
+	return s
+}
+
 // newWorld starts a cluster and an account.
-func newWorld(scheme *runtime.Scheme, seed uint64, r *rand.Rand, cloudEnds func(providerID string)) (*world, error) {
-	w := &world{api: kubeapi.New(scheme, clock.RealClock{}), cloudEnds: cloudEnds}
+func newWorld(scheme *runtime.Scheme, s setting, cloudEnds func(providerID string)) (*world, error) {
+	w := &world{api: kubeapi.New(scheme, clock.RealClock{}), cloudEnds: cloudEnds, lag: s.lag}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	own := w.api.Client()
 	w.kube = kubernetes.NewForConfigOrDie(own.Config())
@@ -58,33 +86,35 @@ func newWorld(scheme *runtime.Scheme, seed uint64, r *rand.Rand, cloudEnds func(
 	if w.objects, err = client.New(own.Config(), client.Options{Scheme: scheme, Mapper: mapper(scheme)}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	boot := kubelet.Boot{Median: 30 * time.Second}
-	if r.IntN(4) == 0 {
-		boot.Never = 0.15
+	kubelets := kubelet.Config{Client: kubernetes.NewForConfigOrDie(w.api.Client().Config()), Seed: s.seed, Boot: s.boot}
+	if s.kubelets != nil {
+		s.kubelets(&kubelets)
 	}
-	if w.boots, err = kubelet.New(kubelet.Config{Client: kubernetes.NewForConfigOrDie(w.api.Client().Config()), Seed: seed, Boot: boot}); err != nil {
+	if w.boots, err = kubelet.New(kubelets); err != nil {
 		return nil, err
 	}
-	w.lag = []time.Duration{0, 0, 5 * time.Second, 20 * time.Second}[r.IntN(4)]
-	if w.ec2, err = ec2.NewUnserved(ec2.Config{
-		Seed: seed, Machines: w.boots, ClusterEndpoint: "https://kubernetes.invalid", ClusterCA: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
-		DescribeLag: w.lag, HideNetworkWhilePending: r.IntN(3) == 0,
-		FleetLatency: []time.Duration{0, 2 * time.Second}[r.IntN(2)], ReuseAddresses: r.IntN(3) == 0, Throttle: r.IntN(3) == 0,
-	}); err != nil {
+	cloud := ec2.Config{
+		Seed: s.seed, Machines: w.boots, ClusterEndpoint: "https://kubernetes.invalid", ClusterCA: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+		DescribeLag: s.lag, HideNetworkWhilePending: s.hideNetwork, FleetLatency: s.fleet, ReuseAddresses: s.reuseAddresses, Throttle: s.throttle,
+	}
+	if s.cloud != nil {
+		s.cloud(&cloud)
+	}
+	if w.ec2, err = ec2.NewUnserved(cloud); err != nil {
 		return nil, err
 	}
 	w.cloud = awsec2.New(awsec2.Options{Region: w.ec2.Region(), BaseEndpoint: aws.String(Endpoint), HTTPClient: &http.Client{Transport: &wire{handler: w.ec2.Handler()}},
 		Credentials: w.ec2.AWSConfig().Credentials})
-	return w, w.controllers()
+	return w, w.controllers(s)
 }
 
 // controllers runs the parts of kube-controller-manager that have a say in a node's life.
-func (w *world) controllers() error {
+func (w *world) controllers(s setting) error {
 	kube := kubernetes.NewForConfigOrDie(w.api.Client().Config())
 	w.factory = informers.NewSharedInformerFactory(kube, 0)
 	core := w.factory.Core().V1()
 	nodes, err := nodelifecycle.NewNodeLifecycleController(w.ctx, w.factory.Coordination().V1().Leases(), core.Pods(), core.Nodes(), w.factory.Apps().V1().DaemonSets(),
-		kube, 5*time.Second, time.Minute, 50*time.Second, 0.1, 0.01, 50, 0.55)
+		kube, s.monitor, time.Minute, s.patience, 0.1, 0.01, 50, 0.55)
 	if err != nil {
 		return fmt.Errorf("making the node lifecycle controller: %w", err)
 	}
@@ -93,9 +123,15 @@ func (w *world) controllers() error {
 		return fmt.Errorf("making the taint eviction controller: %w", err)
 	}
 	garbage := podgc.NewPodGCInternal(w.ctx, kube, core.Pods(), core.Nodes(), 1000, 20*time.Second, 40*time.Second)
+	w.run(nodes.Run, taints.Run, garbage.Run, w.manageCloudNodes)
+	return nil
+}
+
+// run starts what reads from the informers, which are started, too.
+func (w *world) run(parts ...func(context.Context)) {
 	w.factory.Start(w.ctx.Done())
 	w.factory.WaitForCacheSync(w.ctx.Done())
-	for _, run := range []func(context.Context){nodes.Run, taints.Run, garbage.Run, w.manageCloudNodes} {
+	for _, run := range parts {
 		done := make(chan struct{})
 		w.ended = append(w.ended, done)
 		go func() {
@@ -103,7 +139,6 @@ func (w *world) controllers() error {
 			run(w.ctx)
 		}()
 	}
-	return nil
 }
 
 // close ends everything and waits until it has ended.
@@ -119,7 +154,12 @@ func (w *world) close() {
 
 func mapper(scheme *runtime.Scheme) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
+	clusterWide := sets.New("Namespace", "Node", "PersistentVolume", "PriorityClass", "StorageClass", "CSIDriver", "CSINode")
 	for kind := range scheme.AllKnownTypes() {
+		if clusterWide.Has(kind.Kind) {
+			m.Add(kind, meta.RESTScopeRoot)
+			continue
+		}
 		m.Add(kind, meta.RESTScopeNamespace)
 	}
 	for _, g := range []string{"karpenter.sh", "karpenter.k8s.aws"} {

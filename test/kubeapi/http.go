@@ -33,6 +33,7 @@ type Call struct {
 	contentType          string
 	list                 *metav1.ListOptions
 	lag                  func() time.Duration
+	dryRun               bool
 }
 
 func (c *Call) String() string {
@@ -77,7 +78,7 @@ func (s *Server) serve(call *Call) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		made, err := s.create(t, call.kind, o)
+		made, err := s.create(t, call, o)
 		if err != nil {
 			return nil, err
 		}
@@ -106,6 +107,9 @@ func (s *Server) serve(call *Call) (*http.Response, error) {
 				return nil, apierrors.NewBadRequest(err.Error())
 			}
 		}
+		if call.dryRun {
+			o.DryRun = []string{metav1.DryRunAll}
+		}
 		out, err := s.remove(t, current, &o)
 		if err != nil {
 			return nil, err
@@ -116,7 +120,7 @@ func (s *Server) serve(call *Call) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		out, err := s.change(t, current, next, call.Sub)
+		out, err := s.change(t, current, next, call.Sub, call.dryRun)
 		if err != nil {
 			return nil, err
 		}
@@ -239,6 +243,7 @@ func (s *Server) parse(r *http.Request) (call *Call, ok bool, err error) {
 		return nil, false, apierrors.NewNotFound(call.Resource.GroupResource(), call.Name)
 	}
 	query := r.URL.Query()
+	call.dryRun = query.Get("dryRun") == metav1.DryRunAll
 	call.list.LabelSelector, call.list.FieldSelector, call.list.ResourceVersion = query.Get("labelSelector"), query.Get("fieldSelector"), query.Get("resourceVersion")
 	if v := query.Get("timeoutSeconds"); v != "" {
 		n, _ := strconv.ParseInt(v, 10, 64)

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,9 +45,32 @@ func prepareCreate(r schema.GroupResource, o *object) {
 		if _, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "terminationGracePeriodSeconds"); !ok {
 			_ = unstructured.SetNestedField(o.Object, int64(30), "spec", "terminationGracePeriodSeconds")
 		}
-	case strings.Contains(r.Group, "karpenter"):
+	case r.Group == "batch" && r.Resource == "jobs":
+		selectOwnPods(o)
+		delete(o.Object, "status")
+	case strings.Contains(r.Group, "karpenter"), r.Group == "apps", r.Group == "batch":
 		delete(o.Object, "status")
 	}
+}
+
+// selectOwnPods gives a Job's pods labels that no other Job's have, and selects them.
+func selectOwnPods(o *object) {
+	if manual, _, _ := unstructured.NestedBool(o.Object, "spec", "manualSelector"); manual {
+		return
+	}
+	own, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
+	if own == nil {
+		own = map[string]string{}
+	}
+	for key, value := range map[string]string{
+		"job-name": o.GetName(), batchv1.JobNameLabel: o.GetName(), "controller-uid": string(o.GetUID()), batchv1.ControllerUidLabel: string(o.GetUID()),
+	} {
+		if _, told := own[key]; !told {
+			own[key] = value
+		}
+	}
+	_ = unstructured.SetNestedStringMap(o.Object, own, "spec", "template", "metadata", "labels")
+	_ = unstructured.SetNestedField(o.Object, string(o.GetUID()), "spec", "selector", "matchLabels", batchv1.ControllerUidLabel)
 }
 
 // validateChange refuses what a cluster depends on never to change.

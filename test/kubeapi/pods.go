@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,8 +101,34 @@ func (s *Server) evict(t *table, pod *object, e *policyv1.Eviction) error {
 			}
 		}
 	}
+	if len(o.DryRun) == 0 {
+		marked, err := s.disrupt(t, pod)
+		if err != nil {
+			return err
+		}
+		pod = marked
+	}
 	_, err := s.remove(t, pod, o)
 	return err
+}
+
+// disrupt writes on the pod that it is being evicted, as the eviction subresource does before it deletes.
+func (s *Server) disrupt(t *table, pod *object) (*object, error) {
+	next := pod.DeepCopy()
+	var typed corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(next.Object, &typed); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	typed.Status.Conditions = slices.DeleteFunc(typed.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	typed.Status.Conditions = append(typed.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting", LastTransitionTime: metav1.NewTime(s.clock.Now()),
+	})
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	next.Object["status"] = raw["status"]
+	return s.commit(t, pod, next), nil
 }
 
 // budget says whether the disruption budget is about the pod, and whether it lets it go. What the disruption controller would

@@ -32,6 +32,7 @@ type Server struct {
 	mu       sync.Mutex
 	revision uint64
 	tables   map[schema.GroupResource]*table
+	admit    []Admission
 	requests map[string]int // by verb and resource
 }
 
@@ -102,7 +103,12 @@ func (s *Server) commit(t *table, before, after *object) *object {
 	return after
 }
 
-func (s *Server) create(t *table, kind schema.GroupVersionKind, o *object) (*object, error) {
+func (s *Server) create(t *table, call *Call, o *object) (*object, error) {
+	for _, admit := range s.admit {
+		if err := admit(call, o); err != nil {
+			return nil, err
+		}
+	}
 	if o.GetName() == "" && o.GetGenerateName() != "" {
 		o.SetName(o.GetGenerateName() + strings.ReplaceAll(string(uuid.NewUUID()), "-", "")[:5])
 	}
@@ -120,11 +126,14 @@ func (s *Server) create(t *table, kind schema.GroupVersionKind, o *object) (*obj
 	o.SetDeletionTimestamp(nil)
 	o.SetGeneration(generation(t.resource, 1))
 	prepareCreate(t.resource, o)
+	if call.dryRun {
+		return o, nil
+	}
 	return s.commit(t, nil, o), nil
 }
 
 // change is an update or patch: next is the wanted object. part "status" writes the status and nothing else, "" everything but.
-func (s *Server) change(t *table, current, next *object, part string) (*object, error) {
+func (s *Server) change(t *table, current, next *object, part string, dryRun bool) (*object, error) {
 	if v := next.GetResourceVersion(); v != "" && v != current.GetResourceVersion() {
 		return nil, apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 	}
@@ -170,6 +179,9 @@ func (s *Server) change(t *table, current, next *object, part string) (*object, 
 	if part == "" && !equalField(current, out, "spec") {
 		out.SetGeneration(generation(t.resource, current.GetGeneration()+1))
 	}
+	if dryRun {
+		return out, nil
+	}
 	if gone(out) {
 		return s.commit(t, out, nil), nil
 	}
@@ -188,6 +200,9 @@ func (s *Server) remove(t *table, current *object, o *metav1.DeleteOptions) (*ob
 		if pre.UID != nil && *pre.UID != current.GetUID() || pre.ResourceVersion != nil && *pre.ResourceVersion != current.GetResourceVersion() {
 			return nil, apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("Precondition failed"))
 		}
+	}
+	if len(o.DryRun) > 0 {
+		return current, nil
 	}
 	next := current.DeepCopy()
 	now := s.clock.Now().Truncate(time.Second)

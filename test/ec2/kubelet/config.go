@@ -7,6 +7,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
 // Config of kubelets. One of Kube and Client is needed.
@@ -22,6 +24,8 @@ type Config struct {
 	// Speed divides the delays of Boot, PodStart and PodStop; default 1.
 	Speed float64
 	Boot  Boot
+	// Fate is what becomes of a machine that isn't like the others; it is asked at each boot. Nil: all are alike.
+	Fate func(ec2.Machine) Fate
 	// Version the nodes report, default v1.36.4.
 	Version string
 	// DeclaredFeatures the nodes report; nil: whatever the Node says already is left alone.
@@ -42,8 +46,16 @@ type Config struct {
 	Workers int
 }
 
-// RunFor is an annotation on pods that don't restart: how long they run before they succeed, like "5s".
-const RunFor = "sim.dovetail.sh/run-for"
+// Annotations on pods say how they fare; the values are durations like "5s".
+const (
+	// RunFor: pods that don't restart run so long before they succeed.
+	RunFor = "sim.dovetail.sh/run-for"
+	// PullFor: its containers take so long to start, because of their image.
+	PullFor = "sim.dovetail.sh/pull-for"
+	// CrashAfter: its main container fails each time it has run so long, InitCrashAfter: its first init container does.
+	CrashAfter     = "sim.dovetail.sh/crash-after"
+	InitCrashAfter = "sim.dovetail.sh/init-crash-after"
+)
 
 // Boot is how long nodes take to come up.
 type Boot struct {
@@ -56,6 +68,14 @@ type Boot struct {
 	PluginsMin, PluginsMax time.Duration
 	// Never is the share of nodes that never register, 0 to 1.
 	Never float64
+}
+
+// Fate of one machine.
+type Fate struct {
+	// Never: its kubelet never registers.
+	Never bool
+	// NoDevices: its device plugins never come.
+	NoDevices bool
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -168,7 +168,11 @@ func (k *Kubelets) nodeOf(p *corev1.Pod) *node {
 func (k *Kubelets) Boot(m ec2.Machine) {
 	d := k.cfg.Boot.draw(k.cfg.Seed, m.ID)
 	log := klog.FromContext(k.ctx)
-	if d.never && !k.healed.Load() {
+	var fate Fate
+	if k.cfg.Fate != nil {
+		fate = k.cfg.Fate(m)
+	}
+	if d.never && !k.healed.Load() || fate.Never {
 		log.V(2).Info("This machine's kubelet never comes up", "instance", m.ID)
 		return
 	}
@@ -180,6 +184,9 @@ func (k *Kubelets) Boot(m ec2.Machine) {
 	if err != nil {
 		log.Error(err, "This machine can't come up: its user data is wrong", "instance", m.ID)
 		return
+	}
+	if fate.NoDevices {
+		n.shape.devices = nil
 	}
 	now := k.clock.Now()
 	n.registerAt = now.Add(k.cfg.scaled(d.register))

@@ -21,6 +21,11 @@ type podState struct {
 	// starting is when its containers began to start, running when they ran; zero: not yet.
 	starting, running time.Time
 	ip                string
+	// restarts of its main container, or of its init container while it isn't past that; down is when it last crashed; zero: it is up.
+	restarts int32
+	down     time.Time
+	up       time.Time
+	creating bool // is told
 }
 
 // syncPod does what is due for a pod:
@@ -54,6 +59,9 @@ func (k *Kubelets) syncPod(ctx context.Context, key string) (time.Duration, erro
 	if state.running.IsZero() {
 		return k.startPod(ctx, n, p, state, now)
 	}
+	if after, crashes := told(p, CrashAfter); crashes {
+		return k.crash(ctx, n, p, state, after, now)
+	}
 	lasts, ends := k.lasts(p)
 	if !ends {
 		return 0, nil
@@ -71,8 +79,21 @@ func (k *Kubelets) startPod(ctx context.Context, n *node, p *corev1.Pod, state *
 	if state.starting.IsZero() {
 		state.starting = now
 	}
-	if left := state.starting.Add(k.cfg.scaled(k.cfg.PodStart)).Sub(now); left > 0 {
+	start := k.cfg.scaled(k.cfg.PodStart)
+	if pull, slow := told(p, PullFor); slow {
+		start = pull
+		if !state.creating {
+			if err := k.patchPod(ctx, p, creatingStatus(p, n.machine.PrivateIP, now)); err != nil {
+				return 0, err
+			}
+			state.creating = true
+		}
+	}
+	if left := state.starting.Add(start).Sub(now); left > 0 {
 		return left, nil
+	}
+	if after, crashes := told(p, InitCrashAfter); crashes {
+		return k.crashInit(ctx, n, p, state, after, now)
 	}
 	if state.ip == "" {
 		state.ip = n.machine.PrivateIP
@@ -83,7 +104,10 @@ func (k *Kubelets) startPod(ctx context.Context, n *node, p *corev1.Pod, state *
 	if err := k.patchPod(ctx, p, runningStatus(p, state, n.machine.PrivateIP, now)); err != nil {
 		return 0, err
 	}
-	state.running = now
+	state.running, state.up = now, now
+	if after, crashes := told(p, CrashAfter); crashes {
+		return after, nil
+	}
 	if lasts, ends := k.lasts(p); ends {
 		return max(lasts, time.Millisecond), nil
 	}
@@ -98,8 +122,8 @@ func (k *Kubelets) stopPod(ctx context.Context, n *node, p *corev1.Pod, ended bo
 	if left := asked.Add(min(grace, k.cfg.scaled(k.cfg.PodStop))).Sub(now); left > 0 && admitted && !ended {
 		return left, nil
 	}
-	// Finalizers belong to those who want to see how it ended.
-	if !ended && len(p.Finalizers) > 0 {
+	// How it ended is told before it is deleted.
+	if !ended && (admitted || len(p.Finalizers) > 0) {
 		if err := k.patchPod(ctx, p, stoppedStatus(p, now)); err != nil {
 			return 0, err
 		}
@@ -121,10 +145,8 @@ func (k *Kubelets) lasts(p *corev1.Pod) (time.Duration, bool) {
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return 0, false
 	}
-	if text, ok := p.Annotations[RunFor]; ok {
-		if d, err := time.ParseDuration(text); err == nil {
-			return d, true
-		}
+	if d, ok := told(p, RunFor); ok {
+		return d, true
 	}
 	return k.cfg.JobTime, slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Job" })
 }

@@ -41,11 +41,28 @@ func runningStatus(p *corev1.Pod, state *podState, hostIP string, now time.Time)
 	return out
 }
 
+// creatingStatus is that of a pod whose image isn't there yet.
+func creatingStatus(p *corev1.Pod, hostIP string, now time.Time) corev1.PodStatus {
+	at := metav1.NewTime(now)
+	out := corev1.PodStatus{Phase: corev1.PodPending, StartTime: &at, HostIP: hostIP, HostIPs: []corev1.HostIP{{IP: hostIP}}, Conditions: podConditions(corev1.ConditionFalse, "ContainersNotReady", at)}
+	for _, c := range p.Spec.Containers {
+		out.ContainerStatuses = append(out.ContainerStatuses, containerStatus(p, c, waiting("ContainerCreating")))
+	}
+	return out
+}
+
+func waiting(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+}
+
 func succeededStatus(p *corev1.Pod, now time.Time) corev1.PodStatus {
 	return endedStatus(p, corev1.PodSucceeded, exited(0, "Completed", metav1.NewTime(now)), now)
 }
 
 func stoppedStatus(p *corev1.Pod, now time.Time) corev1.PodStatus {
+	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways { // a server ends in order when it is told to
+		return endedStatus(p, corev1.PodSucceeded, exited(0, "Completed", metav1.NewTime(now)), now)
+	}
 	return endedStatus(p, corev1.PodFailed, exited(137, "Error", metav1.NewTime(now)), now)
 }
 
@@ -71,6 +88,9 @@ func exited(code int32, reason string, at metav1.Time) corev1.ContainerState {
 
 func containerStatus(p *corev1.Pod, c corev1.Container, state corev1.ContainerState) corev1.ContainerStatus {
 	runs := state.Running != nil
+	if state.Waiting != nil {
+		return corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: state, Started: ptr.To(false)}
+	}
 	return corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: "containerd://" + string(p.UID) + "-" + c.Name, State: state, Ready: runs || state.Terminated.ExitCode == 0,
 		Started: ptr.To(runs),

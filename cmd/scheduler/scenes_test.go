@@ -1,0 +1,39 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dovetail-scheduler/dovetail/test/chaos"
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+)
+
+var sceneLogs = flag.String("scenes.logs", "", "folder for the product's logs, one file per scene")
+
+// play plays a scene around the whole scheduler.
+func play(t *testing.T, scene chaos.Scene) {
+	t.Helper()
+	logNothing(t)
+	t.Parallel()
+	if scene.Program == nil {
+		scene.Program = hosted
+	}
+	var report *chaos.SceneReport
+	if *sceneLogs == "" {
+		report = chaos.RunScene(t, cluster.Scheme, scene, nil)
+	} else {
+		f, err := os.Create(filepath.Join(*sceneLogs, strings.ReplaceAll(t.Name(), "/", "_")+".log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		report = chaos.RunScene(t, cluster.Scheme, scene, f)
+	}
+	t.Logf("%s, %d machines bought\n%s", report.Passed, report.Launches, strings.Join(report.Film, "\n"))
+	if len(report.Failures) > 0 {
+		t.Errorf("failed:\n%s", strings.Join(report.Failures, "\n"))
+	}
+}

@@ -1,0 +1,95 @@
+package chaos
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+	"sync/atomic"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+)
+
+const runFor = kubelet.RunFor
+
+// Fault is something that goes wrong for as long as it lasts.
+type Fault struct{ over atomic.Bool }
+
+// Mend ends it.
+func (f *Fault) Mend() { f.over.Store(true) }
+
+// Lasts until it is mended.
+func (f *Fault) Lasts() bool { return !f.over.Load() }
+
+// DenyNodes has a webhook that refuses every Node, whoever makes it.
+func (s *Stage) DenyNodes() *Fault {
+	f := &Fault{}
+	s.api.Admit(func(c *kubeapi.Call, _ *unstructured.Unstructured) error {
+		if f.Lasts() && c.Resource.Resource == "nodes" {
+			return kubeapi.Denied("nodes.policy.example.com", "nodes need the label example.com/owner")
+		}
+		return nil
+	})
+	return f
+}
+
+// agentTaint is what foreign agents put on nodes.
+var agentTaint = corev1.Taint{Key: "example.com/agent-not-ready", Effect: corev1.TaintEffectNoExecute}
+
+// TaintNew has an agent that taints each new node NoExecute as soon as it sees it.
+func (s *Stage) TaintNew() *Fault {
+	f := &Fault{}
+	s.watch(s.factory.Core().V1().Nodes().Informer(), func(obj any) {
+		if n := obj.(*corev1.Node); f.Lasts() && n.Annotations["example.com/seen"] == "" {
+			s.taint(n.Name)
+		}
+	})
+	return f
+}
+
+// TaintBusy has an agent that taints a node so long after a pod of an app got it, or, with running, after it runs there. Nodes of
+// which spare is true are left alone.
+func (s *Stage) TaintBusy(after time.Duration, running bool, spare func(*corev1.Pod) bool) *Fault {
+	f := &Fault{}
+	s.watch(s.factory.Core().V1().Pods().Informer(), func(obj any) {
+		p := obj.(*corev1.Pod)
+		if !f.Lasts() || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.Namespace != namespace ||
+			running && p.Status.Phase != corev1.PodRunning || spare != nil && spare(p) {
+			return
+		}
+		time.AfterFunc(after, func() {
+			if f.Lasts() {
+				s.taint(p.Spec.NodeName)
+			}
+		})
+	})
+	return f
+}
+
+// taint puts the agent's taint on a node, once.
+func (s *Stage) taint(node string) {
+	for range 20 {
+		n, err := s.kube.CoreV1().Nodes().Get(s.ctx, node, metav1.GetOptions{})
+		if err != nil || n.Annotations["example.com/seen"] != "" {
+			return
+		}
+		if n.Annotations == nil {
+			n.Annotations = map[string]string{}
+		}
+		n.Annotations["example.com/seen"] = "true"
+		n.Spec.Taints = append(n.Spec.Taints, agentTaint)
+		if _, err = s.kube.CoreV1().Nodes().Update(s.ctx, n, metav1.UpdateOptions{}); err == nil {
+			return
+		}
+	}
+}
+
+// watch tells of every new and changed object.
+func (s *Stage) watch(i cache.SharedIndexInformer, tell func(any)) {
+	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }})
+	if err != nil {
+		panic(enough{"watching: " + err.Error()})
+	}
+}

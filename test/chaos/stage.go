@@ -1,0 +1,190 @@
+package chaos
+
+import (
+	"slices"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+)
+
+// look is how often a scene is looked at while time passes: the product's own steps are finer, a judgement's needn't be.
+const look = 10 * time.Second
+
+// World is what a scene's world differs in from the usual one.
+type World struct {
+	// Boot of machines; by default all boot alike, within a minute.
+	Boot kubelet.Boot
+	// Fate is what becomes of a machine that is not like the others.
+	Fate func(ec2.Machine) kubelet.Fate
+	// Cloud changes the simulator's configuration.
+	Cloud func(*ec2.Config)
+	// Plain: leases and node statuses are as frequent as they are in the world. They are not the scene's matter as a rule, and most
+	// of what an idle day costs.
+	Plain bool
+}
+
+// LongestBoot is how long a machine takes at most from its launch to its devices, unless the scene says something else.
+const LongestBoot = 75 * time.Second
+
+func (w World) setting(seed uint64) setting {
+	s := setting{seed: seed, boot: w.Boot, cloud: w.Cloud, fleet: time.Second, monitor: time.Minute, patience: 15 * time.Minute}
+	if s.boot == (kubelet.Boot{}) {
+		s.boot = kubelet.Boot{Median: 30 * time.Second, P95: 36 * time.Second}
+	}
+	s.kubelets = func(c *kubelet.Config) {
+		c.Fate = w.Fate
+		if !w.Plain {
+			c.LeaseInterval, c.StatusInterval = 5*time.Minute, time.Hour
+		}
+	}
+	if w.Plain {
+		s.monitor, s.patience = 5*time.Second, 50*time.Second
+	}
+	return s
+}
+
+// Stage is a scene while it is played: its world, the product in it, and what was noted.
+type Stage struct {
+	*world
+	scene  Scene
+	logger klog.Logger
+	report *SceneReport
+
+	running, dying []*process
+	starts         int
+	agenda         []task
+	each           []func()
+	seen           *reader
+}
+
+// prepare makes what every cluster has and starts Kubernetes' controllers.
+func (s *Stage) prepare() error {
+	s.api.Admit(admission())
+	for _, name := range []string{namespace, metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
+		if err := s.objects.Create(s.ctx, ns); err != nil {
+			return err
+		}
+	}
+	return s.manageWorkloads()
+}
+
+// Now is how much time has passed.
+func (s *Stage) Now() time.Duration { return time.Since(begin).Round(time.Second) }
+
+// Start starts the product.
+func (s *Stage) Start() {
+	s.starts++
+	p := newProcess(s.starts, s.scene.Seed, s.api)
+	p.cloud = &wire{handler: s.ec2.Handler()}
+	p.run(s.scene.Program, s.logger)
+	s.running = append(s.running, p)
+}
+
+// Kill ends the product as SIGKILL would.
+func (s *Stage) Kill() {
+	for _, p := range s.running {
+		p.kill()
+	}
+	s.dying, s.running = append(s.dying, s.running...), nil
+}
+
+// Pass lets time pass. What was planned for it happens, and what looks each time does.
+func (s *Stage) Pass(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		next := min(look, time.Until(end))
+		if len(s.agenda) > 0 {
+			next = min(next, max(0, time.Until(s.agenda[0].at)))
+		}
+		time.Sleep(next)
+		synctest.Wait()
+		for len(s.agenda) > 0 && !time.Now().Before(s.agenda[0].at) {
+			t := s.agenda[0]
+			s.agenda = s.agenda[1:]
+			t.do()
+		}
+		for _, p := range s.running {
+			select {
+			case err := <-p.ended:
+				s.running = nil
+				panic(enough{"the program ended by itself: " + errText(err)})
+			default:
+			}
+		}
+		for _, f := range s.each {
+			f()
+		}
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return err.Error()
+}
+
+// Until lets time pass until something is so, and says how long it took; it is a failure if it isn't in time. why says what is still
+// missing, or nothing.
+func (s *Stage) Until(what string, most time.Duration, why func() string) time.Duration {
+	begun := time.Now()
+	missing := why()
+	for ; missing != ""; missing = why() {
+		if time.Since(begun) >= most {
+			s.Failf("not within %s: %s: %s", most, what, missing)
+			return time.Since(begun)
+		}
+		s.Pass(min(look, most-time.Since(begun)))
+	}
+	s.Film("%s, after %s", what, time.Since(begun).Round(time.Second))
+	return time.Since(begun)
+}
+
+// In plans something for later; Each lets something happen at every look.
+func (s *Stage) In(d time.Duration, do func()) {
+	s.agenda = append(s.agenda, task{time.Now().Add(d), do})
+	slices.SortStableFunc(s.agenda, func(a, b task) int { return a.at.Compare(b.at) })
+}
+
+// Each lets something happen at every look.
+func (s *Stage) Each(do func()) { s.each = append(s.each, do) }
+
+// Create makes objects.
+func (s *Stage) Create(objects ...client.Object) {
+	for _, o := range objects {
+		if err := s.objects.Create(s.ctx, o); err != nil {
+			panic(enough{"creating " + o.GetName() + ": " + err.Error()})
+		}
+	}
+}
+
+// Change reads an object, changes it and writes it, again if somebody was faster.
+func Change[T client.Object](s *Stage, o T, change func(T)) {
+	for range 100 {
+		if err := s.objects.Get(s.ctx, keyOf(o), o); err != nil {
+			panic(enough{"reading " + o.GetName() + ": " + err.Error()})
+		}
+		change(o)
+		if s.objects.Update(s.ctx, o) == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	panic(enough{"changing " + o.GetName() + ": somebody is always faster"})
+}
+
+// Delete deletes objects.
+func (s *Stage) Delete(objects ...client.Object) {
+	for _, o := range objects {
+		if err := client.IgnoreNotFound(s.objects.Delete(s.ctx, o)); err != nil {
+			panic(enough{"deleting " + o.GetName() + ": " + err.Error()})
+		}
+	}
+}
