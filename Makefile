@@ -7,7 +7,7 @@
 # make soak    2,000 nodes kept busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
 # make fidelity random worlds through the real scheduler, judged from the API and the EC2 journal; WORLDS=200, or WORLD=7
 #               for one of them, told step by step; SMALL=1 for those of make test
-# make build   bin/dovetail-scheduler, bin/dovetail (plan, catalog) and the binaries of the demo
+# make build   bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
 # Needs Go, make and a C compiler. The first run compiles Kubernetes: with two cores count on ten minutes for
 # the demo and on three quarters of an hour for the tests, half an hour the next time.
@@ -17,7 +17,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
-# Linked into binaries made of Kubernetes code; without it they take themselves for v0.0.0. Keep in step with go.mod.
+# The Kubernetes version, linked into binaries made of Kubernetes code. Without it they take themselves for v0.0.0; the product's refuse to
+# start then. A test keeps it in step with go.mod. Dovetail's own version is in pkg/version.
 VERSION := v1.36.4
 VERSION_PKG := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMajor=1 -X $(VERSION_PKG).gitMinor=36

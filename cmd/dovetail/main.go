@@ -1,4 +1,5 @@
-// Command dovetail is the user's tool: what would be bought for these manifests (plan), and what a region offers (catalog).
+// Command dovetail is the user's tool: what would be bought for these manifests (plan), what a region offers (catalog), and which Dovetail this
+// is (version).
 //
 // It holds flags, help and exit codes; pkg/offline plans and pkg/aws reads catalogues.
 package main
@@ -15,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/version"
 )
 
 // Exit codes, as docs/plan.md promises them.
@@ -26,6 +29,11 @@ const (
 )
 
 func main() {
+	// The scheduler's filters go by the version, so plans do, too.
+	if err := version.Report(); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(exitFailed)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
@@ -43,7 +51,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(planCommand(), catalogCommand())
+	root.AddCommand(planCommand(), catalogCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -18,6 +18,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/version"
 )
 
 // newCommand is upstream's command around our set-up: upstream keeps its options private, so the command is built here
@@ -76,6 +78,8 @@ func run(ctx context.Context, opts *options.Options) error {
 	if err != nil {
 		return err
 	}
+	build := version.Get()
+	klog.FromContext(ctx).Info("Starting Dovetail", "version", build.Version, "kubernetesVersion", build.KubernetesVersion, "goVersion", build.GoVersion, "commit", build.Commit)
 	if d.used() {
 		ctx, cancel := context.WithCancel(ctx)
 		defer func() {

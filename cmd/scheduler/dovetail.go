@@ -31,6 +31,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+	"github.com/dovetail-scheduler/dovetail/pkg/version"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
@@ -84,11 +85,11 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return err
 	}
 	args := profiles[0].args
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(cc.KubeConfig), "dovetail"))
+	client, err := kubernetes.NewForConfig(asOurselves(cc.KubeConfig))
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	version, err := serverVersion(ctx, client)
+	server, err := serverVersion(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	d.binding(profiles)
 	incumbent := karpenter.NewIncumbent(client, d.clock)
 	store.SetHold(incumbent.Hold)
-	provider, err := d.provider(ctx, args, version, incumbent.Hold)
+	provider, err := d.provider(ctx, args, server, incumbent.Hold)
 	if err != nil {
 		return err
 	}
@@ -264,8 +265,15 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 // asJSON is the configuration of a client for custom resources: they have no protobuf form, which is what the scheduler's
 // own client speaks.
 func asJSON(cfg *rest.Config) *rest.Config {
-	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "dovetail")
+	cfg = asOurselves(cfg)
 	cfg.ContentType, cfg.AcceptContentTypes = "application/json", ""
+	return cfg
+}
+
+// asOurselves is the configuration of a client that says who it is: audit logs and priority levels tell it from the scheduler's own.
+func asOurselves(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = version.UserAgent()
 	return cfg
 }
 
@@ -276,7 +284,7 @@ func (d *dovetail) run(ctx context.Context, name string, f func(context.Context)
 	}
 }
 
-func (d *dovetail) provider(ctx context.Context, args *provision.Args, version string, hold func() string) (*aws.Provider, error) {
+func (d *dovetail) provider(ctx context.Context, args *provision.Args, server string, hold func() string) (*aws.Provider, error) {
 	region := args.Region
 	if region == "" {
 		region = os.Getenv("AWS_REGION")
@@ -294,7 +302,7 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, version s
 	}
 	return aws.New(aws.Config{
 		Region: region, ClusterName: args.ClusterName, ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle,
-		ClusterCIDR: args.ClusterCIDR, KubernetesVersion: version, VMMemoryOverheadPercent: overhead,
+		ClusterCIDR: args.ClusterCIDR, KubernetesVersion: server, VMMemoryOverheadPercent: overhead,
 		ReservedENIs: args.ReservedENIs, PrefixDelegation: args.PrefixDelegation, InterruptionQueue: args.InterruptionQueue, Hold: hold, Clock: d.clock,
 	}, clients)
 }

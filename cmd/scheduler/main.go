@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"k8s.io/component-base/cli"
@@ -11,8 +12,14 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go metrics
 	_ "k8s.io/component-base/metrics/prometheus/version"  // version metric
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme"  // arguments of the plugins of scheduler-plugins
+
+	"github.com/dovetail-scheduler/dovetail/pkg/version"
 )
 
 func main() {
+	if err := version.Report(); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
 	os.Exit(cli.Run(newCommand()))
 }

@@ -71,6 +71,8 @@ var Rules = []Rule{
 	{"pkg/disruption", []string{framework, scheduler}, "whether pods fit elsewhere is an interface of this motor"},
 	{"pkg/disruption", own("pkg/aws", "pkg/simulate", "pkg/launch", "plugins"), "a motor names what it needs; cmd introduces it"},
 
+	{"pkg/version", append(own("pkg", "plugins"), clientGo, awsSDK), "all parts say which build they belong to, so it leans on none of them"},
+
 	{"pkg/manifest", []string{awsSDK, framework, scheduler + "/pkg/scheduler"}, "to read manifests takes neither a cloud nor a scheduling cycle"},
 	{"pkg/manifest", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "pkg/offline", "plugins"), "objects are read for whoever needs them"},
 

@@ -22,6 +22,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go/middleware"
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/version"
 )
 
 const (
@@ -90,7 +92,7 @@ func newClients(cfg awssdk.Config, c clock.Clock, first ...retry.IsErrorRetryabl
 		})
 	}
 	t := newThrottle(c)
-	cfg.APIOptions = append(cfg.APIOptions,
+	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKeyValue("dovetail", version.Version),
 		func(s *middleware.Stack) error { return turns(s, t) }, func(s *middleware.Stack) error { return attempts(s, t) })
 	prices := cfg.Copy()
 	prices.Region = pricingRegion(cfg.Region)
