@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -28,7 +29,7 @@ var (
 	familyForm  = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
-// placeholder is what the shipped configuration has in place of a cluster's name.
+// placeholder is what the shipped configuration has in place of a cluster's name, also in that of its queue.
 const placeholder = "CHANGE-ME"
 
 // validateCluster checks what nodes are told of the cluster, and where its machines are.
@@ -39,6 +40,9 @@ func (a *Args) validateCluster() (errs field.ErrorList) {
 		}
 	}
 	form("region", a.Region, regionForm)
+	if strings.Contains(a.InterruptionQueue, placeholder) {
+		errs = append(errs, field.Invalid(field.NewPath("interruptionQueue"), a.InterruptionQueue, "must be the name of the queue: that of manifests/iam/cloudformation.yaml is called Dovetail-CLUSTER; without a queue leave the field out"))
+	}
 	form("interruptionQueue", a.InterruptionQueue, queueForm)
 	form("defaultInstanceProfile", a.DefaultInstanceProfile, profileForm)
 	if u, err := url.Parse(a.ClusterEndpoint); a.ClusterEndpoint != "" && (err != nil || u.Scheme != "https" || u.Host == "") {

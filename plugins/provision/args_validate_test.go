@@ -41,6 +41,7 @@ func TestInvalidArgs(t *testing.T) {
 		{"a CA that is a key", "clusterCABundle", `"` + base64.StdEncoding.EncodeToString([]byte("-----BEGIN KEY-----\nYQ==\n-----END KEY-----\n")) + `"`, "clusterCABundle: Invalid value: must hold certificates"},
 		{"a network that is an address", "clusterCIDR", `"10.0.0.1"`, "clusterCIDR: Invalid value"},
 		{"a queue by its URL", "interruptionQueue", `"https://sqs.us-west-2.amazonaws.com/1/q"`, "interruptionQueue: Invalid value"},
+		{"the queue that the shipped file has", "interruptionQueue", `"Dovetail-CHANGE-ME"`, `interruptionQueue: Invalid value: "Dovetail-CHANGE-ME"`},
 		{"a profile by its ARN", "defaultInstanceProfile", `"arn:aws:iam::1:instance-profile/p"`, "defaultInstanceProfile: Invalid value"},
 		{"pools that are no list", "nodePools", `{}`, "nodePools"},
 		{"a pool with a field of an object", "nodePools", `[{"metadata":{"name":"x"},"spec":{}}]`, `unknown field "nodePools[0].metadata"`},

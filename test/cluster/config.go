@@ -21,11 +21,12 @@ func (c *Cluster) ShippedConfig() (Config, error) {
 		return nil, err
 	}
 	config.SetProvisionArgs(map[string]any{
-		"clusterName":     "dovetail",
-		"clusterEndpoint": c.admin.config.Host,
-		"clusterCABundle": base64.StdEncoding.EncodeToString(c.admin.config.CAData),
-		"clusterCIDR":     serviceCIDR,
-		"region":          "us-west-2",
+		"clusterName":       "dovetail",
+		"clusterEndpoint":   c.admin.config.Host,
+		"clusterCABundle":   base64.StdEncoding.EncodeToString(c.admin.config.CAData),
+		"clusterCIDR":       serviceCIDR,
+		"region":            "us-west-2",
+		"interruptionQueue": nil, // tests that have a queue name it
 	})
 	return config, nil
 }

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-scheduler/dovetail/manifests"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+)
+
+// shipped is the object of that kind in a folder of manifests.
+func shipped[T any](t *testing.T, folder, kind string) *T {
+	t.Helper()
+	contents, err := manifests.Folder(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range contents {
+		for document := range strings.SplitSeq(string(content), "\n---\n") {
+			out := new(T)
+			if strings.Contains(document, "\nkind: "+kind+"\n") && yaml.Unmarshal([]byte(document), out) == nil {
+				return out
+			}
+		}
+	}
+	t.Fatalf("manifests/%s has no %s", folder, kind)
+	return nil
+}
+
+// The shipped configurations read the queue that the stack makes, once the names are filled in, and are refused before.
+func TestShippedConfigurations(t *testing.T) {
+	stack, err := os.ReadFile("../../manifests/iam/cloudformation.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(stack), "QueueName:\n        Fn::Sub: Dovetail-${ClusterName}\n") {
+		t.Error("the stack calls its queue otherwise")
+	}
+	for _, folder := range []string{"secondary", "replace"} {
+		text := shipped[corev1.ConfigMap](t, folder, "ConfigMap").Data[manifests.ConfigKey]
+		decode := func(text string) (*provision.Args, error) {
+			o, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return provision.DecodeArgs(argsOf(o.(*schedulerapi.KubeSchedulerConfiguration).Profiles[0], provision.Name))
+		}
+		_, err := decode(text)
+		for _, field := range []string{"clusterName", "region", "interruptionQueue"} {
+			if err == nil || !strings.Contains(err.Error(), field+": Invalid value") {
+				t.Errorf("%s as it is shipped: %v, want a word on %s", folder, err, field)
+			}
+		}
+		text = strings.NewReplacer("region: CHANGE-ME", "region: us-west-2", "CHANGE-ME", "blue").Replace(text)
+		if args, err := decode(text); err != nil || args.ClusterName != "blue" || args.InterruptionQueue != "Dovetail-blue" {
+			t.Errorf("%s with names: %+v, %v", folder, args, err)
+		}
+	}
+}
+
+// No two replicas on one node, and a roll-out that doesn't need a third node for that; memory for what the soak test has shown.
+func TestShippedDeployment(t *testing.T) {
+	d := shipped[appsv1.Deployment](t, "secondary", "Deployment")
+	apart := d.Spec.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if len(apart) != 1 || apart[0].TopologyKey != corev1.LabelHostname || apart[0].LabelSelector.MatchLabels["app.kubernetes.io/name"] != d.Spec.Template.Labels["app.kubernetes.io/name"] {
+		t.Errorf("replicas are kept apart by %+v", apart)
+	}
+	if u := d.Spec.Strategy.RollingUpdate; u == nil || u.MaxSurge.IntValue() != 0 || u.MaxUnavailable.IntValue() != 1 {
+		t.Errorf("rolled out by %+v", d.Spec.Strategy)
+	}
+	pod, err := os.ReadFile("../../manifests/replace/static-pod/kube-scheduler.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var static corev1.Pod
+	if err := yaml.UnmarshalStrict(pod, &static); err != nil {
+		t.Fatal(err)
+	}
+	const soak = 504 << 20
+	for name, c := range map[string]corev1.Container{"secondary": d.Spec.Template.Spec.Containers[0], "replace": static.Spec.Containers[0]} {
+		if got := c.Resources.Requests.Memory().Value(); got < soak {
+			t.Errorf("%s requests %d bytes of memory, the soak test needed %d", name, got, soak)
+		}
+		if limit := c.Resources.Limits.Memory(); !limit.IsZero() && limit.Value() < 2*soak {
+			t.Errorf("%s is ended at %s of memory", name, limit)
+		}
+	}
+}
