@@ -63,6 +63,18 @@ func TestWhatAPoolIsTold(t *testing.T) {
 	}
 }
 
+func TestWhatAClaimIsTold(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testPool("default"), readyClass("default"))).leading()
+	if _, err := w.Create(w.ctx, testClaim("a")); err != nil {
+		t.Fatal(err)
+	}
+	w.TellClaim("a", corev1.EventTypeWarning, "NodeRefused", "a webhook")
+	w.TellClaim("nobody", corev1.EventTypeWarning, "NodeRefused", "a webhook")
+	if got, want := <-w.events.Events, "Warning NodeRefused a webhook"; got != want || len(w.events.Events) > 0 {
+		t.Errorf("event %q and %d more, want %q", got, len(w.events.Events), want)
+	}
+}
+
 // The scale subresource maps replicas and the number of nodes.
 func TestScaleOfAStaticPool(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain, staticPool(2)), readyClass("default"))).leading()

@@ -219,6 +219,13 @@ func (s *Store) RecordNode(ctx context.Context, name string, inst capacity.Insta
 	return err
 }
 
+// TellClaim tells a NodeClaim something in an event.
+func (s *Store) TellClaim(name, eventType, reason, note string) {
+	if nc := s.knownClaim(name); nc != nil {
+		s.recorder.Eventf(nc, nil, eventType, reason, "Launch", "%s", shorten(note))
+	}
+}
+
 // Delete asks for the claim's end. A claim that is gone already is no error.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)

@@ -100,3 +100,5 @@ func (w *world) TellPool(pool, _, reason, note string) {
 	w.notes = append(w.notes, pool+" "+reason+" "+note)
 	w.changed()
 }
+
+func (w *world) TellClaim(name, _, reason, note string) { w.TellPool(name, "", reason, note) }

@@ -66,6 +66,7 @@ type world struct {
 	podsOn          map[string][]*corev1.Pod // by node
 	strangers       map[string][]*corev1.Pod // bound to a name, by an earlier Node
 	killed          []string
+	denies          func(*corev1.Node) error // admission of Nodes; under mu
 	// classProblem is what is wrong with the node class's object.
 	classProblem string
 	owner        string        // who owns nodes and claims beside us
@@ -533,6 +534,13 @@ func (w *world) PlannedNode(_ *capacity.PlannedNode, name string) *corev1.Node {
 
 func (w *world) CreateNode(_ context.Context, n *corev1.Node) error {
 	w.mu.Lock()
+	if w.denies != nil {
+		if err := w.denies(n); err != nil {
+			w.changed()
+			w.mu.Unlock()
+			return err
+		}
+	}
 	if _, have := w.nodes[n.Name]; have {
 		w.mu.Unlock()
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "nodes"}, n.Name)
@@ -555,7 +563,10 @@ func (w *world) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.nodes[name]
-	return n, w.call("GetNode")
+	if err := w.call("GetNode"); err != nil || n != nil {
+		return n, err
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, name)
 }
 
 func (w *world) PodsOn(name string) []*corev1.Pod {

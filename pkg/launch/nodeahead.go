@@ -15,10 +15,12 @@ const nameReuseCheck = 2 * time.Second
 
 // createNode creates the Node. A Node of that name that belongs to another instance is never adopted: it is waited for to
 // go (HB-9), and so are the pods that a Node of that name has left behind. One that doesn't say whose it is, because a kubelet
-// without cloud provider made it, has to have come after the claim and to have the instance's address.
+// without cloud provider made it, has to have come after the claim and to have the instance's address. One that the API server refuses is
+// tried again for a while (refused).
 func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
 	logger := m.log(ctx)
 	begun := m.clock.Now()
+	var refusedSince time.Time
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		vacant, problem := m.vacant(ctx, c, node.Name, begun)
 		var err error
@@ -42,10 +44,16 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 					"has", have.Spec.ProviderID, "want", node.Spec.ProviderID)
 			}
 			wait = nameReuseCheck
-		case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-			m.spending.nodeRefused(c, node, err)
-			m.fail(ctx, []*capacity.Claim{c}, "NodeNotCreated", err.Error(), false)
-			return false
+		case refusesNode(err):
+			first := refusedSince.IsZero()
+			if first {
+				refusedSince = m.clock.Now()
+			}
+			made, left := m.refused(ctx, c, node, refusedSince, first, err)
+			if made || left == 0 {
+				return made
+			}
+			wait = min(wait, left)
 		default:
 			logger.V(2).Info("Creating the Node failed; trying again", "node", node.Name, "err", err)
 		}

@@ -60,6 +60,8 @@ type Claims interface {
 	Standing(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error)
 	// TellPool tells a pool something in an event.
 	TellPool(pool, eventType, reason, note string)
+	// TellClaim tells a NodeClaim something in an event.
+	TellClaim(name, eventType, reason, note string)
 }
 
 // World is the scheduler's view of the cluster and its real filters. It is used by one goroutine at a time.
