@@ -30,6 +30,8 @@ type schedulerConfig struct {
 	profiles []schedulerapi.KubeSchedulerProfile
 	args     *provision.Args
 	pools    []karpenter.Profile
+	// namespaces are those whose pods may cause launches; nil: all.
+	namespaces labels.Selector
 }
 
 // readConfig reads a KubeSchedulerConfiguration as dovetail-scheduler takes it with --config.
@@ -64,6 +66,11 @@ func readConfig(file string) (*schedulerConfig, error) {
 		}
 		if out.args == nil {
 			out.args = args
+			if args.NamespaceSelector != nil {
+				if out.namespaces, err = metav1.LabelSelectorAsSelector(args.NamespaceSelector); err != nil {
+					return nil, fmt.Errorf("profile %q: %s arguments: namespaceSelector: %w", p.SchedulerName, provision.Name, err)
+				}
+			}
 		}
 		// Neither the door to the launcher nor the reservations are needed to judge a plan, and Coscheduling judges by more than
 		// the cluster's state.
@@ -138,7 +145,7 @@ func argsOf(p *schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object 
 
 // apply puts the configuration's settings into those of a plan.
 func (c *schedulerConfig) apply(s *offline.Settings) {
-	s.Profiles, s.Pools = c.profiles, c.pools
+	s.Profiles, s.Pools, s.NamespaceSelector = c.profiles, c.pools, c.namespaces
 	s.Legacy = karpenter.LegacyOptions{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
 	s.Plan.IgnorePreferences = c.args.PreferencePolicy == provision.PreferenceIgnore
 	s.Plan.RelaxMinValues = c.args.MinValuesPolicy == provision.MinValuesBestEffort

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,5 +43,33 @@ func TestReadConfig(t *testing.T) {
 	}
 	if !slices.ContainsFunc(c.profiles[1].Plugins.Filter.Disabled, func(p schedulerapi.Plugin) bool { return p.Name == "TaintToleration" }) {
 		t.Error("the second profile has lost what it disables")
+	}
+}
+
+func TestNamespaceSelectorOfTheConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	write := func(selector string) {
+		config := `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {multiPoint: {enabled: [{name: Provision}, {name: Binder}]}},
+  pluginConfig: [{name: Provision, args: {clusterName: c, namespaceSelector: ` + selector + `}}]}]`
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for selector, want := range map[string]string{"null": "<nil>", "{}": "", "{matchLabels: {team: a}}": "team=a"} {
+		write(selector)
+		c, err := readConfig(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s offline.Settings
+		if c.apply(&s); fmt.Sprint(s.NamespaceSelector) != want {
+			t.Errorf("%s selects %q, want %q", selector, fmt.Sprint(s.NamespaceSelector), want)
+		}
+	}
+	write("{matchExpressions: [{key: team, operator: Like}]}")
+	if _, err := readConfig(file); err == nil || !strings.Contains(err.Error(), `namespaceSelector.matchExpressions[0].operator: Invalid value: "Like"`) {
+		t.Errorf("refused with %v", err)
 	}
 }

@@ -116,6 +116,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
+	namespaces, err := mayLaunch(args)
+	if err != nil {
+		return err
+	}
 	words := launch.NewRecorder(recorder)
 	pending := launch.NewPending(names(profiles), d.desk, d.classes)
 	pending.ProvisionFor(provisionFor(profiles))
@@ -130,7 +134,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}
 	motor := launch.New(launch.Config{
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
-		MaxInFlight: *args.MaxClaimsInFlight, Parallel: 64,
+		MaxInFlight: *args.MaxClaimsInFlight, NamespaceSelector: namespaces, Parallel: 64,
 		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
 			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurcharge, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
@@ -181,6 +185,9 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}
 	if _, err := cc.InformerFactory.Apps().V1().DaemonSets().Informer().AddEventHandler(motor.DaemonSets()); err != nil {
 		return fmt.Errorf("watching DaemonSets: %w", err)
+	}
+	if _, err := cc.InformerFactory.Core().V1().Namespaces().Informer().AddEventHandler(motor.Namespaces()); err != nil {
+		return fmt.Errorf("watching Namespaces: %w", err)
 	}
 	store.OnClaim(func(c *capacity.Claim, gone bool) {
 		if ordersDedicated(c) {

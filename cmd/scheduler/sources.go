@@ -42,6 +42,18 @@ func selects(args *provision.Args) (func(map[string]string) bool, error) {
 	return func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }, nil
 }
 
+// mayLaunch selects the namespaces whose pods may cause launches; nil: all.
+func mayLaunch(args *provision.Args) (labels.Selector, error) {
+	if args.NamespaceSelector == nil {
+		return nil, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(args.NamespaceSelector)
+	if err != nil {
+		return nil, fmt.Errorf("%s arguments: namespaceSelector: %w", provision.Name, err)
+	}
+	return selector, nil
+}
+
 func inline(of []provision.Inline) []karpenter.Inline {
 	var out []karpenter.Inline
 	for _, o := range of {

@@ -15,10 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -69,8 +71,10 @@ type world struct {
 	denies          func(*corev1.Node) error // admission of Nodes; under mu
 	// classProblem is what is wrong with the node class's object.
 	classProblem string
-	owner        string        // who owns nodes and claims beside us
-	onNode       []*corev1.Pod // beside the pods of the tests, on every node
+	owner        string          // who owns nodes and claims beside us
+	onNode       []*corev1.Pod   // beside the pods of the tests, on every node
+	selector     labels.Selector // of namespaces whose pods may cause launches; nil: all
+	namespaces   cache.Store     // what a motor's informer has
 	change       *sync.Cond
 }
 
@@ -87,7 +91,8 @@ func (w *world) build() {
 	w.desk = NewDesk(clock.RealClock{})
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
-	w.motor = New(Config{Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
+	w.namespaces = f.Core().V1().Namespaces().Informer().GetStore()
+	w.motor = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
 		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pending, Owners: NewOwners(f), Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})

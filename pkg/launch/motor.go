@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -27,6 +28,8 @@ type Config struct {
 	BatchIdle, BatchMax time.Duration
 	// MaxInFlight caps claims that are not initialized yet.
 	MaxInFlight int
+	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
+	NamespaceSelector labels.Selector
 	// Parallel is how many API and cloud calls of launches run at once.
 	Parallel int
 	Plan     capacity.Options

@@ -90,6 +90,10 @@ func (m *Motor) Forget(node string) {
 func (m *Motor) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*corev1.Pod, problem string) {
 	out = map[ledger.Successor][]*corev1.Pod{}
 	for _, pod := range pods {
+		if err := m.mayLaunch(pod.Namespace); err != nil {
+			problem = fmt.Sprintf("pod %s: %v", klog.KObj(pod), err)
+			continue
+		}
 		next, class, err := m.pending.classes.successor(pod)
 		if err != nil {
 			problem = fmt.Sprintf("pod %s: %v", klog.KObj(pod), err)

@@ -130,7 +130,7 @@ func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) 
 		}
 	}
 	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
-	gangs := m.gangsOf(ctx, m.withoutNominees(waiting))
+	gangs := m.gangsOf(ctx, m.withoutNominees(m.withoutOthers(ctx, waiting)))
 	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
 	return waiting, gangs
 }

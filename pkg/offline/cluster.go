@@ -40,9 +40,9 @@ type nobody struct{}
 
 func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, errOffline }
 
-// newCluster builds a scheduler that never runs, on the objects of the set and the pods that are bound. Its goroutines end
+// newCluster builds a scheduler that never runs, on the objects of the set, the namespaces and the pods that are bound. Its goroutines end
 // with ctx.
-func newCluster(ctx context.Context, set *manifest.Set, bound []*corev1.Pod, profiles []schedulerapi.KubeSchedulerProfile) (*cluster, error) {
+func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Namespace, bound []*corev1.Pod, profiles []schedulerapi.KubeSchedulerProfile) (*cluster, error) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://offline.invalid", Transport: nobody{}})
 	if err != nil {
 		return nil, fmt.Errorf("making a client that asks nobody: %w", err)
@@ -59,7 +59,7 @@ func newCluster(ctx context.Context, set *manifest.Set, bound []*corev1.Pod, pro
 	err = errors.Join(
 		freeze(f, &corev1.Node{}, nodes),
 		freeze(f, &corev1.Pod{}, bound),
-		freeze(f, &corev1.Namespace{}, manifest.All[*corev1.Namespace](set)),
+		freeze(f, &corev1.Namespace{}, namespaces),
 		freeze(f, &corev1.PersistentVolume{}, manifest.All[*corev1.PersistentVolume](set)),
 		freeze(f, &corev1.PersistentVolumeClaim{}, manifest.All[*corev1.PersistentVolumeClaim](set)),
 		freeze(f, &storagev1.StorageClass{}, manifest.All[*storagev1.StorageClass](set)),

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
@@ -31,6 +32,8 @@ type Settings struct {
 	// Pools are what the profiles say about pools, Legacy what Provisioners rely on.
 	Pools  []karpenter.Profile
 	Legacy karpenter.LegacyOptions
+	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
+	NamespaceSelector labels.Selector
 	// NoVerify leaves the scheduler's filters out: the planner's word is taken.
 	NoVerify bool
 	// Explain is a pod, as namespace/name or name, whose place is to be explained; empty: none.
@@ -60,7 +63,13 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCluster(ctx, set, d.bound, s.Profiles)
+	namespaces, unread := d.namespaces()
+	if s.NamespaceSelector != nil {
+		for _, name := range unread {
+			shop.assumed = append(shop.assumed, fmt.Sprintf("Namespace %s: no labels but its name", name))
+		}
+	}
+	c, err := newCluster(ctx, set, namespaces, d.bound, s.Profiles)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +85,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	desk := launch.NewDesk(&arrivals{})
 	pending := launch.NewPending(d.schedulers(), desk, classes)
 	said := &words{}
-	motor := launch.New(launch.Config{Plan: s.Plan}, launch.Parts{
+	motor := launch.New(launch.Config{Plan: s.Plan, NamespaceSelector: s.NamespaceSelector}, launch.Parts{
 		Clock: clock.RealClock{}, Desk: desk, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
 		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pending, Owners: launch.NewOwners(c.informers),
 		Daemons: launch.Daemons(c.informers.Apps().V1().DaemonSets().Lister()),
@@ -168,6 +177,30 @@ func (d *demand) schedulers() []string {
 		}
 	}
 	return out
+}
+
+// namespaces are those of the input and those that pods are in, each with the label that an API server gives it. unread are the names of
+// those that the input doesn't have.
+func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
+	known := map[string]bool{}
+	named := func(ns *corev1.Namespace) {
+		known[ns.Name] = true
+		if ns.Labels == nil {
+			ns.Labels = map[string]string{}
+		}
+		ns.Labels[corev1.LabelMetadataName] = ns.Name
+		all = append(all, ns)
+	}
+	for _, ns := range manifest.All[*corev1.Namespace](d.set) {
+		named(ns.DeepCopy())
+	}
+	for _, pod := range d.waiting {
+		if name := pod.Namespace; !known[name] {
+			unread = append(unread, name)
+			named(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+	}
+	return all, unread
 }
 
 // submit does what the scheduler does with pods that fit nowhere. For those that no node could help it is said why.

@@ -3,11 +3,13 @@ package offline
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 
@@ -180,5 +182,49 @@ func TestProfiles(t *testing.T) {
 	want := []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/web", "own m1.large on-demand eu-test-1a,eu-test-1b: default/a, default/b"}
 	if diff := cmp.Diff(want, said(r)); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+}
+
+// Only pods of selected namespaces have nodes built. A namespace that isn't in the input is known by its name.
+func TestNamespacesThatMayCauseLaunches(t *testing.T) {
+	const there = "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {nodes: \"yes\"}}}\n---\n"
+	app := class + pool("general", "") + deployment("web", 1, "cpu: 3", "")
+	bought := []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/web"}
+	refused := func(selector string) []string {
+		return []string{"refused web: no node may be launched for pods of namespace \"shop\": namespaceSelector of ProvisionArgs (" + selector + ") doesn't select it"}
+	}
+	const assumed = "Namespace shop: no labels but its name"
+	for _, tc := range []struct {
+		name, input, selector string
+		want                  []string
+		assumed               bool
+	}{
+		{"by a label", there, "nodes=yes", bought, false},
+		{"by a label that it doesn't have", there, "nodes=no", refused("nodes=no"), false},
+		{"by a label, and it isn't in the input", "", "nodes=yes", refused("nodes=yes"), true},
+		{"by name", there, "kubernetes.io/metadata.name=shop", bought, false},
+		{"by name, and it isn't in the input", "", "kubernetes.io/metadata.name=shop", bought, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := settings(t)
+			var err error
+			if s.NamespaceSelector, err = labels.Parse(tc.selector); err != nil {
+				t.Fatal(err)
+			}
+			r, err := Plan(t.Context(), set(t, tc.input+app), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := said(r)
+			for i := range got { // the pod's generated name
+				got[i] = regexp.MustCompile("refused web-[^:]*").ReplaceAllString(got[i], "refused web")
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			if slices.Contains(r.Assumed, assumed) != tc.assumed {
+				t.Errorf("assumed %q", r.Assumed)
+			}
+		})
 	}
 }

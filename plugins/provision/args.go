@@ -50,6 +50,9 @@ type Args struct {
 	// nil: all.
 	NodePoolSelector *metav1.LabelSelector `json:"nodePoolSelector,omitempty"`
 
+	// NamespaceSelector selects, by their labels, the namespaces whose pods may cause launches; nil: all.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
 	// NodeSurcharge is added to the price of every node when plans are compared, in $/h: what list prices omit.
 	NodeSurcharge float64 `json:"nodeSurcharge,omitempty"`
 	// PriceFactors multiply the prices of instance families when plans are compared.

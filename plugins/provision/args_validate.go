@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -92,6 +93,7 @@ func (a *Args) validatePlan() (errs field.ErrorList) {
 	if _, err := metav1.LabelSelectorAsSelector(a.NodePoolSelector); err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("nodePoolSelector"), metav1.FormatLabelSelector(a.NodePoolSelector), err.Error()))
 	}
+	errs = append(errs, metav1validation.ValidateLabelSelector(a.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, field.NewPath("namespaceSelector"))...)
 	for i, plugin := range a.SimulationDenyList {
 		if plugin == "" {
 			errs = append(errs, field.Required(field.NewPath("simulationDenyList").Index(i), "names a plugin"))

@@ -48,6 +48,10 @@ func TestInvalidArgs(t *testing.T) {
 		{"classes that are no list", "ec2NodeClasses", `"x"`, "ec2NodeClasses"},
 		{"a selector with another operator", "nodePoolSelector", `{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`, "nodePoolSelector: Invalid value"},
 		{"a selector with a misspelt field", "nodePoolSelector", `{"matchLabel":{"a":"b"}}`, `unknown field "nodePoolSelector.matchLabel"`},
+		{"namespaces by another operator", "namespaceSelector", `{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`, `namespaceSelector.matchExpressions[0].operator: Invalid value: "Gt"`},
+		{"namespaces by no label", "namespaceSelector", `{"matchLabels":{"a b":"c"}}`, `namespaceSelector.matchLabels: Invalid value: "a b"`},
+		{"namespaces in a list without values", "namespaceSelector", `{"matchExpressions":[{"key":"a","operator":"In"}]}`, "namespaceSelector.matchExpressions[0].values: Required value"},
+		{"namespaces by a misspelt field", "namespaceSelector", `{"matchLabel":{"a":"b"}}`, `unknown field "namespaceSelector.matchLabel"`},
 		{"a surcharge below zero", "nodeSurcharge", `-0.1`, "nodeSurcharge: Invalid value: -0.1"},
 		{"a family for nothing", "priceFactors", `{"m6g":0}`, "priceFactors[m6g]: Invalid value: 0"},
 		{"a type instead of a family", "priceFactors", `{"m6g.large":1}`, "priceFactors[m6g.large]: Invalid value"},
@@ -78,7 +82,7 @@ func TestContradictingArgs(t *testing.T) {
 		``: "", `,"preemptFirst":true`: "", `,"nodePools":[{"name":"a","spec":{}}]`: "", `,"ec2NodeClasses":[{"name":"a","spec":{}}]`: "",
 		`,"nodePoolSelector":{}`: "", `,"simulationDenyList":["x"]`: "", `,"apiVersion":"config.dovetail.sh/v1","kind":"ProvisionArgs"`: "",
 		`,"region":"eu-west-1"`: "region", `,"batchIdleDuration":"51ms"`: "batchIdleDuration", `,"vmMemoryOverheadPercent":0.1`: "vmMemoryOverheadPercent",
-		`,"priceFactors":{"m5":2}`: "priceFactors", `,"maxClaimsInFlight":999`: "maxClaimsInFlight", `,"preferencePolicy":"Ignore"`: "preferencePolicy", `,"minValuesPolicy":"BestEffort"`: "minValuesPolicy",
+		`,"priceFactors":{"m5":2}`: "priceFactors", `,"maxClaimsInFlight":999`: "maxClaimsInFlight", `,"preferencePolicy":"Ignore"`: "preferencePolicy", `,"namespaceSelector":{}`: "namespaceSelector", `,"minValuesPolicy":"BestEffort"`: "minValuesPolicy",
 		`,"batchIdleDuration":"50ms"`: "", // the default
 	} {
 		if got := decode(more).Contradicts(decode("")); got != want {

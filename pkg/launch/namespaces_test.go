@@ -1,0 +1,169 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+func namespace(name string, set labels.Set) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set}}
+}
+
+// someGangs knows every group, with two members.
+type someGangs struct{}
+
+func (someGangs) Min(Group) (int, bool) { return 2, true }
+
+// Pods of other namespaces cause no launch, however they come to be demand.
+func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
+	w := newWorld(t)
+	w.selector = labels.SelectorFromSet(labels.Set{"nodes": "yes"})
+	w.build()
+	w.motor.pending.ProvisionFor([]string{"theirs"})
+	w.motor.gangs = someGangs{}
+	for _, ns := range []*corev1.Namespace{namespace("yes", labels.Set{"nodes": "yes"}), namespace("no", labels.Set{"nodes": "no"}), namespace("bare", nil)} {
+		if err := w.namespaces.Add(ns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	why := map[string]string{
+		"no":      `no node may be launched for pods of namespace "no": namespaceSelector of ProvisionArgs (nodes=yes) doesn't select it`,
+		"bare":    `no node may be launched for pods of namespace "bare": namespaceSelector of ProvisionArgs (nodes=yes) doesn't select it`,
+		"unknown": `no node may be launched for pods of namespace "unknown", of which nothing is known yet: namespaceSelector of ProvisionArgs is nodes=yes`,
+	}
+	want := map[string]bool{} // pods that are planned for
+	for _, ns := range []string{"yes", "no", "bare", "unknown"} {
+		for _, kind := range []string{"plain", "sibling", "member", "other"} { // a sibling has had no cycle of its own
+			pod := w.pod(0)
+			pod.Namespace, pod.Name, pod.UID = ns, kind, types.UID(ns+"/"+kind)
+			switch kind {
+			case "member":
+				pod.Labels = map[string]string{labelGroup: "g"}
+			case "other":
+				pod.Spec.SchedulerName = "theirs"
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+			}
+			w.motor.pending.observe(nil, pod)
+			if class, err := w.motor.pending.classes.Class(pod); err != nil {
+				t.Fatal(err)
+			} else if kind == "plain" || kind == "member" {
+				w.desk.Submit(refOf(pod), class)
+			}
+			want[ns+"/"+kind] = ns == "yes"
+		}
+	}
+	waiting, gangs := w.motor.gather(t.Context())
+	got := map[string]bool{}
+	for uid := range want {
+		got[uid] = false
+	}
+	for _, p := range waiting {
+		got[string(p.Ref.UID)] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("demand (-want +got):\n%s", diff)
+	}
+	if len(gangs) != 1 || gangs[Group{"yes", "g", false}] == nil {
+		t.Errorf("gangs %v", gangs)
+	}
+	for uid, planned := range want {
+		ns, _, _ := strings.Cut(uid, "/")
+		if refused := w.desk.Refused(types.UID(uid)); refused == planned {
+			t.Errorf("%s: refused %v", uid, refused)
+		}
+		if _, told := w.desk.Submit(capacity.PodRef{UID: types.UID(uid)}, classFor(t, w, types.UID(uid))); !planned && told != why[ns] {
+			t.Errorf("%s is told %q, want %q", uid, told, why[ns])
+		}
+	}
+	for _, note := range w.notes {
+		name, said, _ := strings.Cut(note, " FailedProvisioning ")
+		if !strings.Contains(said, "namespaceSelector of ProvisionArgs") {
+			t.Errorf("%s is told %q", name, note)
+		}
+	}
+	if len(w.notes) != 12 {
+		t.Errorf("%d pods are told: %q", len(w.notes), w.notes)
+	}
+}
+
+func classFor(t *testing.T, w *world, uid types.UID) *capacity.Class {
+	t.Helper()
+	class, err := w.motor.pending.classes.Class(w.motor.pending.Get(uid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return class
+}
+
+// No room is bought for pods of other namespaces whose node has to go.
+func TestOnlySelectedNamespacesAreReplaced(t *testing.T) {
+	w := newWorld(t)
+	w.selector = labels.SelectorFromSet(labels.Set{"nodes": "yes"})
+	w.build()
+	pod := w.pod(0)
+	pod.Spec.NodeName = "n"
+	if ready, why := w.motor.Replace("n", []*corev1.Pod{pod}, nil); ready || !strings.Contains(why, "pod d/p0: no node may be launched for pods of namespace") {
+		t.Errorf("ready %v, %q", ready, why)
+	}
+	if wanted, _ := w.motor.successors([]*corev1.Pod{pod}); len(wanted) > 0 {
+		t.Errorf("room is wanted for %v", wanted)
+	}
+}
+
+// Refused pods are planned for when their namespace comes to be selected, at once, and not when anything else about it changes.
+func TestANamespaceThatIsSelectedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.selector = labels.SelectorFromSet(labels.Set{"nodes": "yes"})
+		w.run()
+		changed := func(before, now *corev1.Namespace) {
+			if err := w.namespaces.Update(now); err != nil {
+				t.Fatal(err)
+			}
+			if before == nil {
+				w.motor.Namespaces().OnAdd(now, false)
+			} else {
+				w.motor.Namespaces().OnUpdate(before, now)
+			}
+		}
+		w.submit(8)
+		refused := func() bool {
+			all := true
+			w.desk.read(func(l *ledger.Ledger) {
+				for i := range 8 {
+					all = all && l.Refused(w.pod(i).UID)
+				}
+			})
+			return all
+		}
+		w.until("the pods are refused", func() bool { return refused() })
+		bare := namespace("d", nil)
+		changed(nil, bare)
+		no := namespace("d", labels.Set{"nodes": "no"})
+		changed(bare, no)
+		<-time.After(10 * time.Minute)
+		w.mu.Lock()
+		if len(w.claims)+len(w.instances) > 0 || !refused() {
+			t.Errorf("%d claims, %d instances", len(w.claims), len(w.instances))
+		}
+		w.mu.Unlock()
+		begun := time.Now()
+		changed(no, namespace("d", labels.Set{"nodes": "yes"}))
+		w.until("the pods are bound", func() bool { return len(w.bound) == 8 })
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("bound after %s", took)
+		}
+		w.stop()
+	})
+}
