@@ -47,6 +47,9 @@ var Rules = []Rule{
 	{"pkg/capacity", []string{"net", "net/http", "os"}, "no input and no output"},
 	{"pkg/capacity", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "imports point down, and this is the floor"},
 
+	{"pkg/admission", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "what is added to a pod is worked out from values alone, for whoever reads them where"},
+	{"pkg/admission", own("pkg", "plugins"), "it knows pods and what is added to them, and nothing of plans"},
+
 	{"pkg/aws", []string{clientGo, runtime}, "EC2 is asked on behalf of whoever calls; what the cluster knows comes in as values"},
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
 	{"pkg/aws", own("pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},

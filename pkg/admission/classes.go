@@ -1,0 +1,58 @@
+package admission
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+)
+
+// DefaultPriorityClass is the class of pods that name none, or nil. Of several the lowest counts.
+func DefaultPriorityClass(classes []*schedulingv1.PriorityClass) (out *schedulingv1.PriorityClass) {
+	for _, c := range classes {
+		if c.GlobalDefault && (out == nil || c.Value < out.Value) {
+			out = c
+		}
+	}
+	return out
+}
+
+// SetPriority gives the pod the priority of its class, or of the default one; nil: there is neither, and its priority is 0.
+func SetPriority(pod *corev1.Pod, class *schedulingv1.PriorityClass) {
+	if pod.Spec.Priority != nil {
+		return
+	}
+	value, policy := int32(0), corev1.PreemptLowerPriority
+	if class != nil {
+		pod.Spec.PriorityClassName, value = class.Name, class.Value
+		if class.PreemptionPolicy != nil {
+			policy = *class.PreemptionPolicy
+		}
+	}
+	pod.Spec.Priority = &value
+	if pod.Spec.PreemptionPolicy == nil {
+		pod.Spec.PreemptionPolicy = &policy
+	}
+}
+
+// SetRuntimeClass adds what the pod's runtime costs, and on which nodes it is to be found.
+func SetRuntimeClass(pod *corev1.Pod, class *nodev1.RuntimeClass) {
+	if class.Overhead != nil && pod.Spec.Overhead == nil {
+		pod.Spec.Overhead = class.Overhead.PodFixed
+	}
+	if class.Scheduling == nil {
+		return
+	}
+	for key, value := range class.Scheduling.NodeSelector {
+		if pod.Spec.NodeSelector == nil {
+			pod.Spec.NodeSelector = map[string]string{}
+		}
+		pod.Spec.NodeSelector[key] = value
+	}
+	for _, t := range class.Scheduling.Tolerations {
+		if !slices.ContainsFunc(pod.Spec.Tolerations, func(have corev1.Toleration) bool { return have == t }) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, t)
+		}
+	}
+}
