@@ -120,6 +120,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
+	daemons, err := launch.NewDaemons(cc.InformerFactory)
+	if err != nil {
+		return err
+	}
 	words := launch.NewRecorder(recorder)
 	pending := launch.NewPending(names(profiles), d.desk, d.classes)
 	pending.ProvisionFor(provisionFor(profiles))
@@ -140,10 +144,11 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, boundTo), Queue: queue{sched}, Events: words,
-		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: launch.Daemons(cc.InformerFactory.Apps().V1().DaemonSets().Lister()), Hold: incumbent.Hold, Judge: judge, Seed: time.Now().UnixNano(),
+		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: daemons.List, Hold: incumbent.Hold, Judge: judge, Seed: time.Now().UnixNano(),
 	})
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	groups.changed = motor.Changed
+	daemons.OnChange(motor.DaemonsChanged)
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
@@ -182,9 +187,6 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	driversRead, err := cc.InformerFactory.Storage().V1().CSINodes().Informer().AddEventHandler(motor.CSINodes())
 	if err != nil {
 		return fmt.Errorf("watching CSINodes: %w", err)
-	}
-	if _, err := cc.InformerFactory.Apps().V1().DaemonSets().Informer().AddEventHandler(motor.DaemonSets()); err != nil {
-		return fmt.Errorf("watching DaemonSets: %w", err)
 	}
 	if _, err := cc.InformerFactory.Core().V1().Namespaces().Informer().AddEventHandler(motor.Namespaces()); err != nil {
 		return fmt.Errorf("watching Namespaces: %w", err)
@@ -253,7 +255,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 			d.motors.Go(func() {
 				// The scheduler has waited for its own handlers only. A pod that is not known yet when promises are picked up
 				// would lose its own, and have another node bought.
-				if cache.WaitForCacheSync(ctx.Done(), podsRead.HasSynced, driversRead.HasSynced) {
+				if cache.WaitForCacheSync(ctx.Done(), podsRead.HasSynced, driversRead.HasSynced, daemons.HasSynced) {
 					motor.Run(ctx)
 				}
 			})

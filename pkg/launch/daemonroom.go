@@ -4,31 +4,22 @@ import (
 	"context"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// DaemonSets is to be added to the scheduler's DaemonSet informer: room for the pods of DaemonSets that come, change or go
-// while nodes are coming up is kept, or given back.
-func (m *Motor) DaemonSets() cache.ResourceEventHandler {
-	changed := func() {
-		if !m.desk.Idle() {
-			m.daemonsMoved.Store(true)
-			m.replan()
-		}
+// DaemonsChanged tells the motor that there are other DaemonSets now, or that their next pods take another amount of room: it is
+// kept on nodes that are coming up, or given back. frees: refused pods may have a chance.
+func (m *Motor) DaemonsChanged(frees bool) {
+	if m.desk.Idle() {
+		return
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { changed() },
-		UpdateFunc: func(before, now any) {
-			if before.(*appsv1.DaemonSet).Generation != now.(*appsv1.DaemonSet).Generation {
-				changed()
-			}
-		},
-		DeleteFunc: func(any) { changed() },
+	m.daemonsMoved.Store(true)
+	m.replan()
+	if frees {
+		m.reopen()
 	}
 }
 

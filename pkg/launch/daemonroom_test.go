@@ -52,12 +52,10 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 		defer w.mu.Unlock()
 		w.daemons = daemons
 	}
-	h := w.motor.DaemonSets()
 	set(&capacity.DaemonSet{Namespace: "d", Name: "logs", Class: class})
-	h.OnAdd(ds, false)
+	w.motor.DaemonsChanged(false)
 	kept(100)
-	h.OnUpdate(ds, ds) // its status changed
 	set()
-	h.OnDelete(ds)
+	w.motor.DaemonsChanged(true)
 	kept(0)
 }

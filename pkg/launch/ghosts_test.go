@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -284,14 +282,12 @@ func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 
 // Planner, static pools and orders ask for the DaemonSets at the same time.
 func TestDaemonsAreAskedForByMany(t *testing.T) {
-	inf := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Apps().V1().DaemonSets()
+	d := newDaemons(t)
 	for _, name := range []string{"a", "b", "c"} {
-		if err := inf.Informer().GetIndexer().Add(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)},
-			Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x"}}}}}}); err != nil {
-			t.Fatal(err)
-		}
+		d.ObserveSet(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)},
+			Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x"}}}}}})
 	}
-	daemons := Daemons(inf.Lister())
+	daemons := d.List
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {

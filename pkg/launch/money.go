@@ -93,7 +93,7 @@ func dearest(prices map[capacity.OfferKey]float64, offers []capacity.OfferKey) (
 
 // overBudgetLocked says which budget a node would exceed. urgent: it replaces one that is about to be lost, and only a bound that
 // is passed already holds it back.
-func (s *Spending) overBudgetLocked(a *admission, pool *capacity.Pool, offers []capacity.NodeOffer, urgent bool) string {
+func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offers []capacity.NodeOffer, urgent bool) string {
 	b := &s.cfg.Budget
 	if !b.limits(pool) && b.LaunchesPerMinute <= 0 {
 		return ""

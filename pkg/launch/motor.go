@@ -71,7 +71,7 @@ type Motor struct {
 	wasHeld   atomic.Bool   // somebody else has owned nodes and claims since they were looked at
 	room      atomic.Bool   // room has appeared somewhere since it was last offered
 	freed     atomic.Bool   // and it is worth leaving a machine that is on its way
-	// daemonsMoved: DaemonSets have changed since room was last kept for their pods.
+	// daemonsMoved: DaemonSets or the size of their pods have changed since room was last kept for their pods.
 	daemonsMoved atomic.Bool
 	// gangsAnew: pools or offers have changed since gangs were refused. pauses are the planner goroutine's.
 	gangsAnew atomic.Bool

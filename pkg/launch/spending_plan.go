@@ -172,8 +172,8 @@ func zonesOf(offers []capacity.NodeOffer) (out []string) {
 	return out
 }
 
-// admission is asked before machines are bought, by whoever buys: one check per plan or row of claims.
-type admission struct {
+// purchaseCheck is asked before machines are bought, by whoever buys: one check per plan or row of claims.
+type purchaseCheck struct {
 	s        *Spending
 	now      time.Time
 	total    int // nodes of the plan
@@ -183,7 +183,7 @@ type admission struct {
 	granted  int
 }
 
-func (a *admission) money() *money {
+func (a *purchaseCheck) money() *money {
 	if a.counted == nil {
 		a.counted = a.spent()
 	}
@@ -191,15 +191,15 @@ func (a *admission) money() *money {
 }
 
 // admit begins an admission of so many nodes.
-func (s *Spending) admit(total int, spent func() *money) *admission {
+func (s *Spending) admit(total int, spent func() *money) *purchaseCheck {
 	if s == nil {
 		return nil
 	}
-	return &admission{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, spent: spent}
+	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, spent: spent}
 }
 
 // refuses says why a node must not be bought, or "". lift is the breaker it is a probe of. What is refused counts for nothing.
-func (a *admission) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift *guard.Key, urgent bool) string {
+func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift *guard.Key, urgent bool) string {
 	if a == nil {
 		return ""
 	}
@@ -227,7 +227,7 @@ func (a *admission) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, wo
 }
 
 // newImages keeps down how many machines are bought of an image of which none was ever initialized.
-func (a *admission) newImages(class string, offers []capacity.NodeOffer) string {
+func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer) string {
 	s := a.s
 	if s.cfg.NewImageNodes <= 0 || anyOffer(offers, func(o *capacity.NodeOffer) bool { return o.Type.Image == "" || s.guard.KnownImage(class, o.Type.Image) }) {
 		return ""

@@ -44,6 +44,9 @@ func (s *Set) Pods() []*corev1.Pod {
 			m.job(o)
 		}
 	}
+	for _, ds := range All[*appsv1.DaemonSet](s) {
+		m.admit.known(&ds.Spec.Template.Spec, "DaemonSet "+ds.Namespace+"/"+ds.Name)
+	}
 	for _, pod := range m.pods {
 		if pod.Spec.NodeName == "" {
 			m.ephemeralClaims(pod)

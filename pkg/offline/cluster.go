@@ -9,7 +9,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -66,6 +68,9 @@ func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Nam
 		freeze(f, &storagev1.CSINode{}, manifest.All[*storagev1.CSINode](set)),
 		freeze(f, &storagev1.CSIDriver{}, manifest.All[*storagev1.CSIDriver](set)),
 		freeze(f, &appsv1.DaemonSet{}, manifest.All[*appsv1.DaemonSet](set)),
+		freeze(f, &corev1.LimitRange{}, manifest.All[*corev1.LimitRange](set)),
+		freeze(f, &nodev1.RuntimeClass{}, manifest.All[*nodev1.RuntimeClass](set)),
+		freeze(f, &schedulingv1.PriorityClass{}, manifest.PriorityClasses(set)),
 		// What is not read. Without these the factory would make informers of its own, which would ask.
 		freeze(f, &corev1.Service{}, nil), freeze(f, &corev1.ReplicationController{}, nil), freeze(f, &corev1.ResourceQuota{}, nil),
 		freeze(f, &appsv1.ReplicaSet{}, nil), freeze(f, &appsv1.StatefulSet{}, nil), freeze(f, &batchv1.Job{}, nil),

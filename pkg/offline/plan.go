@@ -81,6 +81,13 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	if explain != nil {
 		s.Plan.Explain = []types.UID{explain.UID}
 	}
+	daemons, err := launch.NewDaemons(c.informers)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range d.daemons {
+		daemons.ObservePod(pod)
+	}
 	classes := launch.NewClasses(c.informers)
 	desk := launch.NewDesk(&arrivals{})
 	pending := launch.NewPending(d.schedulers(), desk, classes)
@@ -88,7 +95,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	motor := launch.New(launch.Config{Plan: s.Plan, NamespaceSelector: s.NamespaceSelector}, launch.Parts{
 		Clock: clock.RealClock{}, Desk: desk, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
 		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pending, Owners: launch.NewOwners(c.informers),
-		Daemons: launch.Daemons(c.informers.Apps().V1().DaemonSets().Lister()),
+		Daemons: daemons.List,
 	})
 	d.submit(desk, pending, classes)
 	view, plan, err := motor.Propose(ctx)
@@ -109,6 +116,7 @@ type demand struct {
 	set     *manifest.Set
 	bound   []*corev1.Pod
 	waiting []*corev1.Pod
+	daemons []*corev1.Pod // that wait: they show what others of their DaemonSets will ask for
 	refused []Refused
 }
 
@@ -126,6 +134,7 @@ func (d *demand) sort() {
 		case pod.Spec.NodeName != "":
 			d.set.Warnings = append(d.set.Warnings, fmt.Sprintf("Pod %s/%s is on node %s, which is not in the input: it is ignored", pod.Namespace, pod.Name, pod.Spec.NodeName))
 		case owner != nil && owner.Kind == "DaemonSet": // its node is there, or it comes with one
+			d.daemons = append(d.daemons, pod)
 		default:
 			d.waiting = append(d.waiting, pod)
 		}

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	appslisters "k8s.io/client-go/listers/apps/v1"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -349,12 +349,20 @@ func agent(change func(*corev1.PodSpec)) func(*scene) {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "agent", UID: "agent"}}
 		ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Resources: requesting("10m", "10Mi")}}
 		change(&ds.Spec.Template.Spec)
-		index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		if err := index.Add(ds); err != nil {
-			panic(err)
-		}
-		s.daemons = launch.Daemons(appslisters.NewDaemonSetLister(index))()
+		s.daemons = daemonSets(ds)
 	}
+}
+
+// daemonSets are DaemonSets as the planner wants them.
+func daemonSets(sets ...*appsv1.DaemonSet) []*capacity.DaemonSet {
+	d, err := launch.NewDaemons(informers.NewSharedInformerFactory(fake.NewClientset(), 0))
+	if err != nil {
+		panic(err)
+	}
+	for _, ds := range sets {
+		d.ObserveSet(ds)
+	}
+	return d.List()
 }
 
 func undaemoned(v *launch.Scene) { v.DaemonSets = nil }

@@ -11,12 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	appslisters "k8s.io/client-go/listers/apps/v1"
-	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
 const (
@@ -204,7 +201,7 @@ func (d *dice) flight() *capacity.Node {
 }
 
 func (d *dice) daemons() []*capacity.DaemonSet {
-	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	var sets []*appsv1.DaemonSet
 	for i := range 1 + d.IntN(2) {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: fmt.Sprintf("agent-%d", i), UID: types.UID(fmt.Sprintf("agent-%d", i))}}
 		ds.Spec.Template.Labels = map[string]string{"app": "agent"}
@@ -218,11 +215,9 @@ func (d *dice) daemons() []*capacity.DaemonSet {
 		if d.oneIn(4) {
 			ds.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80, ContainerPort: 80, Protocol: corev1.ProtocolTCP}}
 		}
-		if err := index.Add(ds); err != nil {
-			panic(err)
-		}
+		sets = append(sets, ds)
 	}
-	return launch.Daemons(appslisters.NewDaemonSetLister(index))()
+	return daemonSets(sets...)
 }
 
 func requesting(cpu, memory string) corev1.ResourceRequirements {
