@@ -40,6 +40,11 @@ func TestWhatAdmissionAdds(t *testing.T) {
 			text: "{apiVersion: v1, kind: LimitRange, metadata: {name: usual}, spec: {limits: [{type: Container, default: {cpu: 1, memory: 1Gi}, defaultRequest: {cpu: 300m}}]}}\n---\n"},
 		{name: "those of another namespace", cpu: "0", memory: "0",
 			text: "{apiVersion: v1, kind: LimitRange, metadata: {name: usual, namespace: other}, spec: {limits: [{type: Container, default: {cpu: 1}}]}}\n---\n"},
+		{name: "classes of a DaemonSet that aren't in the input", cpu: "0", memory: "0",
+			text: "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent}, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, " +
+				"spec: {priorityClassName: high, runtimeClassName: vm, containers: [{name: c, image: c}]}}}}\n---\n",
+			warnings: []string{"DaemonSet default/agent: there is no PriorityClass high in the input: planned with priority 0",
+				"DaemonSet default/agent: there is no RuntimeClass vm in the input: planned without its overhead"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			spec := "containers: [{name: c, image: c}]"

@@ -80,6 +80,11 @@ spec:
 `, name, replicas, requests, more)
 }
 
+// daemonSet of one container with these requests, called agent; more goes into the pod's spec.
+func daemonSet(requests, more string) string {
+	return strings.Replace(strings.Replace(deployment("agent", 1, requests, more), "Deployment", "DaemonSet", 1), "  replicas: 1\n", "", 1)
+}
+
 // gang is a Deployment whose pods are a group of which so many must run together.
 func gang(replicas, members int) string {
 	return strings.Replace(deployment("train", replicas, "cpu: 3", ""), "labels: {app: train}", "labels: {app: train, scheduling.x-k8s.io/pod-group: train}", 1) +
@@ -143,8 +148,17 @@ status: {capacity: {cpu: 4, memory: 16Gi, pods: 50}, allocatable: {cpu: 4, memor
 		{name: "the cheapest way", text: class + pool("general", "") + deployment("web", 2, "cpu: 3", ""), total: 0.4,
 			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/web", "general m1.large on-demand eu-test-1a,eu-test-1b: shop/web"}},
 		{name: "an agent on every node leaves less room", total: 0.4, want: []string{"general m1.xlarge on-demand eu-test-1a,eu-test-1b: shop/web"},
-			text: class + pool("general", "") + deployment("web", 1, "cpu: 3", "") +
-				strings.Replace(strings.Replace(deployment("agent", 1, "cpu: 1", ""), "Deployment", "DaemonSet", 1), "  replicas: 1\n", "", 1)},
+			text: class + pool("general", "") + deployment("web", 1, "cpu: 3", "") + daemonSet("cpu: 1", "")},
+		{name: "an agent takes what a LimitRange makes of it", total: 0.4, want: []string{"general m1.xlarge on-demand eu-test-1a,eu-test-1b: shop/web"},
+			text: class + pool("general", "") + deployment("web", 1, "cpu: 3", "") + daemonSet("", "") +
+				"{apiVersion: v1, kind: LimitRange, metadata: {name: usual, namespace: shop}, spec: {limits: [{type: Container, default: {cpu: 1}}]}}"},
+		{name: "and what its RuntimeClass costs", total: 0.4, want: []string{"general m1.xlarge on-demand eu-test-1a,eu-test-1b: shop/web"},
+			text: class + pool("general", "") + deployment("web", 1, "cpu: 3", "") + daemonSet("", "      runtimeClassName: vm") +
+				"{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: vm}, handler: vm, overhead: {podFixed: {cpu: 1}}}"},
+		{name: "as pods of it that are there show, though they wait", total: 0.4, want: []string{"general m1.xlarge on-demand eu-test-1a,eu-test-1b: shop/web"},
+			text: class + pool("general", "") + deployment("web", 1, "cpu: 3", "") + strings.Replace(daemonSet("", ""), "name: agent,", "name: agent, uid: 1-2-3,", 1) +
+				"{apiVersion: v1, kind: Pod, metadata: {name: agent-1, namespace: shop, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: agent, uid: 1-2-3, controller: true}]}, " +
+				"spec: {containers: [{name: c, image: c}, {name: side, image: c, resources: {requests: {cpu: 1}}}]}}"},
 		{name: "spread over zones and apart", total: 0.4, want: []string{"general m1.large on-demand eu-test-1a: shop/web", "general m1.large on-demand eu-test-1b: shop/web"},
 			text: class + pool("general", "") + deployment("web", 2, "cpu: 100m",
 				"      topologySpreadConstraints: [{topologyKey: topology.kubernetes.io/zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]")},
