@@ -11,7 +11,8 @@ import (
 )
 
 // DaemonsChanged tells the motor that there are other DaemonSets now, or that their next pods take another amount of room: it is
-// kept on nodes that are coming up, or given back. frees: refused pods may have a chance.
+// kept on nodes that are coming up, or given back. frees: refused pods may have a chance. A pod that was planned on a node in flight and
+// has no room left there is turned away by the filters in its own cycle, and planned for again.
 func (m *Motor) DaemonsChanged(frees bool) {
 	if m.desk.Idle() {
 		return
@@ -19,6 +20,7 @@ func (m *Motor) DaemonsChanged(frees bool) {
 	m.daemonsMoved.Store(true)
 	m.replan()
 	if frees {
+		m.changes.Add(1)
 		m.reopen()
 	}
 }

@@ -59,3 +59,48 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 	w.motor.DaemonsChanged(true)
 	kept(0)
 }
+
+// crowded is a planner that has no room for anything beside a DaemonSet.
+type crowded struct{}
+
+func (crowded) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
+	if len(v.DaemonSets) == 0 {
+		return plain{}.Plan(v, opts)
+	}
+	out := &capacity.Plan{}
+	for _, d := range v.Demand {
+		out.Refused = append(out.Refused, capacity.Refusal{Class: d.Class, Pods: d.Pods, Message: "no room beside the DaemonSet's pod"})
+	}
+	return out
+}
+
+// Pods that were refused because a DaemonSet's pods leave them no room are planned for again when these leave more.
+func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
+	w := newWorld(t)
+	w.daemons = []*capacity.DaemonSet{{Namespace: "d", Name: "logs"}}
+	w.build()
+	w.motor.planner = crowded{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		w.motor.Run(ctx)
+		close(done)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	w.submit(1)
+	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(context.Context) (refused bool, _ error) {
+		w.desk.read(func(l *ledger.Ledger) { refused = l.Refused(w.pod(0).UID) })
+		return refused, nil
+	}); err != nil {
+		t.Fatal("the pod was not refused")
+	}
+	w.mu.Lock()
+	w.daemons = nil
+	w.mu.Unlock()
+	w.motor.DaemonsChanged(true)
+	w.allBound(1)
+	w.exactly(1)
+}

@@ -103,3 +103,33 @@ func TestDaemonsOnNodesThatRefuseThem(t *testing.T) {
 		t.Errorf("effects %+v, want nobody to be tried for ever", e)
 	}
 }
+
+// The pods of a DaemonSet turn out larger than was planned: a pod that was planned beside them leaves them their room, and another
+// node is planned for it.
+func TestDaemonsThatOutgrowTheirRoom(t *testing.T) {
+	l, now := New(), time.Unix(1000, 0)
+	c := testClass("a", 700, 0)
+	ref := capacity.PodRef{UID: "p"}
+	l.AddNode("c", &capacity.Node{}, map[string]capacity.Resources{"d/logs": {corev1.ResourceCPU: 300}}, true, now)
+	l.Submit(ref, c, now)
+	l.Commit("plan", []capacity.Placement{{Class: c, Pod: ref, Node: "c"}}, now)
+	l.Named("c", "n", "")
+	l.Cached("n", NodeStatus{Ours: true}, now)
+	if node, why := l.Pin("p"); node != "n" {
+		t.Fatalf("pinned to %q: %s", node, why)
+	}
+	ask := &Ask{UID: "p", Class: c}
+	if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != "" {
+		t.Fatalf("as planned: %q", why)
+	}
+	l.Daemons("c", map[string]capacity.Resources{"d/logs": {corev1.ResourceCPU: 400}})
+	if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why == "" {
+		t.Error("it takes the room of the DaemonSet's pod")
+	}
+	if state, why := l.Submit(ref, c, now); state != Queued {
+		t.Errorf("it is %v (%s), want it planned for again", state, why)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
