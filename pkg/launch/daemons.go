@@ -189,9 +189,11 @@ func (d *Daemons) change(uid types.UID, do func(e *daemonSet)) {
 		e = &daemonSet{pods: map[types.UID]*corev1.Pod{}}
 		d.sets[uid] = e
 	}
-	before := e.next
+	before, newest, template := e.next, e.newest, e.template
 	do(e)
-	d.choose(e)
+	if e.newest != newest || e.template != template { // few events of pods are about the newest
+		d.choose(e)
+	}
 	now := e.next
 	if e.set == nil && len(e.pods) == 0 {
 		delete(d.sets, uid)
