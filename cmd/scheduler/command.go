@@ -74,7 +74,7 @@ of kube-scheduler; see --config and the ProvisionArgs of the plugin.`,
 // run builds the scheduler and what stands beside it, and runs both until ctx ends.
 func run(ctx context.Context, opts *options.Options) error {
 	d := newDovetail()
-	cc, sched, err := app.Setup(ctx, opts, d.plugins()...)
+	cc, sched, err := d.setup(ctx, opts)
 	if err != nil {
 		return err
 	}

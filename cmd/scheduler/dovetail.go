@@ -58,6 +58,8 @@ func (d *dovetail) plugins() []app.Option {
 	out := []app.Option{
 		app.WithPlugin(provision.Name, provision.New(d.desk, func(h fwk.Handle) provision.Classifier { return d.classifier(h) })),
 		app.WithPlugin(binder.Name, binder.New(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })),
+		app.WithPlugin(binder.InitializingNodesName,
+			binder.NewInitializingNodes(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) }, lifecycle.HiddenTaints)),
 	}
 	for name, factory := range outOfTree() {
 		out = append(out, app.WithPlugin(name, factory))

@@ -55,13 +55,9 @@ func HideEphemeralTaints(obj any) (any, error) {
 
 // Taints are the taints a Node has in the API, whether it was read through HideEphemeralTaints or not. Not to be changed.
 func Taints(node *corev1.Node) []corev1.Taint {
-	data, ok := node.Annotations[AnnotationHiddenTaints]
-	if !ok {
+	hidden := HiddenTaints(node)
+	if len(hidden) == 0 {
 		return node.Spec.Taints
-	}
-	var hidden []corev1.Taint
-	if err := json.Unmarshal([]byte(data), &hidden); err != nil {
-		return node.Spec.Taints // not ours: somebody wrote the annotation to the API
 	}
 	out := make([]corev1.Taint, 0, len(node.Spec.Taints)+len(hidden))
 	out = append(out, node.Spec.Taints...)
@@ -71,6 +67,19 @@ func Taints(node *corev1.Node) []corev1.Taint {
 		}
 	}
 	return out
+}
+
+// HiddenTaints are the taints that HideEphemeralTaints took out of a Node.
+func HiddenTaints(node *corev1.Node) []corev1.Taint {
+	data, ok := node.Annotations[AnnotationHiddenTaints]
+	if !ok {
+		return nil
+	}
+	var hidden []corev1.Taint
+	if err := json.Unmarshal([]byte(data), &hidden); err != nil {
+		return nil // not ours: somebody wrote the annotation to the API
+	}
+	return hidden
 }
 
 // hides says whether the scheduler is not to see a taint of the node: the node is ours and was not given up, and the taint

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+)
+
+// setup is upstream's app.Setup, which shows nobody the profiles between reading the configuration and building the scheduler: the
+// profiles without our plugins get InitializingNodes there.
+func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*schedulerserverconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	defaults, err := latest.Default()
+	if err != nil {
+		return nil, nil, err
+	}
+	opts.ComponentConfig = defaults
+	if errs := opts.Validate(); len(errs) > 0 {
+		return nil, nil, utilerrors.NewAggregate(errs)
+	}
+	config, err := opts.Config(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	cc := config.Complete()
+	registry := frameworkruntime.Registry{}
+	for _, register := range d.plugins() {
+		if err := register(registry); err != nil {
+			return nil, nil, err
+		}
+	}
+	cc.ComponentConfig.Profiles = withInitializingNodes(cc.ComponentConfig.Profiles)
+	var built []schedulerapi.KubeSchedulerProfile // as the configuration is logged and written: with all plugins
+	cfg := &cc.ComponentConfig
+	sched, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
+		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
+		scheduler.WithComponentConfigVersion(cfg.APIVersion),
+		scheduler.WithKubeConfig(cc.KubeConfig),
+		scheduler.WithProfiles(cfg.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(cfg.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry),
+		scheduler.WithPodMaxBackoffSeconds(cfg.PodMaxBackoffSeconds),
+		scheduler.WithPodInitialBackoffSeconds(cfg.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
+		scheduler.WithExtenders(cfg.Extenders...),
+		scheduler.WithParallelism(cfg.Parallelism),
+		scheduler.WithBuildFrameworkCapturer(func(p schedulerapi.KubeSchedulerProfile) { built = append(built, p) }),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, cfg, built); err != nil {
+		return nil, nil, err
+	}
+	return &cc, sched, nil
+}
+
+// withInitializingNodes adds InitializingNodes to the profiles that don't have Binder's Filter, if another profile has it.
+// It is named at each extension point: a profile may have switched off what multiPoint brings.
+func withInitializingNodes(profiles []schedulerapi.KubeSchedulerProfile) []schedulerapi.KubeSchedulerProfile {
+	if !slices.ContainsFunc(profiles, func(p schedulerapi.KubeSchedulerProfile) bool { return filters(p.Plugins, binder.Name) }) {
+		return profiles // a plain kube-scheduler
+	}
+	out := slices.Clone(profiles)
+	for i := range out {
+		p := &out[i]
+		if filters(p.Plugins, binder.Name) || filters(p.Plugins, binder.InitializingNodesName) {
+			continue
+		}
+		plugins := &schedulerapi.Plugins{}
+		if p.Plugins != nil {
+			plugins = p.Plugins.DeepCopy()
+		}
+		for _, set := range []*schedulerapi.PluginSet{&plugins.PreFilter, &plugins.Filter, &plugins.Reserve, &plugins.PostBind} {
+			if !named(set.Enabled, binder.InitializingNodesName) {
+				set.Enabled = append([]schedulerapi.Plugin{{Name: binder.InitializingNodesName}}, set.Enabled...)
+			}
+		}
+		p.Plugins = plugins
+	}
+	return out
+}
+
+// filters says that the plugin is asked at the Filter point.
+func filters(p *schedulerapi.Plugins, plugin string) bool {
+	if p == nil {
+		return false
+	}
+	return named(p.Filter.Enabled, plugin) || named(p.MultiPoint.Enabled, plugin) && !named(p.Filter.Disabled, plugin) && !named(p.Filter.Disabled, "*")
+}
+
+func named(plugins []schedulerapi.Plugin, name string) bool {
+	return slices.ContainsFunc(plugins, func(p schedulerapi.Plugin) bool { return p.Name == name })
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	schedulerprofile "k8s.io/kubernetes/pkg/scheduler/profile"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
+	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+)
+
+// A profile without our plugins, in a scheduler that has them in another profile, is as careful as plain kube-scheduler: it binds to no
+// Node whose kubelet isn't there, and takes no room that is planned for others.
+func TestProfileWithoutOurPlugins(t *testing.T) {
+	booting := bootingNode()
+	up := bootingNode()
+	up.Name = "up"
+	up.Spec.Taints = nil
+	up.Labels["karpenter.sh/registered"], up.Labels["karpenter.sh/initialized"] = "true", "true"
+	late := up.DeepCopy()
+	late.Name = "late"
+	late.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}}
+	late.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	all := func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "app", UID: "app", Controller: ptr.To(true)}}
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	for _, tc := range []struct {
+		name    string
+		node    *corev1.Node
+		change  func(*corev1.Pod)
+		disable bool // the profile has switched off what multiPoint brings to Filter
+		planned bool // all of the node's room is planned for another pod
+		refused fwk.Code
+	}{
+		{name: "a Node without a kubelet", node: booting, refused: fwk.UnschedulableAndUnresolvable},
+		{name: "also in a profile without any filter of its own", node: booting, disable: true, refused: fwk.UnschedulableAndUnresolvable},
+		{name: "a pod that tolerates everything goes there, as with kube-scheduler", node: booting, change: all},
+		{name: "but not to room that is planned for others", node: booting, change: all, planned: true, refused: fwk.Unschedulable},
+		{name: "a Node that is up", node: up},
+		{name: "a Node that says Ready and still has the taint", node: late, refused: fwk.UnschedulableAndUnresolvable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0)))))
+			defer cancel()
+			d := newDovetail()
+			sched := d.twoProfiles(ctx, t, tc.disable)
+			shown, err := lifecycle.HideEphemeralTaints(tc.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := shown.(*corev1.Node)
+			sched.Cache.AddNode(klog.Background(), node)
+			if tc.planned {
+				d.planAllOf(t, node)
+			}
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bare", UID: "bare"}, Spec: corev1.PodSpec{
+				SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}}}}}}
+			if tc.change != nil {
+				tc.change(p)
+			}
+			f := sched.Profiles[corev1.DefaultSchedulerName]
+			if err := sched.Cache.UpdateSnapshot(klog.Background(), f.SnapshotSharedLister().(*internalcache.Snapshot)); err != nil {
+				t.Fatal(err)
+			}
+			info, err := framework.NewPodInfo(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := sched.SchedulePod(ctx, f, framework.NewCycleState(), &framework.QueuedPodInfo{PodInfo: info})
+			if tc.refused == fwk.Success {
+				if err != nil || result.SuggestedHost != node.Name {
+					t.Fatalf("the pod is put on %q (%v), want %s", result.SuggestedHost, err, node.Name)
+				}
+				return
+			}
+			fit, ok := err.(*framework.FitError)
+			if !ok {
+				t.Fatalf("the pod is put on %q (%v), want it refused", result.SuggestedHost, err)
+			}
+			if got := fit.Diagnosis.NodeToStatus.Get(node.Name); got.Code() != tc.refused || got.Plugin() != binder.InitializingNodesName {
+				t.Errorf("refused by %s with %v, want %s with %v", got.Plugin(), got, binder.InitializingNodesName, tc.refused)
+			}
+		})
+	}
+}
+
+func TestWithInitializingNodes(t *testing.T) {
+	on := func(names ...string) (set schedulerapi.PluginSet) {
+		for _, n := range names {
+			set.Enabled = append(set.Enabled, schedulerapi.Plugin{Name: n})
+		}
+		return set
+	}
+	withOurs := schedulerapi.KubeSchedulerProfile{SchedulerName: "ours", Plugins: &schedulerapi.Plugins{MultiPoint: on("NodeAffinity", binder.Name)}}
+	plain := schedulerapi.KubeSchedulerProfile{SchedulerName: "plain", Plugins: &schedulerapi.Plugins{MultiPoint: on("NodeAffinity")}}
+	off := withOurs
+	off.Plugins = off.Plugins.DeepCopy()
+	off.Plugins.Filter.Disabled = []schedulerapi.Plugin{{Name: "*"}}
+	already := plain
+	already.Plugins = already.Plugins.DeepCopy()
+	already.Plugins.MultiPoint = on(binder.InitializingNodesName)
+	for _, tc := range []struct {
+		name     string
+		profiles []schedulerapi.KubeSchedulerProfile
+		want     []bool // which of them get it
+	}{
+		{"beside a profile of ours", []schedulerapi.KubeSchedulerProfile{withOurs, plain}, []bool{false, true}},
+		{"a plain kube-scheduler is left alone", []schedulerapi.KubeSchedulerProfile{plain}, []bool{false}},
+		{"Binder without its Filter doesn't count", []schedulerapi.KubeSchedulerProfile{withOurs, off}, []bool{false, true}},
+		{"not twice", []schedulerapi.KubeSchedulerProfile{withOurs, already}, []bool{false, false}},
+		{"a profile without any plugins", []schedulerapi.KubeSchedulerProfile{withOurs, {SchedulerName: "none"}}, []bool{false, true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for i, p := range withInitializingNodes(tc.profiles) {
+				for point, set := range map[string]schedulerapi.PluginSet{"preFilter": p.Plugins.PreFilter, "filter": p.Plugins.Filter, "reserve": p.Plugins.Reserve, "postBind": p.Plugins.PostBind} {
+					if got := named(set.Enabled, binder.InitializingNodesName); got != tc.want[i] {
+						t.Errorf("profile %s has it at %s: %t, want %t", p.SchedulerName, point, got, tc.want[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// A refused pod is tried again when nothing is hidden any more: for the scheduler itself the node's taints have not changed then.
+func TestPodsOfOtherProfilesAreTriedAgain(t *testing.T) {
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0)))))
+	defer cancel()
+	d := newDovetail()
+	sched := d.twoProfiles(ctx, t, false)
+	var plugin *binder.InitializingNodes
+	for _, e := range sched.Profiles[corev1.DefaultSchedulerName].EnqueueExtensions() {
+		if p, ok := e.(*binder.InitializingNodes); ok {
+			plugin = p
+		}
+	}
+	if plugin == nil {
+		t.Fatal("the plugin registers no events")
+	}
+	hints, err := plugin.EventsToRegister(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := lifecycle.HideEphemeralTaints(bootingNode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	registered := bootingNode()
+	registered.Spec.Taints = nil
+	hint := hints[0].QueueingHintFn
+	if got, _ := hint(klog.Background(), &corev1.Pod{}, nil, shown); got != fwk.QueueSkip {
+		t.Errorf("a Node with hidden taints: %v, want the pod left alone", got)
+	}
+	if got, _ := hint(klog.Background(), &corev1.Pod{}, shown, registered); got != fwk.Queue {
+		t.Errorf("its hidden taints have gone: %v, want the pod tried again", got)
+	}
+	for _, e := range framework.NodeSchedulingPropertiesChange(registered, shown.(*corev1.Node)) {
+		if e.ActionType&hints[0].Event.ActionType != 0 {
+			return
+		}
+	}
+	t.Error("no event that the plugin registers tells that the hidden taints have gone")
+}
+
+func bootingNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "booting", Labels: map[string]string{"karpenter.sh/nodepool": "default"}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoSchedule},
+			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule},
+			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
+		}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10")}},
+	}
+}
+
+// twoProfiles is upstream's scheduler with the profiles that setup would make of default-scheduler, without our plugins, and one with
+// them. bare: default-scheduler has no filters.
+func (d *dovetail) twoProfiles(ctx context.Context, t *testing.T, bare bool) *scheduler.Scheduler {
+	t.Helper()
+	var profiles []schedulerapi.KubeSchedulerProfile
+	for _, name := range []string{corev1.DefaultSchedulerName, "ours"} {
+		defaults, err := latest.Default()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := defaults.Profiles[0]
+		p.SchedulerName = name
+		profiles = append(profiles, p)
+	}
+	if bare {
+		profiles[0].Plugins.Filter.Disabled = []schedulerapi.Plugin{{Name: "*"}}
+	}
+	ours := &profiles[1]
+	ours.Plugins.MultiPoint.Enabled = append(ours.Plugins.MultiPoint.Enabled, schedulerapi.Plugin{Name: provision.Name}, schedulerapi.Plugin{Name: binder.Name})
+	ours.PluginConfig = append(ours.PluginConfig, schedulerapi.PluginConfig{Name: provision.Name, Args: &runtime.Unknown{
+		Raw: []byte(`{"apiVersion": "config.dovetail.sh/v1", "kind": "ProvisionArgs", "clusterName": "test", "region": "us-west-2"}`)}})
+	registry := frameworkruntime.Registry{}
+	for _, register := range d.plugins() {
+		if err := register(registry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := fake.NewClientset()
+	factory := scheduler.NewInformerFactory(client, 0)
+	sched, err := scheduler.New(ctx, client, factory, nil, schedulerprofile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
+		scheduler.WithProfiles(withInitializingNodes(profiles)...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	return sched
+}
+
+// planAllOf plans a pod for all CPUs of the node.
+func (d *dovetail) planAllOf(t *testing.T, node *corev1.Node) {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "planned", UID: "planned"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: node.Status.Allocatable[corev1.ResourceCPU]}}}}}}
+	class, err := capacity.ClassOf(p, capacity.VolumeFacts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
+	d.desk.Submit(ref, class)
+	d.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		l.AddNode("claim", &capacity.Node{}, nil, true, now)
+		l.Commit("claim", []capacity.Placement{{Class: class, Pod: ref, Node: "claim"}}, now)
+		l.Named("claim", node.Name, "")
+		l.Cached(node.Name, ledger.NodeStatus{Ours: true}, now)
+	})
+}
