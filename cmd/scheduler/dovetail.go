@@ -146,7 +146,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, boundTo), Queue: queue{sched}, Events: words,
-		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: daemons.List, Hold: incumbent.Hold, Judge: judge, Seed: time.Now().UnixNano(),
+		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: daemons.List, Hold: incumbent.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	groups.changed = motor.Changed

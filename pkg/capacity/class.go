@@ -23,6 +23,9 @@ const (
 	BindEarly BindTime = iota
 	// BindRegistered: when the kubelet has registered. For pods that nobody recreates.
 	BindRegistered
+	// BindReady: when the node is Ready and its not-ready taint gone. For pods that don't tolerate that taint for long: they would be
+	// evicted before.
+	BindReady
 	// BindInitialized: when the node is Ready, startup taints are gone and extended resources present. For pods that ask
 	// for device-plugin resources or a pod security group.
 	BindInitialized

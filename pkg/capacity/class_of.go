@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -182,6 +183,9 @@ func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 			return BindInitialized, fmt.Sprintf("asks for %s, which a device plugin has to bring", name)
 		}
 	}
+	if d, ends := notReadyTolerance(pod.Spec.Tolerations); ends && d < longNotReady {
+		return BindReady, fmt.Sprintf("tolerates %s for %v only, and would be evicted before its node is Ready", corev1.TaintNodeNotReady, d)
+	}
 	if pod.Annotations[AnnotationBind] == bindEarly {
 		return BindEarly, ""
 	}
@@ -195,6 +199,32 @@ func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 		return BindRegistered, "is never restarted"
 	}
 	return BindEarly, ""
+}
+
+// longNotReady is for how long a pod has to tolerate not-ready nodes to be bound before its node is Ready. A kubelet reports a node
+// that isn't Ready first, and it may take the network's agent a minute to change that. Pods tolerate it for five minutes unless they say
+// otherwise.
+const longNotReady = 2 * time.Minute
+
+// notReadyTolerance is how long the pod may stay on a node that isn't Ready, as the taint eviction controller reckons: the shortest of
+// all tolerations that match counts, none is none at all. ends: false if it may stay for ever.
+func notReadyTolerance(tolerations []corev1.Toleration) (d time.Duration, ends bool) {
+	taint := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}
+	matched := false
+	for i := range tolerations {
+		t := &tolerations[i]
+		if !Tolerates(tolerations[i:i+1], &taint) {
+			continue
+		}
+		matched = true
+		if t.TolerationSeconds == nil {
+			continue
+		}
+		if s := time.Duration(min(max(*t.TolerationSeconds, 0), int64(longNotReady/time.Second))) * time.Second; !ends || s < d {
+			d, ends = s, true
+		}
+	}
+	return d, ends || !matched
 }
 
 // DeviceResource says whether the resource is reported by a device plugin (or by the VPC controller for

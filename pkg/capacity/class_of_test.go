@@ -18,8 +18,17 @@ func testPod(name string, requests ...string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-" + "x", Labels: map[string]string{"app": "web"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: &yes}}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: testList(requests...)}}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: testList(requests...)}}},
+			Tolerations: notReadyFor(300)},
 	}
+}
+
+// notReadyFor is what the API server's admission adds, with the seconds that are its default (300) or those given.
+func notReadyFor(seconds ...int64) (out []corev1.Toleration) {
+	for i := range seconds {
+		out = append(out, corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds[i]})
+	}
+	return out
 }
 
 func testList(amounts ...string) corev1.ResourceList {
@@ -179,6 +188,7 @@ func TestPodsOfOneClass(t *testing.T) {
 		"another scheduler":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.SchedulerName = "b" }, false},
 		"nobody recreates it":  {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.OwnerReferences = nil }, false},
 		"a toleration":         {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a"}} }, false},
+		"too short a patience": {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(10) }, false},
 		"a host port":          {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }, false},
 		"a claimed device":     {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, false},
 		"another node term":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("a", "Exists")) }, false},
@@ -225,6 +235,18 @@ func TestEarliestMomentToBind(t *testing.T) {
 		"a Job that dares": {func(p *corev1.Pod) {
 			p.OwnerReferences[0].Kind, p.Annotations = "Job", map[string]string{AnnotationBind: "early"}
 		}, BindEarly, ""},
+		"tolerates not-ready for 119 s": {func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(119) }, BindReady,
+			"tolerates node.kubernetes.io/not-ready for 1m59s only, and would be evicted before its node is Ready"},
+		"for 120 s": {func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(120) }, BindEarly, ""},
+		"for ever":  {func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }, BindEarly, ""},
+		"the shortest toleration counts": {func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(300, 5) }, BindReady,
+			"tolerates node.kubernetes.io/not-ready for 5s only, and would be evicted before its node is Ready"},
+		"not at all, with another effect": {func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
+		}, BindReady, "tolerates node.kubernetes.io/not-ready for 0s only, and would be evicted before its node is Ready"},
+		"a Job that dares and would be evicted": {func(p *corev1.Pod) {
+			p.OwnerReferences[0].Kind, p.Annotations, p.Spec.Tolerations = "Job", map[string]string{AnnotationBind: "early"}, nil
+		}, BindReady, "tolerates node.kubernetes.io/not-ready for 0s only, and would be evicted before its node is Ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := testPod("a")

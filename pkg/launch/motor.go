@@ -115,7 +115,9 @@ type Parts struct {
 	// Hold, when set, says why nothing may be launched at the moment (another controller owns nodes and claims); empty: go on.
 	// Changed has to be called when it is over.
 	Hold func() string
-	Seed int64
+	// Taints are the taints of a Node as the API has them, with those that the scheduler doesn't see; nil: it sees them all.
+	Taints func(*corev1.Node) []corev1.Taint
+	Seed   int64
 }
 
 // New returns a motor that does nothing until Run.
@@ -126,6 +128,9 @@ func New(cfg Config, p Parts) *Motor {
 	if p.Hold == nil {
 		p.Hold = func() string { return "" }
 	}
+	if p.Taints == nil {
+		p.Taints = func(n *corev1.Node) []corev1.Taint { return n.Spec.Taints }
+	}
 	m := &Motor{
 		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
 		planner: p.Planner, rooms: p.Rooms, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
@@ -134,7 +139,7 @@ func New(cfg Config, p Parts) *Motor {
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
 		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]bool{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{},
-		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}},
+		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, taints: p.Taints},
 	}
 	m.pending.onRoom = m.RoomAppeared
 	m.pending.onUnplannable = func(ref capacity.PodRef, why string) {

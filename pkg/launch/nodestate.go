@@ -30,6 +30,7 @@ type nodeStates struct {
 	mu      sync.Mutex
 	drivers map[string]drivers           // by Node name
 	seen    map[string]ledger.NodeStatus // nodes of pools that are in the scheduler's cache
+	taints  func(*corev1.Node) []corev1.Taint
 }
 
 // drivers are the CSI drivers of a CSINode and their attach limits.
@@ -65,6 +66,7 @@ func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 		Ours:        ours(n),
 		Registered:  n.Labels[labelRegistered] == "true",
 		Initialized: n.Labels[labelInitialized] == "true",
+		Ready:       isReady(n) && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
 		Taints:      n.Spec.Taints,
 		Drivers:     csi.names, VolumeLimits: csi.limits,
 	}
@@ -89,6 +91,12 @@ func ours(n *corev1.Node) bool {
 	_, pool := n.Labels[labelPool]
 	return pool || slices.ContainsFunc(n.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return o.Kind == "NodeClaim" && strings.HasPrefix(o.APIVersion, "karpenter.sh/")
+	})
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 

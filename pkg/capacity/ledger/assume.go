@@ -29,6 +29,11 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
 	}
 	room := RoomFound
 	if p := l.pods[uid]; p != nil {
+		if n, ok := l.byName[name]; ok && !daemon {
+			if why := n.early(p.class.Class); why != "" {
+				return why // the node has changed since Filter: a taint, or it isn't Ready any more
+			}
+		}
 		switch {
 		case p.slot != nil:
 			room = RoomPlanned

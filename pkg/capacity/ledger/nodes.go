@@ -59,6 +59,8 @@ type NodeStatus struct {
 	Ours        bool
 	Registered  bool
 	Initialized bool
+	// Ready: the kubelet says so, and the taint that follows it has gone, too.
+	Ready bool
 	// Taints as the scheduler sees them, without those the transform hides.
 	Taints []corev1.Taint
 	// Drivers are the CSI drivers on its CSINode.

@@ -22,6 +22,8 @@ func (n *node) waits(c *capacity.Class) string {
 	case !n.status.Ours || n.status.Initialized:
 	case c.Bind == capacity.BindInitialized:
 		return "its node is not initialized yet: " + c.BindReason
+	case c.Bind == capacity.BindReady && !n.status.Ready:
+		return "its node is not Ready yet: " + c.BindReason
 	case c.Bind == capacity.BindRegistered && !n.status.Registered:
 		return "its node has not registered yet: " + c.BindReason
 	}

@@ -1,0 +1,74 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// A pod that would be evicted from a node that isn't Ready waits for that, and its gate closes again when the node is so no more.
+func TestPodsThatWaitForReady(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), testClass("fast", 100, 0)
+	c.Bind, c.BindReason = capacity.BindReady, "tolerates not-ready for 5s only"
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+	l.Launching("c1", now)
+	l.Named("c1", "n1", "")
+	for _, step := range []struct {
+		name string
+		st   NodeStatus
+		shut bool
+	}{
+		{"the Node is there", NodeStatus{Ours: true}, true},
+		{"its kubelet has registered", NodeStatus{Ours: true, Registered: true}, true},
+		{"and is Ready", NodeStatus{Ours: true, Registered: true, Ready: true}, false},
+		{"not any more", NodeStatus{Ours: true, Registered: true}, true},
+		{"Ready again", NodeStatus{Ours: true, Registered: true, Ready: true}, false},
+	} {
+		l.Cached("n1", step.st, now)
+		if shut, why := l.Gate("a"); shut != step.shut {
+			t.Errorf("%s: gate shut: %t (%s), want %t", step.name, shut, why, step.shut)
+		}
+		// A pod without a plan is treated alike.
+		if why := l.Object("n1", &Ask{UID: "stranger", Class: c}, cpuOf{allocatable: 1000}); (why != "") != step.shut {
+			t.Errorf("%s: a stranger is told %q, want it refused: %t", step.name, why, step.shut)
+		}
+		if err := check(l); err != nil {
+			t.Fatal(step.name, err)
+		}
+	}
+}
+
+// A taint that comes between the pod's Filter and its Reserve is seen in time: the pod would be evicted at once.
+func TestTaintsThatComeBeforeThePodIsAssumed(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), testClass("web", 100, 0)
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+	l.Launching("c1", now)
+	l.Named("c1", "n1", "")
+	l.Cached("n1", NodeStatus{Ours: true}, now)
+	if node, wait := l.Pin("a"); node != "n1" {
+		t.Fatalf("pinned to %q (%s), want n1", node, wait)
+	}
+	tainted := NodeStatus{Ours: true, Taints: []corev1.Taint{{Key: "scanner", Effect: corev1.TaintEffectNoExecute}}}
+	l.Cached("n1", tainted, now)
+	if why := l.Assume("a", "n1", false); why == "" {
+		t.Error("a pod is assumed on a node with a taint that it doesn't tolerate")
+	}
+	if shut, _ := l.Gate("a"); !shut {
+		t.Error("its gate is open")
+	}
+	if err := check(l); err != nil {
+		t.Fatal(err)
+	}
+	l.Cached("n1", NodeStatus{Ours: true}, now)
+	if node, wait := l.Pin("a"); node != "n1" {
+		t.Errorf("without the taint it is pinned to %q (%s), want n1", node, wait)
+	}
+	if why := l.Assume("a", "n1", false); why != "" {
+		t.Errorf("without the taint it isn't assumed: %s", why)
+	}
+}
