@@ -129,6 +129,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	words := launch.NewRecorder(recorder)
 	pending := launch.NewPending(names(profiles), d.desk, d.classes)
 	pending.ProvisionFor(provisionFor(profiles))
+	pending.CompareWith(cc.InformerFactory.Core().V1().Pods().Lister())
 	owners := launch.NewOwners(cc.InformerFactory)
 	boundTo := podsOn(cc.InformerFactory.Core().V1().Pods().Informer())
 	store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)

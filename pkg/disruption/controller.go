@@ -147,7 +147,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.queue.Store(&queue)
 	defer c.queue.Store(nil)
 
-	gone, err := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { c.Changed() }})
+	gone, err := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			if before.(*corev1.Pod).UID != after.(*corev1.Pod).UID { // deleted and made again while the watch was interrupted
+				c.Changed()
+			}
+		},
+		DeleteFunc: func(any) { c.Changed() },
+	})
 	if err != nil {
 		return fmt.Errorf("watching Pods: %w", err)
 	}

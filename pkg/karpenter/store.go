@@ -132,12 +132,20 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 	return s, nil
 }
 
-// handlerOf calls f with the object before and after; one of them is nil when it came or went.
+// handlerOf calls f with the object before and after; one of them is nil when it came or went. An object that was deleted and made
+// again under its name while the watch was interrupted goes and comes.
 func handlerOf[T client.Object](f func(before, after T)) cache.ResourceEventHandler {
 	var none T
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { f(none, o.(T)) },
-		UpdateFunc: func(before, after any) { f(before.(T), after.(T)) },
+		AddFunc: func(o any) { f(none, o.(T)) },
+		UpdateFunc: func(before, after any) {
+			a, b := before.(T), after.(T)
+			if a.GetUID() != b.GetUID() {
+				f(a, none)
+				a = none
+			}
+			f(a, b)
+		},
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj

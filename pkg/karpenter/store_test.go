@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -289,6 +290,26 @@ func TestMissingDefinitions(t *testing.T) {
 		pools := w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" })
 		return len(pools) == 1 && pools[0].Unready == ""
 	})
+}
+
+// After a watch was interrupted an object that was deleted and made again under its name is told of as one update.
+func TestReplacedObjectsGoAndCome(t *testing.T) {
+	w := newWorld(t, newFakeAPI())
+	var told []string
+	w.OnClaim(func(c *capacity.Claim, gone bool) { told = append(told, fmt.Sprint(c.UID, " gone=", gone)) })
+	claim := func(uid types.UID) *karpv1.NodeClaim {
+		return &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: uid, ResourceVersion: string(uid)}}
+	}
+	h := handlerOf(w.claimChanged)
+	h.OnAdd(claim("1"), true)
+	h.OnUpdate(claim("1"), claim("1"))
+	h.OnUpdate(claim("1"), claim("2"))
+	if diff := cmp.Diff([]string{"1 gone=false", "1 gone=false", "1 gone=true", "2 gone=false"}, told); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := w.Claim("c"); got == nil || got.UID != "2" {
+		t.Errorf("known is %+v", got)
+	}
 }
 
 func TestCallbacks(t *testing.T) {

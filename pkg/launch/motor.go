@@ -257,6 +257,7 @@ func (m *Motor) serve(ctx context.Context) {
 			}
 			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			m.later()
+			m.pending.reconcile()
 			m.tendSpending(ctx)
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !m.desk.Idle() {
 				m.desk.read(func(l *ledger.Ledger) { logger.Info("Ledger", "state", l.String()) })

@@ -35,8 +35,13 @@ func (m *Motor) roomAppeared(freed bool) {
 	}
 }
 
-// NodeChanged is called when the scheduler's cache has taken in a Node; before is nil when it is new there.
+// NodeChanged is called when the scheduler's cache has taken in a Node; before is nil when it is new there. A Node that was deleted
+// and made again under its name while the watch was interrupted comes as a change, too.
 func (m *Motor) NodeChanged(before, now *corev1.Node) {
+	if before != nil && before.UID != now.UID {
+		m.NodeUncached(before)
+		before = nil
+	}
 	m.NodeCached(now)
 	if roomier(before, now) {
 		m.roomAppeared(!comingUp(before, now) && !recovered(before, now))

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	listersv1 "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -25,6 +26,7 @@ type Pending struct {
 	// for a node and can't be planned for.
 	onRoom        func()
 	onUnplannable func(ref capacity.PodRef, why string)
+	lister        listersv1.PodLister // nil: there is nothing to compare with
 
 	mu   sync.Mutex
 	pods map[types.UID]arrival
@@ -73,20 +75,32 @@ func (p *Pending) asks(pod *corev1.Pod) bool {
 // Handler is to be added to the scheduler's pod informer.
 func (p *Pending) Handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { p.observe(nil, o.(*corev1.Pod)) },
-		UpdateFunc: func(old, o any) { p.observe(old.(*corev1.Pod), o.(*corev1.Pod)) },
+		AddFunc: func(o any) { p.observe(nil, o.(*corev1.Pod)) },
+		UpdateFunc: func(o, now any) {
+			old, pod := o.(*corev1.Pod), now.(*corev1.Pod)
+			if old.UID != pod.UID {
+				// It was deleted and made again under its name, as StatefulSets do, while the watch was interrupted.
+				p.deleted(old)
+				old = nil
+			}
+			p.observe(old, pod)
+		},
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
 			}
 			if pod, ok := o.(*corev1.Pod); ok {
-				p.count(pod, nil)
-				p.drop(pod, true, func(l *ledger.Ledger) { l.Gone(pod.UID) })
-				if pod.Spec.NodeName != "" && p.onRoom != nil {
-					p.onRoom()
-				}
+				p.deleted(pod)
 			}
 		},
+	}
+}
+
+func (p *Pending) deleted(pod *corev1.Pod) {
+	p.count(pod, nil)
+	p.drop(pod, true, func(l *ledger.Ledger) { l.Gone(pod.UID) })
+	if pod.Spec.NodeName != "" && p.onRoom != nil {
+		p.onRoom()
 	}
 }
 
@@ -152,12 +166,16 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 
 // drop forgets a pod that doesn't wait for a node of ours. ended: and never will.
 func (p *Pending) drop(pod *corev1.Pod, ended bool, tell func(*ledger.Ledger)) {
+	p.forget(pod.UID, ended && (p.ours[pod.Spec.SchedulerName] || p.others[pod.Spec.SchedulerName]), tell)
+}
+
+func (p *Pending) forget(uid types.UID, ended bool, tell func(*ledger.Ledger)) {
 	p.mu.Lock()
-	delete(p.pods, pod.UID)
+	delete(p.pods, uid)
 	p.mu.Unlock()
-	p.classes.forget(pod.UID)
-	p.desk.over(pod.UID, ended && (p.ours[pod.Spec.SchedulerName] || p.others[pod.Spec.SchedulerName]))
-	if p.desk.Knows(pod.UID) {
+	p.classes.forget(uid)
+	p.desk.over(uid, ended)
+	if p.desk.Knows(uid) {
 		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { tell(l) })
 	}
 }

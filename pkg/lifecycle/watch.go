@@ -5,28 +5,17 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
 // watch listens to Nodes and Pods until stop is called, and returns when everything that exists has been heard of.
 func (c *Controller) watch(ctx context.Context) (stop func(), err error) {
-	nodes, err := c.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.nodeChanged(obj) },
-		UpdateFunc: func(_, obj any) { c.nodeChanged(obj) },
-		DeleteFunc: func(obj any) { c.nodeChanged(obj) },
-	})
+	nodes, err := c.nodes.AddEventHandler(c.handleNodes())
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes: %w", err)
 	}
-	pods, err := c.pods.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) {
-			if !initial {
-				c.podChanged(nil, obj)
-			}
-		},
-		UpdateFunc: func(old, obj any) { c.podChanged(old, obj) },
-		DeleteFunc: func(obj any) { c.podChanged(obj, nil) },
-	})
+	pods, err := c.pods.AddEventHandler(c.handlePods())
 	if err != nil {
 		_ = c.nodes.RemoveEventHandler(nodes) // it was added a moment ago
 		return nil, fmt.Errorf("watching Pods: %w", err)
@@ -41,6 +30,37 @@ func (c *Controller) watch(ctx context.Context) (stop func(), err error) {
 		return nil, fmt.Errorf("waiting for Nodes and Pods: %w", context.Cause(ctx))
 	}
 	return stop, nil
+}
+
+func (c *Controller) handleNodes() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { c.nodeChanged(obj) },
+		UpdateFunc: func(old, obj any) {
+			if replaced(old, obj) {
+				c.nodeChanged(old) // it may have been another claim's
+			}
+			c.nodeChanged(obj)
+		},
+		DeleteFunc: func(obj any) { c.nodeChanged(obj) },
+	}
+}
+
+func (c *Controller) handlePods() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if !initial {
+				c.podChanged(nil, obj)
+			}
+		},
+		UpdateFunc: func(old, obj any) {
+			if replaced(old, obj) {
+				c.podChanged(old, nil)
+				old = nil
+			}
+			c.podChanged(old, obj)
+		},
+		DeleteFunc: func(obj any) { c.podChanged(obj, nil) },
+	}
 }
 
 // podChanged wakes the claim of a pod's node when that matters to it: something came, is ending or has gone.
@@ -58,6 +78,14 @@ func (c *Controller) podChanged(old, obj any) {
 	for _, name := range claims {
 		c.enqueue(key{claim: name})
 	}
+}
+
+// replaced says that an update is the end of one object and the beginning of another of the same name: that is what informers tell
+// of an object that was deleted and made again while the watch was interrupted.
+func replaced(old, obj any) bool {
+	before, ok := old.(metav1.Object)
+	after, is := obj.(metav1.Object)
+	return ok && is && before.GetUID() != after.GetUID()
 }
 
 func untomb(obj any) any {

@@ -1,5 +1,7 @@
 package ledger
 
+import "github.com/dovetail-scheduler/dovetail/pkg/capacity"
+
 // Summary is what there is, in numbers.
 type Summary struct {
 	// Pods by state, as State.String has it.
@@ -24,6 +26,18 @@ func (l *Ledger) Summary() Summary {
 				out.Ready++
 			}
 		}
+	}
+	return out
+}
+
+// Some are up to n of the pods, others each time: who wants to see all of them over time need not hold everybody else up for long.
+func (l *Ledger) Some(n int) []capacity.PodRef {
+	out := make([]capacity.PodRef, 0, min(n, len(l.pods)))
+	for _, p := range l.pods { // Go begins anywhere
+		if len(out) == n {
+			break
+		}
+		out = append(out, p.ref)
 	}
 	return out
 }

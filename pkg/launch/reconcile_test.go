@@ -1,0 +1,156 @@
+package launch
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	listersv1 "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+func (w *world) knows(uid types.UID) bool {
+	return w.motor.pending.Get(uid) != nil || w.desk.Knows(uid)
+}
+
+// A StatefulSet's pod is deleted and made again under its name while the watch is interrupted: informers tell of both in one update.
+func TestPodThatWasReplacedIsNoDemandAnyMore(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	w.submit(2)
+	old, made := w.pod(0), w.pod(0)
+	made.UID = "again"
+	w.motor.pending.Handler().OnUpdate(old, made)
+	if w.knows(old.UID) {
+		t.Error("the pod that is gone is remembered")
+	}
+	if w.motor.pending.Get("again") == nil {
+		t.Error("the pod that came instead is not known")
+	}
+	if n := w.motor.pending.created("rs"); n != 2 {
+		t.Errorf("its owner has %d pods, want 2", n)
+	}
+	waiting, _ := w.motor.gather(t.Context())
+	for _, p := range waiting {
+		if p.Ref.UID == old.UID {
+			t.Error("the pod that is gone is planned for")
+		}
+	}
+	if len(waiting) != 2 {
+		t.Errorf("%d pods are planned for, want 2", len(waiting))
+	}
+}
+
+// A bound pod that is replaced leaves its node, which has room then.
+func TestBoundPodThatWasReplacedMakesRoom(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	rooms := 0
+	w.motor.pending.onRoom = func() { rooms++ }
+	old, made := w.pod(0), w.pod(0)
+	old.Spec.NodeName, made.UID = "n", "again"
+	h := w.motor.pending.Handler()
+	h.OnAdd(old, true)
+	h.OnUpdate(old, made)
+	if rooms != 1 || w.motor.pending.Get("again") == nil {
+		t.Errorf("room was made %d times, the new pod is known: %t", rooms, w.motor.pending.Get("again") != nil)
+	}
+}
+
+// The Node that comes instead is another machine's: nobody may be let go to the one that was promised.
+func TestNodeThatWasReplacedHasGone(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	node := func(uid types.UID, id string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: uid, Labels: map[string]string{labelPool: "pool"}}}
+		n.Spec.ProviderID = id
+		return n
+	}
+	w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode("c", &capacity.Node{}, nil, true, now) })
+	w.motor.named("c", "n", "aws:///a/i-1")
+	old := node("1", "aws:///a/i-1")
+	cached := func() (yes bool) {
+		w.desk.read(func(l *ledger.Ledger) { yes = l.InFlight()[0].Cached })
+		return yes
+	}
+	w.motor.NodeChanged(nil, old)
+	if !cached() {
+		t.Fatal("the claim's Node is there, and the ledger doesn't know")
+	}
+	w.motor.NodeChanged(old, node("2", "aws:///a/i-2"))
+	if cached() {
+		t.Error("the claim's Node has gone, and the ledger doesn't know")
+	}
+}
+
+func TestDaemonSetThatWasReplacedHasChanged(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	w.submit(1) // somebody waits: room is kept
+	old := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "1", Generation: 1}}
+	made := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "2", Generation: 1}}
+	w.motor.DaemonSets().OnUpdate(old, made)
+	if !w.motor.daemonsMoved.Load() {
+		t.Error("nothing is worked out anew for it")
+	}
+}
+
+// Whatever has made us miss a pod's end: it is noticed by itself.
+func TestPodsNobodyHasAreForgotten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		is      func(pod *corev1.Pod) *corev1.Pod // nil: it is gone
+		forgets bool
+	}{
+		"waits":            {is: func(p *corev1.Pod) *corev1.Pod { return p }},
+		"gone":             {is: func(*corev1.Pod) *corev1.Pod { return nil }, forgets: true},
+		"another one":      {is: func(p *corev1.Pod) *corev1.Pod { p.UID = "another"; return p }, forgets: true},
+		"bound":            {is: func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = "n"; return p }, forgets: true},
+		"ended":            {is: func(p *corev1.Pod) *corev1.Pod { p.Status.Phase = corev1.PodFailed; return p }, forgets: true},
+		"is being deleted": {is: func(p *corev1.Pod) *corev1.Pod { p.DeletionTimestamp = &metav1.Time{}; return p }, forgets: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.build()
+			index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			w.motor.pending.CompareWith(listersv1.NewPodLister(index))
+			w.submit(1)
+			if pod := tc.is(w.pod(0)); pod != nil {
+				if err := index.Add(pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.motor.pending.reconcile()
+			if knows := w.knows("u0"); knows == tc.forgets {
+				t.Errorf("remembered: %t", knows)
+			}
+			if tc.forgets != w.desk.Idle() {
+				t.Errorf("the ledger is empty: %t", w.desk.Idle())
+			}
+		})
+	}
+}
+
+// Each look is short, and all pods are looked at in the end.
+func TestReconciliationComesToAllPods(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	const n = 3 * reconcileAtOnce
+	w.submit(n)
+	w.motor.pending.CompareWith(listersv1.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})))
+	w.motor.pending.reconcile()
+	if left := len(w.motor.pending.all()); left < n-2*reconcileAtOnce {
+		t.Errorf("%d of %d pods are left after one look", left, n)
+	}
+	for range 100 {
+		w.motor.pending.reconcile()
+	}
+	if left := len(w.motor.pending.all()); left > 0 || !w.desk.Idle() {
+		t.Errorf("%d pods are left, the ledger is empty: %t", left, w.desk.Idle())
+	}
+}
