@@ -51,6 +51,7 @@ func takeDown(ctx context.Context, pod *corev1.Pod, desk *launch.Desk, classes *
 	}
 	class, err := classes.Class(pod)
 	if err != nil {
+		desk.Withdraw(pod.UID)
 		klog.FromContext(ctx).V(3).Info("No node is built for the pod", "pod", klog.KObj(pod), "reason", err)
 		return
 	}

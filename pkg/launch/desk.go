@@ -161,6 +161,17 @@ func (d *Desk) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	}
 }
 
+// Withdraw takes back whatever was asked and planned for a pod that can't be planned for any more. Should that change, its next cycle
+// asks again.
+func (d *Desk) Withdraw(uid types.UID) {
+	d.mu.Lock()
+	delete(d.later, uid)
+	d.mu.Unlock()
+	if d.Knows(uid) {
+		d.Step(func(l *ledger.Ledger, _ time.Time) { l.Gone(uid) })
+	}
+}
+
 // due are the pods that preemption has had its time for, in a fixed order.
 func (d *Desk) due() []deferred {
 	d.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
@@ -32,6 +33,8 @@ type Demand interface {
 	Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string)
 	// SubmitLater is Submit for a pod that shall be helped by preemption first: it is taken down if that came to nothing.
 	SubmitLater(ref capacity.PodRef, c *capacity.Class)
+	// Withdraw takes back what was asked for a pod that can't be planned for any more.
+	Withdraw(uid types.UID)
 }
 
 // Classifier tells a pod's class. An error says why the pod can't be planned for.
@@ -63,6 +66,7 @@ func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev
 	}
 	class, err := p.class.Class(pod)
 	if err != nil {
+		p.demand.Withdraw(pod.UID) // room may be kept for it since before: its volume has gone, say
 		return nil, fwk.NewStatus(fwk.Unschedulable, "no node is built for the pod: "+err.Error())
 	}
 	ref := capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}

@@ -44,6 +44,8 @@ func (w *world) Submit(ref capacity.PodRef, c *capacity.Class) (bool, string) {
 	return w.desk.Submit(ref, c)
 }
 
+func (w *world) Withdraw(uid types.UID) { w.desk.Withdraw(uid) }
+
 // Class implements Classifier for pods without volumes.
 func (w *world) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	return capacity.ClassOf(pod, capacity.VolumeFacts{})
@@ -262,6 +264,38 @@ func TestPostFilter(t *testing.T) {
 			got := answer{Code: status.Code().String(), Reason: status.Message(), Gated: gated, Later: len(w.later) > 0}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Room is kept for the pod, and then it can't be planned for any more: its volume has gone, say, or an annotation is wrong. Nobody else
+// would tell the ledger, and the machine could never be ended.
+func TestPodThatCantBePlannedForAnyMoreGivesItsRoomBack(t *testing.T) {
+	for name, pinned := range map[string]bool{"pinned": true, "let go": false} {
+		t.Run(name, func(t *testing.T) {
+			c := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+			w := &world{T: t, clock: c, desk: launch.NewDesk(c)}
+			p := pod()
+			w.class, _ = w.Class(p)
+			w.plan(p)
+			w.nodeThere()
+			if pinned {
+				w.cycle(p)
+			}
+			if w.desk.Fence("node") {
+				t.Fatal("no room is kept for the pod")
+			}
+			contradicting(p)
+			plugin := &Provision{args: &Args{}, demand: w, class: w}
+			if _, status := plugin.PostFilter(t.Context(), nil, p, nil); status.Code() != fwk.Unschedulable {
+				t.Errorf("the pod is told %v", status)
+			}
+			if !w.desk.Fence("node") {
+				t.Error("room is still kept for the pod")
+			}
+			if w.desk.Knows(p.UID) {
+				t.Error("the pod is still demand")
 			}
 		})
 	}

@@ -111,7 +111,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 		l.again(p, "its node has gone", now)
 		return
 	}
-	p.state = Open
+	p.state, p.until = Open, time.Time{} // its room was good, something else was in the way
 	s.class.insert(s)
 	s.node.add(s)
 	if s.group != nil {

@@ -79,6 +79,7 @@ type pod struct {
 	turned bool      // Assumed: it was Refused before
 	heir   types.UID // the owner for whose next pod its room was held
 	broken bool      // Refused: because a promise was not kept
+	until  time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
 	// stale: queued without word from the pod itself, so that its class is as old as its last cycle.
 	stale bool
 	// Of a pod that is queued again: told is why it was refused before, heard that a cycle of its own has found nothing since, and

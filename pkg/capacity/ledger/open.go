@@ -110,7 +110,7 @@ func (l *Ledger) open(c *class) {
 		p := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		c.open++
-		p.state, p.why = Open, ""
+		p.state, p.why, p.until = Open, "", time.Time{}
 		l.out.Activate = append(l.out.Activate, p.ref)
 	}
 }
@@ -240,6 +240,7 @@ func (l *Ledger) Tick(now time.Time) {
 			l.fail(p, "its own scheduler has not bound it to the node that was built for it", now)
 		}
 	}
+	l.overdue(now)
 	for _, p := range l.pods {
 		if p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry) {
 			l.queue(p, now)

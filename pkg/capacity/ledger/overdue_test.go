@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// opened is a ledger with one pod that was let go to its node, which is up.
+func opened(t *testing.T, class *capacity.Class, now time.Time) *Ledger {
+	t.Helper()
+	l, ref := New(), capacity.PodRef{UID: "p"}
+	l.SetPatience(Patience{Gate: 10 * time.Minute, Late: time.Minute})
+	l.Submit(ref, class, now)
+	l.AddNode("claim", &capacity.Node{}, nil, false, now)
+	l.Commit("plan", []capacity.Placement{{Class: class, Pod: ref, Node: "claim"}}, now)
+	l.Launching("claim", now)
+	l.Named("claim", "node", "")
+	l.Cached("node", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	if st := l.pods[ref.UID].state; st != Open {
+		t.Fatalf("the pod is %v", st)
+	}
+	l.Take()
+	return l
+}
+
+func (l *Ledger) tickTo(from, to time.Time) {
+	for now := from; !now.After(to); now = now.Add(time.Second) {
+		l.Tick(now)
+	}
+}
+
+// A pod was let go, and its cycles end before any PostFilter: its room isn't kept for ever, or the machine could never be ended.
+func TestRoomOfAPodThatIsNeverBoundIsGivenUp(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	for name, pinned := range map[string]bool{"had a cycle": true, "never had one": false} {
+		t.Run(name, func(t *testing.T) {
+			l := opened(t, testClass("a", 100, 0), start)
+			if pinned {
+				if node, why := l.Pin("p"); node != "node" {
+					t.Fatal(node, why)
+				}
+			}
+			l.tickTo(start, start.Add(10*time.Minute))
+			if l.Fence("node") {
+				t.Fatal("its room was given up too early")
+			}
+			end := start.Add(10*time.Minute + time.Second)
+			l.Tick(end)
+			out := l.Take()
+			if len(out.Words) != 1 || len(out.Activate) != 1 {
+				t.Errorf("told: %v, activated: %v", out.Words, out.Activate)
+			}
+			if !l.Fence("node") {
+				t.Error("the machine can't be ended")
+			}
+			l.Unfence("node")
+			// Others may have the room at once; the pod itself isn't planned for again as long as it had it.
+			l.tickTo(end, end.Add(9*time.Minute))
+			if n := len(l.QueuedPods()); n > 0 {
+				t.Error("the pod is planned for again at once")
+			}
+			l.tickTo(end, end.Add(11*time.Minute))
+			if n := len(l.QueuedPods()); n != 1 {
+				t.Error("the pod is never planned for again")
+			}
+			if err := check(l); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A cycle that got as far as Reserve has shown that the room is good: a binding that fails, or a gang that isn't complete yet.
+func TestRoomIsKeptWhileCyclesEndForOtherReasons(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	l := opened(t, testClass("a", 100, 0), start)
+	now := start
+	for range 5 {
+		l.tickTo(now, now.Add(9*time.Minute))
+		now = now.Add(9 * time.Minute)
+		if node, why := l.Pin("p"); node != "node" {
+			t.Fatal(node, why)
+		}
+		if why := l.Assume("p", "node", false); why != "" {
+			t.Fatal(why)
+		}
+		l.Unassume("p", "node", now)
+	}
+	if st := l.pods[types.UID("p")].state; st != Open {
+		t.Errorf("the pod is %v", st)
+	}
+}
