@@ -54,6 +54,11 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 			return nil, fmt.Errorf("profile %q: %s must be the first postFilter plugin, but %s is: name it under postFilter, too",
 				p.SchedulerName, provision.Name, enabled.PostFilter.Enabled[0].Name)
 		}
+		if first := enabled.PreFilter.Enabled[0].Name; first != binder.Name {
+			// A pod whose room is ready would fail in the others' hands before Binder has pinned it, and be tried again and again.
+			return nil, fmt.Errorf("profile %q: plugins.preFilter: %s must be the first preFilter plugin, but %s is: name it under preFilter.enabled, too",
+				p.SchedulerName, binder.Name, first)
+		}
 		args, err := provision.DecodeArgs(argsOf(p, provision.Name))
 		if err != nil {
 			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)

@@ -80,6 +80,9 @@ type pod struct {
 	heir   types.UID // the owner for whose next pod its room was held
 	broken bool      // Refused: because a promise was not kept
 	until  time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
+	// early is how many cycles in a row have ended before they asked for its slot, wake when it gets the next one (see awaken).
+	early int
+	wake  time.Time
 	// stale: queued without word from the pod itself, so that its class is as old as its last cycle.
 	stale bool
 	// Of a pod that is queued again: told is why it was refused before, heard that a cycle of its own has found nothing since, and

@@ -52,7 +52,7 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 			return p.state, p.why
 		case p.slot == nil:
 			// The cycle that failed had begun before the plan was made. The next one will be pinned.
-			l.out.Activate = append(l.out.Activate, p.ref)
+			return p.state, l.awakenLater(p, now)
 		default:
 			// Its cycle ran and failed: the room it was promised was not good enough.
 			l.reject(p, "the planned node did not pass the scheduler's filters")

@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,6 +63,7 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 				return "", "its room is not ready"
 			}
 			s.pod, p.slot = p, s
+			p.early, p.wake = 0, time.Time{}
 			p.class.open--
 		}
 		return p.slot.node.name, ""
