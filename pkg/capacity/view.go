@@ -41,4 +41,6 @@ type Node struct {
 	Pods []*corev1.Pod
 	// VolumesFree is the number of volumes per CSI driver that can still be attached; a driver not listed is unlimited.
 	VolumesFree map[string]int64
+	// Boot is equal for nodes that take equally long to come up, as far as that is known. In flight only.
+	Boot string
 }

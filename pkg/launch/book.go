@@ -184,10 +184,24 @@ func annotations(n *capacity.PlannedNode) map[string]string {
 
 func template(n *capacity.PlannedNode) *capacity.Node {
 	// Room for daemons is kept by the ledger while the node is in flight, so Free here is what the node has.
-	return &capacity.Node{
+	out := &capacity.Node{
 		Labels: n.Labels, Taints: n.Pool.Taints, InFlight: true,
 		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits,
 	}
+	out.Boot = bootsAs(n.Pool.Name, n.Pool.NodeClass, out)
+	return out
+}
+
+// bootsAs is equal for nodes that boot alike: of one pool and class, with the same kind of image, which follows from the operating
+// system, the architecture and the devices.
+func bootsAs(pool, class string, n *capacity.Node) string {
+	parts := []string{pool, class, n.Labels[corev1.LabelOSStable], n.Labels[corev1.LabelWindowsBuild], n.Labels[corev1.LabelArchStable]}
+	for _, r := range slices.Sorted(maps.Keys(n.Allocatable)) {
+		if capacity.DeviceResource(r) {
+			parts = append(parts, string(r))
+		}
+	}
+	return strings.Join(parts, "|")
 }
 
 func daemonRoom(daemons []*capacity.DaemonSet) map[string]capacity.Resources {

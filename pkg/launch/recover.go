@@ -98,8 +98,8 @@ func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave, daemons []*capacity
 		n.Allocatable = m.smallest(c, w)
 	}
 	n.Free = n.Allocatable.Clone()
-	// Launched then, not now: the ledger learns from it how long nodes take.
-	m.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.AddNode(c.Name, n, daemonRoom(daemons), true, c.CreatedAt) })
+	n.Boot = bootsAs(c.Pool, c.NodeClass, n)
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.RecoverNode(c.Name, n, daemonRoom(daemons), now) })
 	var out []ledger.Restored
 	for _, s := range c.Slots {
 		pod := m.pending.Get(s.Pod.UID)

@@ -19,7 +19,7 @@ type Ledger struct {
 	classes map[capacity.ClassKey]*class
 	// assumed are pods of every profile between Reserve and the end of their binding, by Node name.
 	assumed  map[string]map[types.UID]Room
-	boots    bootTimes
+	boots    map[string]*bootTimes // by capacity.Node.Boot
 	patience Patience
 	freed    bool // promised room was given back since the last tick
 	rejected []Rejected
@@ -129,6 +129,7 @@ type group struct {
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
+		boots:    map[string]*bootTimes{},
 		patience: usualPatience,
 		nodes:    map[string]*node{},
 		byName:   map[string]*node{},

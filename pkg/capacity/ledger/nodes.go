@@ -20,6 +20,8 @@ type node struct {
 	template   *capacity.Node
 	launched   bool // an instance exists or may exist: the claim can't be cancelled any more
 	launchedAt time.Time
+	// recovered: it was launched before this process began, and launchedAt is when that heard of it.
+	recovered bool
 	// cached: the scheduler's cache has the Node; status is what it shows.
 	cached bool
 	status NodeStatus
@@ -74,6 +76,13 @@ func (l *Ledger) AddNode(claim string, template *capacity.Node, daemons map[stri
 	n := l.node(claim)
 	n.claim, n.template, n.launched, n.launchedAt = claim, template, launched, now
 	n.daemons = daemons
+}
+
+// RecoverNode is AddNode for a node that was launched before this process began. It has as long as any other from now on: its kubelet
+// may have come meanwhile, and nobody has looked at it yet.
+func (l *Ledger) RecoverNode(claim string, template *capacity.Node, daemons map[string]capacity.Resources, now time.Time) {
+	l.AddNode(claim, template, daemons, true, now)
+	l.nodes[claim].recovered = true
 }
 
 // Has says whether a claim's node is on the books.
@@ -177,8 +186,8 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 		n.name = name
 		l.byName[name] = n
 	}
-	if st.Registered && !n.status.Registered && !n.launchedAt.IsZero() && n.cached {
-		l.boots.add(now.Sub(n.launchedAt))
+	if st.Registered && !n.status.Registered && n.cached {
+		l.booted(n, now)
 	}
 	n.cached, n.status, n.stranger = true, st, false
 	if st.Registered {

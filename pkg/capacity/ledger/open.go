@@ -257,9 +257,8 @@ func (l *Ledger) Tick(now time.Time) {
 			l.forget(c)
 		}
 	}
-	late := l.boots.late(l.patience.Late)
 	for _, n := range l.nodes {
-		if n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > late {
+		if n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > l.lateAfter(n) {
 			n.late = true
 		}
 		for _, s := range slices.Clone(n.slots) {
