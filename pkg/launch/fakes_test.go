@@ -54,12 +54,14 @@ type world struct {
 	capacity  map[string]int    // instances left per type; absent: unlimited
 	refused   map[string]bool   // tokens that stand for throttled launches
 	throttled int               // calls whose launches are throttled
+	answered  int               // calls that are answered: their template is gone
 	full      int               // calls that meet a full subnet
 	daemons   []*capacity.DaemonSet
 	unnamed   bool              // the cloud can't tell under which name a kubelet will come
 	unread    bool              // the log can't be read, though nobody knows why
 	pods      int               // submitted so far
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
+	lag       time.Duration     // how long the cloud takes to show a new instance
 	seq       int
 	leaders   int64
 	// replicas is how many nodes the pool wants, if it is static; stale what a cache that is behind says of it; unseen are claims
@@ -425,6 +427,10 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 		w.full--
 		return capacity.LaunchResult{Message: "InsufficientFreeAddressesInSubnet", Again: true}, capacity.ErrInsufficientCapacity
 	}
+	if w.answered > 0 {
+		w.answered--
+		return capacity.LaunchResult{Message: "InvalidLaunchTemplateName.NotFoundException"}, capacity.ErrRequestStale
+	}
 	if w.refused[wave.Token] || w.throttled > 0 {
 		w.throttled = max(0, w.throttled-1)
 		w.refused[wave.Token] = true
@@ -455,7 +461,7 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 			w.seq++
 			id := fmt.Sprintf("i-%04d", w.seq)
 			w.instances[id] = capacity.Instance{ID: id, ProviderID: "aws:///a/" + id, InstanceType: o.InstanceType, Zone: "a", CapacityType: "on-demand",
-				State: capacity.InstanceRunning, NodeName: "node-" + id, Wave: wave.Token}
+				State: capacity.InstanceRunning, NodeName: "node-" + id, Wave: wave.Token, LaunchedAt: time.Now()}
 			w.tokens[wave.Token] = append(w.tokens[wave.Token], id)
 			out.Instances = append(out.Instances, w.instances[id])
 			break
@@ -473,9 +479,12 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 func (w *world) FindWave(_ context.Context, token string) ([]capacity.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.call("FindWave"); err != nil {
+		return nil, err
+	}
 	var out []capacity.Instance
 	for _, id := range w.tokens[token] {
-		if i, ok := w.instances[id]; ok {
+		if i, ok := w.instances[id]; ok && time.Since(i.LaunchedAt) >= w.lag {
 			out = append(out, i)
 		}
 	}
@@ -489,7 +498,7 @@ func (w *world) Describe(_ context.Context, id string) (capacity.Instance, error
 		return capacity.Instance{}, err
 	}
 	i, ok := w.instances[id]
-	if !ok {
+	if !ok || time.Since(i.LaunchedAt) < w.lag {
 		return i, capacity.ErrInstanceNotFound
 	}
 	i.NameUnsure = w.unnamed

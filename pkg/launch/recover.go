@@ -221,7 +221,7 @@ func (m *Motor) repeat(ctx context.Context, rec *capacity.Wave) ([]capacity.Inst
 			return nil, err
 		}
 	}
-	return m.cloud.FindWave(ctx, rec.Token)
+	return m.launched(ctx, *rec)
 }
 
 // handOut gives the instances of a wave to its claims as they were given out before the restart; claims that get none end, and

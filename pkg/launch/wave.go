@@ -205,9 +205,15 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 		case errors.Is(err, capacity.ErrThrottled) && res.Message != "":
 			// The call was answered: its launches were throttled, and its token stands for that answer from now on.
 			return m.settleWave(ctx, w, rec, res, nil)
+		case errors.Is(err, capacity.ErrRequestStale) && res.Message != "":
+			// So was this one: nothing came, and nothing will.
+			return m.settleWave(ctx, w, rec, capacity.LaunchResult{Message: err.Error()}, nil)
 		case errors.Is(err, capacity.ErrTokenMismatch), errors.Is(err, capacity.ErrRequestStale):
-			// Whatever was launched under this token bears its tag.
-			found, ferr := m.cloud.FindWave(ctx, rec.Token)
+			// An earlier call may have worked. Whatever was launched under this token bears its tag.
+			found, ferr := m.launched(ctx, rec)
+			if ctx.Err() != nil {
+				return false
+			}
 			if ferr != nil {
 				err = ferr
 				break
@@ -220,7 +226,10 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 		m.log(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
 		if m.clock.Since(started) > launchTimeout {
 			// The answers may have been lost, not the calls: what bears the tag is ours.
-			found, ferr := m.cloud.FindWave(ctx, rec.Token)
+			found, ferr := m.launched(ctx, rec)
+			if ctx.Err() != nil {
+				return false
+			}
 			if ferr == nil && len(found) > 0 {
 				return m.settleWave(ctx, w, rec, capacity.LaunchResult{Instances: found}, nil)
 			}

@@ -3,6 +3,7 @@ package integration
 import (
 	"flag"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +88,32 @@ func TestInstancesThatShowLate(t *testing.T) {
 	}
 	if w := e.warnings("web"); w["LaunchFailed"] > 0 {
 		t.Errorf("warnings %v", w)
+	}
+}
+
+// A launch worked, its answer was cut, and the call can't be repeated: its token is said to stand for another request. What it brought
+// shows seconds later, and nothing is launched a second time.
+func TestLostLaunchThatShowsLate(t *testing.T) {
+	e := start(t, func(s *setting) { s.sim.DescribeLag, s.sim.Speed = 12*time.Second, 1 })
+	var first atomic.Pointer[string]
+	e.sim.After("CreateFleet", func(r *ec2.Request, _ *ec2.Answer) *ec2.Fault {
+		if first.CompareAndSwap(nil, &r.Token) {
+			return &ec2.Fault{Drop: true}
+		}
+		return nil
+	})
+	e.sim.Before("CreateFleet", func(r *ec2.Request) *ec2.Fault {
+		if t := first.Load(); t != nil && *t == r.Token {
+			return &ec2.Fault{Code: "IdempotentParameterMismatch"}
+		}
+		return nil
+	})
+	e.apply(nodeClass, nodePool)
+	e.pods("web", 2, "1500m", "2Gi", anti)
+	e.bound("web", 2)
+	e.settled(2)
+	if n := e.launches(); n != 2 {
+		t.Errorf("%d instances were launched for 2 pods", n)
 	}
 }
 
