@@ -50,7 +50,7 @@ func (r *run) emit(order []binding) *Plan {
 		for range b.n {
 			h := b.unit.holders[next[b.unit.index]]
 			next[b.unit.index]++
-			out.Placements = append(out.Placements, Placement{Class: b.unit.Class, Pod: h.pod, Owner: h.owner, Node: ids[b.node], Group: groups[b.unit.index]})
+			out.Placements = append(out.Placements, Placement{Class: b.unit.Class, Pod: h.pod, Owner: h.owner, Node: ids[b.node], Group: groups[b.unit.index], Gang: b.unit.gang})
 		}
 	}
 	for _, u := range r.units {

@@ -97,6 +97,8 @@ type Placement struct {
 	// Group joins placements that depend on each other by a shared spread, affinity or gang term: none of them may be
 	// bound before the nodes of all of them are there. 0: independent.
 	Group int
+	// Gang the pod is a member of; nil: none.
+	Gang *Gang
 }
 
 // Refusal of pods of one class.

@@ -125,47 +125,12 @@ func forbid(plan *capacity.Plan, rejected []capacity.Rejection) []capacity.Forbi
 	return out
 }
 
-// drop takes refused placements out of the plan. Their pods are refused, for now.
+// drop takes refused placements out of the plan. Their pods are refused, for now; the others were tried without them.
 func drop(plan *capacity.Plan, rejected []capacity.Rejection) {
-	byReason := map[string]*capacity.Refusal{}
-	var order []string
-	refused := map[int]bool{}
+	gone := map[int]capacity.Removal{}
 	for _, r := range rejected {
-		refused[r.Step] = true
-		pl := plan.Placements[r.Step]
-		if pl.Owner != "" {
-			continue
-		}
-		key := string(pl.Class.Key) + r.Plugin + r.Reason
-		if byReason[key] == nil {
-			byReason[key] = &capacity.Refusal{Class: pl.Class, Retryable: true,
-				Message: fmt.Sprintf("the scheduler's %s filter refuses the pod on every node that could be built for it: %s", r.Plugin, r.Reason)}
-			order = append(order, key)
-		}
-		byReason[key].Pods = append(byReason[key].Pods, pl.Pod)
+		gone[r.Step] = capacity.Removal{RestHolds: true,
+			Message: fmt.Sprintf("the scheduler's %s filter refuses the pod on every node that could be built for it: %s", r.Plugin, r.Reason)}
 	}
-	used := map[string]bool{}
-	kept := plan.Placements[:0]
-	for i, pl := range plan.Placements {
-		if !refused[i] {
-			kept = append(kept, pl)
-			used[pl.Node] = true
-		}
-	}
-	plan.Placements = kept
-	plan.LowerBound = 0 // it counts what was refused
-	keepNodes(plan, func(n *capacity.PlannedNode) bool { return used[n.ID] })
-	for _, key := range order {
-		plan.Refused = append(plan.Refused, *byReason[key])
-	}
-}
-
-func keepNodes(plan *capacity.Plan, keep func(*capacity.PlannedNode) bool) {
-	plan.Nodes = slices.DeleteFunc(plan.Nodes, func(n *capacity.PlannedNode) bool {
-		if !keep(n) {
-			plan.CostPerHour -= n.Price
-			return true
-		}
-		return false
-	})
+	plan.Remove(gone)
 }

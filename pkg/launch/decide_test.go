@@ -114,27 +114,46 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What is refused to one pod of a class is forbidden to all of them; those that were accepted are not left behind for it.
+// What is refused to one pod of a class is forbidden to all of them; those that were accepted are not left behind for it, unless they
+// are worth nothing without the others.
 func TestDecideKeepsWhatWasAccepted(t *testing.T) {
-	scene := twoZones(t)
-	d := &scene.Demand[0]
-	second := d.Pods[0]
-	second.UID, second.Name = "u1", "p1"
-	d.Pods = append(d.Pods, second)
-	asked := 0
-	f := &filters{object: func(*corev1.Node) string {
-		if asked++; asked%2 == 0 {
-			return "its volume is another's"
-		}
-		return ""
-	}}
-	plan, err := (&Decider{Planner: capacity.NewPlanner(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }}).Decide(t.Context(), scene, capacity.Options{
-		Forbidden: []capacity.Forbidden{{Class: d.Class.Key, Pool: "pool", Zone: "b"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(plan.Placements) != 1 || len(plan.Nodes) != 1 || plan.CostPerHour != 1 || len(plan.Refused) != 1 || len(plan.Refused[0].Pods) != 1 {
-		t.Errorf("%d pods on %d nodes at $%v/h, refused %v: want one pod placed and one refused", len(plan.Placements), len(plan.Nodes), plan.CostPerHour, plan.Refused)
+	for _, tc := range []struct {
+		name            string
+		gang            *capacity.Gang
+		placed, refused int
+	}{
+		{name: "pods for themselves", placed: 1, refused: 1},
+		{name: "a gang that one is enough for", gang: &capacity.Gang{Key: "gang", Missing: 1}, placed: 1, refused: 1},
+		{name: "a gang that needs both", gang: &capacity.Gang{Key: "gang", Missing: 2}, refused: 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			scene := twoZones(t)
+			d := &scene.Demand[0]
+			second := d.Pods[0]
+			second.UID, second.Name = "u1", "p1"
+			d.Pods, d.Gang = append(d.Pods, second), tc.gang
+			asked := 0
+			f := &filters{object: func(*corev1.Node) string {
+				if asked++; asked%2 == 0 {
+					return "its volume is another's"
+				}
+				return ""
+			}}
+			plan, err := (&Decider{Planner: capacity.NewPlanner(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }}).Decide(t.Context(), scene, capacity.Options{
+				Forbidden: []capacity.Forbidden{{Class: d.Class.Key, Pool: "pool", Zone: "b"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := map[types.UID]bool{}
+			for _, r := range plan.Refused {
+				for _, ref := range r.Pods {
+					refused[ref.UID] = true
+				}
+			}
+			if len(plan.Placements) != tc.placed || len(plan.Nodes) != tc.placed || plan.CostPerHour != float64(tc.placed) || len(refused) != tc.refused {
+				t.Errorf("%d pods on %d nodes at $%v/h, refused %v: want %d placed and %d refused", len(plan.Placements), len(plan.Nodes), plan.CostPerHour, plan.Refused, tc.placed, tc.refused)
+			}
+		})
 	}
 }
 

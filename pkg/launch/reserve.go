@@ -4,11 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
 // reserve makes the claims of a plan's nodes, by the nodes' IDs, and has them counted against the limits of their pools. What can't
@@ -51,95 +47,14 @@ func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[strin
 	return claims
 }
 
-// buying is how a plan is bought.
-type buying struct {
-	lift   *guard.Key                  // the breaker that it probes; nil: none
-	urgent bool                        // for pods of nodes that are about to be lost
-	pod    func(types.UID) *corev1.Pod // finds its pods; nil: among those that wait
-}
-
-func (b *buying) pods(m *Motor) func(types.UID) *corev1.Pod {
-	if b.pod != nil {
-		return b.pod
-	}
-	return m.pending.Get
-}
-
-// admit takes out of a plan what the spending guard keeps from being bought.
-func (m *Motor) admit(plan *capacity.Plan, how buying) {
-	if m.spending == nil || len(plan.Nodes) == 0 {
-		return
-	}
-	workloads, _ := m.spending.wantedOn(plan, how.pods(m))
-	a := m.spending.admit(len(plan.Nodes), m.money)
-	out := map[string]string{}
-	for _, n := range plan.Nodes {
-		if why := a.refuses(n.Pool, n.Offers, workloads[n.ID], how.lift, how.urgent); why != "" {
-			out[n.ID] = why
-		}
-	}
-	if len(out) > 0 {
-		without(plan, out)
-	}
-}
-
-// purchase tells the spending guard of what is about to be bought, and has the claims say what for.
-func (m *Motor) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim, how buying) {
-	if m.spending == nil {
-		return
-	}
-	round := m.randomName("r")
-	workloads, wanted := m.spending.wantedOn(plan, how.pods(m))
-	for _, n := range plan.Nodes {
-		c := claims[n.ID]
-		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID]}
-		if how.lift != nil {
-			c.Purchase.Probes = []guard.Key{*how.lift}
-		}
-		m.spending.buy(c, imagesOf(n.Offers), zonesOf(n.Offers), wanted[n.ID])
-	}
-}
-
-// without takes nodes out of a plan and refuses their pods, for now, with the reason given by node. With a node go all pods of its
-// groups, since what is left of a group might not be a valid plan.
+// without takes nodes out of a plan and refuses their pods, for now, with the reason given by node. What is left has not been tried
+// without them.
 func without(plan *capacity.Plan, out map[string]string) {
-	groups := map[int]string{}
-	for _, pl := range plan.Placements {
-		if why, ok := out[pl.Node]; ok && pl.Group != 0 {
-			groups[pl.Group] = why
+	gone := map[int]capacity.Removal{}
+	for i, pl := range plan.Placements {
+		if why, ok := out[pl.Node]; ok {
+			gone[i] = capacity.Removal{Message: why}
 		}
 	}
-	type reason struct {
-		class *capacity.Class
-		why   string
-	}
-	refused := map[reason]*capacity.Refusal{}
-	var order []*capacity.Refusal
-	used := map[string]bool{}
-	kept := plan.Placements[:0]
-	for _, pl := range plan.Placements {
-		why, is := out[pl.Node]
-		if !is && pl.Group != 0 {
-			why, is = groups[pl.Group]
-		}
-		if !is {
-			kept = append(kept, pl)
-			used[pl.Node] = true
-			continue
-		}
-		if pl.Owner != "" {
-			continue
-		}
-		key := reason{pl.Class, why}
-		if refused[key] == nil {
-			refused[key] = &capacity.Refusal{Class: pl.Class, Retryable: true, Message: why}
-			order = append(order, refused[key])
-		}
-		refused[key].Pods = append(refused[key].Pods, pl.Pod)
-	}
-	plan.Placements = kept
-	keepNodes(plan, func(n *capacity.PlannedNode) bool { return used[n.ID] })
-	for _, r := range order {
-		plan.Refused = append(plan.Refused, *r)
-	}
+	plan.Remove(gone)
 }

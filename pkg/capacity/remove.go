@@ -1,0 +1,123 @@
+package capacity
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Removal is why a placement has to leave a plan.
+type Removal struct {
+	// Message is what its pod is refused with, for now.
+	Message string
+	// RestHolds: the other placements were tried without this one, so that they are valid although it has gone. Without it, the
+	// rest of its group goes as well: pods that were placed by where others are may have no right to their place any more.
+	RestHolds bool
+}
+
+// Remove takes placements out of the plan, by their index, and refuses their pods, for now. With a placement go
+//
+//   - its group, unless the rest was tried without it;
+//   - its gang, when fewer of the gang would be left than it needs to run, and then the groups of its members;
+//   - planned nodes that nothing is placed on any more.
+//
+// Placements that stay keep their order.
+func (p *Plan) Remove(out map[int]Removal) {
+	if len(out) == 0 {
+		return
+	}
+	gone := make([]*Removal, len(p.Placements))
+	for i, r := range out {
+		gone[i] = &r
+	}
+	for p.removeGroups(gone) || p.removeGangs(gone) {
+	}
+	p.refuse(gone)
+	used := map[string]bool{}
+	kept := p.Placements[:0]
+	for i, pl := range p.Placements {
+		if gone[i] == nil {
+			kept = append(kept, pl)
+			used[pl.Node] = true
+		}
+	}
+	p.Placements = kept
+	p.LowerBound = 0 // it counts what has gone
+	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *PlannedNode) bool {
+		if used[n.ID] {
+			return false
+		}
+		p.CostPerHour -= n.Price
+		return true
+	})
+}
+
+// removeGroups marks what goes with placements without which the rest of their group was not tried, and says whether there was any.
+func (p *Plan) removeGroups(gone []*Removal) (some bool) {
+	groups := map[int]*Removal{}
+	for i, pl := range p.Placements {
+		if gone[i] != nil && !gone[i].RestHolds && pl.Group != 0 && groups[pl.Group] == nil {
+			groups[pl.Group] = gone[i]
+		}
+	}
+	for i, pl := range p.Placements {
+		if r := groups[pl.Group]; r != nil && gone[i] == nil {
+			gone[i], some = r, true
+		}
+	}
+	return some
+}
+
+// removeGangs marks what is left of gangs that have lost too much, and says whether there was any.
+func (p *Plan) removeGangs(gone []*Removal) (some bool) {
+	type count struct {
+		left, missing int
+		lost          *Removal
+	}
+	gangs := map[string]*count{}
+	for i, pl := range p.Placements {
+		if pl.Gang == nil {
+			continue
+		}
+		g := gangs[pl.Gang.Key]
+		if g == nil {
+			g = &count{}
+			gangs[pl.Gang.Key] = g
+		}
+		g.missing = max(g.missing, pl.Gang.Missing)
+		if gone[i] == nil {
+			g.left++
+		} else if g.lost == nil {
+			g.lost = gone[i]
+		}
+	}
+	for i, pl := range p.Placements {
+		if pl.Gang == nil || gone[i] != nil {
+			continue
+		}
+		if g := gangs[pl.Gang.Key]; g.lost != nil && g.left < g.missing {
+			gone[i] = &Removal{Message: fmt.Sprintf("not all of the %d pods that its group needs can be placed: %s", g.missing, g.lost.Message)}
+			some = true
+		}
+	}
+	return some
+}
+
+// refuse refuses the pods of placements that go, those of a class together that have the same reason.
+func (p *Plan) refuse(gone []*Removal) {
+	type key struct {
+		class   ClassKey
+		message string
+	}
+	at := map[key]int{}
+	for i, pl := range p.Placements {
+		if gone[i] == nil || pl.Owner != "" { // who is only expected isn't told
+			continue
+		}
+		k := key{pl.Class.Key, gone[i].Message}
+		if _, ok := at[k]; !ok {
+			at[k] = len(p.Refused)
+			p.Refused = append(p.Refused, Refusal{Class: pl.Class, Message: gone[i].Message, Retryable: true})
+		}
+		p.Refused[at[k]].Pods = append(p.Refused[at[k]].Pods, pl.Pod)
+	}
+}

@@ -1,0 +1,225 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestRemove(t *testing.T) {
+	gang := &Gang{Key: "ns/gang", Missing: 2}
+	refused, tried := Removal{Message: "no room"}, Removal{Message: "no room", RestHolds: true}
+	// Placements are written "pod@node", with "#1" for the group and "!" for a member of the gang.
+	for _, tc := range []struct {
+		name   string
+		placed string
+		out    map[int]Removal
+		want   string
+		nodes  string
+		said   []string
+	}{
+		{name: "nothing", placed: "a@1 b@2", want: "a@1 b@2", nodes: "1 2"},
+		{
+			name: "an empty node goes with its last pod", placed: "a@1 b@1 c@2 d@there", out: map[int]Removal{0: refused, 2: refused},
+			want: "b@1 d@there", nodes: "1", said: []string{"a,c: no room"},
+		},
+		{
+			name: "a group goes with one of it", placed: "a@1 b@2#1 c@3#1 d@there#1 e@3#2", out: map[int]Removal{1: refused},
+			want: "a@1 e@3#2", nodes: "1 3", said: []string{"b,c,d: no room"},
+		},
+		{
+			name: "a group stays when it was tried without the one that goes", placed: "b@2#1 c@3#1", out: map[int]Removal{0: tried},
+			want: "c@3#1", nodes: "3", said: []string{"b: no room"},
+		},
+		{
+			name: "a gang that falls short goes, tried or not", placed: "a@1 b@2#1! c@3#1!", out: map[int]Removal{2: tried},
+			want: "a@1", nodes: "1", said: []string{"b: not all of the 2 pods that its group needs can be placed: no room", "c: no room"},
+		},
+		{
+			name: "a gang that has enough left stays", placed: "b@1#1! c@2#1! d@3#1!", out: map[int]Removal{1: tried},
+			want: "b@1#1! d@3#1!", nodes: "1 3", said: []string{"c: no room"},
+		},
+		{
+			name: "with a gang goes who was placed by where it is", placed: "a@1#1 b@2#1! c@3#1! d@3", out: map[int]Removal{1: tried},
+			want: "d@3", nodes: "3",
+			said: []string{"a,c: not all of the 2 pods that its group needs can be placed: no room", "b: no room"},
+		},
+		{
+			name: "with a group goes what a gang has left elsewhere", placed: "a@1#1 b@1#1! c@2! d@3", out: map[int]Removal{0: refused},
+			want: "d@3", nodes: "3", said: []string{"a,b: no room", "c: not all of the 2 pods that its group needs can be placed: no room"},
+		},
+		{
+			name: "a pod that is only expected goes without a word", placed: "~1@1 b@2", out: map[int]Removal{0: refused},
+			want: "b@2", nodes: "2",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			class := &Class{Key: "class"}
+			plan := &Plan{CostPerHour: 3, LowerBound: 3, Nodes: []*PlannedNode{{ID: "1", Price: 1}, {ID: "2", Price: 1}, {ID: "3", Price: 1}}}
+			for _, text := range strings.Fields(tc.placed) {
+				pl := Placement{Class: class}
+				if rest, ok := strings.CutSuffix(text, "!"); ok {
+					text, pl.Gang = rest, gang
+				}
+				text, group, _ := strings.Cut(text, "#")
+				_, _ = fmt.Sscan(group, &pl.Group)
+				text, pl.Node, _ = strings.Cut(text, "@")
+				if owner, ok := strings.CutPrefix(text, "~"); ok {
+					pl.Owner = types.UID(owner)
+				} else {
+					pl.Pod.Name = text
+				}
+				plan.Placements = append(plan.Placements, pl)
+			}
+			used := func(n *PlannedNode) bool {
+				return slices.ContainsFunc(plan.Placements, func(pl Placement) bool { return pl.Node == n.ID })
+			}
+			plan.Nodes = slices.DeleteFunc(plan.Nodes, func(n *PlannedNode) bool { return !used(n) })
+			plan.CostPerHour = float64(len(plan.Nodes))
+			plan.Remove(tc.out)
+			var placed, nodes, said []string
+			for _, pl := range plan.Placements {
+				text := pl.Pod.Name + "@" + pl.Node
+				if pl.Group != 0 {
+					text += fmt.Sprintf("#%d", pl.Group)
+				}
+				if pl.Gang != nil {
+					text += "!"
+				}
+				placed = append(placed, text)
+			}
+			for _, n := range plan.Nodes {
+				nodes = append(nodes, n.ID)
+			}
+			for _, r := range plan.Refused {
+				var names []string
+				for _, ref := range r.Pods {
+					names = append(names, ref.Name)
+				}
+				said = append(said, strings.Join(names, ",")+": "+r.Message)
+				if !r.Retryable {
+					t.Errorf("%v are refused for good", names)
+				}
+			}
+			slices.Sort(said)
+			if diff := cmp.Diff(tc.want, strings.Join(placed, " ")); diff != "" {
+				t.Errorf("placements (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.nodes, strings.Join(nodes, " ")); diff != "" {
+				t.Errorf("nodes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.said, said); diff != "" {
+				t.Errorf("refusals (-want +got):\n%s", diff)
+			}
+			if plan.CostPerHour != float64(len(plan.Nodes)) {
+				t.Errorf("%v $/h for %d nodes", plan.CostPerHour, len(plan.Nodes))
+			}
+		})
+	}
+}
+
+// checkRemoved says what is wrong with a plan after Remove, as far as it can be told from the plan before it.
+func checkRemoved(v *View, before, after *Plan, out map[int]Removal) error {
+	needs, left, had := map[string]int{}, map[string]int{}, map[string]int{}
+	groups := map[int]bool{}
+	for i, pl := range before.Placements {
+		if pl.Gang != nil {
+			had[pl.Gang.Key]++
+			needs[pl.Gang.Key] = max(needs[pl.Gang.Key], pl.Gang.Missing)
+		}
+		if r, ok := out[i]; ok && !r.RestHolds && pl.Group != 0 {
+			groups[pl.Group] = true
+		}
+	}
+	used := map[string]bool{}
+	for _, pl := range after.Placements {
+		used[pl.Node] = true
+		if pl.Gang != nil {
+			left[pl.Gang.Key]++
+		}
+		if groups[pl.Group] {
+			return fmt.Errorf("%s of group %d is left", pl.Pod.Name, pl.Group)
+		}
+	}
+	for key, n := range left {
+		if n < needs[key] && n < had[key] {
+			return fmt.Errorf("%d pods of gang %s are left, it needs %d", n, key, needs[key])
+		}
+	}
+	cost := 0.0
+	for _, n := range after.Nodes {
+		cost += n.Price
+		if !used[n.ID] {
+			return fmt.Errorf("%s is empty", n.ID)
+		}
+	}
+	if math.Abs(cost-after.CostPerHour) > 1e-6*(1+cost) {
+		return fmt.Errorf("costs %v, is said to cost %v", cost, after.CostPerHour)
+	}
+	return checkAccountWithout(v, before, after)
+}
+
+// checkAccountWithout sees that each pod is placed or refused, once.
+func checkAccountWithout(v *View, before, after *Plan) error {
+	seen := map[types.UID]int{}
+	for _, pl := range after.Placements {
+		if pl.Owner == "" {
+			seen[pl.Pod.UID]++
+		}
+	}
+	for _, r := range after.Refused {
+		for _, ref := range r.Pods {
+			seen[ref.UID]++
+		}
+	}
+	for _, d := range v.Demand {
+		for _, ref := range d.Pods {
+			if seen[ref.UID] != 1 {
+				return fmt.Errorf("pod %s is answered %d times", ref.Name, seen[ref.UID])
+			}
+		}
+	}
+	return nil
+}
+
+func removeSome(t *testing.T, seed uint64) {
+	d := dice{rand.New(rand.NewPCG(seed, 11))}
+	v := d.world(t)
+	for i := range v.Demand { // more gangs than a world has by itself
+		if d.one(2) {
+			v.Demand[i].Gang = &Gang{Key: pick(d, "g1", "g2"), Missing: 1 + d.IntN(6)}
+		}
+	}
+	plan := Decide(v, Options{Effort: 100})
+	before := *plan
+	before.Placements = slices.Clone(plan.Placements)
+	out := map[int]Removal{}
+	for i := range plan.Placements {
+		if d.one(6) {
+			out[i] = Removal{Message: pick(d, "no room", "refused"), RestHolds: d.one(2)}
+		}
+	}
+	plan.Remove(out)
+	if err := checkRemoved(v, &before, plan, out); err != nil {
+		t.Errorf("world %d without %v: %v\n%s", seed, out, err, plan.summary())
+	}
+}
+
+func TestRemoveLeavesNoHalfGangs(t *testing.T) {
+	for seed := range uint64(300) {
+		removeSome(t, seed)
+	}
+}
+
+func FuzzRemove(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(seed)
+	}
+	f.Fuzz(removeSome)
+}
