@@ -23,19 +23,10 @@ type Options struct {
 	Effort int
 	// Forbidden are placements that the real filters have refused before: they are not proposed again.
 	Forbidden []Forbidden
+	// FixZone are classes whose new nodes are to be of one zone although nothing the planner knows depends on it: the real filters may.
+	FixZone map[ClassKey]bool
 	// Explain are pods, by UID, whose place the plan shall explain.
 	Explain []types.UID
-}
-
-// Forbidden rules out a class on a node, or on every new node of a pool when Node is empty.
-type Forbidden struct {
-	Class  ClassKey
-	Node   string
-	Pool   string
-	Zone   string // with Pool: only there; empty: every zone
-	Reason string
-	// Paused: not a filter refuses the pods there, the spending guard does.
-	Paused bool
 }
 
 // Plan is a decision: where each pod of the demand goes, and what has to be bought for it.

@@ -1,7 +1,9 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,18 +30,33 @@ func (r *run) refusal(u *unit, rest []holder) Refusal {
 		out.Retryable = true
 		parts = append(parts, fmt.Sprintf("not all of the %d pods that its group needs can be placed", u.gang.Missing))
 	}
+	var filtered []string // pools in which the real filters refuse everything
+	var first *Forbidden
+	at, elsewhere := len(parts), false
 	for _, p := range r.catalog.pools {
 		if !p.Serves(u.scheduler()) {
 			continue // somebody else's
 		}
-		reason, retry := r.reason(u, p)
+		reason, retry, by := r.verdict(u, p)
+		if by != nil && by.Paused {
+			reason, retry, by = by.Reason, true, nil
+		}
 		if p.Paused != "" { // whatever stands in the way, it may be that there are fewer offers than usual
-			reason, retry = shorten(p.Paused, maxReason-40)+"; of the others: "+reason, true
+			reason, retry, by = shorten(p.Paused, maxReason-40)+"; of the others: "+reason, true, nil
 		}
 		reason = shorten(reason, maxReason)
 		out.Reasons = append(out.Reasons, PoolReason{Pool: p.Name, Reason: reason})
 		out.Retryable = out.Retryable || retry
+		if by != nil {
+			filtered = append(filtered, p.Name)
+			first = cmp.Or(first, by)
+			continue
+		}
+		elsewhere = elsewhere || retry
 		parts = append(parts, p.Name+": "+reason)
+	}
+	if first != nil {
+		parts = slices.Insert(parts, at, r.byFilters(u, first, filtered, !elsewhere))
 	}
 	switch {
 	case len(r.catalog.pools) == 0:
@@ -65,18 +82,24 @@ func shorten(s string, most int) string {
 
 // reason is the first constraint that no offer of the pool meets, and whether that may pass by itself.
 func (r *run) reason(u *unit, p *poolOffers) (reason string, retry bool) {
+	reason, retry, _ = r.verdict(u, p)
+	return reason, retry
+}
+
+// verdict is reason, and what the real filters said when it is they who refuse all that is left.
+func (r *run) verdict(u *unit, p *poolOffers) (reason string, retry bool, by *Forbidden) {
 	if p.Unready != "" {
-		return p.Unready, true
+		return p.Unready, true, nil
 	}
 	if p.Replicas != nil {
-		return fmt.Sprintf("it keeps %d nodes and builds none for pods", *p.Replicas), false
+		return fmt.Sprintf("it keeps %d nodes and builds none for pods", *p.Replicas), false, nil
 	}
 	a := asks{terms: u.Terms, tolerations: u.Tolerations, preferred: true}
 	if t := a.tolerates(p.Taints); t != nil {
-		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false
+		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false, nil
 	}
 	if len(p.types) == 0 {
-		return fmt.Sprintf("its requirements leave none of %d instance types", len(p.Types)), false
+		return fmt.Sprintf("its requirements leave none of %d instance types", len(p.Types)), false, nil
 	}
 	var bins []int
 	for _, v := range p.variants {
@@ -85,24 +108,25 @@ func (r *run) reason(u *unit, p *poolOffers) (reason string, retry bool) {
 		}
 	}
 	if len(bins) == 0 {
-		return fmt.Sprintf("none of %d instance types can be had now in the zones and capacity types it allows", len(p.types)), true
+		return fmt.Sprintf("none of %d instance types can be had now in the zones and capacity types it allows", len(p.types)), true, nil
 	}
 	if bins, reason = r.byTerms(u, p, bins); len(bins) == 0 {
-		return reason, false
+		return reason, false, nil
 	}
 	if why, ok := u.banned[p]; ok {
-		return why, true // what the real filters said, as in byBins
-	}
-	if bins, reason, retry = r.byBins(u, p, bins); len(bins) == 0 {
-		return reason, retry
+		return why, true, nil // what the real filters said, as in byBins
 	}
 	if bins, reason = r.byRoom(u, bins); len(bins) == 0 {
-		return reason, false
+		return reason, false, nil
+	}
+	if bins, reason, by = r.byBins(u, p, bins); len(bins) == 0 {
+		// A volume, a claim or another pod may change what the filter says, and no pool event tells.
+		return reason, by != nil, by
 	}
 	if reason = r.byLimits(p, bins); reason != "" {
-		return reason, true
+		return reason, true, nil
 	}
-	return r.byTopology(u, bins), true
+	return r.byTopology(u, bins), true, nil
 }
 
 func taintText(t *corev1.Taint) string {
@@ -170,29 +194,25 @@ func (r *run) countTypes(bins []int) int {
 	return len(types)
 }
 
-// byBins keeps the bins that neither daemons' ports nor earlier refusals rule out. retry: it is not for the ports alone.
-func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason string, retry bool) {
+// byBins keeps the bins that neither daemons' ports nor earlier refusals rule out. by: it is not for the ports alone.
+func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason string, by *Forbidden) {
 	taken := r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins))
+	refused := r.forbidden[u.Key][p.Name]
 	for _, b := range bins {
 		if taken.Has(b) {
 			reason = "a daemon holds the host port it asks for"
 			continue
 		}
-		forbidden := false
-		for _, f := range r.opts.Forbidden {
-			if f.Class == u.Key && f.Node == "" && f.Pool == p.Name && (f.Zone == "" || f.Zone == r.catalog.bins[b].offer.Zone) {
-				// A volume, a claim or another pod may change what the filter says, and no pool event tells.
-				forbidden, retry, reason = true, true, "refused by a filter of the scheduler: "+f.Reason
-				if f.Paused {
-					reason = f.Reason
-				}
-			}
+		if i := slices.IndexFunc(refused, func(f *Forbidden) bool { return f.rules(&r.catalog.bins[b].offer) }); i >= 0 {
+			by = refused[i]
+			continue
 		}
-		if !forbidden {
-			left = append(left, b)
-		}
+		left = append(left, b)
 	}
-	return left, reason, retry
+	if by != nil {
+		reason = "refused by a filter of the scheduler: " + by.text()
+	}
+	return left, reason, by
 }
 
 // byRoom keeps the bins with room for one pod.

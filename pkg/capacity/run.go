@@ -21,6 +21,7 @@ type run struct {
 	existing      int // nodes of the view
 	free          [][]int64
 	forbiddenNode map[forbiddenNode]bool
+	forbidden     forbidden
 	nodeSites     []site // of the view's nodes
 	binSites      []site // of bins, as far as anybody asked
 	partsOf       map[string][]*part
@@ -54,10 +55,11 @@ type forbiddenNode struct {
 
 func newRun(view *View, opts *Options, memory *memory) *run {
 	r := &run{view: view, opts: opts, dims: dimsOf(view.Demand), units: unitsOf(view.Demand), topo: newTopology(),
-		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, excluded: map[string]bool{},
+		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, forbidden: forbiddenOf(opts.Forbidden), excluded: map[string]bool{},
 		described: map[string]*PlannedNode{}}
 	for _, u := range r.units {
 		u.need = r.dims.need(u.Class)
+		u.fixZone = opts.FixZone[u.Key]
 		u.findSteps(softTaints(view))
 	}
 	for _, n := range view.Nodes {
@@ -194,13 +196,7 @@ func (r *run) relax(u *unit) {
 		u.bins.AndNot(r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins)))
 	}
 	r.avoidDaemons(u)
-	for _, f := range r.opts.Forbidden {
-		if f.Class == u.Key && f.Node == "" {
-			r.clear(u.bins, func(b *bin) bool {
-				return r.catalog.pools[b.pool].Name == f.Pool && (f.Zone == "" || f.Zone == b.offer.Zone)
-			})
-		}
-	}
+	r.forbid(u)
 	for p := range u.banned {
 		r.clear(u.bins, func(b *bin) bool { return b.pool == p.index })
 	}

@@ -16,6 +16,8 @@ type unit struct {
 	holders []holder
 	gang    *Gang
 	need    []int64
+	// fixZone: its new nodes are to be of one zone.
+	fixZone bool
 
 	// steps are the preferences in the order in which they are given up; those before level have been.
 	steps []step
@@ -200,6 +202,9 @@ func (r *run) keysNow(u *unit) []string {
 // value of each whatever is launched for it.
 func (u *unit) keys() map[string]bool {
 	out := map[string]bool{}
+	if u.fixZone {
+		out[labelZone] = true
+	}
 	for _, term := range u.asks.terms {
 		for key, r := range term {
 			if !r.AllowsAbsent() || key == labelZone {

@@ -13,6 +13,8 @@ type Trial struct {
 	Promised []Step
 	// Steps in bind order. All Nodes are present before the first.
 	Steps []Step
+	// Alone: each step is tried as if the others were not there.
+	Alone bool
 }
 
 // TrialNode is a hypothetical node. One with the name of a node that the scheduler's cache has stands in for it: its Node

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -25,6 +27,10 @@ type Scene struct {
 	Promised []capacity.Step
 }
 
+// DefaultPatience is how long a round goes on looking for nodes that the filters accept, while demand of others waits. What it has
+// learned by then is remembered, and the next round goes on from there.
+const DefaultPatience = time.Second
+
 // Decider plans and has its plans tried by the real filters. It is all there is between a view and a plan that may be
 // bought: who wants to know what would be done asks the same decider.
 type Decider struct {
@@ -33,34 +39,59 @@ type Decider struct {
 	Nodes   NodeBuilder
 	// Pod is the pod as it is now, or nil when it isn't known: then its class speaks for it.
 	Pod func(types.UID) *corev1.Pod
+	// Patience is how long to look for what the filters accept after the second try, by Clock. 0: not at all.
+	Patience time.Duration
+	Clock    clock.PassiveClock
+	// memory is of what the filters have refused in earlier rounds; nil: nothing is remembered.
+	memory *filterRefusals
 }
 
-// Decide plans and has the plan tried by the real filters. Placements they refuse are forbidden and everything is
-// planned once more; those refused then are dropped from the plan, and nodes that would be empty without them.
+// Decide plans and has the plan tried by the real filters. Placements they refuse are forbidden and everything is planned once more, as
+// long as that teaches anything and patience lasts.
 //
-// What is forbidden is forbidden to every pod of a class, so that the second plan may place fewer pods than were accepted of
-// the first: of two pods that can't share a volume, say, none. Then the first counts, without what was refused of it.
+// Of the plans that were made, less what was refused of them, the one with the most pods counts. It need not be the last: what is
+// forbidden is forbidden to every pod of a class, so that of two pods that can't share a volume, say, the last plan has none.
 func (d *Decider) Decide(ctx context.Context, s *Scene, opts capacity.Options) (*capacity.Plan, error) {
-	first, rejected, err := d.try(ctx, s, opts)
-	if err != nil || len(rejected) == 0 {
-		return first, err
+	q := d.newSearch(s, opts)
+	var best, last *capacity.Plan
+	for {
+		plan, rejected, err := q.try(ctx, s, q.opts)
+		if err != nil {
+			return nil, err
+		}
+		news := q.learn(plan, rejected)
+		if news {
+			if err := q.ask(ctx, plan, rejected); err != nil {
+				return nil, err
+			}
+		}
+		q.remove(plan, rejected)
+		if last = plan; best == nil || better(plan, best) {
+			best = plan
+		}
+		if !news || q.over() {
+			break
+		}
 	}
-	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbid(first, rejected)...)
-	drop(first, rejected)
-	second, rejected, err := d.try(ctx, s, opts)
-	if err != nil {
-		return nil, err
+	q.reword(best, last)
+	q.remember(best)
+	return best, nil
+}
+
+// better says whether a plan places more pods than another, or as many for less. The first of equals leaves most open.
+func better(plan, than *capacity.Plan) bool {
+	if a, b := len(plan.Placements), len(than.Placements); a != b {
+		return a > b
 	}
-	drop(second, rejected)
-	if len(first.Placements) > len(second.Placements) {
-		return first, nil
-	}
-	return second, nil
+	return plan.CostPerHour < than.CostPerHour
 }
 
 // try makes a plan and gives what the real filters refuse of it.
 func (d *Decider) try(ctx context.Context, s *Scene, opts capacity.Options) (*capacity.Plan, []capacity.Rejection, error) {
 	plan := d.Planner.Plan(&s.View, opts)
+	if len(plan.Placements) == 0 {
+		return plan, nil, nil
+	}
 	rejected, err := d.World.Verify(ctx, d.trial(s, plan))
 	if err != nil {
 		return nil, nil, fmt.Errorf("running the profile's filters: %w", err)
@@ -101,36 +132,4 @@ func daemonPods(node string, daemons []*capacity.DaemonSet) []*corev1.Pod {
 		out = append(out, pod)
 	}
 	return out
-}
-
-// forbid rules out what the filters refused: on an existing node that node, on a new one the pool in that zone.
-func forbid(plan *capacity.Plan, rejected []capacity.Rejection) []capacity.Forbidden {
-	planned := map[string]*capacity.PlannedNode{}
-	for _, n := range plan.Nodes {
-		planned[n.ID] = n
-	}
-	seen := map[capacity.Forbidden]bool{}
-	var out []capacity.Forbidden
-	for _, r := range rejected {
-		pl := plan.Placements[r.Step]
-		f := capacity.Forbidden{Class: pl.Class.Key, Node: pl.Node, Reason: r.Plugin + ": " + r.Reason}
-		if n, ok := planned[pl.Node]; ok {
-			f.Node, f.Pool, f.Zone = "", n.Pool.Name, n.Labels[corev1.LabelTopologyZone]
-		}
-		if !seen[f] {
-			seen[f] = true
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// drop takes refused placements out of the plan. Their pods are refused, for now; the others were tried without them.
-func drop(plan *capacity.Plan, rejected []capacity.Rejection) {
-	gone := map[int]capacity.Removal{}
-	for _, r := range rejected {
-		gone[r.Step] = capacity.Removal{RestHolds: true,
-			Message: fmt.Sprintf("the scheduler's %s filter refuses the pod on every node that could be built for it: %s", r.Plugin, r.Reason)}
-	}
-	plan.Remove(gone)
 }

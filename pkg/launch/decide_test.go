@@ -5,11 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -84,12 +86,12 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "what they refuse again is not bought", object: func(string) string { return "nowhere" }, trials: 2,
-			refused: []string{"the scheduler's Picky filter refuses the pod on every node that could be built for it: nowhere"},
+			refused: []string{"the scheduler's Picky filter refuses the pod on every node that could be built for it (2 tried, one for each node pool, zone and capacity type): nowhere"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &filters{object: func(n *corev1.Node) string { return tc.object(n.Labels[corev1.LabelTopologyZone]) }}
-			d := Decider{Planner: capacity.NewPlanner(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }}
+			d := Decider{Planner: capacity.NewPlanner(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }, Patience: DefaultPatience, Clock: clocktesting.NewFakePassiveClock(time.Time{})}
 			plan, err := d.Decide(t.Context(), twoZones(t), capacity.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -77,6 +77,7 @@ type Motor struct {
 	gangsAnew atomic.Bool
 	pauses    map[Group]pause
 	nominees  map[types.UID]nominee // the planner goroutine's
+	refused   *filterRefusals       // the planner goroutine's
 	troubled  atomic.Bool           // demand was refused because the intent log is broken
 	wg        sync.WaitGroup
 
@@ -138,7 +139,7 @@ func New(cfg Config, p Parts) *Motor {
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
 		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]bool{}, counted: make(chan struct{}, 1), judge: p.Judge,
-		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{},
+		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{}, refused: newFilterRefusals(p.Clock),
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, taints: p.Taints},
 	}
 	m.pending.onRoom = m.RoomAppeared

@@ -16,7 +16,7 @@ const nameReuseCheck = 2 * time.Second
 // createNode creates the Node. A Node of that name that belongs to another instance is never adopted: it is waited for to
 // go (HB-9), and so are the pods that a Node of that name has left behind. One that doesn't say whose it is, because a kubelet
 // without cloud provider made it, has to have come after the claim and to have the instance's address. One that the API server refuses is
-// tried again for a while (refused).
+// tried again for a while (nodeRefused).
 func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
 	logger := m.log(ctx)
 	begun := m.clock.Now()
@@ -49,7 +49,7 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 			if first {
 				refusedSince = m.clock.Now()
 			}
-			made, left := m.refused(ctx, c, node, refusedSince, first, err)
+			made, left := m.nodeRefused(ctx, c, node, refusedSince, first, err)
 			if made || left == 0 {
 				return made
 			}

@@ -38,10 +38,10 @@ func refusesNode(err error) bool {
 	}
 }
 
-// refused looks after a Node that the API server has refused since then, by err. The first time the claim is told. made: the kubelet has
+// nodeRefused looks after a Node that the API server has refused since then, by err. The first time the claim is told. made: the kubelet has
 // created the Node itself. left is how long to go on trying; it is 0 when there is nothing more to do, because the kubelet came under
 // another name, which lifecycle learns when it registers, or because the claim has been given up.
-func (m *Motor) refused(ctx context.Context, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
+func (m *Motor) nodeRefused(ctx context.Context, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
 	logger := m.log(ctx)
 	if first {
 		logger.Info("The API server refuses a Node; trying again", "node", node.Name, "nodeClaim", c.Name, "for", refusalPatience, "err", err)

@@ -220,7 +220,7 @@ func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods 
 	opts := m.cfg.Plan
 	forbidden, held := m.spending.restrict(v, pod, nil)
 	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
-	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: pod}
+	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: pod, Patience: DefaultPatience, Clock: m.clock, memory: m.refused}
 	plan, err := d.Decide(ctx, &v.Scene, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the plan could not be verified: %w", err)

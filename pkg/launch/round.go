@@ -20,7 +20,7 @@ import (
 //  1. Gather: queued pods and their unscheduled siblings.
 //  2. View: snapshot, in-flight nodes, promises, pools, offers, daemons.
 //  3. Plan.
-//  4. Verify with the real filters; what fails is planned once more without the refused placements, then refused.
+//  4. Verify with the real filters; what fails is planned again without the refused placements as long as that helps, then refused.
 //  5. Reserve what is to be bought from the pools' limits, and book the plan: what goes to existing nodes may go at once.
 //  6. Launch what has to be bought, in the background.
 func (m *Motor) round(ctx context.Context) {
@@ -85,7 +85,7 @@ func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[
 	forbidden, held := m.spending.restrict(v, m.pending.Get, lift)
 	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
 	v.Demand = withGangs(v.Demand, m.pending.Get, gangs)
-	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: m.pending.Get}
+	d := Decider{Planner: m.planner, World: m.world, Nodes: m.nodes, Pod: m.pending.Get, Patience: DefaultPatience, Clock: m.clock, memory: m.refused}
 	plan, err := d.Decide(ctx, &v.Scene, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the plan could not be verified: %w", err)

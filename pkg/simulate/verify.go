@@ -14,6 +14,7 @@ import (
 type trial struct {
 	world   *World
 	overlay *overlay
+	alone   bool // nothing is placed
 	classes map[classKey]*class
 	// infos are the parsed pods by class, before they are given a node.
 	infos map[classKey]*framework.PodInfo
@@ -39,6 +40,7 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 	t := &trial{
 		world:   w,
 		overlay: w.newOverlay(in.Nodes),
+		alone:   in.Alone,
 		classes: map[classKey]*class{},
 		infos:   map[classKey]*framework.PodInfo{},
 	}
@@ -92,6 +94,9 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	}
 	if !status.IsSuccess() {
 		return verdictOf(status), nil
+	}
+	if t.alone {
+		return nil, nil
 	}
 	if refused := t.reserve(ctx, c.by, c.state, step); refused != nil {
 		return refused, nil

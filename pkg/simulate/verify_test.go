@@ -78,6 +78,16 @@ func TestVerify(t *testing.T) {
 			want: []string{"4 NodeResourcesFit: Insufficient cpu", "9 NodeResourcesFit: Insufficient cpu"},
 		},
 		{
+			name:     "alone, every pod has the node for itself",
+			existing: []runtime.Object{node("a", "z1").Obj()},
+			trial: capacity.Trial{
+				Nodes: hypothetical(node("n", "z2")),
+				Steps: append(repeat(10, step(web, "a")), step(podOf("large", "large", map[corev1.ResourceName]string{corev1.ResourceCPU: "64"}).Obj(), "n"), step(web, "n")),
+				Alone: true,
+			},
+			want: []string{"10 NodeResourcesFit: Insufficient cpu"},
+		},
+		{
 			name:  "a node that went away is said to be gone",
 			trial: capacity.Trial{Steps: []capacity.Step{step(web, "gone")}},
 			want:  []string{`0 : node "gone" isn't there`},

@@ -1,0 +1,60 @@
+package capacity
+
+import "fmt"
+
+// Candidates are the nodes that could be bought for one pod of the class: for each pool, zone and capacity type that Options don't rule
+// out the one that a plan would buy there. Rules among pods are not looked at, nor limits, nor what is on other nodes; preferences
+// are given up. Their IDs are unique among them.
+func (p *Planner) Candidates(view *View, class *Class, opts Options) []*PlannedNode {
+	alone := *class
+	alone.Spread, alone.Affinity, alone.AntiAffinity, alone.PreferredAffinity, alone.PreferredAntiAffinity = nil, nil, nil, nil, nil
+	opts.IgnorePreferences, opts.Effort = true, 0
+	opts.FixZone = map[ClassKey]bool{class.Key: true}
+	r := newRun(&View{Pools: view.Pools, DaemonSets: view.DaemonSets, Namespaces: view.Namespaces,
+		Demand: []Demand{{Class: &alone, Pods: []PodRef{{}}}}}, &opts, &p.memory)
+	r.reset()
+	u := r.units[0]
+	type place struct {
+		pool               int
+		zone, capacityType string
+	}
+	// The cheapest of each.
+	best := map[place]int{}
+	var order []place
+	for b := range r.catalog.bins {
+		x := &r.catalog.bins[b]
+		if !u.bins.Has(b) || !roomFor(r.catalog.roomOf(b), u.need) {
+			continue
+		}
+		at := place{x.pool, x.offer.Zone, x.offer.CapacityType}
+		other, known := best[at]
+		if !known {
+			order = append(order, at)
+		}
+		if !known || x.price < r.catalog.bins[other].price {
+			best[at] = b
+		}
+	}
+	var out []*PlannedNode
+	for _, at := range order {
+		n := r.open(best[at])
+		r.place(u, n, 1)
+		s := r.shape(n, false)
+		if len(s.bins) == 0 {
+			continue
+		}
+		t := s.template
+		t.ID = fmt.Sprintf("candidate/%d", len(out)+1)
+		out = append(out, &t)
+	}
+	return out
+}
+
+func roomFor(room, need []int64) bool {
+	for d, n := range need {
+		if n > room[d] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,162 @@
+package launch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	// refusalLife is how long a refusal is believed. Filters depend on what nobody here watches: volumes, claims, quotas.
+	refusalLife = 5 * time.Minute
+	// maxRefusals bounds how many are remembered, of all classes together.
+	maxRefusals = 20_000
+)
+
+// filterRefusals remembers between rounds what the profile's filters have refused on new nodes, so that a class that had to try many
+// pools to find its own doesn't try them all again for its next pod, and a search that was cut short goes on where it stood.
+// It is the planner goroutine's.
+//
+// A refusal ends with its time, and when anything about its pool changes that a filter might see. A class is known by its content, so that
+// one that has changed is another one.
+type filterRefusals struct {
+	clock   clock.PassiveClock
+	classes map[capacity.ClassKey][]filterRefusal
+	size    int
+}
+
+type filterRefusal struct {
+	capacity.Forbidden
+	pool  uint64 // what the pool was like
+	until time.Time
+}
+
+func newFilterRefusals(c clock.PassiveClock) *filterRefusals {
+	return &filterRefusals{clock: c, classes: map[capacity.ClassKey][]filterRefusal{}}
+}
+
+// recall is what is believed of classes.
+func (m *filterRefusals) recall(pools []*capacity.Pool, classes []capacity.ClassKey) []capacity.Forbidden {
+	if m == nil || m.size == 0 {
+		return nil
+	}
+	versions := poolVersions(pools)
+	now := m.clock.Now()
+	var out []capacity.Forbidden
+	for _, key := range classes {
+		for _, r := range m.classes[key] {
+			if v, ok := versions(r.Pool); ok && v == r.pool && now.Before(r.until) {
+				out = append(out, r.Forbidden)
+			}
+		}
+	}
+	return out
+}
+
+// keep remembers what was refused to a class. What was known before keeps its time.
+func (m *filterRefusals) keep(pools []*capacity.Pool, class capacity.ClassKey, found []capacity.Forbidden) {
+	versions := poolVersions(pools)
+	now := m.clock.Now()
+	before := map[capacity.Forbidden]filterRefusal{}
+	for _, r := range m.classes[class] {
+		before[r.Forbidden] = r
+	}
+	m.forget(class)
+	var all []filterRefusal
+	for _, f := range found {
+		v, ok := versions(f.Pool)
+		if !ok {
+			continue
+		}
+		r := filterRefusal{f, v, now.Add(refusalLife)}
+		if b, known := before[f]; known && b.pool == v && now.Before(b.until) {
+			r.until = b.until
+		}
+		all = append(all, r)
+	}
+	m.classes[class] = all
+	m.size += len(all)
+	if m.size > maxRefusals {
+		m.shrink(now)
+	}
+}
+
+func (m *filterRefusals) forget(class capacity.ClassKey) {
+	m.size -= len(m.classes[class])
+	delete(m.classes, class)
+}
+
+// shrink forgets what is over, and then the classes that were asked about longest ago, until a good part is free.
+func (m *filterRefusals) shrink(now time.Time) {
+	latest := map[capacity.ClassKey]time.Time{}
+	for key, all := range m.classes {
+		for _, r := range all {
+			if r.until.After(latest[key]) {
+				latest[key] = r.until
+			}
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(latest), func(a, b capacity.ClassKey) int {
+		if c := latest[a].Compare(latest[b]); c != 0 {
+			return c
+		}
+		return compare(a, b)
+	})
+	for _, key := range keys {
+		if m.size <= maxRefusals*3/4 && now.Before(latest[key]) {
+			return
+		}
+		m.forget(key)
+	}
+}
+
+// poolVersions gives what pools are like, as far as filters can tell by a node of theirs: equal for equal pools. Prices and what is out
+// of capacity at the moment don't count.
+func poolVersions(pools []*capacity.Pool) func(name string) (uint64, bool) {
+	byName := map[string]*capacity.Pool{}
+	for _, p := range pools {
+		byName[p.Name] = p
+	}
+	known := map[string]uint64{}
+	shared := map[**capacity.InstanceType]uint64{} // pools of one class have one slice of types
+	return func(name string) (uint64, bool) {
+		p := byName[name]
+		if p == nil {
+			return 0, false
+		}
+		if v, ok := known[name]; ok {
+			return v, true
+		}
+		h := fnv.New64a()
+		// Maps are printed in order of their keys.
+		fmt.Fprint(h, p.NodeClass, p.Labels, p.Requirements, p.Taints, p.StartupTaints, p.Schedulers)
+		if len(p.Types) > 0 {
+			if _, ok := shared[&p.Types[0]]; !ok {
+				shared[&p.Types[0]] = typesVersion(p.Types)
+			}
+			fmt.Fprint(h, shared[&p.Types[0]])
+		}
+		known[name] = h.Sum64()
+		return known[name], true
+	}
+}
+
+// typesVersion is made of what changes with a node class: which types there are, and what they leave for pods.
+func typesVersion(all []*capacity.InstanceType) uint64 {
+	h := fnv.New64a()
+	for _, t := range all {
+		_, _ = h.Write([]byte(t.Name))
+		for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
+			_, _ = h.Write(binary.AppendVarint(nil, t.Allocatable[r]))
+		}
+	}
+	return h.Sum64()
+}
