@@ -58,7 +58,7 @@ type Config struct {
 	Ending func(claim, reason string)
 	// Brake bounds how many nodes end per minute.
 	Brake *brake.Brake
-	// DryRun: say what would be ended, by event and log, and end nothing.
+	// DryRun: say what would be ended for being empty or expired, by event and log, and end none of it.
 	DryRun bool
 	// Hold, when set, says why nothing may be ended at the moment; empty: go on.
 	Hold     func() string

@@ -11,7 +11,7 @@
 //
 // Expiry and interruption have to be, so budgets don't hold them back; whatever else is decided here is a favour, which budgets,
 // do-not-disrupt and its older names prevent. A paused pool and the brake (so many per minute) come before everything but instances
-// that EC2 is about to end, a dry run before those, too.
+// that EC2 is about to end; a dry run before everything but those, capacity blocks and maintenance, which are EC2's decision, too.
 //
 // Between the decision and the deletion a pod may come. Against our own scheduler a node is fenced (Fence): from that step
 // on nothing is bound there. Against other schedulers it is tainted. Only then are its pods read once more from the API, and

@@ -125,7 +125,8 @@ func (c *Controller) over(m *machine) (exit, bool) {
 	reason := reasonBlockEnds
 	at, why, ok := c.taken(m.claim)
 	if d := m.claim.Spec.ExpireAfter.Duration; d != nil && *d > 0 {
-		if expires := m.claim.CreationTimestamp.Add(*d); !ok || expires.Before(at) {
+		// In a dry run a node whose expireAfter is over stays, and EC2 ends it all the same when its capacity block does.
+		if expires := m.claim.CreationTimestamp.Add(*d); !ok || expires.Before(at) && !c.dryRun {
 			at, reason, why, ok = expires, reasonExpired, "its expireAfter is over", true
 		}
 	}
@@ -139,8 +140,10 @@ func (c *Controller) over(m *machine) (exit, bool) {
 //  1. Before its time is over: nothing if it has no pods to be moved (emptiness may end it), else
 //  2. it is closed, by fence and taint, and room for its pods is asked for.
 //  3. When the room is there, or the time over, its claim is deleted. The brake comes before punctuality.
+//
+// A dry run is about what is decided here. That the cloud ends a machine is not: undrained it would end just as well.
 func (c *Controller) leave(ctx context.Context, m leaver, short []string, now time.Time) (time.Duration, error) {
-	if c.dry(ctx, m.machine, m.reason, m.why) {
+	if m.reason == reasonExpired && c.dry(ctx, m.machine, m.reason, m.why) {
 		return 0, nil
 	}
 	if now.Before(m.at) {

@@ -36,6 +36,10 @@ func (w *world) event(start string) bool {
 
 func TestExpiry(t *testing.T) {
 	web := func(w *world) { w.bind("web", "node-a", controlled) }
+	dry := func(w *world) {
+		web(w)
+		w.c.dryRun = true
+	}
 	for _, tc := range []struct {
 		name    string
 		pool    func(*karpv1.NodePool)
@@ -95,6 +99,12 @@ func TestExpiry(t *testing.T) {
 			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
 		{name: "what comes first counts", machine: lives("1h"), setup: web, taken: 2 * time.Hour, after: time.Hour, ends: true,
 			event: "a Normal DisruptionTerminating: Ending the node: its expireAfter is over"},
+		{name: "a dry run doesn't keep capacity that is taken back", machine: lives("Never"), setup: dry, taken: time.Hour, after: time.Hour, ends: true,
+			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+		{name: "nor when it would have expired before", machine: lives("30m"), setup: dry, taken: time.Hour, after: time.Hour, ends: true,
+			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+		{name: "a dry run keeps what expires", machine: lives("1h"), setup: dry, after: 2 * time.Hour,
+			event: "a Normal DisruptionDryRun: Would end the node: its expireAfter is over"},
 		{name: "a static pool makes its next node by itself", machine: lives("1h"), setup: web, after: 59 * time.Minute, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }},
 		{name: "a claim without pool expires, too", after: time.Hour, ends: true, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
 			lives("1h")(c, n)

@@ -26,6 +26,7 @@ func TestInterruption(t *testing.T) {
 		w.c.brake = brake.New(1)
 		w.c.brake.Take(w.clock.Now())
 	}
+	dry := func(w *world) { w.c.dryRun = true }
 	for _, tc := range []struct {
 		name    string
 		machine func(*karpv1.NodeClaim, *corev1.Node)
@@ -53,8 +54,13 @@ func TestInterruption(t *testing.T) {
 			pool: func(p *karpv1.NodePool) { p.Annotations = map[string]string{AnnotationPaused: "true"} }},
 		{name: "a node that isn't up goes at once", heard: []capacity.Interruption{spot}, machine: booting, ends: true, lost: true},
 		{name: "a reservation that is taken back", heard: []capacity.Interruption{of(capacity.ReservationInterrupted, epoch.Add(2*time.Minute))}, asked: "web", lost: true},
-		{name: "a dry run", heard: []capacity.Interruption{spot}, setup: func(w *world) { w.c.dryRun = true }, after: time.Minute, lost: true,
-			event: "a Normal DisruptionDryRun: Would end the node: EC2 takes its spot capacity back"},
+		{name: "a dry run doesn't keep it from being drained", heard: []capacity.Interruption{spot}, setup: dry, after: time.Minute, ends: true, lost: true,
+			event: "a Normal DisruptionTerminating: Ending the node: EC2 takes its spot capacity back"},
+		{name: "nor from having room made for its pods", heard: []capacity.Interruption{spot}, setup: dry, asked: "web", lost: true},
+		{name: "nor from leaving before maintenance", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(96*time.Hour))}, setup: dry,
+			after: 10 * time.Minute, ends: true},
+		{name: "nor when its reservation is taken back", heard: []capacity.Interruption{of(capacity.ReservationInterrupted, epoch)}, setup: dry, ends: true, lost: true},
+		{name: "nor when its instance has ended", heard: []capacity.Interruption{of(capacity.MachineTerminating, epoch)}, setup: dry, ends: true},
 		{name: "stopping", heard: []capacity.Interruption{of(capacity.MachineStopping, epoch)}, ends: true},
 		{name: "terminated", heard: []capacity.Interruption{of(capacity.MachineTerminating, epoch)}, ends: true},
 		{name: "a recommendation is told and no more", heard: []capacity.Interruption{of(capacity.SpotRebalance, time.Time{})}, after: time.Hour,
