@@ -56,22 +56,44 @@ func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]ans
 
 // FindWave are the live instances of a wave, by id.
 func (p *Provider) FindWave(ctx context.Context, token string) ([]capacity.Instance, error) {
-	return p.describe(ctx, p.cluster(), filter("tag:"+waveTag, token), live)
+	return p.owned(ctx, func(i *capacity.Instance) bool { return i.Wave == token }, filter("tag:"+waveTag, token), live)
 }
 
 // FindClaim are the live instances tagged with a NodeClaim's name, by id: by us when its Node was made, by Karpenter when it had
 // registered.
 func (p *Provider) FindClaim(ctx context.Context, name string) ([]capacity.Instance, error) {
-	return p.describe(ctx, p.cluster(), filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
+	return p.owned(ctx, func(i *capacity.Instance) bool { return i.Claim == name }, filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
 }
 
 // List are all nodes' instances of this cluster that are not terminated, by id.
 func (p *Provider) List(ctx context.Context) ([]capacity.Instance, error) {
-	return p.describe(ctx, p.cluster(), filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
+	return p.owned(ctx, func(i *capacity.Instance) bool { _, ok := i.Tags[ec2nc.NodePoolTagKey]; return ok }, filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
+}
+
+// owned are the instances of this cluster that filters find and that are what was asked for by their own tags. Some of them will be
+// terminated for it, so that the filters' word is not enough.
+func (p *Provider) owned(ctx context.Context, is func(*capacity.Instance) bool, filters ...ec2types.Filter) ([]capacity.Instance, error) {
+	found, err := p.describe(ctx, append(filters, p.cluster())...)
+	return slices.DeleteFunc(found, func(i capacity.Instance) bool {
+		return i.Tags[p.clusterTag()] != clusterOwned || !is(&i)
+	}), err
+}
+
+// clusterTag is on everything of this cluster, with the value clusterOwned.
+func (p *Provider) clusterTag() string { return "kubernetes.io/cluster/" + p.cfg.ClusterName }
+
+const clusterOwned = "owned"
+
+// ownTags says whether tags are those of a thing of this cluster, with the key among them.
+func (p *Provider) ownTags(tags []ec2types.Tag, key string) bool {
+	has := func(key string, is func(value string) bool) bool {
+		return slices.ContainsFunc(tags, func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == key && is(awssdk.ToString(t.Value)) })
+	}
+	return has(p.clusterTag(), func(v string) bool { return v == clusterOwned }) && has(key, func(string) bool { return true })
 }
 
 func (p *Provider) cluster() ec2types.Filter {
-	return filter("tag:kubernetes.io/cluster/"+p.cfg.ClusterName, "owned")
+	return filter("tag:"+p.clusterTag(), clusterOwned)
 }
 
 // States an instance can be found in. Live ones are those that nobody has ended.

@@ -47,6 +47,9 @@ func (p *Provider) tidyTemplates(ctx context.Context) error {
 			return fmt.Errorf("describing launch templates: %w", err)
 		}
 		for _, t := range page.LaunchTemplates {
+			if !p.ownTags(t.Tags, ec2nc.NodeClassTagKey) {
+				continue
+			}
 			if name := awssdk.ToString(t.LaunchTemplateName); strings.HasPrefix(name, templatePrefix) && now.Sub(awssdk.ToTime(t.CreateTime)) > p.cfg.TidyEvery {
 				idle = append(idle, name)
 			}
@@ -77,14 +80,15 @@ func (p *Provider) tidyProfiles(ctx context.Context) error {
 		return nil // more likely that no class could be read than that there is none
 	}
 	var orphans []iamtypes.InstanceProfile
-	pages := iam.NewListInstanceProfilesPaginator(p.iam, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String(p.profilePath(""))})
+	own := p.profilePath("")
+	pages := iam.NewListInstanceProfilesPaginator(p.iam, &iam.ListInstanceProfilesInput{PathPrefix: &own})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return fmt.Errorf("listing instance profiles: %w", err)
 		}
 		for _, v := range page.InstanceProfiles {
-			if !needed[awssdk.ToString(v.InstanceProfileName)] && p.clock.Since(awssdk.ToTime(v.CreateDate)) > time.Hour {
+			if strings.HasPrefix(awssdk.ToString(v.Path), own) && !needed[awssdk.ToString(v.InstanceProfileName)] && p.clock.Since(awssdk.ToTime(v.CreateDate)) > time.Hour {
 				orphans = append(orphans, v)
 			}
 		}
@@ -97,7 +101,7 @@ func (p *Provider) tidyProfiles(ctx context.Context) error {
 		if len(users) > 0 {
 			continue
 		}
-		if err := p.deleteProfile(ctx, &v); err != nil {
+		if err := p.deleteProfile(ctx, own, &v); err != nil {
 			return err
 		}
 		klog.FromContext(ctx).V(2).Info("Removed an instance profile nobody uses", "profile", awssdk.ToString(v.InstanceProfileName))
@@ -105,7 +109,12 @@ func (p *Provider) tidyProfiles(ctx context.Context) error {
 	return nil
 }
 
-func (p *Provider) deleteProfile(ctx context.Context, v *iamtypes.InstanceProfile) error {
+// deleteProfile deletes an instance profile that is below the path, and leaves any other alone: what a list was asked for is no proof of
+// what is in it. IAM honours a PathPrefix; others that speak its language don't.
+func (p *Provider) deleteProfile(ctx context.Context, path string, v *iamtypes.InstanceProfile) error {
+	if !strings.HasPrefix(awssdk.ToString(v.Path), path) {
+		return nil
+	}
 	for _, r := range v.Roles {
 		_, err := p.iam.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: v.InstanceProfileName, RoleName: r.RoleName})
 		if err != nil && !IsNotFound(err) {

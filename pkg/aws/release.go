@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 )
@@ -16,14 +15,15 @@ func (p *Provider) ReleaseClass(ctx context.Context, nc *ec2nc.EC2NodeClass) err
 	if nc.Spec.Role == "" || nc.UID == "" {
 		return nil
 	}
-	pages := iam.NewListInstanceProfilesPaginator(p.iam, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String(p.profilePath(string(nc.UID) + "/"))})
+	own := p.profilePath(string(nc.UID) + "/")
+	pages := iam.NewListInstanceProfilesPaginator(p.iam, &iam.ListInstanceProfilesInput{PathPrefix: &own})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return fmt.Errorf("listing the instance profiles of EC2NodeClass %s: %w", nc.Name, err)
 		}
 		for i := range page.InstanceProfiles {
-			if err := p.deleteProfile(ctx, &page.InstanceProfiles[i]); err != nil {
+			if err := p.deleteProfile(ctx, own, &page.InstanceProfiles[i]); err != nil {
 				return err
 			}
 		}

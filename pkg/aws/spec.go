@@ -208,7 +208,7 @@ func (p *Provider) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
 	for k, v := range nc.Spec.Tags {
 		tags[k] = v
 	}
-	tags["kubernetes.io/cluster/"+p.cfg.ClusterName] = "owned"
+	tags[p.clusterTag()] = clusterOwned
 	tags[ec2nc.EKSClusterNameTagKey] = p.cfg.ClusterName
 	return tags
 }

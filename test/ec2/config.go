@@ -60,6 +60,9 @@ type Config struct {
 	ReuseAddresses bool
 	// StateEvents puts instance state-change notifications on the queue, too.
 	StateEvents bool
+	// IgnorePathPrefix makes ListInstanceProfiles answer with all of them, as moto does. IgnoreTagFilters makes the Describe calls of
+	// EC2 answer as if no filter were by tag. What is destroyed must not depend on either.
+	IgnorePathPrefix, IgnoreTagFilters bool
 	// Machines are told what runs; nil: nothing boots.
 	Machines Machines
 }

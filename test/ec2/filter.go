@@ -36,6 +36,9 @@ func tagMatcher(tags map[string]string, fields map[string]string) matcher {
 func (r *Request) matches(of matcher) (bool, error) {
 	for _, f := range r.params.list("Filter") {
 		name := f.str("Name")
+		if r.ignoreTags && strings.HasPrefix(name, "tag") {
+			continue
+		}
 		have, known := of(name)
 		if !known {
 			return false, failf("InvalidParameterValue", "The filter '%s' is invalid", name)

@@ -159,6 +159,9 @@ func (w *world) tagInstanceProfile(r *Request) (any, error) {
 
 func (w *world) listInstanceProfiles(r *Request) (any, error) {
 	prefix := r.params.str("PathPrefix")
+	if w.cfg.IgnorePathPrefix {
+		prefix = ""
+	}
 	var items []profileItem
 	for _, p := range w.profiles {
 		if strings.HasPrefix(p.path, prefix) {

@@ -27,6 +27,8 @@ type Request struct {
 	params *params
 	path   string
 	http   *http.Request
+	// ignoreTags: filters by tag don't count.
+	ignoreTags bool
 	// results are ids for the journal, set by the action.
 	results []string
 	// repeated is set when the answer is the first one of the same client token.

@@ -36,7 +36,7 @@ func (s *Sim) serve(hw http.ResponseWriter, hr *http.Request) {
 		s.refuse(hw, &Request{Service: signedFor(hr), id: "unread"}, err)
 		return
 	}
-	r.Time = s.clock.Now()
+	r.Time, r.ignoreTags = s.clock.Now(), s.cfg.IgnoreTagFilters
 	var answer any
 	var lost bool
 	if err = s.throttle(r); err == nil {
