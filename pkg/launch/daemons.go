@@ -108,10 +108,10 @@ func (d *Daemons) List() []*capacity.DaemonSet {
 	return d.list
 }
 
-// ObservePod and ObserveSet tell of what is there and not in the informers.
+// ObservePod tells of a pod that the informers don't show.
 func (d *Daemons) ObservePod(pod *corev1.Pod) { d.observePod(nil, pod) }
 
-// ObserveSet is what it says above.
+// ObserveSet tells of a DaemonSet that the informers don't show.
 func (d *Daemons) ObserveSet(set *appsv1.DaemonSet) { d.observeSet(nil, set) }
 
 func (d *Daemons) observeSet(before, now any) {
@@ -166,7 +166,7 @@ func (d *Daemons) observeRule(before, now any) {
 	}
 }
 
-// concerns says whether pods of the DaemonSet are created by a rule, as it is or as it was.
+// concerns says whether admission treats pods of the DaemonSet by the rule, as it is or as it was.
 func concerns(rule, was any, set *appsv1.DaemonSet) bool {
 	spec := &set.Spec.Template.Spec
 	switch rule := rule.(type) {
@@ -214,7 +214,7 @@ func (d *Daemons) rebuild(e *daemonSet) {
 	d.rules.admit(pod)
 	if class, err := capacity.ClassOf(pod, capacity.VolumeFacts{}); err == nil {
 		e.template = class
-	} // or its pods can't be planned for; they find their own place
+	} // else its pods can't be planned for, and find their own place
 }
 
 // choose settles what the next pod is.
