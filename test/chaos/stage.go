@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
@@ -34,9 +36,15 @@ type World struct {
 const LongestBoot = 75 * time.Second
 
 func (w World) setting(seed uint64) setting {
-	s := setting{seed: seed, boot: w.Boot, cloud: w.Cloud, fleet: time.Second, monitor: time.Minute, patience: 15 * time.Minute}
+	s := setting{seed: seed, boot: w.Boot, fleet: time.Second, monitor: time.Minute, patience: 15 * time.Minute}
 	if s.boot == (kubelet.Boot{}) {
 		s.boot = kubelet.Boot{Median: 30 * time.Second, P95: 36 * time.Second}
+	}
+	s.cloud = func(c *ec2.Config) {
+		c.Catalog = catalog.Builtin().Families("c6i", "m6i", "r6i", "g4dn") // a day's refreshes of all others cost as much as all else
+		if w.Cloud != nil {
+			w.Cloud(c)
+		}
 	}
 	s.kubelets = func(c *kubelet.Config) {
 		c.Fate = w.Fate
@@ -62,6 +70,7 @@ type Stage struct {
 	agenda         []task
 	each           []func()
 	seen           *reader
+	limit          int // of machines; 0: none
 }
 
 // prepare makes what every cluster has and starts Kubernetes' controllers.
@@ -121,6 +130,9 @@ func (s *Stage) Pass(d time.Duration) {
 		for _, f := range s.each {
 			f()
 		}
+		if n := s.Launched(); s.limit > 0 && n > s.limit {
+			panic(enough{fmt.Sprintf("%d machines bought: there is no end to it", n)})
+		}
 	}
 }
 
@@ -147,11 +159,14 @@ func (s *Stage) Until(what string, most time.Duration, why func() string) time.D
 	return time.Since(begun)
 }
 
-// In plans something for later; Each lets something happen at every look.
+// In plans something for later.
 func (s *Stage) In(d time.Duration, do func()) {
 	s.agenda = append(s.agenda, task{time.Now().Add(d), do})
 	slices.SortStableFunc(s.agenda, func(a, b task) int { return a.at.Compare(b.at) })
 }
+
+// Limit ends the scene, as failed, when more machines are bought than that: a day of buying without end takes long and shows no more.
+func (s *Stage) Limit(machines int) { s.limit = machines }
 
 // Each lets something happen at every look.
 func (s *Stage) Each(do func()) { s.each = append(s.each, do) }

@@ -2,9 +2,11 @@ package kubeapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -163,10 +165,9 @@ func (s *Server) watch(t *table, call *Call, match selector) (*http.Response, er
 			w.end(io.EOF)
 			break
 		}
-		for _, e := range t.events {
-			if e.revision > from {
-				w.send(e)
-			}
+		past, _ := slices.BinarySearchFunc(t.events, from+1, func(e event, v uint64) int { return cmp.Compare(e.revision, v) })
+		for _, e := range t.events[past:] {
+			w.send(e)
 		}
 	}
 	t.watchers[w] = true
