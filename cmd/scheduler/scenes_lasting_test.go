@@ -6,6 +6,8 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
@@ -23,9 +25,13 @@ const (
 
 // spent judges what was bought for a demand that needs so many machines: at most so many after the first round.
 func spent(s *chaos.Stage, need, most int) {
+	bill(s)
+	s.AtMost("machines after the first round", s.Launched()-s.FirstRound(need), most)
+}
+
+func bill(s *chaos.Stage) {
 	hours, dollars := s.Hours()
 	s.Film("%d machines in all, %.0f machine hours, $%.2f; open: %q", s.Launched(), hours, dollars, s.Opened())
-	s.AtMost("machines after the first round", s.Launched()-s.FirstRound(need), most)
 }
 
 // 100 pods ask for a GPU, a machine each, and the device plugin never comes.
@@ -37,7 +43,7 @@ func TestSceneDevicesNeverCome(t *testing.T) {
 			class := chaos.Class("gpu")
 			s.Create(class, chaos.Pool("gpu", "gpu", ec2nc.LabelInstanceFamily+"=g4dn", ec2nc.LabelInstanceCPU+"=4"),
 				chaos.Deployment(100, chaos.Template("train", "1", "1Gi", chaos.Asking("nvidia.com/gpu", "1"))))
-			s.Limit(700)
+			s.Limit(300)
 			s.Start()
 			s.Pass(day)
 			spent(s, 100, 8)
@@ -48,13 +54,37 @@ func TestSceneDevicesNeverCome(t *testing.T) {
 	})
 }
 
+// A CronJob makes a Job a minute; what the filters of the profile accept as a plan they refuse as a machine.
+func TestSceneRefusedAsLaunched(t *testing.T) {
+	var f chaos.Fault
+	play(t, chaos.Scene{Program: withPicky("report", &f), Play: func(s *chaos.Stage) {
+		cron := chaos.CronJob(20*time.Second, batchv1.ReplaceConcurrent, chaos.Template("report", "3", "1Gi"))
+		s.Create(chaos.Class("default"), chaos.Pool("default", "default"), cron)
+		s.Limit(100)
+		s.Start()
+		s.Pass(day)
+		bill(s)
+		s.AtMost("machines in the day", s.Launched(), 12)
+		f.Mend()
+		since := time.Now()
+		chaos.Change(s, cron, func(c *batchv1.CronJob) { c.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Image += ":2" })
+		s.Until("a Job has succeeded", mended, func() string {
+			chaos.Read(s, cron)
+			if last := cron.Status.LastSuccessfulTime; last == nil || last.Time.Before(since) {
+				return fmt.Sprintf("the last one did so at %v", last)
+			}
+			return ""
+		})
+	}})
+}
+
 // A webhook denies every Node; ten machines are wanted.
 func TestSceneNodesDenied(t *testing.T) {
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		pool := chaos.Pool("default", "default")
 		s.Create(chaos.Class("default"), pool, chaos.Deployment(10, chaos.Template("web", "3", "1Gi")))
 		f := s.DenyNodes()
-		s.Limit(200)
+		s.Limit(100)
 		s.Start()
 		s.Pass(day)
 		spent(s, 10, 10)
@@ -64,42 +94,121 @@ func TestSceneNodesDenied(t *testing.T) {
 	}})
 }
 
-// An agent has every new node's pods evicted: it taints the node as soon as a pod has it. First one pod, then 50 Deployments of one.
-func TestSceneTaintedWhenBound(t *testing.T) {
+// Something drives the pods off every new node: a taint that an agent puts there as soon as a pod has the node (so that no plan can
+// know), one that is there before any pod (e2e.md F3 as it was found), or a pod of more worth that nobody counted (F1).
+var expulsions = []struct {
+	name string
+	do   func(*chaos.Stage) *chaos.Fault
+}{
+	{"tainted when bound", func(s *chaos.Stage) *chaos.Fault { return s.TaintBusy(0, false, nil) }},
+	{"tainted when new", func(s *chaos.Stage) *chaos.Fault { return s.TaintNew() }},
+	{"preempted", func(s *chaos.Stage) *chaos.Fault { return s.CrowdNodes("2") }},
+}
+
+func TestSceneDrivenOff(t *testing.T) {
+	for _, x := range expulsions {
+		t.Run(x.name+", one pod", func(t *testing.T) {
+			play(t, chaos.Scene{Play: func(s *chaos.Stage) {
+				pool := chaos.Pool("default", "default")
+				s.Create(chaos.Class("default"), pool)
+				want := deployments(s, 1)
+				f := x.do(s)
+				s.Limit(50)
+				s.Start()
+				s.Pass(time.Hour)
+				s.AtMost("machines in the first hour", s.Launched(), 4)
+				s.Pass(day - time.Hour)
+				bill(s)
+				s.AtMost("machines in the day", s.Launched(), 9)
+				f.Mend()
+				chaos.Change(s, pool, func(p *karpv1.NodePool) { chaos.Retry(p, "1") })
+				s.Until("all run", mended, s.Running(want))
+			}})
+		})
+		t.Run(x.name+", 50 Deployments", func(t *testing.T) {
+			play(t, chaos.Scene{Play: func(s *chaos.Stage) {
+				pool := chaos.Pool("default", "default")
+				s.Create(chaos.Class("default"), pool)
+				want := deployments(s, 50)
+				f := x.do(s)
+				s.Limit(200)
+				s.Start()
+				s.Pass(day)
+				spent(s, 50, 12)
+				f.Mend()
+				chaos.Change(s, pool, func(p *karpv1.NodePool) { chaos.Retry(p, "1") })
+				s.Until("all run", mended, s.Running(want))
+			}})
+		})
+	}
+}
+
+// One of the 50 pulls its image for an hour, on a node that nobody taints: that its machine isn't over says nothing for the others.
+func TestSceneDrivenOffBesideASlowImage(t *testing.T) {
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		pool := chaos.Pool("default", "default")
-		s.Create(chaos.Class("default"), pool, chaos.Deployment(1, chaos.Template("web", "3", "1Gi")))
-		f := s.TaintBusy(0, false, nil)
+		s.Create(chaos.Class("default"), pool)
+		want := deployments(s, 49)
+		s.Create(chaos.Deployment(1, chaos.Template("slow", "3", "1Gi", chaos.Annotated(kubelet.PullFor, "1h"))))
+		want["slow"] = 1
+		f := s.TaintBusy(0, false, func(p *corev1.Pod) bool { return p.Labels["app"] == "slow" })
 		s.Limit(200)
 		s.Start()
-		s.Pass(time.Hour)
-		s.AtMost("machines in the first hour", s.Launched(), 4)
-		s.Pass(day - time.Hour)
-		s.AtMost("machines in the day", s.Launched(), 9)
-		spent(s, 1, 8)
+		s.Pass(day)
+		spent(s, 50, 12)
 		f.Mend()
 		chaos.Change(s, pool, func(p *karpv1.NodePool) { chaos.Retry(p, "1") })
-		s.Until("all run", mended, s.Running(map[string]int{"web": 1}))
+		s.Until("all run", mended, s.Running(want))
 	}})
 }
 
-// The same with the taint there as soon as the Node is (e2e.md F3 as it was found).
-func TestSceneTaintedWhenNew(t *testing.T) {
-	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
-		pool := chaos.Pool("default", "default")
-		s.Create(chaos.Class("default"), pool, chaos.Deployment(1, chaos.Template("web", "3", "1Gi")))
-		f := s.TaintNew()
-		s.Limit(200)
-		s.Start()
-		s.Pass(time.Hour)
-		s.AtMost("machines in the first hour", s.Launched(), 4)
-		s.Pass(day - time.Hour)
-		s.AtMost("machines in the day", s.Launched(), 9)
-		spent(s, 1, 8)
-		f.Mend()
-		chaos.Change(s, pool, func(p *karpv1.NodePool) { chaos.Retry(p, "1") })
-		s.Until("all run", mended, s.Running(map[string]int{"web": 1}))
-	}})
+// The taint comes when the pod has run for a while; after three minutes the machine has served.
+func TestSceneTaintedLater(t *testing.T) {
+	for _, after := range []time.Duration{30 * time.Second, 3 * time.Minute} {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, chaos.Scene{Play: func(s *chaos.Stage) {
+				pool := chaos.Pool("default", "default")
+				s.Create(chaos.Class("default"), pool)
+				want := deployments(s, 1)
+				f := s.TaintBusy(after, true, nil)
+				s.Limit(100)
+				s.Start()
+				s.Pass(day)
+				bill(s)
+				s.AtMost("machines in the day", s.Launched(), 12)
+				f.Mend()
+				chaos.Change(s, pool, func(p *karpv1.NodePool) { chaos.Retry(p, "1") })
+				s.Until("all run", mended, s.Running(want))
+			}})
+		})
+	}
+}
+
+// No machine of an image ever registers: 200 classes of pods, three zones, two pools.
+func TestSceneBadImage(t *testing.T) {
+	var f chaos.Fault
+	play(t, chaos.Scene{
+		World: chaos.World{Fate: func(ec2.Machine) kubelet.Fate { return kubelet.Fate{Never: f.Lasts()} }},
+		Play: func(s *chaos.Stage) {
+			class := chaos.Class("default")
+			s.Create(class, chaos.Pool("first", "default"), chaos.Pool("second", "default"))
+			want := map[string]int{}
+			for i := range 200 {
+				app := fmt.Sprintf("web%d", i)
+				want[app] = 1
+				s.Create(chaos.Deployment(1, chaos.Template(app, "3", "1Gi", func(t *corev1.PodTemplateSpec) {
+					t.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: s.Zone(i % 3), karpv1.NodePoolLabelKey: []string{"first", "second"}[i%2]}
+				})))
+			}
+			s.Limit(500)
+			s.Start()
+			s.Pass(day)
+			spent(s, 200, 12)
+			f.Mend()
+			chaos.Change(s, class, func(c *ec2nc.EC2NodeClass) { c.Spec.Tags = map[string]string{"image": "mended"} })
+			s.Until("all run", mended, s.Running(want))
+		},
+	})
 }
 
 // deployments are so many of one pod, each of which needs a machine of its own.

@@ -4,7 +4,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
@@ -13,11 +15,15 @@ import (
 
 var sceneLogs = flag.String("scenes.logs", "", "folder for the product's logs, one file per scene")
 
+// lazyCollection: garbage is most of what a day makes, and little of it lives.
+var lazyCollection = sync.OnceFunc(func() { debug.SetGCPercent(400) })
+
 // play plays a scene around the whole scheduler.
 func play(t *testing.T, scene chaos.Scene) {
 	t.Helper()
 	logNothing(t)
 	t.Parallel()
+	lazyCollection()
 	if scene.Program == nil {
 		scene.Program = hosted
 	}

@@ -180,6 +180,16 @@ func (s *Stage) Create(objects ...client.Object) {
 	}
 }
 
+// Zone is the name of a zone, by number.
+func (s *Stage) Zone(i int) string { return s.ec2.Zones()[i] }
+
+// Read reads an object anew.
+func Read[T client.Object](s *Stage, o T) {
+	if err := s.objects.Get(s.ctx, keyOf(o), o); err != nil {
+		panic(enough{"reading " + o.GetName() + ": " + err.Error()})
+	}
+}
+
 // Change reads an object, changes it and writes it, again if somebody was faster.
 func Change[T client.Object](s *Stage, o T, change func(T)) {
 	for range 100 {

@@ -50,6 +50,7 @@ type table struct {
 type event struct {
 	revision      uint64
 	before, after *object
+	written       *[]byte // JSON of the one that watchers see; the server's lock is held
 }
 
 // New makes an empty API that serves the kinds of the scheme.
@@ -88,7 +89,7 @@ func (s *Server) commit(t *table, before, after *object) *object {
 		before.SetResourceVersion(version)
 		delete(t.objects, key(before.GetNamespace(), before.GetName()))
 	}
-	e := event{s.revision, before, after}
+	e := event{s.revision, before, after, new([]byte)}
 	t.events = append(t.events, e)
 	if n := len(t.events) - keptEvents; n > keptEvents/4 {
 		t.expired = t.events[n-1].revision

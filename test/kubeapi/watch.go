@@ -45,23 +45,47 @@ func (w *watcher) send(e event) {
 	was, is := e.before != nil && w.match.matches(e.before), e.after != nil && w.match.matches(e.after)
 	switch {
 	case is && was:
-		w.push(watch.Modified, e.after)
+		w.pushText(watch.Modified, e.text())
 	case is:
-		w.push(watch.Added, e.after)
+		w.pushText(watch.Added, e.text())
 	case was && e.after != nil: // it does not match any more
 		o := e.before.DeepCopy()
 		o.SetResourceVersion(e.after.GetResourceVersion())
 		w.push(watch.Deleted, o)
 	case was:
-		w.push(watch.Deleted, e.before)
+		w.pushText(watch.Deleted, e.text())
 	}
 }
 
+// text is the object that watchers see as a rule, written once for all of them.
+func (e event) text() []byte {
+	if *e.written == nil {
+		o := e.after
+		if o == nil {
+			o = e.before
+		}
+		data, err := json.Marshal(o.Object)
+		if err != nil {
+			panic(err) // objects came from JSON
+		}
+		*e.written = data
+	}
+	return *e.written
+}
+
 func (w *watcher) push(kind watch.EventType, o any) {
-	data, err := json.Marshal(map[string]any{"type": kind, "object": o})
+	if u, ok := o.(*object); ok {
+		o = u.Object
+	}
+	data, err := json.Marshal(o)
 	if err != nil {
 		panic(err) // objects came from JSON
 	}
+	w.pushText(kind, data)
+}
+
+func (w *watcher) pushText(kind watch.EventType, object []byte) {
+	data := slices.Concat([]byte(`{"type":"`+string(kind)+`","object":`), object, []byte("}\n"))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := w.now()
@@ -71,7 +95,7 @@ func (w *watcher) push(kind watch.EventType, o any) {
 	if n := len(w.queue); n > 0 && at.Before(w.queue[n-1].at) {
 		at = w.queue[n-1].at // what is late makes all that follows late
 	}
-	w.queue = append(w.queue, frame{append(data, '\n'), at})
+	w.queue = append(w.queue, frame{data, at})
 	w.wake()
 }
 

@@ -1,0 +1,35 @@
+package chaos
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// CrowdNodes has a controller that puts a pod of its own on every node, of which the product knows nothing before it is there, and
+// which is worth more than any other: it preempts what is in its way. It calls itself a DaemonSet, as OpenKruise's does.
+func (s *Stage) CrowdNodes(cpu string) *Fault {
+	f := &Fault{}
+	done := map[types.UID]bool{} // of the informer's goroutine
+	owner := metav1.OwnerReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "DaemonSet", Name: "inspector", UID: "inspector", Controller: ptr.To(true)}
+	s.watch(s.factory.Core().V1().Nodes().Informer(), func(obj any) {
+		n := obj.(*corev1.Node)
+		if !f.Lasts() || done[n.UID] {
+			return
+		}
+		done[n.UID] = true
+		p := daemonPod(n.Name)
+		p.Namespace, p.GenerateName, p.Labels, p.OwnerReferences = metav1.NamespaceSystem, "", map[string]string{appLabel: "inspector"}, []metav1.OwnerReference{owner}
+		p.Name = fmt.Sprintf("inspector-%s", n.UID)
+		p.Spec.PriorityClassName = "system-node-critical"
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		if _, err := s.kube.CoreV1().Pods(p.Namespace).Create(s.ctx, p, metav1.CreateOptions{}); err != nil {
+			s.logger.Error(err, "Could not crowd a node")
+		}
+	})
+	return f
+}
