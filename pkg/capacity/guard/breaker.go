@@ -45,11 +45,16 @@ type Breaker struct {
 	Members []Workload
 	// Early are the early probes of the last day.
 	Early []time.Time
+	// Tried are zones in which machines failed that a breaker of more than one zone counts, the latest last: its probe should go to
+	// another, or to the first of them, so that one bad zone doesn't keep the others closed.
+	Tried []string
 	// probes are the machines under way as probes; a gang has several. false: the next probe doesn't wait for this one any more, and
 	// its failure says nothing, because it was bought before a change or another of its gang has failed. It may still succeed.
 	probes map[string]bool
 	excuse time.Time // the change because of which failures were last forgiven
 	asked  time.Time // when a trial last held pods back
+	// changed: what bears on it has changed since the last probe failed.
+	changed bool
 	// replaced are those whose place it has taken.
 	replaced []*Breaker
 }
@@ -86,6 +91,13 @@ func (b *Breaker) join(w Workload) {
 	}
 }
 
+// tried takes down where a machine failed.
+func (b *Breaker) tried(zone string) {
+	if b.Key.Machine() && b.Key.Zone == "" && zone != "" {
+		b.Tried = append(slices.DeleteFunc(b.Tried, func(z string) bool { return z == zone }), zone)
+	}
+}
+
 // leave has the next probe not wait for those under way.
 func (b *Breaker) leave() {
 	for name := range b.probes {
@@ -114,7 +126,7 @@ func (b *Breaker) pause(failed int) time.Duration {
 func (b *Breaker) fail(now time.Time) {
 	b.Next = now.Add(b.pause(b.Failed))
 	b.Failed++
-	b.Trial = false
+	b.Trial, b.changed = false, false
 	b.leave()
 }
 
@@ -132,6 +144,7 @@ func (b *Breaker) early(now time.Time, forced bool) bool {
 		b.Next = now
 		b.leave()
 	}
+	b.changed = true
 	b.Refused = false
 	return true
 }

@@ -116,6 +116,7 @@ func (g *Guard) Initialized(name string, at time.Time) {
 	if m == nil {
 		return
 	}
+	m.initialized = at
 	g.latest(g.initialized, MachineKey(m.Class, m.image, m.zone), at)
 	g.latest(g.initialized, MachineKey(m.Class, m.image, ""), at)
 	if k := MachineKey(m.Class, m.image, ""); m.image != "" && !g.known[k] {
@@ -136,31 +137,49 @@ func (g *Guard) Steady(name string, now time.Time) {
 	}
 	for _, b := range g.probed(name) {
 		if b.Key.Machine() {
-			g.close(b, now)
+			g.close(b, now, m.of)
 		}
 	}
-	g.latest(g.served, MachineKey(m.Class, m.image, ""), now)
-	g.latest(g.served, MachineKey(m.Class, m.image, m.zone), now)
+	at := now
+	if !m.initialized.IsZero() {
+		at = m.initialized // a process that has just begun hears of old machines
+	}
+	g.latest(g.served, MachineKey(m.Class, m.image, ""), at)
+	g.latest(g.served, MachineKey(m.Class, m.image, m.zone), at)
 }
 
-// Serve says that the machine has done work for a workload. The zero workload: for none in particular.
+// Serve says that the machine has done work for a workload. The zero workload: for none in particular. What pods do later on a machine
+// that has long done work says nothing about new ones.
 func (g *Guard) Serve(name string, w Workload, now time.Time) {
 	m := g.machines[name]
 	if m == nil {
 		return
 	}
+	if !m.served {
+		for _, k := range []Key{MachineKey(m.Class, m.image, ""), MachineKey(m.Class, m.image, m.zone), PoolKey(m.Pool, "")} {
+			g.latest(g.served, k, now)
+		}
+	}
 	m.served = true
+	worked := []Workload{w}
 	if w == (Workload{}) {
-		for _, w := range m.Workloads {
+		worked = m.Workloads
+	}
+	for _, w := range worked {
+		if !slices.Contains(m.worked, w) {
+			m.worked = append(m.worked, w)
 			g.latest(g.served, PodKey(m.Pool, w), now)
 		}
 	}
-	for _, k := range []Key{MachineKey(m.Class, m.image, ""), MachineKey(m.Class, m.image, m.zone), PoolKey(m.Pool, ""), PodKey(m.Pool, w)} {
-		g.latest(g.served, k, now)
-	}
 	for _, b := range g.probed(name) {
-		if b.Key.Machine() || b.Key.PoolWide() || b.Key.Workload == w || w == (Workload{}) {
-			g.close(b, now)
+		switch {
+		case b.Key.Machine():
+			g.close(b, now, m.of)
+		case b.Key.PoolWide():
+			failed := w == (Workload{}) || slices.Contains(b.Members, w)
+			g.close(b, now, func(Key) bool { return failed })
+		case b.Key.Workload == w || w == (Workload{}):
+			g.close(b, now, m.of)
 		}
 	}
 }
@@ -205,6 +224,7 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 		if b := g.covering(k); b != nil {
 			b.Life = max(b.Life, life)
 			b.join(k.Workload)
+			b.tried(m.zone)
 			continue
 		}
 		bought, failed := 0, 0
@@ -218,6 +238,7 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 		}
 		if 2*failed >= bought && !g.served[k].After(m.At) && !g.excused(k, m.At, now) {
 			g.open(k, f, life, now)
+			g.breakers[k].tried(m.zone)
 		}
 	}
 	g.merge(m.Pool, f.Cause, now)
@@ -228,6 +249,7 @@ func (g *Guard) failProbe(b *Breaker, name string, f *Fault, life time.Duration,
 	awaited := b.probes[name]
 	delete(b.probes, name)
 	b.Life = max(b.Life, life)
+	b.tried(g.machines[name].zone)
 	if !awaited {
 		return
 	}
@@ -428,25 +450,42 @@ func (g *Guard) lose(b *Breaker, name string, now time.Time) {
 	}
 }
 
-// close takes down that a probe has succeeded. What the breaker has replaced goes on where it stood, too, if it opens again.
-func (g *Guard) close(b *Breaker, now time.Time) {
+// close takes down that a probe has succeeded. Breakers that this one has replaced, and those of workloads and zones that have failed
+// since, are closed, too, if something has changed or as far as the probe proves anything about them; others are back, and their
+// probes are due.
+func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {
 	if !b.Key.Machine() {
 		g.latest(g.served, PoolKey(b.Key.Pool, b.Cause), now)
 	}
 	trial := b.Trial
 	b.Closed, b.probes, b.Trial, b.Refused = now, nil, false, false
-	for _, o := range b.replaced {
-		if g.breakers[o.Key] == nil {
-			o.Closed, o.probes, o.replaced, o.Trial = now, nil, nil, false
-			g.breakers[o.Key] = o
+	back := b.replaced
+	for _, z := range b.Tried {
+		if k := MachineKey(b.Key.Class, b.Key.Image, z); b.Key.Image != "" && !slices.ContainsFunc(back, func(o *Breaker) bool { return o.Key == k }) {
+			back = append(back, &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: b.Since, Failed: b.Failed, Life: b.Life})
 		}
 	}
 	for _, w := range b.Members {
-		if k := PodKey(b.Key.Pool, w); g.breakers[k] == nil {
-			g.breakers[k] = &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: b.Since, Closed: now, Failed: b.Failed, Life: b.Life}
+		k := PodKey(b.Key.Pool, w)
+		switch o := g.breakers[k]; {
+		case slices.ContainsFunc(back, func(o *Breaker) bool { return o.Key == k }):
+		case o != nil && now.Sub(o.Closed) < memory:
+			back = append(back, o)
+		default:
+			back = append(back, &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: b.Since, Failed: b.Failed, Life: b.Life})
 		}
 	}
-	b.replaced = nil
+	for _, o := range back {
+		if o.Key == b.Key {
+			continue
+		}
+		o.Next, o.Closed, o.probes, o.replaced = now, time.Time{}, nil, nil
+		if b.changed || proves(o.Key) {
+			o.Closed = now
+		}
+		g.breakers[o.Key] = o
+	}
+	b.replaced, b.Tried = nil, nil
 	if trial && b.Failed == 0 {
 		delete(g.breakers, b.Key)
 	}

@@ -42,7 +42,10 @@ type machine struct {
 	// served and failed are the verdict; broken: it failed of a machine fault, otherwise faults are the keys it failed for.
 	served, failed, broken bool
 	faults                 []Key
-	over                   bool
+	// worked are the workloads it has done work for.
+	worked      []Workload
+	initialized time.Time
+	over        bool
 }
 
 // keys are what a fault of the machine counts for.

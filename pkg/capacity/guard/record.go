@@ -35,6 +35,7 @@ type entry struct {
 	Refused bool       `json:"refused,omitempty"` // for the text only: a new process has no Node to ask about
 	Early   []int64    `json:"early,omitempty"`
 	Members []Workload `json:"members,omitempty"`
+	Tried   []string   `json:"tried,omitempty"`
 	Probes  []string   `json:"probes,omitempty"`
 }
 
@@ -141,7 +142,7 @@ func (g *Guard) mergeAll(o Owner, open []*Breaker, now time.Time) {
 func entryOf(b *Breaker) entry {
 	e := entry{
 		Key: b.Key, Cause: b.Cause, Message: b.Message, Since: b.Since.Unix(), Next: b.Next.Unix(), Failed: b.Failed,
-		Life: int64(b.Life / time.Second), Trial: b.Trial, Refused: b.Refused,
+		Life: int64(b.Life / time.Second), Trial: b.Trial, Refused: b.Refused, Tried: b.Tried,
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.probes)) {
 		if b.probes[name] {
@@ -198,7 +199,7 @@ func (g *Guard) Restore(o Owner, text string) error {
 func (e *entry) breaker() *Breaker {
 	b := &Breaker{
 		Key: e.Key, Cause: e.Cause, Message: e.Message, Since: time.Unix(e.Since, 0), Next: time.Unix(e.Next, 0), Failed: min(max(e.Failed, 0), mostFailed),
-		Life: time.Duration(min(max(e.Life, 0), int64(maxPause/time.Second))) * time.Second, Trial: e.Trial, Refused: e.Refused, Members: e.Members,
+		Life: time.Duration(min(max(e.Life, 0), int64(maxPause/time.Second))) * time.Second, Trial: e.Trial, Refused: e.Refused, Members: e.Members, Tried: e.Tried,
 	}
 	if e.Closed != 0 {
 		b.Closed = time.Unix(e.Closed, 0)
