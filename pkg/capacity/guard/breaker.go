@@ -34,7 +34,7 @@ type Breaker struct {
 	// Next is when a probe may be bought. Failed counts probes that failed, which the pause doubles with.
 	Next   time.Time
 	Failed int
-	// Life is that of the longest-lived machine that failed.
+	// Life is that of the longest-lived machine that failed, at most maxPause.
 	Life time.Duration
 	// Refused: the API server refused the Node. It is asked again with a dry run, which costs nothing, and until it agrees
 	// no machine is bought.

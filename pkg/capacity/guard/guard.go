@@ -210,7 +210,7 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	keys := slices.DeleteFunc(m.keys(&f, g.narrow), func(k Key) bool { return slices.Contains(m.faults, k) })
 	m.failed, m.broken = m.failed || !m.served, f.Machine
 	m.faults = append(m.faults, keys...)
-	life := now.Sub(m.At)
+	life := min(now.Sub(m.At), maxPause)
 	for _, b := range g.probed(name) {
 		// If it failed of something else it says nothing about this, and may still do so while it lives (End).
 		if slices.ContainsFunc(keys, b.Key.covers) || b.Key.Machine() && f.Machine {
@@ -389,7 +389,7 @@ func (g *Guard) Throw(pool string, w Workload, desired int, cause, message strin
 		b.join(w)
 		for _, name := range slices.Sorted(maps.Keys(b.probes)) {
 			if m := g.machines[name]; m != nil && m.served {
-				g.failProbe(b, name, &f, now.Sub(m.At), now) // it works for others, not for this workload
+				g.failProbe(b, name, &f, min(now.Sub(m.At), maxPause), now) // it works for others, not for this workload
 			}
 		}
 		return

@@ -82,6 +82,7 @@ func (g *Guard) Encode(o Owner, now time.Time) string {
 			r.Images = append(r.Images, k.Image)
 		}
 	}
+	slices.Sort(r.Images)
 	open, closed := g.of(o, now)
 	for kept := len(closed); ; kept-- {
 		r.Breakers = nil

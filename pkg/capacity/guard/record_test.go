@@ -1,0 +1,284 @@
+package guard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	poolA  = Owner{Pool: "a"}
+	classC = Owner{Class: "c"}
+)
+
+// openFor has pods of so many workloads fail, each of a cause of its own.
+func openFor(g *Guard, workloads int, from time.Time) {
+	for i := range workloads {
+		name := fmt.Sprintf("m%d", i)
+		w := Workload{Namespace: "a-namespace", Owner: fmt.Sprintf("Deployment/a-deployment-with-a-name-%d", i)}
+		at := from.Add(time.Duration(i) * time.Second)
+		g.Buy(name, Bought{Purchase: Purchase{Round: name, Workloads: []Workload{w}}, Pool: "a", Class: "c", At: at})
+		g.Fail(name, Fault{Cause: fmt.Sprintf("taint t%d", i), Message: strings.Repeat("long ", 50)}, at)
+		g.End(name, at)
+	}
+}
+
+func TestEncode(t *testing.T) {
+	opened := func(workloads int) func(*Guard) {
+		return func(g *Guard) { openFor(g, workloads, epoch) }
+	}
+	closed := func(workloads int) func(*Guard) {
+		return func(g *Guard) {
+			openFor(g, workloads, epoch)
+			for i, k := range g.Due(epoch.Add(time.Hour)) {
+				name, at := fmt.Sprintf("p%d", i), epoch.Add(time.Hour+time.Duration(i)*time.Second)
+				g.Buy(name, Bought{Purchase: Purchase{Round: name, Workloads: []Workload{k.Workload}, Probes: []Key{k}}, Pool: "a", Class: "c", At: at})
+				g.Serve(name, k.Workload, at)
+				g.End(name, at)
+			}
+		}
+	}
+	tests := []struct {
+		name  string
+		have  func(*Guard)
+		owner Owner
+		// want are the keys that are kept, longest at most how many there are.
+		want   []string
+		most   int
+		images []string
+	}{
+		{name: "nothing has ever happened", have: func(*Guard) {}, owner: poolA},
+		{name: "what is another's isn't kept", have: opened(2), owner: classC},
+		{
+			name: "two breakers", have: opened(2), owner: poolA,
+			want: []string{"node pool a, a-namespace Deployment/a-deployment-with-a-name-0", "node pool a, a-namespace Deployment/a-deployment-with-a-name-1"},
+		},
+		{name: "open breakers that don't fit become one of the pool", have: opened(60), owner: poolA, want: []string{"node pool a"}},
+		{name: "of those that only remember the oldest are left out", have: closed(60), owner: poolA, most: 20},
+		{
+			name: "open ones go before those that only remember",
+			have: func(g *Guard) {
+				closed(60)(g)
+				w := Workload{Namespace: "n", Owner: "zz"}
+				g.Buy("z", Bought{Purchase: Purchase{Round: "z", Workloads: []Workload{w}}, Pool: "a", Class: "c", At: epoch})
+				g.Fail("z", Fault{Cause: "x"}, epoch.Add(2*time.Hour))
+			},
+			owner: poolA, most: 20,
+		},
+		{
+			name: "machine faults of more images than fit become one of the class",
+			have: func(g *Guard) {
+				for i := range 80 {
+					image := fmt.Sprintf("ami-%017d", i)
+					g.Buy(image, Bought{Purchase: Purchase{Round: image}, Pool: "a", Class: "c", Images: []string{image}, At: epoch})
+					g.Fail(image, Fault{Machine: true, Cause: "never registered", Message: "never registered"}, epoch)
+				}
+			},
+			owner: classC, want: []string{"node class c"},
+		},
+		{
+			name: "the images that came up last are known",
+			have: func(g *Guard) {
+				for i := range 20 {
+					image := fmt.Sprintf("ami-%d", 99-i)
+					g.Buy(image, Bought{Purchase: Purchase{Round: image}, Pool: "a", Class: "c", At: epoch})
+					g.Locate(image, image, "z")
+					g.Initialized(image, epoch.Add(time.Duration(i)*time.Minute))
+				}
+			},
+			owner:  classC,
+			images: []string{"ami-80", "ami-81", "ami-82", "ami-83", "ami-84", "ami-85", "ami-86", "ami-87", "ami-88", "ami-89", "ami-90", "ami-91", "ami-92", "ami-93", "ami-94", "ami-95"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			g := New()
+			g.Recovered(epoch)
+			test.have(g)
+			now := epoch.Add(3 * time.Hour)
+			text := g.Encode(test.owner, now)
+			if len(text) > maxRecord {
+				t.Errorf("%d bytes", len(text))
+			}
+			again := New()
+			if err := again.Restore(test.owner, text); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			open := 0
+			for _, b := range again.Breakers() {
+				got = append(got, b.Key.String())
+				if b.Open() {
+					open++
+				}
+			}
+			if test.most > 0 {
+				wantOpen := 0
+				for _, b := range g.Breakers() {
+					if b.Open() {
+						wantOpen++
+					}
+				}
+				if len(got) == 0 || len(got) > test.most || open != wantOpen {
+					t.Errorf("%d breakers kept, %d of them open, want at most %d and %d:\n%s", len(got), open, test.most, wantOpen, strings.Join(got, "\n"))
+				}
+			} else if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			for _, image := range test.images {
+				if !again.KnownImage("c", image) {
+					t.Errorf("%s isn't known any more", image)
+				}
+			}
+		})
+	}
+}
+
+// TestEncodeMergesWhatDoesNotFit holds back, before and after, at least what was held back.
+func TestEncodeMergesWhatDoesNotFit(t *testing.T) {
+	g := New()
+	g.Recovered(epoch)
+	openFor(g, 60, epoch)
+	now := epoch.Add(time.Hour)
+	text := g.Encode(poolA, now)
+	again := New()
+	if err := again.Restore(poolA, text); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		w := Workload{Namespace: "a-namespace", Owner: fmt.Sprintf("Deployment/a-deployment-with-a-name-%d", i)}
+		if g.HoldsPods("a", w, now) == nil || again.HoldsPods("a", w, now) == nil {
+			t.Errorf("%s isn't held back any more", w)
+		}
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	tests := []struct {
+		name  string
+		owner Owner
+		text  string
+		want  string
+	}{
+		{name: "what is no JSON", owner: poolA, text: "{", want: "reading the record of the spending guard: unexpected end of JSON input"},
+		{
+			name: "a breaker of another pool", owner: poolA, text: `{"breakers":[{"key":{"pool":"a"}},{"key":{"pool":"b"}}]}`,
+			want: "reading the record of the spending guard: breakers[1].key is node pool b",
+		},
+		{
+			name: "a breaker of a class on a pool", owner: poolA, text: `{"breakers":[{"key":{"class":"a"}}]}`,
+			want: "reading the record of the spending guard: breakers[0].key is node class a",
+		},
+		{
+			name: "a key that is of two kinds", owner: classC, text: `{"breakers":[{"key":{"class":"c","pool":"a"}}]}`,
+			want: "reading the record of the spending guard: breakers[0].key is node class c",
+		},
+		{
+			name: "a key that is of no kind", owner: Owner{}, text: `{"breakers":[{"key":{}}]}`,
+			want: "reading the record of the spending guard: breakers[0].key is node pool ",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			g := New()
+			err := g.Restore(test.owner, test.text)
+			if diff := cmp.Diff(test.want, fmt.Sprint(err)); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if len(g.Breakers()) > 0 {
+				t.Error("half of the record was taken in")
+			}
+		})
+	}
+}
+
+func TestOpenOf(t *testing.T) {
+	g := New()
+	g.Recovered(epoch)
+	openFor(g, 1, epoch)
+	g.Buy("r", Bought{Purchase: Purchase{Round: "r"}, Pool: "a", Class: "c", Images: []string{"i"}, At: epoch})
+	g.Fail("r", Fault{Machine: true, Cause: "refused", Message: "a webhook denies the Node", Refused: true}, epoch)
+	got := map[Owner][]string{}
+	for _, o := range []Owner{poolA, classC} {
+		texts, err := OpenOf(g.Encode(o, epoch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[o] = texts
+	}
+	want := map[Owner][]string{
+		poolA: {"launches for node pool a, a-namespace Deployment/a-deployment-with-a-name-0 are paused since 2026-06-01T00:00:00Z: " +
+			strings.Repeat("long ", 32) + "; the next machine is tried at 2026-06-01T00:00:00Z, or after a change (annotation dovetail.sh/retry: at once)"},
+		classC: {"launches for node class c, image i are paused since 2026-06-01T00:00:00Z: a webhook denies the Node; " +
+			"a machine is tried once the API server would accept its Node, which is asked each minute (annotation dovetail.sh/retry: at once)"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("texts (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzRestore reads records that anybody may have edited: what is taken in holds back what it says, for no more than six hours,
+// and comes out of another process the same.
+func FuzzRestore(f *testing.F) {
+	g := New()
+	g.Recovered(epoch)
+	openFor(g, 3, epoch)
+	f.Add("", "a", g.Encode(poolA, epoch))
+	openFor(g, 60, epoch)
+	f.Add("", "a", g.Encode(poolA, epoch))
+	f.Add("c", "", `{"images":["i",""],"breakers":[{"key":{"class":"c","image":"i","zone":"z"},"next":99999999999999,"failed":9223372036854775807,"life":-5,"probes":["m","m"]}]}`)
+	f.Add("c", "", `{"breakers":[{"key":{"class":"c"},"closed":-9223372036854775808,"since":9223372036854775807,"early":[1,9223372036854775807],"trial":true}]}`)
+	f.Add("", "", `{"breakers":[{"key":{}}]}`)
+	f.Add("", "a", `{"breakers":[{"key":{"pool":"a"},"members":[{"owner":"x"}]},{"key":{"pool":"a","workload":{"owner":"x"}},"trial":true,"probes":["y"]}]}`)
+	f.Fuzz(func(t *testing.T, class, pool, text string) {
+		o := Owner{Class: class, Pool: pool}
+		g := New()
+		_, errOpen := OpenOf(text)
+		if err := g.Restore(o, text); err != nil {
+			if len(g.breakers)+len(g.known) > 0 {
+				t.Fatalf("%v, but %v was taken in", err, g.Breakers())
+			}
+			return
+		}
+		if errOpen != nil {
+			t.Fatal(errOpen)
+		}
+		now := epoch
+		g.Recovered(now)
+		g.Tick(now)
+		for _, b := range g.Breakers() {
+			if b.Open() && (b.Probing() || b.Next.Sub(now) > maxPause) {
+				t.Fatalf("%s: next at %s", b.Key, b.Next)
+			}
+		}
+		first := g.Encode(o, now)
+		if len(first) > maxRecord && strings.Count(first, `"key"`) > 1 {
+			t.Fatalf("%d bytes: %s", len(first), first)
+		}
+		again := New()
+		if err := again.Restore(o, first); err != nil {
+			t.Fatalf("%v: %s", err, first)
+		}
+		if diff := cmp.Diff(first, again.Encode(o, now)); diff != "" {
+			t.Fatalf("another process writes something else: %s", diff)
+		}
+		// A day of probes that fail.
+		for range 10 {
+			for _, k := range g.Due(now) {
+				name := now.String() + k.String() + k.Cause
+				g.Buy(name, Bought{Purchase: Purchase{Round: name, Workloads: []Workload{k.Workload}, Probes: []Key{k}}, Pool: k.Pool, Class: k.Class, Images: []string{k.Image}, At: now})
+				g.Locate(name, k.Image, k.Zone)
+				g.Fail(name, Fault{Machine: k.Machine(), Cause: "fuzz"}, now)
+				g.End(name, now)
+				if b := g.breakers[k]; b != nil && b.Open() && (b.Next.Sub(now) < minPause || b.Next.Sub(now) > maxPause) {
+					t.Fatalf("%s: after a failure the next is at %s, now is %s", k, b.Next, now)
+				}
+			}
+			now = now.Add(maxPause)
+			g.Tick(now)
+		}
+	})
+}
