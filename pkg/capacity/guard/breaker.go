@@ -41,7 +41,8 @@ type Breaker struct {
 	Refused bool
 	// Trial: nothing has failed here, but in another pool. One machine is tried at once.
 	Trial bool
-	// Members are the workloads whose breakers one of a pool has replaced, and those that have failed since.
+	// Members are the workloads whose breakers one of a pool has replaced, and those that have failed since. Its probe should be
+	// for another workload, if one waits: that frees all others.
 	Members []Workload
 	// Early are the early probes of the last day.
 	Early []time.Time

@@ -25,6 +25,7 @@ type buyer struct {
 	perNode  int
 	patience time.Duration
 	newImage int
+	first    int // machines of the first round
 }
 
 type place struct{ pool, zone string }
@@ -146,6 +147,9 @@ func (b *buyer) plan() {
 		}
 	}
 	b.waiting = left
+	if b.bought == nil {
+		b.first = len(plan)
+	}
 	for _, n := range plan {
 		n.machine = Bought{
 			Purchase: Purchase{Round: round, Probes: n.probes}, Pool: n.pool, Class: "c", Images: []string{"i"}, Zones: []string{n.zone}, At: b.now,
@@ -171,7 +175,7 @@ func (b *buyer) choose(p pod, due []Key, fresh map[place]*node, underway int) *n
 		for _, o := range []*Breaker{b.g.HoldsPods(at.pool, p.workload, b.now), b.g.HoldsMachine("c", "i", at.zone)} {
 			if o != nil {
 				probes = append(probes, o.Key)
-				free = free && slices.Contains(due, o.Key) && (!slices.Contains(o.Tried, at.zone) || !b.untried(o.Tried, at.zone))
+				free = free && slices.Contains(due, o.Key) && (!slices.Contains(o.Tried, at.zone) || !b.untried(o.Tried, at.zone)) && !b.bystander(o, p)
 			}
 		}
 		if n := fresh[at]; n != nil && len(n.pods) < b.perNode && !slices.ContainsFunc(probes, func(k Key) bool { return !slices.Contains(n.probes, k) }) {
@@ -183,6 +187,11 @@ func (b *buyer) choose(p pod, due []Key, fresh map[place]*node, underway int) *n
 		return &node{place: at, probes: probes}
 	}
 	return nil
+}
+
+// bystander says that a pool's probe should rather be for another pod, whose workload has not failed.
+func (b *buyer) bystander(o *Breaker, p pod) bool {
+	return o.Key.PoolWide() && o.failedFor(p.workload) && slices.ContainsFunc(b.waiting, func(p pod) bool { return !o.failedFor(p.workload) })
 }
 
 // untried says that a probe should go to another zone than this one.
@@ -264,10 +273,7 @@ func (b *buyer) count(within time.Duration) (all, afterFirst int) {
 	for _, n := range b.bought {
 		if n.at.Sub(epoch) <= within {
 			all++
-			if n.at.After(epoch) {
-				afterFirst++
-			}
 		}
 	}
-	return all, afterFirst
+	return all, all - b.first
 }

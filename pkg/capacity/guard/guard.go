@@ -54,12 +54,14 @@ type Notice struct {
 // NoticeKind says what has happened.
 type NoticeKind string
 
-// Notices: a breaker opened, a probe of it failed and the next is later, it closed, an image has had its first node.
+// Notices: a breaker opened, a probe of it failed and the next is later, it closed, it is over without a probe's success, an image
+// has had its first node.
 const (
-	Opened NoticeKind = "Opened"
-	Paused NoticeKind = "Paused"
-	Closed NoticeKind = "Closed"
-	Known  NoticeKind = "Known"
+	Opened    NoticeKind = "Opened"
+	Paused    NoticeKind = "Paused"
+	Closed    NoticeKind = "Closed"
+	Forgotten NoticeKind = "Forgotten"
+	Known     NoticeKind = "Known"
 )
 
 // New returns a guard that knows nothing.
@@ -489,9 +491,7 @@ func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {
 	if trial && b.Failed == 0 {
 		delete(g.breakers, b.Key)
 	}
-	if !trial {
-		g.note(Closed, b)
-	}
+	g.note(Closed, b)
 }
 
 // probed are the open breakers that the machine is a probe of, in a fixed order.
@@ -624,6 +624,7 @@ func (g *Guard) Tick(now time.Time) {
 			b.Trial && !b.Probing() && g.failsElsewhere(k) == nil,
 			b.Open() && !b.Refused && !b.Probing() && now.Sub(b.Next) >= memory:
 			delete(g.breakers, k)
+			g.note(Forgotten, b)
 		case b.Open() && b.Next.Sub(now) > maxPause:
 			b.Next = now.Add(maxPause) // it was kept by a process with another clock
 		}
