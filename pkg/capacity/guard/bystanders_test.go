@@ -131,3 +131,14 @@ func TestRefusedNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestChangesAllDay has something that bears on a breaker change each minute: that costs six more machines.
+func TestChangesAllDay(t *testing.T) {
+	b := newBuyer(t, thrown(time.Second)).wants(1, 1)
+	b.each(time.Minute, func() { b.g.Changed(func(Key) bool { return true }, false, b.now) })
+	b.each(4*time.Hour, b.restart)
+	b.run(day)
+	if all, _ := b.count(day); all > 9+earlyPerDay {
+		t.Errorf("%d machines, want at most 9 and %d", all, earlyPerDay)
+	}
+}
