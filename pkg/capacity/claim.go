@@ -55,8 +55,9 @@ type Claim struct {
 	Initialized  bool
 	// InitializedAt is since when; zero: it isn't.
 	InitializedAt time.Time
-	// Served: the machine has done work (the spending guard's verdict).
+	// Served: the machine has done work (the spending guard's verdict), since ServedAt.
 	Served   bool
+	ServedAt time.Time
 	Deleting bool
 }
 

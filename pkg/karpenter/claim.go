@@ -51,6 +51,9 @@ func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
 		Served:        conditionTrue(nc, Served),
 		Deleting:      !nc.DeletionTimestamp.IsZero(),
 	}
+	if c.Served {
+		c.ServedAt = conditionOf(nc, Served).LastTransitionTime.Time
+	}
 	if c.Initialized {
 		c.InitializedAt = conditionOf(nc, karpv1.ConditionTypeInitialized).LastTransitionTime.Time
 	}

@@ -10,7 +10,7 @@ import (
 
 // buying is how a plan is bought.
 type buying struct {
-	lift   *guard.Key                  // the breaker that it probes; nil: none
+	lift   []guard.Key                 // breakers that it probes
 	urgent bool                        // for pods of nodes that are about to be lost
 	pod    func(types.UID) *corev1.Pod // finds its pods; nil: among those that wait
 }
@@ -50,8 +50,10 @@ func (m *Motor) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim,
 	for _, n := range plan.Nodes {
 		c := claims[n.ID]
 		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID]}
-		if how.lift != nil {
-			c.Purchase.Probes = []guard.Key{*how.lift}
+		for _, key := range how.lift {
+			if probes(key, n, workloads[n.ID], nil) {
+				c.Purchase.Probes = append(c.Purchase.Probes, key)
+			}
 		}
 		m.spending.buy(c, imagesOf(n.Offers), zonesOf(n.Offers), wanted[n.ID])
 	}

@@ -315,11 +315,18 @@ func daemonSetOf(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// handlerOf hands each event to a function: of what came before is nil, of what went now is.
+// handlerOf hands each event to a function: of what came before is nil, of what went now is. An update whose UID has changed is
+// both: what was deleted and made again under the same name while nobody watched.
 func handlerOf(observe func(before, now any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { observe(nil, o) },
-		UpdateFunc: observe,
+		AddFunc: func(o any) { observe(nil, o) },
+		UpdateFunc: func(before, now any) {
+			if a, ok := before.(metav1.Object); ok && a.GetUID() != now.(metav1.Object).GetUID() {
+				observe(before, nil)
+				before = nil
+			}
+			observe(before, now)
+		},
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj

@@ -136,13 +136,13 @@ func (w *world) pod(i int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("u", i)),
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: &yes}}},
-		Spec: corev1.PodSpec{SchedulerName: "s", Tolerations: admitted(), Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+		Spec: corev1.PodSpec{SchedulerName: "s", Tolerations: defaultTolerations(), Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}},
 	}
 }
 
-// admitted are the tolerations that the API server's admission gives pods.
-func admitted() []corev1.Toleration {
+// defaultTolerations are those that the API server's admission gives pods.
+func defaultTolerations() []corev1.Toleration {
 	return []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)}}
 }
 

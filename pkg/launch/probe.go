@@ -20,7 +20,8 @@ const probePods = 50
 // probe buys the probes that are due: for each breaker one machine, for pods that wait because of it.
 //
 //  1. Choose waiting pods that the breaker holds back, one of each class.
-//  2. Plan for them as if the breaker were closed, all others as they are.
+//  2. Plan for them as if this breaker, and others that are due, were closed: two that hold the same pods back would otherwise
+//     wait for each other.
 //  3. Plan again for the pods of one new node alone (or for their gang), so that one machine is bought.
 //  4. Book and launch that like any other plan.
 func (m *Motor) probe(ctx context.Context) {
@@ -28,21 +29,20 @@ func (m *Motor) probe(ctx context.Context) {
 		return
 	}
 	for _, key := range m.spending.due() {
-		if ctx.Err() != nil {
-			return
+		if due := m.spending.due(); ctx.Err() == nil && slices.Contains(due, key) { // one probe may have been that of several
+			m.probeOf(ctx, key, due)
 		}
-		m.probeOf(ctx, key)
 	}
 }
 
-func (m *Motor) probeOf(ctx context.Context, key guard.Key) {
+func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	logger := klog.FromContext(ctx)
 	waiting := m.heldBack(key)
 	if len(waiting) == 0 {
 		m.spending.fruitless(key)
 		return
 	}
-	v, plan, chosen, err := m.planProbe(ctx, key, waiting)
+	v, plan, chosen, err := m.planProbe(ctx, key, due, waiting)
 	if err != nil {
 		logger.Error(err, "No machine could be planned to probe a breaker of the spending guard", "breaker", key.String())
 		return
@@ -53,7 +53,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key) {
 	}
 	if len(plan.Nodes) > 1 {
 		alone, gang := aloneOn(plan, chosen, waiting, m.pending.Get)
-		if v, plan, chosen, err = m.planProbe(ctx, key, alone); err != nil || chosen == nil || len(plan.Nodes) > 1 && !gang {
+		if v, plan, chosen, err = m.planProbe(ctx, key, due, alone); err != nil || chosen == nil || len(plan.Nodes) > 1 && !gang {
 			m.spending.fruitless(key)
 			return
 		}
@@ -61,7 +61,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key) {
 	for _, pl := range plan.Placements {
 		m.desk.join(pl.Pod, pl.Class) // only pods that wait for a plan are booked
 	}
-	claims := m.reserve(plan, len(v.inFlight), buying{lift: &key})
+	claims := m.reserve(plan, len(v.inFlight), buying{lift: due})
 	if len(plan.Nodes) == 0 {
 		for _, r := range plan.Refused {
 			m.refusal(ctx, r)
@@ -75,9 +75,14 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key) {
 	}
 }
 
-// heldBack are waiting pods that the breaker may hold back, one of each class; of a gang all.
+// heldBack are waiting pods that the breaker may hold back, one of each class; of a gang all. Of a pool's those come first whose
+// workloads have not failed: it may be only the others that do.
 func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
-	var out []ledger.Waiting
+	var out, failing []ledger.Waiting
+	var members []guard.Workload
+	if key.PoolWide() {
+		members = m.spending.members(key)
+	}
 	seen := map[capacity.ClassKey]bool{}
 	for _, pod := range m.pending.all() {
 		if len(out) >= probePods {
@@ -94,20 +99,28 @@ func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
 			continue
 		}
 		seen[class.Key] = true
-		out = append(out, ledger.Waiting{Ref: refOf(pod), Class: class})
+		w := ledger.Waiting{Ref: refOf(pod), Class: class}
+		if len(members) > 0 && slices.Contains(members, m.spending.workloadOf(pod)) {
+			if len(failing) < probePods {
+				failing = append(failing, w)
+			}
+			continue
+		}
+		out = append(out, w)
 	}
-	return out
+	return append(out, failing[:min(len(failing), probePods-len(out))]...)
 }
 
 // planProbe makes a verified plan with one breaker lifted, and chooses the new node that probes it; nil: none does.
-func (m *Motor) planProbe(ctx context.Context, key guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
-	v, plan, err := m.decide(ctx, waiting, m.gangsOf(ctx, waiting), &key)
+func (m *Motor) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
+	v, plan, err := m.decide(ctx, waiting, m.gangsOf(ctx, waiting), due)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	workloads, _ := m.spending.wantedOn(plan, m.pending.Get)
+	tried := m.spending.tried(key)
 	for _, n := range plan.Nodes {
-		if probes(key, n, workloads[n.ID]) {
+		if probes(key, n, workloads[n.ID], tried) {
 			return v, plan, n, nil
 		}
 	}
@@ -115,8 +128,8 @@ func (m *Motor) planProbe(ctx context.Context, key guard.Key, waiting []ledger.W
 }
 
 // probes says that buying the node tries what the breaker holds back. Of a machine breaker's only the offers that it holds back
-// are left.
-func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload) bool {
+// are left, and of these those in zones where no machine has failed, or else in the one where that is longest ago (tried).
+func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload, tried []string) bool {
 	switch {
 	case !key.Machine():
 		return n.Pool.Name == key.Pool && (key.PoolWide() || slices.Contains(workloads, key.Workload))
@@ -130,7 +143,38 @@ func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload) 
 		return false
 	}
 	n.Offers = left
+	for len(tried) > 0 {
+		if fresh := slices.DeleteFunc(slices.Clone(left), func(o capacity.NodeOffer) bool { return slices.Contains(tried, o.Offer.Zone) }); len(fresh) > 0 {
+			n.Offers = fresh
+			break
+		}
+		tried = tried[1:]
+	}
 	return true
+}
+
+// tried are the zones in which machines of the breaker have failed, the latest last.
+func (s *Spending) tried(key guard.Key) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.guard.Breakers() {
+		if b.Key == key {
+			return slices.Clone(b.Tried)
+		}
+	}
+	return nil
+}
+
+// members are the workloads that a pool's breaker is open for.
+func (s *Spending) members(key guard.Key) []guard.Workload {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.guard.Breakers() {
+		if b.Key == key {
+			return slices.Clone(b.Members)
+		}
+	}
+	return nil
 }
 
 // aloneOn is the first pod planned on the node, or the gang it belongs to.

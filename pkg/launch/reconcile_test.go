@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -89,15 +90,13 @@ func TestNodeThatWasReplacedHasGone(t *testing.T) {
 	}
 }
 
-func TestDaemonSetThatWasReplacedHasChanged(t *testing.T) {
-	w := newWorld(t)
-	w.build()
-	w.submit(1) // somebody waits: room is kept
+func TestWhatWasReplacedHasGoneAndCome(t *testing.T) {
 	old := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "1", Generation: 1}}
 	made := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "2", Generation: 1}}
-	w.motor.DaemonSets().OnUpdate(old, made)
-	if !w.motor.daemonsMoved.Load() {
-		t.Error("nothing is worked out anew for it")
+	var got [][2]any
+	handlerOf(func(before, now any) { got = append(got, [2]any{before, now}) }).OnUpdate(old, made)
+	if want := [][2]any{{old, nil}, {nil, made}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("observed %v, want %v", got, want)
 	}
 }
 

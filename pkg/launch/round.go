@@ -71,14 +71,14 @@ func (m *Motor) round(ctx context.Context) {
 	}
 }
 
-// decide looks at the cluster and makes a verified plan for the waiting pods. lift is the breaker of the spending guard that is
-// probed; nil: none is.
-func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift *guard.Key) (*view, *capacity.Plan, error) {
+// decide looks at the cluster and makes a verified plan for the waiting pods. lift are breakers of the spending guard that
+// are probed.
+func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, waiting)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
 	}
-	if lift != nil { // one machine is to be bought for pods that are there
+	if len(lift) > 0 { // one machine is to be bought for pods that are there
 		v.Demand = slices.DeleteFunc(v.Demand, func(d capacity.Demand) bool { return d.Owner != "" })
 	}
 	opts := m.cfg.Plan

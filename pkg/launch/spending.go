@@ -138,7 +138,7 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 		}
 		b := s.buyLocked(c, nil, nil)
 		if c.Served {
-			s.serveLocked(b, guard.Workload{}, now, false)
+			s.guard.Serve(c.Name, guard.NoPod, c.ServedAt) // for whom is not on record: it closes nothing
 		}
 		if c.NodeName != "" {
 			s.nameLocked(b, c.NodeName)
@@ -212,10 +212,22 @@ func (s *Spending) observeLocked(b *watched, c *capacity.Claim, now time.Time) {
 			b.initialized = now
 		}
 		s.guard.Initialized(b.claim, b.initialized)
-		if s.guard.Decided(b.claim) && !s.guard.Served(b.claim) { // after having failed to: whatever kept it may be over
-			s.guard.Changed(func(k guard.Key) bool { return k.Pool == b.pool || k.Class == b.class }, false, now)
-		}
+		s.initializedAfterAllLocked(b, now)
 		s.noticeLocked()
+	}
+}
+
+// initializedAfterAllLocked has breakers probed that are open because nodes like this one did not become initialized: what kept
+// them may be over.
+func (s *Spending) initializedAfterAllLocked(b *watched, now time.Time) {
+	waited := map[guard.Key]bool{}
+	for _, o := range s.guard.Breakers() {
+		if o.Open() && (o.Key.Pool == b.pool || o.Key.Class == b.class) && guard.Uninitialized(o.Cause) && b.at.Before(o.Next) {
+			waited[o.Key] = true
+		}
+	}
+	if len(waited) > 0 {
+		s.guard.Changed(func(k guard.Key) bool { return waited[k] }, false, now)
 	}
 }
 
@@ -327,9 +339,7 @@ func (s *Spending) fail(claim string, f guard.Fault) {
 }
 
 func (s *Spending) failLocked(b *watched, f guard.Fault, now time.Time) {
-	if f.Machine || len(f.Workloads) > 0 || len(b.workloads) > 0 {
-		s.guard.Fail(b.claim, f, now)
-	}
+	s.guard.Fail(b.claim, f, now)
 }
 
 func (s *Spending) serveLocked(b *watched, w guard.Workload, now time.Time, tell bool) {

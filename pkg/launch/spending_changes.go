@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -47,9 +48,6 @@ func (s *Spending) ClassChanged(class string, pools []string, retry bool) {
 // Watch listens for changes of what pods and daemons are made of. To be called before the informers start.
 func (s *Spending) Watch(f informers.SharedInformerFactory) error {
 	everywhere := func(k guard.Key) bool { return !k.Machine() }
-	in := func(namespace string) func(guard.Key) bool {
-		return func(k guard.Key) bool { return !k.Machine() && (k.PoolWide() || k.Workload.Namespace == namespace) }
-	}
 	for _, w := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
@@ -64,7 +62,9 @@ func (s *Spending) Watch(f informers.SharedInformerFactory) error {
 		{f.Core().V1().PersistentVolumeClaims().Informer(), changes(func(c *corev1.PersistentVolumeClaim) any {
 			return []any{c.Spec.VolumeName, c.Status.Phase == corev1.ClaimBound}
 		}, func(c *corev1.PersistentVolumeClaim) {
-			s.change(in(c.Namespace), false)
+			if users := s.usersOf(c); len(users) > 0 {
+				s.change(func(k guard.Key) bool { return users[k.Workload] }, false)
+			}
 		})},
 		{f.Apps().V1().ReplicaSets().Informer(), s.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.ReplicaSet).Spec.Template })},
 		{f.Apps().V1().StatefulSets().Informer(), s.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.StatefulSet).Spec.Template })},
@@ -75,6 +75,25 @@ func (s *Spending) Watch(f informers.SharedInformerFactory) error {
 		}
 	}
 	return nil
+}
+
+// usersOf are the workloads whose waiting pods use a claim, if any breaker is open at all.
+func (s *Spending) usersOf(c *corev1.PersistentVolumeClaim) map[guard.Workload]bool {
+	s.mu.Lock()
+	open := slices.ContainsFunc(s.guard.Breakers(), (*guard.Breaker).Open)
+	s.mu.Unlock()
+	if !open {
+		return nil
+	}
+	out := map[guard.Workload]bool{}
+	for _, pod := range s.pending.all() {
+		if pod.Namespace == c.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
+		}) {
+			out[s.workloadOf(pod)] = true
+		}
+	}
+	return out
 }
 
 // changes calls f when what spec gives of an object is not what it was. What is new or gone is a change, too, except for what was

@@ -17,9 +17,9 @@ import (
 )
 
 // restrict takes what open breakers hold back out of a view: offers of images that fail become unavailable, and classes whose
-// workloads fail in a pool are forbidden there. lift is the breaker that is being probed, which holds nothing back; nil: none is.
+// workloads fail in a pool are forbidden there. lift are breakers that are being probed, which hold nothing back.
 // It answers what is forbidden, and pods that have to wait because others of their class need not.
-func (s *Spending) restrict(v *view, pod func(types.UID) *corev1.Pod, lift *guard.Key) (forbidden []capacity.Forbidden, wait []capacity.Refusal) {
+func (s *Spending) restrict(v *view, pod func(types.UID) *corev1.Pod, lift []guard.Key) (forbidden []capacity.Forbidden, wait []capacity.Refusal) {
 	if s == nil {
 		return nil, nil
 	}
@@ -107,11 +107,11 @@ func (s *Spending) without(d *capacity.Demand, out []int, held map[string][]*gua
 }
 
 // heldIn are the breakers that hold a workload back, by pool.
-func (s *Spending) heldIn(pools []*capacity.Pool, w guard.Workload, lift *guard.Key, now time.Time) map[string]*guard.Breaker {
+func (s *Spending) heldIn(pools []*capacity.Pool, w guard.Workload, lift []guard.Key, now time.Time) map[string]*guard.Breaker {
 	var out map[string]*guard.Breaker
 	for _, p := range pools {
 		b := s.guard.HoldsPods(p.Name, w, now)
-		if b == nil || lift != nil && b.Key == *lift {
+		if b == nil || slices.Contains(lift, b.Key) {
 			continue
 		}
 		if out == nil {
@@ -123,13 +123,13 @@ func (s *Spending) heldIn(pools []*capacity.Pool, w guard.Workload, lift *guard.
 }
 
 // withoutHeld is the pool with the offers unavailable that a breaker of machine faults holds back.
-func (s *Spending) withoutHeld(p *capacity.Pool, lift *guard.Key) *capacity.Pool {
+func (s *Spending) withoutHeld(p *capacity.Pool, lift []guard.Key) *capacity.Pool {
 	var out *capacity.Pool
 	for i, t := range p.Types {
 		var own *capacity.InstanceType
 		for j := range t.Offers {
 			b := s.guard.HoldsMachine(p.NodeClass, t.Image, t.Offers[j].Zone)
-			if b == nil || lift != nil && b.Key == *lift {
+			if b == nil || slices.Contains(lift, b.Key) {
 				continue
 			}
 			if out == nil {
@@ -181,6 +181,7 @@ type purchaseCheck struct {
 	spent    func() *money // counted when it is first asked for
 	counted  *money
 	granted  int
+	doubt    map[guard.Key]*guard.Doubt
 }
 
 func (a *purchaseCheck) money() *money {
@@ -195,11 +196,11 @@ func (s *Spending) admit(total int, spent func() *money) *purchaseCheck {
 	if s == nil {
 		return nil
 	}
-	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, spent: spent}
+	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, spent: spent, doubt: map[guard.Key]*guard.Doubt{}}
 }
 
-// refuses says why a node must not be bought, or "". lift is the breaker it is a probe of. What is refused counts for nothing.
-func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift *guard.Key, urgent bool) string {
+// refuses says why a node must not be bought, or "". lift are the breakers it is a probe of. What is refused counts for nothing.
+func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift []guard.Key, urgent bool) string {
 	if a == nil {
 		return ""
 	}
@@ -209,7 +210,7 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lifted := func(b *guard.Breaker) bool { return b == nil || lift != nil && *lift == b.Key }
+	lifted := func(b *guard.Breaker) bool { return b == nil || slices.Contains(lift, b.Key) }
 	for i := range offers {
 		if b := s.guard.HoldsMachine(pool.NodeClass, offers[i].Type.Image, offers[i].Offer.Zone); !lifted(b) {
 			return b.Text()
@@ -220,10 +221,40 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 			return b.Text()
 		}
 	}
+	if why := a.doubts(pool, offers, workloads); why != "" {
+		return why
+	}
 	if why := a.newImages(pool.NodeClass, offers); why != "" {
 		return why
 	}
 	return s.overBudgetLocked(a, pool, offers, urgent)
+}
+
+// doubts lets one machine at a time be bought while part of a round has failed and none of it has done work.
+func (a *purchaseCheck) doubts(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) string {
+	keys := []guard.Key{}
+	for _, w := range workloads {
+		keys = append(keys, guard.PodKey(pool.Name, w))
+	}
+	for _, image := range imagesOf(offers) {
+		keys = append(keys, guard.MachineKey(pool.NodeClass, image, ""))
+	}
+	for _, k := range keys {
+		d, asked := a.doubt[k]
+		if !asked {
+			d = a.s.guard.Doubts(k)
+			a.doubt[k] = d
+		}
+		if d != nil && d.More > 0 {
+			return fmt.Sprintf("%d of %d machines that were bought together for %s have failed and none has done work yet: one more is tried at a time", d.Failed, d.Bought, k)
+		}
+	}
+	for _, k := range keys {
+		if d := a.doubt[k]; d != nil {
+			d.More++
+		}
+	}
+	return ""
 }
 
 // newImages keeps down how many machines are bought of an image of which none was ever initialized.
@@ -256,9 +287,9 @@ func anyOffer(offers []capacity.NodeOffer, is func(*capacity.NodeOffer) bool) bo
 
 // allowance is what the guard says of machines that are bought for no pod.
 type allowance struct {
-	none  bool       // none may be bought
-	why   string     // why none, or fewer than asked for
-	probe *guard.Key // one may be bought, as a probe of this breaker
+	none  bool        // none may be bought
+	why   string      // why none, or fewer than asked for
+	probe []guard.Key // one may be bought, as a probe of this breaker
 }
 
 // forPool asks for a machine for no pod: it answers the node with the offers that may be bought, and what to keep to.
@@ -276,10 +307,10 @@ func (s *Spending) forPool(p *capacity.Pool, n *capacity.PlannedNode, w guard.Wo
 		}
 		key := b.Key
 		own := *n
-		if !probes(key, &own, []guard.Workload{w}) {
+		if !probes(key, &own, []guard.Workload{w}, b.Tried) {
 			return n, allowance{none: true, why: b.Text()}
 		}
-		return &own, allowance{why: b.Text(), probe: &key}
+		return &own, allowance{why: b.Text(), probe: []guard.Key{key}}
 	}
 	if b := s.guard.HoldsPods(p.Name, w, now); b != nil {
 		return probe(b)
@@ -304,14 +335,11 @@ func (s *Spending) forPool(p *capacity.Pool, n *capacity.PlannedNode, w guard.Wo
 }
 
 // buyAs takes down a machine that is bought for no pod.
-func (s *Spending) buyAs(c *capacity.Claim, offers []capacity.NodeOffer, round string, w guard.Workload, probe *guard.Key) {
+func (s *Spending) buyAs(c *capacity.Claim, offers []capacity.NodeOffer, round string, w guard.Workload, probe []guard.Key) {
 	if s == nil {
 		return
 	}
-	c.Purchase = &guard.Purchase{Round: round, Workloads: []guard.Workload{w}}
-	if probe != nil {
-		c.Purchase.Probes = []guard.Key{*probe}
-	}
+	c.Purchase = &guard.Purchase{Round: round, Workloads: []guard.Workload{w}, Probes: probe}
 	s.buy(c, imagesOf(offers), zonesOf(offers), nil)
 }
 

@@ -75,7 +75,11 @@ func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
 		}
 		f := guard.Fault{Cause: cause, Message: fmt.Sprintf("pod %s/%s was thrown off node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
 		served := s.guard.Served(b.claim)
-		if !served && slices.Contains(b.workloads, l.workload) {
+		switch {
+		case !slices.Contains(b.workloads, l.workload):
+		case served: // a probe that works for others
+			s.guard.Fail(b.claim, f, now)
+		default:
 			b.thrown = append(b.thrown, f)
 		}
 		if now.Sub(b.at) < thrownWithin && !(served && cause == causePreempted) {
@@ -176,11 +180,16 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.machines[claim]
-	if b == nil || b.over || s.guard.Served(claim) {
+	if b == nil || b.over {
 		return
 	}
-	b.thrown = append(b.thrown, guard.Fault{
+	f := guard.Fault{
 		Cause: strings.TrimSpace("filter " + plugin), Workloads: []guard.Workload{w},
 		Message: fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason),
-	})
+	}
+	if s.guard.Served(claim) { // a probe that works for others
+		s.guard.Fail(claim, f, s.clock.Now())
+		return
+	}
+	b.thrown = append(b.thrown, f)
 }

@@ -1,10 +1,6 @@
 package lifecycle
 
-import (
-	"fmt"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
-)
+import "github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 
 // faultOf is what giving a claim up means to the spending guard: a fault of the machine, of the pods it was bought for, or of
 // nobody (nil).
@@ -29,11 +25,11 @@ func faultOf(l *life, reason, message string) *guard.Fault {
 // doesn't become Ready.
 func uninitializedFault(l *life, message string) *guard.Fault {
 	if l.match.node == nil {
-		return &guard.Fault{Machine: true, Cause: "not initialized", Message: message}
+		return &guard.Fault{Machine: true, Cause: guard.CauseUninitialized, Message: message}
 	}
 	switch reason, what := uninitialized(l.match.node, l.claim); reason {
 	case reasonStartupTaints, reasonNoResource:
-		return &guard.Fault{Cause: fmt.Sprintf("%s %s", reason, what), Message: message}
+		return &guard.Fault{Cause: guard.CauseUninitialized + ": " + what, Message: message}
 	}
-	return &guard.Fault{Machine: true, Cause: "not initialized", Message: message}
+	return &guard.Fault{Machine: true, Cause: guard.CauseUninitialized, Message: message}
 }

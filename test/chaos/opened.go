@@ -11,7 +11,7 @@ import (
 // pausedCondition is True on such an object while one of its breakers is open.
 const (
 	guardAnnotation = "dovetail.sh/guard"
-	pausedCondition = "LaunchesPaused"
+	pausedCondition = "dovetail.sh/LaunchesPaused"
 )
 
 // opened are the breakers that are open: on which object, and what its condition says.

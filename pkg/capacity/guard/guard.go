@@ -588,6 +588,41 @@ func (g *Guard) Underway(class, image string) int {
 	return n
 }
 
+// Doubt is what is known of a key some of whose machines have failed, not yet half of their round, while none has done work: whoever
+// bought for all of their demand again would buy half of the round twice before the breaker opens.
+type Doubt struct {
+	// Bought and Failed machines of the round, and More that were bought since and are not decided.
+	Bought, Failed, More int
+}
+
+// Doubts is the key's doubt; nil: there is none.
+func (g *Guard) Doubts(k Key) *Doubt {
+	for _, round := range g.rounds {
+		d := Doubt{}
+		var at time.Time
+		for _, m := range round {
+			if !m.of(k) {
+				continue
+			}
+			d.Bought++
+			at = m.At
+			if m.failedOf(k) {
+				d.Failed++
+			}
+		}
+		if d.Failed == 0 || d.Failed == d.Bought || g.served[k].After(at) {
+			continue
+		}
+		for _, m := range g.machines {
+			if m.At.After(at) && m.of(k) && !m.served && !m.failed {
+				d.More++
+			}
+		}
+		return &d
+	}
+	return nil
+}
+
 // Breakers are all that are open or remembered, in a fixed order.
 func (g *Guard) Breakers() []*Breaker {
 	return slices.SortedFunc(maps.Values(g.breakers), func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })

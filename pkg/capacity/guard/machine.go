@@ -2,6 +2,7 @@ package guard
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -35,6 +36,12 @@ type Fault struct {
 	// Refused: the API server refused its Node.
 	Refused bool
 }
+
+// CauseUninitialized begins the cause of faults of nodes that did not become initialized.
+const CauseUninitialized = "not initialized"
+
+// Uninitialized says that a fault's cause is one of these.
+func Uninitialized(cause string) bool { return strings.HasPrefix(cause, CauseUninitialized) }
 
 type machine struct {
 	Bought
