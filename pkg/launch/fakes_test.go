@@ -61,6 +61,8 @@ type world struct {
 	unread    bool              // the log can't be read, though nobody knows why
 	pods      int               // submitted so far
 	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
+	memory    time.Duration     // how long the cloud remembers what had no capacity; zero: it knows what there is
+	gone      map[string]bool   // what it remembers, by type
 	lag       time.Duration     // how long the cloud takes to show a new instance
 	seq       int
 	leaders   int64
@@ -83,7 +85,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, claims: map[string]*capacity.Claim{}, reserved: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
-		nodes: map[string]*corev1.Node{}, bound: map[types.UID]string{}, refused: map[string]bool{}, broken: map[string]error{}, during: map[string]func(){}, calls: map[string]int{}, lost: map[string]int{}, capacity: map[string]int{}}
+		nodes: map[string]*corev1.Node{}, bound: map[types.UID]string{}, refused: map[string]bool{}, broken: map[string]error{}, during: map[string]func(){}, calls: map[string]int{}, lost: map[string]int{}, gone: map[string]bool{}, capacity: map[string]int{}}
 	w.change = sync.NewCond(&w.mu)
 	return w
 }
@@ -402,9 +404,31 @@ func (w *world) InstanceTypes(string) ([]*capacity.InstanceType, string) {
 		room := capacity.Resources{corev1.ResourceCPU: int64(1000 + 3000*i), corev1.ResourcePods: 10}
 		left, limited := w.capacity[name]
 		out = append(out, &capacity.InstanceType{Name: name, Capacity: room, Allocatable: room, Labels: map[string]string{},
-			Offers: []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: float64(1 + i), Available: !limited || left > 0}}})
+			Offers: []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: float64(1 + i), Available: w.available(name, !limited || left > 0)}}})
 	}
 	return out, ""
+}
+
+// available is what the cloud says of a type before it is asked for one.
+func (w *world) available(name string, is bool) bool {
+	if w.memory > 0 {
+		return !w.gone[name]
+	}
+	return is
+}
+
+// exhaust remembers a type, and tells when that is over.
+func (w *world) exhaust(name string) {
+	if w.memory == 0 || w.gone[name] {
+		return
+	}
+	w.gone[name] = true
+	time.AfterFunc(w.memory, func() {
+		w.mu.Lock()
+		delete(w.gone, name)
+		w.mu.Unlock()
+		w.motor.Changed()
+	})
 }
 
 func (w *world) Prepare(_ context.Context, wave capacity.Wave) ([]byte, error) {
@@ -453,6 +477,7 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 			if left, limited := w.capacity[o.InstanceType]; limited && left == 0 {
 				if !slices.Contains(out.Exhausted, o) {
 					out.Exhausted = append(out.Exhausted, o)
+					w.exhaust(o.InstanceType)
 				}
 				continue
 			} else if limited {

@@ -90,6 +90,7 @@ type Motor struct {
 	recording map[string]bool            // claims whose slots are being written; true: and have changed since
 	moves     map[string]*move           // nodes that have to go
 	nodeOf    nodeStates
+	scarce    scarcity
 }
 
 // Parts are the motor's neighbours.

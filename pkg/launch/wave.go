@@ -24,7 +24,7 @@ const (
 
 func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
 
-// launch carries a wave out.
+// launch carries a wave out. If its offers were refused the last time, one of its claims goes first (one).
 //
 //  1. From here the claims can't be cancelled; those nobody needs any more are left out.
 //  2. The claims are written: the intent log. A crash before the next step leaves claims without a token, which a
@@ -34,6 +34,9 @@ func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(c
 //  4. The call. What came is finished in the background; what didn't is asked for again from the offers that are left,
 //     as a new attempt with a token of its own.
 func (m *Motor) launch(ctx context.Context, w *wave) {
+	if !m.one(ctx, w) {
+		return
+	}
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
 		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
 		if !needed {
@@ -245,6 +248,7 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 // settleWave hands out instances, sorted, to claims, sorted; what is over is ended. It says whether the claims that are
 // left may be asked for again.
 func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res capacity.LaunchResult, err error) bool {
+	m.scarce.learn(res.Instances, res.Exhausted, m.clock.Now())
 	insts := slices.Clone(res.Instances)
 	slices.SortFunc(insts, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
 	slices.SortFunc(w.claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })

@@ -1,0 +1,94 @@
+package launch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// scarceMemory is how long after it was last refused an offer is asked for by one claim first. The cloud's own memory is much shorter,
+// so that an offer which many wait for is refused again before this is over.
+const scarceMemory = 15 * time.Minute
+
+// scarcity remembers offers that the cloud had no capacity for when it was last asked. Safe for concurrent use.
+type scarcity struct {
+	mu      sync.Mutex
+	refused map[capacity.OfferKey]time.Time
+}
+
+// learn takes down what a launch has brought and what it was refused.
+func (s *scarcity) learn(got []capacity.Instance, refused []capacity.OfferKey, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, at := range s.refused {
+		if now.Sub(at) > scarceMemory {
+			delete(s.refused, k)
+		}
+	}
+	for _, k := range refused {
+		if s.refused == nil {
+			s.refused = map[capacity.OfferKey]time.Time{}
+		}
+		s.refused[k] = now
+	}
+	for k := range s.refused {
+		for i := range got {
+			if k.InstanceType == got[i].InstanceType && k.Zone == got[i].Zone && k.CapacityType == got[i].CapacityType {
+				delete(s.refused, k)
+				break
+			}
+		}
+	}
+}
+
+// all says that the cloud had no capacity for any of the offers when it was last asked.
+func (s *scarcity) all(offers []capacity.NodeOffer, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range offers {
+		if at, ok := s.refused[o.Key()]; !ok || now.Sub(at) > scarceMemory {
+			return false
+		}
+	}
+	return len(offers) > 0
+}
+
+// one asks for one of the wave's nodes when all of its offers were refused the last time, and says whether to ask for the others, too.
+// If there is still no capacity, all of their claims would have been written, recorded and deleted for nothing, every few minutes for
+// as long as it lasts. Pods that other offers can hold wait for no more than this one call: they are planned for again at once.
+func (m *Motor) one(ctx context.Context, w *wave) (others bool) {
+	if w.purpose != capacity.ForPods || len(w.claims) < 2 || !m.scarce.all(w.offers, m.clock.Now()) {
+		return true
+	}
+	first := *w
+	first.claims = nil
+	for len(w.claims) > 0 && len(first.claims) == 0 {
+		if c := w.claims[0]; m.needed(c.Name) {
+			first.claims = []*capacity.Claim{c}
+		} else {
+			m.forget(c.Name)
+		}
+		w.claims = w.claims[1:]
+	}
+	m.launch(ctx, &first)
+	if ctx.Err() != nil {
+		return false
+	}
+	if w.offers = m.left(w, nil); len(w.offers) > 0 {
+		return true
+	}
+	m.log(ctx).V(2).Info("There is still no capacity for any of a wave's offers; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		for _, c := range w.claims {
+			l.ClaimGone(c.Name, "there is no capacity for any of its offers", true, now)
+		}
+	})
+	for _, c := range w.claims {
+		m.forget(c.Name)
+	}
+	m.recount()
+	return false
+}
