@@ -58,10 +58,11 @@ func (s *Store) SetNodeClassStatus(ctx context.Context, name string, generation 
 }
 
 // resolved puts st into nc's status. Conditions are merged by type, so that the time of a transition is kept as long as nothing
-// changes, and conditions of others stay. Ready follows from its parts; the provider knows no placement groups yet, and a class
+// changes, and conditions of others stay, a Ready that is False by their word among them. Otherwise Ready follows from its parts; the provider knows no placement groups yet, and a class
 // that asks for none is ready in that respect.
 func resolved(nc *ec2nc.EC2NodeClass, st ec2nc.EC2NodeClassStatus, clock status.ForOption) {
 	conditions := nc.Status.Conditions
+	defer keepForeign(nc, foreignNotReady(nc.DeepCopy()))
 	nc.Status = *st.DeepCopy()
 	nc.Status.Conditions = conditions
 	set := nc.StatusConditions(clock)

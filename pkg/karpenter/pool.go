@@ -100,6 +100,9 @@ func nodeClassProblem(pool, name string, nc *ec2nc.EC2NodeClass) string {
 	case !nc.DeletionTimestamp.IsZero():
 		return fmt.Sprintf("EC2NodeClass %s is being deleted", name)
 	}
+	if c := foreignNotReady(nc); c != nil {
+		return notReadyText(name, c)
+	}
 	return ""
 }
 

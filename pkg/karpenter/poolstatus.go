@@ -50,10 +50,12 @@ func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
 	}
 	nc := p.class(ref.Name)
 	if problem := nodeClassProblem(np.Name, ref.Name, nc); problem != "" {
-		reason := "NodeClassNotFound"
+		reason := reasonClassNotFound
 		switch {
 		case nc != nil && malformed(nc) != "":
 			reason = reasonMalformed
+		case nc != nil && nc.DeletionTimestamp.IsZero():
+			reason = conditionReason(foreignNotReady(nc).Reason, reasonClassNotReady)
 		case nc != nil:
 			reason = "NodeClassTerminating"
 		}
@@ -65,7 +67,7 @@ func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
 	case ready.IsTrue():
 		set.SetTrue(karpv1.ConditionTypeNodeClassReady)
 	case ready.IsFalse():
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, conditionReason(ready.Reason, "NodeClassNotReady"), shorten(fmt.Sprintf("EC2NodeClass %s: %s", ref.Name, whatFailed(nc, ready))))
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, conditionReason(ready.Reason, reasonClassNotReady), shorten(fmt.Sprintf("EC2NodeClass %s: %s", ref.Name, whatFailed(nc, ready))))
 	default:
 		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reasonClassUnknown, fmt.Sprintf("EC2NodeClass %s has not been resolved yet", ref.Name))
 	}

@@ -98,6 +98,13 @@ func TestPoolConditions(t *testing.T) {
 				"NodeClassReady": "False UnhealthyDependents: EC2NodeClass default: SubnetsReady is False (SubnetsNotFound): spec.subnetSelectorTerms matches nothing",
 			},
 		},
+		"a class of which another controller says that it is not ready": {
+			class: testClass("default", resolvedInto, saidNotReady),
+			want: map[string]string{
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"NodeClassReady": "False Quarantined: EC2NodeClass default: another controller says that it is not ready (Quarantined): by order of security",
+			},
+		},
 		"a class that is going": {
 			class: testClass("default", func(nc *ec2nc.EC2NodeClass) {
 				nc.DeletionTimestamp, nc.Finalizers = &metav1.Time{Time: start}, []string{"karpenter.k8s.aws/termination"}

@@ -364,6 +364,9 @@ func (s *Store) classChanged(before, after *ec2nc.EC2NodeClass) {
 	if before != nil && !gone {
 		s.tellGuard(guard.Owner{Class: name}, before, after, same)
 	}
+	if same && !sameReadiness(before, after) {
+		s.tellPool()
+	}
 	if same && sameNotes(before, after) {
 		return
 	}

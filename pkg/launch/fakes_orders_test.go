@@ -17,6 +17,15 @@ func (w *world) NodeClassProblem(string) string {
 	return w.classProblem
 }
 
+func (w *world) NodeClassEnds(context.Context, string) (reason, why string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("NodeClassEnds"); err != nil {
+		return "", "", err
+	}
+	return w.classEnds, w.classProblem, nil
+}
+
 func (w *world) Take(_ context.Context, c *capacity.Claim) error {
 	return w.onClaim(c.Name, func(have *capacity.Claim) {
 		w.calls["Take"]++

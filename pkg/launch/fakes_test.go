@@ -76,11 +76,13 @@ type world struct {
 	denies          func(*corev1.Node) error // admission of Nodes; under mu
 	// classProblem is what is wrong with the node class's object.
 	classProblem string
-	owner        string          // who owns nodes and claims beside us
-	onNode       []*corev1.Pod   // beside the pods of the tests, on every node
-	selector     labels.Selector // of namespaces whose pods may cause launches; nil: all
-	namespaces   cache.Store     // what a motor's informer has
-	change       *sync.Cond
+	// unready is why the cloud can't use the node class; classEnds is why claims with the class end, if they do.
+	unready, classEnds string
+	owner              string          // who owns nodes and claims beside us
+	onNode             []*corev1.Pod   // beside the pods of the tests, on every node
+	selector           labels.Selector // of namespaces whose pods may cause launches; nil: all
+	namespaces         cache.Store     // what a motor's informer has
+	change             *sync.Cond
 }
 
 func newWorld(t *testing.T) *world {
@@ -406,7 +408,7 @@ func (w *world) InstanceTypes(string) ([]*capacity.InstanceType, string) {
 		out = append(out, &capacity.InstanceType{Name: name, Capacity: room, Allocatable: room, Labels: map[string]string{},
 			Offers: []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: float64(1 + i), Available: w.available(name, !limited || left > 0)}}})
 	}
-	return out, ""
+	return out, w.unready
 }
 
 // available is what the cloud says of a type before it is asked for one.

@@ -102,9 +102,10 @@ func (m *Motor) begin(c *capacity.Claim) bool {
 //  1. What can't mean anything is said.
 //  2. An instance may bear its name already: Karpenter's, that had no time to write it down.
 //  3. A claim that a provisioner of before made for pods ends: they are planned for anew.
-//  4. Find what it may be bought as.
-//  5. Take it: the finalizer, what it counts for.
-//  6. Launch it as a wave of its own, under the rules of any other.
+//  4. Without a node class, or with one that another controller says is not ready, it ends.
+//  5. Find what it may be bought as.
+//  6. Take it: the finalizer, what it counts for.
+//  7. Launch it as a wave of its own, under the rules of any other.
 func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 	if why := c.Order.Invalid; why != "" {
 		m.refuseOrder(ctx, c, "Invalid", why, false)
@@ -124,9 +125,13 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 		m.giveUp(ctx, c.Name, "NotLaunched", "made by another provisioner, which has gone before it was launched; its pods are planned for anew")
 		return
 	}
-	n, why, again := m.resolve(c)
+	if why := m.claims.NodeClassProblem(c.NodeClass); why != "" {
+		m.withoutClass(ctx, c, why)
+		return
+	}
+	n, reason, why, again := m.resolve(c)
 	if n == nil {
-		m.refuseOrder(ctx, c, "NoCompatibleInstanceTypes", why, again)
+		m.refuseOrder(ctx, c, reason, why, again)
 		return
 	}
 	workload := guard.Workload{Owner: "NodeClaim/" + c.Name}
@@ -165,33 +170,50 @@ func (m *Motor) inFlight(c *capacity.Claim, n *capacity.Node, daemons map[string
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode(c.Name, n, daemons, true, now) })
 }
 
-// resolve finds what an order may be bought as, or says in which field what is asked for can't be had; again: it may be later.
-func (m *Motor) resolve(c *capacity.Claim) (n *capacity.PlannedNode, why string, again bool) {
-	if why := m.claims.NodeClassProblem(c.NodeClass); why != "" {
-		return nil, "spec.nodeClassRef.name: " + why, true
+// withoutClass refuses an order whose node class can't be used, and ends it where Karpenter does. The class may have been written together
+// with the claim and not have come by its own watch yet, so that the API server is asked before anything ends.
+func (m *Motor) withoutClass(ctx context.Context, c *capacity.Claim, why string) {
+	var reason, ends string
+	_, err := m.limited(ctx, func() (_ []capacity.Instance, err error) {
+		reason, ends, err = m.claims.NodeClassEnds(ctx, c.NodeClass)
+		return nil, err
+	})
+	if err != nil || reason == "" {
+		m.refuseOrder(ctx, c, "NodeClassNotReady", "spec.nodeClassRef.name: "+why, true)
+		return
 	}
+	m.log(ctx).V(2).Info("Deleting a claim that was made by hand, for its node class can't be used", "nodeClaim", c.Name, "reason", reason, "message", ends)
+	if err := m.claims.RecordRefused(ctx, c.Name, reason, oneLine("spec.nodeClassRef.name: "+ends), false); err != nil {
+		m.log(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)
+	}
+	m.cancel(ctx, c.Name)
+}
+
+// resolve finds what an order may be bought as, or says in which field what is asked for can't be had; again: it may be later.
+func (m *Motor) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason, why string, again bool) {
+	const incompatible = "NoCompatibleInstanceTypes"
 	pool := &capacity.Pool{Name: c.Pool, NodeClass: c.NodeClass, Labels: c.Labels, Requirements: c.Order.Requirements,
 		Taints: c.Taints, StartupTaints: c.StartupTaints}
 	if pool.Types, pool.Unready = m.cloud.InstanceTypes(c.NodeClass); pool.Unready != "" {
-		return nil, "spec.nodeClassRef.name: " + pool.Unready, true
+		return nil, "NodeClassNotReady", "spec.nodeClassRef.name: " + pool.Unready, true
 	}
 	if over := m.crowded(1); over != "" {
-		return nil, over, true
+		return nil, incompatible, over, true
 	}
 	n, why, again = capacity.Resolve(pool, c.Requests, nil, m.cfg.Plan)
 	if n != nil {
-		return n, "", false
+		return n, "", "", false
 	}
 	// Whose fault is it: that of what can't be had now, of what is asked, or of where it may come from?
 	all := *pool
 	all.Types = allAvailable(pool.Types)
 	if some, _, _ := capacity.Resolve(&all, c.Requests, nil, m.cfg.Plan); some != nil {
-		return nil, "what could be bought for it can't be had now: " + why, true
+		return nil, incompatible, "what could be bought for it can't be had now: " + why, true
 	}
 	if some, _, _ := capacity.Resolve(&all, nil, nil, m.cfg.Plan); some != nil {
-		return nil, "spec.resources.requests: " + why, again
+		return nil, incompatible, "spec.resources.requests: " + why, again
 	}
-	return nil, "spec.requirements: " + why, again
+	return nil, incompatible, "spec.requirements: " + why, again
 }
 
 // allAvailable is the types as if all of their offers could be had.

@@ -3,6 +3,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +87,12 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 			c.Order.Requirements = capacity.Requirements{}.And(capacity.ValueIn(corev1.LabelTopologyZone, "nowhere"))
 		}, "mine NoCompatibleInstanceTypes for now: spec.requirements: none of 2 instance types can be had now"},
 		{"a class that is going", func(w *world) { w.classProblem = "EC2NodeClass class is being deleted" }, func(*capacity.Claim) {},
-			"mine NoCompatibleInstanceTypes for now: spec.nodeClassRef.name: EC2NodeClass class is being deleted"},
+			"mine NodeClassNotReady for now: spec.nodeClassRef.name: EC2NodeClass class is being deleted"},
+		{"a class that nobody could look for", func(w *world) {
+			w.classProblem, w.broken["NodeClassEnds"] = "there is no EC2NodeClass class", errors.New("timeout")
+		}, func(*capacity.Claim) {}, "mine NodeClassNotReady for now: spec.nodeClassRef.name: there is no EC2NodeClass class"},
+		{"a class that isn't resolved", func(w *world) { w.unready = "EC2NodeClass class: not resolved yet" }, func(*capacity.Claim) {},
+			"mine NodeClassNotReady for now: spec.nodeClassRef.name: EC2NodeClass class: not resolved yet"},
 		{"no permission", func(w *world) { w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused) }, func(*capacity.Claim) {},
 			"mine LaunchRefused for now: refused by the cloud: not authorized"},
 		{"no capacity", func(w *world) { w.capacity["large"] = 0 }, func(*capacity.Claim) {}, "mine NoCompatibleInstanceTypes for now: what could be bought for it can't be had now: none of"},
@@ -106,7 +112,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 			}
 			clear(w.broken)
 			clear(w.capacity)
-			w.classProblem = ""
+			w.classProblem, w.unready = "", ""
 			w.mu.Unlock()
 			if !strings.Contains(tt.says, "for now") || strings.Contains(tt.says, "can be had") {
 				return
@@ -114,6 +120,49 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 			w.until("it is launched after all", func() bool { return w.isNode("mine") })
 			w.exactly(1)
 		})
+	}
+}
+
+// Where there is no class to launch with, or another controller says that it can't be used, a claim ends at once, as in Karpenter.
+func TestOrdersEndWithoutTheirClass(t *testing.T) {
+	for name, tt := range map[string]struct{ reason, why string }{
+		"there is none": {"NodeClassNotFound", "there is no EC2NodeClass class"},
+		"not ready":     {"NodeClassNotReady", "EC2NodeClass class: another controller says that it is not ready (Testing): by hand"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.classProblem, w.classEnds = tt.why, tt.reason
+			w.run()
+			w.writes("mine")
+			w.until("it is said, and the claim is gone", func() bool {
+				return w.claims["mine"] == nil && slices.Contains(w.notes, "mine "+tt.reason+" for good: spec.nodeClassRef.name: "+tt.why)
+			})
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if len(w.instances) > 0 || w.calls["Take"] > 0 {
+				t.Errorf("%d instances, taken %d times", len(w.instances), w.calls["Take"])
+			}
+		})
+	}
+}
+
+// A class can become unusable between the plan and the launch, and between two attempts: the next one is not made.
+func TestNothingIsLaunchedWithAClassThatIsNotReadyAnyMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.during["Create"] = func() {
+		w.classProblem = "EC2NodeClass class: another controller says that it is not ready (Testing): by hand"
+	}
+	w.run()
+	w.submit(1)
+	w.until("the launch is given up", func() bool {
+		return slices.ContainsFunc(w.notes, func(s string) bool { return strings.Contains(s, "another controller says") })
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calls["Launch"] > 0 || len(w.instances) > 0 {
+		t.Errorf("%d calls, %d instances", w.calls["Launch"], len(w.instances))
 	}
 }
 

@@ -43,6 +43,9 @@ type Claims interface {
 	Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error)
 	// NodeClassProblem is why nothing can be launched with a class now, as far as its object tells, or "".
 	NodeClassProblem(name string) string
+	// NodeClassEnds asks past every cache whether an order with the class ends: there is no such class, or another controller says that it
+	// is not ready. Without a reason it is tried again.
+	NodeClassEnds(ctx context.Context, name string) (reason, why string, err error)
 	// Take makes an order ours, before it is launched: its finalizer, what it counts for.
 	Take(ctx context.Context, c *capacity.Claim) error
 	// RecordRefused says on an order why nothing is launched for it; again: it will be tried again.

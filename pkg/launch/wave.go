@@ -123,6 +123,10 @@ func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
 	if len(w.claims) == 0 || m.held(ctx, w) {
 		return capacity.Wave{}, false
 	}
+	if why := m.claims.NodeClassProblem(w.pool.NodeClass); why != "" { // since it was planned, or since the last attempt
+		m.fail(ctx, w.claims, "NodeClassNotReady", why, false)
+		return capacity.Wave{}, false
+	}
 	w.attempt++
 	rec := m.record(w)
 	req, err := m.cloud.Prepare(ctx, rec)
