@@ -155,7 +155,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
-		RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
+		ExpectedTaints: store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
 		Hold: incumbent.Hold, Close: motor.Close, GivingUp: spending.Ending,
 	})
 	if err != nil {

@@ -34,6 +34,10 @@ const (
 	LaunchesPaused = "dovetail.sh/LaunchesPaused"
 	// Served is the condition of a NodeClaim whose machine has done work.
 	Served = "dovetail.sh/Served"
+	// StartupTaintsDeclared is the condition that is False while fresh nodes of a pool get NoExecute taints that it doesn't declare, and
+	// UndeclaredAnnotation the []capacity.UndeclaredTaint that are known of it.
+	StartupTaintsDeclared = "dovetail.sh/StartupTaintsDeclared"
+	UndeclaredAnnotation  = "dovetail.sh/undeclared-startup-taints"
 )
 
 const (

@@ -16,6 +16,9 @@ import (
 
 // pool writes what can be said of a NodePool.
 func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
+	if written, err := p.noteUndeclared(ctx, base); written || err != nil {
+		return err
+	}
 	np := base.DeepCopy()
 	set := np.StatusConditions(status.WithClock(p.clock))
 
@@ -33,6 +36,9 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 	}
 	p.registrations(np, set)
 	paused(set, np.Annotations[GuardAnnotation])
+	if err := p.startupTaintsDeclared(np, set); err != nil {
+		return err
+	}
 	p.count(np)
 
 	if err := save(ctx, p, base, np, func() (any, any) { return base.Status, np.Status }); err != nil {

@@ -66,9 +66,10 @@ type Store struct {
 	onGuard    []func(guard.Owner, bool)
 	guardMap   *guardMap
 
-	overlaid *overlays
-	waves    waves
-	status   *poolStatus
+	overlaid   *overlays
+	waves      waves
+	undeclared undeclared
+	status     *poolStatus
 	// delayed are statuses of classes that could not be written, by name; guarded by mu.
 	delayed map[string]classStatus
 }
@@ -302,6 +303,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 		delete(s.parsed, before.Name)
 		s.mu.Unlock()
 		s.status.health.forget(before.UID)
+		s.undeclared.forget(before.Name)
 		s.status.changed(nodePools, before.Name)
 		s.tellPool()
 		return
@@ -320,6 +322,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	s.mu.Lock()
 	s.parsed[after.Name] = one
 	s.mu.Unlock()
+	s.undeclared.observe(after)
 	s.status.changed(nodePools, after.Name)
 	if have != nil {
 		s.tellGuard(guard.Owner{Pool: after.Name}, have.object, after, same)

@@ -103,6 +103,19 @@ func (w *world) Standing(_ context.Context, pool string) (int64, bool, map[strin
 	return *w.replicas, true, out, nil
 }
 
+func (w *world) TaintSeen(pool, claim string, t corev1.Taint) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, pool+" "+claim+" "+t.ToString())
+	w.changed()
+}
+
+func (w *world) ExpectedTaints(string) []corev1.Taint {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.expected
+}
+
 func (w *world) TellPool(pool, _, reason, note string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -47,6 +47,7 @@ type world struct {
 	nodes     map[string]*corev1.Node
 	bound     map[types.UID]string
 	notes     []string
+	expected  []corev1.Taint    // taints that fresh nodes get and no pool declares
 	broken    map[string]error  // calls that fail, by name
 	during    map[string]func() // what else happens while a call is made, by name; under mu
 	calls     map[string]int    // how often each was made

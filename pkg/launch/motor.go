@@ -141,7 +141,7 @@ func New(cfg Config, p Parts) *Motor {
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
 		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]bool{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{}, refused: newFilterRefusals(p.Clock),
-		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, taints: p.Taints},
+		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, taints: p.Taints, expected: p.Claims.ExpectedTaints},
 	}
 	m.pending.onRoom = m.RoomAppeared
 	m.pending.onUnplannable = func(ref capacity.PodRef, why string) {
@@ -286,6 +286,9 @@ func (m *Motor) effects(ctx context.Context) {
 	}
 	for _, w := range e.Waits {
 		m.events.Pod(w.Ref, corev1.EventTypeNormal, "WaitingForNode", w.Note)
+	}
+	for _, t := range e.Tainted {
+		m.tainted(t)
 	}
 	for _, claim := range e.Cancel {
 		m.background(ctx, func() { m.cancel(ctx, claim) })

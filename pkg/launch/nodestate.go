@@ -31,6 +31,8 @@ type nodeStates struct {
 	drivers map[string]drivers           // by Node name
 	seen    map[string]ledger.NodeStatus // nodes of pools that are in the scheduler's cache
 	taints  func(*corev1.Node) []corev1.Taint
+	// expected are the taints that nodes of a pool get although it doesn't declare them.
+	expected func(pool string) []corev1.Taint
 }
 
 // drivers are the CSI drivers of a CSINode and their attach limits.
@@ -61,6 +63,10 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 
 func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	csi := s.drivers[n.Name]
+	var expected []corev1.Taint
+	if pool := n.Labels[labelPool]; pool != "" && n.Labels[labelInitialized] != "true" {
+		expected = s.expected(pool)
+	}
 	return ledger.NodeStatus{
 		ProviderID:  n.Spec.ProviderID,
 		Ours:        ours(n),
@@ -68,6 +74,7 @@ func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 		Initialized: n.Labels[labelInitialized] == "true",
 		Ready:       isReady(n) && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
 		Taints:      n.Spec.Taints,
+		Expected:    expected,
 		Drivers:     csi.names, VolumeLimits: csi.limits,
 	}
 }
@@ -162,6 +169,15 @@ func (m *Motor) Close(name, providerID string) (landing bool) {
 	}
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) { landing = l.Close(name, st, now) })
 	return landing
+}
+
+// tainted passes on that a fresh node got a taint that keeps off its pods, unless its claim declares it.
+func (m *Motor) tainted(t ledger.Tainted) {
+	c := m.claim(t.Claim)
+	if c == nil || c.Pool == "" || slices.ContainsFunc(slices.Concat(c.Taints, c.StartupTaints), func(d corev1.Taint) bool { return d.MatchTaint(&t.Taint) }) {
+		return
+	}
+	m.claims.TaintSeen(c.Pool, c.Name, t.Taint)
 }
 
 // CSINodes is to be added to the scheduler's CSINode informer: volumes wait for their driver.

@@ -82,8 +82,8 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	return v, nil
 }
 
-// withoutStartupTaints is the Node of a claim in flight as it will be: startup taints hold pods back (their gates wait for
-// that), not plans, and planner and filters have to see the same node. Nil if it has none.
+// withoutStartupTaints is the Node of a claim in flight as it will be: startup taints, and those that are treated like them,
+// hold pods back (their gates wait for that), not plans, and planner and filters have to see the same node. Nil if it has none.
 func (m *Motor) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.Node {
 	if !n.InFlight || n.Claim == "" || len(o.Spec.Taints) == 0 {
 		return nil
@@ -92,8 +92,9 @@ func (m *Motor) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.N
 	if c == nil {
 		return nil
 	}
+	going := slices.Concat(c.StartupTaints, m.claims.ExpectedTaints(c.Pool))
 	left := slices.DeleteFunc(slices.Clone(o.Spec.Taints), func(t corev1.Taint) bool {
-		return slices.ContainsFunc(c.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
+		return slices.ContainsFunc(going, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
 	})
 	if len(left) == len(o.Spec.Taints) {
 		return nil

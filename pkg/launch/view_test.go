@@ -38,6 +38,8 @@ func TestExpectedAttachments(t *testing.T) {
 // What is planned on a machine that is coming up is judged as the machine will be: without its startup taints, with all others.
 func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 	w := newWorld(t)
+	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
+	w.expected = []corev1.Taint{scanner}
 	agent, team := corev1.Taint{Key: "agent", Effect: corev1.TaintEffectNoExecute}, corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 	w.claims["c1"] = &capacity.Claim{Name: "c1", StartupTaints: []corev1.Taint{agent}}
 	w.build()
@@ -52,6 +54,7 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 	}{
 		{"a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent, team), []corev1.Taint{team}},
 		{"none but a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent), []corev1.Taint{}},
+		{"a taint that is known to come", capacity.Node{InFlight: true, Claim: "c1"}, node(scanner, team), []corev1.Taint{team}},
 		{"no startup taint any more", capacity.Node{InFlight: true, Claim: "c1"}, node(team), nil},
 		{"a node that has come up", capacity.Node{Claim: "c1"}, node(agent), nil},
 		{"a node of an unknown claim", capacity.Node{InFlight: true, Claim: "c2"}, node(agent), nil},

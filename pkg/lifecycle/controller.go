@@ -74,6 +74,9 @@ type Config struct {
 	// GivingUp, when set, is told why a claim is about to be given up, perhaps more than once; fault nil: it is nobody's failure. It
 	// must not block.
 	GivingUp func(claim string, fault *guard.Fault)
+	// ExpectedTaints, when set, are taints that fresh nodes of a pool are known to get although it doesn't declare them: they are treated
+	// as its startup taints.
+	ExpectedTaints func(pool string) []corev1.Taint
 	// RegistrationTimeout ends instances without kubelet; zero: DefaultRegistrationTimeout.
 	RegistrationTimeout time.Duration
 	// Hold, when set, says why nothing may be changed at the moment (another controller owns these objects); empty: go on.
@@ -104,6 +107,7 @@ type Controller struct {
 	came     func(*karpv1.NodeClaim, *corev1.Node)
 	failed   func(*karpv1.NodeClaim, string) // to become a node in time
 	givingUp func(string, *guard.Fault)
+	expected func(pool string) []corev1.Taint
 	recorder events.EventRecorder
 	clock    clock.WithTicker
 	// registrationTimeout as in Config, never zero.
@@ -149,6 +153,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if c.registrationTimeout = cfg.RegistrationTimeout; c.registrationTimeout == 0 {
 		c.registrationTimeout = DefaultRegistrationTimeout
+	}
+	if c.expected = cfg.ExpectedTaints; c.expected == nil {
+		c.expected = func(string) []corev1.Taint { return nil }
 	}
 	if c.close = cfg.Close; c.close == nil {
 		c.close = func(string, string) bool { return false }

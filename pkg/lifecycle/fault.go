@@ -4,7 +4,7 @@ import "github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 
 // faultOf is what giving a claim up means to the spending guard: a fault of the machine, of the pods it was bought for, or of
 // nobody (nil).
-func faultOf(l *life, reason, message string) *guard.Fault {
+func (c *Controller) faultOf(l *life, reason, message string) *guard.Fault {
 	switch reason {
 	case reasonRegistrationTimeout:
 		return &guard.Fault{Machine: true, Cause: "never registered", Message: message}
@@ -16,18 +16,18 @@ func faultOf(l *life, reason, message string) *guard.Fault {
 	case reasonNodeMissing:
 		return &guard.Fault{Cause: "node deleted", Message: message}
 	case reasonInitTimeout:
-		return uninitializedFault(l, message)
+		return c.uninitializedFault(l, message)
 	}
 	return nil
 }
 
 // uninitializedFault tells what a user has declared and what never came, a startup taint or a resource, from a machine that
 // doesn't become Ready.
-func uninitializedFault(l *life, message string) *guard.Fault {
+func (c *Controller) uninitializedFault(l *life, message string) *guard.Fault {
 	if l.match.node == nil {
 		return &guard.Fault{Machine: true, Cause: guard.CauseUninitialized, Message: message}
 	}
-	switch reason, what := uninitialized(l.match.node, l.claim); reason {
+	switch reason, what := c.uninitialized(l.match.node, l.claim); reason {
 	case reasonStartupTaints, reasonNoResource:
 		return &guard.Fault{Cause: guard.CauseUninitialized + ": " + what, Message: message}
 	}

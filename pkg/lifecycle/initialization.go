@@ -32,7 +32,7 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, "NodeNotFound", "its Node is not there")
 		return 0, nil
 	}
-	if reason, message := uninitialized(node, l.claim); reason != "" {
+	if reason, message := c.uninitialized(node, l.claim); reason != "" {
 		if !done { // once initialized, a claim stays so
 			set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, reason, message)
 		}
@@ -62,12 +62,12 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 }
 
 // uninitialized is why a node can't be called initialized yet; empty when it can.
-func uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
+func (c *Controller) uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
 	if !ready(node) {
 		return "NodeNotReady", "the kubelet does not say Ready"
 	}
 	taints := Taints(node)
-	for _, t := range claim.Spec.StartupTaints {
+	for _, t := range slices.Concat(claim.Spec.StartupTaints, c.expected(pool(claim))) {
 		if hasTaint(taints, &t) {
 			return reasonStartupTaints, fmt.Sprintf("startup taint %s is still there", t.ToString())
 		}

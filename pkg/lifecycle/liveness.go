@@ -90,7 +90,7 @@ func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Durati
 	if wait := c.left(l.claim.Name, "initialization", since, initializationTimeout, l.now); wait > 0 {
 		return wait, nil
 	}
-	_, why := uninitialized(node, l.claim)
+	_, why := c.uninitialized(node, l.claim)
 	if why == "" || node.DeletionTimestamp != nil {
 		return 0, nil // it is being written
 	}
@@ -158,7 +158,7 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 			return err
 		}
 	}
-	c.givingUp(l.claim.Name, faultOf(l, reason, message))
+	c.givingUp(l.claim.Name, c.faultOf(l, reason, message))
 	c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving NodeClaim %s up: %s", l.claim.Name, message)
 	if err := c.deleteClaim(ctx, l.claim); err != nil {
 		return err

@@ -217,6 +217,7 @@ func TestInitialization(t *testing.T) {
 		{name: "a node with everything is initialized", change: func(*corev1.Node) {}},
 		{name: "not before it is Ready", change: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, reason: "NodeNotReady"},
 		{name: "not while a startup taint is there", change: func(n *corev1.Node) { setTaint(n, startup) }, reason: "StartupTaintsExist"},
+		{name: "not while a taint is there that its pool should have declared", change: func(n *corev1.Node) { setTaint(n, taint("scanner", "NoExecute")) }, reason: "StartupTaintsExist"},
 		{name: "not while it is hidden from the scheduler that the cloud has not initialized it",
 			change: func(n *corev1.Node) { setTaint(n, taint(taintUninitialized, "NoSchedule")) }, reason: "KnownEphemeralTaintsExist"},
 		{name: "not while a readiness rule holds it",
@@ -226,6 +227,7 @@ func TestInitialization(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
+			w.c.expected = func(string) []corev1.Taint { return []corev1.Taint{taint("scanner", "NoExecute")} }
 			claim, inst := w.launched("a", func(c *karpv1.NodeClaim) {
 				c.Spec.StartupTaints = []corev1.Taint{startup}
 				c.Spec.Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1"), "cpu": resource.MustParse("1"), "memory": resource.MustParse("0")}

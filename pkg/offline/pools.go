@@ -90,6 +90,8 @@ func claimsOf(set *manifest.Set) []*capacity.Claim {
 
 func (s *shop) Problem() string { return "" }
 
+func (s *shop) ExpectedTaints(string) []corev1.Taint { return nil }
+
 func (s *shop) Claims() []*capacity.Claim { return s.objects.Claims }
 
 func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool) {

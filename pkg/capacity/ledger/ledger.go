@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -41,6 +42,14 @@ type Effects struct {
 	Words []Word
 	// Waits are, too: what pods wait for on nodes that are there.
 	Waits []Word
+	// Tainted are fresh nodes that have got a taint which keeps off pods they were bought for, and which nobody may have declared.
+	Tainted []Tainted
+}
+
+// Tainted is a claim's node and the taint.
+type Tainted struct {
+	Claim string
+	Taint corev1.Taint
 }
 
 // Word is something to be said of a pod.
@@ -51,7 +60,7 @@ type Word struct {
 
 // Empty says that there is nothing to do.
 func (e Effects) Empty() bool {
-	return len(e.Activate) == 0 && len(e.Cancel) == 0 && len(e.End) == 0 && !e.Plan && len(e.Words) == 0 && len(e.Waits) == 0
+	return len(e.Activate) == 0 && len(e.Cancel) == 0 && len(e.End) == 0 && !e.Plan && len(e.Words) == 0 && len(e.Waits) == 0 && len(e.Tainted) == 0
 }
 
 // State of a pod.

@@ -48,6 +48,9 @@ type node struct {
 	deserted bool
 	// took are the classes whose pods were bound here before the kubelet came: whether that was any good is still to be seen.
 	took map[capacity.ClassKey]*capacity.Class
+	// meant are the classes whose pods were planned here, bound or not. tainted: what was said of taints that keep them off.
+	meant   map[capacity.ClassKey]*capacity.Class
+	tainted []corev1.Taint
 }
 
 // daemonGrace is how long the room of a DaemonSet's pod is kept on an initialized node to which it does not come. It is long:
@@ -65,6 +68,8 @@ type NodeStatus struct {
 	Ready bool
 	// Taints as the scheduler sees them, without those the transform hides.
 	Taints []corev1.Taint
+	// Expected are taints that nodes of its pool have shown to get although the pool doesn't declare them.
+	Expected []corev1.Taint
 	// Drivers are the CSI drivers on its CSINode.
 	Drivers []string
 	// VolumeLimits is how many volumes of a driver can be attached; a driver that is not listed has no limit.
@@ -194,6 +199,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 		l.came(n)
 	}
 	n.late = n.late && !st.Registered
+	l.notice(n)
 	if st.Initialized && len(n.daemons) > 0 && n.daemonsEnd.IsZero() {
 		n.daemonsEnd = now.Add(daemonGrace)
 	}
@@ -320,6 +326,10 @@ func (n *node) remove(s *slot) {
 
 func (n *node) add(s *slot) {
 	n.slots = append(n.slots, s)
+	if n.meant == nil {
+		n.meant = map[capacity.ClassKey]*capacity.Class{}
+	}
+	n.meant[s.class.Key] = s.class.Class
 	sum, ok := n.reserved[s.class.Priority]
 	if !ok {
 		sum = capacity.Resources{}

@@ -32,6 +32,9 @@ func (n *node) waits(c *capacity.Class) string {
 		if t := capacity.Untolerated(c.Tolerations, n.status.Taints); t != nil {
 			return fmt.Sprintf("its node still has the taint %s", t.ToString())
 		}
+		if t := capacity.Untolerated(c.Tolerations, n.status.Expected); t != nil && !n.status.Ready {
+			return fmt.Sprintf("its node is not Ready yet: nodes of its pool get the taint %s, which the pool does not declare", t.ToString())
+		}
 	}
 	if n.status.Ours {
 		for _, d := range c.Drivers {

@@ -1,0 +1,31 @@
+package ledger
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// notice says once of each NoExecute taint on a node that isn't initialized yet that it keeps off pods which the node was bought for,
+// whether they are still to come or were bound before it came, and have been evicted by it. A taint that all of them tolerate harms
+// nobody.
+func (l *Ledger) notice(n *node) {
+	if n.claim == "" || !n.status.Ours || n.status.Initialized {
+		return
+	}
+	for _, t := range n.status.Taints {
+		same := func(have corev1.Taint) bool { return have.MatchTaint(&t) }
+		if !capacity.OthersTaint(&t) || slices.ContainsFunc(n.tainted, same) {
+			continue
+		}
+		for _, c := range n.meant {
+			if !capacity.Tolerates(c.Tolerations, &t) {
+				n.tainted = append(n.tainted, t)
+				l.out.Tainted = append(l.out.Tainted, Tainted{n.claim, t})
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// A NoExecute taint that others put on a fresh node is noticed if it evicts or keeps off pods that the node was bought for.
+func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
+	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
+	tolerant := []corev1.Toleration{{Key: "scanner", Operator: corev1.TolerationOpExists}}
+	tainted := NodeStatus{Ours: true, Taints: []corev1.Taint{scanner}}
+	for _, tc := range []struct {
+		name        string
+		tolerations []corev1.Toleration
+		bound       bool // before the taint came
+		seen        []NodeStatus
+		want        []Tainted
+	}{
+		{name: "the pod waits", seen: []NodeStatus{tainted}, want: []Tainted{{"c1", scanner}}},
+		{name: "the pod was bound before", bound: true, seen: []NodeStatus{{Ours: true}, tainted}, want: []Tainted{{"c1", scanner}}},
+		{name: "once of each node", seen: []NodeStatus{tainted, {Ours: true}, tainted}, want: []Tainted{{"c1", scanner}}},
+		{name: "the pod tolerates it", tolerations: tolerant, seen: []NodeStatus{tainted}},
+		{name: "an initialized node", seen: []NodeStatus{{Ours: true, Registered: true, Initialized: true, Taints: tainted.Taints}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			now := time.Unix(0, 0)
+			l, c := New(), testClass("web", 100, 0)
+			c.Tolerations = tc.tolerations
+			waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+			l.Launching("c1", now)
+			l.Named("c1", "n1", "")
+			for i, st := range tc.seen {
+				l.Cached("n1", st, now)
+				if i == 0 && tc.bound {
+					l.Pin("a")
+					if why := l.Assume("a", "n1", false); why != "" {
+						t.Fatal(why)
+					}
+					l.Settled("a", "n1")
+				}
+			}
+			if diff := cmp.Diff(tc.want, l.Take().Tainted); diff != "" {
+				t.Errorf("noticed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Where nodes are known to get a taint that the pool doesn't declare, pods that don't tolerate it wait until it could have come, and gone.
+func TestExpectedTaintsHoldPods(t *testing.T) {
+	expected := []corev1.Taint{{Key: "scanner", Effect: corev1.TaintEffectNoExecute}}
+	now := time.Unix(0, 0)
+	for _, tolerant := range []bool{false, true} {
+		l, c := New(), testClass("web", 100, 0)
+		if tolerant {
+			c.Tolerations = []corev1.Toleration{{Key: "scanner", Operator: corev1.TolerationOpExists}}
+		}
+		waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+		l.Launching("c1", now)
+		l.Named("c1", "n1", "")
+		for _, step := range []struct {
+			name string
+			st   NodeStatus
+			shut bool
+		}{
+			{"made ahead of its kubelet", NodeStatus{Ours: true, Expected: expected}, true},
+			{"registered, and the taint has come", NodeStatus{Ours: true, Registered: true, Expected: expected, Taints: expected}, true},
+			{"Ready, and it is still there", NodeStatus{Ours: true, Registered: true, Ready: true, Expected: expected, Taints: expected}, true},
+			{"Ready, without it", NodeStatus{Ours: true, Registered: true, Ready: true, Expected: expected}, false},
+		} {
+			l.Cached("n1", step.st, now)
+			if shut, why := l.Gate("a"); shut != (step.shut && !tolerant) {
+				t.Errorf("%s, tolerant %t: gate shut: %t (%s)", step.name, tolerant, shut, why)
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package karpenter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	reasonUndeclared = "UndeclaredStartupTaint"
+	// undeclaredStale is how old the record of the last node with a taint may become while there are such nodes.
+	undeclaredStale = time.Hour
+	// undeclaredLook is how soon it is asked again whether the record is too old to be believed.
+	undeclaredLook = 24*time.Hour + time.Minute
+)
+
+// undeclared are the taints that nodes of pools get and that the pools don't declare. They are recorded in an annotation of the
+// NodePool; those of pools that are no objects are learned anew after a restart.
+type undeclared struct {
+	mu     sync.Mutex
+	taints capacity.UndeclaredTaints
+}
+
+func (u *undeclared) learned(pool string, now time.Time) []capacity.UndeclaredTaint {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.taints.Learned(pool, now)
+}
+
+// observe takes what is recorded on the pool, and forgets what it declares.
+func (u *undeclared) observe(np *karpv1.NodePool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.taints.Restore(np.Name, noted(np))
+	u.taints.Declared(np.Name, np.Spec.Template.Spec.Taints...)
+	u.taints.Declared(np.Name, np.Spec.Template.Spec.StartupTaints...)
+}
+
+func (u *undeclared) forget(pool string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.taints.Forget(pool)
+}
+
+// noted is what the pool's annotation says. One that can't be read says nothing, and is written anew.
+func noted(np *karpv1.NodePool) []capacity.UndeclaredTaint {
+	var out []capacity.UndeclaredTaint
+	if json.Unmarshal([]byte(np.Annotations[UndeclaredAnnotation]), &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// TaintSeen takes down that a fresh node of the claim got a NoExecute taint that the claim doesn't declare.
+func (s *Store) TaintSeen(pool, claim string, t corev1.Taint) {
+	np := s.poolObject(pool)
+	if np == nil {
+		return
+	}
+	for _, of := range [][]corev1.Taint{np.Spec.Template.Spec.Taints, np.Spec.Template.Spec.StartupTaints} {
+		for i := range of {
+			if of[i].MatchTaint(&t) {
+				return // the claim is older than that
+			}
+		}
+	}
+	s.undeclared.mu.Lock()
+	s.undeclared.taints.See(pool, claim, t, s.clock.Now())
+	s.undeclared.mu.Unlock()
+	s.status.changed(nodePools, pool)
+}
+
+// ExpectedTaints are the taints that fresh nodes of the pool are known to get although it doesn't declare them.
+func (s *Store) ExpectedTaints(pool string) []corev1.Taint {
+	var out []corev1.Taint
+	for _, one := range s.undeclared.learned(pool, s.clock.Now()) {
+		out = append(out, one.Taint)
+	}
+	return out
+}
+
+// startupTaintsDeclared says in a condition which taints the pool should declare. Pools that have no such taint don't have the condition.
+func (p *poolStatus) startupTaintsDeclared(np *karpv1.NodePool, set status.ConditionSet) error {
+	learned := p.undeclared.learned(np.Name, p.clock.Now())
+	if len(learned) == 0 {
+		if err := set.Clear(StartupTaintsDeclared); err != nil {
+			return fmt.Errorf("clearing condition %s of NodePool %s: %w", StartupTaintsDeclared, np.Name, err)
+		}
+		return nil
+	}
+	var taints []string
+	for _, one := range learned {
+		taints = append(taints, one.Taint.ToString())
+	}
+	field := "spec.template.spec.startupTaints"
+	if strings.HasPrefix(np.Name, provisionerPrefix) {
+		field = "spec.startupTaints"
+	}
+	set.SetFalse(StartupTaintsDeclared, reasonUndeclared, shorten(fmt.Sprintf(
+		"new nodes get the taint %s, which evicts pods that are bound before: pods that don't tolerate it wait until their node is Ready without it; add it to %s",
+		strings.Join(taints, ", "), field)))
+	p.enqueue(statusKey{nodePools.Kind, np.Name}, undeclaredLook)
+	return nil
+}
+
+// noteUndeclared records on the pool what has been learned; true: it has been written, and the watch will bring it.
+func (p *poolStatus) noteUndeclared(ctx context.Context, np *karpv1.NodePool) (bool, error) {
+	learned, before := p.undeclared.learned(np.Name, p.clock.Now()), noted(np)
+	_, there := np.Annotations[UndeclaredAnnotation]
+	if derived(np.Name) || len(learned) == 0 && !there || len(learned) > 0 && sameTaints(before, learned) {
+		return false, nil
+	}
+	var value any // nil removes it
+	if len(learned) > 0 {
+		raw, err := json.Marshal(learned)
+		if err != nil {
+			return false, fmt.Errorf("annotating NodePool %s: %w", np.Name, err)
+		}
+		value = string(raw)
+	}
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{UndeclaredAnnotation: value}}})
+	if err != nil {
+		return false, fmt.Errorf("annotating NodePool %s: %w", np.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := p.live.Patch(ctx, np.DeepCopy(), client.RawPatch(types.MergePatchType, raw)); err != nil {
+		return false, fmt.Errorf("annotating NodePool %s: %w", np.Name, err)
+	}
+	return true, nil
+}
+
+// sameTaints says that the record names the same taints, and nodes that are not much older.
+func sameTaints(before, now []capacity.UndeclaredTaint) bool {
+	if len(before) != len(now) {
+		return false
+	}
+	for i := range now {
+		if !before[i].Taint.MatchTaint(&now[i].Taint) || now[i].Seen.Sub(before[i].Seen) >= undeclaredStale {
+			return false
+		}
+	}
+	return true
+}
