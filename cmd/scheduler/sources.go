@@ -65,7 +65,7 @@ func inline(of []provision.Inline) []karpenter.Inline {
 // binding tells desk and classifier when pods may be bound, and how long they wait.
 func (d *dovetail) binding(profiles []profile) {
 	first := profiles[0].binder
-	d.desk.SetPatience(ledger.Patience{Gate: first.GateDeadline.Duration, Late: first.LateAfter.Duration})
+	d.desk.SetPatience(ledger.Patience{Gate: first.GateDeadline.Duration, Late: first.LateAfter.Duration, Startup: profiles[0].args.InitializationTimeout.Duration})
 	for _, p := range profiles {
 		d.classes.SetEarliest(p.config.SchedulerName, p.binder.Earliest())
 	}

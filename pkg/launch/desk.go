@@ -317,6 +317,12 @@ func (d *Desk) Settled(uid types.UID, node string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { podsBound.WithLabelValues(string(l.Settled(uid, node))).Inc() })
 }
 
+// Awaited says that pods wait for the claim's node; see ledger.Awaited.
+func (d *Desk) Awaited(claim string) (yes bool) {
+	d.read(func(l *ledger.Ledger) { yes = l.Awaited(claim) })
+	return yes
+}
+
 // Fence keeps every pod off the node from now on; false when something is planned for it or on its way there.
 func (d *Desk) Fence(node string) (ok bool) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { ok = l.Fence(node) })

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,16 +48,16 @@ type world struct {
 	nodes     map[string]*corev1.Node
 	bound     map[types.UID]string
 	notes     []string
-	expected  []corev1.Taint    // taints that fresh nodes get and no pool declares
-	broken    map[string]error  // calls that fail, by name
-	during    map[string]func() // what else happens while a call is made, by name; under mu
-	calls     map[string]int    // how often each was made
-	lost      map[string]int    // calls whose answer is lost after their effect, how often
-	capacity  map[string]int    // instances left per type; absent: unlimited
-	refused   map[string]bool   // tokens that stand for throttled launches
-	throttled int               // calls whose launches are throttled
-	answered  int               // calls that are answered: their template is gone
-	full      int               // calls that meet a full subnet
+	expected  atomic.Pointer[[]corev1.Taint] // taints that fresh nodes get and no pool declares; asked for under any lock
+	broken    map[string]error               // calls that fail, by name
+	during    map[string]func()              // what else happens while a call is made, by name; under mu
+	calls     map[string]int                 // how often each was made
+	lost      map[string]int                 // calls whose answer is lost after their effect, how often
+	capacity  map[string]int                 // instances left per type; absent: unlimited
+	refused   map[string]bool                // tokens that stand for throttled launches
+	throttled int                            // calls whose launches are throttled
+	full      int                            // calls that meet a full subnet
+	answered  int                            // calls that are answered: their template is gone
 	daemons   []*capacity.DaemonSet
 	unnamed   bool              // the cloud can't tell under which name a kubelet will come
 	unread    bool              // the log can't be read, though nobody knows why

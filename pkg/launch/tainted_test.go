@@ -45,9 +45,7 @@ func TestTaintsOfOthersOnFreshNodes(t *testing.T) {
 	w.until("the taint is passed on", func() bool {
 		return slices.ContainsFunc(w.notes, func(n string) bool { return strings.HasSuffix(n, " scanner:NoExecute") })
 	})
-	w.mu.Lock()
-	w.expected = []corev1.Taint{scanner}
-	w.mu.Unlock()
+	w.expected.Store(&[]corev1.Taint{scanner})
 
 	class, err := w.motor.pending.classes.Class(w.pod(7))
 	if err != nil {

@@ -39,7 +39,7 @@ func TestExpectedAttachments(t *testing.T) {
 func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 	w := newWorld(t)
 	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
-	w.expected = []corev1.Taint{scanner}
+	w.expected.Store(&[]corev1.Taint{scanner})
 	agent, team := corev1.Taint{Key: "agent", Effect: corev1.TaintEffectNoExecute}, corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 	w.claims["c1"] = &capacity.Claim{Name: "c1", StartupTaints: []corev1.Taint{agent}}
 	w.build()

@@ -31,6 +31,7 @@ const (
 	toldCame        told = 1 << iota // its kubelet came, to whoever learns from that
 	toldRegistered                   // it was registered
 	toldInitialized                  // it was initialized
+	toldDelayed                      // it is late, and waited for
 	toldGivenUp                      // it was given up
 	toldEnded                        // it has ended
 )

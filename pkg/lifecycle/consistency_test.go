@@ -101,3 +101,63 @@ func TestInitializationDeadline(t *testing.T) {
 		})
 	}
 }
+
+// A Ready node that lacks nothing but the removal of a startup taint is late at fifteen minutes, which is said, and given up after an hour,
+// while pods wait for it: any other machine would wait for the same.
+func TestStartupTaintsThatStay(t *testing.T) {
+	startup := taint("example.com/agent", "NoSchedule")
+	for _, tc := range []struct {
+		name    string
+		change  func(*corev1.Node)
+		awaited bool
+		late    bool // it is kept at fifteen minutes
+		removed bool // and the taint goes then
+	}{
+		{name: "pods wait for it", change: func(*corev1.Node) {}, awaited: true, late: true},
+		{name: "and it is initialized at last", change: func(*corev1.Node) {}, awaited: true, late: true, removed: true},
+		{name: "nobody waits for it", change: func(*corev1.Node) {}},
+		{name: "it isn't Ready", change: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, awaited: true},
+		{name: "it lacks something else, too", change: func(n *corev1.Node) { setTaint(n, taint("readiness.k8s.io/cni", "NoSchedule")) }, awaited: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.c.awaited = func(claim string) bool { return claim == "a" && tc.awaited }
+			claim, inst := w.launched("a", func(c *karpv1.NodeClaim) { c.Spec.StartupTaints = []corev1.Taint{startup} })
+			w.createNode(nodeFor(claim, *inst))
+			w.kubelet(inst.NodeName)
+			w.changeNode(inst.NodeName, tc.change)
+			w.step()
+			w.pass(initializationTimeout, 5*time.Minute)
+			ended := w.claim("a").DeletionTimestamp != nil
+			if ended == tc.late {
+				t.Fatalf("ended after %s: %t, want %t; events %q", initializationTimeout, ended, !tc.late, w.events)
+			}
+			if !tc.late {
+				return
+			}
+			const said = "InitializationDelayed: not initialized within 15m0s: startup taint example.com/agent:NoSchedule is still there; pods wait for the node, and it is given up at 2026-03-01T13:"
+			if all := strings.Join(w.events, "\n"); strings.Count(all, said) != 2 { // on the claim and on the Node
+				t.Errorf("want events %q, have %q", said, w.events)
+			}
+			if !conditionTrue(w.claim("a"), ConditionInitializationDelayed) {
+				t.Errorf("no condition: %+v", w.claim("a").Status.Conditions)
+			}
+			if tc.removed {
+				w.changeNode(inst.NodeName, func(n *corev1.Node) { dropTaint(n, startup.Key) })
+				w.pass(time.Second, time.Second)
+				if c := w.claim("a"); !conditionTrue(c, karpv1.ConditionTypeInitialized) || condition(c, ConditionInitializationDelayed) != nil {
+					t.Errorf("conditions %+v", c.Status.Conditions)
+				}
+				return
+			}
+			w.pass(DefaultStartupTimeout-initializationTimeout-2*time.Minute, time.Minute)
+			if w.claim("a").DeletionTimestamp != nil {
+				t.Fatal("ended before its time")
+			}
+			w.pass(3*time.Minute, time.Minute)
+			if w.claim("a").DeletionTimestamp == nil {
+				t.Error("never ended")
+			}
+		})
+	}
+}

@@ -79,6 +79,10 @@ type Config struct {
 	ExpectedTaints func(pool string) []corev1.Taint
 	// RegistrationTimeout ends instances without kubelet; zero: DefaultRegistrationTimeout.
 	RegistrationTimeout time.Duration
+	// StartupTimeout ends Ready nodes that pods wait for and whose startup taints stay; zero: DefaultStartupTimeout. Awaited, when set,
+	// says whether pods wait for the claim's node. It must not block.
+	StartupTimeout time.Duration
+	Awaited        func(claim string) bool
 	// Hold, when set, says why nothing may be changed at the moment (another controller owns these objects); empty: go on.
 	Hold     func() string
 	Recorder events.EventRecorder
@@ -112,6 +116,8 @@ type Controller struct {
 	clock    clock.WithTicker
 	// registrationTimeout as in Config, never zero.
 	registrationTimeout time.Duration
+	startupTimeout      time.Duration
+	awaited             func(claim string) bool
 
 	nodes     cache.SharedIndexInformer
 	pods      cache.SharedIndexInformer
@@ -153,6 +159,12 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if c.registrationTimeout = cfg.RegistrationTimeout; c.registrationTimeout == 0 {
 		c.registrationTimeout = DefaultRegistrationTimeout
+	}
+	if c.startupTimeout = cfg.StartupTimeout; c.startupTimeout == 0 {
+		c.startupTimeout = DefaultStartupTimeout
+	}
+	if c.awaited = cfg.Awaited; c.awaited == nil {
+		c.awaited = func(string) bool { return false }
 	}
 	if c.expected = cfg.ExpectedTaints; c.expected == nil {
 		c.expected = func(string) []corev1.Taint { return nil }

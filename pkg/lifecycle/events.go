@@ -17,6 +17,7 @@ const (
 	reasonPaused              = "Paused" // of a claim's Launched condition: the spending guard holds it back
 	reasonRegistrationTimeout = "RegistrationTimeout"
 	reasonInitTimeout         = "InitializationTimeout"
+	reasonInitDelayed         = "InitializationDelayed"
 	reasonInstanceEnded       = "InstanceEnded"
 	reasonNodeMissing         = "NodeMissing"
 	reasonLapsed              = "ReservationOver"

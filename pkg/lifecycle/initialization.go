@@ -53,6 +53,9 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 		return 0, err
 	}
 	l.match.node = patched
+	if err := set.Clear(ConditionInitializationDelayed); err != nil {
+		return 0, fmt.Errorf("clearing condition %s: %w", ConditionInitializationDelayed, err)
+	}
 	if !set.SetTrue(karpv1.ConditionTypeInitialized) || !c.index.first(l.claim.Name, toldInitialized) {
 		return 0, nil
 	}
@@ -84,4 +87,16 @@ func (c *Controller) uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (
 		}
 	}
 	return "", ""
+}
+
+// onlyStartupTaints says that the node would be initialized if its startup taints were taken off.
+func (c *Controller) onlyStartupTaints(node *corev1.Node, claim *karpv1.NodeClaim) bool {
+	without := *node
+	without.Spec.Taints = slices.Clone(Taints(node))
+	without.Annotations = maps.Clone(node.Annotations)
+	delete(without.Annotations, AnnotationHiddenTaints)
+	startup := slices.Concat(claim.Spec.StartupTaints, c.expected(pool(claim)))
+	without.Spec.Taints = slices.DeleteFunc(without.Spec.Taints, func(t corev1.Taint) bool { return hasTaint(startup, &t) })
+	reason, _ := c.uninitialized(&without, claim)
+	return reason == ""
 }

@@ -23,6 +23,11 @@ const (
 	// initializationTimeout is how long after its registration a node may stay unfit for what it was bought for. Karpenter waits
 	// for ever; the pods that were to go there wait with it, and the node is paid for.
 	initializationTimeout = 15 * time.Minute
+	// DefaultStartupTimeout is that time for a node that is Ready, for which pods wait, and on which nothing but startup taints is wrong:
+	// whoever takes them off may have much to do, and another machine would have to wait for the same.
+	DefaultStartupTimeout = time.Hour
+	// awaitedEvery is how often it is asked whether pods still wait for such a node.
+	awaitedEvery = time.Minute
 	// watchEvery is how often the instance of a node that isn't up is looked at.
 	watchEvery = 15 * time.Second
 	// nodeMissing is how long a registered node may be without Node object: a replaced one comes back in that time.
@@ -102,7 +107,24 @@ func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Durati
 		c.event(l.claim, node, corev1.EventTypeWarning, reasonInitTimeout, "Check", "not initialized within %s, but pods run there: %s", initializationTimeout, why)
 		return initializationTimeout, nil
 	}
-	return 0, c.giveUp(ctx, l, reasonInitTimeout, fmt.Sprintf("not initialized within %s of its registration: %s", initializationTimeout, why))
+	limit := initializationTimeout
+	if c.onlyStartupTaints(node, l.claim) && c.awaited(l.claim.Name) {
+		limit = c.startupTimeout
+		if wait := c.left(l.claim.Name, "startup taints", since, limit, l.now); wait > 0 {
+			c.delayed(l, why, since.Add(limit))
+			return min(wait, awaitedEvery), nil
+		}
+	}
+	return 0, c.giveUp(ctx, l, reasonInitTimeout, fmt.Sprintf("not initialized within %s of its registration: %s", limit, why))
+}
+
+// delayed says that a node is late and why it is not given up yet.
+func (c *Controller) delayed(l *life, why string, until time.Time) {
+	message := fmt.Sprintf("not initialized within %s: %s; pods wait for the node, and it is given up at %s if that stays so", initializationTimeout, why, until.UTC().Format(time.RFC3339))
+	c.conditions(l.claim).SetTrueWithReason(ConditionInitializationDelayed, "StartupTaintsExist", message)
+	if c.index.first(l.claim.Name, toldDelayed) {
+		c.event(l.claim, l.match.node, corev1.EventTypeWarning, reasonInitDelayed, "Check", "%s", message)
+	}
 }
 
 // checkInstance asks whether the instance under a node that isn't up is still there.

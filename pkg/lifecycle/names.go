@@ -6,6 +6,8 @@ const (
 	AnnotationHiddenTaints = "dovetail.sh/hidden-taints"
 	// AnnotationFailed on a Node says why it will not come up; the scheduler then sees all of its taints.
 	AnnotationFailed = "dovetail.sh/failed"
+	// ConditionInitializationDelayed on a NodeClaim says that its node is kept although it should have been initialized.
+	ConditionInitializationDelayed = "dovetail.sh/InitializationDelayed"
 	// AnnotationTagged on a NodeClaim says that its instance carries the names of claim and node.
 	AnnotationTagged = "karpenter.k8s.aws/tagged"
 

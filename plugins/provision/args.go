@@ -63,6 +63,8 @@ type Args struct {
 	BatchMaxDuration  *metav1.Duration `json:"batchMaxDuration,omitempty"`
 	// RegistrationTimeout is how long after its launch an instance may be without a kubelet that registers its Node.
 	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
+	// InitializationTimeout is how long after its registration a Ready node that pods wait for may keep its startup taints.
+	InitializationTimeout *metav1.Duration `json:"initializationTimeout,omitempty"`
 	// MaxClaimsInFlight caps nodes that are launched and not yet initialized.
 	MaxClaimsInFlight *int `json:"maxClaimsInFlight,omitempty"`
 	// MaxTerminationsPerMinute bounds how many nodes end per minute by decision of Dovetail.
@@ -99,6 +101,9 @@ type Inline struct {
 // maxRegistrationTimeout is beyond what any machine needs.
 const maxRegistrationTimeout = 24 * time.Hour
 
+// minInitializationTimeout is what any node has, whatever it lacks.
+const minInitializationTimeout = 15 * time.Minute
+
 // Preference policies.
 const (
 	PreferenceRespect = "Respect"
@@ -134,6 +139,7 @@ func (a *Args) setDefaults() {
 	def(&a.BatchIdleDuration, 50*time.Millisecond)
 	def(&a.BatchMaxDuration, time.Second)
 	def(&a.RegistrationTimeout, 15*time.Minute)
+	def(&a.InitializationTimeout, time.Hour)
 	if a.MaxClaimsInFlight == nil {
 		n := 1000
 		a.MaxClaimsInFlight = &n
@@ -182,6 +188,9 @@ func (a *Args) validate() field.ErrorList {
 	positive("registrationTimeout", a.RegistrationTimeout)
 	if a.RegistrationTimeout.Duration > maxRegistrationTimeout {
 		errs = append(errs, field.Invalid(path("registrationTimeout"), a.RegistrationTimeout.Duration.String(), fmt.Sprintf("must not be above %v", maxRegistrationTimeout)))
+	}
+	if d := a.InitializationTimeout.Duration; d < minInitializationTimeout || d > maxRegistrationTimeout {
+		errs = append(errs, field.Invalid(path("initializationTimeout"), d.String(), fmt.Sprintf("must be between %v and %v", minInitializationTimeout, maxRegistrationTimeout)))
 	}
 	if *a.MaxClaimsInFlight < 1 {
 		errs = append(errs, field.Invalid(path("maxClaimsInFlight"), *a.MaxClaimsInFlight, "must be at least 1"))

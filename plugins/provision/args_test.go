@@ -20,6 +20,7 @@ func defaults() Args {
 		BatchIdleDuration:       &metav1.Duration{Duration: 50 * time.Millisecond},
 		BatchMaxDuration:        &metav1.Duration{Duration: time.Second},
 		RegistrationTimeout:     &metav1.Duration{Duration: 15 * time.Minute},
+		InitializationTimeout:   &metav1.Duration{Duration: time.Hour},
 		MaxClaimsInFlight:       ptr.To(1000),
 
 		MaxTerminationsPerMinute: ptr.To(100), NewImageNodes: ptr.To(20),
@@ -57,7 +58,7 @@ func TestDecodeArgs(t *testing.T) {
 			  "vmMemoryOverheadPercent":0.1,"reservedENIs":1,"prefixDelegation":true,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
 			  "interruptionQueue":"q","defaultInstanceProfile":"p","nodePools":[{"name":"a","spec":{"weight":1}}],"ec2NodeClasses":[{"name":"b","spec":{}}],
 			  "nodePoolSelector":{"matchLabels":{"team":"a"}},"namespaceSelector":{"matchLabels":{"team":"b"}},"nodeSurcharge":0.01,"priceFactors":{"m6g":1.1},
-			  "maxTerminationsPerMinute":2,"maxDollarsPerHour":10.5,"maxLaunchesPerMinute":3,"newImageNodes":0,"registrationTimeout":"20m","disruptionDryRun":true,"preferencePolicy":"Ignore","minValuesPolicy":"BestEffort","simulationDenyList":["A","B"]}`,
+			  "maxTerminationsPerMinute":2,"maxDollarsPerHour":10.5,"maxLaunchesPerMinute":3,"newImageNodes":0,"registrationTimeout":"20m","initializationTimeout":"2h","disruptionDryRun":true,"preferencePolicy":"Ignore","minValuesPolicy":"BestEffort","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
 					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: testBundle, ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
@@ -70,6 +71,7 @@ func TestDecodeArgs(t *testing.T) {
 					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}},
 					NodeSurcharge:     0.01, PriceFactors: map[string]float64{"m6g": 1.1},
 					RegistrationTimeout:      &metav1.Duration{Duration: 20 * time.Minute},
+					InitializationTimeout:    &metav1.Duration{Duration: 2 * time.Hour},
 					MaxTerminationsPerMinute: ptr.To(2), MaxDollarsPerHour: 10.5, MaxLaunchesPerMinute: 3, NewImageNodes: ptr.To(0), DisruptionDryRun: true, PreferencePolicy: "Ignore", MinValuesPolicy: "BestEffort", SimulationDenyList: []string{"A", "B"},
 				}
 			},
@@ -110,6 +112,7 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"typed arguments of somebody else", &corev1.Pod{}, []string{"want config.dovetail.sh/v1 ProvisionArgs, have *v1.Pod"}},
 		{"a cluster name EKS does not allow", unknown(`{"clusterName":"` + strings.Repeat("x", 101) + `"}`), []string{"clusterName: Invalid value"}},
 		{"a batch that never ends", unknown(`{"clusterName":"dev","batchIdleDuration":"0s"}`), []string{"batchIdleDuration: Invalid value", "must be positive"}},
+		{"an initialization that is shorter than any", unknown(`{"clusterName":"dev","initializationTimeout":"10m"}`), []string{"initializationTimeout: Invalid value", "15m"}},
 		{"a registration that takes for ever", unknown(`{"clusterName":"dev","registrationTimeout":"25h"}`), []string{"registrationTimeout: Invalid value", "24h"}},
 		{
 			"a batch that ends before it can settle", unknown(`{"clusterName":"dev","batchIdleDuration":"2s"}`),

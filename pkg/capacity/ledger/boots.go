@@ -12,10 +12,13 @@ type Patience struct {
 	// Late is how long a node may take to register until enough nodes of its kind have shown how long they take; later, it gets no
 	// further pods.
 	Late time.Duration
+	// Startup is how much longer a gate stays closed for a node that is Ready and only keeps its startup taints: whoever looks after
+	// nodes gives it up in that time.
+	Startup time.Duration
 }
 
 // usualPatience is that of a new ledger.
-var usualPatience = Patience{Gate: 25 * time.Minute, Late: 3 * time.Minute}
+var usualPatience = Patience{Gate: 25 * time.Minute, Late: 3 * time.Minute, Startup: time.Hour}
 
 // SetPatience replaces the usual patience.
 func (l *Ledger) SetPatience(p Patience) { l.patience = p }

@@ -227,8 +227,17 @@ func (l *Ledger) Tick(now time.Time) {
 			}
 		}
 	}
+	startup := map[*class]bool{} // classes some of whose nodes are Ready but for their startup taints
 	for _, p := range l.pods {
 		if p.state == Planned && now.Sub(p.since) > l.patience.Gate {
+			wait, looked := startup[p.class]
+			if !looked {
+				wait = p.class.waitsForTaints()
+				startup[p.class] = wait
+			}
+			if wait && now.Sub(p.since) <= l.patience.Gate+l.patience.Startup {
+				continue
+			}
 			// Not planned again: that would buy a node each time. Its node may still come, and other room may appear.
 			why := fmt.Sprintf("its room has not become usable in %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
 			freed := l.freed

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -39,5 +40,36 @@ func TestPatience(t *testing.T) {
 	l.Tick(start.Add(time.Hour + time.Second))
 	if closed, why := l.Gate(ref.UID); closed || !strings.Contains(l.Explain(types.UID("p")), "in 1h0m0s") {
 		t.Errorf("the pod waits still (%s): %s", why, l.Explain("p"))
+	}
+}
+
+// A gate outlasts its deadline while its node is Ready and keeps its startup taint, as long as such a node is kept.
+func TestGatesOutlastStartupTaints(t *testing.T) {
+	start := time.Unix(0, 0)
+	agent := []corev1.Taint{{Key: "agent", Effect: corev1.TaintEffectNoSchedule}}
+	for _, tc := range []struct {
+		name  string
+		st    NodeStatus
+		after time.Duration
+		want  State
+	}{
+		{"its startup taint stays", NodeStatus{Ours: true, Registered: true, Ready: true, Taints: agent}, usualPatience.Gate + 30*time.Minute, Planned},
+		{"but not for ever", NodeStatus{Ours: true, Registered: true, Ready: true, Taints: agent}, usualPatience.Gate + usualPatience.Startup + time.Second, Refused},
+		{"it isn't Ready", NodeStatus{Ours: true, Registered: true, Taints: agent}, usualPatience.Gate + time.Second, Refused},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, c := New(), testClass("web", 100, 0)
+			waiting(l, c, start, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+			l.Launching("c1", start)
+			l.Named("c1", "n1", "")
+			l.Cached("n1", tc.st, start)
+			if !l.Awaited("c1") || l.Awaited("c2") {
+				t.Error("the node is awaited, and no other")
+			}
+			l.Tick(start.Add(tc.after))
+			if got := l.pods["a"].state; got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
 	}
 }

@@ -8,6 +8,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
+// waitsForTaints says that pods of the class wait for a node that is Ready and has a taint which will be taken off it.
+func (c *class) waitsForTaints() bool {
+	return slices.ContainsFunc(c.slots, func(s *slot) bool {
+		st := &s.node.status
+		return !s.ready && st.Ready && !st.Initialized && capacity.Untolerated(c.Tolerations, st.Taints) != nil
+	})
+}
+
+// Awaited says that pods are planned for the claim's node which have not been bound yet.
+func (l *Ledger) Awaited(claim string) bool {
+	n := l.nodes[claim]
+	return n != nil && len(n.slots) > 0
+}
+
 // notice says once of each NoExecute taint on a node that isn't initialized yet that it keeps off pods which the node was bought for,
 // whether they are still to come or were bound before it came, and have been evicted by it. A taint that all of them tolerate harms
 // nobody.
