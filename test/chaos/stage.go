@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
 // look is how often a scene is looked at while time passes: the product's own steps are finer, a judgement's needn't be.
@@ -71,6 +73,8 @@ type Stage struct {
 	each           []func()
 	seen           *reader
 	limit          int // of machines; 0: none
+	deadly         func(*kubeapi.Call) bool
+	kills          atomic.Int64
 }
 
 // prepare makes what every cluster has and starts Kubernetes' controllers.
@@ -93,6 +97,8 @@ func (s *Stage) Start() {
 	s.starts++
 	p := newProcess(s.starts, s.scene.Seed, s.api)
 	p.cloud = &wire{handler: s.ec2.Handler()}
+	p.kube.Before = func(c *kubeapi.Call) *kubeapi.Fault { return s.before(p, c) }
+	p.kube.After = func(c *kubeapi.Call, err error) *kubeapi.Fault { return s.after(p, c, err) }
 	p.run(s.scene.Program, s.logger)
 	s.running = append(s.running, p)
 }
@@ -120,6 +126,11 @@ func (s *Stage) Pass(d time.Duration) {
 			t.do()
 		}
 		for _, p := range s.running {
+			if p.killed.Load() {
+				s.Kill()
+				s.In(5*time.Second, s.Start)
+				break
+			}
 			select {
 			case err := <-p.ended:
 				s.running = nil

@@ -1,0 +1,122 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+)
+
+// What happens to a cluster in the course of things.
+
+// Cloud is the account, to make trouble there.
+func (s *Stage) Cloud() *ec2.Sim { return s.ec2 }
+
+// Reclaim has EC2 take back so many spot instances, any of them, spread over a time.
+func (s *Stage) Reclaim(n int, within time.Duration) {
+	live := s.ec2.Live()
+	r := rand.New(rand.NewPCG(s.scene.Seed, 7))
+	r.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+	for i, in := range live[:min(n, len(live))] {
+		s.In(time.Duration(i)*within/time.Duration(n), func() { _ = s.ec2.Interrupt(in.ID) })
+	}
+}
+
+// KillAt kills the product before or after each call that is asked for, by turns, and starts it again five seconds later. It says how
+// often it has done so.
+func (s *Stage) KillAt(deadly func(*kubeapi.Call) bool) *atomic.Int64 {
+	s.deadly = deadly
+	return &s.kills
+}
+
+// before and after are asked about each call of a process.
+func (s *Stage) before(p *process, c *kubeapi.Call) *kubeapi.Fault {
+	if s.deadly == nil || !s.deadly(c) || s.kills.Load()%2 != 0 || p.killed.Load() {
+		return nil
+	}
+	s.kills.Add(1)
+	return &kubeapi.Fault{Call: p.kill, Drop: true}
+}
+
+func (s *Stage) after(p *process, c *kubeapi.Call, err error) *kubeapi.Fault {
+	if err != nil || s.deadly == nil || !s.deadly(c) || s.kills.Load()%2 != 1 || p.killed.Load() {
+		return nil
+	}
+	s.kills.Add(1)
+	return &kubeapi.Fault{Call: p.kill, Drop: true}
+}
+
+// Untaint has the agent that a startup taint waits for: it takes it off a node so long after that is Ready.
+func (s *Stage) Untaint(key string, after time.Duration) {
+	s.watch(s.factory.Core().V1().Nodes().Informer(), func(obj any) {
+		n := obj.(*corev1.Node)
+		if !nodeReady(n) {
+			return
+		}
+		time.AfterFunc(after, func() {
+			for range 20 {
+				n, err := s.kube.CoreV1().Nodes().Get(s.ctx, n.Name, metav1.GetOptions{})
+				if err != nil {
+					return
+				}
+				for i := range n.Spec.Taints {
+					if n.Spec.Taints[i].Key == key {
+						n.Spec.Taints = append(n.Spec.Taints[:i:i], n.Spec.Taints[i+1:]...)
+						_, err = s.kube.CoreV1().Nodes().Update(s.ctx, n, metav1.UpdateOptions{})
+						break
+					}
+				}
+				if err == nil {
+					return
+				}
+			}
+		})
+	})
+}
+
+// Storage makes a class of volumes that are made for the node that their first pod has, and what makes them, when it is allowed to.
+func (s *Stage) Storage(name string, allowed func() bool) {
+	s.Create(storageClass(name))
+	s.Each(func() {
+		if !allowed() {
+			return
+		}
+		claims, err := s.kube.CoreV1().PersistentVolumeClaims(namespace).List(s.ctx, metav1.ListOptions{})
+		if err != nil {
+			return
+		}
+		for i := range claims.Items {
+			if c := &claims.Items[i]; c.Spec.VolumeName == "" && c.Annotations[selectedNode] != "" {
+				s.provide(c)
+			}
+		}
+	})
+}
+
+// OtherScheduler binds pods that ask for it: it says at once that it finds no node, and a while later it finds the named one.
+func (s *Stage) OtherScheduler(name string, after time.Duration, node func() string) {
+	seen := map[string]bool{} // of the informer's goroutine
+	s.watch(s.factory.Core().V1().Pods().Informer(), func(obj any) {
+		p := obj.(*corev1.Pod)
+		if p.Spec.SchedulerName != name || p.Spec.NodeName != "" || seen[string(p.UID)] {
+			return
+		}
+		seen[string(p.UID)] = true
+		p = p.DeepCopy()
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: "0/1 nodes are available: 1 Insufficient cpu.", LastTransitionTime: metav1.Now()})
+		if _, err := s.kube.CoreV1().Pods(p.Namespace).UpdateStatus(s.ctx, p, metav1.UpdateOptions{}); err != nil {
+			s.logger.Error(err, "The other scheduler could not say that it finds no node")
+		}
+		time.AfterFunc(after, func() {
+			_ = s.kube.CoreV1().Pods(p.Namespace).Bind(s.ctx, &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: node()},
+			}, metav1.CreateOptions{})
+		})
+	})
+}
