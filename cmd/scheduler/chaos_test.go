@@ -117,11 +117,15 @@ func logNothing(t *testing.T) {
 	t.Helper()
 	state := klog.CaptureState()
 	t.Cleanup(state.Restore)
+	silence()
+}
+
+func silence() {
 	flags := flag.NewFlagSet("klog", flag.PanicOnError)
 	klog.InitFlags(flags)
 	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
 		if err := flags.Set(name, value); err != nil {
-			t.Fatal(err)
+			panic(err)
 		}
 	}
 	klog.SetOutput(io.Discard)

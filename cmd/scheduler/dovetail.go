@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
@@ -41,6 +42,7 @@ type dovetail struct {
 	clock   clock.WithTicker
 	connect func(ctx context.Context, region string) (aws.Clients, error)
 	publish func(ctx context.Context, profiles []profile, f facts) error
+	others  func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
 	desk    *launch.Desk
 	classes *launch.Classes // made with the first profile that uses a plugin
 	motors  sync.WaitGroup
@@ -48,7 +50,7 @@ type dovetail struct {
 }
 
 func newDovetail() *dovetail {
-	d := &dovetail{clock: clock.RealClock{}, connect: aws.Connect, publish: publish}
+	d := &dovetail{clock: clock.RealClock{}, connect: aws.Connect, publish: publish, others: outOfTree}
 	d.desk = launch.NewDesk(d.clock)
 	return d
 }
@@ -61,7 +63,7 @@ func (d *dovetail) plugins() []app.Option {
 		app.WithPlugin(binder.InitializingNodesName,
 			binder.NewInitializingNodes(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) }, lifecycle.HiddenTaints)),
 	}
-	for name, factory := range outOfTree() {
+	for name, factory := range d.others() {
 		out = append(out, app.WithPlugin(name, factory))
 	}
 	return out
@@ -110,7 +112,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
-	world, recheck, err := worlds(ctx, sched, profiles)
+	world, recheck, err := worlds(ctx, sched, profiles, d.others())
 	if err != nil {
 		return err
 	}
@@ -320,12 +322,12 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, server st
 }
 
 // worlds are the planner's and the launches' views of the cluster: one for each goroutine that asks.
-func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile) (plan, recheck launch.World, err error) {
+func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, others frameworkruntime.Registry) (plan, recheck launch.World, err error) {
 	deny := func(p profile) []string {
 		return append([]string{provision.Name, binder.Name}, p.args.SimulationDenyList...)
 	}
 	first := profiles[0]
-	cfg := simulate.Config{Scheduler: sched, Profile: first.config, Registry: outOfTree(), Deny: deny(first)}
+	cfg := simulate.Config{Scheduler: sched, Profile: first.config, Registry: others, Deny: deny(first)}
 	for _, p := range profiles[1:] {
 		cfg.Also = append(cfg.Also, simulate.Also{Profile: p.config, Deny: deny(p)})
 	}

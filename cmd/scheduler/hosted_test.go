@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/signal"
@@ -86,10 +87,12 @@ func host(ctx context.Context, p chaos.Process, text string, more frameworkrunti
 		}, p.Clock), nil
 	}
 	d.publish = func(context.Context, []profile, facts) error { return nil } // in /configz there is room for one
-	registry := frameworkruntime.Registry{}
-	if err := registry.Merge(more); err != nil {
-		return err
+	d.others = func() frameworkruntime.Registry {
+		all := outOfTree()
+		maps.Copy(all, more)
+		return all
 	}
+	registry := frameworkruntime.Registry{}
 	for _, o := range d.plugins() {
 		if err := o(registry); err != nil {
 			return err

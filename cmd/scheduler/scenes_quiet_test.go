@@ -190,15 +190,15 @@ func TestSceneStatefulSetRollsOut(t *testing.T) {
 
 func TestSceneDaemonSetAddedMeanwhile(t *testing.T) {
 	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
-		basics(s)
+		s.Create(chaos.Class("default"), chaos.Pool("default", "default", ec2nc.LabelInstanceCategory+"=c,m,r", ec2nc.LabelInstanceCPU+"=4,8"))
 		s.Create(chaos.Deployment(20, chaos.Template("web", "3", "1Gi")))
 		s.Start()
 		s.In(15*time.Second, func() {
-			s.Create(chaos.DaemonSet(chaos.Template("agent", "600m", "64Mi", func(t *corev1.PodTemplateSpec) { t.Spec.PriorityClassName = "system-node-critical" })))
+			s.Create(chaos.DaemonSet(chaos.Template("agent", "1", "64Mi", func(t *corev1.PodTemplateSpec) { t.Spec.PriorityClassName = "system-node-critical" })))
 		})
 		s.Pass(30 * time.Second)
 		s.Film("%d machines boot", s.Launched())
-		// Some machines are too small for both, and nobody has said so before: those pods go once.
+		// The machines are too small for both, which nobody could know: those pods go once.
 		s.Until("all run", 15*time.Minute, s.Running(map[string]int{"web": 20}))
 		s.Pass(time.Hour)
 	}})

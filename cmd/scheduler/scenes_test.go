@@ -15,15 +15,17 @@ import (
 
 var sceneLogs = flag.String("scenes.logs", "", "folder for the product's logs, one file per scene")
 
-// lazyCollection: garbage is most of what a day makes, and little of it lives.
-var lazyCollection = sync.OnceFunc(func() { debug.SetGCPercent(400) })
+// prepare silences what isn't logged by way of a context, and has garbage collected seldom: a day makes much, and little of it lives.
+var prepare = sync.OnceFunc(func() {
+	silence()
+	debug.SetGCPercent(400)
+})
 
 // play plays a scene around the whole scheduler.
 func play(t *testing.T, scene chaos.Scene) {
 	t.Helper()
-	logNothing(t)
 	t.Parallel()
-	lazyCollection()
+	prepare()
 	if scene.Program == nil {
 		scene.Program = hosted
 	}

@@ -133,6 +133,7 @@ func (s *Stage) Pass(d time.Duration) {
 			}
 			select {
 			case err := <-p.ended:
+				p.stop()
 				s.running = nil
 				panic(enough{"the program ended by itself: " + errText(err)})
 			default:
