@@ -214,7 +214,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	store.OnPool(motor.Changed)
 	store.OnGuard(func(o guard.Owner, retry bool) {
 		if o.Pool != "" {
-			spending.PoolChanged(o.Pool, retry)
+			spending.PoolChanged(o.Pool, store.ClassOf(o.Pool), retry)
 		} else {
 			spending.ClassChanged(o.Class, store.PoolsOf(o.Class), retry)
 		}

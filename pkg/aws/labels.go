@@ -56,6 +56,9 @@ func labelsOf(h *hardware, region string, f *family) map[string]string {
 		l[ec2nc.LabelInstanceGPUCount] = number(g.count)
 		l[ec2nc.LabelInstanceGPUMemory] = number(g.memoryMiB)
 	}
+	if f.name == ec2nc.AMIFamilyAL2023 && slices.ContainsFunc(h.gpus, func(g device) bool { return strings.EqualFold(g.manufacturer, "nvidia") }) {
+		l[labelNVIDIA] = "true"
+	}
 	if len(h.accelerators) == 1 {
 		a := h.accelerators[0]
 		set(ec2nc.LabelInstanceAcceleratorName, labelValue(a.name))
@@ -64,6 +67,10 @@ func labelsOf(h *hardware, region string, f *family) map[string]string {
 	}
 	return l
 }
+
+// labelNVIDIA is what nodeadm has kubelets put on machines with NVIDIA's GPUs, and what NVIDIA's device plugin goes by. A kubelet that
+// finds its Node puts no labels on it: without this one the plugin would never come, nor the GPUs.
+const labelNVIDIA = "nvidia.com/gpu.present"
 
 // bootLabels are those of the labels that are given to the kubelet. The Node object carries all of them from the start;
 // these are for a kubelet that comes to a Node object that isn't there. What follows from the instance type is left out,
@@ -76,7 +83,7 @@ func bootLabels(labels map[string]string) map[string]string {
 				continue
 			}
 		}
-		if strings.HasPrefix(k, apis.Group+"/instance-") || slices.Contains(offerLabels, k) {
+		if strings.HasPrefix(k, apis.Group+"/instance-") || k == labelNVIDIA || slices.Contains(offerLabels, k) {
 			continue
 		}
 		out[k] = v

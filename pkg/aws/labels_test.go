@@ -51,6 +51,7 @@ func TestLabelsOf(t *testing.T) {
 				"karpenter.k8s.aws/instance-gpu-manufacturer":                "nvidia",
 				"karpenter.k8s.aws/instance-gpu-count":                       "1",
 				"karpenter.k8s.aws/instance-gpu-memory":                      "16384",
+				"nvidia.com/gpu.present":                                     "true",
 			},
 		},
 		{

@@ -197,3 +197,13 @@ func (s *Store) PoolsOf(class string) (out []string) {
 	}
 	return out
 }
+
+// ClassOf is the node class of a pool, or "".
+func (s *Store) ClassOf(pool string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if p := s.parsed[pool]; p != nil {
+		return p.pool.NodeClass
+	}
+	return ""
+}

@@ -59,8 +59,9 @@ type Spending struct {
 
 	mu       sync.Mutex
 	guard    *guard.Guard
-	machines map[string]*watched // by claim
-	byNode   map[string]*watched // by Node name
+	machines map[string]*watched    // by claim
+	byNode   map[string]*watched    // by Node name
+	byPod    map[types.UID]*watched // by the pods they were bought for, until these are bound
 	dirty    map[guard.Owner]bool
 	served   map[string]bool // claims on which it is still to be written
 	refused  map[guard.Key]*corev1.Node
@@ -87,7 +88,9 @@ type watched struct {
 	// pods are those on it that are no daemons; nil: they are of no interest any more.
 	pods map[types.UID]*lodger
 	// thrown are faults of pods that were thrown off it.
-	thrown      []guard.Fault
+	thrown []guard.Fault
+	// deserted is since when no pod that it was bought for is there or is to come.
+	deserted    time.Time
 	initialized time.Time
 	steady      bool
 	// end is why it ends, as those who end it have said; neutral: that is nobody's failure.
@@ -108,7 +111,7 @@ type lodger struct {
 func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owners *Owners, pending *Pending, taints func(node string) []corev1.Taint, podsOn func(node string) []*corev1.Pod) *Spending {
 	return &Spending{
 		cfg: cfg, clock: c, records: records, owners: owners, pending: pending, classes: pending.classes, taints: taints, podsOn: podsOn, guard: guard.New(),
-		machines: map[string]*watched{}, byNode: map[string]*watched{}, dirty: map[guard.Owner]bool{}, served: map[string]bool{},
+		machines: map[string]*watched{}, byNode: map[string]*watched{}, byPod: map[types.UID]*watched{}, dirty: map[guard.Owner]bool{}, served: map[string]bool{},
 		refused: map[guard.Key]*corev1.Node{}, idle: map[guard.Key]time.Time{}, budgets: map[string]string{},
 		workloads: map[guard.Workload]workloadState{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
 	}
@@ -161,6 +164,9 @@ func (s *Spending) buy(c *capacity.Claim, images, zones []string, wanted map[typ
 	defer s.mu.Unlock()
 	b := s.buyLocked(c, images, zones)
 	b.wanted = wanted
+	for uid := range wanted {
+		s.byPod[uid] = b
+	}
 	s.launches = append(s.launches, b.at)
 }
 
@@ -288,7 +294,7 @@ func (s *Spending) Emptied(claim string) {
 		s.Ending(claim, nil)
 		return
 	}
-	s.Ending(claim, &guard.Fault{Cause: "given back", Message: "its pods did not get there", Workloads: waiting})
+	s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting})
 }
 
 // over says that a claim has ended or is about to, and gives the verdict. launched: there was a machine.
@@ -315,13 +321,7 @@ func (s *Spending) overClaim(claim string, launched bool) {
 		s.failLocked(b, guard.Fault{Cause: "deleted", Message: "its NodeClaim or Node was deleted before it had done work"}, now)
 	}
 	s.guard.End(claim, now)
-	for _, k := range b.probes {
-		s.dirty[guard.OwnerOf(k)] = true
-	}
-	delete(s.machines, claim)
-	if s.byNode[b.node] == b {
-		delete(s.byNode, b.node)
-	}
+	s.forgetLocked(b)
 	s.noticeLocked()
 }
 
@@ -361,58 +361,117 @@ func mergeFaults(all []guard.Fault) guard.Fault {
 	return f
 }
 
-// settle gives the verdicts that are due. held says whose room is kept on which claims (desk).
+// desertedFor is how long no pod that a machine was bought for is there, or is to come, before there will be no verdict on it.
+const desertedFor = time.Minute
+
+// settle gives the verdicts that are due. desk says where room is kept for pods; nil: only work that was done is looked at.
 func (s *Spending) settle(desk *Desk) {
 	if s == nil {
 		return
 	}
 	now := s.clock.Now()
+	var left []string
 	s.mu.Lock()
-	var thrownOff []string
 	for name, b := range s.machines {
-		if len(b.thrown) > 0 && !s.guard.Decided(name) {
-			thrownOff = append(thrownOff, name)
+		s.workedLocked(b, now)
+		if desk != nil && !s.guard.Decided(name) && !b.lodges() {
+			left = append(left, name)
 		}
 	}
 	s.mu.Unlock()
-	kept := map[string][]capacity.Slot{}
-	if len(thrownOff) > 0 && desk != nil {
-		kept = desk.slots(thrownOff)
+	keeps := map[string]bool{}
+	if len(left) > 0 {
+		keeps = desk.keeps(left)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, b := range s.machines {
-		if b.pods == nil {
-			continue
-		}
-		for _, l := range b.pods {
-			if !l.left && !l.counted && !l.running.IsZero() && now.Sub(l.running) >= servedAfter {
-				l.counted = true
-				s.serveLocked(b, l.workload, now, true)
-			}
-		}
-		if s.guard.Served(name) && b.steady && now.Sub(b.at) >= thrownWithin {
-			b.pods = nil // nothing that happens there is of interest any more
-		}
-		if !b.initialized.IsZero() && !b.steady && now.Sub(b.initialized) >= servedAfter {
-			b.steady = true
-			s.guard.Steady(name, now)
-			if w, podless := podless(b.workloads); podless {
-				s.serveLocked(b, w, now, true)
-			}
-		}
-	}
-	if desk != nil {
-		for _, name := range thrownOff {
-			b := s.machines[name]
-			if b == nil || len(kept[name]) > 0 || slices.ContainsFunc(lodgers(b), func(l *lodger) bool { return !l.left && slices.Contains(b.workloads, l.workload) }) {
-				continue // undecided: pods that it was bought for are there, or come
-			}
-			s.failLocked(b, mergeFaults(b.thrown), now)
+	for _, name := range left {
+		if b := s.machines[name]; b != nil && !b.lodges() && !keeps[name] {
+			s.leftLocked(b, now)
+		} else if b != nil {
+			b.deserted = time.Time{}
 		}
 	}
 	s.guard.Tick(now)
 	s.noticeLocked()
+}
+
+// lodges says that a pod that the machine was bought for is on it, or that it was bought for none.
+func (b *watched) lodges() bool {
+	if _, none := podless(b.workloads); none {
+		return true
+	}
+	for _, l := range b.pods {
+		if !l.left && slices.Contains(b.workloads, l.workload) {
+			return true
+		}
+	}
+	return false
+}
+
+// workedLocked looks whether the machine has done work.
+func (s *Spending) workedLocked(b *watched, now time.Time) {
+	if b.pods == nil {
+		return
+	}
+	for _, l := range b.pods {
+		if !l.left && !l.counted && !l.running.IsZero() && now.Sub(l.running) >= servedAfter {
+			l.counted = true
+			s.serveLocked(b, l.workload, now, true)
+		}
+	}
+	if s.guard.Served(b.claim) && b.steady && now.Sub(b.at) >= thrownWithin {
+		b.pods = nil // nothing that happens there is of interest any more
+	}
+	if b.initialized.IsZero() || b.steady || now.Sub(b.initialized) < servedAfter {
+		return
+	}
+	b.steady = true
+	s.guard.Steady(b.claim, now)
+	if w, none := podless(b.workloads); none {
+		s.serveLocked(b, w, now, true)
+	}
+}
+
+// leftLocked looks at a machine on which no pod is, or is to come, that it was bought for. If some were thrown off it, it has
+// failed. If not there will be no verdict in the end, unless pods that it was bought for still wait, and go elsewhere.
+func (s *Spending) leftLocked(b *watched, now time.Time) {
+	switch {
+	case len(b.thrown) > 0:
+		s.failLocked(b, mergeFaults(b.thrown), now)
+	case b.deserted.IsZero():
+		b.deserted = now
+	case now.Sub(b.deserted) < desertedFor || len(b.probes) == 0:
+	case s.waitsLocked(b.workloads):
+		// Whatever keeps its pods from it would keep them from the next one.
+		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: b.workloads}, now)
+	default: // it is no probe any more: another one may be tried when somebody waits
+		s.guard.End(b.claim, now)
+		s.forgetLocked(b)
+	}
+}
+
+const causeGivenBack = "given back"
+
+// waitsLocked says that a pod of one of the workloads waits.
+func (s *Spending) waitsLocked(workloads []guard.Workload) bool {
+	return slices.ContainsFunc(s.pending.all(), func(pod *corev1.Pod) bool { return slices.Contains(workloads, s.workloadOf(pod)) })
+}
+
+// forgetLocked ends the watch of a machine.
+func (s *Spending) forgetLocked(b *watched) {
+	for _, k := range b.probes {
+		s.dirty[guard.OwnerOf(k)] = true
+	}
+	delete(s.machines, b.claim)
+	if s.byNode[b.node] == b {
+		delete(s.byNode, b.node)
+	}
+	for uid := range b.wanted {
+		if s.byPod[uid] == b {
+			delete(s.byPod, uid)
+		}
+	}
 }
 
 // podless says that a machine was bought for no pod, and what for.
@@ -429,12 +488,4 @@ func (s *Spending) noticeLocked() {
 		s.dirty[guard.OwnerOf(n.Key)] = true
 		s.notices = append(s.notices, n)
 	}
-}
-
-func lodgers(b *watched) []*lodger {
-	out := make([]*lodger, 0, len(b.pods))
-	for _, l := range b.pods {
-		out = append(out, l)
-	}
-	return out
 }

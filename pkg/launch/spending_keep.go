@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -203,11 +204,7 @@ func (m *Motor) askAboutNodes(ctx context.Context) {
 				ask[b.Key] = node
 			}
 		}
-		for k := range s.refused {
-			if ask[k] == nil {
-				delete(s.refused, k)
-			}
-		}
+		maps.DeleteFunc(s.refused, func(k guard.Key, _ *corev1.Node) bool { return ask[k] == nil })
 	}
 	s.mu.Unlock()
 	for k, node := range ask {

@@ -380,8 +380,8 @@ func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod
 	return workloads, wanted
 }
 
-// slots are what is kept on claims' nodes.
-func (d *Desk) slots(claims []string) (out map[string][]capacity.Slot) {
-	d.read(func(l *ledger.Ledger) { out = l.AllSlots(claims) })
+// keeps says of claims whether room is kept for pods on their nodes, or pods are being bound there.
+func (d *Desk) keeps(claims []string) (out map[string]bool) {
+	d.read(func(l *ledger.Ledger) { out = l.Keeps(claims) })
 	return out
 }

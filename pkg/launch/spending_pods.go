@@ -36,12 +36,18 @@ func (s *Spending) Pods() cache.ResourceEventHandler {
 }
 
 func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
-	if s == nil || pod.Spec.NodeName == "" {
+	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.byNode[pod.Spec.NodeName]
+	if pod.Spec.NodeName == "" {
+		b = s.byPod[pod.UID] // preempted while it was being bound, perhaps
+		if b == nil || !terminal(pod) && pod.DeletionTimestamp == nil && !gone {
+			return
+		}
+	}
 	if b == nil || b.pods == nil {
 		return
 	}

@@ -64,6 +64,17 @@ func says(words string) func(*karpv1.NodeClaim) bool {
 	}
 }
 
+// ended waits until there is no claim of that name.
+func (e *env) ended(name string) {
+	e.Helper()
+	if _, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
+		there := slices.ContainsFunc(claims, func(c *karpv1.NodeClaim) bool { return c.Name == name })
+		return !there, "the end of claim " + name, nil
+	}); err != nil {
+		e.Fatal(err)
+	}
+}
+
 // gone waits until a claim, its Node and its instance have ended.
 func (e *env) gone(claim *karpv1.NodeClaim) {
 	e.Helper()
@@ -91,8 +102,10 @@ func (e *env) gone(claim *karpv1.NodeClaim) {
 func TestClaimMadeByHand(t *testing.T) {
 	e := start(t, nil)
 	e.apply(handmade)
-	e.claim("mine", "refused without its class", says("spec.nodeClassRef.name: there is no EC2NodeClass default"))
+	e.eventSays("mine", "NodeClassNotFound", "there is no EC2NodeClass default")
+	e.ended("mine")
 	e.apply(nodeClass)
+	e.apply(handmade)
 	c := e.claim("mine", "initialized", initialized)
 	in := e.sim.Live()
 	if len(in) != 1 || !strings.HasSuffix(c.Status.ProviderID, "/"+in[0].ID) || len(in[0].ClientToken) == 0 {

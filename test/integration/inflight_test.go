@@ -70,9 +70,13 @@ func TestPodsThatComeWhileNodesBootBuyNothing(t *testing.T) {
 	}
 }
 
-// The kubelet of a machine with four GPUs shows none for a while, and others come that want one: they are its.
+// The kubelet of a machine with four GPUs shows none for a while, and others come that want one: they are its. The device plugin is
+// there because its label was put on the Node that was made ahead.
 func TestPodsThatComeWhileDevicesAreMissingBuyNothing(t *testing.T) {
-	e := start(t, func(s *setting) { s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = time.Minute, time.Minute })
+	e := start(t, func(s *setting) {
+		s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = time.Minute, time.Minute
+		s.boots.PluginsByLabel = true
+	})
 	e.apply(nodeClass, strings.Replace(nodePool, "values: [c, m, r]}", "values: [g]}\n        - {key: node.kubernetes.io/instance-type, operator: In, values: [g4dn.12xlarge]}", 1))
 	e.pods("first", 1, "1", "1Gi", gpus("1"))
 	if _, err := cluster.Until(e.wait(), e.api, &corev1.NodeList{}, func(nodes []*corev1.Node) (bool, string, error) {

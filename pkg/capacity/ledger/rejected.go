@@ -32,6 +32,16 @@ func (l *Ledger) reject(p *pod, reason string) {
 	}
 }
 
+// Keeps says of claims whether anything is kept on their nodes.
+func (l *Ledger) Keeps(claims []string) map[string]bool {
+	out := make(map[string]bool, len(claims))
+	for _, name := range claims {
+		n, ok := l.nodes[name]
+		out[name] = ok && (len(n.slots) > 0 || len(l.assumed[n.name]) > 0)
+	}
+	return out
+}
+
 // Forgive ends the back-off of pods and their classes, because what they failed of is over, and plans for them again.
 func (l *Ledger) Forgive(uids []types.UID, now time.Time) {
 	for _, uid := range uids {

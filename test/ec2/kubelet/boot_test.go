@@ -57,7 +57,7 @@ func TestUserData(t *testing.T) {
 		"none":     {"", settings{labels: map[string]string{}}, false},
 		"a script": {"#!/bin/bash\nkind: NodeConfig", settings{labels: map[string]string{}}, false},
 		"multi-part, with labels from flags and taints from configuration": {multipartData, settings{
-			labels: map[string]string{"karpenter.sh/nodepool": "default", "team": "a"}, maxPods: 20,
+			nodeadm: true, labels: map[string]string{"karpenter.sh/nodepool": "default", "team": "a"}, maxPods: 20,
 			taints: []corev1.Taint{{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}, {Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}},
 		}, false},
 		"plain NodeConfig, with taints from flags": {`
@@ -68,7 +68,7 @@ spec:
     config: {kubeReserved: {cpu: 100m}, evictionHard: {memory.available: 5%}}
     flags: ["--register-with-taints=a=b:NoSchedule,c:NoExecute", "--max-pods=12", "--v=2"]
 `, settings{
-			labels: map[string]string{}, maxPods: 12, taints: []corev1.Taint{{Key: "a", Value: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoExecute"}},
+			nodeadm: true, labels: map[string]string{}, maxPods: 12, taints: []corev1.Taint{{Key: "a", Value: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoExecute"}},
 			kubeReserved: map[string]string{"cpu": "100m"}, evictionHard: map[string]string{"memory.available": "5%"},
 		}, false},
 		"Bottlerocket": {`

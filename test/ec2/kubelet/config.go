@@ -42,6 +42,9 @@ type Config struct {
 	// most 25 s. StatusInterval is the time between status reports of a node that hasn't changed, default 5 min. Neither
 	// is divided by Speed: the node lifecycle controller's patience isn't, either.
 	LeaseInterval, StatusInterval time.Duration
+	// PluginsByLabel: NVIDIA's device plugin is a DaemonSet whose affinity asks for the label nvidia.com/gpu.present, as its chart has it.
+	// It isn't there on a Node without the label, unless the image brings it (Bottlerocket).
+	PluginsByLabel bool
 	// Workers that talk to the API server, default 32.
 	Workers int
 }

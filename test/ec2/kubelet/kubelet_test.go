@@ -33,6 +33,10 @@ type world struct {
 
 // inWorld runs f with kubelets that register after 40 s, are ready 10 s later and complete 5 s after that.
 func inWorld(t *testing.T, f func(*world), objects ...*corev1.Node) {
+	inWorldOf(t, func(*Config) {}, f, objects...)
+}
+
+func inWorldOf(t *testing.T, set func(*Config), f func(*world), objects ...*corev1.Node) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
 		for _, n := range objects {
@@ -40,9 +44,11 @@ func inWorld(t *testing.T, f func(*world), objects ...*corev1.Node) {
 				t.Fatal(err)
 			}
 		}
-		k, err := New(Config{Client: api, Seed: 1, Boot: Boot{
+		cfg := Config{Client: api, Seed: 1, Boot: Boot{
 			Median: 40 * time.Second, P95: 40 * time.Second, ReadyMin: 10 * time.Second, ReadyMax: 10 * time.Second, PluginsMin: 5 * time.Second, PluginsMax: 5 * time.Second,
-		}})
+		}}
+		set(&cfg)
+		k, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,6 +226,29 @@ func TestTheNodeThatIsThereIsAdopted(t *testing.T) {
 		pass(5 * time.Second)
 		w.wantReadiness("Ready=True gpus=1")
 	}, ahead)
+}
+
+// NVIDIA's device plugin goes where its label is: on a Node made ahead of the kubelet somebody else has to have put it there.
+func TestDevicePluginGoesByItsLabel(t *testing.T) {
+	ahead := func(labels map[string]string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u1", Labels: labels}, Spec: corev1.NodeSpec{ProviderID: "aws:///us-west-2a/i-0123456789abcdef0"}}
+	}
+	for name, tc := range map[string]struct {
+		there []*corev1.Node
+		want  string
+	}{
+		"a Node made ahead without it": {[]*corev1.Node{ahead(nil)}, "Ready=True"},
+		"with it":                      {[]*corev1.Node{ahead(map[string]string{"nvidia.com/gpu.present": "true"})}, "Ready=True gpus=1"},
+		"the kubelet's own Node":       {nil, "Ready=True gpus=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorldOf(t, func(c *Config) { c.PluginsByLabel = true }, func(w *world) {
+				w.Boot(machine("g4dn.xlarge", multipartData))
+				pass(2 * time.Minute)
+				w.wantReadiness(tc.want)
+			}, tc.there...)
+		})
+	}
 }
 
 // pod makes a pod bound to the node.

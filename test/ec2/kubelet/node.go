@@ -35,6 +35,7 @@ type node struct {
 	settings *settings
 	shape    *shape
 	adopted  bool // the Node was there
+	drivers  bool // the CSI drivers have been announced
 
 	registerAt, readyAt, pluginsAt time.Time
 	leaseDue, statusDue            time.Time
@@ -146,16 +147,21 @@ func (k *Kubelets) syncNode(ctx context.Context, n *node) (time.Duration, error)
 		k.wakePods(n)
 	}
 	if n.at() == ready && !now.Before(n.pluginsAt) {
-		if err := k.announceDrivers(ctx, n); err != nil {
-			return 0, err
-		}
-		if len(n.shape.devices) > 0 {
-			if err := k.postStatus(ctx, n, complete); err != nil {
+		if !n.drivers {
+			if err := k.announceDrivers(ctx, n); err != nil {
 				return 0, err
 			}
-			n.posted, n.statusDue = now, now.Add(k.cfg.StatusInterval)
+			n.drivers = true
 		}
-		n.reach(complete)
+		if k.pluginLands(n) { // or it is asked again with the next renewal of the Lease
+			if len(n.shape.devices) > 0 {
+				if err := k.postStatus(ctx, n, complete); err != nil {
+					return 0, err
+				}
+				n.posted, n.statusDue = now, now.Add(k.cfg.StatusInterval)
+			}
+			n.reach(complete)
+		}
 	}
 	if !now.Before(n.statusDue) || k.corrects(n, now) {
 		if err := k.postStatus(ctx, n, n.at()); err != nil {
@@ -164,6 +170,18 @@ func (k *Kubelets) syncNode(ctx context.Context, n *node) (time.Duration, error)
 		n.posted, n.statusDue = now, now.Add(k.cfg.StatusInterval)
 	}
 	return k.nextLook(n, now), nil
+}
+
+// labelNVIDIA is on the Nodes that NVIDIA's device plugin goes to.
+const labelNVIDIA = "nvidia.com/gpu.present"
+
+// pluginLands says whether the DaemonSet of the machine's device plugin puts a pod on the Node.
+func (k *Kubelets) pluginLands(n *node) bool {
+	if _, nvidia := n.shape.devices["nvidia.com/gpu"]; !nvidia || !k.cfg.PluginsByLabel || !n.settings.nodeadm {
+		return true
+	}
+	obj, exists, err := k.shown.GetIndexer().GetByKey(n.name)
+	return err == nil && exists && obj.(*corev1.Node).Labels[labelNVIDIA] == "true"
 }
 
 func (k *Kubelets) nextLook(n *node, now time.Time) time.Duration {

@@ -98,6 +98,9 @@ func architecture(n *node) string {
 // provider id and the topology labels a moment later.
 func (k *Kubelets) newNode(n *node) *corev1.Node {
 	labels := maps.Clone(n.settings.labels)
+	if _, nvidia := n.shape.devices["nvidia.com/gpu"]; nvidia && n.settings.nodeadm {
+		labels[labelNVIDIA] = "true" // one of the --node-labels that nodeadm adds; on a Node that is there they have no effect
+	}
 	maps.Copy(labels, ownLabels(n))
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},

@@ -25,6 +25,8 @@ type settings struct {
 	maxPods int64
 	// reserved is kube-reserved plus system-reserved per resource, evictionHard the eviction signals; nil: the image's own.
 	kubeReserved, systemReserved, evictionHard map[string]string
+	// nodeadm: the image is configured by it (AL2023).
+	nodeadm bool
 	// localDisks: the machine's own disks are one file system, for pods and images.
 	localDisks bool
 }
@@ -108,6 +110,7 @@ func (s *settings) readMultipart(data []byte) error {
 
 // readNodeConfig lays a NodeConfig over what was read before, as nodeadm does with several of them.
 func (s *settings) readNodeConfig(data []byte) error {
+	s.nodeadm = true
 	var c nodeConfig
 	if err := yaml.Unmarshal(data, &c); err != nil {
 		return fmt.Errorf("reading NodeConfig: %w", err)
