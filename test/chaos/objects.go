@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -92,7 +93,11 @@ func Deployment(replicas int, t corev1.PodTemplateSpec) *appsv1.Deployment {
 	app := t.Labels[appLabel]
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(replicas)), Selector: selects(app), Template: t},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(int32(replicas)), Selector: selects(app), Template: t,
+			// No deadline: Kubernetes' controller looks ten times a second at a Deployment that has passed it, for as long as it is unavailable.
+			ProgressDeadlineSeconds: ptr.To[int32](math.MaxInt32),
+		},
 	}
 }
 

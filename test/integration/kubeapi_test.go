@@ -81,6 +81,7 @@ func dialogue(t *testing.T, cfg *rest.Config) []string {
 	d.pods()
 	d.claims()
 	d.leases()
+	d.workloads()
 	return d.lines
 }
 
@@ -161,6 +162,11 @@ func (d *talk) pods() {
 	d.say("evict", nil, d.kube.PolicyV1().Evictions("default").Evict(d.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p"}}))
 	p, err = pods.Get(d.ctx, "p", metav1.GetOptions{})
 	d.say("it has its time", p, err)
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget {
+			d.lines = append(d.lines, fmt.Sprint("it says why: ", c.Status, " ", c.Reason, " ", c.Message))
+		}
+	}
 	d.say("delete with more time", nil, pods.Delete(d.ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](300)}))
 	p, err = pods.Get(d.ctx, "p", metav1.GetOptions{})
 	d.say("it doesn't get more", p, err)

@@ -101,6 +101,9 @@ func (s *Server) evict(t *table, pod *object, e *policyv1.Eviction) error {
 			}
 		}
 	}
+	if err := preconditions(t, pod, o); err != nil {
+		return err
+	}
 	if len(o.DryRun) == 0 {
 		marked, err := s.disrupt(t, pod)
 		if err != nil {

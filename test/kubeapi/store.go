@@ -142,8 +142,11 @@ func (s *Server) change(t *table, current, next *object, part string, dryRun boo
 		return nil, apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, current.GetUID()))
 	}
 	out := next.DeepCopy()
-	if part == "status" && t.resource.Group == "" {
-		out.Object["spec"] = runtime.DeepCopyJSONValue(current.Object["spec"]) // metadata may change this way, too
+	if part == "status" && slices.Contains([]string{"", "apps", "batch"}, t.resource.Group) {
+		out.Object["spec"] = runtime.DeepCopyJSONValue(current.Object["spec"]) // metadata may change this way, too: Deployments get their revision so
+		if t.resource.Group == "apps" {
+			out.SetLabels(current.GetLabels())
+		}
 	} else if part == "status" {
 		status := out.Object["status"]
 		out = current.DeepCopy()
@@ -195,12 +198,18 @@ func gone(o *object) bool {
 	return o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
 }
 
+func preconditions(t *table, current *object, o *metav1.DeleteOptions) error {
+	pre := o.Preconditions
+	if pre != nil && (pre.UID != nil && *pre.UID != current.GetUID() || pre.ResourceVersion != nil && *pre.ResourceVersion != current.GetResourceVersion()) {
+		return apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("Precondition failed"))
+	}
+	return nil
+}
+
 // remove deletes, at once or as soon as finalizers and grace period allow.
 func (s *Server) remove(t *table, current *object, o *metav1.DeleteOptions) (*object, error) {
-	if pre := o.Preconditions; pre != nil {
-		if pre.UID != nil && *pre.UID != current.GetUID() || pre.ResourceVersion != nil && *pre.ResourceVersion != current.GetResourceVersion() {
-			return nil, apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("Precondition failed"))
-		}
+	if err := preconditions(t, current, o); err != nil {
+		return nil, err
 	}
 	if len(o.DryRun) > 0 {
 		return current, nil

@@ -8,6 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 )
 
 // requests is an amount per resource: milli-CPU for cpu, the plain value for everything else.
@@ -31,8 +34,8 @@ func requestsOf(p *corev1.Pod) requests {
 }
 
 // admit takes a pod in or says why not. A pod that is in already is given back as it is; one that runs already, because
-// an earlier kubelet of the node started it, is taken without a question.
-func (n *node) admit(p *corev1.Pod, now time.Time) (*podState, *rejection) {
+// an earlier kubelet of the node started it, is taken without a question. shown is the Node as the API server has it, if it is known.
+func (n *node) admit(p *corev1.Pod, shown *corev1.Node, now time.Time) (*podState, *rejection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if state := n.pods[p.UID]; state != nil {
@@ -45,6 +48,8 @@ func (n *node) admit(p *corev1.Pod, now time.Time) (*podState, *rejection) {
 			state.running = p.Status.StartTime.Time
 		}
 	} else if r := n.refusal(state.requests); r != nil {
+		return nil, r
+	} else if r := mismatch(p, shown); r != nil {
 		return nil, r
 	}
 	n.pods[p.UID] = state
@@ -76,6 +81,20 @@ func (n *node) refusal(want requests) *rejection {
 				"Allocate failed due to requested number of devices unavailable for %s. Requested: %d, Available: %d, which is unexpected", name, want[name], total-used)}
 		}
 		return &rejection{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, want[name], used, total)}
+	}
+	return nil
+}
+
+// mismatch is why a node isn't for a pod, whatever room it has: the kubelet asks once, when the pod comes.
+func mismatch(p *corev1.Pod, shown *corev1.Node) *rejection {
+	if shown == nil {
+		return nil
+	}
+	if ok, _ := nodeaffinity.GetRequiredNodeAffinity(p).Match(shown); !ok {
+		return &rejection{"NodeAffinity", "node(s) didn't match Pod's node affinity/selector"}
+	}
+	if _, bad := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), shown.Spec.Taints, p.Spec.Tolerations, func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, false); bad {
+		return &rejection{"TaintToleration", "node(s) had taints that the pod didn't tolerate"}
 	}
 	return nil
 }

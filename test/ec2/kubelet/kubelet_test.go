@@ -266,6 +266,11 @@ func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
+// tolerant pods bear the taint that multipartData has the kubelet register with.
+func tolerant(p *corev1.Pod) {
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+}
+
 func asks(name corev1.ResourceName, n string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(n) }
 }
@@ -406,6 +411,7 @@ func TestPodsThatDontFitAreRejected(t *testing.T) {
 				w.Boot(machine("g4dn.xlarge", multipartData))
 				pass(tc.when)
 				for _, p := range tc.pods() {
+					tolerant(p)
 					w.create(p)
 				}
 				pass(2 * time.Second)

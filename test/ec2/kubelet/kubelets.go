@@ -132,6 +132,15 @@ func (k *Kubelets) watchNodes() error {
 	return nil
 }
 
+// shownNode is the node's Node as the API server has it; nil: it isn't known.
+func (k *Kubelets) shownNode(n *node) *corev1.Node {
+	obj, exists, err := k.shown.GetIndexer().GetByKey(n.name)
+	if err != nil || !exists {
+		return nil
+	}
+	return obj.(*corev1.Node)
+}
+
 // dropManagedFields keeps memory small; nobody here reads them.
 func dropManagedFields(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {

@@ -51,7 +51,7 @@ func (k *Kubelets) syncPod(ctx context.Context, key string) (time.Duration, erro
 		n.forget(p.UID)
 		return 0, nil
 	}
-	state, rejection := n.admit(p, now)
+	state, rejection := n.admit(p, k.shownNode(n), now)
 	if rejection != nil {
 		klog.FromContext(ctx).V(2).Info("Rejecting a pod", "pod", klog.KObj(p), "node", n.name, "reason", rejection.reason, "message", rejection.message)
 		return 0, k.patchPod(ctx, p, failedStatus(rejection, now))
