@@ -66,7 +66,7 @@ func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 			if len(assumed) > 0 {
 				t.Errorf("assumed %q of a class that has a status", assumed)
 			}
-			// Without a status, the same but for what only the account knows: the ids of zones.
+			// Without a status, the same but for what only the account knows: the ids of zones and images.
 			got, assumed = offline(t, file, OfflineConfig{Zones: w.sim.Zones(), VMMemoryOverheadPercent: 0.075}, nodeClass())
 			if want, got := unlabelled(want), unlabelled(got); !reflect.DeepEqual(want, got) {
 				t.Errorf("types of a class without status (-provider +file):\n%s", cmp.Diff(want, got))
@@ -83,6 +83,7 @@ func unlabelled(types []*capacity.InstanceType) []capacity.InstanceType {
 	var out []capacity.InstanceType
 	for _, t := range types {
 		one := *t
+		one.Image = ""
 		one.Offers = slices.Clone(t.Offers)
 		for i := range one.Offers {
 			one.Offers[i].Labels = nil

@@ -189,9 +189,9 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 	if b == nil || b.over {
 		return
 	}
-	f := guard.Fault{
-		Cause: strings.TrimSpace("filter " + plugin), Workloads: []guard.Workload{w},
-		Message: fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason),
+	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there do not get there: " + reason}
+	if plugin != "" {
+		f.Cause, f.Message = "filter "+plugin, fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason)
 	}
 	if s.guard.Served(claim) { // a probe that works for others
 		s.guard.Fail(claim, f, s.clock.Now())
