@@ -369,7 +369,7 @@ func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod
 		k := kin{pl.Class.Key, controller(p)}
 		w, ok := known[k]
 		if !ok {
-			w = s.owners.workloadOf(p, pl.Class)
+			w = s.owners.workloadOf(p, func() *capacity.Class { return pl.Class })
 			known[k] = w
 		}
 		workloads[pl.Node] = addWorkload(workloads[pl.Node], w)

@@ -115,11 +115,13 @@ func (s *Spending) workload(pod *corev1.Pod, b *watched) guard.Workload {
 }
 
 func (s *Spending) workloadOf(pod *corev1.Pod) guard.Workload {
-	class, err := s.classes.Class(pod)
-	if err != nil {
-		class = &capacity.Class{Namespace: pod.Namespace}
-	}
-	return s.owners.workloadOf(pod, class)
+	return s.owners.workloadOf(pod, func() *capacity.Class {
+		class, err := s.classes.Class(pod)
+		if err != nil {
+			return &capacity.Class{Namespace: pod.Namespace}
+		}
+		return class
+	})
 }
 
 const causePreempted = "preempted"

@@ -15,7 +15,7 @@ import (
 
 // workloadOf is what the pod belongs to: the topmost of its controllers that can be read. Pods and Jobs that nothing owns go by
 // their shape: a pipeline that makes a Job a minute is one workload.
-func (o *Owners) workloadOf(pod *corev1.Pod, class *capacity.Class) guard.Workload {
+func (o *Owners) workloadOf(pod *corev1.Pod, class func() *capacity.Class) guard.Workload {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	for hops := 0; ref != nil && hops < 4; hops++ {
 		owner, root := o.above(pod.Namespace, ref)
@@ -28,7 +28,7 @@ func (o *Owners) workloadOf(pod *corev1.Pod, class *capacity.Class) guard.Worklo
 		ref = owner
 	}
 	if ref == nil {
-		return guard.Workload{Namespace: pod.Namespace, Owner: "pods of shape " + class.Shape()}
+		return guard.Workload{Namespace: pod.Namespace, Owner: "pods of shape " + class().Shape()}
 	}
 	return guard.Workload{Namespace: pod.Namespace, Owner: ref.Kind + "/" + ref.Name}
 }
