@@ -4,6 +4,7 @@
 # make verify  formatting, vet, lint rules and import directions; changes nothing
 # make bench   what a scheduling cycle costs with our plugins
 # make chaos   the whole program under virtual time while everything around it breaks; HISTORIES=20, SEED=1
+# make scenes  the whole program under virtual time in worlds written by hand, a day each: what lasts and what must not matter; SCENE=name
 # make soak    2,000 nodes kept busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
 # make fidelity random worlds through the real scheduler, judged from the API and the EC2 journal; WORLDS=200, or WORLD=7
 #               for one of them, told step by step; SMALL=1 for those of make test
@@ -25,7 +26,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos soak fidelity clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -87,6 +88,11 @@ SEED ?= 1
 chaos:
 	$(say) 'chaos: $(HISTORIES) histories from seed $(SEED)'
 	@go test -count=1 -timeout 120m ./cmd/scheduler -run 'TestChaos$$' -v -chaos.histories $(HISTORIES) -chaos.seed $(SEED) -chaos.again 0
+
+SCENE ?= .
+scenes:
+	$(say) 'scenes: a day each, about twelve minutes of one processor'
+	@go test -count=1 -timeout 120m ./cmd/scheduler -run 'TestScene.*$(SCENE)' -v -scenes.whole
 
 soak:
 	$(say) 'soak: half an hour as it is (SOAK_NODES, SOAK_MINUTES, SOAK_PODS_PER_SECOND)'

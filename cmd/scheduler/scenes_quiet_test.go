@@ -56,7 +56,7 @@ func TestSceneCrashLoop(t *testing.T) {
 		basics(s)
 		s.Create(chaos.Deployment(5, chaos.Template("web", "3", "1Gi", chaos.Annotated(kubelet.CrashAfter, "20s"))))
 		s.Start()
-		s.Pass(6 * time.Hour)
+		s.Pass(whole(6*time.Hour, 2*time.Hour))
 		s.AtMost("machines", s.Launched(), 5)
 	}})
 }
@@ -68,7 +68,7 @@ func TestSceneInitCrashLoop(t *testing.T) {
 			t.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "registry.invalid/init"}}
 		})))
 		s.Start()
-		s.Pass(6 * time.Hour)
+		s.Pass(whole(6*time.Hour, 2*time.Hour))
 		s.AtMost("machines", s.Launched(), 5)
 	}})
 }
@@ -92,8 +92,8 @@ func shortJobs(s *chaos.Stage, n int) {
 	s.Pass(time.Hour)
 }
 
-func TestSceneTenThousandShortJobs(t *testing.T) {
-	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) { shortJobs(s, 10000) }})
+func TestSceneManyShortJobs(t *testing.T) {
+	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) { shortJobs(s, whole(10000, 500)) }})
 }
 
 func TestSceneVolumeComesLate(t *testing.T) {
@@ -155,7 +155,7 @@ func TestSceneScaledUpAndDown(t *testing.T) {
 		web := chaos.Deployment(10, chaos.Template("web", "900m", "1Gi"))
 		s.Create(web)
 		s.Start()
-		for range 12 {
+		for range whole(12, 2) {
 			for _, n := range []int32{100, 10} {
 				s.Pass(5 * time.Minute)
 				chaos.Change(s, web, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(n) })
@@ -322,6 +322,7 @@ func TestSceneKilledAtEachVerdict(t *testing.T) {
 // One machine in twenty never registers. Of 200 that are wanted the last is there, with a guard, at most one registration timeout later
 // than without: that took two of them and three boots.
 func TestSceneSomeNeverRegister(t *testing.T) {
+	long(t)
 	var machines atomic.Int64
 	quiet(t, chaos.Scene{
 		World: chaos.World{Fate: func(ec2.Machine) kubelet.Fate { return kubelet.Fate{Never: machines.Add(1)%20 == 8} }},

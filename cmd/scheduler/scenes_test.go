@@ -13,7 +13,26 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-var sceneLogs = flag.String("scenes.logs", "", "folder for the product's logs, one file per scene")
+var (
+	wholeScenes = flag.Bool("scenes.whole", false, "faults last a day, not four hours, and the long scenes are played, too")
+	sceneLogs   = flag.String("scenes.logs", "", "folder for the product's logs, one file per scene")
+)
+
+// long marks a scene that make test has no time for.
+func long(t *testing.T) {
+	t.Helper()
+	if !*wholeScenes {
+		t.Skip("played by make scenes")
+	}
+}
+
+// whole is n, or fewer where there is no time for it.
+func whole[T any](n, fewer T) T {
+	if *wholeScenes {
+		return n
+	}
+	return fewer
+}
 
 // prepare silences what isn't logged by way of a context, and has garbage collected seldom: a day makes much, and little of it lives.
 var prepare = sync.OnceFunc(func() {

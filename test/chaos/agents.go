@@ -1,12 +1,13 @@
 package chaos
 
 import (
+	"sync/atomic"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
-	"sync/atomic"
-	"time"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
@@ -15,10 +16,18 @@ import (
 const runFor = kubelet.RunFor
 
 // Fault is something that goes wrong for as long as it lasts.
-type Fault struct{ over atomic.Bool }
+type Fault struct {
+	over  atomic.Bool
+	after func() // what it has done and takes back
+}
 
 // Mend ends it.
-func (f *Fault) Mend() { f.over.Store(true) }
+func (f *Fault) Mend() {
+	f.over.Store(true)
+	if f.after != nil {
+		f.after()
+	}
+}
 
 // Lasts until it is mended.
 func (f *Fault) Lasts() bool { return !f.over.Load() }
@@ -38,9 +47,10 @@ func (s *Stage) DenyNodes() *Fault {
 // agentTaint is what foreign agents put on nodes.
 var agentTaint = corev1.Taint{Key: "example.com/agent-not-ready", Effect: corev1.TaintEffectNoExecute}
 
-// TaintNew has an agent that taints each new node NoExecute as soon as it sees it.
+// TaintNew has an agent that taints each new node NoExecute as soon as it sees it, and is never done with it. When it is mended it takes
+// its taint off again.
 func (s *Stage) TaintNew() *Fault {
-	f := &Fault{}
+	f := &Fault{after: func() { s.untaintAll(agentTaint.Key) }}
 	s.watch(s.factory.Core().V1().Nodes().Informer(), func(obj any) {
 		if n := obj.(*corev1.Node); f.Lasts() && n.Annotations["example.com/seen"] == "" {
 			s.taint(n.Name)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
@@ -58,25 +59,37 @@ func (s *Stage) Untaint(key string, after time.Duration) {
 		if !nodeReady(n) {
 			return
 		}
-		time.AfterFunc(after, func() {
-			for range 20 {
-				n, err := s.kube.CoreV1().Nodes().Get(s.ctx, n.Name, metav1.GetOptions{})
-				if err != nil {
-					return
-				}
-				for i := range n.Spec.Taints {
-					if n.Spec.Taints[i].Key == key {
-						n.Spec.Taints = append(n.Spec.Taints[:i:i], n.Spec.Taints[i+1:]...)
-						_, err = s.kube.CoreV1().Nodes().Update(s.ctx, n, metav1.UpdateOptions{})
-						break
-					}
-				}
-				if err == nil {
-					return
-				}
-			}
-		})
+		time.AfterFunc(after, func() { s.untaint(n.Name, key) })
 	})
+}
+
+func (s *Stage) untaint(node, key string) {
+	for range 20 {
+		n, err := s.kube.CoreV1().Nodes().Get(s.ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return
+		}
+		for i := range n.Spec.Taints {
+			if n.Spec.Taints[i].Key == key {
+				n.Spec.Taints = append(n.Spec.Taints[:i:i], n.Spec.Taints[i+1:]...)
+				_, err = s.kube.CoreV1().Nodes().Update(s.ctx, n, metav1.UpdateOptions{})
+				break
+			}
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+func (s *Stage) untaintAll(key string) {
+	nodes, err := s.factory.Core().V1().Nodes().Lister().List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, n := range nodes {
+		s.untaint(n.Name, key)
+	}
 }
 
 // Storage makes a class of volumes that are made for the node that their first pod has, and what makes them, when it is allowed to.
