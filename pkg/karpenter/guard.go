@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -78,9 +79,14 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 		return out, nil
 	}
 	cm, err := s.guardMap.client.CoreV1().ConfigMaps(s.guardMap.namespace).Get(ctx, guardConfigMap, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return out, nil
-	} else if err != nil {
+	case apierrors.IsForbidden(err):
+		// An older role. Only pools and classes that are no objects begin anew with each process.
+		klog.FromContext(ctx).Error(err, "The spending guard's records of pools in profiles' arguments can't be read; apply the shipped RBAC")
+		return out, nil
+	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", s.guardMap.namespace, guardConfigMap, err)
 	}
 	for key, text := range cm.Data {
