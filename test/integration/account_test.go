@@ -40,7 +40,10 @@ func TestManyNodesInAThrottledAccount(t *testing.T) {
 	e := start(t, func(s *setting) {
 		s.sim.Throttle, s.lives = true, max(s.lives, 3**patience)
 		// With hundreds of nodes, this process is their kubelets and the API server: on a busy machine the lease would be lost.
-		s.config = func(cfg cluster.Config) { cfg.Leases(2*time.Minute, 90*time.Second, 5*time.Second) }
+		s.config = func(cfg cluster.Config) {
+			cfg.Leases(2*time.Minute, 90*time.Second, 5*time.Second)
+			cfg.SetProvisionArgs(map[string]any{"newImageNodes": 0}) // it is the account that is to be full, not the image to be tried
+		}
 	})
 	limited := ec2.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
 	for _, action := range []string{"CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "CreateTags"} {
