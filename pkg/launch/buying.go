@@ -55,6 +55,6 @@ func (m *Motor) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim,
 				c.Purchase.Probes = append(c.Purchase.Probes, key)
 			}
 		}
-		m.spending.buy(c, imagesOf(n.Offers), zonesOf(n.Offers), wanted[n.ID])
+		m.spending.buy(c, n.Offers, wanted[n.ID])
 	}
 }

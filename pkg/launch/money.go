@@ -91,6 +91,25 @@ func dearest(prices map[capacity.OfferKey]float64, offers []capacity.OfferKey) (
 	return most
 }
 
+func dearestOf(offers []capacity.NodeOffer) (most float64) {
+	for i := range offers {
+		if p := offers[i].Offer.Price; !math.IsInf(p, 0) {
+			most = max(most, p)
+		}
+	}
+	return most
+}
+
+// launchWindow is over which time launches are counted.
+const launchWindow = time.Minute
+
+// launchedLocked counts a launch, if anybody asks how many there were.
+func (s *Spending) launchedLocked(at time.Time) {
+	if s.cfg.Budget.LaunchesPerMinute > 0 && s.clock.Since(at) < launchWindow {
+		s.launches = append(s.launches, at)
+	}
+}
+
 // overBudgetLocked says which budget a node would exceed. urgent: it replaces one that is about to be lost, and only a bound that
 // is passed already holds it back.
 func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offers []capacity.NodeOffer, urgent bool) string {
@@ -98,18 +117,13 @@ func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offer
 	if !b.limits(pool) && b.LaunchesPerMinute <= 0 {
 		return ""
 	}
-	price := 0.0
-	for i := range offers {
-		if p := offers[i].Offer.Price; !math.IsInf(p, 0) {
-			price = max(price, p)
-		}
-	}
+	price := dearestOf(offers)
 	add := price
 	if urgent {
 		add = 0
 	}
 	if b.LaunchesPerMinute > 0 {
-		s.launches = slices.DeleteFunc(s.launches, func(at time.Time) bool { return a.now.Sub(at) >= time.Minute })
+		s.launches = slices.DeleteFunc(s.launches, func(at time.Time) bool { return a.now.Sub(at) >= launchWindow })
 		if len(s.launches)+a.granted >= b.LaunchesPerMinute && !urgent {
 			return fmt.Sprintf("%d machines have been launched within a minute, the limit is %d (maxLaunchesPerMinute)", len(s.launches)+a.granted, b.LaunchesPerMinute)
 		}

@@ -81,6 +81,7 @@ type watched struct {
 	claim, uid, pool, class string
 	node                    string
 	at                      time.Time
+	price                   float64 // of the dearest it may become, in dollars per hour
 	workloads               []guard.Workload
 	probes                  []guard.Key
 	// wanted are the pods it was bought for, as far as they are known by name.
@@ -139,7 +140,9 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 		if c.Purchase == nil || !c.Launched && c.Wave == nil {
 			continue
 		}
-		b := s.buyLocked(c, nil, nil)
+		b := s.buyLocked(c, boughtAt(c), nil, nil)
+		s.wantLocked(b, s.promisedLocked(c))
+		s.launchedLocked(b.at)
 		if c.Served {
 			s.guard.Serve(c.Name, guard.NoPod, c.ServedAt) // for whom is not on record: it closes nothing
 		}
@@ -156,25 +159,33 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 }
 
 // buy takes down a machine that is about to be bought, and records on the claim what for.
-func (s *Spending) buy(c *capacity.Claim, images, zones []string, wanted map[types.UID]guard.Workload) {
+func (s *Spending) buy(c *capacity.Claim, offers []capacity.NodeOffer, wanted map[types.UID]guard.Workload) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.buyLocked(c, images, zones)
-	b.wanted = wanted
-	for uid := range wanted {
-		s.byPod[uid] = b
-	}
-	s.launches = append(s.launches, b.at)
+	// A NodeClaim of a user may have been held for hours: its life begins now.
+	now := s.clock.Now()
+	c.Purchase.When = now.Unix()
+	b := s.buyLocked(c, now, imagesOf(offers), zonesOf(offers))
+	b.price = dearestOf(offers)
+	s.wantLocked(b, wanted)
+	s.launchedLocked(b.at)
 }
 
-func (s *Spending) buyLocked(c *capacity.Claim, images, zones []string) *watched {
+func (s *Spending) wantLocked(b *watched, pods map[types.UID]guard.Workload) {
+	b.wanted = pods
+	for uid := range pods {
+		s.byPod[uid] = b
+	}
+}
+
+func (s *Spending) buyLocked(c *capacity.Claim, at time.Time, images, zones []string) *watched {
 	if b := s.machines[c.Name]; b != nil {
 		return b
 	}
-	b := &watched{claim: c.Name, uid: c.UID, pool: c.Pool, class: c.NodeClass, at: c.CreatedAt, workloads: c.Purchase.Workloads, probes: c.Purchase.Probes, pods: map[types.UID]*lodger{}}
+	b := &watched{claim: c.Name, uid: c.UID, pool: c.Pool, class: c.NodeClass, at: at, workloads: c.Purchase.Workloads, probes: c.Purchase.Probes, pods: map[types.UID]*lodger{}}
 	if c.ImageID != "" {
 		images = []string{c.ImageID}
 	}
@@ -190,6 +201,25 @@ func (s *Spending) buyLocked(c *capacity.Claim, images, zones []string) *watched
 		s.dirty[guard.OwnerOf(k)] = true
 	}
 	return b
+}
+
+// boughtAt is when a claim's machine was bought.
+func boughtAt(c *capacity.Claim) time.Time {
+	if c.Purchase != nil && c.Purchase.When != 0 {
+		return time.Unix(c.Purchase.When, 0)
+	}
+	return c.CreatedAt
+}
+
+// promisedLocked are the waiting pods that an earlier process has planned for a claim, as it has recorded them.
+func (s *Spending) promisedLocked(c *capacity.Claim) map[types.UID]guard.Workload {
+	out := map[types.UID]guard.Workload{}
+	for _, slot := range c.Slots {
+		if pod := s.pending.Get(slot.Pod.UID); pod != nil {
+			out[slot.Pod.UID] = s.workloadOf(pod)
+		}
+	}
+	return out
 }
 
 // observe takes in what has become of a claim.
@@ -415,10 +445,7 @@ func (s *Spending) workedLocked(b *watched, now time.Time) {
 		return
 	}
 	for _, l := range b.pods {
-		if !l.left && !l.counted && !l.running.IsZero() && now.Sub(l.running) >= servedAfter {
-			l.counted = true
-			s.serveLocked(b, l.workload, now, true)
-		}
+		s.ranLocked(b, l, now)
 	}
 	if s.guard.Served(b.claim) && b.steady && now.Sub(b.at) >= thrownWithin {
 		b.pods = nil // nothing that happens there is of interest any more
@@ -430,6 +457,14 @@ func (s *Spending) workedLocked(b *watched, now time.Time) {
 	s.guard.Steady(b.claim, now)
 	if w, none := podless(b.workloads); none {
 		s.serveLocked(b, w, now, true)
+	}
+}
+
+// ranLocked counts a pod that has been Running for long enough.
+func (s *Spending) ranLocked(b *watched, l *lodger, now time.Time) {
+	if !l.left && !l.counted && !l.running.IsZero() && now.Sub(l.running) >= servedAfter {
+		l.counted = true
+		s.serveLocked(b, l.workload, now, true)
 	}
 }
 

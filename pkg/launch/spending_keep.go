@@ -137,8 +137,8 @@ func (m *Motor) keepRecords(ctx context.Context) {
 	clear(s.dirty)
 	s.mu.Unlock()
 	for o, text := range texts {
-		if s.kept[o] == text {
-			continue
+		if before, known := s.kept[o]; known && before == text {
+			continue // what an earlier process has left is not known, and is written over
 		}
 		if err := s.records.RecordGuard(ctx, o, text); err != nil {
 			if ctx.Err() == nil {
@@ -224,25 +224,26 @@ func (m *Motor) askAboutNodes(ctx context.Context) {
 // countMoney sets the metrics of what nodes cost, and adds up what was spent on machines that never did work.
 func (m *Motor) countMoney() {
 	sum := m.money()
-	for pool, dollars := range sum.running {
-		dollarsPerHour.WithLabelValues(pool, "running").Set(dollars)
+	there, counted := map[string]bool{}, m.spending.counted
+	for _, p := range m.claims.Pools(m.cloud.InstanceTypes) {
+		there[p.Name] = true
 	}
-	for pool, dollars := range sum.inFlight {
-		dollarsPerHour.WithLabelValues(pool, "in_flight").Set(dollars)
-	}
-	for pool := range m.spending.counted {
-		if _, some := sum.running[pool]; !some {
-			dollarsPerHour.WithLabelValues(pool, "running").Set(0)
-		}
-		if _, some := sum.inFlight[pool]; !some {
-			dollarsPerHour.WithLabelValues(pool, "in_flight").Set(0)
+	for _, of := range []map[string]float64{sum.running, sum.inFlight} {
+		for pool := range of {
+			counted[pool] = true
 		}
 	}
-	for pool := range sum.running {
-		m.spending.counted[pool] = true
-	}
-	for pool := range sum.inFlight {
-		m.spending.counted[pool] = true
+	for pool := range counted {
+		running, some := sum.running[pool]
+		inFlight, more := sum.inFlight[pool]
+		if !some && !more && !there[pool] {
+			dollarsPerHour.DeleteLabelValues(pool, "running")
+			dollarsPerHour.DeleteLabelValues(pool, "in_flight")
+			delete(counted, pool)
+			continue
+		}
+		dollarsPerHour.WithLabelValues(pool, "running").Set(running)
+		dollarsPerHour.WithLabelValues(pool, "in_flight").Set(inFlight)
 	}
 	m.spending.mu.Lock()
 	open := 0

@@ -340,7 +340,7 @@ func (s *Spending) buyAs(c *capacity.Claim, offers []capacity.NodeOffer, round s
 		return
 	}
 	c.Purchase = &guard.Purchase{Round: round, Workloads: []guard.Workload{w}, Probes: probe}
-	s.buy(c, imagesOf(offers), zonesOf(offers), nil)
+	s.buy(c, offers, nil)
 }
 
 // wantedOn is what each new node of a plan is bought for: workloads, and pods where they are known. pod finds a pod by its UID.

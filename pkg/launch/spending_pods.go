@@ -72,7 +72,8 @@ func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
 		l = &lodger{workload: s.workload(pod, b)}
 		b.pods[pod.UID] = l
 	}
-	switch cause, message := s.thrownOff(pod, b); {
+	s.ranLocked(b, l, now) // it may be on its way out before anybody has looked
+	switch cause, message := s.thrownOff(pod); {
 	case l.left:
 	case cause != "":
 		l.left = true
@@ -92,7 +93,7 @@ func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
 			s.guard.Throw(b.pool, l.workload, s.owners.desired(pod, s.pending.created(controller(pod))), f.Cause, f.Message, now)
 		}
 	case terminal(pod) && pod.DeletionTimestamp == nil:
-		if !l.counted {
+		if !l.counted && !disrupted(pod) {
 			l.counted = true
 			s.serveLocked(b, l.workload, now, true)
 		}
@@ -127,7 +128,7 @@ func (s *Spending) workloadOf(pod *corev1.Pod) guard.Workload {
 const causePreempted = "preempted"
 
 // thrownOff says why a pod was thrown off its node; empty: it wasn't, or by nobody but its owner, its machine's end or the cloud.
-func (s *Spending) thrownOff(pod *corev1.Pod, b *watched) (cause, message string) {
+func (s *Spending) thrownOff(pod *corev1.Pod) (cause, message string) {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type != corev1.DisruptionTarget || c.Status != corev1.ConditionTrue {
@@ -153,6 +154,13 @@ func (s *Spending) thrownOff(pod *corev1.Pod, b *watched) (cause, message string
 		return "rejected " + pod.Status.Reason, "the kubelet rejected it: " + pod.Status.Reason + ": " + pod.Status.Message
 	}
 	return "", ""
+}
+
+// disrupted says that the pod did not end by itself.
+func disrupted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
 }
 
 // rejected says that the kubelet did not admit the pod: it failed, of a reason of the node's, before any container was made

@@ -14,6 +14,8 @@ type Purchase struct {
 	Workloads []Workload `json:"workloads,omitempty"`
 	// Probes are the breakers it is a probe of.
 	Probes []Key `json:"probes,omitempty"`
+	// When is the time, in seconds since 1970: a NodeClaim of a user may be much older than its machine. Zero: with its NodeClaim.
+	When int64 `json:"at,omitempty"`
 }
 
 // Bought is a machine as it was bought.

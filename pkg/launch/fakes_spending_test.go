@@ -1,0 +1,138 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+var epoch = time.Unix(1_000_000, 0)
+
+// purse is the spending guard with its neighbours in memory, and a clock of the test's.
+type purse struct {
+	*Spending
+	t     *testing.T
+	clock *clocktesting.FakeClock
+	seen  map[string][]*corev1.Pod // by node
+	tells map[string][]corev1.Taint
+	kept  map[guard.Owner]string
+	saved []string // claims that were told that they served
+	told  []string // events
+	fails error    // of writes
+}
+
+func newPurse(t *testing.T, cfg SpendingConfig) *purse {
+	p := &purse{t: t, clock: clocktesting.NewFakeClock(epoch), seen: map[string][]*corev1.Pod{}, tells: map[string][]corev1.Taint{}, kept: map[guard.Owner]string{}}
+	p.restart(cfg)
+	return p
+}
+
+// restart makes another guard, as a new process has it, that has read no records yet.
+func (p *purse) restart(cfg SpendingConfig) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	pending := NewPending([]string{"s"}, NewDesk(p.clock), NewClasses(f))
+	p.Spending = NewSpending(cfg, p.clock, p, NewOwners(f), pending, func(node string) []corev1.Taint { return p.tells[node] },
+		func(node string) []*corev1.Pod { return p.seen[node] })
+	p.Spending.guard.Recovered(p.clock.Now())
+}
+
+func (p *purse) GuardRecords(context.Context) (map[guard.Owner]string, error) {
+	return maps.Clone(p.kept), p.fails
+}
+
+func (p *purse) RecordGuard(_ context.Context, o guard.Owner, text string) error {
+	if p.fails == nil {
+		p.kept[o] = text
+	}
+	return p.fails
+}
+
+func (p *purse) RecordServed(_ context.Context, c *capacity.Claim) error {
+	p.saved = append(p.saved, c.Name)
+	return p.fails
+}
+
+func (p *purse) TellPool(pool, _, reason, note string) {
+	p.told = append(p.told, pool+" "+reason+" "+note)
+}
+func (p *purse) TellClass(class, _, reason, note string) { p.TellPool(class, "", reason, note) }
+
+// web is the workload of this test's pods.
+var web = guard.Workload{Namespace: "d", Owner: "ReplicaSet/web"}
+
+// buys has a machine that runs already and was bought for pods of web, and says under which Node.
+func (p *purse) buys(name string, pods ...*corev1.Pod) *capacity.Claim {
+	c := &capacity.Claim{Name: name, UID: "uid-" + name, Pool: "pool", NodeClass: "class", CreatedAt: p.clock.Now(), ImageID: "ami", Zone: "a", Launched: true,
+		Purchase: &guard.Purchase{Round: "round-of-" + name, Workloads: []guard.Workload{web}}}
+	wanted := map[types.UID]guard.Workload{}
+	for _, pod := range pods {
+		wanted[pod.UID] = web
+	}
+	p.buy(c, nil, wanted)
+	p.named(name, "node-"+name)
+	return c
+}
+
+// pod is one of web's.
+func (p *purse) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
+	yes := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(p.clock.Now()),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: &yes}}},
+		Spec: corev1.PodSpec{SchedulerName: "s", NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	for _, f := range change {
+		f(pod)
+	}
+	return pod
+}
+
+// passes lets time go by, a second at a time, and verdicts be given. Room is kept for no pod.
+func (p *purse) passes(d time.Duration) {
+	for range d / time.Second {
+		p.clock.Step(time.Second)
+		p.settle(NewDesk(p.clock))
+	}
+}
+
+// verdict says what the guard thinks of a machine.
+func (p *purse) verdict(claim string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range p.guard.Breakers() {
+		if b.Open() && !b.Trial {
+			return fmt.Sprintf("failed: %s: %s", b.Key, b.Cause)
+		}
+	}
+	switch {
+	case p.guard.Served(claim):
+		return "served"
+	case p.guard.Decided(claim):
+		return "neither"
+	}
+	return "undecided"
+}
+
+func phase(of corev1.PodPhase) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.Phase = of }
+}
+
+func target(reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message})
+	}
+}
+
+func leaving(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch} }

@@ -1,0 +1,200 @@
+package launch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+func TestVerdicts(t *testing.T) {
+	running, node := phase(corev1.PodRunning), "node-c"
+	failed := "failed: node pool pool, d ReplicaSet/web: "
+	began := func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "containerd://1"}} }
+	because := func(reason string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Reason = reason } }
+	daemon := func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
+	mirror := func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
+	type step struct {
+		after  time.Duration
+		change []func(*corev1.Pod) // the pod is like that
+		gone   bool
+	}
+	at := func(after time.Duration, change ...func(*corev1.Pod)) step { return step{after: after, change: change} }
+	gone := step{gone: true}
+	for _, tt := range []struct {
+		name  string
+		steps []step
+		end   func(*purse) // how the machine ends; nil: its claim is deleted
+		want  string
+	}{
+		{"two minutes of Running", []step{at(0, running), at(2*time.Minute, running)}, nil, "served"},
+		{"two minutes with restarts", []step{at(0, running), at(time.Minute, running, began), at(time.Minute, running)}, nil, "served"},
+		{"less than that, and then its owner wants it gone", []step{at(0, running), at(time.Minute, running, leaving), gone}, func(p *purse) { p.Emptied("c") }, "neither"},
+		{"two minutes less a moment, and it is gone", []step{at(0, running), at(119*time.Second, running, leaving), gone}, func(p *purse) { p.Emptied("c") }, "neither"},
+		{"Succeeded", []step{at(0, running), at(time.Second, phase(corev1.PodSucceeded), began)}, nil, "served"},
+		{"Failed by itself", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began)}, nil, "served"},
+		{"past its deadline before any container was made", []step{at(0, phase(corev1.PodFailed), because("DeadlineExceeded"))}, nil, "served"},
+		{"Failed while it is deleted", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, leaving)}, func(p *purse) { p.Emptied("c") }, "neither"},
+		{"rejected by the kubelet", []step{at(0, phase(corev1.PodFailed), because("OutOfcpu"))}, nil, failed + "rejected OutOfcpu"},
+		{"evicted by a taint", []step{at(0, running), at(time.Second, running, target("DeletionByTaintManager", ""), leaving), gone}, nil, failed + "taint example.com/agent"},
+		{"evicted by the kubelet", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, target("TerminationByKubelet", "low on memory"), because("Evicted"))}, nil, failed + "kubelet Evicted"},
+		{"evicted through the API", []step{at(0, running), at(time.Second, running, target("EvictionByEvictionAPI", ""), leaving), gone}, nil, failed + "evicted"},
+		{"preempted before two minutes", []step{at(0, running), at(time.Minute, running, target("PreemptionByScheduler", ""), leaving), gone}, nil, failed + "preempted"},
+		{"preempted after them", []step{at(0, running), at(3*time.Minute, running, target("PreemptionByScheduler", ""), leaving), gone}, nil, "served"},
+		{"its machine shuts down", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, target("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown."), because("Terminated"))},
+			func(p *purse) { p.Ending("c", nil) }, "neither"},
+		{"the garbage collector ends it", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), target("DeletionByPodGC", ""))}, func(p *purse) { p.Ending("c", nil) }, "neither"},
+		{"only a daemon runs", []step{at(0, running, daemon), at(time.Hour, running, daemon)}, nil, failed + "deleted"},
+		{"only a static pod runs", []step{at(0, running, mirror), at(time.Hour, running, mirror)}, nil, failed + "deleted"},
+		{"it never runs, and somebody deletes the claim", []step{at(0)}, nil, failed + "deleted"},
+		{"EC2 takes the machine", []step{at(0)}, func(p *purse) { p.Ending("c", nil) }, "neither"},
+		{"it never registers", []step{at(0)}, func(p *purse) {
+			p.Ending("c", &guard.Fault{Machine: true, Cause: "never registered"})
+		}, "failed: node class class, image ami: never registered"},
+		{"what is said first counts", []step{at(0)}, func(p *purse) {
+			p.Ending("c", nil)
+			p.Ending("c", &guard.Fault{Machine: true, Cause: "instance ended"})
+		}, "neither"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPurse(t, SpendingConfig{})
+			p.tells[node] = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoExecute}}
+			p.buys("c")
+			var last *corev1.Pod
+			for _, s := range tt.steps {
+				p.clock.Step(s.after)
+				p.settle(nil)
+				if s.gone {
+					p.podChanged(last, true)
+					continue
+				}
+				last = p.pod("p", node, s.change...)
+				p.podChanged(last, false)
+			}
+			if p.verdict("c") == "undecided" && tt.end != nil {
+				tt.end(p)
+			}
+			if p.verdict("c") == "undecided" {
+				p.overClaim("c", true)
+			}
+			if got := p.verdict("c"); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// What is told of a machine that was bought for no pod is its node's.
+func TestVerdictOnAMachineForNoPod(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	c := p.buys("c")
+	p.machines["c"].workloads = nil
+	c.Initialized, c.InitializedAt = true, p.clock.Now()
+	p.observe(c)
+	p.passes(119 * time.Second)
+	if got := p.verdict("c"); got != "undecided" {
+		t.Errorf("before two minutes: %s", got)
+	}
+	p.passes(2 * time.Second)
+	if got := p.verdict("c"); got != "served" || !p.served["c"] {
+		t.Errorf("after two minutes: %s, to be recorded: %v", got, p.served)
+	}
+}
+
+// A machine that was given back empty has failed if a pod that it was bought for still waits, and else not.
+func TestEmptiedWhileItsPodsWait(t *testing.T) {
+	for waits, want := range map[bool]string{true: "failed: node pool pool, d ReplicaSet/web: given back", false: "neither"} {
+		p := newPurse(t, SpendingConfig{})
+		pod := p.pod("p", "")
+		p.buys("c", pod)
+		if waits {
+			p.pending.observe(nil, pod)
+		}
+		p.Emptied("c")
+		p.overClaim("c", true)
+		if got := p.verdict("c"); got != want {
+			t.Errorf("pods wait: %v: %s, want %s", waits, got, want)
+		}
+	}
+}
+
+// A pod that was preempted while it was being bound is not on the machine yet.
+func TestPreemptedBeforeItWasBound(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	pod := p.pod("p", "", target("PreemptionByScheduler", ""), leaving)
+	p.buys("c", pod)
+	p.podChanged(pod, true)
+	p.passes(time.Second)
+	if got, want := p.verdict("c"), "failed: node pool pool, d ReplicaSet/web: preempted"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// While room is kept or a pod is there, time alone says nothing: a boot may take an hour.
+func TestNoVerdictWhileItsPodIsThere(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	p.buys("c")
+	p.podChanged(p.pod("p", "node-c"), false)
+	p.passes(time.Hour)
+	if got := p.verdict("c"); got != "undecided" {
+		t.Error(got)
+	}
+}
+
+// Served is written once, and what happens to the machine later is no failure of it.
+func TestServedIsWrittenOnce(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	p.buys("c")
+	p.podChanged(p.pod("p", "node-c", phase(corev1.PodRunning)), false)
+	p.passes(2 * time.Minute)
+	if !p.served["c"] {
+		t.Fatal("not to be recorded")
+	}
+	clear(p.served)
+	p.podChanged(p.pod("q", "node-c", phase(corev1.PodSucceeded)), false)
+	p.passes(2 * time.Minute)
+	if len(p.served) > 0 {
+		t.Error("to be recorded twice")
+	}
+	p.Ending("c", &guard.Fault{Machine: true, Cause: "instance ended"})
+	p.overClaim("c", true)
+	if got := p.verdict("c"); got != "neither" {
+		t.Error(got)
+	}
+}
+
+// Pods that are thrown off again and again open their workload's breaker although the machine works for others.
+func TestThrownOffWhereOthersWork(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	p.buys("c")
+	p.podChanged(p.pod("good", "node-c", phase(corev1.PodRunning)), false)
+	p.passes(2 * time.Minute)
+	for i := range 3 {
+		off := p.pod("bad", "node-c", phase(corev1.PodFailed))
+		off.UID, off.Status.Reason, off.OwnerReferences[0].Name = types.UID(fmt.Sprint("bad-", i)), "OutOfcpu", "other"
+		off.OwnerReferences[0].UID = "other"
+		p.podChanged(off, false)
+	}
+	if got, want := p.verdict("c"), "failed: node pool pool, d ReplicaSet/other: rejected OutOfcpu"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A Job's pods that go before anybody looks have served.
+func TestWorkThatIsGoneBeforeTheTick(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	p.buys("c")
+	p.podChanged(p.pod("p", "node-c", phase(corev1.PodRunning)), false)
+	p.clock.Step(servedAfter)
+	p.podChanged(p.pod("p", "node-c", phase(corev1.PodRunning), func(pod *corev1.Pod) {
+		pod.DeletionTimestamp = &metav1.Time{Time: p.clock.Now()}
+	}), false)
+	if got := p.verdict("c"); got != "served" {
+		t.Error(got)
+	}
+}
