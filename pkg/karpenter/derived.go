@@ -157,7 +157,7 @@ func (s *Store) deriveProvisioner(name string) {
 		s.putClass(own, nc)
 	}
 	identify(np, p)
-	for _, key := range []string{GuardAnnotation, RetryAnnotation} { // the guard's, as on a pool of its own
+	for _, key := range []string{GuardAnnotation, RetryAnnotation, MaxDollarsAnnotation} { // as on a pool of its own
 		if v, ok := p.Annotations[key]; ok {
 			np.Annotations[key] = v
 		}

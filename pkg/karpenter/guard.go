@@ -179,6 +179,28 @@ func paused(set status.ConditionSet, record string) {
 	}
 }
 
+// BudgetReached says which budget keeps a pool from growing, for its condition; empty: none.
+func (s *Store) BudgetReached(pool, why string) {
+	s.mu.Lock()
+	if s.budgets[pool] = why; why == "" {
+		delete(s.budgets, pool)
+	}
+	s.mu.Unlock()
+	s.status.changed(nodePools, pool)
+}
+
+// budget says that in a condition.
+func (s *Store) budget(pool string, set status.ConditionSet) {
+	s.mu.RLock()
+	why := s.budgets[pool]
+	s.mu.RUnlock()
+	if why != "" {
+		set.SetTrueWithReason(BudgetReached, "BudgetReached", shorten("nothing more is bought for now: "+why))
+	} else if set.Get(BudgetReached) != nil {
+		_ = set.Clear(BudgetReached)
+	}
+}
+
 // maxDollars is what the pool's nodes may cost in dollars per hour; 0: any amount.
 func maxDollars(np *karpv1.NodePool) (float64, error) {
 	text, said := np.Annotations[MaxDollarsAnnotation]

@@ -32,6 +32,8 @@ const (
 	FieldsHonored = "dovetail.sh/FieldsHonored"
 	// LaunchesPaused is the condition of a NodePool or EC2NodeClass that is True while the spending guard holds launches back.
 	LaunchesPaused = "dovetail.sh/LaunchesPaused"
+	// BudgetReached is the condition of a NodePool that is True while a budget keeps it from growing.
+	BudgetReached = "dovetail.sh/BudgetReached"
 	// Served is the condition of a NodeClaim whose machine has done work.
 	Served = "dovetail.sh/Served"
 	// StartupTaintsDeclared is the condition that is False while fresh nodes of a pool get NoExecute taints that it doesn't declare, and

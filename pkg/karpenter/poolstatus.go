@@ -36,6 +36,7 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 	}
 	p.registrations(np, set)
 	paused(set, np.Annotations[GuardAnnotation])
+	p.budget(np.Name, set)
 	if err := p.startupTaintsDeclared(np, set); err != nil {
 		return err
 	}

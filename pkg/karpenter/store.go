@@ -65,6 +65,7 @@ type Store struct {
 	types      func(nodeClass string) ([]*capacity.InstanceType, string)
 	onGuard    []func(guard.Owner, bool)
 	guardMap   *guardMap
+	budgets    map[string]string // which is reached, by pool; guarded by mu
 
 	overlaid   *overlays
 	waves      waves
@@ -105,7 +106,7 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 		live: live, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), overlaid: newOverlays(), parsed: map[string]*parsedPool{}, made: newSources(),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
-		delayed: map[string]classStatus{},
+		delayed: map[string]classStatus{}, budgets: map[string]string{},
 	}
 	var errs []error
 	for _, k := range []struct {
@@ -301,6 +302,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	if after == nil {
 		s.mu.Lock()
 		delete(s.parsed, before.Name)
+		delete(s.budgets, before.Name)
 		s.mu.Unlock()
 		s.status.health.forget(before.UID)
 		s.undeclared.forget(before.Name)

@@ -27,9 +27,12 @@ func (w *world) NodeClassEnds(context.Context, string) (reason, why string, err 
 }
 
 func (w *world) Take(_ context.Context, c *capacity.Claim) error {
+	if err := w.broken["Take"]; err != nil {
+		return err
+	}
 	return w.onClaim(c.Name, func(have *capacity.Claim) {
 		w.calls["Take"]++
-		have.Largest = c.Largest
+		have.Largest, have.Purchase = c.Largest, c.Purchase
 	})
 }
 

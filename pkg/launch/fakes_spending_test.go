@@ -69,6 +69,8 @@ func (p *purse) TellPool(pool, _, reason, note string) {
 }
 func (p *purse) TellClass(class, _, reason, note string) { p.TellPool(class, "", reason, note) }
 
+func (p *purse) BudgetReached(pool, why string) { p.told = append(p.told, pool+" condition "+why) }
+
 // web is the workload of this test's pods.
 var web = guard.Workload{Namespace: "d", Owner: "ReplicaSet/web"}
 
@@ -136,3 +138,73 @@ func target(reason, message string) func(*corev1.Pod) {
 }
 
 func leaving(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch} }
+
+// What the spending guard needs of the world.
+
+func (w *world) GuardRecords(context.Context) (map[guard.Owner]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.kept), w.broken["GuardRecords"]
+}
+
+func (w *world) RecordGuard(_ context.Context, o guard.Owner, text string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("RecordGuard"); err != nil {
+		return err
+	}
+	w.kept[o] = text
+	return nil
+}
+
+func (w *world) RecordServed(_ context.Context, c *capacity.Claim) error {
+	return w.onThe(c, func(have *capacity.Claim) {
+		have.Served, have.ServedAt = true, w.clock.Now()
+		w.served = append(w.served, have.Name)
+	})
+}
+
+func (w *world) TellClass(class, _, reason, note string) { w.TellPool(class, "", reason, note) }
+
+func (w *world) BudgetReached(pool, why string) { w.TellPool(pool, "", "condition", why) }
+
+// guarded makes a motor with a spending guard that doesn't run, on a clock of the test's.
+func guarded(t *testing.T, cfg SpendingConfig) (*world, *clocktesting.FakeClock) {
+	w := newWorld(t)
+	c := clocktesting.NewFakeClock(epoch)
+	w.clock, w.budget = c, &cfg
+	w.leads()
+	return w, c
+}
+
+// leads makes another motor, which picks up what is there.
+func (w *world) leads() {
+	w.t.Helper()
+	w.build()
+	w.motor.recover(w.t.Context())
+	w.settled()
+}
+
+// settled waits for what is under way.
+func (w *world) settled() { w.motor.wg.Wait() }
+
+// opens opens a breaker.
+func (w *world) opens(k guard.Key, f guard.Fault) {
+	s := w.motor.spending
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name, m := "opened-"+k.String(), guard.Bought{Purchase: guard.Purchase{Round: k.String()}, Pool: k.Pool, Class: k.Class, Images: []string{k.Image}, At: s.clock.Now()}
+	if k.Workload != (guard.Workload{}) {
+		m.Workloads = []guard.Workload{k.Workload}
+	}
+	s.guard.Buy(name, m)
+	s.guard.Fail(name, f, s.clock.Now())
+	s.guard.End(name, s.clock.Now())
+	s.noticeLocked()
+}
+
+// plans is a round of the planner's, with what follows it.
+func (w *world) plans() {
+	w.motor.round(w.t.Context())
+	w.settled()
+}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -85,10 +86,14 @@ type world struct {
 	selector           labels.Selector // of namespaces whose pods may cause launches; nil: all
 	namespaces         cache.Store     // what a motor's informer has
 	change             *sync.Cond
+	clock              clock.WithTicker
+	budget             *SpendingConfig // nil: no spending guard
+	kept               map[guard.Owner]string
+	served             []string // claims that were told so
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, claims: map[string]*capacity.Claim{}, reserved: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
+	w := &world{t: t, clock: clock.RealClock{}, kept: map[guard.Owner]string{}, claims: map[string]*capacity.Claim{}, reserved: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
 		nodes: map[string]*corev1.Node{}, bound: map[types.UID]string{}, refused: map[string]bool{}, broken: map[string]error{}, during: map[string]func(){}, calls: map[string]int{}, lost: map[string]int{}, gone: map[string]bool{}, capacity: map[string]int{}}
 	w.change = sync.NewCond(&w.mu)
 	return w
@@ -97,13 +102,18 @@ func newWorld(t *testing.T) *world {
 // build makes a motor on the world that doesn't run.
 func (w *world) build() {
 	w.leaders++
-	w.desk = NewDesk(clock.RealClock{})
+	w.desk = NewDesk(w.clock)
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
+	owners := NewOwners(f)
+	var spending *Spending
+	if w.budget != nil {
+		spending = NewSpending(*w.budget, w.clock, w, owners, pending, func(string) []corev1.Taint { return nil }, w.PodsOn)
+	}
 	w.namespaces = f.Core().V1().Namespaces().Informer().GetStore()
 	w.motor = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
-		Clock: clock.RealClock{}, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pending, Owners: NewOwners(f), Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
+		Clock: w.clock, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
+		Pending: pending, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	for _, n := range w.nodes {
 		w.motor.NodeCached(n)
@@ -382,6 +392,7 @@ func (w *world) RecordLaunched(_ context.Context, of *capacity.Claim, i capacity
 	return w.onThe(of, func(c *capacity.Claim) {
 		w.calls["RecordLaunched"]++
 		c.Launched, c.ProviderID, c.Labels, c.Capacity, c.Allocatable = true, i.ProviderID, labels, total, alloc
+		c.InstanceType, c.Zone, c.CapacityType, c.ImageID = i.InstanceType, i.Zone, i.CapacityType, i.ImageID
 	})
 }
 

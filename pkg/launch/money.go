@@ -2,9 +2,12 @@ package launch
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -41,7 +44,8 @@ func (m *money) total() (sum float64) {
 func (m *Motor) money() *money {
 	out := &money{running: map[string]float64{}, inFlight: map[string]float64{}}
 	prices := map[string]map[capacity.OfferKey]float64{}
-	for _, c := range m.allClaims() {
+	all := m.allClaims()
+	for _, c := range all {
 		if prices[c.NodeClass] == nil {
 			prices[c.NodeClass] = m.prices(c.NodeClass)
 		}
@@ -53,7 +57,22 @@ func (m *Motor) money() *money {
 			out.inFlight[c.Pool] += dearest(of, c.Wave.Offers)
 		}
 	}
+	m.spending.unwritten(all, out.inFlight)
 	return out
+}
+
+// unwritten adds machines that are bought and whose claims don't show yet as what.
+func (s *Spending) unwritten(claims map[string]*capacity.Claim, sum map[string]float64) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, b := range s.machines {
+		if c := claims[name]; c == nil || !c.Launched && !c.Deleting && c.Wave == nil {
+			sum[b.pool] += b.price
+		}
+	}
 }
 
 // prices are the list prices of a node class, in dollars per hour.
@@ -125,19 +144,67 @@ func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offer
 	if b.LaunchesPerMinute > 0 {
 		s.launches = slices.DeleteFunc(s.launches, func(at time.Time) bool { return a.now.Sub(at) >= launchWindow })
 		if len(s.launches)+a.granted >= b.LaunchesPerMinute && !urgent {
+			s.reachedLocked(pool.Name, fmt.Sprintf("%d machines a minute are launched at most (maxLaunchesPerMinute)", b.LaunchesPerMinute), a.now)
 			return fmt.Sprintf("%d machines have been launched within a minute, the limit is %d (maxLaunchesPerMinute)", len(s.launches)+a.granted, b.LaunchesPerMinute)
 		}
 	}
 	if b.DollarsPerHour > 0 && a.money().total()+add > b.DollarsPerHour {
+		s.reachedLocked(pool.Name, fmt.Sprintf("all nodes together cost at most $%.2f an hour (maxDollarsPerHour)", b.DollarsPerHour), a.now)
 		return fmt.Sprintf("nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (maxDollarsPerHour)", a.money().total(), price, b.DollarsPerHour)
 	}
 	if most := pool.MaxDollars; most > 0 && a.money().pool(pool.Name)+add > most {
+		s.reachedLocked(pool.Name, fmt.Sprintf("nodes of the pool cost at most $%.2f an hour (annotation %s)", most, annotationMaxDollars), a.now)
 		return fmt.Sprintf("its nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (annotation %s)",
 			a.money().pool(pool.Name), price, most, annotationMaxDollars)
 	}
-	a.granted++
-	if b.limits(pool) {
-		a.money().inFlight[pool.Name] += price
+	if s.budgets[pool.Name].at.Before(a.now) { // nothing of this plan was too dear
+		delete(s.budgets, pool.Name)
 	}
 	return ""
+}
+
+// reached is a budget that has kept a node of a pool from being bought.
+type reached struct {
+	why string
+	at  time.Time // when it last did
+}
+
+// reachedFor is how long a budget counts as reached after it has last kept a node from being bought: whoever wants one asks more often.
+const reachedFor = 10 * time.Minute
+
+func (s *Spending) reachedLocked(pool, why string, now time.Time) {
+	s.budgets[pool] = reached{why, now}
+}
+
+// tellBudgets says on each pool that a budget keeps from growing which one, and when that is over.
+func (s *Spending) tellBudgets() {
+	now, news := s.clock.Now(), map[string]string{}
+	s.mu.Lock()
+	for pool, r := range s.budgets {
+		if now.Sub(r.at) >= reachedFor {
+			delete(s.budgets, pool)
+		} else if s.reached[pool] != r.why {
+			news[pool] = r.why
+		}
+	}
+	for pool := range s.reached {
+		if _, still := s.budgets[pool]; !still {
+			news[pool] = ""
+		}
+	}
+	for pool, why := range news {
+		if s.reached[pool] = why; why == "" {
+			delete(s.reached, pool)
+		}
+	}
+	s.mu.Unlock()
+	for _, pool := range slices.Sorted(maps.Keys(news)) {
+		why := news[pool]
+		s.records.BudgetReached(pool, why)
+		if why != "" {
+			s.records.TellPool(pool, corev1.EventTypeWarning, "BudgetReached", "nothing more is bought for now: "+why)
+		} else {
+			s.records.TellPool(pool, corev1.EventTypeNormal, "BudgetFree", "no budget keeps nodes from being bought any more")
+		}
+	}
 }

@@ -57,9 +57,12 @@ type Motor struct {
 	judge   Judge
 	// spending is asked before anything is bought; nil: nobody is.
 	spending *Spending
-	hold     func() string // why nothing may be launched, because somebody else owns nodes and claims
-	namesMu  sync.Mutex
-	names    *rand.Rand // guarded by namesMu
+	// buyMu is held from asking the spending guard to telling it what is bought, so that no two buy the same probe or the same rest
+	// of a budget. Taken before all other locks; nothing is called under it that may take long.
+	buyMu   sync.Mutex
+	hold    func() string // why nothing may be launched, because somebody else owns nodes and claims
+	namesMu sync.Mutex
+	names   *rand.Rand // guarded by namesMu
 
 	recheckMu sync.Mutex
 	slots     chan struct{} // semaphore of Parallel calls

@@ -134,19 +134,13 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 		m.refuseOrder(ctx, c, reason, why, again)
 		return
 	}
-	workload := guard.Workload{Owner: "NodeClaim/" + c.Name}
-	n, held := m.spending.forPool(n.Pool, n, workload)
-	if held.none {
-		m.refuseOrder(ctx, c, reasonPaused, held.why, false)
-		return
-	}
-	if why := m.spending.admit(1, m.money).refuses(n.Pool, n.Offers, nil, held.probe, false); why != "" {
+	own := *c
+	own.Largest = n.Largest
+	n, why = m.buyOrder(&own, n)
+	if why != "" {
 		m.refuseOrder(ctx, c, reasonPaused, why, false)
 		return
 	}
-	own := *c
-	own.Largest = n.Largest
-	m.spending.buyAs(&own, n.Offers, m.randomName("r"), workload, held.probe)
 	if _, err := m.limited(ctx, func() ([]capacity.Instance, error) { return nil, m.claims.Take(ctx, &own) }); err != nil {
 		m.refuseOrder(ctx, c, "ClaimNotWritten", err.Error(), true)
 		return
@@ -163,6 +157,22 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 		w.attempt, w.first = c.Wave.Attempt, c.Wave.Attempt
 	}
 	m.carry(ctx, w)
+}
+
+// buyOrder has the spending guard take an order down as bought, with the offers that it leaves, or says why it must not be.
+func (m *Motor) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.PlannedNode, string) {
+	m.buyMu.Lock()
+	defer m.buyMu.Unlock()
+	workload := guard.Workload{Owner: "NodeClaim/" + c.Name}
+	n, held := m.spending.forPool(n.Pool, n, workload)
+	if held.none {
+		return n, held.why
+	}
+	if why := m.spending.admit(1, m.money).refuses(n.Pool, n.Offers, nil, held.probe, false); why != "" {
+		return n, why
+	}
+	m.spending.buyAs(c, n.Offers, m.randomName("r"), workload, held.probe)
+	return n, ""
 }
 
 // inFlight tells the ledger of a claim's node that nobody's pods are planned for, for others to be planned there.
@@ -260,6 +270,7 @@ func (m *Motor) unowned(found []capacity.Instance) (capacity.Instance, bool) {
 
 // refuseOrder says on an order why it isn't launched. It is tried again later, unless its claim is what is wrong.
 func (m *Motor) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why string, again bool) {
+	m.spending.overClaim(c.Name, false) // if it was bought already, nothing came of it
 	m.mu.Lock()
 	o := m.orders[c.Name]
 	if o == nil || o.uid != c.UID {

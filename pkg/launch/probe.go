@@ -45,6 +45,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	v, plan, chosen, err := m.planProbe(ctx, key, due, waiting)
 	if err != nil {
 		logger.Error(err, "No machine could be planned to probe a breaker of the spending guard", "breaker", key.String())
+		m.spending.fruitless(key)
 		return
 	}
 	if chosen == nil {
@@ -63,6 +64,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	}
 	claims := m.reserve(plan, len(v.inFlight), buying{lift: due})
 	if len(plan.Nodes) == 0 {
+		m.spending.fruitless(key)
 		for _, r := range plan.Refused {
 			m.refusal(ctx, r)
 		}

@@ -11,6 +11,8 @@ import (
 // be had is taken out of the plan: nodes that would exceed the number of claims in flight, and nodes whose pool has less left than it
 // had when the plan was made. Others may have taken it, or the limit was lowered.
 func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[string]*capacity.Claim {
+	m.buyMu.Lock()
+	defer m.buyMu.Unlock()
 	m.admit(plan, how)
 	if over := len(plan.Nodes) + inFlight - m.cfg.MaxInFlight; m.cfg.MaxInFlight > 0 && over > 0 {
 		why := fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", inFlight, m.cfg.MaxInFlight)

@@ -32,6 +32,8 @@ type Records interface {
 	// TellPool and TellClass write an event on the object that a breaker is about.
 	TellPool(pool, eventType, reason, note string)
 	TellClass(class, eventType, reason, note string)
+	// BudgetReached says in a condition of a pool which budget keeps it from growing; empty: none any more. It returns at once.
+	BudgetReached(pool, why string)
 }
 
 // SpendingConfig are the limits of spending.
@@ -69,11 +71,13 @@ type Spending struct {
 	notices  []guard.Notice
 	asked    time.Time // when refused Nodes were last tried
 	launches []time.Time
+	// budgets that are reached, by the pools they keep from growing; reached is what these have been told.
+	budgets map[string]reached
+	reached map[string]string
 	// kept and counted belong to the goroutine of keepSpending.
 	kept      map[guard.Owner]string
 	counted   map[string]bool
 	workloads map[guard.Workload]workloadState
-	budgets   map[string]string // why a budget is reached, by pool; "": all pools
 }
 
 // watched is a machine while it is watched.
@@ -113,7 +117,7 @@ func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owne
 	return &Spending{
 		cfg: cfg, clock: c, records: records, owners: owners, pending: pending, classes: pending.classes, taints: taints, podsOn: podsOn, guard: guard.New(),
 		machines: map[string]*watched{}, byNode: map[string]*watched{}, byPod: map[types.UID]*watched{}, dirty: map[guard.Owner]bool{}, served: map[string]bool{},
-		refused: map[guard.Key]*corev1.Node{}, idle: map[guard.Key]time.Time{}, budgets: map[string]string{},
+		refused: map[guard.Key]*corev1.Node{}, idle: map[guard.Key]time.Time{}, budgets: map[string]reached{}, reached: map[string]string{},
 		workloads: map[guard.Workload]workloadState{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
 	}
 }

@@ -36,6 +36,7 @@ func (m *Motor) tendSpending(ctx context.Context) {
 	notices := s.notices
 	s.notices = nil
 	s.mu.Unlock()
+	s.tellBudgets()
 	changed := false
 	for _, n := range notices {
 		m.tellBreaker(ctx, n)
@@ -258,10 +259,11 @@ func (m *Motor) countMoney() {
 
 // wasted adds what a machine has cost that is over and never did work.
 func (m *Motor) wasted(c *capacity.Claim) {
-	if m.spending == nil || c == nil || !c.Launched || c.Served || m.spending.hasServed(c.Name) {
+	// Of machines that nobody watched, Karpenter's or those of a version without the guard, it isn't known.
+	if m.spending == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || m.spending.hasServed(c.Name) {
 		return
 	}
-	unserved.WithLabelValues(c.Pool).Add(priceOf(m.prices(c.NodeClass), c) * m.clock.Since(c.CreatedAt).Hours())
+	unserved.WithLabelValues(c.Pool).Add(priceOf(m.prices(c.NodeClass), c) * m.clock.Since(boughtAt(c)).Hours())
 }
 
 func (s *Spending) hasServed(claim string) bool {

@@ -210,7 +210,9 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lifted := func(b *guard.Breaker) bool { return b == nil || slices.Contains(lift, b.Key) }
+	lifted := func(b *guard.Breaker) bool {
+		return b == nil || slices.Contains(lift, b.Key) && !b.Probing() // somebody else may have been faster
+	}
 	for i := range offers {
 		if b := s.guard.HoldsMachine(pool.NodeClass, offers[i].Type.Image, offers[i].Offer.Zone); !lifted(b) {
 			return b.Text()
@@ -221,24 +223,43 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 			return b.Text()
 		}
 	}
-	if why := a.doubts(pool, offers, workloads); why != "" {
+	keys := doubtful(pool, offers, workloads)
+	if why := a.doubts(keys); why != "" {
 		return why
 	}
-	if why := a.newImages(pool.NodeClass, offers); why != "" {
+	image, why := a.newImages(pool.NodeClass, offers)
+	if why != "" {
 		return why
 	}
-	return s.overBudgetLocked(a, pool, offers, urgent)
+	if why := s.overBudgetLocked(a, pool, offers, urgent); why != "" {
+		return why
+	}
+	for _, k := range keys {
+		if d := a.doubt[k]; d != nil {
+			d.More++
+		}
+	}
+	a.newImage[image]++
+	a.granted++
+	if s.cfg.Budget.limits(pool) {
+		a.money().inFlight[pool.Name] += dearestOf(offers)
+	}
+	return ""
 }
 
-// doubts lets one machine at a time be bought while part of a round has failed and none of it has done work.
-func (a *purchaseCheck) doubts(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) string {
-	keys := []guard.Key{}
+// doubtful are the keys that a node would count for.
+func doubtful(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) (keys []guard.Key) {
 	for _, w := range workloads {
 		keys = append(keys, guard.PodKey(pool.Name, w))
 	}
 	for _, image := range imagesOf(offers) {
 		keys = append(keys, guard.MachineKey(pool.NodeClass, image, ""))
 	}
+	return keys
+}
+
+// doubts lets one machine at a time be bought while part of a round has failed and none of it has done work.
+func (a *purchaseCheck) doubts(keys []guard.Key) string {
 	for _, k := range keys {
 		d, asked := a.doubt[k]
 		if !asked {
@@ -249,31 +270,25 @@ func (a *purchaseCheck) doubts(pool *capacity.Pool, offers []capacity.NodeOffer,
 			return fmt.Sprintf("%d of %d machines that were bought together for %s have failed and none has done work yet: one more is tried at a time", d.Failed, d.Bought, k)
 		}
 	}
-	for _, k := range keys {
-		if d := a.doubt[k]; d != nil {
-			d.More++
-		}
-	}
 	return ""
 }
 
 // newImages keeps down how many machines are bought of an image of which none was ever initialized.
-func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer) string {
+func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer) (key, why string) {
 	s := a.s
 	if s.cfg.NewImageNodes <= 0 || anyOffer(offers, func(o *capacity.NodeOffer) bool { return o.Type.Image == "" || s.guard.KnownImage(class, o.Type.Image) }) {
-		return ""
+		return "", ""
 	}
 	image := offers[0].Type.Image
-	key := class + " " + image
+	key = class + " " + image
 	most := max(s.cfg.NewImageNodes, a.total/10)
 	if _, counted := a.newImage[key]; !counted {
 		a.newImage[key] = s.guard.Underway(class, image)
 	}
 	if a.newImage[key] >= most {
-		return fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: %d are launched until the first one is (newImageNodes)", image, class, most)
+		return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: %d are launched until the first one is (newImageNodes)", image, class, most)
 	}
-	a.newImage[key]++
-	return ""
+	return key, ""
 }
 
 func anyOffer(offers []capacity.NodeOffer, is func(*capacity.NodeOffer) bool) bool {

@@ -15,7 +15,9 @@ import (
 func TestVerdicts(t *testing.T) {
 	running, node := phase(corev1.PodRunning), "node-c"
 	failed := "failed: node pool pool, d ReplicaSet/web: "
-	began := func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "containerd://1"}} }
+	began := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "containerd://1"}}
+	}
 	because := func(reason string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Reason = reason } }
 	daemon := func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
 	mirror := func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }

@@ -173,6 +173,8 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		return
 	}
 	n = min(n, int64(m.headroom()))
+	m.buyMu.Lock()
+	defer m.buyMu.Unlock()
 	node, held := m.spending.forPool(p, node, guard.Workload{Owner: "NodePool/" + p.Name})
 	if held.none {
 		m.shortage(p.Name, held.why)

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-scheduler/dovetail/manifests"
+)
+
+// What the spending guard reads and writes is allowed by what is shipped: the API servers of other tests ask nobody.
+func TestSpendingGuardMayDoWhatItDoes(t *testing.T) {
+	for _, folder := range []string{"replace", "secondary"} {
+		files, err := manifests.Folder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cluster, own []rbacv1.PolicyRule
+		for _, part := range bytes.Split(bytes.Join(files, []byte("\n---\n")), []byte("\n---\n")) {
+			var role rbacv1.Role
+			if yaml.Unmarshal(part, &role) != nil {
+				continue
+			}
+			switch {
+			case role.Kind == "ClusterRole" && role.Name == "dovetail-scheduler":
+				cluster = append(cluster, role.Rules...)
+			case role.Kind == "Role" && role.Name == "dovetail-scheduler" && role.Namespace == "kube-system":
+				own = append(own, role.Rules...)
+			}
+		}
+		may := func(rules []rbacv1.PolicyRule, verb, group, resource, name string) bool {
+			return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb) &&
+					(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
+			})
+		}
+		for _, ask := range []struct{ group, resource, name string }{
+			{"karpenter.sh", "nodepools", ""}, {"karpenter.sh", "provisioners", ""}, {"karpenter.k8s.aws", "ec2nodeclasses", ""},
+			{"karpenter.sh", "nodeclaims", ""}, {"karpenter.sh", "nodeclaims/status", ""},
+		} {
+			if !may(cluster, "patch", ask.group, ask.resource, ask.name) {
+				t.Errorf("%s: may not patch %s of %s", folder, ask.resource, ask.group)
+			}
+		}
+		for _, ask := range [][2]string{{"", "limitranges"}, {"node.k8s.io", "runtimeclasses"}, {"storage.k8s.io", "csidrivers"}, {"storage.k8s.io", "storageclasses"},
+			{"apps", "daemonsets"}, {"apps", "replicasets"}, {"apps", "statefulsets"}, {"batch", "jobs"}} {
+			for _, verb := range []string{"list", "watch"} {
+				if !may(cluster, verb, ask[0], ask[1], "") {
+					t.Errorf("%s: may not %s %s", folder, verb, ask[1])
+				}
+			}
+		}
+		if !may(cluster, "create", "", "nodes", "") {
+			t.Errorf("%s: may not try Nodes", folder)
+		}
+		for _, verb := range []string{"get", "create", "patch"} {
+			if !may(own, verb, "", "configmaps", "dovetail-guard") {
+				t.Errorf("%s: may not %s ConfigMap dovetail-guard", folder, verb)
+			}
+		}
+		if may(own, "patch", "", "configmaps", "another") || may(cluster, "patch", "", "configmaps", "dovetail-guard") {
+			t.Errorf("%s: may patch other ConfigMaps", folder)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+var (
+	badImage = guard.MachineKey("class", "", "")
+	badPods  = guard.PodKey("pool", guard.Workload{Namespace: "d", Owner: "ReplicaSet/"}) // of the world's pods
+	broken   = guard.Fault{Machine: true, Cause: "never registered", Message: "no kubelet came"}
+	thrown   = guard.Fault{Cause: "taint x", Message: "taint x evicts it"}
+)
+
+// bought are the names of the claims that were launched.
+func (w *world) bought() (names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, c := range w.claims {
+		if c.ProviderID != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// says says that something like that was told.
+func (w *world) says(words ...string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.notes, func(n string) bool {
+		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(n, word) })
+	})
+}
+
+// Of NodeClaims written by hand one is bought, as a probe; the others are held, and say why.
+func TestOrdersAreHeldButForOneProbe(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{})
+	w.opens(badImage, broken)
+	for i := range 8 {
+		w.writes(fmt.Sprint("mine-", i))
+	}
+	w.motor.takeOrders(t.Context()) // all at once
+	w.settled()
+	names := w.bought()
+	if len(names) != 1 {
+		t.Fatalf("bought %v, want one", names)
+	}
+	if got := w.claims[names[0]].Purchase.Probes; !slices.Equal(got, []guard.Key{badImage}) {
+		t.Errorf("a probe of %v", got)
+	}
+	if !w.says("Paused for good", "node class class", "no kubelet came", "one machine is being tried") {
+		t.Errorf("told %q", w.notes)
+	}
+}
+
+// A NodeClaim that was held for hours is as old as its machine to the guard, also after a restart.
+func TestOrderIsBoughtWhenItIsLetGo(t *testing.T) {
+	w, c := guarded(t, SpendingConfig{})
+	w.writes("mine", func(c *capacity.Claim) { c.CreatedAt = epoch.Add(-5 * time.Hour) })
+	w.motor.takeOrders(t.Context())
+	w.settled()
+	for range 2 {
+		if got := w.motor.spending.machines["mine"]; got == nil || !got.at.Equal(epoch) {
+			t.Errorf("%+v, want it bought at %s", got, epoch)
+		}
+		w.leads()
+	}
+	c.Step(time.Hour)
+	before, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues(""))
+	w.motor.wasted(w.motor.claims.Claim("mine"))
+	if now, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues("")); now-before > 2.01 || now <= before {
+		t.Errorf("$%.2f were spent on an hour of a machine for $2", now-before)
+	}
+	others := &capacity.Claim{Name: "karpenters", Pool: "pool", NodeClass: "class", Launched: true, InstanceType: "large", Zone: "a", CapacityType: "on-demand", CreatedAt: epoch.Add(-time.Hour)}
+	before, _ = testutil.GetCounterMetricValue(unserved.WithLabelValues("pool"))
+	w.motor.wasted(others)
+	if now, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues("pool")); now != before {
+		t.Errorf("a machine that nobody watched has cost $%.2f for nothing", now-before)
+	}
+}
+
+// A probe that isn't launched after all is no probe any more: another one may be.
+func TestOrderThatIsNotLaunchedIsNoProbe(t *testing.T) {
+	for name, fails := range map[string]func(*world){
+		"it can't be written":        func(w *world) { w.broken["Take"] = errors.New("conflict") },
+		"the cloud will not have it": func(w *world) { w.broken["Launch"] = capacity.ErrRefused },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c := guarded(t, SpendingConfig{})
+			w.opens(badImage, broken)
+			fails(w)
+			w.writes("mine")
+			w.motor.takeOrders(t.Context())
+			w.settled()
+			clear(w.broken)
+			c.Step(2 * time.Minute)
+			w.motor.spending.settle(w.desk)
+			w.motor.takeOrders(t.Context())
+			w.settled()
+			if got := w.bought(); len(got) != 1 {
+				t.Errorf("bought %v; told %q", got, w.notes)
+			}
+		})
+	}
+}
+
+// A static pool gets one node, to try, and says why it has no more.
+func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
+	for _, k := range []guard.Key{badImage, guard.PodKey("pool", guard.Workload{Owner: "NodePool/pool"})} {
+		w, c := guarded(t, SpendingConfig{})
+		w.opens(k, guard.Fault{Machine: k.Machine(), Cause: "x", Message: "it does not come up"})
+		w.wants(3)
+		for range 5 {
+			w.motor.keepStatic(t.Context())
+			w.settled()
+			c.Step(limitPause)
+		}
+		if got := w.bought(); len(got) != 1 {
+			t.Errorf("%s: bought %v, want one", k, got)
+		}
+		if !w.says("TooFewNodes", "it does not come up") {
+			t.Errorf("%s: told %q", k, w.notes)
+		}
+		// It comes up: the others follow.
+		for _, name := range w.bought() {
+			cl := w.motor.claims.Claim(name)
+			cl.Initialized, cl.InitializedAt = true, c.Now()
+			w.motor.spending.observe(cl)
+		}
+		c.Step(servedAfter)
+		w.motor.spending.settle(w.desk)
+		w.motor.keepStatic(t.Context())
+		w.settled()
+		if got := w.bought(); len(got) != 3 {
+			t.Errorf("%s: bought %v, want three when it is over", k, got)
+		}
+	}
+}
+
+// Pods wait, hear why, and one machine is bought for some of them, which is the probe of all breakers that hold them back.
+func TestOneMachineProbesAllThatHoldsTheSamePods(t *testing.T) {
+	w, c := guarded(t, SpendingConfig{})
+	w.opens(badImage, broken)
+	w.opens(badPods, thrown)
+	w.submit(8)
+	w.plans()
+	if got := w.bought(); len(got) != 0 {
+		t.Fatalf("bought %v", got)
+	}
+	for range 3 {
+		w.motor.probe(t.Context())
+		w.settled()
+		c.Step(idleFor)
+	}
+	names := w.bought()
+	if len(names) != 1 {
+		t.Fatalf("bought %v, want one", names)
+	}
+	if got := w.claims[names[0]].Purchase.Probes; len(got) != 2 {
+		t.Errorf("a probe of %v, want both", got)
+	}
+}
+
+// A probe that a budget forbids is not planned each second.
+func TestProbeOverBudgetWaits(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{Budget: Budget{DollarsPerHour: 0.5}})
+	w.opens(badPods, thrown)
+	w.submit(1)
+	w.plans()
+	w.motor.probe(t.Context())
+	if got := w.motor.spending.due(); len(got) != 0 || len(w.bought()) != 0 {
+		t.Errorf("due again at once: %v; bought %v", got, w.bought())
+	}
+}
+
+// What was faster with a breaker's probe is seen by whoever has planned one meanwhile.
+func TestProbeIsBoughtOnce(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{})
+	w.opens(badImage, broken)
+	plan := func() *capacity.Plan {
+		n := cheapest(w.Pools(w.InstanceTypes)[0], "new-0")
+		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: refOf(w.pod(0)), Node: n.ID}}}
+	}
+	a, b := plan(), plan()
+	how := buying{lift: w.motor.spending.due()}
+	w.motor.reserve(a, 0, how)
+	w.motor.reserve(b, 0, how)
+	if len(a.Nodes) != 1 || len(b.Nodes) != 0 || len(b.Refused) != 1 {
+		t.Errorf("%d and %d nodes bought", len(a.Nodes), len(b.Nodes))
+	}
+}
+
+// A replacement is held, too.
+func TestReplacementIsHeld(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{})
+	node, pods := w.leaving(2)
+	w.opens(badImage, broken)
+	w.motor.Replace(node, pods, nil)
+	w.motor.relocate(t.Context())
+	w.settled()
+	if got := w.bought(); len(got) != 0 {
+		t.Errorf("bought %v", got)
+	}
+	if ready, why := w.motor.Replace(node, pods, nil); ready || why == "" {
+		t.Errorf("ready: %v, why: %q", ready, why)
+	}
+}
+
+// gangs of a plan are probed together.
+func TestAProbeIsOnePodOrItsGang(t *testing.T) {
+	pods := map[types.UID]*corev1.Pod{}
+	var waiting []ledger.Waiting
+	for uid, group := range map[types.UID]string{"a1": "a", "a2": "a", "b1": "b", "x": ""} {
+		pods[uid] = &corev1.Pod{}
+		pods[uid].Namespace, pods[uid].UID, pods[uid].Labels = "d", uid, map[string]string{labelGroup: group}
+		waiting = append(waiting, ledger.Waiting{Ref: capacity.PodRef{UID: uid}})
+	}
+	get := func(uid types.UID) *corev1.Pod { return pods[uid] }
+	for uid, want := range map[types.UID]string{"x": "x", "a1": "a1 a2", "b1": "b1"} {
+		n := &capacity.PlannedNode{ID: "n"}
+		got, gang := aloneOn(&capacity.Plan{Placements: []capacity.Placement{{Node: "other", Pod: capacity.PodRef{UID: "b1"}}, {Node: "n", Pod: capacity.PodRef{UID: uid}}}}, n, waiting, get)
+		var uids []string
+		for _, w := range got {
+			uids = append(uids, string(w.Ref.UID))
+		}
+		slices.Sort(uids)
+		if strings.Join(uids, " ") != want || gang != (uid != "x") {
+			t.Errorf("%s: %v, gang: %v; want %s", uid, uids, gang, want)
+		}
+	}
+}
+
+// Of an image that nobody has seen come up only so many are bought.
+func TestNewImages(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{NewImageNodes: 2})
+	w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
+		own := *it
+		own.Image = "ami-new"
+		return &own
+	}
+	w.submit(40) // ten large ones
+	w.plans()
+	if got := w.bought(); len(got) != 2 {
+		t.Errorf("bought %d, want 2", len(got))
+	}
+	if !w.says("no node of image ami-new", "newImageNodes") {
+		t.Errorf("told %q", w.notes)
+	}
+}
