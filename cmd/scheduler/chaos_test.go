@@ -45,10 +45,10 @@ func TestChaos(t *testing.T) {
 				if failFast && failed.Load() {
 					return
 				}
-				r := chaos.Run(t, cluster.Scheme, seed, hosted, productLog(t, seed))
+				r := chaos.Run(t, cluster.Scheme, seed, storming, productLog(t, seed))
 				for tries := *again; tries > 0 && len(r.Violations) > 0; tries-- {
 					t.Logf("seed %d, once more: %s", seed, strings.Join(r.Violations, "\n"))
-					r = chaos.Run(t, cluster.Scheme, seed, hosted, productLog(t, seed))
+					r = chaos.Run(t, cluster.Scheme, seed, storming, productLog(t, seed))
 				}
 				if len(r.Violations) > 0 {
 					failed.Store(true)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,8 +14,7 @@ import (
 // picky is a plugin of somebody else's, as there are some that look up in a resource of their own what they know of a node: it takes
 // every node that is only planned, and refuses it once it is a machine.
 type picky struct {
-	app   string
-	fault *chaos.Fault
+	refuses func(*corev1.Pod, *corev1.Node) bool
 }
 
 var _ fwk.FilterPlugin = &picky{}
@@ -24,7 +22,7 @@ var _ fwk.FilterPlugin = &picky{}
 func (*picky) Name() string { return "Picky" }
 
 func (p *picky) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
-	if p.fault.Lasts() && pod.Labels["app"] == p.app && n.Node().Spec.ProviderID != "" {
+	if p.refuses(pod, n.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has no topology report")
 	}
 	return nil
@@ -32,7 +30,10 @@ func (p *picky) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, n f
 
 // withPicky is the whole scheduler with the plugin compiled in.
 func withPicky(app string, fault *chaos.Fault) chaos.Program {
-	config := strings.Replace(hostedConfig, "{name: Binder}]}\n      preFilter", "{name: Binder}, {name: Picky}]}\n      preFilter", 1)
-	more := frameworkruntime.Registry{"Picky": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return &picky{app, fault}, nil }}
+	config := withPlugin(hostedConfig)
+	refusal := &chaos.Refusal{Fault: fault, App: app}
+	more := frameworkruntime.Registry{"Picky": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+		return &picky{refusal.Refuses}, nil
+	}}
 	return func(ctx context.Context, p chaos.Process) error { return host(ctx, p, config, more) }
 }

@@ -131,15 +131,17 @@ var actions = []action{
 		return "on every claim and Node, for a while"
 	}},
 	{"two leaders", 1, func(h *history, r *rand.Rand) string {
-		if len(h.running) != 1 {
+		if len(h.running) != 1 || time.Since(h.replaced) < relistWithin {
 			return ""
 		}
+		h.together = time.Now()
 		old := h.running[0]
 		h.running = append(h.running, h.start())
 		h.later(time.Duration(r.IntN(15000))*time.Millisecond, func() { h.killed(old) })
 		h.faults.injected("two leaders for a moment")
 		return "for a moment"
 	}},
+	{"pod replaced", 2, (*history).replace},
 	{"clock jumps", 1, func(h *history, r *rand.Rand) string {
 		by := time.Duration(r.IntN(480)-240) * time.Second
 		for _, p := range h.running {
@@ -171,7 +173,7 @@ func (h *history) act(r *rand.Rand) {
 // scribble puts a new annotation on every claim and every Node, as other controllers do: whoever writes what they have read
 // before meets a conflict.
 func (h *history) scribble() {
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, time.Now().UnixNano()))
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, time.Now().UnixNano()))
 	for name := range h.check.last.claims {
 		_ = h.objects.Patch(h.ctx, &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
 	}

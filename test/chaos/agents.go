@@ -17,8 +17,22 @@ const runFor = kubelet.RunFor
 
 // Fault is something that goes wrong for as long as it lasts.
 type Fault struct {
-	over  atomic.Bool
-	after func() // what it has done and takes back
+	over   atomic.Bool
+	struck func()    // is told each time it has an effect; nil: nobody is
+	since  time.Time // what is older is spared; zero: nothing
+	after  func()    // what it has done and takes back; nil: nothing
+}
+
+// begin has one begin that was over before.
+func (f *Fault) begin(now time.Time) {
+	f.since = now
+	f.over.Store(false)
+}
+
+func (f *Fault) strikes() {
+	if f.struck != nil {
+		f.struck()
+	}
 }
 
 // Mend ends it.
@@ -35,13 +49,18 @@ func (f *Fault) Lasts() bool { return !f.over.Load() }
 // DenyNodes has a webhook that refuses every Node, whoever makes it.
 func (s *Stage) DenyNodes() *Fault {
 	f := &Fault{}
-	s.api.Admit(func(c *kubeapi.Call, _ *unstructured.Unstructured) error {
+	s.denyNodes(f)
+	return f
+}
+
+func (w *world) denyNodes(f *Fault) {
+	w.api.Admit(func(c *kubeapi.Call, _ *unstructured.Unstructured) error {
 		if f.Lasts() && c.Resource.Resource == "nodes" {
+			f.strikes()
 			return kubeapi.Denied("nodes.policy.example.com", "nodes need the label example.com/owner")
 		}
 		return nil
 	})
-	return f
 }
 
 // agentTaint is what foreign agents put on nodes.
@@ -51,12 +70,17 @@ var agentTaint = corev1.Taint{Key: "example.com/agent-not-ready", Effect: corev1
 // its taint off again.
 func (s *Stage) TaintNew() *Fault {
 	f := &Fault{after: func() { s.untaintAll(agentTaint.Key) }}
-	s.watch(s.factory.Core().V1().Nodes().Informer(), func(obj any) {
-		if n := obj.(*corev1.Node); f.Lasts() && n.Annotations["example.com/seen"] == "" {
-			s.taint(n.Name)
+	s.taintNew(f)
+	return f
+}
+
+func (w *world) taintNew(f *Fault) {
+	w.watch(w.factory.Core().V1().Nodes().Informer(), func(obj any) {
+		if n := obj.(*corev1.Node); f.Lasts() && !n.CreationTimestamp.Time.Before(f.since) && n.Annotations["example.com/seen"] == "" {
+			w.taint(n.Name)
+			f.strikes()
 		}
 	})
-	return f
 }
 
 // TaintBusy has an agent that taints a node so long after a pod of an app got it, or, with running, after it runs there. Nodes of
@@ -79,9 +103,9 @@ func (s *Stage) TaintBusy(after time.Duration, running bool, spare func(*corev1.
 }
 
 // taint puts the agent's taint on a node, once.
-func (s *Stage) taint(node string) {
+func (w *world) taint(node string) {
 	for range 20 {
-		n, err := s.kube.CoreV1().Nodes().Get(s.ctx, node, metav1.GetOptions{})
+		n, err := w.kube.CoreV1().Nodes().Get(w.ctx, node, metav1.GetOptions{})
 		if err != nil || n.Annotations["example.com/seen"] != "" {
 			return
 		}
@@ -90,14 +114,14 @@ func (s *Stage) taint(node string) {
 		}
 		n.Annotations["example.com/seen"] = "true"
 		n.Spec.Taints = append(n.Spec.Taints, agentTaint)
-		if _, err = s.kube.CoreV1().Nodes().Update(s.ctx, n, metav1.UpdateOptions{}); err == nil {
+		if _, err = w.kube.CoreV1().Nodes().Update(w.ctx, n, metav1.UpdateOptions{}); err == nil {
 			return
 		}
 	}
 }
 
 // watch tells of every new and changed object.
-func (s *Stage) watch(i cache.SharedIndexInformer, tell func(any)) {
+func (w *world) watch(i cache.SharedIndexInformer, tell func(any)) {
 	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }})
 	if err != nil {
 		panic(enough{"watching: " + err.Error()})

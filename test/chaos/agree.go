@@ -9,7 +9,7 @@ import (
 
 // disagreement is what does not agree yet, some time after the faults have stopped; empty: everything does.
 //
-//   - Every pod runs on a Node that is there, or is refused with a reason where nothing can host it; there are as many as wanted.
+//   - Every pod runs on a Node that is there, or is refused with a reason where nothing can host it, or nobody makes room for it; there are as many as wanted.
 //   - Instances, NodeClaims and Nodes are the same machines, all initialized, none on its way out or marked for it.
 //   - No machine is there that nobody needs.
 func (c *checker) disagreement(apps []*app) string {
@@ -31,6 +31,10 @@ func (c *checker) disagreement(apps []*app) string {
 		case len(name) > len(impossible) && name[:len(impossible)] == impossible:
 			if !refused(p) {
 				return fmt.Sprintf("pod %s, which nothing can host, doesn't say so: %+v", p.Name, p.Status.Conditions)
+			}
+		case p.Spec.SchedulerName == PlainScheduler && p.Spec.NodeName == "":
+			if !refused(p) {
+				return fmt.Sprintf("pod %s, for which no room is made, doesn't say why it waits: %+v", p.Name, p.Status.Conditions)
 			}
 		case p.Status.Phase != corev1.PodRunning:
 			return fmt.Sprintf("pod %s is %s on node %q: %s", p.Name, p.Status.Phase, p.Spec.NodeName, words(p))

@@ -49,8 +49,10 @@ type checker struct {
 	alone    map[string]time.Duration // instance: how long nobody has owned it while a leader ran
 	occupied map[string]time.Time     // node: when it last had pods of its own
 	ended    map[string]string        // claim: why it was ended, by what it looked like
-	changes  int                      // of the EC2 journal, that have been looked at
-	made     map[string]int           // judgements, by rule
+	spent    *spent
+	lasting  *lasting
+	changes  int            // of the EC2 journal, that have been looked at
+	made     map[string]int // judgements, by rule
 }
 
 func newChecker() *checker {
@@ -58,11 +60,12 @@ func newChecker() *checker {
 		reader: newReader(), userEnded: sets.New[string](), userClaims: sets.New[string](), userPods: sets.New[types.UID](),
 		cloudEnded: sets.New[string](), made: map[string]int{},
 		shared: map[string]int{}, largest: map[types.UID]amount{}, crowded: sets.New[types.UID](), alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
+		spent: newSpent(),
 	}
 }
 
 func (c *checker) learn(pool *karpv1.NodePool) { c.pool = pool.DeepCopy() }
-func (c *checker) deletes(uid types.UID)       { c.userPods.Insert(uid) }
+func (c *checker) deletes(uid types.UID)       { c.userPods.Insert(uid); c.wants(uid) }
 func (c *checker) userEnds(providerID string)  { c.userEnded.Insert(providerID) }
 func (c *checker) cloudEnds(providerID string) {
 	c.mu.Lock()
@@ -112,7 +115,7 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int) error {
 	}
 	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), c.room(v, now)}
 	if c.last != nil {
-		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v))
+		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet())
 	}
 	c.last, c.at = v, now
 	return errors.Join(errs...)

@@ -29,6 +29,8 @@ type faults struct {
 	passed map[point]int
 	// slow is how late watches are at the moment, at most.
 	slow time.Duration
+	// blind: watches see nothing of what happens now.
+	blind bool
 	// api and cloud are the shares of calls that fail.
 	api, cloud float64
 }
@@ -85,6 +87,9 @@ func (f *faults) passes(p point) bool {
 func (f *faults) lag() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.blind {
+		return time.Hour
+	}
 	if f.slow == 0 {
 		return 0
 	}
@@ -137,6 +142,9 @@ func (f *faults) beforeKube(p *process, c *kubeapi.Call) *kubeapi.Fault {
 func (f *faults) afterKube(p *process, c *kubeapi.Call, err error) *kubeapi.Fault {
 	if err == nil && c.Resource.Resource == "nodeclaims" && c.Writes() {
 		f.h.check.writes(c.Body)
+	}
+	if err == nil && c.Verb == "create" && c.Resource.Resource == "events" {
+		f.h.check.hears(c.Body)
 	}
 	if err == nil && f.passes(point{named(c), true}) {
 		return &kubeapi.Fault{Call: func() { f.h.kill(p, point{named(c), true}) }, Drop: true}
@@ -233,6 +241,7 @@ func Kinds() []string {
 		"API server: answer lost",
 		"API server: conflict",
 		"API server: connection cut",
+		replacedUnseen,
 		"API server: slow call",
 		"API server: slow watches",
 		"API server: time-out after effect",
@@ -247,8 +256,13 @@ func Kinds() []string {
 		"EC2: slow call",
 		"EC2: throttled",
 		"EC2: time-out after effect",
+		secondProfile,
 		"clock jump",
 		"kill at any moment",
+		freshTainted,
+		noDevices,
+		nodesDenied,
+		refusedByOurs,
 		"restart in order",
 		"two leaders for a moment",
 	}

@@ -55,6 +55,7 @@ type history struct {
 	logger  klog.Logger // of the product
 	program Program
 	faults  *faults
+	lasting *lasting
 	check   *checker
 	apps    []*app
 	daemons *appsv1.DaemonSet
@@ -62,8 +63,11 @@ type history struct {
 	running []*process
 	starts  int
 	restart time.Time // when the next process starts; zero: none is needed
-	agenda  []task
-	dying   []*process
+	// replaced is when pods were last replaced unseen, together when two leaders, or one that was ending, last ran beside a new one.
+	replaced, together time.Time
+
+	agenda []task
+	dying  []*process
 
 	mu     sync.Mutex // kills come from the processes' own goroutines
 	felled []felled
@@ -97,9 +101,11 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 	r := rand.New(rand.NewPCG(seed, 1))
 	h := &history{seed: seed, logger: logger, program: program, check: newChecker()}
 	h.faults = newFaults(h, rand.New(rand.NewPCG(seed, 2)))
+	h.lasting = drawLasting(rand.New(rand.NewPCG(seed, 3)))
+	h.check.lasting = h.lasting
 	report := &Report{Seed: seed}
 	var err error
-	if h.world, err = newWorld(scheme, drawn(seed, r), h.check.cloudEnds); err == nil {
+	if h.world, err = newWorld(scheme, h.lasting.shape(drawn(seed, r), h.faults), h.check.cloudEnds); err == nil {
 		err = h.live(r, report)
 	}
 	if err != nil {
@@ -135,7 +141,7 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 //
 // After every step the checker looks. The first violation ends it.
 func (h *history) live(r *rand.Rand, report *Report) error {
-	h.apps = makeApps(r)
+	h.apps = makeApps(r, h.lasting)
 	h.daemons = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon}}
 	h.daemons.Spec.Template.Spec = daemonTemplate()
 	h.daemons.Spec.Template.Labels = map[string]string{appLabel: daemon}
@@ -146,6 +152,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 		return err
 	}
 	h.ec2.Before("", h.faults.beforeEC2)
+	h.prepare()
 	h.running = []*process{h.start()}
 
 	storm := stormMin + time.Duration(r.Int64N(int64(stormMax-stormMin)))
@@ -164,6 +171,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 	h.faults.quiet()
 	h.boots.Heal()
 	h.film("calm")
+	h.mend()
 	for _, t := range h.agenda {
 		t.do()
 	}
@@ -252,6 +260,7 @@ func (h *history) killed(p *process) {
 func (h *history) retire(p *process) {
 	p.killed.Store(true)
 	p.stop()
+	h.together = time.Now()
 	h.running = slices.DeleteFunc(slices.Clone(h.running), func(q *process) bool { return q == p })
 	h.dying = append(h.dying, p)
 }

@@ -21,6 +21,10 @@ type Process struct {
 	Cloud http.RoundTripper
 	// Clock is its clock, which may be wrong.
 	Clock clock.WithTicker
+	// Refuses is what a plugin of somebody else's refuses; nil: there is none.
+	Refuses *Refusal
+	// Plain: there is a second profile, PlainScheduler, without the product's plugins.
+	Plain bool
 }
 
 // Endpoint is the base URL of every AWS service.
@@ -35,9 +39,12 @@ type process struct {
 	kube   *kubeapi.Client
 	cloud  *wire
 	clock  *skewed
-	stop   context.CancelFunc
-	ended  chan error
-	killed atomic.Bool
+	// refuses and plain are the program's.
+	refuses *Refusal
+	plain   bool
+	stop    context.CancelFunc
+	ended   chan error
+	killed  atomic.Bool
 }
 
 // start starts the program.
@@ -48,6 +55,10 @@ func (h *history) start() *process {
 	p.kube.Lag = h.faults.lag
 	p.kube.Before = func(c *kubeapi.Call) *kubeapi.Fault { return h.faults.beforeKube(p, c) }
 	p.kube.After = func(c *kubeapi.Call, err error) *kubeapi.Fault { return h.faults.afterKube(p, c, err) }
+	p.plain = h.lasting.plain
+	if f := h.lasting.faults[refusedByOurs]; f != nil {
+		p.refuses = &Refusal{Fault: f, App: h.apps[0].name}
+	}
 	p.run(h.program, h.logger)
 	h.film("process %d starts", p.number)
 	return p
@@ -62,7 +73,9 @@ func newProcess(number int, seed uint64, api *kubeapi.Server) *process {
 func (p *process) run(program Program, logger klog.Logger) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.LoggerWithValues(logger, "process", p.number)))
 	p.stop = cancel
-	go func() { p.ended <- program(ctx, Process{Kube: p.kube, Cloud: p.cloud, Clock: p.clock}) }()
+	go func() {
+		p.ended <- program(ctx, Process{Kube: p.kube, Cloud: p.cloud, Clock: p.clock, Refuses: p.refuses, Plain: p.plain})
+	}()
 }
 
 // kill ends the process as SIGKILL would: what has arrived has its effect, no answer comes back, nothing else arrives. It may be

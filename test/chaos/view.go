@@ -98,8 +98,17 @@ func (r *reader) recordOf(c *karpv1.NodeClaim) (*recorded, error) {
 	return record, nil
 }
 
-// readRecord reads JSON or, when it was long, base64 of gzip of it.
 func readRecord(value string) (*recorded, error) {
+	r, err := unpacked(value)
+	if err != nil {
+		return nil, err
+	}
+	out := &recorded{}
+	return out, json.NewDecoder(r).Decode(out)
+}
+
+// unpacked is JSON or, when it was long, base64 of gzip of it.
+func unpacked(value string) (io.Reader, error) {
 	var r io.Reader = strings.NewReader(value)
 	if rest, zipped := strings.CutPrefix(value, "gzip:"); zipped {
 		raw, err := base64.StdEncoding.DecodeString(rest)
@@ -110,8 +119,7 @@ func readRecord(value string) (*recorded, error) {
 			return nil, err
 		}
 	}
-	out := &recorded{}
-	return out, json.NewDecoder(r).Decode(out)
+	return r, nil
 }
 
 func condition(c *karpv1.NodeClaim, kind string) bool {

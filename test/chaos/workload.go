@@ -41,7 +41,7 @@ type app struct {
 }
 
 // apps of a history: a few, of different kinds.
-func makeApps(r *rand.Rand) []*app {
+func makeApps(r *rand.Rand, l *lasting) []*app {
 	size := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse([]string{"250m", "500m", "1", "2"}[r.IntN(4)]),
@@ -93,6 +93,21 @@ func makeApps(r *rand.Rand) []*app {
 		})
 		out[len(out)-1].replicas = 1
 	}
+	if l.faults[noDevices] != nil {
+		add(gpuApp, &app{}, func(p *corev1.Pod) {
+			one := resource.MustParse("1")
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), "nvidia.com/gpu": one}
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": one}
+		})
+		out[len(out)-1].replicas = 1 + r.IntN(3)
+	}
+	if l.plain {
+		add(plainApp, &app{}, func(p *corev1.Pod) {
+			p.Spec.SchedulerName = PlainScheduler
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		})
+		out[len(out)-1].replicas = 2 + r.IntN(3)
+	}
 	return out
 }
 
@@ -130,6 +145,13 @@ func (h *history) plant(r *rand.Rand) error {
 	}
 	if r.IntN(3) == 0 {
 		pool.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	if h.lasting.faults[noDevices] != nil {
+		for i := range pool.Spec.Template.Spec.Requirements {
+			if q := &pool.Spec.Template.Spec.Requirements[i]; q.Key == ec2nc.LabelInstanceCategory {
+				q.Values = append(q.Values, "g")
+			}
+		}
 	}
 	h.check.learn(pool)
 	if err := h.objects.Create(h.ctx, pool); err != nil {
@@ -204,8 +226,12 @@ func (h *history) keep(ctx context.Context) error {
 
 func (h *history) makePod(ctx context.Context, a *app) error {
 	a.next++
+	return h.makePodNamed(ctx, a, fmt.Sprintf("%s-%d", a.name, a.next))
+}
+
+func (h *history) makePodNamed(ctx context.Context, a *app, name string) error {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", a.name, a.next), Labels: map[string]string{appLabel: a.name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{appLabel: a.name}},
 		Spec: corev1.PodSpec{
 			SchedulerName: scheduler, RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: ptr.To[int64](5),
 			Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main"}}, Tolerations: patience(),
@@ -240,6 +266,9 @@ func (h *history) keepNodes(ctx context.Context, nodes map[string]*corev1.Node, 
 		n := nodes[name]
 		if nodeReady(n) {
 			h.removeTaint(ctx, n, "example.com/agent")
+		}
+		if h.agentCame() {
+			h.removeTaint(ctx, n, agentTaint.Key)
 		}
 		if has[n.Name] || n.DeletionTimestamp != nil {
 			continue

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/dovetail-scheduler/dovetail/test/chaos"
+)
+
+// storming is the whole scheduler with what a history has drawn for it: a plugin of somebody else's, a profile without ours.
+func storming(ctx context.Context, p chaos.Process) error {
+	config := hostedConfig
+	var more frameworkruntime.Registry
+	if p.Refuses != nil {
+		config = withPlugin(config)
+		more = frameworkruntime.Registry{"Picky": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+			return &picky{p.Refuses.Refuses}, nil
+		}}
+	}
+	if p.Plain {
+		config += "  - schedulerName: " + chaos.PlainScheduler + "\n"
+	}
+	return host(ctx, p, config, more)
+}
+
+func withPlugin(config string) string {
+	return strings.Replace(config, "{name: Binder}]}\n      preFilter", "{name: Binder}, {name: Picky}]}\n      preFilter", 1)
+}

@@ -1,0 +1,137 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+)
+
+// Faults that last until the storm ends, because of which machines are bought in vain. As a rule a history has none of them, or
+// one; nothing may be paused in one that has none.
+const (
+	nodesDenied   = "lasting: Nodes denied by a webhook"
+	noDevices     = "lasting: device plugin never comes"
+	refusedByOurs = "lasting: filters refuse nodes as launched"
+	freshTainted  = "lasting: fresh nodes tainted NoExecute by an agent"
+	// secondProfile has no part in them: its pods are no demand.
+	secondProfile = "a second profile without the plugins"
+)
+
+var lastingKinds = []string{nodesDenied, noDevices, refusedByOurs, freshTainted}
+
+// gpuApp asks for a device.
+const gpuApp = "gpu"
+
+// lasting are those of a history.
+type lasting struct {
+	faults map[string]*Fault
+	// plain: pods of a second profile are there, too.
+	plain bool
+	after time.Duration // into the storm, when they begin
+	began time.Time
+}
+
+// drawLasting has half of all histories without a fault; of the others one in four has two.
+func drawLasting(r *rand.Rand) *lasting {
+	l := &lasting{faults: map[string]*Fault{}, plain: r.IntN(3) == 0, after: time.Duration(r.Int64N(int64(8 * time.Minute)))}
+	if r.IntN(2) == 0 {
+		return l
+	}
+	for range 1 + r.IntN(4)/3 {
+		f := &Fault{}
+		f.Mend() // not yet
+		l.faults[lastingKinds[r.IntN(len(lastingKinds))]] = f
+	}
+	return l
+}
+
+// lasts says that a fault of the kind is on.
+func (l *lasting) lasts(kind string) bool { return l.faults[kind] != nil && l.faults[kind].Lasts() }
+
+// shape is what the faults need of the world.
+func (l *lasting) shape(s setting, f *faults) setting {
+	if len(l.faults) > 0 {
+		s.boot.Never = 0 // two causes at once can't be told from one another
+	}
+	s.kubelets = func(c *kubelet.Config) {
+		c.Fate = func(m ec2.Machine) kubelet.Fate {
+			if !l.lasts(noDevices) || len(m.Type.GPUs) == 0 {
+				return kubelet.Fate{}
+			}
+			f.injected(noDevices)
+			return kubelet.Fate{NoDevices: true}
+		}
+	}
+	return s
+}
+
+// prepare has the faults begin when it is time.
+func (h *history) prepare() {
+	for kind, f := range h.lasting.faults {
+		f.struck = func() { h.faults.injected(kind) }
+		switch kind {
+		case nodesDenied:
+			h.denyNodes(f)
+		case freshTainted:
+			h.taintNew(f)
+		}
+	}
+	if h.lasting.plain {
+		h.faults.injected(secondProfile)
+	}
+	h.later(h.lasting.after, func() {
+		h.lasting.began = time.Now()
+		for _, kind := range lastingKinds {
+			if f := h.lasting.faults[kind]; f != nil {
+				f.begin(h.lasting.began)
+				h.film("%s", kind)
+			}
+		}
+	})
+}
+
+// mend ends them, and the user says so: on pools and classes. What has been tainted is freed by its agent (keepNodes).
+func (h *history) mend() {
+	if len(h.lasting.faults) == 0 {
+		return
+	}
+	for _, f := range h.lasting.faults {
+		f.Mend()
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"dovetail.sh/retry":"calm"}}}`))
+	for _, o := range []client.Object{&karpv1.NodePool{}, &ec2nc.EC2NodeClass{}} {
+		o.SetName("default")
+		if err := h.objects.Patch(h.ctx, o, patch); err != nil {
+			h.film("asking for another try: %v", err)
+		}
+	}
+}
+
+// agentCame says that the agent that taints fresh nodes has come up there by now.
+func (h *history) agentCame() bool {
+	f := h.lasting.faults[freshTainted]
+	return f != nil && !f.Lasts()
+}
+
+// Refusal is what a plugin of somebody else's refuses while it lasts: nodes, once they are machines, to pods of an app.
+type Refusal struct {
+	*Fault
+	App string
+}
+
+// Refuses says whether the pod is refused a node.
+func (r *Refusal) Refuses(pod *corev1.Pod, node *corev1.Node) bool {
+	if !r.Lasts() || pod.Labels[appLabel] != r.App || node.Spec.ProviderID == "" {
+		return false
+	}
+	r.strikes()
+	return true
+}

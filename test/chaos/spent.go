@@ -1,0 +1,219 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// Money for nothing, as it is seen from outside.
+//
+// A machine has served when a pod has run on it for two minutes. One that ended before has failed, unless that was a user's or the
+// cloud's doing, or no pod of what it was bought for waits, so that it may be that nobody wanted it any more.
+//
+// How many may fail follows from what the guard promises. What is bought for a key in one plan is a round, and fails as a whole; that
+// may happen twice, because what was bought before the fault serves while the first round of it is under way. Then machines are
+// bought one by one for that key: at once, and not twice within ten minutes, whatever changes, and once more each when the fault ends,
+// on the pool and on the class. Keys are the workloads that machines failed for, the image, and each of the three zones.
+// So many times the longest life of a machine that failed is the bound of machine hours.
+const (
+	servedAfter  = 2*time.Minute - 2*step
+	rounds       = 2
+	probeSpacing = 10 * time.Minute
+	machineKeys  = 4
+)
+
+// spent is what is known of machines and whom they were bought for.
+type spent struct {
+	bought map[string]*bought        // by claim
+	rounds map[string]map[string]int // key, round: how many machines; the key of all is ""
+	failed []*bought
+	wanted map[string]time.Time // app: when a user last deleted a pod of it
+	paused []string             // what events said of breakers whose probe failed
+}
+
+type bought struct {
+	claim    string
+	keys     []string
+	launched time.Time
+	life     time.Duration
+	running  map[types.UID]time.Time
+	over     bool // it has its verdict
+}
+
+func newSpent() *spent {
+	return &spent{bought: map[string]*bought{}, rounds: map[string]map[string]int{}, wanted: map[string]time.Time{}}
+}
+
+// wants is told that a user deletes a pod: a machine that was bought for such a pod may be given back.
+func (c *checker) wants(uid types.UID) {
+	if c.last != nil && c.last.pods[uid] != nil {
+		c.spent.wanted[c.last.pods[uid].Labels[appLabel]] = time.Now()
+	}
+}
+
+// wasted: machine hours of machines that failed stay within the bound.
+func (c *checker) wasted(v *view, now time.Time) error {
+	s := c.spent
+	for _, claim := range v.claims {
+		if err := s.take(claim); err != nil {
+			return err
+		}
+	}
+	s.look(v, now)
+	for _, in := range v.instances {
+		b := s.bought[in.Tags["karpenter.sh/nodeclaim"]]
+		if b == nil || b.over {
+			continue
+		}
+		b.launched = in.Launched
+		if v.live[providerID(in)] {
+			continue
+		}
+		b.over, b.life = true, in.Ending.Sub(in.Launched)
+		if c.userClaims.Has(b.claim) || c.userEnded.Has(providerID(in)) || c.byCloud(providerID(in)) || !strings.HasPrefix(in.Reason, "Client.UserInitiatedShutdown") || c.unwanted(v, b) {
+			continue
+		}
+		s.failed = append(s.failed, b)
+		c.made["spending: machines that failed"]++
+	}
+	return c.bound(now)
+}
+
+// take takes in what a claim's machine was bought for.
+func (s *spent) take(claim *karpv1.NodeClaim) error {
+	value := claim.Annotations["dovetail.sh/purchase"]
+	if s.bought[claim.Name] != nil || value == "" {
+		return nil
+	}
+	r, err := unpacked(value)
+	var p struct {
+		Round     string              `json:"round"`
+		Workloads []map[string]string `json:"workloads"`
+	}
+	if err == nil {
+		err = json.NewDecoder(r).Decode(&p)
+	}
+	if err != nil {
+		return fmt.Errorf("claim %s: what it was bought for can't be read: %w", claim.Name, err)
+	}
+	b := &bought{claim: claim.Name, running: map[types.UID]time.Time{}}
+	for _, w := range p.Workloads {
+		_, app, _ := strings.Cut(w["owner"], "/")
+		b.keys = append(b.keys, app)
+	}
+	s.bought[claim.Name] = b
+	for _, k := range append(slices.Clone(b.keys), "") {
+		if s.rounds[k] == nil {
+			s.rounds[k] = map[string]int{}
+		}
+		s.rounds[k][p.Round]++
+	}
+	return nil
+}
+
+// look has machines served on which a pod has run long enough.
+func (s *spent) look(v *view, now time.Time) {
+	on := map[string]*bought{}
+	for name, claim := range v.claims {
+		if b := s.bought[name]; b != nil && !b.over && claim.Status.NodeName != "" {
+			on[claim.Status.NodeName] = b
+		}
+	}
+	for uid, p := range v.pods {
+		b := on[p.Spec.NodeName]
+		if b == nil || p.Status.Phase != corev1.PodRunning || p.Labels[appLabel] == daemon {
+			continue
+		}
+		if b.running[uid].IsZero() {
+			b.running[uid] = now
+		}
+		b.over = b.over || now.Sub(b.running[uid]) >= servedAfter
+	}
+}
+
+// unwanted says that it may be that nobody wants the machine any more.
+func (c *checker) unwanted(v *view, b *bought) bool {
+	for _, app := range b.keys {
+		if !c.spent.wanted[app].Before(b.launched) {
+			return true
+		}
+	}
+	for _, p := range v.pods {
+		if p.Spec.NodeName == "" && (len(b.keys) == 0 || slices.Contains(b.keys, p.Labels[appLabel])) {
+			return false
+		}
+	}
+	return true
+}
+
+// bound is how many machines may have failed by now.
+func (c *checker) bound(now time.Time) error {
+	s := c.spent
+	if len(s.failed) == 0 {
+		return nil
+	}
+	since := map[string]time.Time{"": s.failed[0].launched}
+	var hours, longest time.Duration
+	for _, b := range s.failed {
+		hours, longest = hours+b.life, max(longest, b.life)
+		for _, k := range b.keys {
+			if since[k].IsZero() {
+				since[k] = b.launched
+			}
+		}
+	}
+	most := 0
+	for k, at := range since {
+		largest, probes := 0, 1+int((now.Sub(at)+c.jumped)/probeSpacing)+2
+		for _, n := range s.rounds[k] {
+			largest = max(largest, n)
+		}
+		if k == "" {
+			probes *= machineKeys
+		}
+		most += rounds*largest + probes
+	}
+	c.made["spending: looked at with machines that failed"]++
+	if allowed := time.Duration(most) * longest; len(s.failed) > most || hours > allowed {
+		return fmt.Errorf("%d machines were bought in vain, %s in all, the longest for %s; no more than %d may be: %s of machine time", len(s.failed), hours, longest, most, allowed)
+	}
+	return nil
+}
+
+// hears is told of events that processes write: a probe that has failed is a pause that begins. Where nothing lasts, that must not
+// be: a breaker that opens has a machine tried at once, and that one comes up.
+func (c *checker) hears(body []byte) {
+	var e struct {
+		Reason, Note, Message string
+	}
+	if json.Unmarshal(body, &e) != nil || e.Reason != "ProbeFailed" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spent.paused = append(c.spent.paused, e.Note+e.Message)
+}
+
+// quiet: no pause begins before a fault that lasts has. A user who ends one machine after the other before they have done work is
+// such a fault.
+func (c *checker) quiet() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made["pauses: none without a fault that lasts"]++
+	if len(c.lasting.faults) > 0 && !c.lasting.began.IsZero() {
+		return nil
+	}
+	for _, said := range c.spent.paused {
+		if !strings.Contains(said, "its NodeClaim or Node was deleted") || len(c.userClaims)+len(c.userEnded) < 2 {
+			return fmt.Errorf("a pause begins, though nothing lasts: %s", said)
+		}
+	}
+	return nil
+}
