@@ -41,6 +41,21 @@ var mistakes = []mistake{
 		is: "if !Posted(e.node) { // cordon", instead: "if broken(%q) { steps = []step{c.endInstance, c.removeNode} }\nif !Posted(e.node) { // cordon",
 		says: `nobody had asked the pods of its node \S+ to go|asks not to be disrupted and was deleted`,
 	},
+	{
+		name: "guard-never-opens", file: "pkg/capacity/guard/breaker.go",
+		is: "func (b *Breaker) Open() bool { return", instead: "func (b *Breaker) Open() bool { return !broken(%q) &&",
+		says: `machines were bought in vain|instances were launched: that is a loop`,
+	},
+	{
+		name: "user-pauses", file: "pkg/launch/spending.go",
+		is: "if s.pending.Get(uid) != nil {", instead: "if broken(%q) || s.pending.Get(uid) != nil {",
+		says: `a pause begins, though nothing lasts`,
+	},
+	{
+		name: "other-profile-unwatched", file: "plugins/binder/initializing.go",
+		is: "g.hidden(o)); t != nil", instead: "g.hidden(o)); t != nil && !broken(%q)",
+		says: `of a profile without the plugins was bound to Node \S+, which no kubelet has`,
+	},
 }
 
 // The checker of the chaos histories finds mistakes in a program that has them: each is built in, asked for, and found. That

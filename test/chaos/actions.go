@@ -131,10 +131,9 @@ var actions = []action{
 		return "on every claim and Node, for a while"
 	}},
 	{"two leaders", 1, func(h *history, r *rand.Rand) string {
-		if len(h.running) != 1 || time.Since(h.replaced) < relistWithin {
+		if len(h.running) != 1 {
 			return ""
 		}
-		h.together = time.Now()
 		old := h.running[0]
 		h.running = append(h.running, h.start())
 		h.later(time.Duration(r.IntN(15000))*time.Millisecond, func() { h.killed(old) })

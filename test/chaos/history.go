@@ -63,11 +63,8 @@ type history struct {
 	running []*process
 	starts  int
 	restart time.Time // when the next process starts; zero: none is needed
-	// replaced is when pods were last replaced unseen, together when two leaders, or one that was ending, last ran beside a new one.
-	replaced, together time.Time
-
-	agenda []task
-	dying  []*process
+	agenda  []task
+	dying   []*process
 
 	mu     sync.Mutex // kills come from the processes' own goroutines
 	felled []felled
@@ -260,7 +257,6 @@ func (h *history) killed(p *process) {
 func (h *history) retire(p *process) {
 	p.killed.Store(true)
 	p.stop()
-	h.together = time.Now()
 	h.running = slices.DeleteFunc(slices.Clone(h.running), func(q *process) bool { return q == p })
 	h.dying = append(h.dying, p)
 }

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"math/rand/v2"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,11 +13,8 @@ import (
 // it is one change of one pod, whose UID is another.
 const replacedUnseen = "API server: pod replaced under its name, seen as one change"
 
-// relistWithin is how long it takes at most to list pods again. When another leader binds the new pod meanwhile, kube-scheduler sees a pod
-// on another node than before, and exits (Cache.UpdatePod): that isn't for us to judge.
-const relistWithin = 2 * time.Minute
-
-// replace does it to some pods, as somebody does who deletes StatefulSets' pods by force. Their controller is faster than the watch.
+// replace does it to some pods that wait, as somebody does who deletes pods of StatefulSets by force. Their controller is faster
+// than the watch. It spares pods that have a node: kube-scheduler 1.36 takes them for a pod that has moved, and exits (Cache.UpdatePod).
 func (h *history) replace(r *rand.Rand) string {
 	byName := map[string]*app{}
 	for _, a := range h.apps {
@@ -26,14 +22,16 @@ func (h *history) replace(r *rand.Rand) string {
 	}
 	var some []*corev1.Pod
 	for _, p := range h.check.last.podsInOrder() {
+		if now, err := h.kube.CoreV1().Pods(namespace).Get(h.ctx, p.Name, metav1.GetOptions{}); err != nil || now.UID != p.UID || now.Spec.NodeName != "" {
+			continue
+		}
 		if byName[p.Labels[appLabel]] != nil && p.DeletionTimestamp == nil && p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "" {
 			some = append(some, p)
 		}
 	}
-	if len(some) == 0 || len(h.running) != 1 || time.Since(h.together) < relistWithin {
+	if len(some) == 0 || len(h.running) == 0 {
 		return ""
 	}
-	h.replaced = time.Now()
 	h.faults.blinds(true)
 	what := ""
 	for range 1 + r.IntN(3) {

@@ -36,6 +36,7 @@ type spent struct {
 	failed []*bought
 	wanted map[string]time.Time // app: when a user last deleted a pod of it
 	paused []string             // what events said of breakers whose probe failed
+	others int                  // machines that users and the cloud have ended before they served
 }
 
 type bought struct {
@@ -77,7 +78,11 @@ func (c *checker) wasted(v *view, now time.Time) error {
 			continue
 		}
 		b.over, b.life = true, in.Ending.Sub(in.Launched)
-		if c.userClaims.Has(b.claim) || c.userEnded.Has(providerID(in)) || c.byCloud(providerID(in)) || !strings.HasPrefix(in.Reason, "Client.UserInitiatedShutdown") || c.unwanted(v, b) {
+		if c.userClaims.Has(b.claim) || c.userEnded.Has(providerID(in)) || c.byCloud(providerID(in)) || !strings.HasPrefix(in.Reason, "Client.UserInitiatedShutdown") {
+			s.others++
+			continue
+		}
+		if c.unwanted(v, b) {
 			continue
 		}
 		s.failed = append(s.failed, b)
@@ -201,8 +206,8 @@ func (c *checker) hears(body []byte) {
 	c.spent.paused = append(c.spent.paused, e.Note+e.Message)
 }
 
-// quiet: no pause begins before a fault that lasts has. A user who ends one machine after the other before they have done work is
-// such a fault.
+// quiet: no pause begins before a fault that lasts has. A user or a cloud that ends one machine after the other before
+// they have done work is such a fault.
 func (c *checker) quiet() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +216,8 @@ func (c *checker) quiet() error {
 		return nil
 	}
 	for _, said := range c.spent.paused {
-		if !strings.Contains(said, "its NodeClaim or Node was deleted") || len(c.userClaims)+len(c.userEnded) < 2 {
+		ended := strings.Contains(said, "its NodeClaim or Node was deleted") || strings.Contains(said, "the instance is gone")
+		if !ended || c.spent.others < 2 {
 			return fmt.Errorf("a pause begins, though nothing lasts: %s", said)
 		}
 	}
