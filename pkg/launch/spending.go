@@ -74,10 +74,12 @@ type Spending struct {
 	// budgets that are reached, by the pools they keep from growing; reached is what these have been told.
 	budgets map[string]reached
 	reached map[string]string
-	// kept and counted belong to the goroutine of keepSpending.
-	kept      map[guard.Owner]string
-	counted   map[string]bool
+	// workloads are what was last seen of each, later those whose retry annotation is to be heard of later.
 	workloads map[guard.Workload]workloadState
+	later     map[guard.Workload]retryLater
+	// kept and counted belong to the goroutine of keepSpending.
+	kept    map[guard.Owner]string
+	counted map[string]bool
 }
 
 // watched is a machine while it is watched.
@@ -118,7 +120,7 @@ func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owne
 		cfg: cfg, clock: c, records: records, owners: owners, pending: pending, classes: pending.classes, taints: taints, podsOn: podsOn, guard: guard.New(),
 		machines: map[string]*watched{}, byNode: map[string]*watched{}, byPod: map[types.UID]*watched{}, dirty: map[guard.Owner]bool{}, served: map[string]bool{},
 		refused: map[guard.Key]*corev1.Node{}, idle: map[guard.Key]time.Time{}, budgets: map[string]reached{}, reached: map[string]string{},
-		workloads: map[guard.Workload]workloadState{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
+		workloads: map[guard.Workload]workloadState{}, later: map[guard.Workload]retryLater{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +14,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,6 +29,8 @@ const (
 	annotationRetry = "dovetail.sh/retry"
 	// retrySpacing is how often that is heard of a workload at most: its owner is not who pays.
 	retrySpacing = 5 * time.Minute
+	// annotationRevision on a Deployment's ReplicaSet counts its roll-outs.
+	annotationRevision = "deployment.kubernetes.io/revision"
 	// mostTemplates bounds the workloads whose pod templates are remembered.
 	mostTemplates = 50_000
 )
@@ -47,12 +51,25 @@ func (s *Spending) ClassChanged(class string, pools []string, retry bool) {
 
 // Watch listens for changes of what pods and daemons are made of. To be called before the informers start.
 func (s *Spending) Watch(f informers.SharedInformerFactory) error {
+	for _, w := range s.watches(f) {
+		if _, err := w.informer.AddEventHandler(w.handler); err != nil {
+			return fmt.Errorf("watching what bears on launches: %w", err)
+		}
+	}
+	return nil
+}
+
+type watch struct {
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandler
+}
+
+func (s *Spending) watches(f informers.SharedInformerFactory) []watch {
 	everywhere := func(k guard.Key) bool { return !k.Machine() }
-	for _, w := range []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
-		{f.Apps().V1().DaemonSets().Informer(), changes(func(ds *appsv1.DaemonSet) any { return ds.Spec.Template.Spec }, func(*appsv1.DaemonSet) { s.change(everywhere, false) })},
+	return []watch{
+		{f.Apps().V1().DaemonSets().Informer(), changes(func(ds *appsv1.DaemonSet) any { return ds.Spec.Template.Spec }, func(*appsv1.DaemonSet) {
+			s.change(func(guard.Key) bool { return true }, false) // without its network's or its devices' daemon no node is any good
+		})},
 		{f.Core().V1().LimitRanges().Informer(), changes(func(l *corev1.LimitRange) any { return l.Spec }, func(*corev1.LimitRange) {
 			s.change(everywhere, false) // it sizes workloads and daemons
 		})},
@@ -69,16 +86,20 @@ func (s *Spending) Watch(f informers.SharedInformerFactory) error {
 		{f.Apps().V1().ReplicaSets().Informer(), s.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.ReplicaSet).Spec.Template })},
 		{f.Apps().V1().StatefulSets().Informer(), s.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.StatefulSet).Spec.Template })},
 		{f.Batch().V1().Jobs().Informer(), s.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*batchv1.Job).Spec.Template })},
-	} {
-		if _, err := w.informer.AddEventHandler(w.handler); err != nil {
-			return fmt.Errorf("watching what bears on launches: %w", err)
-		}
 	}
-	return nil
 }
 
-// usersOf are the workloads whose waiting pods use a claim, if any breaker is open at all.
+// usersOf are the workloads whose waiting pods use a claim.
 func (s *Spending) usersOf(c *corev1.PersistentVolumeClaim) map[guard.Workload]bool {
+	return s.usersWhere(func(pod *corev1.Pod) bool {
+		return pod.Namespace == c.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
+		})
+	})
+}
+
+// usersWhere are the workloads of waiting pods, if any breaker is open at all.
+func (s *Spending) usersWhere(is func(*corev1.Pod) bool) map[guard.Workload]bool {
 	s.mu.Lock()
 	open := slices.ContainsFunc(s.guard.Breakers(), (*guard.Breaker).Open)
 	s.mu.Unlock()
@@ -87,9 +108,7 @@ func (s *Spending) usersOf(c *corev1.PersistentVolumeClaim) map[guard.Workload]b
 	}
 	out := map[guard.Workload]bool{}
 	for _, pod := range s.pending.all() {
-		if pod.Namespace == c.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
-		}) {
+		if is(pod) {
 			out[s.workloadOf(pod)] = true
 		}
 	}
@@ -124,59 +143,156 @@ func changes[T metav1.Object](spec func(T) any, f func(T)) cache.ResourceEventHa
 // workloadChanges listens for other pod templates and for the retry annotation. A Deployment's are seen on its ReplicaSets, which
 // its controller gives its annotations.
 func (s *Spending) workloadChanges(template func(metav1.Object) *corev1.PodTemplateSpec) cache.ResourceEventHandler {
-	seen := func(o any) {
+	seen := func(o any, initial bool) {
 		if obj, ok := o.(metav1.Object); ok {
-			s.workloadSeen(obj, template(obj))
+			s.workloadSeen(obj, template(obj), initial)
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, o any) { seen(o) }}
+	return cache.ResourceEventHandlerDetailedFuncs{AddFunc: seen, UpdateFunc: func(before, o any) {
+		seen(o, false)
+		s.jobAsks(before, o)
+	}}
 }
 
 // workloadState is what was last seen of a workload.
 type workloadState struct {
+	of       origin
 	template string
 	retry    string
 	retried  time.Time
 }
 
-func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec) {
+// origin is the object by which a workload is known: of a Deployment's ReplicaSets and a CronJob's Jobs the latest. The others change, too,
+// and say what once was true.
+type origin struct {
+	uid, owner types.UID
+	made       time.Time
+	rank       int64
+}
+
+func originOf(o metav1.Object) origin {
+	out := origin{uid: o.GetUID(), owner: o.GetUID(), made: o.GetCreationTimestamp().Time, rank: o.GetCreationTimestamp().Unix()}
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
+		out.owner = ref.UID
+	}
+	// A Deployment that is rolled back has an old ReplicaSet with a new revision.
+	if n, err := strconv.ParseInt(o.GetAnnotations()[annotationRevision], 10, 64); err == nil {
+		out.rank = n
+	}
+	return out
+}
+
+// before says that the object was another's predecessor.
+func (o origin) before(other origin) bool {
+	switch {
+	case o.uid == other.uid:
+		return false
+	case o.owner == other.owner:
+		return o.rank <= other.rank
+	}
+	return o.made.Before(other.made) // the owner was made anew
+}
+
+func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, initial bool) {
 	w, ok := rootOf(o)
 	if !ok {
 		return
 	}
+	retry := o.GetAnnotations()[annotationRetry]
 	spec, err := t.Spec.Marshal()
 	if err != nil {
 		return
 	}
 	sum := sha256.Sum256(spec)
-	template, retry := string(sum[:8]), o.GetAnnotations()[annotationRetry]
 	now := s.clock.Now()
+	after := workloadState{of: originOf(o), template: string(sum[:8]), retry: retry}
 	s.mu.Lock()
 	before, known := s.workloads[w]
-	after := before
-	changed := known && before.template != template && newest(o, now)
-	again := known && retry != "" && retry != before.retry && now.Sub(before.retried) >= retrySpacing
-	if !known || changed {
-		after.template = template
+	if known && after.of.before(before.of) {
+		s.mu.Unlock()
+		return
 	}
-	if after.retry = retry; again {
+	known = known && !initial
+	changed := known && before.template != after.template
+	asks := known && retry != "" && retry != before.retry
+	after.retried = before.retried
+	if retry == "" {
+		after.retry = before.retry // what was asked for once is not asked for again
+	}
+	wait := retrySpacing - now.Sub(before.retried)
+	if asks && wait > 0 {
+		after.retry, after.retried = before.retry, before.retried
+		s.later[w] = retryLater{before.retried.Add(retrySpacing), o, t}
+	} else if asks {
 		after.retried = now
-	} else if known && retry != before.retry && retry != "" {
-		after.retry = before.retry // too soon: it is heard with the next update
+		delete(s.later, w)
 	}
-	if len(s.workloads) >= mostTemplates && !known {
+	asks = asks && wait <= 0
+	if _, have := s.workloads[w]; len(s.workloads) >= mostTemplates && !have {
 		clear(s.workloads)
 	}
 	s.workloads[w] = after
+	wide := map[guard.Key]bool{} // breakers of pools that hold its pods back for its own sake
+	for _, b := range s.guard.Breakers() {
+		if b.Key.PoolWide() && slices.Contains(b.Members, w) {
+			wide[b.Key] = true
+		}
+	}
 	s.mu.Unlock()
-	if changed || again {
-		s.change(func(k guard.Key) bool { return k.Workload == w || k.PoolWide() && !again }, again)
+	if changed || asks {
+		s.change(func(k guard.Key) bool { return k.Workload == w }, asks)
+		if len(wide) > 0 { // others wait for that as well: whoever asks for this workload doesn't ask for them
+			s.change(func(k guard.Key) bool { return wide[k] }, false)
+		}
 	}
 }
 
-// newest says that an object was made just now: of a Deployment's ReplicaSets and a CronJob's Jobs the latest counts.
-func newest(o metav1.Object, now time.Time) bool {
-	return metav1.GetControllerOfNoCopy(o) == nil || now.Sub(o.GetCreationTimestamp().Time) < time.Minute
+// jobAsks hears of the retry annotation on a Job that nothing owns: its pods go by their shape.
+func (s *Spending) jobAsks(before, now any) {
+	old, _ := before.(*batchv1.Job)
+	job, ok := now.(*batchv1.Job)
+	if !ok || old == nil || metav1.GetControllerOfNoCopy(job) != nil || job.Annotations[annotationRetry] == "" || job.Annotations[annotationRetry] == old.Annotations[annotationRetry] {
+		return
+	}
+	users := s.usersWhere(func(pod *corev1.Pod) bool { return controller(pod) == job.UID })
+	s.mu.Lock()
+	for w := range users {
+		state := s.workloads[w]
+		if s.clock.Since(state.retried) < retrySpacing {
+			delete(users, w)
+			continue
+		}
+		state.retried = s.clock.Now()
+		s.workloads[w] = state
+	}
+	s.mu.Unlock()
+	if len(users) > 0 {
+		s.change(func(k guard.Key) bool { return users[k.Workload] }, true)
+	}
+}
+
+// retryLater is an object whose retry annotation has come too soon after the last.
+type retryLater struct {
+	at       time.Time
+	object   metav1.Object
+	template *corev1.PodTemplateSpec
+}
+
+// retryNow hears of retry annotations that came too soon when it is time.
+func (s *Spending) retryNow() {
+	now := s.clock.Now()
+	var due []retryLater
+	s.mu.Lock()
+	for w, r := range s.later {
+		if !now.Before(r.at) {
+			due = append(due, r)
+			delete(s.later, w)
+		}
+	}
+	s.mu.Unlock()
+	for _, r := range due {
+		s.workloadSeen(r.object, r.template, false)
+	}
 }
 
 // rootOf is the workload that a controller's pods count for; false: none of their own.

@@ -31,6 +31,7 @@ func (m *Motor) tendSpending(ctx context.Context) {
 		return
 	}
 	m.rejected()
+	s.retryNow()
 	s.settle(m.desk)
 	s.mu.Lock()
 	notices := s.notices

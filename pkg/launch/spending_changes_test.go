@@ -1,0 +1,337 @@
+package launch
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+var app = guard.Workload{Namespace: "d", Owner: "Deployment/app"}
+
+// paused opens breakers of a machine fault, of an application's pods and of another's, and has their first probes fail.
+func (p *purse) paused() *purse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, k := range []guard.Key{badImage, guard.PodKey("pool", app), guard.PodKey("pool", web)} {
+		for try := range 2 {
+			name := fmt.Sprint("m", i, try)
+			m := guard.Bought{Purchase: guard.Purchase{Round: name}, Pool: "pool", Class: k.Class, Images: []string{""}, At: p.clock.Now()}
+			if try > 0 {
+				m.Probes = []guard.Key{k}
+			}
+			if !k.Machine() {
+				m.Workloads = []guard.Workload{k.Workload}
+			}
+			p.guard.Buy(name, m)
+			p.guard.Fail(name, guard.Fault{Machine: k.Machine(), Cause: fmt.Sprint("x", i), Message: "x"}, p.clock.Now())
+			p.guard.End(name, p.clock.Now())
+		}
+	}
+	return p
+}
+
+// early says which of the breakers are to be probed now: of the image, the application, the other one.
+func (p *purse) early() (out string) {
+	due := p.due()
+	for _, k := range []guard.Key{badImage, guard.PodKey("pool", app), guard.PodKey("pool", web)} {
+		if slices.Contains(due, k) {
+			out += map[bool]string{true: "image ", false: k.Workload.Owner + " "}[k.Machine()]
+		}
+	}
+	return out
+}
+
+func revisionOf(name string, revision int, image string, change ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(epoch.Add(-time.Hour)),
+		Annotations:     map[string]string{annotationRevision: fmt.Sprint(revision)},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "app", UID: "app", Controller: ptr.To(true)}}}}
+	rs.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: image}}
+	for _, f := range change {
+		f(rs)
+	}
+	return rs
+}
+
+func asking(value string) func(*appsv1.ReplicaSet) {
+	return func(rs *appsv1.ReplicaSet) { rs.Annotations[annotationRetry] = value }
+}
+
+// hears tells of an object that is made, or that changes, as its informer would.
+func (p *purse) hears(before, after runtime.Object, initial bool) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	var informer cache.SharedIndexInformer
+	switch after.(type) {
+	case *appsv1.DaemonSet:
+		informer = f.Apps().V1().DaemonSets().Informer()
+	case *corev1.LimitRange:
+		informer = f.Core().V1().LimitRanges().Informer()
+	case *nodev1.RuntimeClass:
+		informer = f.Node().V1().RuntimeClasses().Informer()
+	case *storagev1.StorageClass:
+		informer = f.Storage().V1().StorageClasses().Informer()
+	case *storagev1.CSIDriver:
+		informer = f.Storage().V1().CSIDrivers().Informer()
+	case *corev1.PersistentVolumeClaim:
+		informer = f.Core().V1().PersistentVolumeClaims().Informer()
+	case *appsv1.ReplicaSet:
+		informer = f.Apps().V1().ReplicaSets().Informer()
+	case *appsv1.StatefulSet:
+		informer = f.Apps().V1().StatefulSets().Informer()
+	case *batchv1.Job:
+		informer = f.Batch().V1().Jobs().Informer()
+	}
+	for _, w := range p.watches(f) {
+		switch {
+		case w.informer != informer:
+		case before != nil && before.(metav1.Object).GetName() == after.(metav1.Object).GetName():
+			w.handler.OnUpdate(before, after)
+			return
+		default:
+			w.handler.OnAdd(after, initial)
+			return
+		}
+	}
+	p.t.Fatalf("nobody hears of %T", after)
+}
+
+// What bears on a breaker has it probed early when its spec changes, and not when its status or its number of replicas does.
+func TestEarlyProbes(t *testing.T) {
+	meta := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	pods, all := "Deployment/app ReplicaSet/web ", "image Deployment/app ReplicaSet/web "
+	for _, tt := range []struct {
+		name   string
+		before runtime.Object // nil: it is made
+		after  func(runtime.Object) runtime.Object
+		want   string
+	}{
+		{"a DaemonSet is made", nil, func(runtime.Object) runtime.Object { return &appsv1.DaemonSet{ObjectMeta: meta("kube-system", "cni")} }, all},
+		{"a DaemonSet's template", &appsv1.DaemonSet{ObjectMeta: meta("kube-system", "cni")}, func(o runtime.Object) runtime.Object {
+			o.(*appsv1.DaemonSet).Spec.Template.Spec.HostNetwork = true
+			return o
+		}, all},
+		{"a DaemonSet's status", &appsv1.DaemonSet{ObjectMeta: meta("kube-system", "cni")}, func(o runtime.Object) runtime.Object {
+			o.(*appsv1.DaemonSet).Status.DesiredNumberScheduled = 7
+			return o
+		}, ""},
+		{"a LimitRange", nil, func(runtime.Object) runtime.Object { return &corev1.LimitRange{ObjectMeta: meta("d", "l")} }, pods},
+		{"a RuntimeClass", &nodev1.RuntimeClass{ObjectMeta: meta("", "r"), Handler: "a"}, func(o runtime.Object) runtime.Object {
+			o.(*nodev1.RuntimeClass).Handler = "b"
+			return o
+		}, pods},
+		{"a StorageClass", nil, func(runtime.Object) runtime.Object { return &storagev1.StorageClass{ObjectMeta: meta("", "gp3")} }, pods},
+		{"a CSIDriver", nil, func(runtime.Object) runtime.Object { return &storagev1.CSIDriver{ObjectMeta: meta("", "ebs")} }, pods},
+		{"a claim of a waiting pod is bound", &corev1.PersistentVolumeClaim{ObjectMeta: meta("d", "data")}, func(o runtime.Object) runtime.Object {
+			o.(*corev1.PersistentVolumeClaim).Spec.VolumeName = "pv"
+			return o
+		}, "ReplicaSet/web "},
+		{"another claim is", &corev1.PersistentVolumeClaim{ObjectMeta: meta("d", "other")}, func(o runtime.Object) runtime.Object {
+			o.(*corev1.PersistentVolumeClaim).Spec.VolumeName = "pv"
+			return o
+		}, ""},
+		{"the workload's template", revisionOf("app-1", 1, "a"), func(runtime.Object) runtime.Object { return revisionOf("app-2", 2, "b") }, "Deployment/app "},
+		{"the workload's replicas and status", revisionOf("app-1", 1, "a"), func(o runtime.Object) runtime.Object {
+			o.(*appsv1.ReplicaSet).Spec.Replicas, o.(*appsv1.ReplicaSet).Status.Replicas = ptr.To[int32](9), 9
+			return o
+		}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPurse(t, SpendingConfig{}).paused()
+			p.pending.observe(nil, p.pod("waits", "", func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+			}))
+			var o runtime.Object
+			if tt.before != nil {
+				o = tt.before.DeepCopyObject()
+				p.hears(nil, tt.before, true)
+			}
+			if got := p.early(); got != "" {
+				t.Errorf("probed because of what was there before: %s", got)
+			}
+			p.hears(tt.before, tt.after(o), false)
+			if got := p.early(); got != tt.want {
+				t.Errorf("probed: %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Of a Deployment's ReplicaSets the latest counts, in whatever order they are seen, also when it is rolled back.
+func TestTemplateOfADeployment(t *testing.T) {
+	p := newPurse(t, SpendingConfig{}).paused()
+	// It changes as its roll-out goes on, the new one first, then the old one: neither is news.
+	first, second := revisionOf("app-1", 1, "a"), revisionOf("app-2", 2, "b")
+	p.hears(nil, second, true)
+	p.hears(nil, first, true)
+	for range 3 {
+		p.hears(second, second.DeepCopy(), false)
+		p.hears(first, first.DeepCopy(), false)
+	}
+	if got := p.early(); got != "" {
+		t.Fatalf("probed without a change: %q", got)
+	}
+	p.hears(first, revisionOf("app-1", 3, "a"), false) // kubectl rollout undo
+	if got, want := p.early(), "Deployment/app "; got != want {
+		t.Errorf("rolled back: probed %q, want %q", got, want)
+	}
+}
+
+// A Deployment that is deleted and made anew begins with its first revision.
+func TestTemplateOfADeploymentThatIsMadeAnew(t *testing.T) {
+	p := newPurse(t, SpendingConfig{}).paused()
+	p.hears(nil, revisionOf("app-7", 7, "a"), true)
+	p.hears(nil, revisionOf("app-x", 1, "b", func(rs *appsv1.ReplicaSet) {
+		rs.OwnerReferences[0].UID, rs.CreationTimestamp = "anew", metav1.NewTime(epoch)
+	}), false)
+	if got, want := p.early(), "Deployment/app "; got != want {
+		t.Errorf("probed %q, want %q", got, want)
+	}
+}
+
+// The retry annotation is heard of with each new value, at most each five minutes, and never again because an older ReplicaSet has an
+// older one.
+func TestRetryOfAWorkload(t *testing.T) {
+	p := newPurse(t, SpendingConfig{}).paused()
+	old, rs := revisionOf("app-1", 1, "a", asking("one")), revisionOf("app-2", 2, "b")
+	p.hears(nil, old, true)
+	p.hears(nil, rs, true)
+	asks := func(value string) bool {
+		t.Helper()
+		before := rs
+		rs = revisionOf("app-2", 2, "b", asking(value))
+		if value == "" {
+			delete(rs.Annotations, annotationRetry)
+		}
+		p.hears(before, rs, false)
+		p.hears(old, old.DeepCopy(), false) // its status changes
+		return p.probed(app)
+	}
+	if !asks("two") {
+		t.Error("not heard")
+	}
+	p.clock.Step(retrySpacing)
+	if asks("two") || asks("") || asks("two") {
+		t.Error("heard again, though nothing new was asked")
+	}
+	if !asks("more") {
+		t.Error("not heard five minutes later")
+	}
+	p.clock.Step(retrySpacing - time.Second)
+	if asks("three") {
+		t.Error("heard within five minutes of the last one")
+	}
+	p.clock.Step(time.Second)
+	if p.retryNow(); !p.probed(app) {
+		t.Error("not heard when the five minutes are over")
+	}
+	p.clock.Step(50 * time.Minute)
+	if p.retryNow(); p.probed(app) || asks("three") {
+		t.Error("heard twice")
+	}
+}
+
+// probed says that a breaker of the workload is to be probed now, and has that fail.
+func (p *purse) probed(w guard.Workload) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k, now := guard.PodKey("pool", w), p.clock.Now()
+	for _, b := range p.guard.Breakers() {
+		if b.Key != k {
+			continue
+		}
+		if b.Next.After(now) {
+			return false
+		}
+		forced := b.Next.Equal(now)
+		name := fmt.Sprint("again-", len(p.kept), now)
+		p.kept[guard.Owner{Pool: name}] = ""
+		p.guard.Buy(name, guard.Bought{Purchase: guard.Purchase{Round: name, Workloads: []guard.Workload{w}, Probes: []guard.Key{k}}, Pool: "pool", At: now})
+		p.guard.Fail(name, guard.Fault{Cause: "x", Message: "x"}, now)
+		p.guard.End(name, now)
+		return forced
+	}
+	return false
+}
+
+// On a Job that nothing owns the annotation works, too: its pods go by their shape. One that it was made with asks for nothing.
+func TestRetryOfAJob(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	pod := p.pod("p", "", func(pod *corev1.Pod) {
+		pod.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true)}
+	})
+	p.pending.observe(nil, pod)
+	shape := p.workloadOf(pod)
+	k := guard.PodKey("pool", shape)
+	p.mu.Lock()
+	for i, probes := range [][]guard.Key{nil, {k}} {
+		name := fmt.Sprint("m", i)
+		p.guard.Buy(name, guard.Bought{Purchase: guard.Purchase{Round: name, Workloads: []guard.Workload{shape}, Probes: probes}, Pool: "pool", At: p.clock.Now()})
+		p.guard.Fail(name, guard.Fault{Cause: "x"}, p.clock.Now())
+		p.guard.End(name, p.clock.Now())
+	}
+	p.mu.Unlock()
+	job := func(retry string) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "job", UID: "job", Annotations: map[string]string{}}}
+		if retry != "" {
+			j.Annotations[annotationRetry] = retry
+		}
+		return j
+	}
+	p.hears(nil, job("made with"), false)
+	if p.probed(shape) {
+		t.Error("a Job that is made with it was heard")
+	}
+	p.hears(job(""), job("now"), false)
+	if !p.probed(shape) {
+		t.Error("not heard")
+	}
+	p.hears(job("now"), job("again"), false)
+	if p.probed(shape) {
+		t.Error("heard within five minutes")
+	}
+}
+
+// A pool that is paused for some workloads is probed when one of theirs changes, not when any does.
+func TestPausedPoolIsProbedForItsOwn(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	wide := guard.PoolKey("pool", "x")
+	p.mu.Lock()
+	for i := range 4 {
+		w, name := guard.Workload{Namespace: "d", Owner: fmt.Sprint("Deployment/app", i)}, fmt.Sprint("m", i)
+		m := guard.Bought{Purchase: guard.Purchase{Round: name, Workloads: []guard.Workload{w}}, Pool: "pool", At: p.clock.Now()}
+		if i == 3 {
+			m.Probes = []guard.Key{wide}
+		}
+		p.guard.Buy(name, m)
+		p.guard.Fail(name, guard.Fault{Cause: "x", Message: "x"}, p.clock.Now())
+		p.guard.End(name, p.clock.Now())
+	}
+	p.mu.Unlock()
+	of := func(app string) func(*appsv1.ReplicaSet) {
+		return func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].Name = app }
+	}
+	for _, app := range []string{"stranger", "app1"} {
+		p.hears(nil, revisionOf(app+"-1", 1, "a", of(app)), true)
+		p.hears(nil, revisionOf(app+"-2", 2, "b", of(app)), false)
+		if got := slices.Contains(p.due(), wide); got != (app == "app1") {
+			t.Errorf("%s: probed: %v", app, got)
+		}
+	}
+}
