@@ -37,15 +37,8 @@ func (m *Motor) recover(ctx context.Context) {
 			}
 		}
 	}
-	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		err := m.spending.restore(ctx, claims)
-		if err == nil {
-			break
-		}
-		m.log(ctx).Error(err, "The spending guard's records can't be read; nothing is launched before they are")
-		if !m.sleep(ctx, wait) {
-			return
-		}
+	if !m.restoreSpending(ctx, claims) {
+		return
 	}
 	missing := m.missingDaemons(ctx)
 	var restored []ledger.Restored
@@ -89,6 +82,29 @@ func (m *Motor) recover(ctx context.Context) {
 	for token, cs := range pending {
 		m.wg.Go(func() { m.resume(ctx, waves[token], cs, claims) })
 	}
+}
+
+// restoreSpending has the spending guard read what it has kept, and waits until it can; false: ctx has ended.
+func (m *Motor) restoreSpending(ctx context.Context, claims []*capacity.Claim) bool {
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		err := m.spending.restore(ctx, claims)
+		if err == nil {
+			break
+		}
+		m.log(ctx).Error(err, "The spending guard's records can't be read; nothing is launched before they are")
+		if !m.sleep(ctx, wait) {
+			return false
+		}
+	}
+	for _, c := range claims { // what has become of them meanwhile was told to nobody
+		if now := m.claims.Claim(c.Name); now == nil || now.UID != c.UID {
+			m.spending.Ending(c.Name, nil)
+			m.spending.overClaim(c.Name, true)
+		} else {
+			m.spending.observe(now)
+		}
+	}
+	return true
 }
 
 // restore tells the ledger of a claim and gives back its promises to pods that still wait.

@@ -1,0 +1,245 @@
+package launch
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+var ofPool = guard.Owner{Pool: "pool"}
+
+// A new leader knows what the last one knew: what is held back, and what is tried already.
+func TestRestartRestoresBreakersAndMachines(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{})
+	w.opens(badPods, thrown)
+	w.submit(4)
+	w.plans()
+	w.motor.probe(t.Context())
+	w.settled()
+	w.motor.keepRecords(t.Context())
+	before := w.bought()
+	if len(before) != 1 || !strings.Contains(w.kept[ofPool], before[0]) {
+		t.Fatalf("bought %v, kept %q", before, w.kept)
+	}
+	w.leads()
+	if len(w.motor.spending.machines) != 1 || len(w.motor.spending.due()) != 0 {
+		t.Errorf("machines %v, due %v: the probe is not known", w.motor.spending.machines, w.motor.spending.due())
+	}
+	w.submitPod(10, 11, 12, 13, 14, 15)
+	w.plans()
+	w.motor.probe(t.Context())
+	w.settled()
+	if got := w.bought(); len(got) != 1 {
+		t.Errorf("bought %v, want none beside %v", got, before)
+	}
+}
+
+// A record that can't be read is said, and written over; so is what there is no reason for any more.
+func TestRecordsOfAnEarlierProcessAreWrittenOver(t *testing.T) {
+	w, c := guarded(t, SpendingConfig{})
+	w.kept[ofPool] = "{nonsense"
+	w.leads()
+	w.motor.keepRecords(t.Context())
+	if got := w.kept[ofPool]; got != "" {
+		t.Errorf("kept %q", got)
+	}
+	w.opens(badPods, thrown)
+	w.motor.keepRecords(t.Context())
+	if w.kept[ofPool] == "" {
+		t.Fatal("nothing is kept")
+	}
+	w.leads()
+	c.Step(48 * time.Hour) // nobody has asked for a probe
+	w.motor.spending.settle(w.desk)
+	w.motor.keepRecords(t.Context())
+	if got := w.kept[ofPool]; got != "" {
+		t.Errorf("still kept after two days: %q", got)
+	}
+}
+
+// What can't be written is tried again, and what has not changed isn't written.
+func TestRecordsAreWrittenWhenTheyChange(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{})
+	w.broken["RecordGuard"] = errors.New("conflict")
+	w.opens(badPods, thrown)
+	w.motor.keepRecords(t.Context())
+	clear(w.broken)
+	w.motor.keepRecords(t.Context())
+	if w.kept[ofPool] == "" {
+		t.Error("not tried again")
+	}
+	n := w.calls["RecordGuard"]
+	w.motor.spending.mu.Lock()
+	w.motor.spending.dirty[ofPool] = true
+	w.motor.spending.mu.Unlock()
+	w.motor.keepRecords(t.Context())
+	w.motor.keepRecords(t.Context())
+	if w.calls["RecordGuard"] != n {
+		t.Error("written though it is the same")
+	}
+}
+
+// Nothing is bought before the records are read.
+func TestNothingIsBoughtBeforeTheRecordsAreRead(t *testing.T) {
+	w, c := guarded(t, SpendingConfig{})
+	w.kept[ofPool] = "" // whatever
+	w.broken["GuardRecords"] = errors.New("forbidden")
+	w.submit(1)
+	w.build()
+	done := make(chan struct{})
+	go func() { w.motor.recover(t.Context()); close(done) }()
+	for !c.HasWaiters() {
+		select {
+		case <-done:
+			t.Fatal("went on without records")
+		default:
+		}
+	}
+	w.mu.Lock()
+	clear(w.broken)
+	w.mu.Unlock()
+	for range 100 {
+		c.Step(maxRetry)
+		select {
+		case <-done:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Error("does not go on")
+}
+
+// A machine that is emptied after a restart while its pods wait has failed all the same.
+func TestEmptiedAfterARestart(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	pod := p.pod("p", "")
+	c := p.buys("c", pod)
+	c.Slots = []capacity.Slot{{Pod: refOf(pod)}}
+	p.restart(SpendingConfig{})
+	p.pending.observe(nil, pod)
+	if err := p.restore(t.Context(), []*capacity.Claim{c}); err != nil {
+		t.Fatal(err)
+	}
+	p.Emptied("c")
+	p.overClaim("c", true)
+	if got, want := p.verdict("c"), "failed: node pool pool, d ReplicaSet/web: given back"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A claim that ends while the next leader looks is not watched for ever.
+func TestClaimThatEndsDuringRecovery(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{})
+	w.submit(1)
+	w.plans()
+	name := w.bought()[0]
+	w.build()
+	w.during["Describe"] = nil
+	claims := w.motor.claims.Claims()
+	w.mu.Lock()
+	delete(w.claims, name)
+	w.mu.Unlock()
+	w.motor.ClaimGone(name, "deleted")
+	w.motor.restoreSpending(t.Context(), claims)
+	if n := len(w.motor.spending.machines); n != 0 {
+		t.Errorf("%d machines are watched that there are not", n)
+	}
+}
+
+// What was said of a machine's end before the restart is not said again: it is nobody's failure.
+func TestMachineThatEndsOverARestart(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	c := p.buys("c")
+	c.Deleting = true
+	p.restart(SpendingConfig{})
+	if err := p.restore(t.Context(), []*capacity.Claim{c}); err != nil {
+		t.Fatal(err)
+	}
+	p.overClaim("c", true)
+	if got := p.verdict("c"); got != "neither" {
+		t.Error(got)
+	}
+}
+
+// A machine that has served is not asked for its work again, and closes no breaker by that.
+func TestServedOverARestart(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	c := p.buys("c")
+	c.Served, c.ServedAt = true, p.clock.Now()
+	p.restart(SpendingConfig{})
+	if err := p.restore(t.Context(), []*capacity.Claim{c}); err != nil {
+		t.Fatal(err)
+	}
+	p.overClaim("c", true)
+	if got := p.verdict("c"); got != "neither" || len(p.served) > 0 {
+		t.Error(got, p.served)
+	}
+}
+
+// Served is written on the claim, and again when that could not be done.
+func TestServedIsRecorded(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{})
+	w.submit(1)
+	w.plans()
+	name := w.bought()[0]
+	s := w.motor.spending
+	s.mu.Lock()
+	s.served[name], s.served["gone"] = true, true
+	s.mu.Unlock()
+	for range 2 {
+		w.motor.keepServed(t.Context())
+	}
+	if !w.claims[name].Served || len(w.served) != 1 {
+		t.Errorf("served: %v, written for %v", w.claims[name].Served, w.served)
+	}
+}
+
+// A Node that the API server refuses is asked about each minute, and costs no machine until it is accepted.
+func TestRefusedNodeIsAskedAbout(t *testing.T) {
+	w, c := guarded(t, SpendingConfig{})
+	s := w.motor.spending
+	claim := &capacity.Claim{Name: "c", Pool: "pool", NodeClass: "class", Launched: true, CreatedAt: c.Now(), Purchase: &guard.Purchase{Round: "r"}}
+	s.buy(claim, nil, nil)
+	s.nodeRefused(claim, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, errors.New("denied by policy"))
+	s.overClaim("c", true)
+	w.broken["CreateNode"] = errors.New("denied by policy")
+	for range 150 {
+		w.motor.askAboutNodes(t.Context())
+		c.Step(time.Second)
+	}
+	if n := w.calls["TryNode"]; n != 3 {
+		t.Errorf("asked %d times in two and a half minutes", n)
+	}
+	if got := s.due(); len(got) != 0 {
+		t.Errorf("to be probed: %v", got)
+	}
+	clear(w.broken)
+	c.Step(time.Minute)
+	w.motor.askAboutNodes(t.Context())
+	if got := s.due(); len(got) != 1 {
+		t.Errorf("to be probed: %v, want the node class", got)
+	}
+}
+
+// People hear of a breaker on the object it is about.
+func TestBreakersAreTold(t *testing.T) {
+	w, _ := guarded(t, SpendingConfig{})
+	w.opens(badImage, broken)
+	w.opens(badPods, thrown)
+	w.motor.tendSpending(t.Context())
+	if !w.says("class LaunchesPaused", "no kubelet came", "annotation dovetail.sh/retry") || !w.says("pool LaunchesPaused", "taint x evicts it") {
+		t.Errorf("told %q", w.notes)
+	}
+	n := len(w.notes)
+	w.motor.tendSpending(t.Context())
+	if len(w.notes) != n {
+		t.Errorf("told again: %q", w.notes[n:])
+	}
+}
