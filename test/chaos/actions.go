@@ -78,6 +78,7 @@ var actions = []action{
 		}
 		in := live[r.IntN(len(live))]
 		h.ec2.Kill(in.ID)
+		h.check.spent.others++
 		h.faults.injected("EC2: instance terminated behind our back")
 		return in.ID
 	}},

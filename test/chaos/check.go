@@ -66,7 +66,7 @@ func newChecker() *checker {
 
 func (c *checker) learn(pool *karpv1.NodePool) { c.pool = pool.DeepCopy() }
 func (c *checker) deletes(uid types.UID)       { c.userPods.Insert(uid); c.wants(uid) }
-func (c *checker) userEnds(providerID string)  { c.userEnded.Insert(providerID) }
+func (c *checker) userEnds(providerID string)  { c.userEnded.Insert(providerID); c.spent.others++ }
 func (c *checker) cloudEnds(providerID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *checker) writes(body []byte) {
 	}
 }
 
-func (c *checker) userEndsClaim(name string) { c.userClaims.Insert(name) }
+func (c *checker) userEndsClaim(name string) { c.userClaims.Insert(name); c.spent.others++ }
 func (c *checker) jumps(by time.Duration)    { c.jumped += max(by, -by) }
 
 // look judges what has become of the world while so many leaders run.

@@ -64,6 +64,9 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 	case !condition(was, karpv1.ConditionTypeRegistered) && age > 15*time.Minute, !condition(was, karpv1.ConditionTypeInitialized) && age > 30*time.Minute:
 		return "it did not come up"
 	}
+	if !condition(was, karpv1.ConditionTypeInitialized) && c.lasting.faults[noDevices] != nil && (was.Status.NodeName == "" || c.empty(v, was.Status.NodeName)) {
+		return "its pods got other room before its device came"
+	}
 	if !condition(was, karpv1.ConditionTypeRegistered) && (was.Status.NodeName == "" || c.empty(v, was.Status.NodeName)) {
 		return "its pods got other room before it came up"
 	}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ type spent struct {
 	failed []*bought
 	wanted map[string]time.Time // app: when a user last deleted a pod of it
 	paused []string             // what events said of breakers whose probe failed
-	others int                  // machines that users and the cloud have ended before they served
+	others int                  // machines that users and the cloud have ended
 }
 
 type bought struct {
@@ -79,7 +80,6 @@ func (c *checker) wasted(v *view, now time.Time) error {
 		}
 		b.over, b.life = true, in.Ending.Sub(in.Launched)
 		if c.userClaims.Has(b.claim) || c.userEnded.Has(providerID(in)) || c.byCloud(providerID(in)) || !strings.HasPrefix(in.Reason, "Client.UserInitiatedShutdown") {
-			s.others++
 			continue
 		}
 		if c.unwanted(v, b) {
@@ -206,8 +206,12 @@ func (c *checker) hears(body []byte) {
 	c.spent.paused = append(c.spent.paused, e.Note+e.Message)
 }
 
-// quiet: no pause begins before a fault that lasts has. A user or a cloud that ends one machine after the other before
-// they have done work is such a fault.
+// blamed is what a pause says when users or the cloud have ended machines: that they are gone, that nothing is heard of them, that the
+// Node for which a pod was planned is not there.
+var blamed = regexp.MustCompile("its NodeClaim or Node was deleted|the instance is gone|instance \\S+ is (terminated|shutting-down)|taint node.kubernetes.io/\\S+ evicts|the planned node did not pass")
+
+// quiet: no pause begins before a fault that lasts has. A user or a cloud that ends one machine after the other before they have done
+// work is such a fault.
 func (c *checker) quiet() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,8 +220,7 @@ func (c *checker) quiet() error {
 		return nil
 	}
 	for _, said := range c.spent.paused {
-		ended := strings.Contains(said, "its NodeClaim or Node was deleted") || strings.Contains(said, "the instance is gone")
-		if !ended || c.spent.others < 2 {
+		if c.spent.others < 2 || !blamed.MatchString(said) {
 			return fmt.Errorf("a pause begins, though nothing lasts: %s", said)
 		}
 	}

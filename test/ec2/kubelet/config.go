@@ -77,7 +77,7 @@ type Boot struct {
 type Fate struct {
 	// Never: its kubelet never registers.
 	Never bool
-	// NoDevices: its device plugins never come.
+	// NoDevices: its device plugins never come, unless all is healed.
 	NoDevices bool
 }
 

@@ -43,7 +43,7 @@ type Kubelets struct {
 
 var _ ec2.Machines = &Kubelets{}
 
-// Heal makes every node register that boots from now on, whatever share was to fail.
+// Heal makes every node register that boots from now on, whatever share was to fail, and device plugins come wherever they have not.
 func (k *Kubelets) Heal() { k.healed.Store(true) }
 
 // task is something to look at: a node by instance id, or a pod by namespace/name.
@@ -194,9 +194,7 @@ func (k *Kubelets) Boot(m ec2.Machine) {
 		log.Error(err, "This machine can't come up: its user data is wrong", "instance", m.ID)
 		return
 	}
-	if fate.NoDevices {
-		n.shape.devices = nil
-	}
+	n.withheld = fate.NoDevices
 	now := k.clock.Now()
 	n.registerAt = now.Add(k.cfg.scaled(d.register))
 	n.readyAt = n.registerAt.Add(k.cfg.scaled(d.ready))

@@ -36,6 +36,7 @@ type node struct {
 	shape    *shape
 	adopted  bool // the Node was there
 	drivers  bool // the CSI drivers have been announced
+	withheld bool // its device plugins don't come
 
 	registerAt, readyAt, pluginsAt time.Time
 	leaseDue, statusDue            time.Time
@@ -177,6 +178,9 @@ const labelNVIDIA = "nvidia.com/gpu.present"
 
 // pluginLands says whether the DaemonSet of the machine's device plugin puts a pod on the Node.
 func (k *Kubelets) pluginLands(n *node) bool {
+	if n.withheld && !k.healed.Load() {
+		return false
+	}
 	if _, nvidia := n.shape.devices["nvidia.com/gpu"]; !nvidia || !k.cfg.PluginsByLabel || !n.settings.nodeadm {
 		return true
 	}
