@@ -41,7 +41,7 @@ func (m *Motor) tendSpending(ctx context.Context) {
 	changed := false
 	for _, n := range notices {
 		m.tellBreaker(ctx, n)
-		changed = changed || n.Kind == guard.Paused || n.Kind == guard.Closed
+		changed = changed || n.Kind == guard.Paused || n.Kind == guard.Closed || n.Kind == guard.Known
 		if n.Kind == guard.Closed {
 			m.forgive(n.Key)
 		}

@@ -80,6 +80,7 @@ func start(t *testing.T, set func(*setting)) *env {
 	}
 	if s.mortal {
 		cfg.ShortLeases()
+		cfg.SetProvisionArgs(map[string]any{"newImageNodes": 0}) // all of a test's machines come at once
 	} else {
 		cfg.LongLeases()
 	}
