@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
@@ -124,12 +127,29 @@ func noExecute(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
 }
 
 // disrupting tells the spending guard of claims that are ended by decision of ours.
-func disrupting(s *launch.Spending) func(claim, reason string) {
-	return func(claim, reason string) {
-		if reason == string(karpv1.DisruptionReasonEmpty) {
-			s.Emptied(claim)
-		} else {
-			s.Ending(claim, nil)
+func disrupting(s *launch.Spending, claim func(string) *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) func(ctx context.Context, name, reason string) {
+	return func(ctx context.Context, name, reason string) {
+		switch {
+		case reason == string(karpv1.DisruptionReasonEmpty):
+			s.Emptied(name)
+		case reason == disruption.ReasonInstanceEnded && !s.Decided(name) && !taken(ctx, claim(name), describe):
+			s.Ending(name, &guard.Fault{Machine: true, Cause: "instance ended", Message: "its instance has ended"})
+		default:
+			s.Ending(name, nil)
 		}
 	}
+}
+
+// taken says that EC2 has taken a claim's instance back. Of a spot instance that is believed as long as it can't be asked.
+func taken(ctx context.Context, c *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) bool {
+	if c == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	inst, err := describe(ctx, c.ProviderID[strings.LastIndexByte(c.ProviderID, '/')+1:])
+	if err != nil {
+		return c.CapacityType == karpv1.CapacityTypeSpot
+	}
+	return inst.Taken
 }

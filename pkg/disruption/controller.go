@@ -54,8 +54,8 @@ type Config struct {
 	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
 	// Lost, when set, is told of a claim whose machine the cloud takes back for want of capacity, perhaps more than once.
 	Lost func(claim *karpv1.NodeClaim)
-	// Ending, when set, is told why a claim is about to be ended. It must not block.
-	Ending func(claim, reason string)
+	// Ending, when set, is told why a claim is about to be ended.
+	Ending func(ctx context.Context, claim, reason string)
 	// Brake bounds how many nodes end per minute.
 	Brake *brake.Brake
 	// DryRun: say what would be ended for being empty or expired, by event and log, and end none of it.
@@ -83,7 +83,7 @@ type Controller struct {
 	replace  Replacements
 	taken    func(*karpv1.NodeClaim) (time.Time, string, bool)
 	lost     func(*karpv1.NodeClaim)
-	ending   func(claim, reason string)
+	ending   func(ctx context.Context, claim, reason string)
 	brake    *brake.Brake
 	dryRun   bool
 	hold     func() string

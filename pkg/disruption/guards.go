@@ -31,6 +31,9 @@ const (
 	reasonBlockEnds = "CapacityBlockEnds"
 )
 
+// ReasonInstanceEnded is what Config.Ending is told when an instance ends that nobody of us has ended.
+const ReasonInstanceEnded = "InstanceEnded"
+
 // sayEvery is how often the same is said again of a claim that would be ended if this weren't a dry run.
 const sayEvery = time.Hour
 
@@ -103,7 +106,11 @@ func (c *Controller) dry(ctx context.Context, m *machine, reason, why string) bo
 // end deletes a machine's claim. An error doesn't say that it was not deleted.
 func (c *Controller) end(ctx context.Context, m *machine, reason, why string) error {
 	if c.ending != nil {
-		c.ending(m.claim.Name, reason)
+		said := reason
+		if reason == reasonInterrupted && instanceEnded(m) {
+			said = ReasonInstanceEnded
+		}
+		c.ending(ctx, m.claim.Name, said)
 	}
 	if err := c.claims.Delete(ctx, m.claim, client.Preconditions{UID: &m.claim.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting NodeClaim %s: %w", m.claim.Name, err)

@@ -107,6 +107,12 @@ func (c *Controller) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) t
 	return now
 }
 
+// instanceEnded says that the machine goes because its instance has ended, or is ending, by whoever's hand.
+func instanceEnded(m *machine) bool {
+	_, kind, _ := strings.Cut(m.claim.Annotations[AnnotationInterrupted], " ")
+	return kind == string(capacity.MachineStopping) || kind == string(capacity.MachineTerminating)
+}
+
 // interrupted is how an interrupted machine leaves.
 func interrupted(m *machine) (exit, bool) {
 	when, kind, _ := strings.Cut(m.claim.Annotations[AnnotationInterrupted], " ")

@@ -308,6 +308,13 @@ func (s *Spending) Ending(claim string, fault *guard.Fault) {
 	}
 }
 
+// Decided says that a claim's machine has had its verdict, or is none that the guard watches.
+func (s *Spending) Decided(claim string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guard.Decided(claim)
+}
+
 // Emptied says that a claim is about to be ended because it has no pods. That is a failure if pods that it was bought for still
 // wait.
 func (s *Spending) Emptied(claim string) {

@@ -79,6 +79,13 @@ func TestUnlaunchedClaimDeleted(t *testing.T) {
 				w.t.Fatal(err)
 			}
 		}},
+		{name: "the spending guard has held it, and may have let it go", wave: true, after: waveQuiet, by: waveQuiet + 10*time.Second, setup: func(w *world) {
+			c := w.claim("a")
+			c.StatusConditions(status.WithClock(w.clock)).SetFalse(karpv1.ConditionTypeLaunched, reasonPaused, "machines fail")
+			if err := w.claims.Status().Update(w.ctx, c); err != nil {
+				w.t.Fatal(err)
+			}
+		}},
 		{name: "an instance of the wave that nobody has is this claim's, and ends", wave: true, by: 30 * time.Second,
 			setup: func(w *world) { w.cloud.launch("i-1", "w") }},
 		{name: "so does one that shows late", wave: true, by: 90 * time.Second, setup: func(w *world) {

@@ -139,8 +139,8 @@ func waveOf(claim *karpv1.NodeClaim) *capacity.Wave {
 	return w
 }
 
-// launchFailed says that whoever launches has given this claim's launch up.
+// launchFailed says that whoever launches has given this claim's launch up. One that the spending guard has held may be launched by now.
 func launchFailed(claim *karpv1.NodeClaim) bool {
 	cond := condition(claim, karpv1.ConditionTypeLaunched)
-	return cond != nil && cond.Status == metav1.ConditionFalse
+	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason != reasonPaused
 }
