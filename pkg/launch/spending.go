@@ -47,7 +47,8 @@ type SpendingConfig struct {
 // Spending is the guard on spending: it watches what becomes of every machine that is bought, keeps the breakers, and is asked
 // before anything is bought, whoever buys. A nil Spending has nothing to say.
 //
-// Lock order: mu is taken last. Nothing is called out under it.
+// Lock order: mu is taken after all other locks of this package but those of Pending and Classes, which are taken under it and call
+// nobody while they are held. Beside these only informers' stores are read under it.
 type Spending struct {
 	cfg     SpendingConfig
 	clock   clock.PassiveClock
