@@ -264,7 +264,8 @@ func (m *Motor) wasted(c *capacity.Claim) {
 	if m.spending == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || m.spending.hasServed(c.Name) {
 		return
 	}
-	unserved.WithLabelValues(c.Pool).Add(priceOf(m.prices(c.NodeClass), c) * m.clock.Since(boughtAt(c)).Hours())
+	// By another's clock it may have been bought in our future.
+	unserved.WithLabelValues(c.Pool).Add(priceOf(m.prices(c.NodeClass), c) * max(m.clock.Since(boughtAt(c)), 0).Hours())
 }
 
 func (s *Spending) hasServed(claim string) bool {
