@@ -37,6 +37,8 @@ type lasting struct {
 	plain bool
 	after time.Duration // into the storm, when they begin
 	began time.Time
+	// some machines never register, which may happen to one and then to its probe.
+	never bool
 }
 
 // drawLasting has half of all histories without a fault; of the others one in four has two.
@@ -61,6 +63,7 @@ func (l *lasting) shape(s setting, f *faults) setting {
 	if len(l.faults) > 0 {
 		s.boot.Never = 0 // two causes at once can't be told from one another
 	}
+	l.never = s.boot.Never > 0
 	s.kubelets = func(c *kubelet.Config) {
 		c.Fate = func(m ec2.Machine) kubelet.Fate {
 			if !l.lasts(noDevices) || len(m.Type.GPUs) == 0 {
