@@ -48,6 +48,11 @@ var mistakes = []mistake{
 		is: "func (b *Breaker) Open() bool { return", instead: "func (b *Breaker) Open() bool { return !broken(%q) &&",
 		says: `machines were bought in vain|instances were launched: that is a loop`,
 	},
+	{
+		name: "other-profile-unwatched", file: "plugins/binder/initializing.go", seed: 13,
+		is: "g.hidden(o)); t != nil", instead: "g.hidden(o)); t != nil && !broken(%q)",
+		says: `of a profile without the plugins was bound to Node \S+, which no kubelet has`,
+	},
 }
 
 // The checker of the chaos histories finds mistakes in a program that has them: each is built in, asked for, and found. That
