@@ -491,7 +491,7 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 	case b.deserted.IsZero():
 		b.deserted = now
 	case now.Sub(b.deserted) < desertedFor || len(b.probes) == 0:
-	case s.waitsLocked(b.workloads):
+	case s.waitsLocked(b.wanted):
 		// Whatever keeps its pods from it would keep them from the next one.
 		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: b.workloads}, now)
 	default: // it is no probe any more: another one may be tried when somebody waits
@@ -502,9 +502,14 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 
 const causeGivenBack = "given back"
 
-// waitsLocked says that a pod of one of the workloads waits.
-func (s *Spending) waitsLocked(workloads []guard.Workload) bool {
-	return slices.ContainsFunc(s.pending.all(), func(pod *corev1.Pod) bool { return slices.Contains(workloads, s.workloadOf(pod)) })
+// waitsLocked says that one of these very pods still waits. Others of its workload may have come instead of pods that somebody deleted.
+func (s *Spending) waitsLocked(wanted map[types.UID]guard.Workload) bool {
+	for uid := range wanted {
+		if s.pending.Get(uid) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetLocked ends the watch of a machine.

@@ -20,6 +20,8 @@ const (
 	excuseSpacing = time.Hour
 	// mostFailing bounds the members of a breaker.
 	mostFailing = 200
+	// mostLost probes in a row without a verdict count as one that failed.
+	mostLost = 3
 	// lostProbe is how long a probe that has neither failed nor succeeded keeps the next one waiting.
 	lostProbe = time.Minute
 )
@@ -52,6 +54,7 @@ type Breaker struct {
 	// probes are the machines under way as probes; a gang has several. false: the next probe doesn't wait for this one any more, and
 	// its failure says nothing, because it was bought before a change or another of its gang has failed. It may still succeed.
 	probes map[string]bool
+	lost   int       // probes without a verdict since one had one
 	excuse time.Time // the change because of which failures were last forgiven
 	asked  time.Time // when a trial last held pods back
 	// changed: what bears on it has changed since the last probe failed.
@@ -127,7 +130,7 @@ func (b *Breaker) pause(failed int) time.Duration {
 func (b *Breaker) fail(now time.Time) {
 	b.Next = now.Add(b.pause(b.Failed))
 	b.Failed++
-	b.Trial, b.changed = false, false
+	b.Trial, b.changed, b.lost = false, false, 0
 	b.leave()
 }
 

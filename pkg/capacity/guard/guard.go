@@ -447,7 +447,16 @@ func (g *Guard) End(name string, now time.Time) {
 func (g *Guard) lose(b *Breaker, name string, now time.Time) {
 	awaited := b.probes[name]
 	delete(b.probes, name)
-	if next := now.Add(lostProbe); awaited && b.Next.Before(next) {
+	if !awaited {
+		return
+	}
+	// Each may be nobody's failure. A row of them is a machine a minute all the same.
+	if b.lost++; b.lost >= mostLost {
+		b.fail(now)
+		g.note(Paused, b)
+		return
+	}
+	if next := now.Add(lostProbe); b.Next.Before(next) {
 		b.Next = next
 	}
 }
