@@ -208,7 +208,7 @@ func (c *checker) hears(body []byte) {
 
 // blamed is what a pause says when users or the cloud have ended machines: that they are gone, that nothing is heard of them, that the
 // Node for which a pod was planned is not there.
-var blamed = regexp.MustCompile("its NodeClaim or Node was deleted|the instance is gone|instance \\S+ is (terminated|shutting-down)|taint node.kubernetes.io/\\S+ evicts|the planned node did not pass")
+var blamed = regexp.MustCompile("its NodeClaim or Node was deleted|the instance is (gone|terminated|shutting-down)|instance \\S+ is (terminated|shutting-down)|taint node.kubernetes.io/\\S+ evicts|the planned node did not pass")
 
 // quiet: no pause begins before a fault that lasts has. A user or a cloud that ends one machine after the other before they have done
 // work is such a fault.
