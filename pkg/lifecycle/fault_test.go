@@ -19,7 +19,7 @@ func TestFaults(t *testing.T) {
 		change(n)
 		return n
 	}
-	claim := &karpv1.NodeClaim{}
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 	claim.Spec.StartupTaints = []corev1.Taint{{Key: "cni", Effect: corev1.TaintEffectNoSchedule}}
 	for _, tt := range []struct {
 		name, reason string
@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 		{"no kubelet came", reasonRegistrationTimeout, life{}, &guard.Fault{Machine: true, Cause: "never registered", Message: "m"}},
 		{"the instance died", reasonInstanceEnded, life{}, &guard.Fault{Machine: true, Cause: "instance ended", Message: "m"}},
 		{"EC2 took it", reasonInstanceEnded, life{taken: true}, nil},
-		{"the Node is gone", reasonNodeMissing, life{}, &guard.Fault{Cause: "node deleted", Message: "m"}},
+		{"the Node is gone", reasonNodeMissing, life{}, &guard.Fault{Cause: "deleted c", Message: "m"}},
 		{"nothing was launched", reasonLaunchTimeout, life{}, nil},
 		{"it is not Ready", reasonInitTimeout, life{match: match{node: node(func(n *corev1.Node) { n.Status.Conditions = nil })}},
 			&guard.Fault{Machine: true, Cause: "not initialized", Message: "m"}},
