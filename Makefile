@@ -92,7 +92,7 @@ chaos:
 SCENE ?= .
 scenes:
 	$(say) 'scenes: a day each, about twelve minutes of one processor'
-	@go test -count=1 -timeout 120m ./cmd/scheduler -run 'TestScene.*$(SCENE)' -v -scenes.whole
+	@go test -count=1 -timeout 120m -tags scenes ./cmd/scheduler -run 'TestScene.*$(SCENE)' -v -scenes.whole
 
 soak:
 	$(say) 'soak: half an hour as it is (SOAK_NODES, SOAK_MINUTES, SOAK_PODS_PER_SECOND)'

@@ -319,22 +319,5 @@ func TestSceneKilledAtEachVerdict(t *testing.T) {
 	}})
 }
 
-// One machine in twenty never registers. Of 200 that are wanted the last is there, with a guard, at most one registration timeout later
-// than without: that took two of them and three boots.
-func TestSceneSomeNeverRegister(t *testing.T) {
-	long(t)
-	var machines atomic.Int64
-	quiet(t, chaos.Scene{
-		World: chaos.World{Fate: func(ec2.Machine) kubelet.Fate { return kubelet.Fate{Never: machines.Add(1)%20 == 8} }},
-		Play: func(s *chaos.Stage) {
-			basics(s)
-			s.Create(chaos.Deployment(200, chaos.Template("web", "3", "1Gi")))
-			s.Start()
-			s.Until("all run", 3*registrationTimeout+3*chaos.LongestBoot, s.Running(map[string]int{"web": 200}))
-			s.Pass(time.Hour)
-		},
-	})
-}
-
 // registrationTimeout is the product's, as shipped.
 const registrationTimeout = 15 * time.Minute

@@ -18,14 +18,6 @@ var (
 	sceneLogs   = flag.String("scenes.logs", "", "folder for the product's logs, one file per scene")
 )
 
-// long marks a scene that make test has no time for.
-func long(t *testing.T) {
-	t.Helper()
-	if !*wholeScenes {
-		t.Skip("played by make scenes")
-	}
-}
-
 // whole is n, or fewer where there is no time for it.
 func whole[T any](n, fewer T) T {
 	if *wholeScenes {

@@ -1,0 +1,84 @@
+//go:build scenes
+
+package main
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/chaos"
+	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
+)
+
+// Scenes that make test has no time for: make scenes plays them.
+
+// One of the 50 pulls its image for an hour, on a node that nobody taints: that its machine isn't over says nothing for the others.
+func TestSceneDrivenOffBesideASlowImage(t *testing.T) {
+	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
+		pool := chaos.Pool("default", "default")
+		s.Create(chaos.Class("default"), pool)
+		want := deployments(s, 49)
+		// Of the first machines of an image some only are bought at first; this pod's is one of them, because it is worth most.
+		s.Create(chaos.Deployment(1, chaos.Template("slow", "3", "1Gi", chaos.Annotated(kubelet.PullFor, "1h"), func(t *corev1.PodTemplateSpec) { t.Spec.Priority = ptr.To[int32](100) })))
+		want["slow"] = 1
+		f := s.TaintBusy(0, false, func(p *corev1.Pod) bool { return p.Labels["app"] == "slow" })
+		s.Limit(200)
+		s.Start()
+		s.Pass(day())
+		spent(s, 50, 12)
+		f.Mend()
+		chaos.Change(s, pool, func(p *karpv1.NodePool) { chaos.Retry(p, "1") })
+		s.Until("all run", mended, s.Running(want))
+	}})
+}
+
+// No machine of an image ever registers: 200 classes of pods, three zones, two pools.
+func TestSceneBadImage(t *testing.T) {
+	var f chaos.Fault
+	play(t, chaos.Scene{
+		World: chaos.World{Fate: func(ec2.Machine) kubelet.Fate { return kubelet.Fate{Never: f.Lasts()} }},
+		Play: func(s *chaos.Stage) {
+			class := chaos.Class("default")
+			s.Create(class, chaos.Pool("first", "default"), chaos.Pool("second", "default"))
+			want := map[string]int{}
+			for i := range 200 {
+				app := fmt.Sprintf("web%d", i)
+				want[app] = 1
+				s.Create(chaos.Deployment(1, chaos.Template(app, "3", "1Gi", func(t *corev1.PodTemplateSpec) {
+					t.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: s.Zone(i % 3), karpv1.NodePoolLabelKey: []string{"first", "second"}[i%2]}
+				})))
+			}
+			s.Limit(500)
+			s.Start()
+			s.Pass(day())
+			spent(s, 200, 12)
+			f.Mend()
+			chaos.Change(s, class, func(c *ec2nc.EC2NodeClass) { c.Spec.Tags = map[string]string{"image": "mended"} })
+			s.Until("all run", mended, s.Running(want))
+		},
+	})
+}
+
+// One machine in twenty never registers. Of 200 that are wanted the last is there, with a guard, at most one registration timeout later
+// than without: that took two of them and three boots.
+func TestSceneSomeNeverRegister(t *testing.T) {
+	var machines atomic.Int64
+	quiet(t, chaos.Scene{
+		World: chaos.World{Fate: func(ec2.Machine) kubelet.Fate { return kubelet.Fate{Never: machines.Add(1)%20 == 8} }},
+		Play: func(s *chaos.Stage) {
+			basics(s)
+			s.Create(chaos.Deployment(200, chaos.Template("web", "3", "1Gi")))
+			s.Start()
+			s.Until("all run", 3*registrationTimeout+3*chaos.LongestBoot, s.Running(map[string]int{"web": 200}))
+			s.Pass(time.Hour)
+		},
+	})
+}
