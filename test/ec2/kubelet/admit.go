@@ -106,6 +106,15 @@ func (n *node) state(uid podUID) (*podState, bool) {
 	return s, ok
 }
 
+// free gives the room of a pod back that is still to be deleted.
+func (n *node) free(uid podUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s := n.pods[uid]; s != nil {
+		s.requests = nil
+	}
+}
+
 func (n *node) forget(uid podUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

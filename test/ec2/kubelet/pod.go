@@ -122,6 +122,7 @@ func (k *Kubelets) stopPod(ctx context.Context, n *node, p *corev1.Pod, ended bo
 	if left := asked.Add(min(grace, k.cfg.scaled(k.cfg.PodStop))).Sub(now); left > 0 && admitted && !ended {
 		return left, nil
 	}
+	n.free(p.UID) // its containers have stopped: the scheduler gives its room to others as soon as that is told
 	// How it ended is told before it is deleted.
 	if !ended && (admitted || len(p.Finalizers) > 0) {
 		if err := k.patchPod(ctx, p, stoppedStatus(p, now)); err != nil {
