@@ -361,8 +361,7 @@ func (s *Spending) overClaim(claim string, launched bool) {
 		s.failLocked(b, *b.end, now)
 	case len(b.thrown) > 0:
 		s.failLocked(b, mergeFaults(b.thrown), now)
-	default: // who deletes one machine says nothing about the others: three workloads on it are no fault of the pool
-		s.failLocked(b, guard.Fault{Cause: "deleted " + b.claim, Message: "its NodeClaim or Node was deleted before it had done work"}, now)
+	default: // somebody deleted it, and says nothing about the next one by that
 	}
 	s.guard.End(claim, now)
 	s.forgetLocked(b)

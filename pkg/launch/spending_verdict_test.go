@@ -51,9 +51,9 @@ func TestVerdicts(t *testing.T) {
 		{"its machine shuts down", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, target("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown."), because("Terminated"))},
 			func(p *purse) { p.Ending("c", nil) }, "neither"},
 		{"the garbage collector ends it", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), target("DeletionByPodGC", ""))}, func(p *purse) { p.Ending("c", nil) }, "neither"},
-		{"only a daemon runs", []step{at(0, running, daemon), at(time.Hour, running, daemon)}, nil, failed + "deleted c"},
-		{"only a static pod runs", []step{at(0, running, mirror), at(time.Hour, running, mirror)}, nil, failed + "deleted c"},
-		{"it never runs, and somebody deletes the claim", []step{at(0)}, nil, failed + "deleted c"},
+		{"only a daemon runs", []step{at(0, running, daemon), at(time.Hour, running, daemon)}, nil, "neither"},
+		{"only a static pod runs", []step{at(0, running, mirror), at(time.Hour, running, mirror)}, nil, "neither"},
+		{"it never runs, and somebody deletes the claim", []step{at(0)}, nil, "neither"},
 		{"EC2 takes the machine", []step{at(0)}, func(p *purse) { p.Ending("c", nil) }, "neither"},
 		{"it never registers", []step{at(0)}, func(p *purse) {
 			p.Ending("c", &guard.Fault{Machine: true, Cause: "never registered"})
