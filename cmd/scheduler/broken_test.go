@@ -49,6 +49,11 @@ var mistakes = []mistake{
 		says: `machines were bought in vain|instances were launched: that is a loop`,
 	},
 	{
+		name: "nobodys-failure-counts", file: "pkg/launch/spending.go",
+		is: "b.end, b.neutral = fault, fault == nil", instead: "if broken(%q) && fault == nil { fault = &guard.Fault{Cause: causeGivenBack, Message: \"it was given back\"} }\nb.end, b.neutral = fault, fault == nil",
+		says: `a pause begins, though nothing lasts`,
+	},
+	{
 		name: "other-profile-unwatched", file: "plugins/binder/initializing.go", seed: 13,
 		is: "g.hidden(o)); t != nil", instead: "g.hidden(o)); t != nil && !broken(%q)",
 		says: `of a profile without the plugins was bound to Node \S+, which no kubelet has`,

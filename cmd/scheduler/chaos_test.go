@@ -30,6 +30,9 @@ var (
 // enough histories to ask that every kind of fault has happened, and a kill at every point of a launch and a termination.
 const enough = 250
 
+// slow is what is told apart.
+const slow = 30 * time.Minute
+
 // Everything that can break breaks around the whole scheduler, under virtual time; see test/chaos. make chaos runs many.
 func TestChaos(t *testing.T) {
 	logNothing(t)
@@ -63,6 +66,9 @@ func TestChaos(t *testing.T) {
 				total.Launches += r.Launches
 				total.Pods += r.Pods
 				slowest = max(slowest, r.Settled)
+				if r.Settled > slow {
+					t.Logf("seed %d took %s to agree", seed, r.Settled)
+				}
 			})
 		}
 	})

@@ -361,7 +361,8 @@ func (s *Spending) overClaim(claim string, launched bool) {
 		s.failLocked(b, *b.end, now)
 	case len(b.thrown) > 0:
 		s.failLocked(b, mergeFaults(b.thrown), now)
-	default: // somebody deleted it, and says nothing about the next one by that
+	default:
+		s.failLocked(b, guard.Fault{Cause: guard.CauseDeleted, Message: "it was deleted before it had done work, as another had been within the hour"}, now)
 	}
 	s.guard.End(claim, now)
 	s.forgetLocked(b)

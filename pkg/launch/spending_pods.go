@@ -90,7 +90,7 @@ func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
 			b.thrown = append(b.thrown, f)
 		}
 		if now.Sub(b.at) < thrownWithin && !(served && cause == causePreempted) {
-			s.guard.Throw(b.pool, l.workload, s.owners.desired(pod, s.pending.created(controller(pod))), f.Cause, f.Message, now)
+			s.guard.Throw(b.pool, l.workload, s.owners.desired(pod, s.pending.created(controller(pod))), f.Cause, "NodeClaim "+b.claim+": "+f.Message, now)
 		}
 	case terminal(pod) && pod.DeletionTimestamp == nil:
 		if !l.counted && !disrupted(pod) {

@@ -57,7 +57,7 @@ var actions = []action{
 			return ""
 		}
 		n := &list.Items[r.IntN(len(list.Items))]
-		h.check.userEnds(n.Spec.ProviderID)
+		h.check.userEnds(n)
 		_ = h.kube.CoreV1().Nodes().Delete(h.ctx, n.Name, metav1.DeleteOptions{})
 		return n.Name
 	}},
@@ -78,7 +78,6 @@ var actions = []action{
 		}
 		in := live[r.IntN(len(live))]
 		h.ec2.Kill(in.ID)
-		h.check.spent.others++
 		h.faults.injected("EC2: instance terminated behind our back")
 		return in.ID
 	}},

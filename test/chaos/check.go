@@ -66,7 +66,10 @@ func newChecker() *checker {
 
 func (c *checker) learn(pool *karpv1.NodePool) { c.pool = pool.DeepCopy() }
 func (c *checker) deletes(uid types.UID)       { c.userPods.Insert(uid); c.wants(uid) }
-func (c *checker) userEnds(providerID string)  { c.userEnded.Insert(providerID); c.spent.others++ }
+func (c *checker) userEnds(node *corev1.Node) {
+	c.userEnded.Insert(node.Spec.ProviderID)
+	c.ends(func(claim *karpv1.NodeClaim) bool { return claim.Status.NodeName == node.Name })
+}
 func (c *checker) cloudEnds(providerID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +93,11 @@ func (c *checker) writes(body []byte) {
 	}
 }
 
-func (c *checker) userEndsClaim(name string) { c.userClaims.Insert(name); c.spent.others++ }
-func (c *checker) jumps(by time.Duration)    { c.jumped += max(by, -by) }
+func (c *checker) userEndsClaim(name string) {
+	c.userClaims.Insert(name)
+	c.ends(func(claim *karpv1.NodeClaim) bool { return claim.Name == name })
+}
+func (c *checker) jumps(by time.Duration) { c.jumped += max(by, -by) }
 
 // look judges what has become of the world while so many leaders run.
 func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int) error {
@@ -115,7 +121,7 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int) error {
 	}
 	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), c.room(v, now)}
 	if c.last != nil {
-		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet())
+		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet(v))
 	}
 	c.last, c.at = v, now
 	return errors.Join(errs...)

@@ -24,9 +24,8 @@ const (
 	// storm is how long things go wrong, at least and at most.
 	stormMin, stormMax = 10 * time.Minute, 25 * time.Minute
 	// settleTime is how long everything may take to agree afterwards: longer than any deadline of the product. A node
-	// that never comes up takes one of them, a startup taint that stays an hour (initializationTimeout); all that boot after the faults
-	// have stopped come up.
-	settleTime = 80 * time.Minute
+	// that never comes up takes one of them; all that boot after the faults have stopped come up.
+	settleTime = 45 * time.Minute
 	// steady is how long it must then stay so.
 	steady = time.Minute
 )

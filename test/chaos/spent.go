@@ -37,7 +37,8 @@ type spent struct {
 	failed []*bought
 	wanted map[string]time.Time // app: when a user last deleted a pod of it
 	paused []string             // what events said of breakers whose probe failed
-	others int                  // machines that users and the cloud have ended
+	// ended are claims whose machines users or the cloud have ended.
+	ended map[string]bool
 }
 
 type bought struct {
@@ -50,7 +51,7 @@ type bought struct {
 }
 
 func newSpent() *spent {
-	return &spent{bought: map[string]*bought{}, rounds: map[string]map[string]int{}, wanted: map[string]time.Time{}}
+	return &spent{bought: map[string]*bought{}, rounds: map[string]map[string]int{}, wanted: map[string]time.Time{}, ended: map[string]bool{}}
 }
 
 // wants is told that a user deletes a pod: a machine that was bought for such a pod may be given back.
@@ -206,13 +207,29 @@ func (c *checker) hears(body []byte) {
 	c.spent.paused = append(c.spent.paused, e.Note+e.Message)
 }
 
-// blamed is what a pause says when users or the cloud have ended machines: that they are gone, that nothing is heard of them, that the
-// Node for which a pod was planned is not there.
-var blamed = regexp.MustCompile("its NodeClaim or Node was deleted|the instance is (gone|terminated|shutting-down)|instance \\S+ is (terminated|shutting-down)|taint node.kubernetes.io/\\S+ evicts|the planned node did not pass")
+// ends is told of a Node, an instance or a claim that users or the cloud end: whose machine that is.
+func (c *checker) ends(is func(*karpv1.NodeClaim) bool) {
+	if c.last == nil {
+		return
+	}
+	for name, claim := range c.last.claims {
+		if is(claim) {
+			c.spent.ended[name] = true
+		}
+	}
+}
 
-// quiet: no pause begins before a fault that lasts has. A user or a cloud that ends one machine after the other before they have done
-// work is such a fault.
-func (c *checker) quiet() error {
+// blamed is the claim that a pause names.
+var blamed = regexp.MustCompile(`NodeClaim (\S+): `)
+
+// quiet: no pause begins before a fault that lasts has, unless the very machine that failed was ended by a user or the cloud, or is one
+// of those that never come up.
+func (c *checker) quiet(v *view) error {
+	for _, in := range v.instances {
+		if c.userEnded.Has(providerID(in)) || c.byCloud(providerID(in)) || in.Reason != "" && !strings.HasPrefix(in.Reason, "Client.UserInitiatedShutdown") {
+			c.spent.ended[in.Tags["karpenter.sh/nodeclaim"]] = true
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.made["pauses: none without a fault that lasts"]++
@@ -220,10 +237,14 @@ func (c *checker) quiet() error {
 		return nil
 	}
 	for _, said := range c.spent.paused {
+		claim := blamed.FindStringSubmatch(said)
+		if claim == nil {
+			return fmt.Errorf("a pause begins and names no claim: %s", said)
+		}
 		if c.lasting.never && strings.Contains(said, "no kubelet came within") {
 			continue
 		}
-		if c.spent.others < 2 || !blamed.MatchString(said) {
+		if !c.spent.ended[claim[1]] {
 			return fmt.Errorf("a pause begins, though nothing lasts: %s", said)
 		}
 	}

@@ -27,7 +27,9 @@ type Guard struct {
 	// known are images, by class, of which a machine was initialized once.
 	known   map[Key]bool
 	thrown  map[Key][]throw
-	changes []change
+	// forgiven are the rounds of which machines were deleted by somebody.
+	forgiven map[Key]forgiven
+	changes  []change
 	out     []Notice
 	// recovered: machines that are bought from now on are new.
 	recovered bool
@@ -36,6 +38,12 @@ type Guard struct {
 type throw struct {
 	at    time.Time
 	cause string
+}
+
+// forgiven is a round some of whose machines somebody has deleted, and when that was first.
+type forgiven struct {
+	round string
+	at    time.Time
 }
 
 // change is something that bears on the breakers that match.
@@ -68,7 +76,7 @@ const (
 func New() *Guard {
 	return &Guard{
 		machines: map[string]*machine{}, rounds: map[string][]*machine{}, breakers: map[Key]*Breaker{},
-		served: map[Key]time.Time{}, initialized: map[Key]time.Time{}, known: map[Key]bool{}, thrown: map[Key][]throw{},
+		served: map[Key]time.Time{}, initialized: map[Key]time.Time{}, known: map[Key]bool{}, thrown: map[Key][]throw{}, forgiven: map[Key]forgiven{},
 	}
 }
 
@@ -209,7 +217,13 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	if m == nil || m.broken || f.Machine && (m.failed || m.served) || m.served && len(f.Workloads) == 0 {
 		return
 	}
-	keys := slices.DeleteFunc(m.keys(&f, g.narrow), func(k Key) bool { return slices.Contains(m.faults, k) })
+	keys := slices.DeleteFunc(m.keys(&f, g.narrow), func(k Key) bool {
+		return slices.Contains(m.faults, k) || f.Cause == CauseDeleted && g.forgives(k, m.Round, now)
+	})
+	if len(keys) == 0 && f.Cause == CauseDeleted {
+		return
+	}
+	f.Message = "NodeClaim " + name + ": " + f.Message
 	m.failed, m.broken = m.failed || !m.served, f.Machine
 	m.faults = append(m.faults, keys...)
 	life := min(now.Sub(m.At), maxPause)
@@ -244,6 +258,17 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 		}
 	}
 	g.merge(m.Pool, f.Cause, now)
+}
+
+// forgives says that nothing follows from a machine that somebody has deleted: people delete nodes. What deletes those of another
+// round within the hour is no longer a person's whim, and whatever it is would delete the next ones, too.
+func (g *Guard) forgives(k Key, round string, now time.Time) bool {
+	f, ok := g.forgiven[k]
+	if ok && now.Sub(f.at) < thrownWindow {
+		return f.round == round
+	}
+	g.forgiven[k] = forgiven{round, now}
+	return true
 }
 
 // failProbe takes down that a probe has failed.
@@ -678,6 +703,7 @@ func (g *Guard) Tick(now time.Time) {
 			delete(g.thrown, k)
 		}
 	}
+	maps.DeleteFunc(g.forgiven, func(_ Key, f forgiven) bool { return now.Sub(f.at) >= thrownWindow })
 	for _, of := range []map[Key]time.Time{g.served, g.initialized} {
 		for k, at := range of {
 			if now.Sub(at) >= 2*memory {

@@ -39,6 +39,10 @@ type Fault struct {
 	Refused bool
 }
 
+// CauseDeleted is the cause of machines that somebody has deleted before they had done work. The first round of a key within an hour
+// is forgiven.
+const CauseDeleted = "deleted"
+
 // CauseUninitialized begins the cause of faults of nodes that did not become initialized.
 const CauseUninitialized = "not initialized"
 
