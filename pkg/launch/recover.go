@@ -37,9 +37,6 @@ func (m *Motor) recover(ctx context.Context) {
 			}
 		}
 	}
-	if !m.restoreSpending(ctx, claims) {
-		return
-	}
 	missing := m.missingDaemons(ctx)
 	var restored []ledger.Restored
 	pending := map[string][]*capacity.Claim{} // token -> claims without instance
@@ -73,6 +70,10 @@ func (m *Motor) recover(ctx context.Context) {
 	}
 	m.log(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
 		"wavesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
+	// Only now: promised room is kept from the first moment, however long the guard's records take to be read.
+	if !m.restoreSpending(ctx, claims) {
+		return
+	}
 	for _, c := range drop {
 		m.background(ctx, func() { m.cancel(ctx, c.Name) })
 	}

@@ -187,6 +187,17 @@ func (s *Spending) untolerated(pod *corev1.Pod) string {
 	return ""
 }
 
+// strangers says that pods are on the machine that it was not bought for. After a restart they may have got there before those it was
+// bought for: what these are refused for then is a race, and no fault of the machine as launched.
+func (b *watched) strangers() bool {
+	for uid, l := range b.pods {
+		if _, ok := b.wanted[uid]; !ok && !l.left {
+			return true
+		}
+	}
+	return false
+}
+
 // rejectedByFilters says that pods planned for a claim's machine did not pass the scheduler's filters when it was there.
 func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string) {
 	if s == nil || pod == nil {
@@ -196,7 +207,7 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.machines[claim]
-	if b == nil || b.over {
+	if b == nil || b.over || b.strangers() {
 		return
 	}
 	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there do not get there: " + reason}

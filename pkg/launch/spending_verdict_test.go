@@ -125,6 +125,40 @@ func TestEmptiedWhileItsPodsWait(t *testing.T) {
 	}
 }
 
+// Pods that the filters refuse on the node as launched are a failure of it; not where pods are that it was not bought for, which may
+// have taken their room.
+func TestRefusedByFilters(t *testing.T) {
+	for strangers, want := range map[bool]string{false: "failed: node pool pool, d ReplicaSet/web: filter Picky", true: "undecided"} {
+		p := newPurse(t, SpendingConfig{})
+		pod := p.pod("p", "")
+		p.buys("c", pod)
+		if strangers {
+			p.podChanged(p.pod("q", "node-c"), false)
+		}
+		p.rejectedByFilters("c", pod, "Picky", "no")
+		p.passes(time.Second)
+		if got := p.verdict("c"); got != want {
+			t.Errorf("strangers: %v: %s, want %s", strangers, got, want)
+		}
+	}
+}
+
+// Somebody's deletion of machines is forgiven as long as they are of one round.
+func TestDeletedAgainAndAgain(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	p.buys("a")
+	p.overClaim("a", true)
+	if got := p.verdict("a"); got != "neither" {
+		t.Errorf("the first: %s, want neither", got)
+	}
+	p.clock.Step(time.Minute)
+	p.buys("b")
+	p.overClaim("b", true)
+	if got, want := p.verdict("b"), "failed: node pool pool, d ReplicaSet/web: deleted"; got != want {
+		t.Errorf("the next: %s, want %s", got, want)
+	}
+}
+
 // A pod that was preempted while it was being bound is not on the machine yet.
 func TestPreemptedBeforeItWasBound(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})

@@ -228,6 +228,7 @@ func (c *checker) quiet(v *view) error {
 	for _, in := range v.instances {
 		if c.userEnded.Has(providerID(in)) || c.byCloud(providerID(in)) || in.Reason != "" && !strings.HasPrefix(in.Reason, "Client.UserInitiatedShutdown") {
 			c.spent.ended[in.Tags["karpenter.sh/nodeclaim"]] = true
+			c.ends(func(claim *karpv1.NodeClaim) bool { return claim.Status.ProviderID == providerID(in) }) // its tags may not have been written
 		}
 	}
 	c.mu.Lock()

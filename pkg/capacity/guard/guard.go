@@ -25,12 +25,12 @@ type Guard struct {
 	// served is when a machine of a key last did work; initialized, by class, image and zone, when one last became initialized.
 	served, initialized map[Key]time.Time
 	// known are images, by class, of which a machine was initialized once.
-	known   map[Key]bool
-	thrown  map[Key][]throw
+	known  map[Key]bool
+	thrown map[Key][]throw
 	// forgiven are the rounds of which machines were deleted by somebody.
 	forgiven map[Key]forgiven
 	changes  []change
-	out     []Notice
+	out      []Notice
 	// recovered: machines that are bought from now on are new.
 	recovered bool
 }
