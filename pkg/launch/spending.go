@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,11 @@ const (
 	servedAfter = 2 * time.Minute
 	// thrownWithin: a pod that is thrown off a machine so soon after that was bought counts against its workload.
 	thrownWithin = time.Hour
+	// movedFor is how long it is of interest that a workload's pods have moved: longer than a machine waits to be tried.
+	movedFor = time.Hour
+	// mostRaces is how many rounds whose pods the filters refused in the end, while pods of the same workload moved, are
+	// forgiven within an hour: where these are changes what a spread or an affinity allows.
+	mostRaces = 3
 )
 
 // Records is where the guard's state outlives the process: on the objects it is about.
@@ -78,6 +84,8 @@ type Spending struct {
 	// workloads are what was last seen of each, later those whose retry annotation is to be heard of later.
 	workloads map[guard.Workload]workloadState
 	later     map[guard.Workload]retryLater
+	// moved is when pods of a workload last came to a node or left one.
+	moved map[guard.Workload]time.Time
 	// kept and counted belong to the goroutine of keepSpending.
 	kept    map[guard.Owner]string
 	counted map[string]bool
@@ -121,7 +129,7 @@ func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owne
 		cfg: cfg, clock: c, records: records, owners: owners, pending: pending, classes: pending.classes, taints: taints, podsOn: podsOn, guard: guard.New(),
 		machines: map[string]*watched{}, byNode: map[string]*watched{}, byPod: map[types.UID]*watched{}, dirty: map[guard.Owner]bool{}, served: map[string]bool{},
 		refused: map[guard.Key]*corev1.Node{}, idle: map[guard.Key]time.Time{}, budgets: map[string]reached{}, reached: map[string]string{},
-		workloads: map[guard.Workload]workloadState{}, later: map[guard.Workload]retryLater{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
+		workloads: map[guard.Workload]workloadState{}, later: map[guard.Workload]retryLater{}, moved: map[guard.Workload]time.Time{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
 	}
 }
 
@@ -362,7 +370,7 @@ func (s *Spending) overClaim(claim string, launched bool) {
 	case len(b.thrown) > 0:
 		s.failLocked(b, mergeFaults(b.thrown), now)
 	default:
-		s.failLocked(b, guard.Fault{Cause: guard.CauseDeleted, Message: "it was deleted before it had done work, as another had been within the hour"}, now)
+		s.failLocked(b, *guard.Deleted("it was deleted before it had done work, as another had been within the hour"), now)
 	}
 	s.guard.End(claim, now)
 	s.forgetLocked(b)
@@ -398,6 +406,7 @@ func mergeFaults(all []guard.Fault) guard.Fault {
 	f := all[0]
 	f.Workloads = slices.Clone(f.Workloads)
 	for _, o := range all[1:] {
+		f.Chance = min(f.Chance, o.Chance)
 		for _, w := range o.Workloads {
 			f.Workloads = addWorkload(f.Workloads, w)
 		}
@@ -436,6 +445,7 @@ func (s *Spending) settle(desk *Desk) {
 			b.deserted = time.Time{}
 		}
 	}
+	maps.DeleteFunc(s.moved, func(_ guard.Workload, at time.Time) bool { return now.Sub(at) >= movedFor })
 	s.guard.Tick(now)
 	s.noticeLocked()
 }

@@ -22,6 +22,9 @@ func (s *Spending) Pods() cache.ResourceEventHandler {
 			if before.UID != now.UID {
 				s.podChanged(before, true)
 			}
+			if before.Spec.NodeName != now.Spec.NodeName || (before.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) {
+				s.podMoved(now)
+			}
 			s.podChanged(now, false)
 		},
 		DeleteFunc: func(o any) {
@@ -29,6 +32,7 @@ func (s *Spending) Pods() cache.ResourceEventHandler {
 				o = gone.Obj
 			}
 			if pod, ok := o.(*corev1.Pod); ok {
+				s.podMoved(pod)
 				s.podChanged(pod, true)
 			}
 		},
@@ -56,6 +60,17 @@ func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
 		delete(b.pods, pod.UID)
 	}
 	s.noticeLocked()
+}
+
+// podMoved takes down that a pod has come to its node, or is leaving it.
+func (s *Spending) podMoved(pod *corev1.Pod) {
+	if s == nil || pod.Spec.NodeName == "" || daemonOf(pod) != "" {
+		return
+	}
+	w := s.workloadOf(pod)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moved[w] = s.clock.Now()
 }
 
 // lodgeLocked takes in how a pod on a machine fares.
@@ -213,6 +228,9 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there do not get there: " + reason}
 	if plugin != "" {
 		f.Cause, f.Message = "filter "+plugin, fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason)
+	}
+	if plugin == "" && s.moved[w].After(b.at) {
+		f.Chance = mostRaces
 	}
 	if s.guard.Served(claim) { // a probe that works for others
 		s.guard.Fail(claim, f, s.clock.Now())

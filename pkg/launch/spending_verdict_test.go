@@ -143,6 +143,27 @@ func TestRefusedByFilters(t *testing.T) {
 	}
 }
 
+// Where pods of the workload move meanwhile, a spread may come to allow something else: that is forgiven three times.
+func TestRefusedWhilePodsMove(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	for i := range mostRaces + 1 {
+		name := fmt.Sprint("c", i)
+		pod := p.pod("p", "")
+		p.buys(name, pod)
+		p.clock.Step(time.Second)
+		p.podMoved(p.pod("other", "elsewhere"))
+		p.rejectedByFilters(name, pod, "", "the planned node did not pass")
+		p.overClaim(name, true)
+		want := "neither"
+		if i == mostRaces {
+			want = "failed: node pool pool, d ReplicaSet/web: filter"
+		}
+		if got := p.verdict(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
 // Somebody's deletion of machines is forgiven as long as they are of one round.
 func TestDeletedAgainAndAgain(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})

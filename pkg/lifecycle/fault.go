@@ -14,7 +14,7 @@ func (c *Controller) faultOf(l *life, reason, message string) *guard.Fault {
 		}
 		return &guard.Fault{Machine: true, Cause: "instance ended", Message: message}
 	case reasonNodeMissing:
-		return &guard.Fault{Cause: guard.CauseDeleted, Message: message}
+		return guard.Deleted(message)
 	case reasonInitTimeout:
 		return c.uninitializedFault(l, message)
 	}

@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 		{"no kubelet came", reasonRegistrationTimeout, life{}, &guard.Fault{Machine: true, Cause: "never registered", Message: "m"}},
 		{"the instance died", reasonInstanceEnded, life{}, &guard.Fault{Machine: true, Cause: "instance ended", Message: "m"}},
 		{"EC2 took it", reasonInstanceEnded, life{taken: true}, nil},
-		{"the Node is gone", reasonNodeMissing, life{}, &guard.Fault{Cause: guard.CauseDeleted, Message: "m"}},
+		{"the Node is gone", reasonNodeMissing, life{}, guard.Deleted("m")},
 		{"nothing was launched", reasonLaunchTimeout, life{}, nil},
 		{"it is not Ready", reasonInitTimeout, life{match: match{node: node(func(n *corev1.Node) { n.Status.Conditions = nil })}},
 			&guard.Fault{Machine: true, Cause: "not initialized", Message: "m"}},

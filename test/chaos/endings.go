@@ -63,6 +63,8 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 		return "the cloud controller manager deleted its Node"
 	case !condition(was, karpv1.ConditionTypeRegistered) && age > 15*time.Minute, !condition(was, karpv1.ConditionTypeInitialized) && age > 30*time.Minute:
 		return "it did not come up"
+	case !condition(was, karpv1.ConditionTypeInitialized) && age > 15*time.Minute && c.empty(v, was.Status.NodeName):
+		return "it did not come up, and no pod waits there"
 	}
 	if !condition(was, karpv1.ConditionTypeInitialized) && c.lasting.faults[noDevices] != nil && (was.Status.NodeName == "" || c.empty(v, was.Status.NodeName)) {
 		return "its pods got other room before its device came"

@@ -27,8 +27,8 @@ type Guard struct {
 	// known are images, by class, of which a machine was initialized once.
 	known  map[Key]bool
 	thrown map[Key][]throw
-	// forgiven are the rounds of which machines were deleted by somebody.
-	forgiven map[Key]forgiven
+	// forgiven are rounds machines of which failed by chance, as it seems.
+	forgiven map[Key][]forgiven
 	changes  []change
 	out      []Notice
 	// recovered: machines that are bought from now on are new.
@@ -40,7 +40,7 @@ type throw struct {
 	cause string
 }
 
-// forgiven is a round some of whose machines somebody has deleted, and when that was first.
+// forgiven is a round whose machines failed by chance, and when the first of them did.
 type forgiven struct {
 	round string
 	at    time.Time
@@ -76,7 +76,7 @@ const (
 func New() *Guard {
 	return &Guard{
 		machines: map[string]*machine{}, rounds: map[string][]*machine{}, breakers: map[Key]*Breaker{},
-		served: map[Key]time.Time{}, initialized: map[Key]time.Time{}, known: map[Key]bool{}, thrown: map[Key][]throw{}, forgiven: map[Key]forgiven{},
+		served: map[Key]time.Time{}, initialized: map[Key]time.Time{}, known: map[Key]bool{}, thrown: map[Key][]throw{}, forgiven: map[Key][]forgiven{},
 	}
 }
 
@@ -218,9 +218,9 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 		return
 	}
 	keys := slices.DeleteFunc(m.keys(&f, g.narrow), func(k Key) bool {
-		return slices.Contains(m.faults, k) || f.Cause == CauseDeleted && g.forgives(k, m.Round, now)
+		return slices.Contains(m.faults, k) || f.Chance > 0 && g.forgives(k, m.Round, f.Chance, now)
 	})
-	if len(keys) == 0 && f.Cause == CauseDeleted {
+	if len(keys) == 0 && f.Chance > 0 {
 		return
 	}
 	f.Message = "NodeClaim " + name + ": " + f.Message
@@ -260,15 +260,19 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	g.merge(m.Pool, f.Cause, now)
 }
 
-// forgives says that nothing follows from a machine that somebody has deleted: people delete nodes. What deletes those of another
-// round within the hour is no longer a person's whim, and whatever it is would delete the next ones, too.
-func (g *Guard) forgives(k Key, round string, now time.Time) bool {
-	f, ok := g.forgiven[k]
-	if ok && now.Sub(f.at) < thrownWindow {
-		return f.round == round
+// forgives says that nothing follows from a failure that may be chance: so many rounds are forgiven within an hour, where nothing has
+// failed for a day. What fails more often would have the next machines fail, too.
+func (g *Guard) forgives(k Key, round string, most int, now time.Time) bool {
+	if b := g.breakers[k]; b != nil && (b.Open() || now.Sub(b.Closed) < memory) {
+		return false
 	}
-	g.forgiven[k] = forgiven{round, now}
-	return true
+	all := slices.DeleteFunc(g.forgiven[k], func(f forgiven) bool { return now.Sub(f.at) >= thrownWindow })
+	known := slices.ContainsFunc(all, func(f forgiven) bool { return f.round == round })
+	if !known && len(all) < most {
+		known, all = true, append(all, forgiven{round, now})
+	}
+	g.forgiven[k] = all
+	return known
 }
 
 // failProbe takes down that a probe has failed.
@@ -703,7 +707,7 @@ func (g *Guard) Tick(now time.Time) {
 			delete(g.thrown, k)
 		}
 	}
-	maps.DeleteFunc(g.forgiven, func(_ Key, f forgiven) bool { return now.Sub(f.at) >= thrownWindow })
+	maps.DeleteFunc(g.forgiven, func(_ Key, all []forgiven) bool { return len(all) == 0 || now.Sub(all[len(all)-1].at) >= thrownWindow })
 	for _, of := range []map[Key]time.Time{g.served, g.initialized} {
 		for k, at := range of {
 			if now.Sub(at) >= 2*memory {

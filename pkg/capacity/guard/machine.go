@@ -37,11 +37,13 @@ type Fault struct {
 	Workloads []Workload
 	// Refused: the API server refused its Node.
 	Refused bool
+	// Chance: it may be chance. So many rounds of a key are forgiven within an hour.
+	Chance int
 }
 
-// CauseDeleted is the cause of machines that somebody has deleted before they had done work. The first round of a key within an hour
-// is forgiven.
-const CauseDeleted = "deleted"
+// Deleted is the fault of a machine that somebody has deleted before it had done work. People delete nodes: what does so again within the
+// hour is no person's whim.
+func Deleted(message string) *Fault { return &Fault{Cause: "deleted", Message: message, Chance: 1} }
 
 // CauseUninitialized begins the cause of faults of nodes that did not become initialized.
 const CauseUninitialized = "not initialized"

@@ -106,6 +106,9 @@ func (d *dialogue) do(command string, args []string) {
 	case "failed": // MACHINES WORKLOADS|all CAUSE
 		for _, name := range split(arg(0)) {
 			f := Fault{Cause: words(2), Message: words(2)}
+			if f.Cause == "deleted" {
+				f = *Deleted("deleted")
+			}
 			if arg(1) != "all" {
 				f.Workloads = workloads(split(arg(1)))
 			}
