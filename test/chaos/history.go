@@ -26,6 +26,9 @@ const (
 	// settleTime is how long everything may take to agree afterwards: longer than any deadline of the product. A node
 	// that never comes up takes one of them; all that boot after the faults have stopped come up.
 	settleTime = 45 * time.Minute
+	// pauseTime is how much longer that may be where launches were paused because probes failed: as long as the third pause after
+	// machines that never came up.
+	pauseTime = time.Hour
 	// steady is how long it must then stay so.
 	steady = time.Minute
 )
@@ -179,7 +182,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 	calm := time.Now()
 	var agreed time.Time
 	why := ""
-	for time.Since(calm) < settleTime {
+	for time.Since(calm) < h.check.patience() {
 		if err := h.step(r); err != nil {
 			return err
 		}
@@ -196,7 +199,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s after the faults had stopped: %s", settleTime, why)
+	return fmt.Errorf("%s after the faults had stopped: %s", h.check.patience(), why)
 }
 
 // step lets one step of time pass and looks at what came of it.

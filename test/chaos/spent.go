@@ -207,6 +207,16 @@ func (c *checker) hears(body []byte) {
 	c.spent.paused = append(c.spent.paused, e.Note+e.Message)
 }
 
+// patience is how long everything may take to agree when the faults have stopped.
+func (c *checker) patience() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.spent.paused) > 0 {
+		return settleTime + pauseTime
+	}
+	return settleTime
+}
+
 // ends is told of a Node, an instance or a claim that users or the cloud end: whose machine that is.
 func (c *checker) ends(is func(*karpv1.NodeClaim) bool) {
 	if c.last == nil {
