@@ -136,15 +136,11 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	for _, l := range out.Loads {
 		loads = append(loads, load{bins[l.Bin], l.Shares, l.Times})
 	}
-	if !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 }) {
-		return loads, out.Bound, true
-	}
 	even = true
-	for i, n := range out.Left { // what limits leave out is no part of what is bought
-		p.Items[i].Count -= n
-		even = even && (n == 0 || !items[i].assigned)
+	for i, n := range out.Left {
+		even = even && (n == 0 || !items[i].assigned || !p.HoldsOne(i)) // what fits no bin isn't left out by a limit
 	}
-	return loads, packing.Bound(p), even
+	return loads, out.Bound, even
 }
 
 // rules are the host groups as counting rules among items.

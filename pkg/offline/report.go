@@ -92,9 +92,6 @@ type Explanation struct {
 
 func newReport(view *capacity.View, plan *capacity.Plan, refused []Refused) *Report {
 	r := &Report{Nodes: []Node{}, Refused: []Refused{}, TotalPerHour: round(plan.CostPerHour), LowerBoundPerHour: round(plan.LowerBound)}
-	if r.LowerBoundPerHour > r.TotalPerHour {
-		r.LowerBoundPerHour = 0 // it counts pods, too, that a limit or a filter has refused
-	}
 	new, there := map[string]int{}, map[string]int{}
 	for _, n := range plan.Nodes {
 		new[n.ID] = len(r.Nodes)

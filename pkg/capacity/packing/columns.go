@@ -21,8 +21,10 @@ type generator struct {
 	level int
 	// end is where work stops.
 	end int
-	// bound is the highest lower bound seen for the demand the generator was made for.
-	bound float64
+	// bound is the highest lower bound seen for the demand the generator was made for, floors the kinds' values that it is the
+	// sum of: no bin's content is worth more under them than the bin costs.
+	bound  float64
+	floors []float64
 }
 
 func newGenerator(k *kinds, w *works) *generator {
@@ -161,9 +163,12 @@ func (g *generator) improve(p *program, centre []float64, budget int) {
 				}
 			}
 			if lower /= math.Max(bound, 1e-12); lower > g.bound {
-				g.bound = lower
+				g.bound, g.floors = lower, make([]float64, len(trial))
 				for i := range trial {
 					centre[i] = trial[i] / bound
+					if p.row[i] >= 0 {
+						g.floors[i] = centre[i]
+					}
 				}
 			}
 		}

@@ -33,12 +33,13 @@ func Pack(p *Problem, effort int) *Result {
 		return &Result{Left: make([]int, len(p.Items))}
 	}
 	w := newWorks(k, effort)
-	fluid, bound := k.prices()
+	fluid, floors := k.prices()
+	bound := k.worth(floors, k.counts())
 	k.clip(fluid)
 	values := k.views(fluid)
 	best := k.apart()
 	g := newGenerator(k, w)
-	g.bound = bound
+	g.bound, g.floors = bound, floors
 	for i, value := range values {
 		if i > 0 && (w.left() < w.spent()/i || best.cost < bound*(1+nearly)) {
 			break
@@ -53,7 +54,7 @@ func Pack(p *Problem, effort int) *Result {
 		}
 	}
 	if effort == Quick {
-		return k.result(best, bound)
+		return k.result(best, floors)
 	}
 	if rows := len(k.kinds); rows > maxRows || w.left() < rows*rows*rows/2 || best.cost < bound*(1+nearly) {
 		best = k.ruin(w, g, best, values)
@@ -71,7 +72,7 @@ func Pack(p *Problem, effort int) *Result {
 			}
 		}
 	}
-	out := k.result(best, g.bound)
+	out := k.result(best, g.floors)
 	out.Effort = w.spent() / perEffort
 	return out
 }
@@ -158,9 +159,9 @@ func (k *kinds) apart() *state {
 	return s
 }
 
-// result tells things of one kind apart again.
-func (k *kinds) result(s *state, bound float64) *Result {
-	out := &Result{Cost: s.cost, Bound: bound, Left: make([]int, len(k.p.Items))}
+// result tells things of one kind apart again. What found no place costs nothing, so that the bound is without it.
+func (k *kinds) result(s *state, floors []float64) *Result {
+	out := &Result{Cost: s.cost, Bound: k.boundWithout(s.left, floors), Left: make([]int, len(k.p.Items))}
 	for i := range k.p.Items {
 		out.Left[i] = k.p.Items[i].Count
 	}
@@ -173,6 +174,36 @@ func (k *kinds) result(s *state, bound float64) *Result {
 		}
 	}
 	return out
+}
+
+// boundWithout is a value that no packing of what isn't left costs less than; 0: unknown. The floors hold however many things
+// there are; where some of what bins could hold is left, because budgets are spent, prices of the rest alone may tell more.
+func (k *kinds) boundWithout(left []int, floors []float64) float64 {
+	placed, less := k.counts(), false
+	for i, n := range left {
+		placed[i] -= n
+		less = less || n > 0 && !math.IsInf(k.kinds[i].alone, 1)
+	}
+	bound := k.worth(floors, placed)
+	if !less {
+		return bound
+	}
+	rest := *k.p
+	rest.Items = slices.Clone(k.p.Items)
+	for i := range k.kinds {
+		n := left[i]
+		for _, it := range slices.Backward(k.kinds[i].items) { // as deal leaves them
+			take := min(n, rest.Items[it].Count)
+			rest.Items[it].Count -= take
+			n -= take
+		}
+	}
+	other := newKinds(&rest)
+	if len(other.kinds) == 0 {
+		return 0
+	}
+	_, floors = other.prices()
+	return math.Max(bound, other.worth(floors, other.counts()))
 }
 
 // deal serves the items of the kinds in a content in turn, and says for how many bins, at most times, the same shares

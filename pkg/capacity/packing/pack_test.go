@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -212,6 +213,49 @@ func TestRandomPackings(t *testing.T) {
 			}
 			if diff := cmp.Diff(r, Pack(p, effort)); diff != "" {
 				t.Fatalf("problem %d, effort %d: packed differently again (-first +second):\n%s", seed, effort, diff)
+			}
+		}
+	}
+}
+
+// placedOf is a problem with what has found a place only, without budgets.
+func placedOf(p *Problem, r *Result) *Problem {
+	out := *p
+	out.Budgets, out.Items, out.Bins = nil, slices.Clone(p.Items), slices.Clone(p.Bins)
+	for i := range out.Items {
+		out.Items[i].Count -= r.Left[i]
+	}
+	for b := range out.Bins {
+		out.Bins[b].Uses = nil
+	}
+	return &out
+}
+
+// The bound is of what found a place: a thing that fits no bin changes nothing about it, and where budgets leave things out
+// it holds for the rest.
+func TestBoundIsOfWhatFoundAPlace(t *testing.T) {
+	for seed := range uint64(80) {
+		d := rand.New(rand.NewPCG(seed, 9))
+		p := randomProblem(d, 1+d.IntN(4), 3)
+		for _, effort := range []int{Quick, 0, 20000} {
+			alone := Pack(p, effort)
+			with := *p
+			with.Items = append(slices.Clone(p.Items), Item{Need: []int64{1 << 40, 1, 1}, Count: 1 + d.IntN(3), Bins: every(p.Bins)})
+			if got := Pack(&with, effort); math.Abs(got.Bound-alone.Bound) > 1e-9 {
+				t.Fatalf("problem %d, effort %d: bound %v, with something that fits nowhere %v", seed, effort, alone.Bound, got.Bound)
+			}
+			with.Budgets = []int64{int64(d.IntN(40) * 1000)}
+			with.Bins = slices.Clone(p.Bins)
+			for b := range with.Bins {
+				with.Bins[b].Uses = []Use{{0, with.Bins[b].Room[0]}}
+			}
+			got := Pack(&with, effort)
+			rest := placedOf(&with, got)
+			if best := optimum(rest); got.Bound > best*(1+1e-6) {
+				t.Fatalf("problem %d, effort %d: bound %v of what a budget leaves room for, optimum %v", seed, effort, got.Bound, best)
+			}
+			if again := Pack(rest, Quick); got.Bound < again.Bound*(1-1e-9) {
+				t.Fatalf("problem %d, effort %d: bound %v of what a budget leaves room for, %v without the rest", seed, effort, got.Bound, again.Bound)
 			}
 		}
 	}

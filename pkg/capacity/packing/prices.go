@@ -8,27 +8,37 @@ import (
 // prices gives each kind a value in dollars: what its resources, and its slots where rules limit how many share a bin,
 // cost in a packing in which things may be cut into pieces and bins bought in fractions. That is a linear program over
 // the sets of bins that kinds may use: bins that serve the same kinds pool their room, and each set draws on the pools it
-// may use. bound is the program's value, which no packing of all things costs less than; 0: unknown.
-func (k *kinds) prices() (values []float64, bound float64) {
+// may use. floors are such values of which no bin's content is worth more than the bin costs: their sum over things is a
+// value that no packing of these things costs less than; nil: unknown.
+func (k *kinds) prices() (values, floors []float64) {
 	lp := &fluid{k: k}
 	lp.index()
-	values, bound, bins := lp.solve()
+	values, floors, bins := lp.solve()
 	if lp.findSlots(bins); len(lp.slots) > 0 {
-		values, slotted, _ := lp.solve()
-		return values, math.Max(bound, slotted)
+		var slotted []float64
+		if values, slotted, _ = lp.solve(); k.worth(slotted, k.counts()) > k.worth(floors, k.counts()) {
+			floors = slotted
+		}
 	}
-	return values, bound
+	return values, floors
 }
 
-// Bound is a value that no packing of all items costs less than, budgets aside; 0: unknown. It is quickly had, and lower
-// than that of a packing with effort.
-func Bound(p *Problem) float64 {
-	k := newKinds(p)
-	if len(k.kinds) == 0 {
-		return 0
+// counts are how many things of each kind there are.
+func (k *kinds) counts() []int {
+	out := make([]int, len(k.kinds))
+	for i := range k.kinds {
+		out[i] = k.kinds[i].count
 	}
-	_, bound := k.prices()
-	return bound
+	return out
+}
+
+// worth is the sum of values over so many things of each kind; 0 without values.
+func (k *kinds) worth(values []float64, counts []int) float64 {
+	sum := 0.0
+	for i, v := range values {
+		sum += v * float64(counts[i])
+	}
+	return sum
 }
 
 type fluid struct {
@@ -115,8 +125,8 @@ func (f *fluid) findSlots(bins float64) {
 	f.rows = f.slotRow(len(f.slots))
 }
 
-// solve gives the kinds' values, a lower bound, and how many bins are bought.
-func (f *fluid) solve() (values []float64, bound, bins float64) {
+// solve gives the kinds' values and floors, and how many bins are bought.
+func (f *fluid) solve() (values, floors []float64, bins float64) {
 	k, n := f.k, len(f.k.dims)
 	need := make([]float64, f.rows)
 	slotOf := map[int]int{}
@@ -198,7 +208,7 @@ func (f *fluid) solve() (values []float64, bound, bins float64) {
 
 // read makes of the program's multipliers prices that hold for every bin, whether or not the program was solved to the end:
 // a set's room costs what the cheapest pool it draws on asks, and all are scaled so that no bin is worth more than it costs.
-func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (values []float64, bound, bins float64) {
+func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (values, floors []float64, bins float64) {
 	k, n := f.k, len(f.k.dims)
 	price := func(row int) float64 { return math.Max(0, lp.duals[row]) }
 	over := 0.0
@@ -217,7 +227,7 @@ func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (valu
 		}
 		over = math.Max(over, worth/math.Max(k.p.Bins[b].Price, 1e-9))
 	}
-	values = make([]float64, len(k.kinds))
+	values, floors = make([]float64, len(k.kinds)), make([]float64, len(k.kinds))
 	for i := range k.kinds {
 		if math.IsInf(k.kinds[i].alone, 1) {
 			continue
@@ -237,7 +247,7 @@ func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (valu
 			values[i] += price(f.slotRow(s))
 			held += price(f.slotRow(s))
 		}
-		bound += held * float64(k.kinds[i].count)
+		floors[i] = held / math.Max(over, 1e-12)
 	}
 	for r, id := range lp.basis {
 		if id >= lp.m && lp.price(id) > 0 {
@@ -246,10 +256,10 @@ func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (valu
 	}
 	for b := range k.p.Bins {
 		if k.p.Bins[b].Scarce { // they may hold anything, and cost nearly nothing
-			return values, 0, bins
+			return values, nil, bins
 		}
 	}
-	return values, bound / math.Max(over, 1e-12), bins
+	return values, floors, bins
 }
 
 // limit is the loosest limit of a rule's owners: no bin holds more of its members, whichever of them are in it.

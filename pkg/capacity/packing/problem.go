@@ -57,6 +57,17 @@ type Problem struct {
 	Budgets []int64
 }
 
+// HoldsOne says whether one of the bins that an item may go into has room for a thing of it.
+func (p *Problem) HoldsOne(item int) bool {
+	it := &p.Items[item]
+	for b := range p.Bins {
+		if it.Bins.Has(b) && Fits(p.Bins[b].Room, it.Need, 1) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Share is a number of things of one item.
 type Share struct {
 	Item, Count int
@@ -75,7 +86,7 @@ type Result struct {
 	// Left is, by item, how many found no place.
 	Left []int
 	Cost float64
-	// Bound is a value that no packing of all items that fit a bin costs less than, budgets aside; 0: unknown.
+	// Bound is a value that no packing of the things that found a place costs less than, budgets aside; 0: unknown.
 	Bound float64
 	// Effort that was spent.
 	Effort int
