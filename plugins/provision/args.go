@@ -136,8 +136,8 @@ func (a *Args) setDefaults() {
 			*d = &metav1.Duration{Duration: v}
 		}
 	}
-	def(&a.BatchIdleDuration, 50*time.Millisecond)
-	def(&a.BatchMaxDuration, time.Second)
+	def(&a.BatchIdleDuration, 300*time.Millisecond)
+	def(&a.BatchMaxDuration, 3*time.Second)
 	def(&a.RegistrationTimeout, 15*time.Minute)
 	def(&a.InitializationTimeout, time.Hour)
 	if a.MaxClaimsInFlight == nil {

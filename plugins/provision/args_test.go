@@ -17,8 +17,8 @@ func defaults() Args {
 	return Args{
 		ClusterName:             "dev",
 		VMMemoryOverheadPercent: ptr.To(0.075),
-		BatchIdleDuration:       &metav1.Duration{Duration: 50 * time.Millisecond},
-		BatchMaxDuration:        &metav1.Duration{Duration: time.Second},
+		BatchIdleDuration:       &metav1.Duration{Duration: 300 * time.Millisecond},
+		BatchMaxDuration:        &metav1.Duration{Duration: 3 * time.Second},
 		RegistrationTimeout:     &metav1.Duration{Duration: 15 * time.Minute},
 		InitializationTimeout:   &metav1.Duration{Duration: time.Hour},
 		MaxClaimsInFlight:       ptr.To(1000),
@@ -115,7 +115,7 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"an initialization that is shorter than any", unknown(`{"clusterName":"dev","initializationTimeout":"10m"}`), []string{"initializationTimeout: Invalid value", "15m"}},
 		{"a registration that takes for ever", unknown(`{"clusterName":"dev","registrationTimeout":"25h"}`), []string{"registrationTimeout: Invalid value", "24h"}},
 		{
-			"a batch that ends before it can settle", unknown(`{"clusterName":"dev","batchIdleDuration":"2s"}`),
+			"a batch that ends before it can settle", unknown(`{"clusterName":"dev","batchIdleDuration":"4s"}`),
 			[]string{"batchMaxDuration: Invalid value", "must not be below batchIdleDuration"},
 		},
 		{"no claim may be in flight", unknown(`{"clusterName":"dev","maxClaimsInFlight":0}`), []string{"maxClaimsInFlight: Invalid value: 0"}},

@@ -83,7 +83,7 @@ func TestContradictingArgs(t *testing.T) {
 		`,"nodePoolSelector":{}`: "", `,"simulationDenyList":["x"]`: "", `,"apiVersion":"config.dovetail.sh/v1","kind":"ProvisionArgs"`: "",
 		`,"region":"eu-west-1"`: "region", `,"batchIdleDuration":"51ms"`: "batchIdleDuration", `,"vmMemoryOverheadPercent":0.1`: "vmMemoryOverheadPercent",
 		`,"priceFactors":{"m5":2}`: "priceFactors", `,"maxClaimsInFlight":999`: "maxClaimsInFlight", `,"preferencePolicy":"Ignore"`: "preferencePolicy", `,"namespaceSelector":{}`: "namespaceSelector", `,"minValuesPolicy":"BestEffort"`: "minValuesPolicy",
-		`,"batchIdleDuration":"50ms"`: "", // the default
+		`,"batchIdleDuration":"300ms"`: "", // the default
 	} {
 		if got := decode(more).Contradicts(decode("")); got != want {
 			t.Errorf("{%s}: %q differs, want %q", strings.TrimPrefix(more, ","), got, want)
