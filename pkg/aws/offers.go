@@ -123,7 +123,7 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 		}
 		image := r.imageFor(h).id
 		from := madeFrom{h, (*n.known)[typeAndImage{h.name, image}]}
-		t := &capacity.InstanceType{Name: h.name, Image: image, Offers: offers}
+		t := &capacity.InstanceType{Name: h.name, Image: image, Offers: offers, Special: h.metal || len(h.gpus)+len(h.accelerators) > 0}
 		for i := range offers {
 			offers[i].Available, offers[i].Remaining = now(t, &offers[i])
 		}

@@ -135,6 +135,27 @@ func TestOfflineOffers(t *testing.T) {
 	}
 }
 
+// Bare metal, GPUs and accelerators make a type special, and nothing else does.
+func TestSpecialTypes(t *testing.T) {
+	one := func(name, more string) string {
+		return `{"name":"` + name + `","arch":["x86_64"],"vcpus":8,"memoryMiB":32768,"maxENIs":3,"ipv4PerENI":10,"usageClasses":["on-demand"],"zones":["eu-west-1a"],"onDemandUSDPerHour":1` + more + `}`
+	}
+	types, _ := offline(t, []byte(`{"meta":{"region":"eu-west-1"},"instanceTypes":[`+strings.Join([]string{
+		one("g1.gpu", `,"gpus":[{"count":1,"manufacturer":"NVIDIA","name":"T4","memMiB":16384}]`),
+		one("m1.metal", `,"bareMetal":true`),
+		one("n1.neuron", `,"accelerators":[{"kind":"neuron","name":"Inferentia2","count":1,"memMiB":32768,"coresPerDevice":2}]`),
+		one("m1.disks", `,"localStoreGB":900,"localNvmeGB":900,"localDisks":1`),
+		one("m1.plain", ``),
+	}, ",")+`]}`), OfflineConfig{}, nodeClass())
+	got := map[string]bool{}
+	for _, one := range types {
+		got[one.Name] = one.Special
+	}
+	if diff := cmp.Diff(map[string]bool{"g1.gpu": true, "m1.metal": true, "n1.neuron": true, "m1.disks": false, "m1.plain": false}, got); diff != "" {
+		t.Errorf("special (-want +got):\n%s", diff)
+	}
+}
+
 func TestOfflineClassThatCannotBe(t *testing.T) {
 	f, err := ReadCatalogFile(strings.NewReader(small))
 	if err != nil {

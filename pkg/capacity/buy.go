@@ -93,9 +93,9 @@ func (r *run) itemsOf(u *unit, tier, part int) []item {
 	return out
 }
 
-// tierBins are the unit's bins in the pools of a tier.
+// tierBins are the bins of a tier's pools that may be bought for the unit.
 func (r *run) tierBins(u *unit, tier int) packing.Bits {
-	bins := u.bins.Clone()
+	bins := u.offered.Clone()
 	bins.And(r.catalog.tiers[tier])
 	return bins
 }
@@ -196,7 +196,8 @@ func (r *run) growth(u *unit, bins packing.Bits) (*node, int) {
 		}
 		like := r.likeness(n)
 		for b := range r.catalog.bins {
-			if !bins.Has(b) || !like.is(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
+			// A node of special hardware may become a larger one for the sake of pods that must share it.
+			if !bins.Has(b) && !(r.catalog.special.Has(n.bin) && u.bins.Has(b)) || !like.is(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
 				continue
 			}
 			if cost := r.catalog.bins[b].price - r.catalog.bins[n.bin].price; best == nil || cost < bestCost {

@@ -23,7 +23,7 @@ func (p *Planner) Candidates(view *View, class *Class, opts Options) []*PlannedN
 	var order []place
 	for b := range r.catalog.bins {
 		x := &r.catalog.bins[b]
-		if !u.bins.Has(b) || !roomFor(r.catalog.roomOf(b), u.need) {
+		if !u.offered.Has(b) || !roomFor(r.catalog.roomOf(b), u.need) {
 			continue
 		}
 		at := place{x.pool, x.offer.Zone, x.offer.CapacityType}

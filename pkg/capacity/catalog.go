@@ -22,6 +22,8 @@ type catalog struct {
 	// budgets is how many limits and reservations there are; reserved is what is left of reservations, by budget.
 	budgets  int
 	reserved map[int]int
+	// special are the bins of special hardware.
+	special packing.Bits
 	// matched are the bins that satisfy what is asked, by what is asked.
 	matched map[string]packing.Bits
 	// rooms are room vectors, shared by bins of the same type and daemons. They are of one planning.
@@ -124,6 +126,7 @@ func newCatalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bo
 		}
 	}
 	c.addUses()
+	c.setSpecial()
 	for b := range c.bins {
 		tier := c.pools[c.bins[b].pool].tier
 		for len(c.tiers) <= tier {

@@ -114,8 +114,15 @@ func checkAccount(v *View, p *Plan) error {
 // checkOffers sees that a planned node's offers are what the documentation of PlannedNode says.
 func checkOffers(n *PlannedNode, opts Options) error {
 	types := map[string]bool{}
+	minimum := false
+	for _, r := range n.Pool.Requirements {
+		minimum = minimum || r.MinValues > 0
+	}
 	for i, o := range n.Offers {
 		types[o.Type.Name] = true
+		if o.Type.Special && !n.Offers[0].Type.Special && !minimum && n.CapacityType != CapacityTypeReserved {
+			return fmt.Errorf("offer %v is of special hardware, the node isn't", o.Key())
+		}
 		if o.Offer.CapacityType != n.CapacityType || !o.Offer.Available {
 			return fmt.Errorf("offer %v of another capacity type or not available", o.Key())
 		}

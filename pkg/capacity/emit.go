@@ -37,6 +37,9 @@ func (r *run) emit(order []binding) *Plan {
 		if p.CapacityType == CapacityTypeReserved {
 			out.LowerBound = 0 // paid for already: it would be compared with list prices
 		}
+		if p.Price < r.catalog.bins[n.bin].offer.Price {
+			out.LowerBound = 0 // minValues need special hardware that is cheaper than what was packed
+		}
 		out.compared += r.catalog.bins[n.shape.bins[0]].price
 	}
 	for _, n := range r.nodes {

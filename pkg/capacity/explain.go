@@ -189,7 +189,7 @@ func (r *run) whyNot(u *unit, n *node) string {
 func (r *run) explainCost(u *unit, n *node, e *Explanation) {
 	alone, best := -1, math.Inf(1)
 	for b := range r.catalog.bins {
-		if u.bins.Has(b) && r.catalog.bins[b].pool == r.catalog.bins[n.bin].pool && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 && r.catalog.bins[b].price < best {
+		if u.offered.Has(b) && r.catalog.bins[b].pool == r.catalog.bins[n.bin].pool && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 && r.catalog.bins[b].price < best {
 			alone, best = b, r.catalog.bins[b].price
 		}
 	}

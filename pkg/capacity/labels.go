@@ -35,6 +35,12 @@ var offerLabels = []string{
 // OfferLabel says whether a label belongs to the way a machine is bought, and not to its type or its pool.
 func OfferLabel(key string) bool { return slices.Contains(offerLabels, key) }
 
+// The other capacity types, as the planner has to tell them apart.
+const (
+	capacityTypeOnDemand = "on-demand"
+	capacityTypeSpot     = "spot"
+)
+
 // CapacityTypeReserved is the capacity type of offers that are paid for already.
 const CapacityTypeReserved = "reserved"
 

@@ -121,7 +121,7 @@ func (r *run) atLimit(u *unit) bool {
 		var bins []int
 		for _, v := range p.variants {
 			for b := v.first; b < v.last; b++ {
-				if u.bins.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
+				if u.offered.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
 					bins = append(bins, b)
 				}
 			}

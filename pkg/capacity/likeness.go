@@ -31,7 +31,14 @@ func (r *run) likeness(n *node) *likeness {
 func (l *likeness) offer(b int) bool {
 	c := l.run.catalog
 	x, y := &c.bins[l.node.bin], &c.bins[b]
-	if x.offer.CapacityType != y.offer.CapacityType || x.offer.ReservationID != y.offer.ReservationID || x.daemons != y.daemons {
+	return x.offer.CapacityType == y.offer.CapacityType && x.offer.ReservationID == y.offer.ReservationID && l.labels(b)
+}
+
+// labels says whether a bin of the same pool, of whatever capacity type, has the labels of its offer that pods depend on, and the
+// same daemons.
+func (l *likeness) labels(b int) bool {
+	c := l.run.catalog
+	if c.bins[l.node.bin].daemons != c.bins[b].daemons {
 		return false
 	}
 	for i, key := range l.keys {

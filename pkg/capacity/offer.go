@@ -18,6 +18,9 @@ type InstanceType struct {
 	// Allocatable is what is left for pods. It must never be above what the kubelet will report, or early-bound pods
 	// are rejected there.
 	Allocatable Resources
+	// Special: bare metal, or a machine with GPUs or accelerators. It is slow to boot, or has what most pods can't use, and is bought
+	// only for pods that nothing else holds.
+	Special bool
 	// Image is the image that a node of this type starts from; empty: not known.
 	Image string
 	// CapacityOverlaid says that a NodeOverlay has added to both.

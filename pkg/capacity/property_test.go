@@ -76,6 +76,11 @@ func (d dice) world(t testing.TB) *View {
 		v.DaemonSets = append(v.DaemonSets, &DaemonSet{Namespace: "ns", Name: "agent", Class: mustClass(t, daemon)})
 	}
 	v.Namespaces = func(ns string) labels.Set { return labels.Set{"team": "t-" + ns} }
+	if d.one(2) {
+		for _, typ := range types {
+			typ.Special = d.one(4)
+		}
+	}
 	return v
 }
 
@@ -194,15 +199,18 @@ func (d dice) volumes() VolumeFacts {
 	return v
 }
 
-// hostable is the least that one pod of a class costs alone on a node of the pool, in a zone unless that is empty; false:
-// no offer can host it.
-func hostable(v *View, p *Pool, c *Class, fixed map[string]string) (float64, bool) {
+// hostable is the least that one pod of a class costs alone on a node of the pool, with fixed labels, on special hardware only if
+// that is allowed; false: no offer can host it.
+func hostable(v *View, p *Pool, c *Class, fixed map[string]string, special bool) (float64, bool) {
 	best, found := math.Inf(1), false
 	if p.Unready != "" {
 		return 0, false
 	}
 	for _, typ := range p.Types {
 		for _, o := range typ.Offers {
+			if typ.Special && !special && o.CapacityType != CapacityTypeReserved {
+				continue
+			}
 			if !o.Available || o.CapacityType == CapacityTypeReserved && o.Remaining == 0 {
 				continue
 			}
@@ -305,7 +313,7 @@ func checkNotRefusedInVain(v *View, p *Plan) error {
 			if pool.Limits != nil || !plain {
 				continue
 			}
-			if price, ok := hostable(v, pool, r.Class, nil); ok {
+			if price, ok := hostable(v, pool, r.Class, nil, true); ok {
 				return fmt.Errorf("refused %s, which pool %s could host for %v: %s", r.Class.Pod.Name, pool.Name, price, r.Message)
 			}
 		}
@@ -344,7 +352,7 @@ func checkCost(v *View, p *Plan) error {
 				fixed[k] = val
 			}
 		}
-		price, ok := hostable(v, n.Pool, pl.Class, fixed)
+		price, ok := hostable(v, n.Pool, pl.Class, fixed, n.Offers[0].Type.Special)
 		if !ok {
 			return fmt.Errorf("%s is on %s, which can't host it", pl.Pod.Name, n.ID)
 		}

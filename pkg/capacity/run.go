@@ -142,7 +142,7 @@ func (r *run) reset() {
 		g.restore()
 	}
 	for _, u := range r.units {
-		u.left, u.placed, u.unordered, u.level = len(u.holders), nil, 0, 0
+		u.left, u.placed, u.unordered, u.level, u.special = len(u.holders), nil, 0, 0, false
 		if r.opts.IgnorePreferences {
 			u.level = len(u.steps)
 		}
@@ -200,6 +200,7 @@ func (r *run) relax(u *unit) {
 	for p := range u.banned {
 		r.clear(u.bins, func(b *bin) bool { return b.pool == p.index })
 	}
+	r.offer(u)
 }
 
 func (r *run) clear(bins packing.Bits, which func(*bin) bool) {
@@ -268,13 +269,17 @@ func (r *run) batches() [][]*unit {
 	return out
 }
 
-// giveUp lets each unit with pods left give up one preference.
+// giveUp lets each unit with pods left give up one preference, or have special hardware if it has none left.
 func (r *run) giveUp() bool {
 	some := false
 	for _, u := range r.units {
-		if r.active(u) && u.level < len(u.steps) {
+		switch {
+		case !r.active(u):
+		case u.level < len(u.steps):
 			u.level++
 			r.relax(u)
+			some = true
+		case r.takeSpecial(u):
 			some = true
 		}
 	}

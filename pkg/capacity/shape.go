@@ -117,7 +117,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 		if enough >= MaxFleetTypes && !p.minimum {
 			break
 		}
-		if !like.typ(c.bins[ways[0]].typ) {
+		if !like.typ(c.bins[ways[0]].typ) || !p.minimum && c.special.Has(ways[0]) && !c.special.Has(n.bin) {
 			continue
 		}
 		fits, some := false, false
@@ -140,18 +140,44 @@ func (r *run) shape(n *node, strict bool) *shape {
 	ranks := p.variants[x.variant].ranks
 	first := p.variants[x.variant].first
 	slices.SortFunc(bins, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
+	sensible := r.sensible(n, bins, like, need)
 	short := ""
 	if p.minimum {
-		if bins, short = c.choose(p, bins); short != "" && !r.opts.RelaxMinValues {
+		if sensible, short = c.choose(p, sensible); short != "" {
+			sensible, short = c.choose(p, bins)
+		}
+		if short != "" && !r.opts.RelaxMinValues {
 			return &shape{short: short}
 		}
 	}
+	bins = sensible
 	s := &shape{bins: bins}
 	if len(bins) > 0 {
 		r.describe(n, s)
 		s.template.MinValuesRelaxed = short != ""
 	}
 	return s
+}
+
+// sensible is the bins, sorted by price, without special hardware where the node is planned as something else, and without spot
+// offers that are dearer than the same node on demand.
+func (r *run) sensible(n *node, bins []int, like *likeness, need []int64) []int {
+	c := r.catalog
+	if !c.special.Has(n.bin) {
+		bins = slices.DeleteFunc(slices.Clone(bins), c.special.Has)
+	}
+	if len(bins) == 0 || c.bins[n.bin].offer.CapacityType != capacityTypeSpot {
+		return bins
+	}
+	price, ok := r.onDemandPrice(n, like, need)
+	if !ok || price < c.bins[bins[0]].price {
+		return bins
+	}
+	dear := slices.IndexFunc(bins, func(b int) bool { return c.bins[b].price > price })
+	if dear < 0 {
+		return bins
+	}
+	return bins[:dear:dear]
 }
 
 // takesNoMore says whether bin b takes no more of any limit than bin a.
@@ -187,7 +213,7 @@ func (c *catalog) choose(p *poolOffers, bins []int) (chosen []int, short string)
 			types[c.bins[b].typ] = true
 		}
 	}
-	return slices.DeleteFunc(bins, func(b int) bool { return !types[c.bins[b].typ] }), short
+	return slices.DeleteFunc(slices.Clone(bins), func(b int) bool { return !types[c.bins[b].typ] }), short
 }
 
 // describe fills the template from the shape's bins.

@@ -34,6 +34,10 @@ type unit struct {
 	asks    asks
 	// bins that may be bought for the unit, room aside.
 	bins packing.Bits
+	// offered are those that are bought for it: without special hardware, unless that is needed. spared: some was left out;
+	// special: it may have all, since nothing else would do.
+	offered         packing.Bits
+	spared, special bool
 	// keysKept are what keysNow remembers, and keysAt since when.
 	keysKept []string
 	keysAt   int

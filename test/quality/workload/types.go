@@ -84,7 +84,7 @@ func (p Pool) instanceType(t *catalog.Type, arch string, price float64, gpus int
 			corev1.ResourcePods: pods},
 	}
 	if gpus > 0 {
-		out.Capacity["nvidia.com/gpu"], out.Allocatable["nvidia.com/gpu"] = gpus, gpus
+		out.Capacity["nvidia.com/gpu"], out.Allocatable["nvidia.com/gpu"], out.Special = gpus, gpus, true
 	}
 	for _, ct := range p.CapacityTypes {
 		for _, zone := range Zones {
