@@ -10,7 +10,8 @@ import (
 
 // foreignGroup is the API group of another provider's node class that the pool or claim refers to, or "". EKS Auto Mode and
 // providers for other clouds keep their NodePools and NodeClaims under the same definitions; they are theirs alone: nothing is
-// launched for them, written to them or ended. A kind within our own group that isn't ours is a mistake, which its owner is told.
+// launched for them, written to them or ended. A kind within our own group that isn't ours is a mistake, which its owner is told, and
+// so is our own kind within another group: no other provider has EC2NodeClasses.
 func foreignGroup(o client.Object) string {
 	var ref *karpv1.NodeClassReference
 	switch o := o.(type) {
@@ -19,7 +20,7 @@ func foreignGroup(o client.Object) string {
 	case *karpv1.NodeClaim:
 		ref = o.Spec.NodeClassRef
 	}
-	if ref == nil || ref.Group == nodeClassGroup {
+	if ref == nil || ref.Group == nodeClassGroup || ref.Kind == nodeClassKind {
 		return ""
 	}
 	return ref.Group
@@ -46,7 +47,7 @@ func withoutForeign(e watch.Event, have cache.KeyGetter) (watch.Event, bool) {
 	return e, true
 }
 
-// leftAlone says it once per object and watch: a group may be a misprint.
+// leftAlone says it once per object and watch: group and kind may be misprints.
 func leftAlone(o client.Object, group string) {
 	klog.Background().V(2).Info("Left alone: its node class is another provider's", "object", klog.KObj(o), "group", group)
 }

@@ -76,6 +76,34 @@ func TestObjectsOfOtherProvidersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// A pool whose class is of our kind and of another group is no other provider's: the group is misspelt, and its owner is told.
+func TestMisspeltGroupOfAPoolsClass(t *testing.T) {
+	api := newFakeAPI(testPool("default"), testClass("default"), testPool("misspelt", func(np *karpv1.NodePool) {
+		np.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "karpenter.k8s.io", Kind: "EC2NodeClass", Name: "default"}
+	}))
+	w := newWorld(t, api).leading()
+	const want = `False NodePoolValidationFailed: spec.template.spec.nodeClassRef.group: Unsupported value: "karpenter.k8s.io": supported values: "karpenter.k8s.aws"`
+	w.eventually("the owner is told", func() bool { return conditions(w.getPool("misspelt"))["ValidationSucceeded"] == want })
+	for _, p := range w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" }) {
+		if p.Name == "misspelt" && p.Unready == "" {
+			t.Error("the pool is used")
+		}
+	}
+}
+
+// The same mistake in a claim written by hand.
+func TestMisspeltGroupOfAClaimsClass(t *testing.T) {
+	claim := autoModeClaim("mine")
+	claim.Labels, claim.Spec.NodeClassRef = nil, &karpv1.NodeClassReference{Group: "karpenter.aws", Kind: "EC2NodeClass", Name: "default"}
+	w := newWorld(t, newFakeAPI(testClass("default"), claim)).ready()
+	for _, c := range w.Claims() {
+		if c.Name == "mine" && c.Order != nil && strings.Contains(c.Order.Invalid, `spec.nodeClassRef.group: Unsupported value: "karpenter.aws"`) {
+			return
+		}
+	}
+	t.Errorf("the claim is not refused: %+v", w.Claims())
+}
+
 // The definitions forbid it, but a claim that turns into another provider's is gone for us.
 func TestObjectThatBecomesAnotherProviders(t *testing.T) {
 	api := newFakeAPI(testPool("default"), testClass("default"))
