@@ -106,7 +106,7 @@ func FuzzDecode(f *testing.F) {
 			switch o := decode(u, k.fresh).(type) {
 			case *karpv1.NodePool:
 				_ = poolOf(o)
-				_ = unhonoredBy(o)
+				_, _ = unhonoredBy(o)
 			case *karpv1.NodeClaim:
 				_ = ClaimOf(o)
 			case client.Object:

@@ -235,8 +235,15 @@ func TestProvisionerThatIsWrong(t *testing.T) {
 
 func TestProvisionerWithASettingWithoutEffect(t *testing.T) {
 	w := newWorld(t, newFakeAPI(provisioner(t, `{provider: `+settled+`, blockDeviceMappings: [{deviceName: /dev/sdb, virtualName: ephemeral0}]}}`))).leading()
-	want := "False FieldsNotHonored: no effect yet: spec.provider.blockDeviceMappings[0].virtualName (EC2 maps instance store volumes by itself)"
-	w.eventually("it is said", func() bool { return saidOf(w.getProvisioner("old"))[FieldsHonored] == want })
+	const want = "without effect, and nothing is lost: spec.provider.blockDeviceMappings[0].virtualName (EC2 maps instance store volumes by itself)"
+	w.eventually("it is said, and is no loss", func() bool {
+		for _, c := range w.getProvisioner("old").Status.Conditions {
+			if string(c.Type) == FieldsHonored {
+				return string(c.Status) == "True" && c.Message == want
+			}
+		}
+		return false
+	})
 }
 
 // Events about the pool are about the Provisioner; there is no NodePool that they could be about.

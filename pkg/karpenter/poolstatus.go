@@ -32,7 +32,8 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 			set.SetTrue(karpv1.ConditionTypeValidationSucceeded)
 		}
 		p.classReady(np, set)
-		honored(set, unhonoredBy(np))
+		lost, idle := unhonoredBy(np)
+		honored(set, lost, idle)
 	}
 	p.registrations(np, set)
 	paused(set, np.Annotations[GuardAnnotation])

@@ -182,13 +182,17 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 	return nil
 }
 
-// honored says in a condition whether everything the object asks for has an effect.
-func honored(set status.ConditionSet, not string) {
-	if not == "" {
-		set.SetTrueWithReason(FieldsHonored, "FieldsHonored", "") // the type itself is no reason: it has a domain
-	} else {
-		set.SetFalse(FieldsHonored, reasonNotHonored, shorten(not))
+// honored says in a condition whether everything the object asks for has an effect. It is False only for what its user loses by that;
+// what has no effect otherwise is said all the same.
+func honored(set status.ConditionSet, lost, idle string) {
+	if lost == "" {
+		set.SetTrueWithReason(FieldsHonored, "FieldsHonored", shorten(idle)) // the type itself is no reason: it has a domain
+		return
 	}
+	if idle != "" {
+		lost += "; " + idle
+	}
+	set.SetFalse(FieldsHonored, reasonNotHonored, shorten(lost))
 }
 
 // save writes the status if it differs, against the version it was made from, and then tells in events what is newly wrong. A

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -201,24 +202,63 @@ func (w *world) told(want string) {
 }
 
 func TestUnhonoredFieldsAreAllSaid(t *testing.T) {
-	if got := unhonoredBy(testPool("p", plain)); got != "" {
+	lostBy := func(change ...func(*karpv1.NodePool)) string {
+		lost, idle := unhonoredBy(testPool("p", append([]func(*karpv1.NodePool){plain}, change...)...))
+		if idle != "" {
+			t.Errorf("lost %q, and idle: %q", lost, idle)
+		}
+		return lost
+	}
+	if got := lostBy(); got != "" {
 		t.Errorf("a pool that sets nothing of the kind: %q", got)
 	}
 	for field, change := range map[string]func(*karpv1.NodePool){
 		"spec.disruption.consolidationPolicy": func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = "WhenEmptyOrUnderutilized" },
 		"spec.template.spec.expireAfter":      func(np *karpv1.NodePool) { np.Spec.Template.Spec.ExpireAfter = karpv1.MustParseNillableDuration("0s") },
 	} {
-		got := unhonoredBy(testPool("p", plain, change))
+		got := lostBy(change)
 		if want := "no effect yet: " + field + " ("; !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", field, got, want)
 		}
 	}
-	if got := unhonoredBy(testPool("p", plain, func(np *karpv1.NodePool) {
-		np.Spec.Disruption.ConsolidationPolicy = "Balanced"
-		np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
-	})); got != "" {
-		t.Errorf("consolidation that is switched off is honored: %q", got)
+	for name, change := range map[string]func(*karpv1.NodePool){
+		"switched off": func(np *karpv1.NodePool) {
+			np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
+		},
+		"of a static pool":      func(np *karpv1.NodePool) { np.Spec.Replicas = ptr.To[int64](3) },
+		"forbidden by a budget": func(np *karpv1.NodePool) { np.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} },
+	} {
+		if got := lostBy(func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = "Balanced" }, change); got != "" {
+			t.Errorf("consolidation that is %s is honored: %q", name, got)
+		}
 	}
+	for name, budget := range map[string]karpv1.Budget{
+		"at times":           {Nodes: "0", Schedule: ptr.To("@daily"), Duration: &metav1.Duration{Duration: time.Hour}},
+		"for another reason": {Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty}},
+		"not at all":         {Nodes: "10%"},
+	} {
+		if got := lostBy(func(np *karpv1.NodePool) {
+			np.Spec.Disruption.ConsolidationPolicy, np.Spec.Disruption.Budgets = "Balanced", []karpv1.Budget{budget}
+		}); got == "" {
+			t.Errorf("consolidation that is forbidden %s is lost", name)
+		}
+	}
+}
+
+// A budget for reasons for which no node is ended limits nothing. That is said, and is no loss.
+func TestBudgetsThatLimitNothingAreSaid(t *testing.T) {
+	w := newWorld(t, newFakeAPI(readyClass("default"), testPool("default", plain, func(np *karpv1.NodePool) {
+		np.Spec.Disruption.Budgets = []karpv1.Budget{
+			{Nodes: "10%"},
+			{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted, karpv1.DisruptionReasonUnderutilized}},
+			{Nodes: "5", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty, karpv1.DisruptionReasonDrifted}},
+		}
+	}))).leading()
+	const want = "without effect, and nothing is lost: spec.disruption.budgets[1] (no node is ended for the reason Drifted or Underutilized)"
+	w.eventually("it is said", func() bool {
+		c := w.getPool("default").StatusConditions().Get(FieldsHonored)
+		return c.IsTrue() && c.Message == want
+	})
 }
 
 func TestPoolStatusFollows(t *testing.T) {
