@@ -25,7 +25,9 @@ const (
 	doNotDisrupt   = "karpenter.sh/do-not-disrupt"
 )
 
-// nodeStates joins a Node with its CSINode into what the ledger wants to know.
+// nodeStates joins a Node with its CSINode into what the ledger wants to know. Two informers tell of them, each in its own goroutine:
+// the lock is held until the ledger has been told, or an older status could come after a newer one and stay. It is taken before the
+// desk's.
 type nodeStates struct {
 	mu      sync.Mutex
 	drivers map[string]drivers           // by Node name
@@ -111,11 +113,11 @@ func isReady(n *corev1.Node) bool {
 // handler and returns at once.
 func (m *Motor) NodeCached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()
+	defer m.nodeOf.mu.Unlock()
 	st := m.nodeOf.statusLocked(n)
 	if st.Ours {
 		m.nodeOf.seen[n.Name] = st
 	}
-	m.nodeOf.mu.Unlock()
 	if st.Ours || m.desk.Watches(n.Name) {
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(n.Name, st, now) })
 	}
@@ -126,8 +128,8 @@ func (m *Motor) NodeCached(n *corev1.Node) {
 func (m *Motor) named(claim, name, providerID string) {
 	m.spending.named(claim, name)
 	m.nodeOf.mu.Lock()
+	defer m.nodeOf.mu.Unlock()
 	st, seen := m.nodeOf.seen[name]
-	m.nodeOf.mu.Unlock()
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Named(claim, name, providerID)
 		if seen {
@@ -149,8 +151,8 @@ func (m *Motor) ClaimNamed(claim, name, providerID string) {
 // NodeUncached is called when the scheduler's cache has lost a Node.
 func (m *Motor) NodeUncached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()
+	defer m.nodeOf.mu.Unlock()
 	delete(m.nodeOf.seen, n.Name)
-	m.nodeOf.mu.Unlock()
 	if m.desk.Watches(n.Name) {
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
 	}
@@ -202,6 +204,7 @@ func (m *Motor) csiNode(c *storagev1.CSINode, gone bool) {
 		now = driversOf(c)
 	}
 	m.nodeOf.mu.Lock()
+	defer m.nodeOf.mu.Unlock()
 	before := m.nodeOf.drivers[c.Name]
 	same := slices.Equal(before.names, now.names) && maps.Equal(before.limits, now.limits)
 	if len(now.names) == 0 {
@@ -214,7 +217,6 @@ func (m *Motor) csiNode(c *storagev1.CSINode, gone bool) {
 	if seen {
 		m.nodeOf.seen[c.Name] = st
 	}
-	m.nodeOf.mu.Unlock()
 	if seen && !same {
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(c.Name, st, now) })
 	}

@@ -1,10 +1,57 @@
 package launch
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
+
+// Nodes and CSINodes come in two informers' goroutines. While one waits for the desk, which a cycle may be busy with, the other must not
+// overtake it: the ledger would keep the older status, and pods with volumes would wait for a driver that is there.
+func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{labelPool: "pool", labelRegistered: "true"}}}
+	node.Spec.ProviderID = "aws:///a/i-1"
+	drivers := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs"}}}}
+	for name, tell := range map[string]func(m *Motor){
+		"a Node is cached":       func(m *Motor) { m.NodeCached(node) },
+		"a CSINode changes":      func(m *Motor) { m.csiNode(drivers, false) },
+		"a claim gets its name":  func(m *Motor) { m.named("claim", "node", "aws:///a/i-1") },
+		"a Node is lost":         func(m *Motor) { m.NodeUncached(node) },
+		"a Node's end has begun": func(m *Motor) { m.Close("node", "aws:///a/i-1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.build()
+			w.motor.NodeCached(node)
+			var told sync.WaitGroup
+			w.desk.read(func(*ledger.Ledger) {
+				told.Go(func() { tell(w.motor) })
+				if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+					free := w.desk.mu.TryRLock()
+					if free {
+						w.desk.mu.RUnlock()
+					}
+					return !free, nil // a writer waits
+				}); err != nil {
+					t.Error("the ledger is not told")
+				}
+				if w.motor.nodeOf.mu.TryLock() {
+					w.motor.nodeOf.mu.Unlock()
+					t.Error("another status can be worked out before the ledger has been told of this one")
+				}
+			})
+			told.Wait()
+		})
+	}
+}
 
 // Pods that can't bear a node that isn't Ready go there when the taint has gone, too: it follows the condition with a lag, and it is the
 // taint that they would be evicted by, whether the scheduler sees it or not.
