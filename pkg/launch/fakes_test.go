@@ -68,7 +68,9 @@ type world struct {
 	gone      map[string]bool   // what it remembers, by type
 	lag       time.Duration     // how long the cloud takes to show a new instance
 	seq       int
-	leaders   int64
+	// maxInFlight is how many claims may be in flight; zero: 100.
+	maxInFlight int
+	leaders     int64
 	// replicas is how many nodes the pool wants, if it is static; stale what a cache that is behind says of it; unseen are claims
 	// that the cache doesn't show.
 	replicas, stale *int64
@@ -111,7 +113,7 @@ func (w *world) build() {
 		spending = NewSpending(*w.budget, w.clock, w, owners, pending, func(string) []corev1.Taint { return nil }, w.PodsOn)
 	}
 	w.namespaces = f.Core().V1().Namespaces().Informer().GetStore()
-	w.motor = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: 100, Parallel: 8}, Parts{
+	w.motor = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
 		Clock: w.clock, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pending, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})

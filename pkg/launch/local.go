@@ -48,10 +48,17 @@ func (m *Motor) forget(name string) {
 	m.spending.overClaim(name, false) // if it has not had its verdict, it never was a machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	pool := ""
+	if c := m.claimLocked(name); c != nil {
+		pool = c.Pool
+	}
 	delete(m.local, name)
 	m.claims.Release(name)
 	delete(m.orders, name)
 	delete(m.ending, name)
+	if pool != "" && m.claims.Claim(name) == nil {
+		m.relief.claimEnded(pool)
+	}
 }
 
 // claim is what is known of a claim, or nil.

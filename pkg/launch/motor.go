@@ -88,12 +88,13 @@ type Motor struct {
 	orders    map[string]*order          // claims that nobody planned
 	statics   map[string]*static         // by pool
 	ending    map[string]bool            // claims of static pools that are one too many
-	dying     map[string]bool            // claims that are on their way out, as has been noted
+	dying     map[string]string          // the pools of claims that are on their way out, as has been noted
 	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
 	recording map[string]bool            // claims whose slots are being written; true: and have changed since
 	moves     map[string]*move           // nodes that have to go
 	nodeOf    nodeStates
 	scarce    scarcity
+	relief    relief
 }
 
 // Parts are the motor's neighbours.
@@ -142,7 +143,7 @@ func New(cfg Config, p Parts) *Motor {
 		daemons: p.Daemons, hold: p.Hold, spending: p.Spending, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
-		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]bool{}, counted: make(chan struct{}, 1), judge: p.Judge,
+		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]string{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{}, refused: newFilterRefusals(p.Clock),
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, taints: p.Taints, expected: p.Claims.ExpectedTaints},
 	}
@@ -262,6 +263,7 @@ func (m *Motor) serve(ctx context.Context) {
 			}
 			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			m.later()
+			m.relieve()
 			m.pending.reconcile()
 			m.tendSpending(ctx)
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !m.desk.Idle() {
@@ -416,9 +418,14 @@ func (m *Motor) giveUp(ctx context.Context, name, reason, why string) {
 func (m *Motor) ClaimGone(name, why string) {
 	c := m.claims.Claim(name)
 	m.mu.Lock()
-	told := m.dying[name]
+	pool, told := m.dying[name]
 	if delete(m.dying, name); c != nil && c.Deleting {
-		m.dying[name] = true
+		m.dying[name] = c.Pool
+	} else if c == nil {
+		if known := m.local[name]; known != nil {
+			pool = known.Pool
+		}
+		m.relief.claimEnded(pool)
 	}
 	m.mu.Unlock()
 	if !told {

@@ -21,6 +21,7 @@ func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[strin
 			out[n.ID] = why
 		}
 		without(plan, out)
+		m.relief.crowded()
 	}
 	claims := map[string]*capacity.Claim{}
 	var all []*capacity.Claim
@@ -33,6 +34,7 @@ func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[strin
 	for i, err := range m.claims.Reserve(all...) {
 		if err != nil {
 			out[plan.Nodes[i].ID] = err.Error()
+			m.relief.limited(plan.Nodes[i].Pool.Name)
 		}
 	}
 	if len(out) > 0 {

@@ -33,6 +33,7 @@ func (m *Motor) round(ctx context.Context) {
 			m.reopen()
 		}
 	}()
+	m.relief.looks()
 	m.readopt(ctx)
 	m.rejected()
 	m.spending.settle(m.desk)
@@ -64,6 +65,7 @@ func (m *Motor) round(ctx context.Context) {
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", m.clock.Since(start))
 	for _, r := range plan.Refused {
+		m.relief.refused(v.Pools, r)
 		m.refusal(ctx, r)
 	}
 	for _, w := range waves {

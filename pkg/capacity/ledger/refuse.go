@@ -21,9 +21,9 @@ const (
 // help them. retryable: the reason may pass by itself, they are planned for again after a while; a class that is refused for
 // such a reason again and again backs off. That costs nothing but time, so it is no failure, and a change ends it.
 //
-// A pod that hears what it was told before, that has had a cycle of its own since and that the scheduler has not been kept from
-// looking at meanwhile, is left where it is: with thousands of such pods each change of a pool or an offer would cost as many
-// cycles, before those of pods that fit. It answers the others, to whom this is news.
+// A pod that hears what it was told before, whatever the numbers in it are by now, that has had a cycle of its own since and that the
+// scheduler has not been kept from looking at meanwhile, is left where it is: with thousands of such pods each change of a pool or an
+// offer would cost as many cycles, before those of pods that fit. It answers the others, to whom this is news.
 func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) (news []capacity.PodRef) {
 	seen := map[*class]bool{}
 	for _, uid := range uids {
@@ -35,7 +35,7 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 			seen[p.class] = true
 			p.class.refusal(now)
 		}
-		if p.heard && p.told == why && !p.held.Load() {
+		if p.heard && sameReason(p.told, why) && !p.held.Load() {
 			l.turnAway(p, why, now)
 		} else {
 			l.refuse(p, why, now)
@@ -107,6 +107,55 @@ func (l *Ledger) Changed(now time.Time) {
 	}
 	l.Reopen(now)
 }
+
+// Relieved plans again for pods that were refused for what may pass by itself, because there is room below a limit again. Their back-off
+// goes on where it was if that doesn't help.
+func (l *Ledger) Relieved(now time.Time) {
+	for _, p := range l.pods {
+		if p.state == Refused && !p.broken && !p.retry.IsZero() {
+			l.queue(p, now)
+		}
+	}
+}
+
+// sameReason says that two reasons differ in their numbers at most: how much of a limit is left, how many nodes are on their way. They
+// are other ones with each plan, and no news for a pod that waits.
+func sameReason(a, b string) bool {
+	for a != b {
+		i := 0
+		for i < len(a) && i < len(b) && a[i] == b[i] {
+			i++
+		}
+		for i > 0 && inNumber(a[i-1]) { // a number may begin before the difference
+			i--
+		}
+		m, n := number(a[i:]), number(b[i:])
+		if m == 0 || n == 0 || i > 0 && inName(a[i-1]) {
+			return false
+		}
+		a, b = a[i+m:], b[i+n:]
+	}
+	return true
+}
+
+// number is the length of the number that the text begins with, its unit included: 0, 12, 1.5Gi, 3m20s, 12:30.
+func number(s string) int {
+	if s == "" || s[0] < '0' || s[0] > '9' {
+		return 0
+	}
+	n := 1
+	for n < len(s) && inNumber(s[n]) {
+		n++
+	}
+	return n
+}
+
+func inNumber(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '.' || c == ':'
+}
+
+// inName says that a number behind the character is part of a name: pool-1, c5.large, v1_2.
+func inName(c byte) bool { return inNumber(c) || c == '-' || c == '_' || c == '/' }
 
 // backoff before try n+1 after n failures.
 func backoff(n int) time.Duration {

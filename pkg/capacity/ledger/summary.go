@@ -30,6 +30,16 @@ func (l *Ledger) Summary() Summary {
 	return out
 }
 
+// NotInitialized is how many nodes of claims are on their way, from their plans on.
+func (l *Ledger) NotInitialized() (n int) {
+	for _, node := range l.nodes {
+		if node.claim != "" && !node.status.Initialized {
+			n++
+		}
+	}
+	return n
+}
+
 // Some are up to n of the pods, others each time: who wants to see all of them over time need not hold everybody else up for long.
 func (l *Ledger) Some(n int) []capacity.PodRef {
 	out := make([]capacity.PodRef, 0, min(n, len(l.pods)))

@@ -1,0 +1,102 @@
+package launch
+
+import (
+	"sync"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// reliefPause is the least time between two plans for pods that wait for a pool's limit: claims that end come in rows.
+const reliefPause = 5 * time.Second
+
+// relief knows the limits that refused pods wait for: maxClaimsInFlight and those of pools. Nothing that happens to pools or offers tells
+// that there is room below one again, and the back-off of such pods grows to minutes. Safe for concurrent use.
+type relief struct {
+	mu sync.Mutex
+	// inFlight: a plan was cut to keep maxClaimsInFlight.
+	inFlight bool
+	pools    map[string]bool // pools whose limits refused pods may wait for
+	ended    bool            // a claim of such a pool has ended since
+	during   map[string]bool // pools of claims that have ended since the last look at what claims take
+	last     time.Time
+}
+
+// looks notes that a plan begins to look at what claims take.
+func (r *relief) looks() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.during = map[string]bool{}
+}
+
+// crowded notes that a plan was cut to keep maxClaimsInFlight.
+func (r *relief) crowded() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inFlight = true
+}
+
+// limited notes that pods were refused which a limit of the pool may keep out.
+func (r *relief) limited(pool string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pools == nil {
+		r.pools = map[string]bool{}
+	}
+	r.pools[pool] = true
+	r.ended = r.ended || r.during[pool] || r.during[""]
+}
+
+// refused notes for which pools' limits the pods of a refusal may wait.
+func (r *relief) refused(pools []*capacity.Pool, of capacity.Refusal) {
+	if !of.Retryable {
+		return
+	}
+	limits := map[string]bool{}
+	for _, p := range pools {
+		limits[p.Name] = len(p.Limits) > 0
+	}
+	for _, reason := range of.Reasons {
+		if limits[reason.Pool] {
+			r.limited(reason.Pool)
+		}
+	}
+}
+
+// claimEnded notes that a claim doesn't count against its pool's limits any more. An empty pool: nobody knows which one it was of.
+func (r *relief) claimEnded(pool string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = r.ended || r.pools[pool] || pool == "" && len(r.pools) > 0
+	if r.during != nil {
+		r.during[pool] = true
+	}
+}
+
+// due says whether there is room again below a limit that pods wait for. inFlight counts the claims that aren't initialized, of which
+// there may be most: a tenth of them is worth another plan.
+func (r *relief) due(now time.Time, inFlight func() int, most int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inFlight && most-inFlight() >= max(1, most/10) {
+		r.inFlight = false
+		return true
+	}
+	if r.ended && now.Sub(r.last) >= reliefPause {
+		r.ended, r.pools, r.last = false, nil, now
+		return true
+	}
+	return false
+}
+
+// relieve has pods planned for again that were refused for a limit, once there is room below it.
+func (m *Motor) relieve() {
+	inFlight := func() (n int) {
+		m.desk.read(func(l *ledger.Ledger) { n = l.NotInitialized() })
+		return n
+	}
+	if m.relief.due(m.clock.Now(), inFlight, m.cfg.MaxInFlight) {
+		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
+	}
+}
