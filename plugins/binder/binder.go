@@ -84,7 +84,7 @@ func (b *Binder) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 
 // EventsToRegister names one event on purpose: every event registered here makes the queue look at all pods this plugin
 // has turned away. A pod that was refused a node's room becomes demand by its PostFilter and is served by the ledger,
-// which opens gates by Activate, as does a DaemonSet's; a new Node may have room for the others.
+// which opens gates by Activate, as does a DaemonSet's, or one that can't be demand; a new Node may have room for the others.
 func (b *Binder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add},
@@ -119,8 +119,8 @@ const stateKey fwk.StateKey = Name
 type cycle struct {
 	ask ledger.Ask
 	pin string
-	// refused: there is no plan for the pod, and none will be made before something changes.
-	refused bool
+	// refused: there is no plan for the pod, and none will be made before something changes. unplannable: none can be made.
+	refused, unplannable bool
 }
 
 // Clone shares the state: nothing changes it after PreFilter.
@@ -146,7 +146,8 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	if !c.ask.DaemonSet {
 		c.ask.Apart = b.ledger.Apart(class)
 	}
-	c.refused = len(c.ask.Apart) > 0 && (err != nil || b.ledger.Refused(pod.UID))
+	c.unplannable = err != nil
+	c.refused = len(c.ask.Apart) > 0 && b.ledger.Refused(pod.UID)
 	state.Write(stateKey, c)
 	if !b.ledger.Knows(pod.UID) {
 		return nil, nil
@@ -185,7 +186,7 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		return nil
 	}
 	if why := b.ledger.Object(name, &c.ask, amounts{node, b.class}); why != "" {
-		if c.ask.DaemonSet || c.refused && why == ledger.Apart {
+		if c.ask.DaemonSet || c.unplannable || c.refused && why == ledger.Apart {
 			b.ledger.TurnAway(name, capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, c.ask.DaemonSet)
 		}
 		return fwk.NewStatus(fwk.Unschedulable, why)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -485,6 +486,34 @@ func TestReserveOnAFencedNode(t *testing.T) {
 	w.Unreserve(t.Context(), nil, web, "node") // the framework undoes failed reservations, too
 	if got := w.filter(pod("stranger"), "node"); got.Reason != "the node is being removed" {
 		t.Errorf("after Unreserve the fence has gone: %v", got)
+	}
+}
+
+// A pod that can't be planned for and is kept off promised room has to be remembered: PostFilter takes nothing down for it, and no event
+// of the cluster tells that the promise has ended.
+func TestPodsThatCannotBePlannedForComeBackForRoomThatWasKept(t *testing.T) {
+	w := newWorld(t)
+	w.place("node", pod("web", cpu("3")))
+	w.place("node", pod("other", cpu("500m")))
+	if got := w.filter(pod("odd", typo, cpu("2")), "node"); got.Reason != "cpu is kept for pods planned for the node" {
+		t.Fatalf("answer %v", got)
+	}
+	if got := w.filter(pod("later", cpu("2")), "node"); got.Reason != "cpu is kept for pods planned for the node" {
+		t.Fatalf("answer %v", got) // Provision makes demand of this one
+	}
+	activated := func() (out []types.UID) {
+		w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+			l.Tick(now)
+			for _, ref := range l.Take().Activate {
+				out = append(out, ref.UID)
+			}
+		})
+		return out
+	}
+	activated()
+	w.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Gone("web") })
+	if diff := cmp.Diff([]types.UID{"odd"}, activated()); diff != "" {
+		t.Errorf("activated when the room was given back (-want +got):\n%s", diff)
 	}
 }
 

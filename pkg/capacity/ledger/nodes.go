@@ -194,6 +194,9 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	if st.Registered && !n.status.Registered && n.cached {
 		l.booted(n, now)
 	}
+	if st.Initialized && !n.status.Initialized {
+		l.recallUnknown(n)
+	}
 	n.cached, n.status, n.stranger = true, st, false
 	if st.Registered {
 		l.came(n)

@@ -226,6 +226,7 @@ func (l *Ledger) Tick(now time.Time) {
 				p.told = "" // if they are refused for the same reason again, the scheduler has to look all the same
 			}
 		}
+		l.recallAllUnknown()
 	}
 	startup := map[*class]bool{} // classes some of whose nodes are Ready but for their startup taints
 	for _, p := range l.pods {

@@ -11,8 +11,9 @@ import (
 
 // TurnAway remembers a pod that Object kept off the node and that no event known to the scheduler would bring back. Nothing is
 // planned for a pod of a DaemonSet: it gets another try whenever the node has changed. Another pod was kept off by the Apart of
-// pods planned here: it gets one when the node has left the ledger, so that the scheduler's own filter can tell whether those
-// that have come keep it off, and what event would change that.
+// pods planned here, or can't be planned for: it gets one when the node has left the ledger, so that the scheduler's own filter can
+// tell whether those that have come keep it off, and what event would change that. One that can't be planned for gets one before,
+// too: when promised room was given back, and when the node is initialized.
 func (l *Ledger) TurnAway(name string, ref capacity.PodRef, daemon bool) {
 	n, ok := l.byName[name]
 	if !ok {
@@ -33,6 +34,30 @@ func (l *Ledger) recall(n *node) {
 		l.out.Activate = append(l.out.Activate, n.turned[uid])
 	}
 	n.turned = nil
+}
+
+// recallUnknown gives pods that were kept off the node and that the ledger doesn't know another try.
+func (l *Ledger) recallUnknown(n *node) {
+	for _, uid := range slices.Sorted(maps.Keys(n.parted)) {
+		if l.pods[uid] == nil {
+			l.out.Activate = append(l.out.Activate, n.parted[uid])
+			delete(n.parted, uid)
+		}
+	}
+}
+
+// recallAllUnknown is recallUnknown for all nodes.
+func (l *Ledger) recallAllUnknown() {
+	var keys []string
+	for key, n := range l.nodes {
+		if len(n.parted) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		l.recallUnknown(l.nodes[key])
+	}
 }
 
 // leave takes the node off the books.

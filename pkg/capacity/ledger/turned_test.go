@@ -68,6 +68,68 @@ func TestPodsKeptApart(t *testing.T) {
 	}
 }
 
+// Nothing is planned for a pod that can't be planned for, and the scheduler has no event for room that was promised to others: it comes
+// back when there may be room, not after minutes.
+func TestPodsThatCannotBePlannedForComeBack(t *testing.T) {
+	planned := testClass("planned", 600, 0)
+	for name, tc := range map[string]struct {
+		then func(l *Ledger)
+		want bool
+	}{
+		"nothing has changed": {func(l *Ledger) { l.Tick(epoch) }, false},
+		"a planned pod goes, another stays": {func(l *Ledger) {
+			l.Gone("q")
+			l.Tick(epoch)
+		}, true},
+		"the planned pods are bound, the node is watched": {func(l *Ledger) {
+			for _, uid := range []types.UID{"q", "r"} {
+				l.Pin(uid)
+				l.Assume(uid, "n", false)
+				l.Settled(uid, "n")
+			}
+			l.Tick(epoch)
+		}, false},
+		"the node is initialized": {func(l *Ledger) {
+			l.Cached("n", NodeStatus{ProviderID: "id", Ours: true, Registered: true, Ready: true, Initialized: true}, epoch)
+		}, true},
+		"the node goes": {func(l *Ledger) { l.Uncached("n", "id", epoch); l.ClaimGone("claim", "it was deleted", false, epoch) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New()
+			l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
+			for _, uid := range []types.UID{"q", "r"} {
+				l.Submit(capacity.PodRef{UID: uid}, planned, epoch)
+				l.Commit(string(uid), []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: uid}, Node: "claim"}}, epoch)
+			}
+			l.Named("claim", "n", "id")
+			l.Cached("n", NodeStatus{ProviderID: "id", Ours: true, Registered: true, Ready: true}, epoch)
+			l.TurnAway("n", capacity.PodRef{UID: "x"}, false)
+			l.Take()
+			tc.then(l)
+			comes := 0
+			for _, ref := range l.Take().Activate {
+				if ref.UID == "x" {
+					comes++
+				}
+			}
+			if comes > 1 || comes == 1 != tc.want {
+				t.Errorf("activated %d times, want it: %t\n%s", comes, tc.want, l)
+			}
+			l.freed = true
+			if l.Tick(epoch); len(l.nodes) > 0 && tc.want {
+				for _, ref := range l.Take().Activate {
+					if ref.UID == "x" {
+						t.Error("activated once more without another try")
+					}
+				}
+			}
+			if err := check(l); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Whom the planned pods must be kept from is known before the scheduler looks at nodes, and costs nothing when it is nobody.
 func TestApart(t *testing.T) {
 	l := New()
