@@ -81,15 +81,12 @@ func run(ctx context.Context, opts *options.Options) error {
 	build := version.Get()
 	klog.FromContext(ctx).Info("Starting Dovetail", "version", build.Version, "kubernetesVersion", build.KubernetesVersion, "goVersion", build.GoVersion, "commit", build.Commit)
 	if d.used() {
-		ctx, cancel := context.WithCancel(ctx)
-		defer func() {
-			cancel()
-			d.wait()
-		}()
-		if err := d.introduce(ctx, cc, sched); err != nil {
-			return err
-		}
-		return app.Run(ctx, cc, sched)
+		return d.until(ctx, func(ctx context.Context) error {
+			if err := d.introduce(ctx, cc, sched); err != nil {
+				return err
+			}
+			return app.Run(ctx, cc, sched)
+		})
 	}
 	fmt.Fprintln(os.Stderr, "No profile has Dovetail's plugins: running as a plain kube-scheduler")
 	return app.Run(ctx, cc, sched)

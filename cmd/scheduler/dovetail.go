@@ -47,6 +47,8 @@ type dovetail struct {
 	classes *launch.Classes // made with the first profile that uses a plugin
 	motors  sync.WaitGroup
 	start   sync.Once
+	// end stops the process; nil: nobody does.
+	end context.CancelCauseFunc
 }
 
 func newDovetail() *dovetail {
@@ -255,13 +257,13 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	d.motors.Go(func() { groups.run(ctx) })
 	whenLeading(sched, func() {
 		d.start.Do(func() {
-			d.motors.Go(func() { provider.Run(ctx) })
+			d.motors.Go(func() { d.run(ctx, "cloud provider", endless(provider.Run)) })
 			d.motors.Go(func() { words.Run(ctx) })
 			d.motors.Go(func() {
 				// The scheduler has waited for its own handlers only. A pod that is not known yet when promises are picked up
 				// would lose its own, and have another node bought.
 				if cache.WaitForCacheSync(ctx.Done(), podsRead.HasSynced, driversRead.HasSynced, daemons.HasSynced) {
-					motor.Run(ctx)
+					d.run(ctx, "launcher", endless(motor.Run))
 				}
 			})
 			d.motors.Go(func() { d.run(ctx, "pool status", store.RunStatus) })
@@ -291,11 +293,42 @@ func asOurselves(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// run logs the end of a motor that ends by itself; it should not.
+// run runs a part of the program. Should it end before it is told to, the process ends: the others would go on buying nodes that nobody
+// drains or collects, say. A new process, or the replica that leads next, begins with all of them.
 func (d *dovetail) run(ctx context.Context, name string, f func(context.Context) error) {
-	if err := f(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		klog.FromContext(ctx).Error(err, "A part of Dovetail has stopped", "part", name)
+	err := f(ctx)
+	if ctx.Err() != nil {
+		return
 	}
+	err = fmt.Errorf("%s has stopped: %w", name, cmp.Or(err, errEnded))
+	klog.FromContext(ctx).Error(err, "A part of Dovetail has stopped; the process ends")
+	if d.end != nil {
+		d.end(err)
+	}
+}
+
+// endless is a part that has no error of its own to end with.
+func endless(f func(context.Context)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		f(ctx)
+		return nil
+	}
+}
+
+var errEnded = errors.New("it has come to its end")
+
+// until runs the scheduler, and ends it when a part of Dovetail has stopped. It answers why, if not what scheduler says.
+func (d *dovetail) until(ctx context.Context, scheduler func(context.Context) error) error {
+	ctx, d.end = context.WithCancelCause(ctx)
+	defer func() {
+		d.end(nil)
+		d.wait()
+	}()
+	err := scheduler(ctx)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
 }
 
 func (d *dovetail) provider(ctx context.Context, args *provision.Args, server string, hold func() string) (*aws.Provider, error) {

@@ -10,6 +10,8 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // resolved is what a node class means: its references looked up, its settings read. It is never changed.
@@ -243,6 +245,7 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 	spec, now, own := &r.class.Spec, p.clock.Now(), ownTemplate(r.class)
 	var wg sync.WaitGroup
 	var waits [6]time.Duration
+	var errs [len(waits)]error
 	for i, f := range []func() time.Duration{
 		func() time.Duration {
 			return r.subnets.ask(now, p.cfg.SubnetsEvery, func() ([]subnet, string, error) { return p.findSubnets(ctx, spec) })
@@ -281,10 +284,18 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			waits[i] = f()
+			errs[i] = panics.Catch(ctx, "node class", func() error {
+				waits[i] = f()
+				return nil
+			})
 		}()
 	}
 	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			panic(err) // keepClass begins again
+		}
+	}
 	wait := slices.Min(waits[:])
 	if own != "" {
 		r.sizedByOwn()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // Provider is EC2 as a place to get nodes from. All methods may be called by many goroutines.
@@ -92,14 +93,14 @@ func (p *Provider) Run(ctx context.Context) {
 		loops = append(loops, p.listen)
 	}
 	for _, loop := range loops {
-		wg.Go(func() { loop(ctx) })
+		wg.Go(func() { panics.Again(ctx, p.clock, "aws", loop) })
 	}
 	start := func(c *class) { // under mu
 		cctx, stop := context.WithCancel(ctx)
 		p.stops[c.name] = stop
 		wg.Go(func() {
 			defer stop()
-			p.keepClass(cctx, c)
+			panics.Again(cctx, p.clock, "node class", func(ctx context.Context) { p.keepClass(ctx, c) })
 		})
 	}
 	p.mu.Lock()

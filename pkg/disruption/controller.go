@@ -21,6 +21,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // Fence keeps our own scheduler off a node.
@@ -171,7 +172,11 @@ func (c *Controller) Run(ctx context.Context) error {
 		if down {
 			return nil
 		}
-		after, err := c.pass(ctx)
+		var after time.Duration
+		err := panics.Catch(ctx, "disruption", func() (err error) {
+			after, err = c.pass(ctx)
+			return err
+		})
 		if err != nil {
 			if ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Disruption pass failed, will retry")

@@ -8,12 +8,19 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Run ends what has been due since it began to watch, and leaves nothing behind.
+// Run ends what has been due since it began to watch, survives a panic, and leaves nothing behind.
 func TestRun(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := newWorld(t, pool())
 	w.machine("a")
 	w.clock.Step(time.Hour)
+	hold, mistakes := w.c.hold, 2
+	w.c.hold = func() string {
+		if mistakes--; mistakes >= 0 {
+			panic("a mistake")
+		}
+		return hold()
+	}
 	fenced := make(chan struct{}, 1)
 	w.interrupt = func(call string) {
 		if call == "delete" {

@@ -21,6 +21,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 const (
@@ -141,7 +142,7 @@ func (p *poolStatus) next(ctx context.Context, queue workqueue.TypedRateLimiting
 		queue.Forget(k)
 		return true
 	}
-	err := p.reconcile(ctx, k)
+	err := panics.Catch(ctx, "status", func() error { return p.reconcile(ctx, k) })
 	if client.IgnoreNotFound(err) == nil {
 		queue.Forget(k)
 		return true

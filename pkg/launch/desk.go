@@ -11,10 +11,12 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // Desk is the ledger behind a lock. The plugins ask it from the scheduling cycle, so nothing it does blocks: no call is
-// made under its lock, and every method is O(1) in the size of the cluster.
+// made under its lock, and every method is O(1) in the size of the cluster. A panic under the lock ends the process: the ledger would be
+// half changed, and what it keeps is rebuilt at the next start.
 //
 // Lock order: the scheduling queue's lock is taken before the desk's (PreEnqueue); the desk never calls out.
 type Desk struct {
@@ -68,6 +70,7 @@ func (d *Desk) Summary() (out ledger.Summary) {
 
 // Step runs f on the ledger and tells the motor when there are effects.
 func (d *Desk) Step(f func(l *ledger.Ledger, now time.Time)) {
+	defer panics.NotCaught()
 	d.mu.Lock()
 	f(d.ledger, d.clock.Now())
 	pending := d.ledger.Pending()
@@ -94,6 +97,7 @@ func (d *Desk) take() ledger.Effects {
 
 // read runs f on the ledger, which f must not change.
 func (d *Desk) read(f func(l *ledger.Ledger)) {
+	defer panics.NotCaught()
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	f(d.ledger)

@@ -70,6 +70,7 @@ type world struct {
 	seq       int
 	// maxInFlight is how many claims may be in flight; zero: 100.
 	maxInFlight int
+	planner     Planner
 	leaders     int64
 	// replicas is how many nodes the pool wants, if it is static; stale what a cache that is behind says of it; unseen are claims
 	// that the cache doesn't show.
@@ -95,7 +96,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, clock: clock.RealClock{}, kept: map[guard.Owner]string{}, claims: map[string]*capacity.Claim{}, reserved: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
+	w := &world{t: t, clock: clock.RealClock{}, planner: plain{}, kept: map[guard.Owner]string{}, claims: map[string]*capacity.Claim{}, reserved: map[string]*capacity.Claim{}, instances: map[string]capacity.Instance{}, tokens: map[string][]string{}, requests: map[string]string{},
 		nodes: map[string]*corev1.Node{}, bound: map[types.UID]string{}, refused: map[string]bool{}, broken: map[string]error{}, during: map[string]func(){}, calls: map[string]int{}, lost: map[string]int{}, gone: map[string]bool{}, capacity: map[string]int{}}
 	w.change = sync.NewCond(&w.mu)
 	return w
@@ -114,7 +115,7 @@ func (w *world) build() {
 	}
 	w.namespaces = f.Core().V1().Namespaces().Informer().GetStore()
 	w.motor = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
-		Clock: w.clock, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: plain{}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
+		Clock: w.clock, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: w.planner, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pending, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	for _, n := range w.nodes {

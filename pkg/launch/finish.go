@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // finish makes a node of an instance.
@@ -23,7 +24,16 @@ import (
 //  3. Type and zone are known now: the real filters are asked once more; who doesn't pass is planned anew.
 //  4. Record, create the Node, tell the ledger under which name it will come. Where nobody knows that name yet, the kubelet
 //     brings its own Node, and the ledger learns of it when it has registered (ClaimNamed).
+//
+// After a panic the claim and its instance are left to its kubelet, which brings its own Node, and to the lifecycle.
 func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
+	_ = panics.Catch(ctx, "launch", func() error { // logged there
+		m.finishNode(ctx, c, inst, labels)
+		return nil
+	})
+}
+
+func (m *Motor) finishNode(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
 	logger := m.log(ctx)
 	own := *c // it changes as it is recorded; others read the one that was handed in
 	c = &own

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // logPatience is how long pods wait without a word for the intent log to be read.
@@ -171,17 +172,23 @@ func (m *Motor) Run(ctx context.Context) {
 	m.wg.Go(func() { m.keepSpending(ctx) })
 	if m.readLog(ctx) && m.free(ctx) {
 		m.recover(ctx)
-		m.wg.Go(func() { m.serveOrders(ctx) })
-		m.wg.Go(func() { m.serveStatic(ctx) })
-		for m.settle(ctx) {
-			m.keepDaemonRoom(ctx)
-			m.offer(ctx)
-			m.round(ctx)
-			m.probe(ctx)
-			m.relocate(ctx)
-		}
+		m.wg.Go(func() { panics.Again(ctx, m.clock, "orders", m.serveOrders) })
+		m.wg.Go(func() { panics.Again(ctx, m.clock, "static pools", m.serveStatic) })
+		panics.Again(ctx, m.clock, "planner", m.servePlans)
 	}
 	m.wg.Wait()
+}
+
+// servePlans makes a plan whenever there is something to plan for. A panic that no step has caught leaves demand as it was.
+func (m *Motor) servePlans(ctx context.Context) {
+	m.replan() // what a panic has left
+	for m.settle(ctx) {
+		m.keepDaemonRoom(ctx)
+		m.offer(ctx)
+		m.round(ctx)
+		m.probe(ctx)
+		m.relocate(ctx)
+	}
 }
 
 // readLog waits until the claims have been read.
@@ -349,7 +356,10 @@ func (m *Motor) background(ctx context.Context, f func()) {
 		case m.slots <- struct{}{}:
 		}
 		defer func() { <-m.slots }()
-		f()
+		_ = panics.Catch(ctx, "launch", func() error { // logged there
+			f()
+			return nil
+		})
 	})
 }
 

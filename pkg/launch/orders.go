@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 const (
@@ -75,7 +76,14 @@ func (m *Motor) takeOrders(ctx context.Context) (open bool) {
 		}
 		open = true
 		if m.hold() == "" && m.claims.Problem() == "" && m.begin(c) {
-			m.wg.Go(func() { m.order(ctx, c) })
+			m.wg.Go(func() {
+				if err := panics.Catch(ctx, "launch", func() error {
+					m.order(ctx, c)
+					return nil
+				}); err != nil {
+					m.refuseOrder(ctx, c, "LaunchFailed", err.Error(), true)
+				}
+			})
 		}
 	}
 	return open

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // round serves the demand of one burst.
@@ -75,7 +76,15 @@ func (m *Motor) round(ctx context.Context) {
 
 // decide looks at the cluster and makes a verified plan for the waiting pods. lift are breakers of the spending guard that
 // are probed.
-func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (*view, *capacity.Plan, error) {
+func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (v *view, plan *capacity.Plan, err error) {
+	err = panics.Catch(ctx, "planner", func() error {
+		v, plan, err = m.decideFor(ctx, waiting, gangs, lift)
+		return err
+	})
+	return v, plan, err
+}
+
+func (m *Motor) decideFor(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, waiting)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 const (
@@ -34,6 +36,15 @@ func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(c
 //  4. The call. What came is finished in the background; what didn't is asked for again from the offers that are left,
 //     as a new attempt with a token of its own.
 func (m *Motor) launch(ctx context.Context, w *wave) {
+	if err := panics.Catch(ctx, "launch", func() error {
+		m.launchWave(ctx, w)
+		return nil
+	}); err != nil {
+		m.fail(ctx, w.claims, "LaunchFailed", err.Error(), false)
+	}
+}
+
+func (m *Motor) launchWave(ctx context.Context, w *wave) {
 	if !m.one(ctx, w) {
 		return
 	}
@@ -329,22 +340,28 @@ func (m *Motor) end(ctx context.Context, inst capacity.Instance) {
 	}
 }
 
-// each runs f for 0..n-1, at most Parallel at once, and waits for all.
+// each runs f for 0..n-1, at most Parallel at once, and waits for all. It panics as the first of them does.
 func (m *Motor) each(ctx context.Context, n int, f func(i int)) {
-	done := make(chan struct{}, n)
+	done := make(chan error, n)
 	for i := range n {
 		go func() {
-			defer func() { done <- struct{}{} }()
-			select {
-			case <-ctx.Done():
-			case m.slots <- struct{}{}:
-				f(i)
-				<-m.slots
-			}
+			done <- panics.Catch(ctx, "launch", func() error {
+				select {
+				case <-ctx.Done():
+				case m.slots <- struct{}{}:
+					defer func() { <-m.slots }()
+					f(i)
+				}
+				return nil
+			})
 		}()
 	}
+	var first error
 	for range n {
-		<-done
+		first = cmp.Or(first, <-done)
+	}
+	if first != nil {
+		panic(first)
 	}
 }
 

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // Instances is what the life of one node needs of the cloud. Errors wrap capacity.ErrInstanceNotFound where they mean it.
@@ -201,9 +201,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.queue.Store(nil)
 	defer queue.ShutDown()
 
-	var all karpv1.NodeClaimList
-	if err := c.claims.List(ctx, &all); err != nil {
-		return fmt.Errorf("listing NodeClaims: %w", err)
+	all, err := c.allClaims(ctx)
+	if err != nil {
+		return err
 	}
 	// Indexed before Nodes are heard of, so that no Node looks as if it had no claim.
 	for i := range all.Items {
@@ -232,6 +232,24 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
+// listPause is how long Run waits before it lists the claims again.
+const listPause = time.Second
+
+// allClaims lists the claims, as often as it takes. The error says that ctx has ended.
+func (c *Controller) allClaims(ctx context.Context) (all karpv1.NodeClaimList, err error) {
+	for {
+		if err = c.claims.List(ctx, &all); err == nil {
+			return all, nil
+		}
+		klog.FromContext(ctx).Error(err, "Could not list NodeClaims, will retry")
+		select {
+		case <-ctx.Done():
+			return all, ctx.Err()
+		case <-c.clock.After(listPause):
+		}
+	}
+}
+
 // next handles one key; false when the queue has been shut down.
 func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[key]) bool {
 	k, down := queue.Get()
@@ -248,7 +266,11 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 	} else if k.node != "" {
 		logger = klog.LoggerWithValues(logger, "node", k.node)
 	}
-	after, err := c.reconcile(klog.NewContext(ctx, logger), k)
+	var after time.Duration
+	err := panics.Catch(klog.NewContext(ctx, logger), "lifecycle", func() (err error) {
+		after, err = c.reconcile(klog.NewContext(ctx, logger), k)
+		return err
+	})
 	switch {
 	case apierrors.IsConflict(err):
 		// The cache is behind somebody's write; its event is on the way.

@@ -20,6 +20,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 const (
@@ -134,7 +135,7 @@ func (c *Controller) evict(ctx context.Context, e *ending, group []*corev1.Pod) 
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			errs[i] = c.evictPod(ctx, e, p)
+			errs[i] = panics.Catch(ctx, "lifecycle", func() error { return c.evictPod(ctx, e, p) })
 		})
 	}
 	wg.Wait()

@@ -2,16 +2,18 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Run hears of Nodes and claims by itself, and leaves nothing behind.
+// Run hears of Nodes and claims by itself, survives panics, and leaves nothing behind.
 func TestRun(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := newWorld(t)
@@ -22,7 +24,12 @@ func TestRun(t *testing.T) {
 	}
 	working, release := make(chan struct{}), make(chan struct{})
 	var block atomic.Bool
+	var odd atomic.Int32 // an object that the program has a mistake with, for a while
+	odd.Store(3)
 	w.c.hold = func() string {
+		if odd.Add(-1) >= 0 {
+			panic("a mistake")
+		}
 		if block.CompareAndSwap(true, false) {
 			close(working)
 			<-release
@@ -64,4 +71,44 @@ func TestRun(t *testing.T) {
 	w.c.ClaimChanged("a")
 	stopInforming()
 	w.factory.Shutdown()
+}
+
+// unsteady lists nothing for a while.
+type unsteady struct {
+	client.Client
+	failures int
+}
+
+func (u *unsteady) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	if u.failures--; u.failures >= 0 {
+		return errors.New("the API server is starting")
+	}
+	return u.Client.List(ctx, l, opts...)
+}
+
+// An API server that doesn't answer at the start is no reason to have nodes without a lifecycle.
+func TestRunWaitsForTheClaims(t *testing.T) {
+	w := newWorld(t)
+	w.launched("a")
+	w.c.claims = &unsteady{w.c.claims, 3}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got int
+	done := make(chan error, 1)
+	go func() {
+		all, err := w.c.allClaims(ctx)
+		got = len(all.Items)
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil || got != 1 {
+				t.Errorf("%d claims (%v), want one", got, err)
+			}
+			return
+		case <-time.After(time.Millisecond):
+			w.clock.Step(listPause)
+		}
+	}
 }

@@ -1,0 +1,97 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+)
+
+// clumsy is a planner with a mistake that shows in its first plans.
+type clumsy struct{ mistakes int }
+
+func (c *clumsy) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
+	if c.mistakes--; c.mistakes >= 0 {
+		panic("a mistake in the planner")
+	}
+	return plain{}.Plan(v, opts)
+}
+
+// A panic on the way of a pod to its node is a failed try: the process, which is the cluster's scheduler, lives on, and the pod gets its
+// node later.
+func TestPanicsAreFailedTries(t *testing.T) {
+	for name, tc := range map[string]struct {
+		breaks func(w *world, mistake func())
+		told   string
+	}{
+		"while a plan is made":           {func(w *world, _ func()) { w.planner = &clumsy{2} }, "FailedProvisioning panic in planner: a mistake in the planner"},
+		"while a claim is written":       {func(w *world, mistake func()) { w.during["Create"] = mistake }, "LaunchFailed node pool-"},
+		"while a launch is prepared":     {func(w *world, mistake func()) { w.during["Prepare"] = mistake }, "panic in launch: a mistake"},
+		"while an instance is described": {func(w *world, mistake func()) { w.during["Describe"] = mistake }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				mistakes := 2
+				tc.breaks(w, func() {
+					if mistakes--; mistakes >= 0 {
+						panic("a mistake")
+					}
+				})
+				w.run()
+				defer w.stop()
+				w.submit(1)
+				pass(time.Minute)
+				w.mu.Lock()
+				notes := strings.Join(w.notes, "\n")
+				var claims []*capacity.Claim
+				for _, c := range w.claims {
+					claims = append(claims, c)
+				}
+				w.mu.Unlock()
+				if !strings.Contains(notes, tc.told) {
+					t.Errorf("the pod was told %q, want %q", notes, tc.told)
+				}
+				if tc.told == "" { // its kubelet has brought its own Node
+					for _, c := range claims {
+						name := "node-" + instanceOf(c).ID
+						if err := w.CreateNode(t.Context(), w.NodeFor(c, capacity.Instance{ProviderID: c.ProviderID, NodeName: name}, nil)); err != nil {
+							t.Fatal(err)
+						}
+						w.motor.ClaimNamed(c.Name, name, c.ProviderID)
+					}
+					pass(time.Second)
+				}
+				if _, instances, bound := w.count(); instances != 1 || bound != 1 {
+					t.Errorf("%d instances and %d pods bound, want one of each; the pod was told %q", instances, bound, notes)
+				}
+			})
+		})
+	}
+}
+
+// What a panic under the desk's lock leaves behind is of no use to anybody.
+func TestPanicsInTheLedgerAreNotCaught(t *testing.T) {
+	for name, do := range map[string]func(d *Desk){
+		"a change": func(d *Desk) { d.Step(func(*ledger.Ledger, time.Time) { panic("a mistake") }) },
+		"a look":   func(d *Desk) { d.read(func(*ledger.Ledger) { panic("a mistake") }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.build()
+			defer func() {
+				if _, fatal := recover().(panics.Fatal); !fatal {
+					t.Error("the panic would be caught")
+				}
+			}()
+			_ = panics.Catch(t.Context(), "here", func() error {
+				do(w.desk)
+				return nil
+			})
+		})
+	}
+}
