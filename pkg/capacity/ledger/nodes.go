@@ -341,9 +341,19 @@ func (n *node) add(s *slot) {
 	sum.Add(s.class.Requests, 1)
 }
 
+// keptFor says that a pod is being bound to its slot on the node, and comes back to it if that fails.
+func (l *Ledger) keptFor(n *node) bool {
+	for uid := range l.assumed[n.name] {
+		if p := l.pods[uid]; p != nil && p.slot != nil && p.slot.node == n {
+			return true
+		}
+	}
+	return false
+}
+
 // tidy forgets a node nothing depends on, and cancels a claim nobody needs that was not launched.
 func (l *Ledger) tidy(n *node) {
-	if len(n.slots) > 0 || n.fenced || n.status.Initialized && len(n.daemons) > 0 {
+	if len(n.slots) > 0 || n.fenced || n.status.Initialized && len(n.daemons) > 0 || l.keptFor(n) {
 		return
 	}
 	switch {

@@ -201,8 +201,15 @@ func (l *Ledger) Gone(uid types.UID) {
 	if !ok {
 		return
 	}
+	var assumed *slot
+	if p.state == Assumed {
+		assumed = p.slot
+	}
 	l.release(p)
 	delete(l.pods, uid)
+	if assumed != nil && l.nodes[assumed.node.key] == assumed.node {
+		l.tidy(assumed.node) // it was kept for the pod
+	}
 	l.forget(p.class)
 }
 
