@@ -212,7 +212,7 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 	l.again(p, why, now)
 }
 
-// othersDeadline is how long another scheduler may take from the plan until it has bound the pod.
+// othersDeadline is how long another scheduler may take to bind the pod once its node is there.
 const othersDeadline = 10 * time.Minute
 
 // Tick ends what has lasted long enough: gates, holds for owners, back-offs, the trust in nodes that don't come.
@@ -249,7 +249,11 @@ func (l *Ledger) Tick(now time.Time) {
 		}
 	}
 	for _, p := range l.pods {
-		if p.class.ByOthers && p.state == Open && now.Sub(p.since) > othersDeadline {
+		switch {
+		case p.state != Open || !p.class.ByOthers:
+		case p.until.IsZero():
+			p.until = now.Add(othersDeadline)
+		case now.After(p.until):
 			l.fail(p, "its own scheduler has not bound it to the node that was built for it", now)
 		}
 	}

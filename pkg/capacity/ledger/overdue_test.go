@@ -94,3 +94,28 @@ func TestRoomIsKeptWhileCyclesEndForOtherReasons(t *testing.T) {
 		t.Errorf("the pod is %v", st)
 	}
 }
+
+// The time of another scheduler begins when the node is there, however long that took.
+func TestOtherSchedulersHaveTheirTimeFromTheNodeOn(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	l, c, ref := New(), testClass("a~", 100, 0), capacity.PodRef{UID: "p"}
+	c.ByOthers, c.Bind = true, capacity.BindRegistered
+	l.Submit(ref, c, start)
+	l.AddNode("claim", &capacity.Node{}, nil, false, start)
+	l.Commit("1", []capacity.Placement{{Class: c, Pod: ref, Node: "claim"}}, start)
+	l.Launching("claim", start)
+	l.Named("claim", "node", "id")
+	came := start.Add(othersDeadline + time.Minute)
+	l.Cached("node", NodeStatus{Ours: true, Registered: true, ProviderID: "id"}, came)
+	l.tickTo(came, came.Add(othersDeadline))
+	if p := l.pods["p"]; p.state != Open || p.failed > 0 {
+		t.Fatalf("before its time is over the pod is %s, with %d failures", p.state, p.failed)
+	}
+	l.Tick(came.Add(othersDeadline + time.Second))
+	if p := l.pods["p"]; p.state != Queued || p.failed != 1 {
+		t.Errorf("when its time is over the pod is %s, with %d failures, want it queued with one", p.state, p.failed)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
