@@ -14,9 +14,9 @@ func (l *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class, now time.Time) bo
 	if l.pods[ref.UID] != nil || !l.Expects(c) {
 		return false
 	}
-	p := &pod{ref: ref, class: l.class(c)}
+	p := &pod{ref: ref, class: l.class(c), owner: ownerOf(c)}
 	l.pods[ref.UID] = p
-	return l.adopt(p, ownerOf(c), now)
+	return l.adopt(p, p.owner, now)
 }
 
 // Heirs are the pods that are not bound yet and took room that was held for their owner's next pod, by that owner.

@@ -103,7 +103,7 @@ func (l *Ledger) come(placements []capacity.Placement) map[expected][]*pod {
 	}
 	out := map[expected][]*pod{}
 	for _, w := range l.QueuedPods() {
-		if k := (expected{w.Class.Key, ownerOf(w.Class)}); held[k] && !named[w.Ref.UID] {
+		if k := (expected{w.Class.Key, l.pods[w.Ref.UID].owner}); held[k] && !named[w.Ref.UID] {
 			out[k] = append(out[k], l.pods[w.Ref.UID])
 		}
 	}
@@ -229,7 +229,7 @@ func (l *Ledger) Restore(slots []Restored, now time.Time) {
 		p := l.pods[r.Slot.Pod.UID]
 		switch {
 		case p == nil:
-			p = &pod{ref: r.Slot.Pod, class: l.class(r.Class)}
+			p = &pod{ref: r.Slot.Pod, class: l.class(r.Class), owner: ownerOf(r.Class)}
 			l.pods[p.ref.UID] = p
 		case p.state == Queued || p.state == Refused:
 			l.reclass(p, r.Class) // the scheduler was faster than the intent log

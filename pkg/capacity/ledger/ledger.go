@@ -79,6 +79,7 @@ const (
 type pod struct {
 	ref    capacity.PodRef
 	class  *class
+	owner  types.UID // its own: the class is that of the first pod like it, which may have another
 	state  State
 	slot   *slot // pinned; nil while Planned and until the first cycle
 	since  time.Time

@@ -16,9 +16,9 @@ import (
 func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (State, string) {
 	p, ok := l.pods[ref.UID]
 	if !ok {
-		p = &pod{ref: ref, class: l.class(c)}
+		p = &pod{ref: ref, class: l.class(c), owner: ownerOf(c)}
 		l.pods[ref.UID] = p
-		if l.adopt(p, ownerOf(c), now) {
+		if l.adopt(p, p.owner, now) {
 			return p.state, p.why
 		}
 		if k := p.class; k.lost > 1 && now.Before(k.rest) {
@@ -144,7 +144,7 @@ func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) Sta
 	p, ok := l.pods[ref.UID]
 	switch {
 	case !ok:
-		p = &pod{ref: ref, class: l.class(c)}
+		p = &pod{ref: ref, class: l.class(c), owner: ownerOf(c)}
 		l.pods[ref.UID] = p
 		l.queue(p, now)
 		p.stale = false
