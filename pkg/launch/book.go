@@ -116,19 +116,20 @@ func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.
 		return
 	}
 	m.recording[claim] = false
-	m.background(ctx, func() {
-		for {
-			if c := m.claim(claim); c != nil {
-				if err := m.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
-					// A restart then plans for these pods anew, on the same node if it still has the room.
-					m.log(ctx).V(3).Info("Could not record the pods planned for a claim", "nodeClaim", claim, "err", err)
-				}
-			}
-			if !m.recordAgain(ctx, claim) {
-				return
-			}
+	m.background(ctx, func() { m.writeSlots(ctx, claim) })
+}
+
+// writeSlots makes one write of slots. If they have changed meanwhile, the next one queues up behind those of other claims.
+func (m *Motor) writeSlots(ctx context.Context, claim string) {
+	if c := m.claim(claim); c != nil {
+		if err := m.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
+			// A restart then plans for these pods anew, on the same node if it still has the room.
+			m.log(ctx).V(3).Info("Could not record the pods planned for a claim", "nodeClaim", claim, "err", err)
 		}
-	})
+	}
+	if m.recordAgain(ctx, claim) {
+		m.background(ctx, func() { m.writeSlots(ctx, claim) })
+	}
 }
 
 // recordAgain ends a write of slots, or says that there is more to write.

@@ -31,7 +31,7 @@ type Config struct {
 	MaxInFlight int
 	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector labels.Selector
-	// Parallel is how many API and cloud calls of launches run at once.
+	// Parallel is how many API and cloud calls of launches run at once. Beside them a quarter as many may tidy up and take notes.
 	Parallel int
 	Plan     capacity.Options
 }
@@ -66,7 +66,8 @@ type Motor struct {
 	names   *rand.Rand // guarded by namesMu
 
 	recheckMu sync.Mutex
-	slots     chan struct{} // semaphore of Parallel calls
+	slots     chan struct{} // semaphore of Parallel calls that launches wait for
+	chores    chan struct{} // semaphore of calls that nobody waits for
 	plan      chan struct{} // demand is waiting
 	changed   chan struct{} // pools, offers or classes changed
 	ordered   chan struct{} // there is a claim that nobody planned
@@ -142,7 +143,7 @@ func New(cfg Config, p Parts) *Motor {
 		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
 		planner: p.Planner, rooms: p.Rooms, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
 		daemons: p.Daemons, hold: p.Hold, spending: p.Spending, names: rand.New(rand.NewSource(p.Seed)),
-		slots: make(chan struct{}, max(cfg.Parallel, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		slots: make(chan struct{}, max(cfg.Parallel, 1)), chores: make(chan struct{}, max(cfg.Parallel/choresShare, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
 		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]string{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{}, refused: newFilterRefusals(p.Clock),
@@ -347,15 +348,19 @@ func (m *Motor) settle(ctx context.Context) bool {
 	}
 }
 
-// background runs f beside everything else, at most Parallel at once.
+// choresShare is how many calls of launches may run for one of those that nobody waits for.
+const choresShare = 4
+
+// background runs f, which nobody waits for, beside everything else: a promise is recorded, a claim ended. With an API server that is slow
+// or throttles, thousands of these may be due, and launches must not stand behind them.
 func (m *Motor) background(ctx context.Context, f func()) {
 	m.wg.Go(func() {
 		select {
 		case <-ctx.Done():
 			return
-		case m.slots <- struct{}{}:
+		case m.chores <- struct{}{}:
 		}
-		defer func() { <-m.slots }()
+		defer func() { <-m.chores }()
 		_ = panics.Catch(ctx, "launch", func() error { // logged there
 			f()
 			return nil
