@@ -223,6 +223,60 @@ func TestVictimsThatNeverEnd(t *testing.T) {
 	t.Error("not planned for a minute after its victim was to end")
 }
 
+// A pod is nominated before its victims are deleted, which takes seconds while the API server asks for pauses: no machine is bought beside
+// them.
+func TestVictimsThatAreDeletedLate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		deleted time.Duration // when the victim shows that it ends; zero: never
+		gone    time.Duration // when it has gone
+		planned time.Duration // when a plan is made for the pod
+	}{
+		"it ends late, and the room is no use":    {deleted: 8 * time.Second, gone: 20 * time.Second, planned: 45 * time.Second},
+		"it ends late, and takes its time":        {deleted: 8 * time.Second, planned: 45 * time.Second},
+		"it is never deleted":                     {planned: 15 * time.Second},
+		"it ends at once, and the room is no use": {deleted: time.Nanosecond, gone: 10 * time.Second, planned: nomineePatience},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.build()
+			start := time.Now()
+			c := testingclock.NewFakeClock(start)
+			w.desk.clock = c
+			m := w.motor
+			victim := w.pod(7)
+			victim.Spec.NodeName = "n"
+			m.pending.observe(nil, victim)
+			going := victim.DeepCopy()
+			going.DeletionTimestamp = &metav1.Time{Time: start}
+			pod := w.pod(0)
+			pod.Status.NominatedNodeName = "n"
+			m.pending.observe(nil, pod)
+			class, err := m.pending.classes.Class(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.desk.Submit(refOf(pod), class)
+			planned := time.Duration(-1)
+			for at := time.Duration(0); at < time.Minute && planned < 0; at += time.Second {
+				if tc.deleted > at-time.Second && tc.deleted <= at && tc.deleted > 0 || tc.deleted == time.Nanosecond && at == 0 {
+					m.pending.observe(victim, going)
+				}
+				if at == tc.gone && at > 0 {
+					m.pending.deleted(going)
+				}
+				w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+				if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
+					planned = at
+				}
+				c.Step(time.Second)
+			}
+			if planned != tc.planned {
+				t.Errorf("planned for after %v, want %v", planned, tc.planned)
+			}
+		})
+	}
+}
+
 // Nothing is planned on a node that is about to go, not even for pods that tolerate everything.
 func TestFencedNodesTakeNobody(t *testing.T) {
 	w := newWorld(t)

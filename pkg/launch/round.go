@@ -176,14 +176,20 @@ func (m *Motor) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 // nomineePatience is how long the victims of a preemption may take to end before a node is built after all.
 const nomineePatience = 30 * time.Second
 
-// nominee is a pod that preemption is making room for, and since when it is known.
+// preemptionPatience is how long it may take until the victims are seen to end. The pod is nominated before they are deleted, in the
+// background, and the API server may ask for pauses.
+const preemptionPatience = 15 * time.Second
+
+// nominee is a pod that preemption is making room for, and since when it is known; ending: so much of it that its victims end.
 type nominee struct {
-	node  string
-	since time.Time
+	node   string
+	since  time.Time
+	ending bool
 }
 
 // withoutNominees leaves out pods that preemption is making room for. The room is not there yet, so that a plan would buy it a
-// second time. Victims that don't end in time (a dead kubelet, a finalizer) are not waited for.
+// second time. Victims that don't end in time (a dead kubelet, a finalizer) are not waited for, and neither is room that should be
+// there: if the scheduler hasn't used it, it was not enough.
 func (m *Motor) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 	for uid := range m.nominees {
 		if m.pending.Get(uid) == nil {
@@ -193,20 +199,25 @@ func (m *Motor) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 	now := m.desk.clock.Now()
 	return slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
 		pod := m.pending.Get(w.Ref.UID)
-		if pod == nil || pod.Status.NominatedNodeName == "" || !m.pending.makesRoom(pod.Status.NominatedNodeName) {
+		if pod == nil || pod.Status.NominatedNodeName == "" {
 			delete(m.nominees, w.Ref.UID)
 			return false
 		}
 		first, known := m.nominees[w.Ref.UID]
-		if !known || first.node != pod.Status.NominatedNodeName {
-			first = nominee{pod.Status.NominatedNodeName, now}
+		ending := m.pending.makesRoom(pod.Status.NominatedNodeName)
+		if !known || first.node != pod.Status.NominatedNodeName || ending && !first.ending {
+			first = nominee{pod.Status.NominatedNodeName, now, ending}
 			m.nominees[w.Ref.UID] = first
 		}
-		if now.Sub(first.since) > nomineePatience {
+		until := first.since.Add(nomineePatience)
+		if !first.ending {
+			until = first.since.Add(preemptionPatience)
+		}
+		if first.ending && !ending || !now.Before(until) {
 			return false
 		}
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) {
-			l.Postpone(w.Ref.UID, "preemption is making room for the pod on node "+pod.Status.NominatedNodeName, now.Add(nomineePatience), now)
+			l.Postpone(w.Ref.UID, "preemption is making room for the pod on node "+pod.Status.NominatedNodeName, until, now)
 		})
 		return true
 	})
