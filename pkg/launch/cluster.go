@@ -68,12 +68,13 @@ const (
 	eventBacklog    = 5000
 )
 
-// PacedRecorder writes events about pods, a burst of them one after the other. What is over the backlog is dropped: an
+// PacedRecorder writes events about pods, a burst of them one after the other, warnings first. What is over the backlog is dropped: an
 // event is a courtesy, the log has it all.
 type PacedRecorder struct {
 	recorder events.EventRecorder
 	limit    *rate.Limiter
-	queue    chan podEvent
+	// warnings have a backlog of their own: where thousands of pods are told that a node comes, those for which none comes must hear it.
+	warnings, queue chan podEvent
 }
 
 type podEvent struct {
@@ -83,13 +84,18 @@ type podEvent struct {
 
 // NewRecorder writes through r, which must not block, while Run runs.
 func NewRecorder(r events.EventRecorder) *PacedRecorder {
-	return &PacedRecorder{recorder: r, limit: rate.NewLimiter(eventsPerSecond, eventBurst), queue: make(chan podEvent, eventBacklog)}
+	return &PacedRecorder{recorder: r, limit: rate.NewLimiter(eventsPerSecond, eventBurst),
+		warnings: make(chan podEvent, eventBacklog), queue: make(chan podEvent, eventBacklog)}
 }
 
 // Pod takes an event down and returns at once.
 func (p *PacedRecorder) Pod(ref capacity.PodRef, eventType, reason, note string) {
+	queue := p.queue
+	if eventType == corev1.EventTypeWarning {
+		queue = p.warnings
+	}
 	select {
-	case p.queue <- podEvent{ref, eventType, reason, note}:
+	case queue <- podEvent{ref, eventType, reason, note}:
 	default:
 	}
 }
@@ -97,16 +103,29 @@ func (p *PacedRecorder) Pod(ref capacity.PodRef, eventType, reason, note string)
 // Run writes until ctx ends.
 func (p *PacedRecorder) Run(ctx context.Context) {
 	for {
-		select {
-		case <-ctx.Done():
+		e, ok := p.next(ctx)
+		if !ok || p.limit.Wait(ctx) != nil {
 			return
-		case e := <-p.queue:
-			if p.limit.Wait(ctx) != nil {
-				return
-			}
-			obj := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: e.ref.Namespace, Name: e.ref.Name, UID: e.ref.UID}
-			p.recorder.Eventf(obj, nil, e.eventType, e.reason, "Provisioning", "%s", short(e.note))
 		}
+		obj := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: e.ref.Namespace, Name: e.ref.Name, UID: e.ref.UID}
+		p.recorder.Eventf(obj, nil, e.eventType, e.reason, "Provisioning", "%s", short(e.note))
+	}
+}
+
+// next waits for an event; false when ctx has ended.
+func (p *PacedRecorder) next(ctx context.Context) (podEvent, bool) {
+	select {
+	case e := <-p.warnings:
+		return e, true
+	default:
+	}
+	select {
+	case <-ctx.Done():
+		return podEvent{}, false
+	case e := <-p.warnings:
+		return e, true
+	case e := <-p.queue:
+		return e, true
 	}
 }
 

@@ -1,0 +1,59 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Thousands of pods are told that a node comes. Those for which none comes hear it at once, and are not left out because of the others.
+func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		written := events.NewFakeRecorder(3 * eventBacklog)
+		r := NewRecorder(written)
+		for i := range eventBacklog + 1000 {
+			r.Pod(capacity.PodRef{Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Nominated", "a node comes")
+		}
+		for i := range 20 {
+			r.Pod(capacity.PodRef{Name: fmt.Sprint("w", i)}, corev1.EventTypeWarning, "LaunchFailed", "no node comes")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			r.Run(ctx)
+			close(done)
+		}()
+		pass(time.Second)
+		if n := count(written, "LaunchFailed"); n != 20 {
+			t.Errorf("%d of 20 warnings were written within a second", n)
+		}
+		pass(3 * time.Minute)
+		if n := count(written, "Nominated"); n == 0 {
+			t.Error("nothing else was written in three minutes")
+		}
+		cancel()
+		<-done
+	})
+}
+
+// count takes the events that were written, and says how many are of that reason.
+func count(written *events.FakeRecorder, reason string) (n int) {
+	for {
+		select {
+		case e := <-written.Events:
+			if strings.Contains(e, reason) {
+				n++
+			}
+		default:
+			return n
+		}
+	}
+}
