@@ -115,6 +115,9 @@ func (w *world) parseFleet(r *Request) (*fleet, error) {
 	if t := p.str("Type"); t != "instant" {
 		return nil, failf("UnsupportedOperation", "The simulator launches fleets of type instant only, not %q", t)
 	}
+	if err := p.checkTagSpecifications(append([]string{"fleet"}, taggedAtLaunch...)...); err != nil {
+		return nil, err
+	}
 	f := &fleet{tags: map[string]map[string]string{}, capacityType: p.str("TargetCapacitySpecification.DefaultTargetCapacityType")}
 	for _, kind := range taggedAtLaunch {
 		f.tags[kind] = p.tagsFor(kind)
@@ -246,6 +249,11 @@ func (w *world) resolve(c *choice, f *fleet) *apiError {
 	}
 	if f.capacityType == spot && !w.spotRole {
 		return failf("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.")
+	}
+	for _, kind := range taggedAtLaunch {
+		if err := tooManyTags(merged(d.tags[kind], f.tags[kind])); err != nil {
+			return err
+		}
 	}
 	return w.check(d, c.typ)
 }

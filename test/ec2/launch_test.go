@@ -1,13 +1,16 @@
 package ec2
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -325,4 +328,68 @@ func TestSubnetsWithFewAddresses(t *testing.T) {
 	}
 	a.SetFreeAddresses("us-west-2a", 100)
 	a.launched(a.fleetOf(50, "t", "on-demand", []string{"us-west-2a"}, "m5.large"))
+}
+
+// What EC2 refuses of tags, wherever they are given.
+func TestTagsThatDoNotWork(t *testing.T) {
+	a := newAccount(t)
+	many := func(n int) (out []types.Tag) {
+		for i := range n {
+			out = append(out, tags(fmt.Sprintf("key-%d", i), "v")...)
+		}
+		return out
+	}
+	template := a.template("plain")
+	good := a.launched(a.fleetOf(1, template, "on-demand", abc[:1], "m5.large"))[0]
+	for _, tt := range []struct {
+		name, want string
+		kind       types.ResourceType
+		tags       []types.Tag
+		anyKind    bool // of CreateTags, which names resources, too
+	}{
+		{"51 tags", "TagLimitExceeded", "instance", many(51), true},
+		{"51 tags of volumes", "TagLimitExceeded", "volume", many(51), false},
+		{"a key of AWS's own", "InvalidParameterValue", "instance", tags("aws:mine", "v"), true},
+		{"in another case", "InvalidParameterValue", "instance", tags("AWS:mine", "v"), true},
+		{"a key of 129 characters", "InvalidParameterValue", "instance", tags(strings.Repeat("k", 129), "v"), true},
+		{"a value of 257 characters", "InvalidParameterValue", "instance", tags("k", strings.Repeat("v", 257)), true},
+		{"a key twice", "InvalidParameterValue", "instance", tags("k", "v", "k", "w"), true},
+		{"a resource type that is none", "InvalidParameterValue", "machine", tags("k", "v"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := a.fleetOf(1, template, "on-demand", abc[:1], "m5.large")
+			in.TagSpecifications = []types.TagSpecification{{ResourceType: tt.kind, Tags: tt.tags}}
+			out, err := a.ec2.CreateFleet(a.ctx, in)
+			if err == nil && len(out.Errors) == 1 && len(out.Instances) == 0 {
+				err = &smithy.GenericAPIError{Code: *out.Errors[0].ErrorCode}
+			}
+			if code(err) != tt.want {
+				t.Errorf("CreateFleet: %v, want %s", err, tt.want)
+			}
+			run := &awsec2.RunInstancesInput{LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateName: &template}, InstanceType: "m5.large",
+				MinCount: aws.Int32(1), MaxCount: aws.Int32(1), TagSpecifications: in.TagSpecifications}
+			if _, err := a.ec2.RunInstances(a.ctx, run); code(err) != tt.want {
+				t.Errorf("RunInstances: %v, want %s", err, tt.want)
+			}
+			if !tt.anyKind {
+				return
+			}
+			if _, err := a.ec2.CreateTags(a.ctx, &awsec2.CreateTagsInput{Resources: []string{good}, Tags: tt.tags}); code(err) != tt.want {
+				t.Errorf("CreateTags: %v, want %s", err, tt.want)
+			}
+		})
+	}
+	// The tags of a template and those of a request come together.
+	template = a.templateWith("half", func(d *types.RequestLaunchTemplateData) {
+		d.TagSpecifications = []types.LaunchTemplateTagSpecificationRequest{{ResourceType: "instance", Tags: many(30)}}
+	})
+	in := a.fleetOf(1, template, "on-demand", abc[:1], "m5.large")
+	for i, n := range []int{49, 50} { // 30 of them are the template's
+		in.TagSpecifications[0].Tags = append(many(n), tags("one", "more")...)
+		_, failed := pools(must(a.ec2.CreateFleet(a.ctx, in)))
+		if want := [][]string{nil, {"m5.large/us-west-2a: TagLimitExceeded"}}[i]; !slices.Equal(failed, want) {
+			t.Errorf("%d tags: failed %v, want %v", n+1, failed, want)
+		}
+		in.ClientToken = nil
+	}
 }

@@ -67,6 +67,9 @@ type Placement struct {
 }
 
 func (w *world) parseLaunchData(p *params) (*launchData, error) {
+	if err := p.checkTagSpecifications(taggedAtLaunch...); err != nil {
+		return nil, err
+	}
 	d := &launchData{
 		image: p.str("ImageId"), typ: p.str("InstanceType"), profile: p.str("IamInstanceProfile.Name"), subnet: p.str("SubnetId"),
 		groups: p.strs("SecurityGroupId"), market: p.str("InstanceMarketOptions.MarketType"), monitoring: p.bool("Monitoring.Enabled"),

@@ -1,6 +1,60 @@
 package ec2
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// What EC2 takes of tags. Tags with the reserved prefix are EC2's own and don't count.
+const (
+	maxTags        = 50
+	maxTagKey      = 128 // characters, as maxTagValue
+	maxTagValue    = 256
+	reservedPrefix = "aws:" // in whichever case
+)
+
+// checkTags refuses a list of tags for what is wrong with it whatever bears them.
+func checkTags(list []*params) *apiError {
+	seen := map[string]bool{}
+	for _, t := range list {
+		key, value := t.str("Key"), t.str("Value")
+		switch {
+		case key == "":
+			return invalidValue("Tag.Key", key, "Tag keys can't be empty.")
+		case len(key) >= len(reservedPrefix) && strings.EqualFold(key[:len(reservedPrefix)], reservedPrefix):
+			return failf("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use")
+		case utf8.RuneCountInString(key) > maxTagKey:
+			return failf("InvalidParameterValue", "Tag key exceeds the maximum length of %d characters", maxTagKey)
+		case utf8.RuneCountInString(value) > maxTagValue:
+			return failf("InvalidParameterValue", "Tag value exceeds the maximum length of %d characters", maxTagValue)
+		case seen[key]:
+			return failf("InvalidParameterValue", "Duplicate tag key '%s' specified.", key)
+		}
+		seen[key] = true
+	}
+	return nil
+}
+
+// checkTagSpecifications refuses a TagSpecification list that names other resource types, or has tags that no resource may bear.
+func (p *params) checkTagSpecifications(kinds ...string) *apiError {
+	for _, s := range p.list("TagSpecification") {
+		if kind := s.str("ResourceType"); !slices.Contains(kinds, kind) {
+			return failf("InvalidParameterValue", "'%s' is not a valid taggable resource type for this operation.", kind)
+		}
+		if err := checkTags(s.list("Tag")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tooManyTags(tags map[string]string) *apiError {
+	if len(tags) <= maxTags {
+		return nil
+	}
+	return failf("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
+}
 
 // tagsOf finds the tags of a resource.
 func (w *world) tagsOf(id string) (map[string]string, error) {
@@ -55,10 +109,17 @@ func (w *world) createTags(r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	list := r.params.list("Tag")
+	if len(list) == 0 {
+		return nil, missing("Tag")
+	}
+	if err := checkTags(list); err != nil {
+		return nil, err
+	}
 	add := r.params.tags("Tag")
 	for _, tags := range all {
-		if len(merged(tags, add)) > 50 {
-			return nil, failf("TagLimitExceeded", "You have reached the maximum number of tags for this resource.")
+		if err := tooManyTags(merged(tags, add)); err != nil {
+			return nil, err
 		}
 	}
 	if r.params.bool("DryRun") {

@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,10 @@ func (w *world) createLaunchTemplate(r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	tags := r.params.tagsFor("launch-template")
+	if err := cmp.Or(r.params.checkTagSpecifications("launch-template"), tooManyTags(tags)); err != nil {
+		return nil, err
+	}
 	return w.once(r, func() (any, error) {
 		if slices.ContainsFunc(w.templates, func(t *template) bool { return t.name == name }) {
 			return nil, failf("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
@@ -50,7 +55,7 @@ func (w *world) createLaunchTemplate(r *Request) (any, error) {
 		if r.params.bool("DryRun") {
 			return nil, dryRun()
 		}
-		t := &template{id: w.id("lt"), name: name, created: w.now, data: data, tags: r.params.tagsFor("launch-template")}
+		t := &template{id: w.id("lt"), name: name, created: w.now, data: data, tags: tags}
 		w.templates = append(w.templates, t)
 		r.results = []string{t.id}
 		return templateAnswer{w.templateItem(t)}, nil
