@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -104,6 +105,16 @@ func TestBadClasses(t *testing.T) {
 			ec2nc.ConditionTypeValidationSucceeded, "spec.role, spec.instanceProfile: exactly one of them is required"},
 		{"tags", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"karpenter.sh/nodepool": "mine"} },
 			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "karpenter.sh/nodepool" is set by the program itself`},
+		{"tags-too-many", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = manyTags(45) },
+			ec2nc.ConditionTypeValidationSucceeded, "spec.tags: 45 tags and the 7 that every instance needs besides are 52; EC2 takes 50 on an instance"},
+		{"tags-aws", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"AWS:owner": "me"} },
+			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "AWS:owner" begins with aws:, which AWS keeps for itself`},
+		{"tags-key", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{strings.Repeat("ä", 129): ""} },
+			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "` + strings.Repeat("ä", 129) + `" has 129 characters; EC2 takes 128`},
+		{"tags-value", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"note": strings.Repeat("x", 257)} },
+			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the value of "note" has 257 characters; EC2 takes 256`},
+		{"tags-empty", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"": "x"} },
+			ec2nc.ConditionTypeValidationSucceeded, "spec.tags: a key is empty"},
 		{"names", func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{NodeNameAnnotation: "dns"} },
 			ec2nc.ConditionTypeValidationSucceeded, `metadata.annotations[dovetail.sh/node-name]: "dns" is none of private-dns, short-dns, instance-id`},
 		{"user-data", func(nc *ec2nc.EC2NodeClass) {
@@ -143,6 +154,46 @@ func TestBadClasses(t *testing.T) {
 	renamed.Name, renamed.Annotations = "names", map[string]string{NodeNameAnnotation: "short-dns"} // no new generation
 	w.SetNodeClass(renamed)
 	w.status("names", isReady(metav1.ConditionTrue))
+}
+
+func manyTags(n int) map[string]string {
+	out := map[string]string{}
+	for i := range n {
+		out[fmt.Sprintf("key-%d", i)] = "value"
+	}
+	return out
+}
+
+// A class with as many tags as it may have launches, and its instance gets that of its claim, too. One tag more, and it is not Ready: the
+// launch would work and the claim's tag be refused.
+func TestAsManyTagsAsEC2Takes(t *testing.T) {
+	w := newWorld(t)
+	for _, tt := range []struct {
+		name string
+		tags map[string]string
+		fits bool
+	}{
+		{"most", manyTags(43), true},
+		{"one-more", manyTags(44), false},
+		{"its-own-name", func() map[string]string { m := manyTags(43); m["Name"] = "mine"; return m }(), true},
+		{"long", map[string]string{strings.Repeat("k", 128): strings.Repeat("v", 256)}, true},
+	} {
+		w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.Spec.Tags = tt.name, tt.tags }))
+		if !tt.fits {
+			w.status(tt.name, isReady(metav1.ConditionFalse))
+			continue
+		}
+		w.types(tt.name)
+		v := wave("t-"+tt.name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
+		v.NodeClass = tt.name
+		res, err := w.Launch(w.ctx, w.prepared(v))
+		if err != nil || len(res.Instances) != 1 {
+			t.Fatalf("%s: launched %v, %v", tt.name, res.Instances, err)
+		}
+		if err := w.TagClaim(w.ctx, res.Instances[0].ID, "claim", "ip-10-0-0-1.us-west-2.compute.internal"); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
 }
 
 func TestImagesAreChosen(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -66,11 +67,38 @@ func validIdentity(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 	return ""
 }
 
+// What EC2 takes of tags. Its documents name 127 and 128, 255 and 256 characters: what is sure to be refused is refused here.
+const (
+	maxTags     = 50
+	maxTagKey   = 128 // characters
+	maxTagValue = 256
+)
+
+// instanceTags are how many tags an instance gets beside those of its class: launchTags, the wave's, and the claim's, which comes when its
+// Node is there.
+const instanceTags = 7
+
 func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
-	for k := range spec.Tags {
-		if k == "" || k == waveTag || slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }) {
+	for _, k := range slices.Sorted(maps.Keys(spec.Tags)) {
+		switch {
+		case k == "":
+			return "spec.tags: a key is empty"
+		case k == waveTag || slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }):
 			return fmt.Sprintf("spec.tags: the key %q is set by the program itself", k)
+		case strings.HasPrefix(strings.ToLower(k), "aws:"):
+			return fmt.Sprintf("spec.tags: the key %q begins with aws:, which AWS keeps for itself", k)
+		case utf8.RuneCountInString(k) > maxTagKey:
+			return fmt.Sprintf("spec.tags: the key %q has %d characters; EC2 takes %d", k, utf8.RuneCountInString(k), maxTagKey)
+		case utf8.RuneCountInString(spec.Tags[k]) > maxTagValue:
+			return fmt.Sprintf("spec.tags: the value of %q has %d characters; EC2 takes %d", k, utf8.RuneCountInString(spec.Tags[k]), maxTagValue)
 		}
+	}
+	ours := instanceTags
+	if _, own := spec.Tags[ec2nc.NameTagKey]; own {
+		ours-- // in place of ours
+	}
+	if n := len(spec.Tags); n+ours > maxTags {
+		return fmt.Sprintf("spec.tags: %d tags and the %d that every instance needs besides are %d; EC2 takes %d on an instance", n, ours, n+ours, maxTags)
 	}
 	return ""
 }
