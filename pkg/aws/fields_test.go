@@ -176,18 +176,18 @@ func fieldCases() []fieldCase {
 				"blockDeviceMappings.ebs.throughput", "blockDeviceMappings.ebs.volumeInitializationRate", "blockDeviceMappings.ebs.volumeSize", "blockDeviceMappings.ebs.volumeType"},
 			class: func(_ *world, s *ec2nc.EC2NodeClassSpec) {
 				s.BlockDeviceMappings = []*ec2nc.BlockDeviceMapping{{DeviceName: ptr.To("/dev/xvda"), RootVolume: true, EBS: &ec2nc.BlockDevice{
-					VolumeSize: ptr.To(resource.MustParse("100G")), VolumeType: ptr.To("io2"), IOPS: ptr.To[int64](5000), Throughput: ptr.To[int64](250), Encrypted: &yes,
+					VolumeSize: ptr.To(resource.MustParse("100G")), VolumeType: ptr.To("gp3"), IOPS: ptr.To[int64](5000), Throughput: ptr.To[int64](250), Encrypted: &yes,
 					KMSKeyID: ptr.To("key-1"), SnapshotID: ptr.To("snap-1"), VolumeInitializationRate: ptr.To[int32](200), DeleteOnTermination: &no,
 				}}}
 			},
 			template: map[string]string{
-				"BlockDeviceMapping.1.Ebs.VolumeSize": "94", "BlockDeviceMapping.1.Ebs.VolumeType": "io2",
+				"BlockDeviceMapping.1.Ebs.VolumeSize": "94", "BlockDeviceMapping.1.Ebs.VolumeType": "gp3",
 				"BlockDeviceMapping.1.Ebs.Iops": "5000", "BlockDeviceMapping.1.Ebs.Throughput": "250", "BlockDeviceMapping.1.Ebs.KmsKeyId": "key-1",
 				"BlockDeviceMapping.1.Ebs.SnapshotId": "snap-1", "BlockDeviceMapping.1.Ebs.VolumeInitializationRate": "200",
 				"BlockDeviceMapping.1.Ebs.DeleteOnTermination": "false",
 			},
 			instance: func(_ *world, i sim.Instance) pairs {
-				return pairs{{[]sim.Volume{{Device: "/dev/xvda", Type: "io2", KMSKey: "key-1", Snapshot: "snap-1", GiB: 94, IOPS: 5000, Throughput: 250,
+				return pairs{{[]sim.Volume{{Device: "/dev/xvda", Type: "gp3", KMSKey: "key-1", Snapshot: "snap-1", GiB: 94, IOPS: 5000, Throughput: 250,
 					InitializationRate: 200, Encrypted: true, KeptOnTermination: true, Tags: i.Tags}}, i.Volumes}}
 			},
 		},

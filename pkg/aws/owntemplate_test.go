@@ -52,8 +52,8 @@ func TestLaunchTemplateOfTheUsersOwn(t *testing.T) {
 		IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: awssdk.String("DovetailNode")},
 		SecurityGroupIds:   []string{w.groupCalled("default")},
 		BlockDeviceMappings: []ec2types.LaunchTemplateBlockDeviceMappingRequest{
-			{DeviceName: awssdk.String("/dev/xvda"), Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{VolumeSize: awssdk.Int32(8)}},
-			{DeviceName: awssdk.String("/dev/xvdb"), Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{VolumeSize: awssdk.Int32(100)}},
+			{DeviceName: awssdk.String("/dev/xvda"), Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{VolumeSize: awssdk.Int32(100)}},
+			{DeviceName: awssdk.String("/dev/xvdb"), Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{VolumeSize: awssdk.Int32(8)}},
 		},
 	})
 	made := len(w.sim.Calls("CreateLaunchTemplate"))

@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -255,7 +256,7 @@ func (w *world) resolve(c *choice, f *fleet) *apiError {
 			return err
 		}
 	}
-	return w.check(d, c.typ)
+	return cmp.Or(d.checkShownTags(f.tags["instance"]), w.check(d, c.typ))
 }
 
 // check says what is wrong with what an instance shall be made from.
@@ -279,7 +280,7 @@ func (w *world) check(d *launchData, t *catalog.Type) *apiError {
 	if d.reservation != "" && w.reservation(d.reservation) == nil {
 		return failf("InvalidCapacityReservationId.NotFound", "The capacity reservation ID '%s' does not exist", d.reservation)
 	}
-	if err := w.checkPlacement(d.placement, t); err != nil {
+	if err := cmp.Or(w.checkPlacement(d.placement, t), d.checkOptions(), d.checkVolumes(im)); err != nil {
 		return err
 	}
 	efas := 0

@@ -82,6 +82,15 @@ func TestInstanceIsWhatItsTemplateSays(t *testing.T) {
 	}
 }
 
+// volume is a template's root volume, which works but for what is changed.
+func volume(change func(*types.LaunchTemplateEbsBlockDeviceRequest)) func(*types.RequestLaunchTemplateData) {
+	return func(d *types.RequestLaunchTemplateData) {
+		ebs := &types.LaunchTemplateEbsBlockDeviceRequest{VolumeType: "gp3", VolumeSize: aws.Int32(100)}
+		change(ebs)
+		d.BlockDeviceMappings = []types.LaunchTemplateBlockDeviceMappingRequest{{DeviceName: aws.String("/dev/xvda"), Ebs: ebs}}
+	}
+}
+
 // What EC2 refuses of a template, whatever capacity there is.
 func TestTemplatesThatDoNotWork(t *testing.T) {
 	a := newAccount(t)
@@ -107,6 +116,34 @@ func TestTemplatesThatDoNotWork(t *testing.T) {
 		}},
 		{"IPv6 in an IPv4 subnet", "m5.large", "InvalidParameterValue", func(d *types.RequestLaunchTemplateData) {
 			d.NetworkInterfaces = []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{{DeviceIndex: aws.Int32(0), Ipv6AddressCount: aws.Int32(1)}}
+		}},
+		{"tokens that are neither required nor optional", "m5.large", "InvalidParameterValue", func(d *types.RequestLaunchTemplateData) {
+			d.MetadataOptions = &types.LaunchTemplateInstanceMetadataOptionsRequest{HttpTokens: "maybe"}
+		}},
+		{"more hops than there can be", "m5.large", "InvalidParameterValue", func(d *types.RequestLaunchTemplateData) {
+			d.MetadataOptions = &types.LaunchTemplateInstanceMetadataOptionsRequest{HttpPutResponseHopLimit: aws.Int32(65)}
+		}},
+		{"tags that metadata can't show", "m5.large", "InvalidParameterValue", func(d *types.RequestLaunchTemplateData) {
+			d.MetadataOptions = &types.LaunchTemplateInstanceMetadataOptionsRequest{InstanceMetadataTags: "enabled"}
+			d.TagSpecifications = []types.LaunchTemplateTagSpecificationRequest{{ResourceType: "instance", Tags: tags("karpenter.sh/nodepool", "a")}}
+		}},
+		{"groups beside interfaces", "m5.large", "InvalidParameterCombination", func(d *types.RequestLaunchTemplateData) {
+			d.SecurityGroupIds = []string{*must(a.ec2.DescribeSecurityGroups(a.ctx, &awsec2.DescribeSecurityGroupsInput{})).SecurityGroups[0].GroupId}
+			d.NetworkInterfaces = []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{{DeviceIndex: aws.Int32(0)}}
+		}},
+		{"a volume type that is none", "m5.large", "InvalidParameterValue", volume(func(e *types.LaunchTemplateEbsBlockDeviceRequest) { e.VolumeType = "gp9" })},
+		{"a root volume smaller than its snapshot", "m5.large", "InvalidBlockDeviceMapping", volume(func(e *types.LaunchTemplateEbsBlockDeviceRequest) { e.VolumeSize = aws.Int32(8) })},
+		{"70,000 GiB", "m5.large", "InvalidParameterValue", volume(func(e *types.LaunchTemplateEbsBlockDeviceRequest) { e.VolumeSize = aws.Int32(70000) })},
+		{"too few operations", "m5.large", "InvalidParameterValue", volume(func(e *types.LaunchTemplateEbsBlockDeviceRequest) { e.Iops = aws.Int32(100) })},
+		{"operations of a type that has none to choose", "m5.large", "InvalidParameterCombination", volume(func(e *types.LaunchTemplateEbsBlockDeviceRequest) {
+			e.VolumeType, e.Iops = "gp2", aws.Int32(3000)
+		})},
+		{"throughput of a type that has none to choose", "m5.large", "InvalidParameterCombination", volume(func(e *types.LaunchTemplateEbsBlockDeviceRequest) {
+			e.VolumeType, e.Iops, e.Throughput = "io2", aws.Int32(3000), aws.Int32(250)
+		})},
+		{"provisioned operations, but how many", "m5.large", "MissingParameter", volume(func(e *types.LaunchTemplateEbsBlockDeviceRequest) { e.VolumeType = "io1" })},
+		{"a volume of no size", "m5.large", "MissingParameter", func(d *types.RequestLaunchTemplateData) {
+			d.BlockDeviceMappings = []types.LaunchTemplateBlockDeviceMappingRequest{{DeviceName: aws.String("/dev/xvdz"), Ebs: &types.LaunchTemplateEbsBlockDeviceRequest{VolumeType: "gp3"}}}
 		}},
 		{"a market that the fleet does not buy on", "m5.large", "InvalidFleetConfiguration", func(d *types.RequestLaunchTemplateData) {
 			d.InstanceMarketOptions = &types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: "capacity-block"}

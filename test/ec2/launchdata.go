@@ -26,6 +26,8 @@ type launchData struct {
 	enclave    bool
 	// preference and reservation are the capacity reservation specification.
 	preference, reservation string
+	// instanceLevel: it names a subnet or security groups beside its interfaces, not in them.
+	instanceLevel bool
 }
 
 // Metadata are the instance metadata options an instance has.
@@ -96,6 +98,7 @@ func (w *world) parseLaunchData(p *params) (*launchData, error) {
 	read := &numbers{}
 	d.metadata.HopLimit = read.of(p, "MetadataOptions.HttpPutResponseHopLimit")
 	d.placement.Partition = read.of(p, "Placement.PartitionNumber")
+	d.instanceLevel = d.subnet != "" || len(d.groups) > 0
 	for _, ni := range p.list("NetworkInterface") {
 		if s := ni.str("SubnetId"); s != "" {
 			d.subnet = s
@@ -205,6 +208,7 @@ func (d *launchData) over(base *launchData) *launchData {
 	}
 	out.monitoring = out.monitoring || d.monitoring
 	out.enclave = out.enclave || d.enclave
+	out.instanceLevel = out.instanceLevel || d.instanceLevel
 	return (&out).tagged(d.tags)
 }
 
