@@ -13,6 +13,7 @@ import (
 //	POST /_sim/capacity      {"type", "zone", "capacityType", "n", "code"}: SetCapacity and SetCapacityError
 //	POST /_sim/fault         {"action", "when": "before"|"after", "times", "code", "message", "status", "delay": "1s", "drop"}
 //	POST /_sim/interrupt     {"instance"}: Interrupt
+//	POST /_sim/endnew        {"n", "reason"}: EndNew
 func (s *Sim) serveAdmin(mux *http.ServeMux) {
 	mux.HandleFunc("GET /_sim/journal", func(hw http.ResponseWriter, _ *http.Request) {
 		writeJSON(hw, map[string]any{"calls": s.Calls(), "changes": s.Changes(), "bill": s.Bill()})
@@ -26,6 +27,13 @@ func (s *Sim) serveAdmin(mux *http.ServeMux) {
 	})
 	post(mux, "/_sim/capacity", s.postCapacity)
 	post(mux, "/_sim/fault", s.postFault)
+	post(mux, "/_sim/endnew", func(in struct {
+		N      int
+		Reason string
+	}) error {
+		s.EndNew(in.N, in.Reason)
+		return nil
+	})
 	post(mux, "/_sim/interrupt", func(in struct{ Instance string }) error { return s.Interrupt(in.Instance) })
 }
 

@@ -11,6 +11,7 @@ import (
 //
 //	pending --1 to 3 s--> running --TerminateInstances, spot interruption--> shutting-down --10 to 40 s--> terminated --1 h--> (forgotten by Describe)
 //	   \_____________________________________TerminateInstances____________________^
+//	   \_______EC2 can't start it (EndNew)__________________________________________________________________^
 //
 // A running instance is billed, no other is.
 const (
@@ -113,8 +114,32 @@ func (w *world) launch(d *launchData, t *catalog.Type, s *subnet, capacityType s
 	w.byID[id] = in
 	w.journal.change(w.now, in, "", pending, "")
 	w.notifyState(in)
-	w.after(between(draw, pendingMin, pendingMax), func() { w.run(in) })
+	started := between(draw, pendingMin, pendingMax)
+	if reason := w.doom(); reason != "" {
+		w.after(started/2, func() { w.fail(in, reason) })
+	}
+	w.after(started, func() { w.run(in) })
 	return in
+}
+
+// doom is the reason why the instance that is being launched won't start; empty: it will.
+func (w *world) doom() string {
+	if w.doomed == 0 {
+		return ""
+	}
+	if w.doomed > 0 {
+		w.doomed--
+	}
+	return w.doomReason
+}
+
+// fail ends an instance that EC2 can't start. It is gone at once.
+func (w *world) fail(in *instance, reason string) {
+	if in.State != pending {
+		return
+	}
+	in.Ending, in.Reason = w.now, reason
+	w.gone(in)
 }
 
 func (w *world) run(in *instance) {
@@ -157,6 +182,12 @@ func (w *world) move(in *instance, state, reason string) {
 	w.journal.change(w.now, in, in.State, state, reason)
 	in.State = state
 	w.notifyState(in)
+}
+
+// EndNew has the next n instances that are launched (-1: all from now on, 0: none any more) end while they are pending, as EC2 ends those
+// that it can't start. The reason begins with EC2's code: "Client.VolumeLimitExceeded: Volume limit exceeded".
+func (s *Sim) EndNew(n int, reason string) {
+	s.with(func(w *world) { w.doomed, w.doomReason = n, reason })
 }
 
 // Kill ends an instance from outside, as a failing host would.

@@ -3,6 +3,7 @@ package ec2
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,38 @@ func TestALifeFromPendingToForgotten(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{" to pending", "pending to running", "running to shutting-down", "shutting-down to terminated"}, moves); diff != "" {
 		t.Errorf("journal: -want +got:\n%s", diff)
+	}
+}
+
+// EC2 takes the launch, and ends the instance before it starts: a key it may not use, a quota of volumes. Only DescribeInstances says why.
+func TestInstancesThatEC2CannotStart(t *testing.T) {
+	rec := &recorder{booted: map[string]Machine{}}
+	a := newAccount(t, func(c *Config) { c.Machines = rec })
+	const why = "Client.VolumeLimitExceeded: Volume limit exceeded"
+	a.EndNew(2, why)
+	ids := a.launched(a.fleetOf(3, a.template("lt"), "on-demand", abc[:1], "m5.large"))
+	a.step(3 * time.Second)
+	var got []string
+	for _, id := range ids {
+		d := a.described(id)
+		if d.StateReason == nil {
+			got = append(got, string(d.State.Name))
+			continue
+		}
+		got = append(got, string(d.State.Name)+" "+*d.StateReason.Code+", "+*d.StateReason.Message)
+	}
+	slices.Sort(got)
+	dead := "terminated Client.VolumeLimitExceeded, " + why
+	if diff := cmp.Diff([]string{"running", dead, dead}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(a.Live()) != 1 {
+		t.Errorf("%d live", len(a.Live()))
+	}
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if len(rec.booted) != 1 {
+		t.Errorf("%d booted", len(rec.booted))
 	}
 }
 

@@ -302,6 +302,9 @@ func TestAnotherProcessCanSteer(t *testing.T) {
 	}
 	ids := a.launched(a.fleetOf(3, a.template("lt"), "spot", abc[:1], "m5.large"))
 	a.step(3 * time.Second)
+	if s := post("/_sim/endnew", `{"n": 1, "reason": "Client.InternalError: Client error on launch"}`); s != http.StatusNoContent {
+		t.Errorf("endnew: %d", s)
+	}
 	if s := post("/_sim/interrupt", `{"instance": "`+ids[0]+`"}`); s != http.StatusNoContent {
 		t.Errorf("interrupt: status %d", s)
 	}

@@ -28,7 +28,10 @@ type world struct {
 	// quotas are vCPUs by capacity type; no entry: no quota.
 	quotas map[string]int
 	// spotRole: the account has the service-linked role that spot instances need.
-	spotRole   bool
+	spotRole bool
+	// doomed is how many of the next instances end before they start (-1: all), and why.
+	doomed     int
+	doomReason string
 	profiles   map[string]*profile
 	parameters map[string]string
 	queue      queue
