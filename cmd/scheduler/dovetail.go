@@ -160,7 +160,11 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
 		ExpectedTaints: store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
-		Hold: incumbent.Hold, Close: motor.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.desk.Awaited, GivingUp: spending.Ending,
+		Hold: incumbent.Hold, Close: motor.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.desk.Awaited,
+		GivingUp: func(claim, why string, fault *guard.Fault) {
+			spending.Ending(claim, fault)
+			motor.GivingUp(claim, why)
+		},
 	})
 	if err != nil {
 		return err

@@ -216,6 +216,35 @@ func (w *world) prepared(v capacity.Wave) capacity.Wave {
 	return v
 }
 
+// What EC2 says of an instance that it couldn't start is in the answer that shows it dead.
+func TestWhyAnInstanceEnded(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	const why = "Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state"
+	w.sim.EndNew(1, why)
+	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 2, offer("m5.large", "a", "on-demand"))))
+	if err != nil || len(res.Instances) != 2 {
+		t.Fatal(res, err)
+	}
+	var got []string
+	for _, inst := range res.Instances {
+		for got = append(got, ""); got[len(got)-1] == ""; {
+			i, err := w.Describe(w.ctx, inst.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i.State != capacity.InstancePending {
+				got[len(got)-1] = i.Fate()
+			}
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"running", "terminated: " + why}, got); diff != "" {
+		t.Errorf("fates (-want +got):\n%s", diff)
+	}
+}
+
 func TestFromClassToInstance(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -119,12 +120,25 @@ func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]
 				if s := r.Instances[i].StateReason; s != nil {
 					inst.Taken = takenByEC2[awssdk.ToString(s.Code)]
 				}
+				if inst.Ended() {
+					inst.EndReason = endReason(&r.Instances[i])
+				}
 				out = append(out, inst)
 			}
 		}
 	}
 	slices.SortFunc(out, byID)
 	return out, nil
+}
+
+// endReason is what EC2 says of an instance's end. The message begins with the code that matters, "Client.VolumeLimitExceeded: Volume limit
+// exceeded"; the field for the code may have another one beside it, Server.InternalError.
+func endReason(i *ec2types.Instance) string {
+	said := awssdk.ToString(i.StateTransitionReason)
+	if r := i.StateReason; r != nil {
+		said = cmp.Or(awssdk.ToString(r.Message), awssdk.ToString(r.Code), said)
+	}
+	return said
 }
 
 func byID(a, b capacity.Instance) int { return strings.Compare(a.ID, b.ID) }

@@ -189,8 +189,23 @@ type Instance struct {
 	Tenancy string
 	// Labels that only the launch decided (a partition of a placement group); nil: none.
 	Labels map[string]string
+	// EndReason is why the cloud ended the instance, in its own words; empty while it hasn't, or doesn't say.
+	EndReason string
 	// Taken: the cloud has ended the instance because it wanted its capacity back, which is nobody's fault.
 	Taken bool
+}
+
+// Ended says that the instance is on its way out or out.
+func (i *Instance) Ended() bool {
+	return i.State == InstanceShuttingDown || i.State == InstanceTerminated
+}
+
+// Fate is what has become of the instance, as a clause: its state, and why where the cloud says it.
+func (i *Instance) Fate() string {
+	if i.EndReason == "" {
+		return string(i.State)
+	}
+	return string(i.State) + ": " + i.EndReason
 }
 
 // LaunchResult is the outcome of a wave's call.

@@ -16,6 +16,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
+// reasonInstanceLost: the instance ended, or never showed, before it was a node.
+const reasonInstanceLost = "InstanceLost"
+
 // finish makes a node of an instance.
 //
 //  1. The instance is recorded on the claim at once, with what the launch's answer says of it: from here on it has an owner.
@@ -120,8 +123,8 @@ func (m *Motor) awaitName(ctx context.Context, inst capacity.Instance) (capacity
 	for wait := firstRetry; ; wait = min(wait*3/2, 2*time.Second) {
 		got, err := m.cloud.Describe(ctx, inst.ID)
 		switch {
-		case err == nil && (got.State == capacity.InstanceTerminated || got.State == capacity.InstanceShuttingDown):
-			return got, fmt.Errorf("instance %s is %s", inst.ID, got.State)
+		case err == nil && got.Ended():
+			return got, fmt.Errorf("instance %s is %s", inst.ID, got.Fate())
 		case err == nil && got.NodeName != "":
 			return got, nil
 		case m.clock.Since(start) > launchTimeout:
@@ -156,7 +159,7 @@ func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Insta
 	if !inst.Taken {
 		m.spending.fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: oneLine(why.Error())})
 	}
-	m.fail(ctx, []*capacity.Claim{c}, "InstanceLost", why.Error(), false)
+	m.fail(ctx, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
 }
 
 // sameMachine says that what was recorded of an instance still holds.

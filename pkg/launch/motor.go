@@ -91,6 +91,7 @@ type Motor struct {
 	statics   map[string]*static         // by pool
 	ending    map[string]bool            // claims of static pools that are one too many
 	dying     map[string]string          // the pools of claims that are on their way out, as has been noted
+	givenUp   map[string]string          // claims that are given up, and why
 	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
 	recording map[string]bool            // claims whose slots are being written; true: and have changed since
 	moves     map[string]*move           // nodes that have to go
@@ -145,7 +146,7 @@ func New(cfg Config, p Parts) *Motor {
 		daemons: p.Daemons, hold: p.Hold, spending: p.Spending, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), chores: make(chan struct{}, max(cfg.Parallel/choresShare, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
-		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]string{}, counted: make(chan struct{}, 1), judge: p.Judge,
+		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]string{}, givenUp: map[string]string{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{}, refused: newFilterRefusals(p.Clock),
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, taints: p.Taints, expected: p.Claims.ExpectedTaints},
 	}
@@ -398,12 +399,12 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 		if now != nil && now.UID != c.UID && c.UID != "" {
 			continue // it has gone, and another one has its name
 		}
-		var refs []capacity.PodRef
-		m.desk.read(func(l *ledger.Ledger) { refs = l.Refs(name) })
-		for _, ref := range refs {
-			m.events.Pod(ref, corev1.EventTypeWarning, "LaunchFailed", fmt.Sprintf("node %s was not launched: %s", name, why))
+		became := "was not launched"
+		if reason == reasonInstanceLost || reason == reasonNodeNotCreated {
+			became = "did not come up"
 		}
-		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", len(refs))
+		pods := m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s %s: %s", name, became, why))
+		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", pods)
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
 		if now != nil && now.Order != nil && now.ProviderID == "" {
 			m.refuseOrder(ctx, now, reason, why, true)
@@ -420,12 +421,29 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 	}
 }
 
+// tellPods warns the pods that are planned on a claim's node, and says how many there are.
+func (m *Motor) tellPods(claim, reason, note string) int {
+	var refs []capacity.PodRef
+	m.desk.read(func(l *ledger.Ledger) { refs = l.Refs(claim) })
+	for _, ref := range refs {
+		m.events.Pod(ref, corev1.EventTypeWarning, reason, note)
+	}
+	return len(refs)
+}
+
 // giveUp ends a claim of which no launch is under way, and says why.
 func (m *Motor) giveUp(ctx context.Context, name, reason, why string) {
 	if err := m.claims.RecordLaunchFailed(ctx, name, reason, why); err != nil {
 		klog.FromContext(ctx).V(3).Info("Could not record why the launch failed", "nodeClaim", name, "err", err)
 	}
 	m.cancel(ctx, name)
+}
+
+// GivingUp tells the motor why a NodeClaim is about to be given up, for the pods that wait for its node. ClaimGone follows.
+func (m *Motor) GivingUp(claim, why string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.givenUp[claim] = why
 }
 
 // ClaimGone tells the motor that a NodeClaim has ended or is about to. It is told of a claim that is on its way out again and
@@ -442,9 +460,19 @@ func (m *Motor) ClaimGone(name, why string) {
 		}
 		m.relief.claimEnded(pool)
 	}
+	given := m.givenUp[name]
+	if c == nil {
+		delete(m.givenUp, name)
+	}
 	m.mu.Unlock()
+	if given != "" {
+		why = given
+	}
 	if !told {
 		m.lostStatic(name)
+		if given != "" {
+			m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s did not come up: %s", name, why))
+		}
 	}
 	m.mu.Lock()
 	shrunk := m.ending[name]

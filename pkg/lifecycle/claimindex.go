@@ -32,6 +32,7 @@ const (
 	toldRegistered                   // it was registered
 	toldInitialized                  // it was initialized
 	toldDelayed                      // it is late, and waited for
+	toldGivingUp                     // it is about to be given up, and why
 	toldGivenUp                      // it was given up
 	toldEnded                        // it has ended
 )

@@ -73,7 +73,7 @@ type Config struct {
 	NotRegistered func(claim *karpv1.NodeClaim, message string)
 	// GivingUp, when set, is told why a claim is about to be given up, perhaps more than once; fault nil: it is nobody's failure. It
 	// must not block.
-	GivingUp func(claim string, fault *guard.Fault)
+	GivingUp func(claim, why string, fault *guard.Fault)
 	// ExpectedTaints, when set, are taints that fresh nodes of a pool are known to get although it doesn't declare them: they are treated
 	// as its startup taints.
 	ExpectedTaints func(pool string) []corev1.Taint
@@ -110,7 +110,7 @@ type Controller struct {
 	close    func(node, providerID string) (landing bool)
 	came     func(*karpv1.NodeClaim, *corev1.Node)
 	failed   func(*karpv1.NodeClaim, string) // to become a node in time
-	givingUp func(string, *guard.Fault)
+	givingUp func(claim, why string, fault *guard.Fault)
 	expected func(pool string) []corev1.Taint
 	recorder events.EventRecorder
 	clock    clock.WithTicker
@@ -155,7 +155,7 @@ func New(cfg Config) (*Controller, error) {
 		c.failed = func(*karpv1.NodeClaim, string) {}
 	}
 	if c.givingUp = cfg.GivingUp; c.givingUp == nil {
-		c.givingUp = func(string, *guard.Fault) {}
+		c.givingUp = func(string, string, *guard.Fault) {}
 	}
 	if c.registrationTimeout = cfg.RegistrationTimeout; c.registrationTimeout == 0 {
 		c.registrationTimeout = DefaultRegistrationTimeout

@@ -73,7 +73,7 @@ func TestHeldClaimIsNotTimedOut(t *testing.T) {
 func TestGuardIsToldBeforeAClaimGoes(t *testing.T) {
 	w := newWorld(t)
 	var told []guard.Fault
-	w.c.givingUp = func(claim string, f *guard.Fault) {
+	w.c.givingUp = func(claim, _ string, f *guard.Fault) {
 		if c := w.claim(claim); c == nil || c.DeletionTimestamp != nil {
 			t.Error("told after it went")
 		}

@@ -135,6 +135,8 @@ func (c *Controller) checkInstance(ctx context.Context, l *life) (time.Duration,
 	}
 	l.taken = inst.Taken
 	switch {
+	case v == ended && inst.State == capacity.InstanceTerminated:
+		return 0, c.giveUp(ctx, l, reasonInstanceEnded, "the instance is "+inst.Fate())
 	case v == ended:
 		return 0, c.giveUp(ctx, l, reasonInstanceEnded, "the instance is gone")
 	case v == unsure:
@@ -144,7 +146,7 @@ func (c *Controller) checkInstance(ctx context.Context, l *life) (time.Duration,
 	case capacity.InstancePending, capacity.InstanceRunning:
 		return watchEvery, nil
 	default:
-		return 0, c.giveUp(ctx, l, reasonInstanceEnded, fmt.Sprintf("the instance is %s", inst.State))
+		return 0, c.giveUp(ctx, l, reasonInstanceEnded, "the instance is "+inst.Fate())
 	}
 }
 
@@ -180,8 +182,10 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 			return err
 		}
 	}
-	c.givingUp(l.claim.Name, c.faultOf(l, reason, message))
-	c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving NodeClaim %s up: %s", l.claim.Name, message)
+	c.givingUp(l.claim.Name, message, c.faultOf(l, reason, message))
+	if c.index.first(l.claim.Name, toldGivingUp) {
+		c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving NodeClaim %s up: %s", l.claim.Name, message)
+	}
 	if err := c.deleteClaim(ctx, l.claim); err != nil {
 		return err
 	}

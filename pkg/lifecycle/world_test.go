@@ -60,6 +60,8 @@ type world struct {
 	events  []string
 	// version of the last object written; the controller's workers write while a test does.
 	version atomic.Int64
+	// keepsClaims is why no claim can be deleted.
+	keepsClaims error
 	// blocked are pods whose budget allows no eviction.
 	blocked map[string]bool
 	evicted []string
@@ -183,6 +185,9 @@ func (w *world) claim(name string) *karpv1.NodeClaim {
 
 // deleteClaim deletes as an API server does under virtual time.
 func (w *world) deleteClaim(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+	if w.keepsClaims != nil {
+		return w.keepsClaims
+	}
 	claim := &karpv1.NodeClaim{}
 	if err := inner.Get(ctx, client.ObjectKeyFromObject(obj), claim); err != nil {
 		return err

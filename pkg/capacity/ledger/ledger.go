@@ -112,6 +112,7 @@ type class struct {
 	refused int       // plans in a row that had no room for it
 	patient time.Time // refusals before this moment belong to the same plan
 	lost    int       // rounds in a row of nodes that took pods of it and whose kubelets never came
+	lostWhy string    // what became of the last one
 	rest    time.Time // nothing is planned for new pods of it before this moment, once that happened again
 }
 

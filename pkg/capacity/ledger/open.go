@@ -128,7 +128,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	}
 	n.launched = true // never cancelled by tidy: it is gone
 	for _, c := range n.took {
-		l.class(c).lose(now)
+		l.class(c).lose(why, now)
 	}
 	if !exhausted {
 		for _, s := range n.slots {

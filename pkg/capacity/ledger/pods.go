@@ -24,7 +24,7 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 		if k := p.class; k.lost > 1 && now.Before(k.rest) {
 			// Its like were bound to nodes that died before their kubelets came, and made anew: for this one, too, that was a failure.
 			p.state, p.since, p.retry = Refused, now, k.rest
-			p.why = "the last nodes launched for such pods never came up; the next one is launched later"
+			p.why = "the last nodes launched for such pods never came up; the next one is launched later: " + k.lostWhy
 			return Refused, p.why
 		}
 		l.queue(p, now)
@@ -157,7 +157,8 @@ func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) Sta
 }
 
 // lose counts a node that took pods of the class and never came up, once for all that go together.
-func (c *class) lose(now time.Time) {
+func (c *class) lose(why string, now time.Time) {
+	c.lostWhy = why
 	if now.Before(c.rest) {
 		return
 	}

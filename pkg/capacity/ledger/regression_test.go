@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,7 +124,10 @@ func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
 	for i := range 5 {
 		pod := capacity.PodRef{UID: types.UID(fmt.Sprint("p", i))}
 		start := now
-		for st, _ := l.Submit(pod, a, now); st == Refused; st, _ = l.Submit(pod, a, now) {
+		for st, why := l.Submit(pod, a, now); st == Refused; st, why = l.Submit(pod, a, now) {
+			if !strings.HasSuffix(why, "the next one is launched later: the instance is gone") {
+				t.Fatalf("the pod isn't told what became of the last node: %q", why)
+			}
 			now = now.Add(100 * time.Millisecond)
 		}
 		waits = append(waits, now.Sub(start))

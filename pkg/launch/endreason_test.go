@@ -1,0 +1,58 @@
+package launch
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const volumeLimit = "Client.VolumeLimitExceeded: Volume limit exceeded"
+
+// An instance that EC2 ends before it is a node: its pods are told EC2's reason.
+func TestPodsAreToldWhyAnInstanceEnded(t *testing.T) {
+	w := newWorld(t)
+	w.during["Describe"] = func() {
+		for id, i := range w.instances {
+			i.State, i.EndReason = capacity.InstanceTerminated, volumeLimit
+			w.instances[id] = i
+		}
+	}
+	w.run()
+	w.submit(1)
+	w.until("the pod told", func() bool {
+		return slices.ContainsFunc(w.notes, func(n string) bool {
+			return strings.HasPrefix(n, "p0 LaunchFailed node pool-") && strings.HasSuffix(n, " did not come up: instance i-0001 is terminated: "+volumeLimit)
+		})
+	})
+}
+
+// A machine that has a claim and no kubelet yet is given up: the pods that wait for it are told why, once.
+func TestPodsAreToldWhyANodeIsGivenUp(t *testing.T) {
+	w := newWorld(t)
+	w.unnamed = true // no Node is made ahead: the pod waits for one
+	w.run()
+	w.submit(1)
+	var name string
+	w.until("the claim launched", func() bool {
+		for n, c := range w.claims {
+			name = n
+			return c.Launched
+		}
+		return false
+	})
+	w.motor.GivingUp(name, "the instance is terminated: "+volumeLimit)
+	for range 2 {
+		w.mu.Lock()
+		w.claims[name].Deleting = true
+		w.mu.Unlock()
+		w.motor.ClaimGone(name, "its NodeClaim was deleted")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	want := "p0 LaunchFailed node " + name + " did not come up: the instance is terminated: " + volumeLimit
+	if n := strings.Count(strings.Join(w.notes, "\n"), want); n != 1 {
+		t.Errorf("told %d times: %q", n, w.notes)
+	}
+}

@@ -1,0 +1,60 @@
+package lifecycle
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+// EC2 says why it has ended an instance that it couldn't start. Claim and Node are told once, however often the claim's end has to be asked
+// for, and so are pods and the spending guard.
+func TestWhyAnInstanceEndedIsSaid(t *testing.T) {
+	const reason = "Client.VolumeLimitExceeded: Volume limit exceeded"
+	for _, tc := range []struct {
+		name string
+		end  func(*capacity.Instance)
+		want string
+	}{
+		{"EC2 says why", func(i *capacity.Instance) { i.State, i.EndReason = capacity.InstanceTerminated, reason }, "the instance is terminated: " + reason},
+		{"on its way out", func(i *capacity.Instance) { i.State, i.EndReason = capacity.InstanceShuttingDown, reason }, "the instance is shutting-down: " + reason},
+		{"EC2 doesn't say why", func(i *capacity.Instance) { i.State = capacity.InstanceTerminated }, "the instance is terminated"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			var told []string
+			w.c.givingUp = func(claim, why string, f *guard.Fault) { told = append(told, claim+": "+why+"; "+f.Message) }
+			claim, inst := w.launched("a")
+			w.createNode(nodeFor(claim, *inst))
+			w.step()
+			tc.end(inst)
+			w.keepsClaims = errors.New("the API server is busy")
+			for range 3 {
+				w.clock.Step(watchEvery)
+				if _, err := w.c.reconcileClaim(w.ctx, "a"); !errors.Is(err, w.keepsClaims) {
+					t.Fatalf("reconciling: %v", err)
+				}
+			}
+			w.keepsClaims = nil
+			w.pass(30*time.Second, 5*time.Second)
+			var got []string
+			for _, e := range w.events {
+				if strings.Contains(e, " InstanceEnded: ") {
+					got = append(got, e)
+				}
+			}
+			want := []string{"a Warning InstanceEnded: giving NodeClaim a up: " + tc.want, inst.NodeName + " Warning InstanceEnded: giving NodeClaim a up: " + tc.want}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if len(told) == 0 || told[0] != "a: "+tc.want+"; "+tc.want {
+				t.Errorf("told %q", told)
+			}
+		})
+	}
+}
