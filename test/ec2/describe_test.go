@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -250,6 +251,21 @@ func TestWildcards(t *testing.T) {
 	} {
 		if got := wildcard(tc.pattern, tc.s); got != tc.want {
 			t.Errorf("%q on %q: %v", tc.pattern, tc.s, got)
+		}
+	}
+}
+
+// EC2 counts the values of all filters together.
+func TestFiltersHaveAtMost200Values(t *testing.T) {
+	a := newAccount(t)
+	for n, want := range map[int]string{199: "", 200: "FilterLimitExceeded"} {
+		ids := make([]string, n)
+		for i := range ids {
+			ids[i] = fmt.Sprintf("ami-%017d", i)
+		}
+		_, err := a.ec2.DescribeImages(a.ctx, &awsec2.DescribeImagesInput{Filters: append(filters("state", "available"), types.Filter{Name: aws.String("image-id"), Values: ids})})
+		if code(err) != want {
+			t.Errorf("%d ids and a state: %v, want %q", n, err, want)
 		}
 	}
 }

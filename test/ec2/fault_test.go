@@ -1,12 +1,14 @@
 package ec2
 
 import (
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/google/go-cmp/cmp"
 )
@@ -88,6 +90,24 @@ func TestADelayWaitsOnTheSimulatorsClock(t *testing.T) {
 	a.step(5 * time.Second)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// The same request, refused for the same reason, is refused under another id each time.
+func TestRequestIDsAreNeverTheSame(t *testing.T) {
+	a := newAccount(t)
+	a.Before("DescribeInstances", Times(2, Fault{Code: "UnauthorizedOperation", Status: 403}))
+	var got []string
+	for range 2 {
+		_, err := a.ec2.DescribeInstances(a.ctx, &awsec2.DescribeInstancesInput{})
+		var answer *awshttp.ResponseError
+		if !errors.As(err, &answer) || len(answer.RequestID) != 36 {
+			t.Fatalf("no answer with a request id: %v", err)
+		}
+		got = append(got, answer.RequestID)
+	}
+	if got[0] == got[1] {
+		t.Errorf("the id %s twice", got[0])
 	}
 }
 

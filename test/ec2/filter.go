@@ -53,6 +53,20 @@ func (r *Request) matches(of matcher) (bool, error) {
 	return true, nil
 }
 
+// maxFilterValues is how many values the filters of a call may have in all.
+const maxFilterValues = 200
+
+func (p *params) checkFilters() *apiError {
+	n := 0
+	for _, f := range p.list("Filter") {
+		n += len(f.strs("Value"))
+	}
+	if n > maxFilterValues {
+		return failf("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d", maxFilterValues)
+	}
+	return nil
+}
+
 // wildcard matches * and ?; a backslash takes the next character literally.
 func wildcard(pattern, s string) bool {
 	for i := 0; i < len(pattern); i++ {

@@ -23,7 +23,9 @@ type Request struct {
 	Form url.Values
 	Body []byte
 
-	id     string
+	// id is the same for the same request, requestID is what its answer names: no two are the same.
+	id, requestID string
+
 	params *params
 	path   string
 	http   *http.Request

@@ -33,9 +33,10 @@ func (s *Sim) Handler() http.Handler {
 func (s *Sim) serve(hw http.ResponseWriter, hr *http.Request) {
 	r, err := readRequest(hr)
 	if err != nil {
-		s.refuse(hw, &Request{Service: signedFor(hr), id: "unread"}, err)
+		s.refuse(hw, &Request{Service: signedFor(hr), requestID: "unread"}, err)
 		return
 	}
+	r.requestID = fmt.Sprintf("%08x%s", uint32(s.requests.Add(1)), r.id[8:])
 	r.Time, r.ignoreTags = s.clock.Now(), s.cfg.IgnoreTagFilters
 	var answer any
 	var lost bool
@@ -64,6 +65,9 @@ func (s *Sim) serve(hw http.ResponseWriter, hr *http.Request) {
 
 // do runs the action's function.
 func (s *Sim) do(ctx context.Context, r *Request) (any, error) {
+	if err := r.params.checkFilters(); r.Service == "ec2" && err != nil {
+		return nil, err
+	}
 	a, ok := actions[r.Service+"."+r.Action]
 	if !ok {
 		return nil, failf("InvalidAction", "The action %s is not valid for this web service.", r.Action)
@@ -86,7 +90,7 @@ func (s *Sim) reply(hw http.ResponseWriter, r *Request, answer any) {
 		return
 	}
 	hw.Header().Set("Content-Type", kind)
-	hw.Header().Set("X-Amzn-Requestid", r.id)
+	hw.Header().Set("X-Amzn-Requestid", r.requestID)
 	hw.Write(body) // a client that went away is its own problem
 }
 
@@ -110,10 +114,10 @@ func encode(r *Request, answer any) (body []byte, contentType string, err error)
 	out.WriteString(xml.Header)
 	switch r.Service {
 	case "ec2":
-		fmt.Fprintf(&out, `<%[1]sResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>%[2]s</requestId>%[3]s</%[1]sResponse>`, r.Action, r.id, content)
+		fmt.Fprintf(&out, `<%[1]sResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>%[2]s</requestId>%[3]s</%[1]sResponse>`, r.Action, r.requestID, content)
 	default:
 		fmt.Fprintf(&out, `<%[1]sResponse xmlns="https://%[2]s.amazonaws.com/"><%[1]sResult>%[3]s</%[1]sResult><ResponseMetadata><RequestId>%[4]s</RequestId></ResponseMetadata></%[1]sResponse>`,
-			r.Action, r.Service, content, r.id)
+			r.Action, r.Service, content, r.requestID)
 	}
 	return out.Bytes(), "text/xml;charset=UTF-8", nil
 }
@@ -124,7 +128,7 @@ func (s *Sim) refuse(hw http.ResponseWriter, r *Request, err error) {
 	if !errors.As(err, &e) {
 		e = &apiError{Code: "InternalError", Message: err.Error(), Status: http.StatusInternalServerError}
 	}
-	hw.Header().Set("X-Amzn-Requestid", r.id)
+	hw.Header().Set("X-Amzn-Requestid", r.requestID)
 	var body []byte
 	switch {
 	case jsonService(r.Service):
@@ -138,7 +142,7 @@ func (s *Sim) refuse(hw http.ResponseWriter, r *Request, err error) {
 			Code    string   `xml:"Errors>Error>Code"`
 			Message string   `xml:"Errors>Error>Message"`
 			ID      string   `xml:"RequestID"`
-		}{Code: e.Code, Message: e.Message, ID: r.id})
+		}{Code: e.Code, Message: e.Message, ID: r.requestID})
 	default:
 		hw.Header().Set("Content-Type", "text/xml")
 		body, err = xml.Marshal(struct {
@@ -147,7 +151,7 @@ func (s *Sim) refuse(hw http.ResponseWriter, r *Request, err error) {
 			Code    string   `xml:"Error>Code"`
 			Message string   `xml:"Error>Message"`
 			ID      string   `xml:"RequestId"`
-		}{Type: "Sender", Code: e.Code, Message: e.Message, ID: r.id})
+		}{Type: "Sender", Code: e.Code, Message: e.Message, ID: r.requestID})
 	}
 	if err != nil {
 		http.Error(hw, err.Error(), http.StatusInternalServerError)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -30,6 +31,7 @@ type Sim struct {
 
 	effectMu sync.Mutex
 	faults   faults
+	requests atomic.Int64
 	buckets  buckets
 
 	ctx  context.Context // ends with Close
