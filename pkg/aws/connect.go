@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go/middleware"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/version"
@@ -136,23 +137,46 @@ func turns(s *middleware.Stack, t *throttle) error {
 				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s: %w", action, err)
 			}
 			turnSeconds.WithLabelValues(service, action).Observe(t.clock.Since(began).Seconds())
-			ctx, cancel := context.WithTimeout(context.WithValue(ctx, turnKey{}, &turn{}), callDeadline)
+			deadline := callDeadline
+			if action == "ReceiveMessage" {
+				deadline += queueWait // it takes that long to hear that there is nothing
+			}
+			mine := &turn{}
+			ctx, cancel := context.WithTimeout(context.WithValue(ctx, turnKey{}, mine), deadline)
 			defer cancel()
-			return next.HandleInitialize(ctx, in)
+			out, meta, err := next.HandleInitialize(ctx, in)
+			return out, meta, mine.said(err)
 		}), middleware.After)
 }
 
 type turnKey struct{}
 
 // turn belongs to a call.
-type turn struct{ used bool }
+type turn struct {
+	used bool
+	// failed is what the last attempt that was answered, or could not be made, failed with.
+	failed error
+}
+
+// said is the call's error as it is to be read. Where the deadline has ended a call, the SDK tells of that and no longer of what AWS has
+// answered all the time: that is the cause.
+func (t *turn) said(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if t.failed != nil && code(err) == "" && errors.Is(err, context.DeadlineExceeded) {
+		return &said{text: brief(t.failed), err: errors.Join(t.failed, err)}
+	}
+	return &said{text: brief(err), err: err}
+}
 
 // attempts makes every attempt after the first wait for a turn of its own, and gives each a deadline.
 func attempts(s *middleware.Stack, t *throttle) error {
 	return s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("DovetailAttempt",
 		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 			action := awsmiddleware.GetOperationName(ctx)
-			if mine, ok := ctx.Value(turnKey{}).(*turn); ok && !mine.used {
+			mine, ok := ctx.Value(turnKey{}).(*turn)
+			if ok && !mine.used {
 				mine.used = true
 			} else if err := t.wait(ctx, awsmiddleware.GetServiceID(ctx), action); err != nil {
 				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s again: %w", action, err)
@@ -161,6 +185,12 @@ func attempts(s *middleware.Stack, t *throttle) error {
 			out, meta, err := attempt(ctx, action, in, next)
 			if !errors.Is(err, context.Canceled) {
 				countRequest(awsmiddleware.GetServiceID(ctx), action, t.clock.Since(began), err)
+			}
+			if err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).V(3).Info("An AWS call was not answered as it should be", "service", awsmiddleware.GetServiceID(ctx), "action", action, "err", err)
+				if ok {
+					mine.failed = err
+				}
 			}
 			return out, meta, err
 		}), (*retry.Attempt)(nil).ID(), middleware.After)

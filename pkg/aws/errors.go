@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -107,10 +109,10 @@ func unauthorizedCode(c string) bool {
 }
 
 // IsRefused says that the service understood the request and will not do it however often it is repeated: a bad
-// parameter, a missing permission.
+// parameter, a missing permission. What was repeated until the call's deadline is none of these.
 func IsRefused(err error) bool {
 	c := code(err)
-	if c == "" || IsInsufficientCapacity(err) || IsThrottled(err) || IsTokenMismatch(err) || IsStale(err) {
+	if c == "" || errors.Is(err, context.DeadlineExceeded) || IsInsufficientCapacity(err) || IsThrottled(err) || IsTokenMismatch(err) || IsStale(err) {
 		return false
 	}
 	if unauthorizedCode(c) {
@@ -130,6 +132,10 @@ func IsRefused(err error) bool {
 
 // IsMissingCredentials says that no credentials could be found: nothing was asked of AWS.
 func IsMissingCredentials(err error) bool {
+	var told *said
+	if errors.As(err, &told) {
+		err = told.err
+	}
 	s := err.Error()
 	return code(err) == "" && (strings.Contains(s, "get credentials") || strings.Contains(s, "refresh cached credentials"))
 }
@@ -140,37 +146,97 @@ func IsUnreachable(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// wrap puts the sentinel of the cloud seam that fits around an error. what is what was being done.
-func wrap(err error, what string) error {
-	switch {
-	case err == nil:
-		return nil
-	case IsTokenMismatch(err):
-		return fmt.Errorf("%s: %w: %w", what, capacity.ErrTokenMismatch, err)
-	case IsStale(err), IsProfileUnknown(err):
-		return fmt.Errorf("%s: %w: %w", what, capacity.ErrRequestStale, err)
-	case IsInsufficientCapacity(err):
-		return fmt.Errorf("%s: %w: %w", what, capacity.ErrInsufficientCapacity, err)
-	case IsThrottled(err):
-		return fmt.Errorf("%s: %w: %w", what, capacity.ErrThrottled, err)
-	case strings.HasPrefix(code(err), "InvalidInstanceID"):
-		return fmt.Errorf("%s: %w: %w", what, capacity.ErrInstanceNotFound, err)
-	case IsRefused(err):
-		return fmt.Errorf("%s: %w: %w", what, capacity.ErrRefused, err)
-	}
-	return fmt.Errorf("%s: %w", what, err)
+// failure is an error as the seams to the cloud give it: what was being done, what kind of error it is to the caller, and AWS's own.
+type failure struct {
+	text string
+	kind error // a sentinel of package capacity; nil: none fits
+	err  error // nil: it was no call that failed
 }
 
-// brief is an error as a person wants to read it in a condition: the service's message without request ids.
-func brief(err error) string {
-	var api smithy.APIError
+func (f *failure) Error() string { return f.text }
+
+func (f *failure) Unwrap() []error {
+	return slices.DeleteFunc([]error{f.kind, f.err}, func(err error) bool { return err == nil })
+}
+
+// wrap puts the sentinel of the cloud seam that fits around an error, which it says in brief. what is what was being done; empty: the caller
+// says it.
+func wrap(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	f := &failure{text: brief(err), kind: kindOf(err), err: err}
+	if what != "" {
+		f.text = what + ": " + f.text
+	}
+	return f
+}
+
+func kindOf(err error) error {
 	switch {
-	case errors.As(err, &api):
-		return api.ErrorCode() + ": " + api.ErrorMessage()
-	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer within the deadline"
+	case IsTokenMismatch(err):
+		return capacity.ErrTokenMismatch
+	case IsStale(err), IsProfileUnknown(err):
+		return capacity.ErrRequestStale
+	case IsInsufficientCapacity(err):
+		return capacity.ErrInsufficientCapacity
+	case IsThrottled(err):
+		return capacity.ErrThrottled
+	case strings.HasPrefix(code(err), "InvalidInstanceID"):
+		return capacity.ErrInstanceNotFound
+	case IsRefused(err):
+		return capacity.ErrRefused
+	}
+	return nil
+}
+
+// said is an error of a call in the words that are fit for events and conditions, in place of the SDK's, which have a request id in them. The
+// SDK's are logged with each attempt.
+type said struct {
+	text string
+	err  error
+}
+
+func (s *said) Error() string { return s.text }
+func (s *said) Unwrap() error { return s.err }
+
+// brief is an error as a person wants to read it in an event or a condition: the service's code and message, without what is different each
+// time it is said.
+func brief(err error) string {
+	var s *said
+	var api smithy.APIError
+	var answer *awshttp.ResponseError
+	var attempt attemptTimeout
+	var sent *url.Error
+	switch {
+	case errors.As(err, &s):
+		return s.text
+	case errors.As(err, &api) && api.ErrorCode() != "" && api.ErrorCode() != unknownCode:
+		return strings.TrimSuffix(api.ErrorCode()+": "+plain(api.ErrorMessage()), ": ")
+	case errors.As(err, &answer) && answer.HTTPStatusCode() > 0:
+		return strings.TrimSpace(fmt.Sprintf("HTTP %d %s", answer.HTTPStatusCode(), http.StatusText(answer.HTTPStatusCode())))
 	case IsMissingCredentials(err):
 		return "no AWS credentials found"
+	case errors.As(err, &attempt):
+		return attempt.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer within the deadline"
+	case errors.As(err, &sent):
+		return "the connection to AWS failed: " + sent.Err.Error()
 	}
 	return err.Error()
+}
+
+// unknownCode is the SDK's for an answer without any.
+const unknownCode = "UnknownError"
+
+var (
+	// Services name the calls that they make themselves, with their request ids.
+	callOfService = regexp.MustCompile(` *\(Service: [^)]*\)`)
+	// encodedFailure is for aws sts decode-authorization-message, more than 1,000 characters that are others each time.
+	encodedFailure = regexp.MustCompile(` *Encoded authorization failure message:.*`)
+)
+
+func plain(message string) string {
+	return strings.TrimSpace(encodedFailure.ReplaceAllString(callOfService.ReplaceAllString(message, ""), ""))
 }

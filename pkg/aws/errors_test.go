@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/url"
 	"testing"
 
 	"github.com/aws/smithy-go"
@@ -63,6 +65,11 @@ func TestBrief(t *testing.T) {
 	}{
 		{fmt.Errorf("operation error EC2: DescribeSubnets, https response error StatusCode: 403, RequestID: 1-2-3, %w", api("UnauthorizedOperation")), "UnauthorizedOperation: because"},
 		{fmt.Errorf("asking: %w", context.DeadlineExceeded), "no answer within the deadline"},
+		{&smithy.GenericAPIError{Code: "AccessDenied", Message: "User: x is not allowed (Service: Iam, Status Code: 403, Request ID: 1-2-3)"}, "AccessDenied: User: x is not allowed"},
+		{&smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "No. Encoded authorization failure message: xYz123"}, "UnauthorizedOperation: No."},
+		{&smithy.GenericAPIError{Code: "Unavailable"}, "Unavailable"},
+		{fmt.Errorf("operation error EC2: CreateFleet, %w", &url.Error{Op: "Post", URL: "https://ec2", Err: io.EOF}), "the connection to AWS failed: EOF"},
+		{fmt.Errorf("operation error EC2: X, %w", &said{text: "no AWS credentials found", err: io.EOF}), "no AWS credentials found"},
 		{errors.New("get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found"), "no AWS credentials found"},
 	} {
 		if got := brief(tt.err); got != tt.want {

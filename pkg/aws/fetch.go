@@ -16,6 +16,9 @@ import (
 	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
 )
 
+// maxFilterValues is how many values EC2 takes in the filters of a call, all of them together.
+const maxFilterValues = 200
+
 func filter(name string, values ...string) ec2types.Filter {
 	return ec2types.Filter{Name: awssdk.String(name), Values: values}
 }

@@ -106,7 +106,7 @@ func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec,
 		}
 	}
 	slices.Sort(ids)
-	for chunk := range slices.Chunk(slices.Compact(ids), 200) {
+	for chunk := range slices.Chunk(slices.Compact(ids), maxFilterValues-1) { // the state is one, too
 		if err := ask(nil, filter("image-id", chunk...)); err != nil {
 			return nil, "", err
 		}

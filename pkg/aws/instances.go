@@ -27,7 +27,7 @@ type described struct {
 func (p *Provider) Describe(ctx context.Context, id string) (capacity.Instance, error) {
 	d, err := p.describes.do(ctx, id)
 	if err != nil {
-		return capacity.Instance{}, fmt.Errorf("describing instance %s: %w", id, err)
+		return capacity.Instance{}, wrap(err, "describing instance "+id)
 	}
 	if !d.found {
 		return capacity.Instance{}, fmt.Errorf("describing instance %s: %w", id, capacity.ErrInstanceNotFound)
@@ -39,8 +39,7 @@ func (p *Provider) Describe(ctx context.Context, id string) (capacity.Instance, 
 // whole list.
 func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]answer[described] {
 	out := make(map[string]answer[described], len(ids))
-	// A filter takes 200 values.
-	for chunk := range slices.Chunk(ids, 200) {
+	for chunk := range slices.Chunk(ids, maxFilterValues) {
 		found, err := p.describe(ctx, filter("instance-id", chunk...))
 		if err != nil {
 			for _, id := range chunk {
@@ -77,7 +76,7 @@ func (p *Provider) owned(ctx context.Context, is func(*capacity.Instance) bool, 
 	found, err := p.describe(ctx, append(filters, p.cluster())...)
 	return slices.DeleteFunc(found, func(i capacity.Instance) bool {
 		return i.Tags[p.clusterTag()] != clusterOwned || !is(&i)
-	}), err
+	}), wrap(err, "describing instances")
 }
 
 // clusterTag is on everything of this cluster, with the value clusterOwned.
@@ -109,7 +108,7 @@ func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, wrap(err, "describing instances")
+			return nil, err
 		}
 		for _, r := range page.Reservations {
 			for i := range r.Instances {
@@ -207,7 +206,7 @@ func (p *Provider) TagClaim(ctx context.Context, id, claim, nodeName string) err
 // a request.
 func (p *Provider) Terminate(ctx context.Context, id string) error {
 	if _, err := p.ends.do(ctx, id); err != nil {
-		return fmt.Errorf("terminating instance %s: %w", id, err)
+		return wrap(err, "terminating instance "+id)
 	}
 	return nil
 }
@@ -228,7 +227,7 @@ func (p *Provider) terminateAll(ctx context.Context, ids []string) map[string]an
 			klog.FromContext(ctx).V(2).Info("Terminated instances", "instances", ids)
 		}
 		for _, id := range ids {
-			out[id] = answer[struct{}]{err: wrap(err, "terminating instances")}
+			out[id] = answer[struct{}]{err: err}
 		}
 	}
 	end(ids)

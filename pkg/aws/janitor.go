@@ -96,7 +96,7 @@ func (p *Provider) tidyProfiles(ctx context.Context) error {
 	for _, v := range orphans {
 		users, err := p.describe(ctx, filter("iam-instance-profile.arn", awssdk.ToString(v.Arn)), live)
 		if err != nil {
-			return err
+			return fmt.Errorf("describing the instances of instance profile %s: %w", awssdk.ToString(v.InstanceProfileName), err)
 		}
 		if len(users) > 0 {
 			continue

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -51,7 +52,7 @@ func (p *Provider) launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 		if IsProfileUnknown(err) {
 			p.awaitProfile(ctx, w.NodeClass)
 		}
-		return capacity.LaunchResult{}, p.failed(err, &w)
+		return capacity.LaunchResult{}, p.failed(err)
 	}
 	f := readFleet(out.Errors, &w, p.groupOf(w.NodeClass))
 	p.exhausted.add(f.scopes...)
@@ -73,15 +74,15 @@ func (p *Provider) launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 	if f.profile {
 		p.awaitProfile(ctx, w.NodeClass)
 	}
-	return res, fmt.Errorf("launching %d instances: %s: %w", len(w.Claims), res.Message, f.sentinel())
+	return res, &failure{text: cmp.Or(res.Message, "EC2 gave no instance and said no reason"), kind: f.sentinel()}
 }
 
 // failed is for calls that were refused as a whole.
-func (p *Provider) failed(err error, w *capacity.Wave) error {
-	what := fmt.Sprintf("launching %d instances", len(w.Claims))
+func (p *Provider) failed(err error) error {
+	what := ""
 	if code(err) == codeNoSpotRole {
 		p.exhausted.add(scope{capacityType: karpv1.CapacityTypeSpot})
-		what += ": " + noSpotRole
+		what = noSpotRole
 	}
 	return wrap(err, what)
 }
@@ -303,7 +304,7 @@ func (f *fleetErrors) say(c, message string) {
 func (f *fleetErrors) message() string {
 	var parts []string
 	for _, s := range f.said {
-		part := s.code + ": " + s.message
+		part := s.code + ": " + plain(s.message)
 		if s.code == codeNoSpotRole {
 			part = noSpotRole + ": " + part
 		}

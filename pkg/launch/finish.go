@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -128,7 +127,11 @@ func (m *Motor) awaitName(ctx context.Context, inst capacity.Instance) (capacity
 		case err == nil && got.NodeName != "":
 			return got, nil
 		case m.clock.Since(start) > launchTimeout:
-			return got, fmt.Errorf("instance %s has not shown its name: %w", inst.ID, errors.Join(err, context.DeadlineExceeded))
+			late := fmt.Errorf("instance %s has not shown its name within %s", inst.ID, launchTimeout)
+			if err != nil {
+				late = fmt.Errorf("%w: %w", late, err)
+			}
+			return got, late
 		}
 		if !m.sleep(ctx, wait) {
 			return got, ctx.Err()

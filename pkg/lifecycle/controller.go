@@ -27,7 +27,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Instances is what the life of one node needs of the cloud. Errors wrap capacity.ErrInstanceNotFound where they mean it.
+// Instances is what the life of one node needs of the cloud. Errors wrap capacity.ErrInstanceNotFound where they mean it,
+// and say what was being done with which instance.
 type Instances interface {
 	Describe(ctx context.Context, id string) (capacity.Instance, error)
 	// Terminate returns nil when the call was accepted or the instance had ended before.

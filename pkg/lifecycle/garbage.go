@@ -39,7 +39,7 @@ func (c *Controller) collect(ctx context.Context) (time.Duration, error) {
 func (c *Controller) collectOnce(ctx context.Context) error {
 	instances, err := c.cloud.List(ctx)
 	if err != nil {
-		return fmt.Errorf("listing instances: %w", err)
+		return err
 	}
 	var cached karpv1.NodeClaimList
 	if err := c.claims.List(ctx, &cached); err != nil {
@@ -145,7 +145,7 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 	}
 	err := c.cloud.Terminate(ctx, inst.ID)
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
-		return fmt.Errorf("terminating instance %s, which no NodeClaim owns: %w", inst.ID, err)
+		return fmt.Errorf("an instance that no NodeClaim owns: %w", err)
 	}
 	collections.Inc()
 	klog.FromContext(ctx).Info("Terminated an instance that no NodeClaim owns", "instance", inst.ID, "wave", inst.Wave, "claim", inst.Claim)

@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -116,7 +115,7 @@ func (c *Controller) look(ctx context.Context, providerID string, launchedAt tim
 	}
 	inst, err := c.cloud.Describe(ctx, id)
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
-		return capacity.Instance{}, unsure, fmt.Errorf("describing instance %s: %w", id, err)
+		return capacity.Instance{}, unsure, err
 	}
 	now := c.clock.Now()
 	var last capacity.Instance

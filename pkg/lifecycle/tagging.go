@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -30,7 +29,7 @@ func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
 		if errors.Is(err, capacity.ErrInstanceNotFound) {
 			return lookEvery, nil
 		} else if err != nil {
-			return 0, fmt.Errorf("tagging instance %s: %w", inst.ID, err)
+			return 0, err
 		}
 	}
 	if l.claim.Annotations == nil {

@@ -220,8 +220,8 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 	err = c.cloud.Terminate(ctx, instanceID(e.providerID))
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
 		c.event(e.claim, e.node, corev1.EventTypeWarning, reasonTerminationFailed, "Terminate",
-			"instance %s could not be terminated: %v", instanceID(e.providerID), err)
-		return 0, fmt.Errorf("terminating instance %s: %w", instanceID(e.providerID), err)
+			"%v; it is tried again", err)
+		return 0, err
 	}
 	if v == unsure {
 		return lookEvery, nil
