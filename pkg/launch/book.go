@@ -30,6 +30,7 @@ type wave struct {
 	// first is the attempt it began after.
 	first   int
 	purpose capacity.Purpose
+	delay   delay
 }
 
 // book gives each planned node its claim's name, books the placements in the ledger and returns what is to be launched. claims are

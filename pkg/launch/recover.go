@@ -174,6 +174,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 		}
 	}
 	started := m.clock.Now()
+	var late delay
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		if m.pause(ctx) {
 			started = m.clock.Now()
@@ -197,6 +198,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 			return
 		}
 		m.log(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
+		m.delayed(rec, missing, &late, err.Error())
 		if m.clock.Since(started) > launchTimeout {
 			m.fail(ctx, missing, reasonOf(err), err.Error(), false)
 			return

@@ -67,7 +67,7 @@ func (m *Motor) carry(ctx context.Context, w *wave) {
 	started := m.clock.Now()
 	for len(w.claims) > 0 && ctx.Err() == nil {
 		if w.attempt-w.first >= maxAttempts || m.clock.Since(started) > launchTimeout {
-			m.fail(ctx, w.claims, "LaunchTimeout", "gave up after many attempts", false)
+			m.fail(ctx, w.claims, "LaunchTimeout", w.delay.after("gave up after many attempts"), false)
 			return
 		}
 		rec, ok := m.prepare(ctx, w)
@@ -242,6 +242,7 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 			return false
 		}
 		m.log(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
+		m.delayed(&rec, w.claims, &w.delay, err.Error())
 		if m.clock.Since(started) > launchTimeout {
 			// The answers may have been lost, not the calls: what bears the tag is ours.
 			found, ferr := m.launched(ctx, rec)
@@ -264,6 +265,9 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 // left may be asked for again.
 func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res capacity.LaunchResult, err error) bool {
 	m.scarce.learn(res.Instances, res.Exhausted, m.clock.Now())
+	if len(res.Instances) > 0 {
+		m.delayOver(rec.Pool)
+	}
 	insts := slices.Clone(res.Instances)
 	slices.SortFunc(insts, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
 	slices.SortFunc(w.claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
@@ -297,6 +301,7 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 		return false
 	}
 	if len(w.offers) == before && !res.Again { // the same again can do with a pause, longer each time
+		m.delayed(&rec, w.claims, &w.delay, res.Message)
 		return m.sleep(ctx, pauseAfter(w.attempt-w.first))
 	}
 	return true

@@ -220,7 +220,7 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 	err = c.cloud.Terminate(ctx, instanceID(e.providerID))
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
 		c.event(e.claim, e.node, corev1.EventTypeWarning, reasonTerminationFailed, "Terminate",
-			"%v; it is tried again", err)
+			"it is tried again: %v", err)
 		return 0, err
 	}
 	if v == unsure {

@@ -1,0 +1,102 @@
+package launch
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// said are the events of a reason, each once however often it was written, without the random part of names.
+func (w *world) said(reason string) (out []string, times int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.notes {
+		if !strings.Contains(n, " "+reason+" ") {
+			continue
+		}
+		times++
+		if n = claimName.ReplaceAllString(n, "pool-*"); !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, times
+}
+
+var claimName = regexp.MustCompile(`pool-[a-z0-9]{8}`)
+
+// Pods and pool hear what a launch call failed with as soon as it has, once for each cause, and not only when the launch is given up.
+func TestACallThatFailedIsToldAtOnce(t *testing.T) {
+	w := newWorld(t)
+	because := func(err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.broken["Launch"] = err
+	}
+	because(fmt.Errorf("RequestLimitExceeded: Request limit exceeded.%w", quiet{capacity.ErrThrottled}))
+	w.run()
+	w.submit(2)
+	w.until("three calls", func() bool { return w.calls["Launch"] >= 3 })
+	got, times := w.said("LaunchDelayed")
+	want := []string{
+		"p0 LaunchDelayed node pool-* is not launched yet, and is tried again: RequestLimitExceeded: Request limit exceeded.",
+		"p1 LaunchDelayed node pool-* is not launched yet, and is tried again: RequestLimitExceeded: Request limit exceeded.",
+		"pool LaunchDelayed launches fail, and are tried again: RequestLimitExceeded: Request limit exceeded.",
+	}
+	if diff := cmp.Diff(want, got); diff != "" || times != len(want) {
+		t.Errorf("%d events (-want +got):\n%s", times, diff)
+	}
+	because(fmt.Errorf("InternalError: An internal error has occurred"))
+	w.until("the new cause", func() bool {
+		return slices.ContainsFunc(w.notes, func(n string) bool {
+			return strings.HasPrefix(n, "pool ") && strings.HasSuffix(n, "InternalError: An internal error has occurred")
+		})
+	})
+	because(nil)
+	w.allBound(2)
+}
+
+// quiet is a sentinel that the text of an error doesn't speak of.
+type quiet struct{ error }
+
+func (q quiet) Error() string { return "" }
+func (q quiet) Unwrap() error { return q.error }
+
+// A call that is answered and brings nothing: the pods hear of that, too.
+func TestAnAnswerThatBringsNothingIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.answered = 2
+	w.run()
+	w.submit(1)
+	w.allBound(1)
+	if got, _ := w.said("LaunchDelayed"); len(got) != 2 || !strings.HasPrefix(got[0], "p0 LaunchDelayed node pool-* is not launched yet, and is tried again: ") {
+		t.Errorf("said %q", got)
+	}
+}
+
+// Somebody waits for a claim that was written by hand, and no pod may: the claim is told, once, and at the end why nothing came.
+func TestDelayOfAClaimMadeByHand(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	var d delay
+	claims := []*capacity.Claim{{Name: "mine"}}
+	for range 2 {
+		w.motor.delayed(&capacity.Wave{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
+	}
+	got, times := w.said("LaunchDelayed")
+	if diff := cmp.Diff([]string{"mine LaunchDelayed node mine is not launched yet, and is tried again: RequestLimitExceeded: (3 times)"}, got); diff != "" || times != 1 {
+		t.Errorf("a claim made by hand, %d events (-want +got):\n%s", times, diff)
+	}
+	if got := d.after("gave up after many attempts"); got != "gave up after many attempts: RequestLimitExceeded: (3 times)" {
+		t.Errorf("said at the end: %s", got)
+	}
+	if got := delay("").after("gave up after many attempts"); got != "gave up after many attempts" {
+		t.Errorf("said at the end of what has not failed: %s", got)
+	}
+}
