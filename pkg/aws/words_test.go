@@ -87,6 +87,9 @@ func inBubble(t *testing.T, do func(t *testing.T, q *quiet)) {
 	})
 }
 
+// pass lets virtual time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
 // fails has all calls of the action fail.
 func (q *quiet) fails(action string, f sim.Fault) {
 	q.sim.Before(action, func(*sim.Request) *sim.Fault { return &f })
@@ -140,7 +143,7 @@ func TestWordsOfCalls(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, q *quiet) {
 				q.SetNodeClass(nodeClass())
-				time.Sleep(15 * time.Second)
+				pass(15 * time.Second)
 				q.fails(tt.action, tt.fault)
 				began := time.Now()
 				err := tt.call(t, q)
@@ -175,7 +178,7 @@ func TestWordsOfClasses(t *testing.T) {
 		q.fails("DescribeSecurityGroups", sim.Fault{Code: "InternalError", Status: http.StatusInternalServerError, Message: "An internal error has occurred"})
 		q.fails("GetParameters", sim.Fault{Code: "AccessDeniedException", Message: "User: x is not authorized to perform: ssm:GetParameters (Service: Ssm, Status Code: 400, Request ID: 1-2-3)"})
 		q.SetNodeClass(nodeClass())
-		time.Sleep(callDeadline + 10*time.Second)
+		pass(callDeadline + 10*time.Second)
 		st := q.told["default"]
 		for kind, want := range map[string]string{
 			ec2nc.ConditionTypeSubnetsReady:         "RequestLimitExceeded: Request limit exceeded.",
@@ -200,7 +203,7 @@ func TestWordsOfAnAnswerInHTML(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/html"}},
 				Body: io.NopCloser(strings.NewReader("<!doctype html><title>500 Internal Server Error</title>"))}
 		}
-		time.Sleep(callDeadline + 10*time.Second)
+		pass(callDeadline + 10*time.Second)
 		const want = "on-demand prices: unknown: HTTP 500 Internal Server Error; machines are ordered by a rule of thumb from their size"
 		if err := q.Status(); err == nil || err.Error() != want {
 			t.Errorf("status: %v\nwant:   %s", err, want)

@@ -42,6 +42,9 @@ type Classifier interface {
 	Class(pod *corev1.Pod) (*capacity.Class, error)
 }
 
+// noNode has no status of its own: what is said of it is said of every node, as PreFilter plugins do.
+const noNode = ""
+
 // New returns the factory of the plugin. The demand desk is shared by all profiles; newClassifier is called once per
 // profile, before informers start.
 func New(demand Demand, newClassifier func(fwk.Handle) Classifier) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
@@ -60,7 +63,7 @@ func (p *Provision) Name() string { return Name }
 // PostFilter takes the pod down. Success without a node means: wait, capacity is coming, preemption is not needed.
 // Unschedulable lets the rest of the chain (preemption) have its try: for DaemonSet pods, which no new node helps, for
 // pods that capacity can't help or is refused, and for critical pods, which must not wait for a machine.
-func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, found fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a new node does not help a DaemonSet's pod")
 	}
@@ -76,8 +79,11 @@ func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev
 	}
 	wait, why := p.demand.Submit(ref, class)
 	klog.FromContext(ctx).V(4).Info("Took down demand", "pod", klog.KObj(pod), "class", class.Key, "wait", wait, "reason", why)
-	if !wait {
+	switch {
+	case !wait:
 		return nil, fwk.NewStatus(fwk.Unschedulable, why)
+	case found.Get(noNode).Message() == why:
+		return nil, fwk.NewStatus(fwk.Success) // Binder's PreFilter has said so, and the scheduler puts both into one sentence
 	}
 	return nil, fwk.NewStatus(fwk.Success, why)
 }

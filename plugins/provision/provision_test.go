@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
@@ -126,6 +127,7 @@ func TestPostFilter(t *testing.T) {
 		pod     *corev1.Pod
 		args    Args
 		history func(w *world, pod *corev1.Pod) // what has happened to the pod before
+		said    string                          // by a PreFilter plugin, of every node
 		want    answer
 	}{
 		{
@@ -175,6 +177,13 @@ func TestPostFilter(t *testing.T) {
 			pod:     pod(),
 			history: func(w *world, p *corev1.Pod) { w.plan(p) },
 			want:    answer{Code: "Success", Reason: "its node is being launched", Gated: true},
+		},
+		{
+			name:    "what PreFilter has said of every node is not said again",
+			pod:     pod(),
+			history: func(w *world, p *corev1.Pod) { w.plan(p) },
+			said:    "its node is being launched",
+			want:    answer{Code: "Success", Gated: true},
 		},
 		{
 			name:    "a pod that was refused for good is left to preemption, with the reason",
@@ -256,7 +265,11 @@ func TestPostFilter(t *testing.T) {
 				tc.history(w, tc.pod)
 			}
 			p := &Provision{args: &tc.args, demand: w, class: w}
-			result, status := p.PostFilter(t.Context(), nil, tc.pod, nil)
+			found := framework.NewDefaultNodeToStatus()
+			if tc.said != "" {
+				found.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable, tc.said))
+			}
+			result, status := p.PostFilter(t.Context(), nil, tc.pod, found)
 			if result != nil {
 				t.Errorf("PostFilter names a node: %v; the pod's nomination must be left as it is", result)
 			}
@@ -288,7 +301,7 @@ func TestPodThatCantBePlannedForAnyMoreGivesItsRoomBack(t *testing.T) {
 			}
 			contradicting(p)
 			plugin := &Provision{args: &Args{}, demand: w, class: w}
-			if _, status := plugin.PostFilter(t.Context(), nil, p, nil); status.Code() != fwk.Unschedulable {
+			if _, status := plugin.PostFilter(t.Context(), nil, p, framework.NewDefaultNodeToStatus()); status.Code() != fwk.Unschedulable {
 				t.Errorf("the pod is told %v", status)
 			}
 			if !w.desk.Fence("node") {
