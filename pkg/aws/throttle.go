@@ -43,6 +43,7 @@ type throttle struct {
 	mu    sync.Mutex
 	// free is when the bucket of an action would be full again, which says how many tokens it has now.
 	free map[string]time.Time
+	last time.Time // by the clock, when a token was last asked for
 }
 
 func newThrottle(c clock.Clock) *throttle { return &throttle{clock: c, free: map[string]time.Time{}} }
@@ -70,6 +71,18 @@ func (t *throttle) wait(ctx context.Context, service, action string) error {
 	return t.take(ctx, key, r, 1)
 }
 
+// now is the time. Where the clock has been set back, the buckets are, too: calls would wait until it has caught up.
+func (t *throttle) now() time.Time {
+	now := t.clock.Now()
+	if back := t.last.Sub(now); back > 0 {
+		for key, at := range t.free {
+			t.free[key] = at.Add(-back)
+		}
+	}
+	t.last = now
+	return now
+}
+
 // take takes n tokens of a bucket, as soon as they are there. It ends early with ctx, without having taken any.
 func (t *throttle) take(ctx context.Context, key string, r rate, n int) error {
 	each := time.Duration(float64(time.Second) / r.perSecond)
@@ -77,7 +90,7 @@ func (t *throttle) take(ctx context.Context, key string, r rate, n int) error {
 	full := time.Duration(r.burst) * each
 
 	t.mu.Lock()
-	now := t.clock.Now()
+	now := t.now()
 	at := t.free[key]
 	if at.Before(now) {
 		at = now

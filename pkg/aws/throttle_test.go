@@ -293,3 +293,18 @@ func TestBatches(t *testing.T) {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 }
+
+// A clock that is set back does not have calls wait until it has caught up.
+func TestTurnsWhenTheClockIsSetBack(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Unix(10_000, 0))
+	b := newThrottle(c)
+	if err := b.wait(t.Context(), "EC2", "DescribeInstances"); err != nil {
+		t.Fatal(err)
+	}
+	c.SetTime(time.Unix(9_000, 0))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // of the machine's own clock: it is not to be needed
+	defer cancel()
+	if err := b.wait(ctx, "EC2", "DescribeInstances"); err != nil {
+		t.Errorf("a call with all tokens there had to wait: %v", err)
+	}
+}
