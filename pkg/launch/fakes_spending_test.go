@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,14 +24,15 @@ var epoch = time.Unix(1_000_000, 0)
 // purse is the spending guard with its neighbours in memory, and a clock of the test's.
 type purse struct {
 	*Spending
-	t     *testing.T
-	clock *clocktesting.FakeClock
-	seen  map[string][]*corev1.Pod // by node
-	tells map[string][]corev1.Taint
-	kept  map[guard.Owner]string
-	saved []string // claims that were told that they served
-	told  []string // events
-	fails error    // of writes
+	t          *testing.T
+	clock      *clocktesting.FakeClock
+	seen       map[string][]*corev1.Pod // by node
+	tells      map[string][]corev1.Taint
+	kept       map[guard.Owner]string
+	saved      []string // claims that were told that they served
+	told       []string // events
+	fails      error    // of writes
+	daemonSets []*appsv1.DaemonSet
 }
 
 func newPurse(t *testing.T, cfg SpendingConfig) *purse {

@@ -12,8 +12,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -66,20 +68,47 @@ type watch struct {
 
 func (s *Spending) watches(f informers.SharedInformerFactory) []watch {
 	everywhere := func(k guard.Key) bool { return !k.Machine() }
+	daemons := f.Apps().V1().DaemonSets().Lister()
+	daemon := func(is func(*appsv1.DaemonSet) bool) bool { // pods of such a one may come to any node
+		all, err := daemons.List(labels.Everything())
+		return err != nil || slices.ContainsFunc(all, is)
+	}
 	return []watch{
 		{f.Apps().V1().DaemonSets().Informer(), changes(func(ds *appsv1.DaemonSet) any { return ds.Spec.Template.Spec }, func(*appsv1.DaemonSet) {
 			s.change(func(guard.Key) bool { return true }, false) // without its network's or its devices' daemon no node is any good
 		})},
-		{f.Core().V1().LimitRanges().Informer(), changes(func(l *corev1.LimitRange) any { return l.Spec }, func(*corev1.LimitRange) {
-			s.change(everywhere, false) // it sizes workloads and daemons
+		{f.Core().V1().LimitRanges().Informer(), changes(func(l *corev1.LimitRange) any { return l.Spec }, func(l *corev1.LimitRange) {
+			sized := daemon(func(ds *appsv1.DaemonSet) bool { return ds.Namespace == l.Namespace })
+			s.change(func(k guard.Key) bool {
+				return everywhere(k) && (sized || k.PoolWide() || k.Workload.Namespace == l.Namespace)
+			}, false)
 		})},
-		{f.Node().V1().RuntimeClasses().Informer(), changes(func(r *nodev1.RuntimeClass) any { return []any{r.Overhead, r.Scheduling, r.Handler} }, func(*nodev1.RuntimeClass) { s.change(everywhere, false) })},
+		{f.Node().V1().RuntimeClasses().Informer(), changes(func(r *nodev1.RuntimeClass) any { return []any{r.Overhead, r.Scheduling, r.Handler} }, func(r *nodev1.RuntimeClass) {
+			uses := func(spec *corev1.PodSpec) bool {
+				return spec.RuntimeClassName != nil && *spec.RuntimeClassName == r.Name
+			}
+			sized := daemon(func(ds *appsv1.DaemonSet) bool { return uses(&ds.Spec.Template.Spec) })
+			users := s.usersWhere(func(pod *corev1.Pod) bool { return uses(&pod.Spec) })
+			s.change(func(k guard.Key) bool {
+				return everywhere(k) && (sized || users[k.Workload] || k.PoolWide() && len(users) > 0)
+			}, false)
+		})},
 		{f.Storage().V1().StorageClasses().Informer(), changes(func(c *storagev1.StorageClass) any { c = c.DeepCopy(); c.ObjectMeta = metav1.ObjectMeta{}; return c }, func(*storagev1.StorageClass) { s.change(everywhere, false) })},
 		{f.Storage().V1().CSIDrivers().Informer(), changes(func(d *storagev1.CSIDriver) any { return d.Spec }, func(*storagev1.CSIDriver) { s.change(everywhere, false) })},
 		{f.Core().V1().PersistentVolumeClaims().Informer(), changes(func(c *corev1.PersistentVolumeClaim) any {
 			return []any{c.Spec.VolumeName, c.Status.Phase == corev1.ClaimBound}
 		}, func(c *corev1.PersistentVolumeClaim) {
 			if users := s.usersOf(c); len(users) > 0 {
+				s.change(func(k guard.Key) bool { return users[k.Workload] }, false)
+			}
+		})},
+		{f.Resource().V1().ResourceClaims().Informer(), changes(func(c *resourcev1.ResourceClaim) any {
+			return []any{c.Spec, c.Status.Allocation != nil}
+		}, func(c *resourcev1.ResourceClaim) {
+			if metav1.GetControllerOfNoCopy(c) != nil {
+				return // made for one pod, of its template
+			}
+			if users := s.usersWhere(func(pod *corev1.Pod) bool { return usesClaim(pod, c) }); len(users) > 0 {
 				s.change(func(k guard.Key) bool { return users[k.Workload] }, false)
 			}
 		})},
@@ -95,6 +124,13 @@ func (s *Spending) usersOf(c *corev1.PersistentVolumeClaim) map[guard.Workload]b
 		return pod.Namespace == c.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
 		})
+	})
+}
+
+// usesClaim says that a pod asks for a ResourceClaim by name.
+func usesClaim(pod *corev1.Pod, c *resourcev1.ResourceClaim) bool {
+	return pod.Namespace == c.Namespace && slices.ContainsFunc(pod.Spec.ResourceClaims, func(r corev1.PodResourceClaim) bool {
+		return r.ResourceClaimName != nil && *r.ResourceClaimName == c.Name
 	})
 }
 

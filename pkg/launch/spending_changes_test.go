@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -89,12 +90,19 @@ func (p *purse) hears(before, after runtime.Object, initial bool) {
 		informer = f.Storage().V1().CSIDrivers().Informer()
 	case *corev1.PersistentVolumeClaim:
 		informer = f.Core().V1().PersistentVolumeClaims().Informer()
+	case *resourcev1.ResourceClaim:
+		informer = f.Resource().V1().ResourceClaims().Informer()
 	case *appsv1.ReplicaSet:
 		informer = f.Apps().V1().ReplicaSets().Informer()
 	case *appsv1.StatefulSet:
 		informer = f.Apps().V1().StatefulSets().Informer()
 	case *batchv1.Job:
 		informer = f.Batch().V1().Jobs().Informer()
+	}
+	for _, ds := range p.daemonSets {
+		if err := f.Apps().V1().DaemonSets().Informer().GetStore().Add(ds); err != nil {
+			p.t.Fatal(err)
+		}
 	}
 	for _, w := range p.watches(f) {
 		switch {
@@ -135,7 +143,25 @@ func TestEarlyProbes(t *testing.T) {
 		{"a RuntimeClass", &nodev1.RuntimeClass{ObjectMeta: meta("", "r"), Handler: "a"}, func(o runtime.Object) runtime.Object {
 			o.(*nodev1.RuntimeClass).Handler = "b"
 			return o
+		}, "ReplicaSet/web "},
+		{"a LimitRange where a DaemonSet is", nil, func(runtime.Object) runtime.Object { return &corev1.LimitRange{ObjectMeta: meta("kube-system", "l")} }, pods},
+		{"a LimitRange elsewhere", nil, func(runtime.Object) runtime.Object { return &corev1.LimitRange{ObjectMeta: meta("elsewhere", "l")} }, ""},
+		{"a RuntimeClass of a DaemonSet", &nodev1.RuntimeClass{ObjectMeta: meta("", "agents"), Handler: "a"}, func(o runtime.Object) runtime.Object {
+			o.(*nodev1.RuntimeClass).Handler = "b"
+			return o
 		}, pods},
+		{"a RuntimeClass of nobody", &nodev1.RuntimeClass{ObjectMeta: meta("", "other"), Handler: "a"}, func(o runtime.Object) runtime.Object {
+			o.(*nodev1.RuntimeClass).Handler = "b"
+			return o
+		}, ""},
+		{"a ResourceClaim of a waiting pod is allocated", &resourcev1.ResourceClaim{ObjectMeta: meta("d", "device")}, func(o runtime.Object) runtime.Object {
+			o.(*resourcev1.ResourceClaim).Status.Allocation = &resourcev1.AllocationResult{}
+			return o
+		}, "ReplicaSet/web "},
+		{"another ResourceClaim is", &resourcev1.ResourceClaim{ObjectMeta: meta("d", "other")}, func(o runtime.Object) runtime.Object {
+			o.(*resourcev1.ResourceClaim).Status.Allocation = &resourcev1.AllocationResult{}
+			return o
+		}, ""},
 		{"a StorageClass", nil, func(runtime.Object) runtime.Object { return &storagev1.StorageClass{ObjectMeta: meta("", "gp3")} }, pods},
 		{"a CSIDriver", nil, func(runtime.Object) runtime.Object { return &storagev1.CSIDriver{ObjectMeta: meta("", "ebs")} }, pods},
 		{"a claim of a waiting pod is bound", &corev1.PersistentVolumeClaim{ObjectMeta: meta("d", "data")}, func(o runtime.Object) runtime.Object {
@@ -154,7 +180,12 @@ func TestEarlyProbes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPurse(t, SpendingConfig{}).paused()
+			agent := &appsv1.DaemonSet{ObjectMeta: meta("kube-system", "agent")}
+			agent.Spec.Template.Spec.RuntimeClassName = ptr.To("agents")
+			p.daemonSets = []*appsv1.DaemonSet{agent}
 			p.pending.observe(nil, p.pod("waits", "", func(pod *corev1.Pod) {
+				pod.Spec.RuntimeClassName = ptr.To("r")
+				pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x", ResourceClaimName: ptr.To("device")}}
 				pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 			}))
 			var o runtime.Object
