@@ -92,10 +92,12 @@ func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
 	case l.left:
 	case cause != "":
 		l.left = true
-		if b.end != nil || b.neutral || b.over {
+		// A node that is not healthy before it was ever initialized is judged when it is given up: that is its machine's own failure.
+		sick := unhealthy[cause]
+		if b.end != nil || b.neutral || b.over || sick && b.initialized.IsZero() {
 			return // it goes with its machine
 		}
-		f := guard.Fault{Cause: cause, Message: fmt.Sprintf("pod %s/%s was thrown off node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
+		f := guard.Fault{Machine: sick, Cause: cause, Message: fmt.Sprintf("pod %s/%s was thrown off node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
 		served := s.guard.Served(b.claim)
 		switch {
 		case !slices.Contains(b.workloads, l.workload):
@@ -141,6 +143,9 @@ func (s *Spending) workloadOf(pod *corev1.Pod) guard.Workload {
 }
 
 const causePreempted = "preempted"
+
+// unhealthy are causes that say something of the machine, and nothing of the pods.
+var unhealthy = map[string]bool{"taint " + corev1.TaintNodeUnreachable: true, "taint " + corev1.TaintNodeNotReady: true}
 
 // thrownOff says why a pod was thrown off its node; empty: it wasn't, or by nobody but its owner, its machine's end or the cloud.
 func (s *Spending) thrownOff(pod *corev1.Pod) (cause, message string) {

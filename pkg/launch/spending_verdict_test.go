@@ -180,6 +180,26 @@ func TestDeletedAgainAndAgain(t *testing.T) {
 	}
 }
 
+// Pods that leave a node because its kubelet is not heard of say something of the machine: before it was initialized whoever gives it up
+// says it, and later they are a fault of the image.
+func TestEvictedFromAnUnhealthyNode(t *testing.T) {
+	for initialized, want := range map[bool]string{false: "undecided", true: "failed: node class class, image ami: taint node.kubernetes.io/unreachable"} {
+		p := newPurse(t, SpendingConfig{})
+		p.tells["node-c"] = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+		c := p.buys("c")
+		if initialized {
+			c.Initialized, c.InitializedAt = true, p.clock.Now()
+			p.observe(c)
+		}
+		p.podChanged(p.pod("p", "node-c"), false)
+		p.podChanged(p.pod("p", "node-c", target("DeletionByTaintManager", ""), leaving), true)
+		p.passes(time.Second)
+		if got := p.verdict("c"); got != want {
+			t.Errorf("initialized: %v: %s, want %s", initialized, got, want)
+		}
+	}
+}
+
 // A pod that was preempted while it was being bound is not on the machine yet.
 func TestPreemptedBeforeItWasBound(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
