@@ -16,11 +16,12 @@ type claimIndex struct {
 	known      map[string][2]string // claim: provider ID, node name
 	missed     map[string]time.Time // claim: since when its registered Node has not been there
 	told       map[string]told      // claim: what was told of it
+	tagAt      map[string]time.Time // claim: when its instance may be tagged again, which was refused
 }
 
 func newClaimIndex() *claimIndex {
 	return &claimIndex{byProvider: map[string]string{}, byNode: map[string]string{}, known: map[string][2]string{},
-		missed: map[string]time.Time{}, told: map[string]told{}}
+		missed: map[string]time.Time{}, told: map[string]told{}, tagAt: map[string]time.Time{}}
 }
 
 // told are things that are said and counted once of a claim, however often a stage is repeated because its outcome could not be
@@ -33,6 +34,7 @@ const (
 	toldInitialized                  // it was initialized
 	toldDelayed                      // it is late, and waited for
 	toldGivingUp                     // it is about to be given up, and why
+	toldUntagged                     // its instance can't be tagged
 	toldGivenUp                      // it was given up
 	toldEnded                        // it has ended
 )
@@ -65,6 +67,19 @@ func (x *claimIndex) missing(claim string, now time.Time) time.Time {
 	return since
 }
 
+// tagLater puts the next tagging of a claim's instance off, which tagIn asks about.
+func (x *claimIndex) tagLater(claim string, at time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.tagAt[claim] = at
+}
+
+func (x *claimIndex) tagIn(claim string, now time.Time) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return max(0, x.tagAt[claim].Sub(now))
+}
+
 func (x *claimIndex) found(claim string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -92,6 +107,7 @@ func (x *claimIndex) forget(claim string) (providerID, nodeName string) {
 	x.drop(claim)
 	delete(x.missed, claim)
 	delete(x.told, claim)
+	delete(x.tagAt, claim)
 	return k[0], k[1]
 }
 

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -58,3 +59,36 @@ func TestWhyAnInstanceEndedIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// Tags that EC2 refuses are told of once and tried again each minute; other stages go on.
+func TestRefusedTagsAreTold(t *testing.T) {
+	w := newWorld(t)
+	denied := fmt.Errorf("tagging instance i-a: UnauthorizedOperation: You are not authorized to perform this operation.%w", refusal{})
+	w.cloud.fail["TagClaim"] = denied
+	w.up("a")
+	calls := w.cloud.calls["TagClaim"]
+	w.pass(3*time.Minute, time.Second)
+	if n := w.cloud.calls["TagClaim"] - calls; n < 2 || n > 4 {
+		t.Errorf("tried %d times in three minutes", n)
+	}
+	var got []string
+	for _, e := range w.events {
+		if strings.Contains(e, "FailedTagging") {
+			got = append(got, e)
+		}
+	}
+	if diff := cmp.Diff([]string{"a Warning FailedTagging: it is tried again: " + denied.Error()}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	delete(w.cloud.fail, "TagClaim")
+	w.pass(2*time.Minute, time.Second)
+	if w.cloud.instances["i-a"].Claim != "a" {
+		t.Error("not tagged when it was allowed")
+	}
+}
+
+// refusal is ErrRefused without words, as errors of the cloud have it.
+type refusal struct{}
+
+func (refusal) Error() string { return "" }
+func (refusal) Unwrap() error { return capacity.ErrRefused }

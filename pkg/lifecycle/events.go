@@ -9,6 +9,7 @@ const (
 	reasonAwaitingVolumes          = "AwaitingVolumeDetachment"
 	reasonGracePeriodExpiring      = "TerminationGracePeriodExpiring"
 	reasonTerminationFailed        = "FailedTermination"
+	reasonTaggingFailed            = "FailedTagging"
 	reasonInconsistent             = "FailedConsistencyCheck"
 
 	reasonOtherName           = "RegisteredUnderOtherName"

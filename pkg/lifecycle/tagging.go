@@ -5,10 +5,14 @@ import (
 	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
+
+// untaggedEvery is how often tags that are refused are tried again.
+const untaggedEvery = time.Minute
 
 // tag makes sure that a registered node's instance carries the names of its claim and its Node. The launch tags it too when
 // it can; this is for launches that were cut short, and for names that turned out otherwise.
@@ -16,6 +20,9 @@ func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
 	if l.claim.Annotations[AnnotationTagged] == "true" || l.claim.Status.ProviderID == "" ||
 		!conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
 		return 0, nil
+	}
+	if wait := c.index.tagIn(l.claim.Name, l.now); wait > 0 {
+		return wait, nil
 	}
 	inst, verdict, err := c.look(ctx, l.claim.Status.ProviderID, launchedAt(l.claim), lookEvery)
 	if err != nil {
@@ -26,9 +33,17 @@ func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
 	}
 	if inst.Claim != l.claim.Name || inst.Tags["Name"] != l.claim.Status.NodeName {
 		err := c.cloud.TagClaim(ctx, inst.ID, l.claim.Name, l.claim.Status.NodeName)
-		if errors.Is(err, capacity.ErrInstanceNotFound) {
+		switch {
+		case errors.Is(err, capacity.ErrInstanceNotFound):
 			return lookEvery, nil
-		} else if err != nil {
+		case errors.Is(err, capacity.ErrRefused):
+			// Somebody has to allow it. Nothing waits for the tags: the instance is found by its wave.
+			if c.index.first(l.claim.Name, toldUntagged) {
+				c.event(l.claim, nil, corev1.EventTypeWarning, reasonTaggingFailed, "Tag", "it is tried again: %v", err)
+			}
+			c.index.tagLater(l.claim.Name, l.now.Add(untaggedEvery))
+			return untaggedEvery, nil
+		case err != nil:
 			return 0, err
 		}
 	}

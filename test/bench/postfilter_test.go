@@ -97,7 +97,7 @@ func (r *rig) refused(b *testing.B) {
 	var took, control samples
 	for b.Loop() {
 		start := time.Now()
-		_, status := r.provision.PostFilter(r.ctx, nil, p, nil)
+		_, status := r.provision.PostFilter(r.ctx, nil, p, framework.NewDefaultNodeToStatus())
 		took = append(took, time.Since(start))
 		control = append(control, compute())
 		if !status.IsRejected() {
