@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,20 +24,16 @@ func (d delay) after(text string) string {
 }
 
 // delayed tells pods whose nodes are not launched yet what the last call failed with, at the first call and when that changes. The same call
-// is repeated for minutes, and whoever waits wants to know before that is over. The pool is told once, for all its launches; claims that
-// somebody has written are told themselves: no pod may wait for them.
-func (m *Motor) delayed(rec *capacity.Wave, claims []*capacity.Claim, told *delay, why string) {
+// is repeated for minutes, and whoever waits wants to know before that is over. The pool is told once, for all its launches. On the claims it
+// is written: should they be given up for their age, that is the cause.
+func (m *Motor) delayed(ctx context.Context, rec *capacity.Wave, claims []*capacity.Claim, told *delay, why string) {
 	why = oneLine(why)
 	if why == "" || *told == delay(why) {
 		return
 	}
 	*told = delay(why)
 	for _, c := range claims {
-		note := fmt.Sprintf("node %s is not launched yet, and is tried again: %s", c.Name, why)
-		m.tellPods(c.Name, reasonLaunchDelayed, note)
-		if rec.For == capacity.ForOrder {
-			m.claims.TellClaim(c.Name, corev1.EventTypeWarning, reasonLaunchDelayed, note)
-		}
+		m.tellPods(c.Name, reasonLaunchDelayed, fmt.Sprintf("node %s is not launched yet, and is tried again: %s", c.Name, why))
 	}
 	m.mu.Lock()
 	news := m.delays[rec.Pool] != why
@@ -45,6 +42,11 @@ func (m *Motor) delayed(rec *capacity.Wave, claims []*capacity.Claim, told *dela
 	if news && rec.Pool != "" {
 		m.claims.TellPool(rec.Pool, corev1.EventTypeWarning, reasonLaunchDelayed, "launches fail, and are tried again: "+why)
 	}
+	m.each(ctx, len(claims), func(i int) { // before the next call: it may work, and what that writes must not be overwritten
+		if err := m.claims.RecordRefused(ctx, claims[i].Name, reasonLaunchDelayed, why, true); err != nil && ctx.Err() == nil {
+			m.log(ctx).V(3).Info("Could not record why a launch takes long", "nodeClaim", claims[i].Name, "err", err)
+		}
+	})
 }
 
 // delayOver says that a launch of a pool has worked, or is given up: the next that fails is news.

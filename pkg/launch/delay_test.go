@@ -48,6 +48,7 @@ func TestACallThatFailedIsToldAtOnce(t *testing.T) {
 		"p0 LaunchDelayed node pool-* is not launched yet, and is tried again: RequestLimitExceeded: Request limit exceeded.",
 		"p1 LaunchDelayed node pool-* is not launched yet, and is tried again: RequestLimitExceeded: Request limit exceeded.",
 		"pool LaunchDelayed launches fail, and are tried again: RequestLimitExceeded: Request limit exceeded.",
+		"pool-* LaunchDelayed for now: RequestLimitExceeded: Request limit exceeded.",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || times != len(want) {
 		t.Errorf("%d events (-want +got):\n%s", times, diff)
@@ -75,7 +76,7 @@ func TestAnAnswerThatBringsNothingIsTold(t *testing.T) {
 	w.run()
 	w.submit(1)
 	w.allBound(1)
-	if got, _ := w.said("LaunchDelayed"); len(got) != 2 || !strings.HasPrefix(got[0], "p0 LaunchDelayed node pool-* is not launched yet, and is tried again: ") {
+	if got, _ := w.said("LaunchDelayed"); len(got) != 3 || !strings.HasPrefix(got[0], "p0 LaunchDelayed node pool-* is not launched yet, and is tried again: ") {
 		t.Errorf("said %q", got)
 	}
 }
@@ -86,11 +87,14 @@ func TestDelayOfAClaimMadeByHand(t *testing.T) {
 	w.run()
 	var d delay
 	claims := []*capacity.Claim{{Name: "mine"}}
+	w.mu.Lock()
+	w.claims["mine"] = claims[0]
+	w.mu.Unlock()
 	for range 2 {
-		w.motor.delayed(&capacity.Wave{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
+		w.motor.delayed(t.Context(), &capacity.Wave{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
 	}
 	got, times := w.said("LaunchDelayed")
-	if diff := cmp.Diff([]string{"mine LaunchDelayed node mine is not launched yet, and is tried again: RequestLimitExceeded: (3 times)"}, got); diff != "" || times != 1 {
+	if diff := cmp.Diff([]string{"mine LaunchDelayed for now: RequestLimitExceeded: (3 times)"}, got); diff != "" || times != 1 {
 		t.Errorf("a claim made by hand, %d events (-want +got):\n%s", times, diff)
 	}
 	if got := d.after("gave up after many attempts"); got != "gave up after many attempts: RequestLimitExceeded: (3 times)" {

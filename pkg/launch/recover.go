@@ -198,7 +198,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 			return
 		}
 		m.log(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
-		m.delayed(rec, missing, &late, err.Error())
+		m.delayed(ctx, rec, missing, &late, err.Error())
 		if m.clock.Since(started) > launchTimeout {
 			m.fail(ctx, missing, reasonOf(err), err.Error(), false)
 			return

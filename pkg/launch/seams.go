@@ -48,7 +48,7 @@ type Claims interface {
 	NodeClassEnds(ctx context.Context, name string) (reason, why string, err error)
 	// Take makes an order ours, before it is launched: its finalizer, what it counts for.
 	Take(ctx context.Context, c *capacity.Claim) error
-	// RecordRefused says on an order why nothing is launched for it; again: it will be tried again.
+	// RecordRefused says on a claim why nothing is launched for it; again: it will be tried again.
 	RecordRefused(ctx context.Context, name, reason, message string, again bool) error
 	// RecordWave and RecordLaunched are for this very claim: another one of its name is not found.
 	RecordWave(ctx context.Context, c *capacity.Claim, w capacity.Wave) error

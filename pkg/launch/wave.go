@@ -242,7 +242,7 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 			return false
 		}
 		m.log(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
-		m.delayed(&rec, w.claims, &w.delay, err.Error())
+		m.delayed(ctx, &rec, w.claims, &w.delay, err.Error())
 		if m.clock.Since(started) > launchTimeout {
 			// The answers may have been lost, not the calls: what bears the tag is ours.
 			found, ferr := m.launched(ctx, rec)
@@ -301,7 +301,7 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 		return false
 	}
 	if len(w.offers) == before && !res.Again { // the same again can do with a pause, longer each time
-		m.delayed(&rec, w.claims, &w.delay, res.Message)
+		m.delayed(ctx, &rec, w.claims, &w.delay, res.Message)
 		return m.sleep(ctx, pauseAfter(w.attempt-w.first))
 	}
 	return true

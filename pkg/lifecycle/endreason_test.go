@@ -3,11 +3,14 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/awslabs/operatorpkg/status"
 	"github.com/google/go-cmp/cmp"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
@@ -92,3 +95,21 @@ type refusal struct{}
 
 func (refusal) Error() string { return "" }
 func (refusal) Unwrap() error { return capacity.ErrRefused }
+
+// A claim that is given up because nothing was launched says what the launch calls failed with.
+func TestALaunchTimeoutNamesItsCause(t *testing.T) {
+	for reason, want := range map[string]string{
+		reasonLaunchDelayed:      "nothing was launched within 5m0s: RequestLimitExceeded: Request limit exceeded.",
+		"AwaitingReconciliation": "nothing was launched within 5m0s",
+	} {
+		w := newWorld(t)
+		w.launched("a", func(c *karpv1.NodeClaim) {
+			c.Status = karpv1.NodeClaimStatus{}
+			c.StatusConditions(status.WithClock(w.clock)).SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, "RequestLimitExceeded: Request limit exceeded.")
+		})
+		w.pass(launchTimeout+10*time.Second, 5*time.Second)
+		if got := "a Warning LaunchTimeout: giving NodeClaim a up: " + want; !slices.Contains(w.events, got) {
+			t.Errorf("events %q, want %q", w.events, got)
+		}
+	}
+}

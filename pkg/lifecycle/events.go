@@ -15,7 +15,8 @@ const (
 	reasonOtherName           = "RegisteredUnderOtherName"
 	reasonNodeRecreated       = "NodeRecreated"
 	reasonLaunchTimeout       = "LaunchTimeout"
-	reasonPaused              = "Paused" // of a claim's Launched condition: the spending guard holds it back
+	reasonLaunchDelayed       = "LaunchDelayed" // of a claim's Launched condition: the message is what the last launch call failed with
+	reasonPaused              = "Paused"        // of a claim's Launched condition: the spending guard holds it back
 	reasonRegistrationTimeout = "RegistrationTimeout"
 	reasonInitTimeout         = "InitializationTimeout"
 	reasonInitDelayed         = "InitializationDelayed"

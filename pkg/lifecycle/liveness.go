@@ -59,7 +59,11 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 		if wait := c.left(claim.Name, "launch", since, launchTimeout, l.now); wait > 0 {
 			return wait, nil
 		}
-		return 0, c.giveUp(ctx, l, reasonLaunchTimeout, fmt.Sprintf("nothing was launched within %s", launchTimeout))
+		why := fmt.Sprintf("nothing was launched within %s", launchTimeout)
+		if launched := condition(claim, karpv1.ConditionTypeLaunched); launched != nil && launched.Reason == reasonLaunchDelayed {
+			why += ": " + launched.Message
+		}
+		return 0, c.giveUp(ctx, l, reasonLaunchTimeout, why)
 	}
 	if claim.Status.ProviderID == "" {
 		return 0, nil // launched, and the status is being written
