@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,6 +31,9 @@ type schedulerConfig struct {
 	profiles []schedulerapi.KubeSchedulerProfile
 	args     *provision.Args
 	pools    []karpenter.Profile
+	// coscheduling: a profile has it. warnings are what the plan leaves out.
+	coscheduling bool
+	warnings     []string
 	// namespaces are those whose pods may cause launches; nil: all.
 	namespaces labels.Selector
 }
@@ -72,6 +76,7 @@ func readConfig(file string) (*schedulerConfig, error) {
 				}
 			}
 		}
+		out.coscheduling = out.coscheduling || enables(&p, coscheduling)
 		// Neither the door to the launcher nor the reservations are needed to judge a plan, and Coscheduling judges by more than
 		// the cluster's state.
 		without(&p, append([]string{provision.Name, binder.Name, coscheduling}, args.SimulationDenyList...))
@@ -79,6 +84,9 @@ func readConfig(file string) (*schedulerConfig, error) {
 	}
 	if out.args == nil {
 		return nil, errors.New("no profile has the plugin " + provision.Name)
+	}
+	if asked := provision.Extenders(cfg.Extenders); len(asked) > 0 {
+		out.warnings = append(out.warnings, fmt.Sprintf("extenders are not asked before nodes are bought: %s", strings.Join(asked, ", ")))
 	}
 	return out, nil
 }
@@ -146,6 +154,7 @@ func argsOf(p *schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object 
 // apply puts the configuration's settings into those of a plan.
 func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Profiles, s.Pools, s.NamespaceSelector = c.profiles, c.pools, c.namespaces
+	s.Coscheduling, s.Warnings = c.coscheduling, c.warnings
 	s.Legacy = karpenter.LegacyOptions{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
 	s.Plan.IgnorePreferences = c.args.PreferencePolicy == provision.PreferenceIgnore
 	s.Plan.RelaxMinValues = c.args.MinValuesPolicy == provision.MinValuesBestEffort

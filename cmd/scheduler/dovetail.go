@@ -90,6 +90,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
+	if asked := provision.Extenders(cc.ComponentConfig.Extenders); len(asked) > 0 {
+		klog.FromContext(ctx).Info("Extenders are not asked before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
+			"namespaceSelector of ProvisionArgs keeps such pods from causing launches", "extenders", asked)
+	}
 	args := profiles[0].args
 	client, err := kubernetes.NewForConfig(asOurselves(cc.KubeConfig))
 	if err != nil {
@@ -107,7 +111,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err := pools(store, profiles); err != nil {
 		return err
 	}
-	d.binding(profiles)
+	d.binding(profiles, cc.InformerFactory)
 	incumbent := karpenter.NewIncumbent(client, d.clock)
 	store.SetHold(incumbent.Hold)
 	provider, err := d.provider(ctx, args, server, incumbent.Hold)

@@ -5,9 +5,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
@@ -63,10 +65,11 @@ func inline(of []provision.Inline) []karpenter.Inline {
 }
 
 // binding tells desk and classifier when pods may be bound, and how long they wait.
-func (d *dovetail) binding(profiles []profile) {
+func (d *dovetail) binding(profiles []profile, f informers.SharedInformerFactory) {
 	first := profiles[0].binder
 	d.desk.SetPatience(ledger.Patience{Gate: first.GateDeadline.Duration, Late: first.LateAfter.Duration, Startup: profiles[0].args.InitializationTimeout.Duration})
 	for _, p := range profiles {
 		d.classes.SetEarliest(p.config.SchedulerName, p.binder.Earliest())
+		d.classes.SetDefaultSpread(p.config.SchedulerName, simulate.DefaultSpread(f, p.config))
 	}
 }

@@ -9,8 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/configz"
@@ -20,6 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
@@ -157,5 +162,36 @@ func TestEffectiveValues(t *testing.T) {
 	}
 	if len(p.args.EC2NodeClasses[0].Spec) == 0 {
 		t.Error("the arguments themselves were changed")
+	}
+}
+
+// The classes of pods have the default constraints of their scheduler's profile.
+func TestDefaultSpreadConstraintsAreOfTheClass(t *testing.T) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}}), 0)
+	p := profileOf(t, "spreads", "", "")
+	p.config.PluginConfig = []schedulerapi.PluginConfig{{Name: "PodTopologySpread", Args: &schedulerapi.PodTopologySpreadArgs{DefaultingType: schedulerapi.ListDefaulting,
+		DefaultConstraints: []corev1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule},
+			{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway}}}}}
+	d := newDovetail()
+	d.classes = launch.NewClasses(f)
+	d.binding([]profile{p}, f)
+	f.Start(t.Context().Done())
+	f.WaitForCacheSync(t.Context().Done())
+	for name, want := range map[string]string{"spreads web": "topology.kubernetes.io/zone", "spreads other": "", "plain web": ""} {
+		scheduler, app, _ := strings.Cut(name, " ")
+		class, err := d.classes.Class(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name), Labels: map[string]string{"app": app}},
+			Spec: corev1.PodSpec{SchedulerName: scheduler, Containers: []corev1.Container{{Name: "c"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, s := range class.Spread {
+			got += s.TopologyKey
+		}
+		if got != want {
+			t.Errorf("%s: spread over %q, want %q", name, got, want)
+		}
 	}
 }

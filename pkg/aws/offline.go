@@ -93,17 +93,22 @@ func factsOf(file *CatalogFile) *facts {
 // account knows it; unready why the class can't be used.
 func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string, unready string) {
 	r := &resolved{class: nc}
-	family, _, problem := familyOf(&nc.Spec)
-	if problem == "" {
-		problem = validate(nc, family)
-	}
-	if problem == "" {
-		r.settings, problem = settingsOf(&nc.Spec, family, &o.cfg)
+	var problem string
+	own := ownTemplate(nc)
+	if own != "" {
+		r.family, r.settings, problem = settingsOfOwn(&nc.Spec, &o.cfg)
+	} else {
+		r.family, _, problem = familyOf(&nc.Spec)
+		if problem == "" {
+			problem = validate(nc, r.family)
+		}
+		if problem == "" {
+			r.settings, problem = settingsOf(&nc.Spec, r.family, &o.cfg)
+		}
 	}
 	if problem != "" {
 		return nil, nil, fmt.Sprintf("EC2NodeClass %s: %s", nc.Name, problem)
 	}
-	r.family = family
 	if r.subnets = subnetsOf(&nc.Status); len(r.subnets) == 0 {
 		for _, zone := range o.zones {
 			r.subnets = append(r.subnets, subnet{id: "any-in-" + zone, zone: zone})
@@ -113,6 +118,9 @@ func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.Insta
 	if r.images = imagesOfStatus(&nc.Status); len(r.images) == 0 {
 		var what string
 		r.images, what = imagesMeant(&nc.Spec)
+		if own != "" {
+			what = fmt.Sprintf("launch template %s: %s, and volumes as an image has them", own, what)
+		}
 		assumed = append(assumed, what)
 	}
 	if len(nc.Spec.CapacityReservationSelectorTerms) > 0 {

@@ -34,20 +34,25 @@ type templateVersion struct {
 
 // beginOwn is begin for a class that names a launch template: how its nodes start is not for us to say.
 func (p *Provider) beginOwn(r *resolution) {
-	spec := &r.class.Spec
-	r.family = families[ec2nc.AMIFamilyCustom]
+	r.family, r.settings, r.invalid = settingsOfOwn(&r.class.Spec, &p.cfg)
+	r.groups.known, r.profile.known = true, true // the template has them
+}
+
+// settingsOfOwn is what nodes of a class that names a launch template are counted with. problem says why the class is no good.
+func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg *Config) (f *family, s *nodeSettings, problem string) {
+	f = families[ec2nc.AMIFamilyCustom]
 	if len(spec.SubnetSelectorTerms) == 0 {
-		r.invalid = "spec.subnetSelectorTerms: at least one term is required"
+		problem = "spec.subnetSelectorTerms: at least one term is required"
 	}
 	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) string{validTags, validKubelet} {
-		if r.invalid == "" {
-			r.invalid = check(spec, r.family)
+		if problem == "" {
+			problem = check(spec, f)
 		}
 	}
-	if r.invalid == "" {
-		r.settings, r.invalid = settingsOf(spec, r.family, &p.cfg)
+	if problem == "" {
+		s, problem = settingsOf(spec, f, cfg)
 	}
-	r.groups.known, r.profile.known = true, true // the template has them
+	return f, s, problem
 }
 
 // findOwn are the images of the latest version of the class's launch template, each with the version.

@@ -21,6 +21,8 @@ type Classes struct {
 	others  map[string]bool // schedulers that bind their pods themselves
 	// earliest is the earliest moment to bind pods of a scheduler, where its profile says so. Set before anything runs.
 	earliest map[string]capacity.BindTime
+	// spread is what a scheduler's profile asks of pods without spread constraints of their own. Set before anything runs.
+	spread map[string]func(*corev1.Pod) []corev1.TopologySpreadConstraint
 
 	mu    sync.Mutex
 	byPod map[types.UID]classified
@@ -39,12 +41,35 @@ func NewClasses(f informers.SharedInformerFactory) *Classes {
 		ns:       f.Core().V1().Namespaces().Lister(),
 		byPod:    map[types.UID]classified{},
 		earliest: map[string]capacity.BindTime{},
+		spread:   map[string]func(*corev1.Pod) []corev1.TopologySpreadConstraint{},
 	}
 }
 
 // SetEarliest says that pods of the scheduler are bound at that moment of their node's life or later, whatever they are. To be called
 // before anything runs.
 func (c *Classes) SetEarliest(scheduler string, at capacity.BindTime) { c.earliest[scheduler] = at }
+
+// SetDefaultSpread says which constraints the scheduler gives pods that have none of their own; nil: none. To be called before anything runs.
+func (c *Classes) SetDefaultSpread(scheduler string, of func(*corev1.Pod) []corev1.TopologySpreadConstraint) {
+	if of != nil {
+		c.spread[scheduler] = of
+	}
+}
+
+// spreadOut is the pod with the constraints that its scheduler gives it.
+func (c *Classes) spreadOut(pod *corev1.Pod) *corev1.Pod {
+	of := c.spread[pod.Spec.SchedulerName]
+	if of == nil || len(pod.Spec.TopologySpreadConstraints) > 0 {
+		return pod
+	}
+	constraints := of(pod)
+	if len(constraints) == 0 {
+		return pod
+	}
+	out := *pod
+	out.Spec.TopologySpreadConstraints = constraints
+	return &out
+}
 
 // notBefore is the class with its pods bound no sooner than their scheduler's profile allows. The class's key tells schedulers apart.
 func (c *Classes) notBefore(class *capacity.Class, scheduler string) *capacity.Class {
@@ -83,7 +108,7 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 
 // of is the pod's class as its scheduler makes it.
 func (c *Classes) of(pod *corev1.Pod, facts capacity.VolumeFacts) (*capacity.Class, error) {
-	class, err := capacity.ClassOf(pod, facts)
+	class, err := capacity.ClassOf(c.spreadOut(pod), facts)
 	if err == nil && c.others[pod.Spec.SchedulerName] {
 		class = byOthers(class)
 	}

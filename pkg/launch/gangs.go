@@ -66,6 +66,7 @@ func (m *Motor) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group
 		}
 		switch {
 		case !ok:
+			m.tellUngrouped(group, w.Ref)
 		case min == 0:
 			unknown[group] = append(unknown[group], pod.UID)
 		case out[group] == nil:
@@ -85,6 +86,25 @@ func (m *Motor) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group
 	}
 	m.rest(out)
 	return out
+}
+
+// EventGroupIgnored is the reason of the event on a pod that asks for a group to start with, where nobody looks after groups.
+const EventGroupIgnored = "GroupIgnored"
+
+// maxUngrouped caps how many groups are remembered as told.
+const maxUngrouped = 1000
+
+// tellUngrouped tells a pod, one of each group, that its group means nothing here.
+func (m *Motor) tellUngrouped(group Group, ref capacity.PodRef) {
+	if group == (Group{}) || group.InTree || m.gangs == nil || m.ungrouped[group] {
+		return
+	}
+	if m.ungrouped == nil || len(m.ungrouped) >= maxUngrouped {
+		m.ungrouped = map[Group]bool{}
+	}
+	m.ungrouped[group] = true
+	m.events.Pod(ref, corev1.EventTypeWarning, EventGroupIgnored,
+		fmt.Sprintf("no profile of the scheduler has the plugin Coscheduling: pods of group %s are planned and started one by one", group))
 }
 
 // pause keeps a gang that could not be placed from being planned again and again.

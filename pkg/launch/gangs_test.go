@@ -55,6 +55,37 @@ func TestDemandIsTakenApartByGang(t *testing.T) {
 	}
 }
 
+type noGangs struct{}
+
+func (noGangs) Min(Group) (int, bool) { return 0, false }
+
+// Where no profile has Coscheduling one pod of each group is told, once, and all are planned one by one.
+func TestGroupsThatNobodyLooksAfterAreTold(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	w.motor.gangs = noGangs{}
+	var waiting []ledger.Waiting
+	for i, group := range []string{"a", "a", "b", ""} {
+		pod := w.pod(i).DeepCopy()
+		pod.Labels = map[string]string{}
+		if group != "" {
+			pod.Labels[labelGroup] = group
+		}
+		w.motor.pending.observe(nil, pod)
+		waiting = append(waiting, ledger.Waiting{Ref: refOf(pod)})
+	}
+	for range 2 {
+		if gangs := w.motor.gangsOf(t.Context(), waiting); len(gangs) > 0 {
+			t.Errorf("gangs %v", gangs)
+		}
+	}
+	const says = " GroupIgnored no profile of the scheduler has the plugin Coscheduling: pods of group "
+	want := []string{w.pod(0).Name + says + w.pod(0).Namespace + "/a are planned and started one by one", w.pod(2).Name + says + w.pod(2).Namespace + "/b are planned and started one by one"}
+	if diff := cmp.Diff(want, w.notes); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 // A gang that could not be placed is put off, longer each time; a new member or other offers end the pause.
 func TestGangsThatWereRefusedRest(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))

@@ -81,6 +81,7 @@ type Motor struct {
 	// gangsAnew: pools or offers have changed since gangs were refused. pauses are the planner goroutine's.
 	gangsAnew atomic.Bool
 	pauses    map[Group]pause
+	ungrouped map[Group]bool        // groups that nobody looks after, as pods have been told; the planner goroutine's
 	nominees  map[types.UID]nominee // the planner goroutine's
 	refused   *filterRefusals       // the planner goroutine's
 	troubled  atomic.Bool           // demand was refused because the intent log is broken

@@ -49,6 +49,7 @@ var understood = map[schema.GroupKind]kind{
 	{Kind: "Pod"}:                   {version: "v1"},
 	{Kind: "Node"}:                  {version: "v1", cluster: true},
 	{Kind: "Namespace"}:             {version: "v1", cluster: true},
+	{Kind: "Service"}:               {version: "v1"},
 	{Kind: "LimitRange"}:            {version: "v1"},
 	{Kind: "PersistentVolume"}:      {version: "v1", cluster: true},
 	{Kind: "PersistentVolumeClaim"}: {version: "v1"},
@@ -86,7 +87,7 @@ var apart = map[schema.GroupKind]string{
 
 // indifferent are groups and kinds that have no say in where pods go.
 var indifferent = map[schema.GroupKind]bool{
-	{Kind: "Service"}: true, {Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true, {Kind: "Endpoints"}: true, {Kind: "Event"}: true,
+	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true, {Kind: "Endpoints"}: true, {Kind: "Event"}: true,
 	{Group: "apps", Kind: "ControllerRevision"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
 	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}: true, {Group: "storage.k8s.io", Kind: "CSIStorageCapacity"}: true,
 }

@@ -88,7 +88,7 @@ func TestWhatIsIgnored(t *testing.T) {
 		"standard input: document 5: CronJob nightly is ignored: when its jobs will run is not known",
 		`standard input: document 8: Provisioner old: unknown field "spec.taint" is ignored`,
 		"Rollout (argoproj.io/v1alpha1) is not understood and ignored: shop/web in standard input: document 6 and 1 more",
-		"ignored, since they have no say in where pods go: 1 Role, 2 Service",
+		"ignored, since they have no say in where pods go: 1 Role",
 	}
 	if diff := cmp.Diff(want, s.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

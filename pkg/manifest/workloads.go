@@ -19,7 +19,7 @@ import (
 )
 
 // Pods are the pods that need room: those that are given and not over, and those that the controllers of workloads would
-// make beside those that are there. Claims that come with them are added to the set. What can't be as it is asked for is
+// make beside those that are there. Claims and ReplicaSets that come with them are added to the set. What can't be as it is asked for is
 // in the set's warnings.
 //
 // DaemonSets make none here: their pods come with nodes.
@@ -118,7 +118,15 @@ func (m *maker) deployment(d *appsv1.Deployment) {
 		}
 	}
 	b := m.siblings(d, &d.Spec.Template, "Deployment", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: uidOf("ReplicaSet", d.Namespace, name)})
-	b.pod.Labels["pod-template-hash"] = revision
+	b.pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = revision
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: name, UID: uidOf("ReplicaSet", d.Namespace, name),
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}},
+		Spec: appsv1.ReplicaSetSpec{Replicas: d.Spec.Replicas, Selector: d.Spec.Selector.DeepCopy(), Template: d.Spec.Template}}
+	if rs.Spec.Selector.MatchLabels == nil {
+		rs.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	rs.Spec.Selector.MatchLabels[appsv1.DefaultDeploymentUniqueLabelKey] = revision
+	m.set.add(rs)
 	for range int(*d.Spec.Replicas) - there {
 		m.make(b, m.generate(name+"-"))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -33,6 +34,7 @@ import (
 type cluster struct {
 	informers informers.SharedInformerFactory
 	world     *simulate.World
+	profiles  []schedulerapi.KubeSchedulerProfile
 }
 
 // errOffline is what anybody gets who asks the API server.
@@ -71,9 +73,11 @@ func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Nam
 		freeze(f, &corev1.LimitRange{}, manifest.All[*corev1.LimitRange](set)),
 		freeze(f, &nodev1.RuntimeClass{}, manifest.All[*nodev1.RuntimeClass](set)),
 		freeze(f, &schedulingv1.PriorityClass{}, manifest.PriorityClasses(set)),
+		// A profile's default spread constraints count the pods that these select.
+		freeze(f, &corev1.Service{}, manifest.All[*corev1.Service](set)),
+		freeze(f, &appsv1.ReplicaSet{}, replicaSets(set)), freeze(f, &appsv1.StatefulSet{}, statefulSets(set)),
 		// What is not read. Without these the factory would make informers of its own, which would ask.
-		freeze(f, &corev1.Service{}, nil), freeze(f, &corev1.ReplicationController{}, nil), freeze(f, &corev1.ResourceQuota{}, nil),
-		freeze(f, &appsv1.ReplicaSet{}, nil), freeze(f, &appsv1.StatefulSet{}, nil), freeze(f, &batchv1.Job{}, nil),
+		freeze(f, &corev1.ReplicationController{}, nil), freeze(f, &corev1.ResourceQuota{}, nil), freeze(f, &batchv1.Job{}, nil),
 		freeze(f, &storagev1.CSIStorageCapacity{}, nil), freeze(f, &storagev1.VolumeAttachment{}, nil),
 		freeze(f, &resourcev1.ResourceClaim{}, nil), freeze(f, &resourcev1.ResourceSlice{}, nil), freeze(f, &resourcev1.DeviceClass{}, nil),
 	)
@@ -99,7 +103,33 @@ func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Nam
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{informers: f, world: world}, nil
+	return &cluster{informers: f, world: world, profiles: profiles}, nil
+}
+
+// profileOf is the profile that judges pods of a scheduler: its own, or else the first.
+func (c *cluster) profileOf(name string) schedulerapi.KubeSchedulerProfile {
+	if i := slices.IndexFunc(c.profiles, func(p schedulerapi.KubeSchedulerProfile) bool { return p.SchedulerName == name }); i >= 0 {
+		return c.profiles[i]
+	}
+	return c.profiles[0]
+}
+
+// replicaSets are the set's, with what selects their pods and no more: all pods that they want have been made.
+func replicaSets(set *manifest.Set) []*appsv1.ReplicaSet {
+	var out []*appsv1.ReplicaSet
+	for _, rs := range manifest.All[*appsv1.ReplicaSet](set) {
+		out = append(out, &appsv1.ReplicaSet{ObjectMeta: rs.ObjectMeta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: rs.Spec.Selector}})
+	}
+	return out
+}
+
+// statefulSets are the same of the set's StatefulSets.
+func statefulSets(set *manifest.Set) []*appsv1.StatefulSet {
+	var out []*appsv1.StatefulSet
+	for _, s := range manifest.All[*appsv1.StatefulSet](set) {
+		out = append(out, &appsv1.StatefulSet{ObjectMeta: s.ObjectMeta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32), Selector: s.Spec.Selector}})
+	}
+	return out
 }
 
 // silent records no events.

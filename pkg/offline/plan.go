@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
 // Settings of a plan.
@@ -29,6 +30,10 @@ type Settings struct {
 	// Profiles are the scheduler's, the first of which also judges pods of schedulers that have none; empty: the default one. They
 	// have in-tree plugins only.
 	Profiles []schedulerapi.KubeSchedulerProfile
+	// Coscheduling says that the scheduler has that plugin in a profile, so that PodGroups mean something.
+	Coscheduling bool
+	// Warnings are what is to be said of the settings themselves.
+	Warnings []string
 	// Pools are what the profiles say about pools, Legacy what Provisioners rely on.
 	Pools  []karpenter.Profile
 	Legacy karpenter.LegacyOptions
@@ -50,7 +55,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shop, problems := newShop(set, &s)
-	gangs, wrong := newGroups(set)
+	gangs, wrong := newGroups(set, s.Coscheduling)
 	if problems = append(problems, wrong...); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
@@ -89,6 +94,9 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 		daemons.ObservePod(pod)
 	}
 	classes := launch.NewClasses(c.informers)
+	for _, name := range d.schedulers() {
+		classes.SetDefaultSpread(name, simulate.DefaultSpread(c.informers, c.profileOf(name)))
+	}
 	desk := launch.NewDesk(&arrivals{})
 	pending := launch.NewPending(d.schedulers(), desk, classes)
 	said := &words{}
@@ -103,7 +111,10 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 		return nil, err
 	}
 	r := newReport(view, plan, append(d.refused, said.refused...))
-	r.Warnings, r.Assumed = slices.Concat(set.Warnings, shop.notes), shop.assumed
+	r.Warnings, r.Assumed = slices.Concat(s.Warnings, set.Warnings, shop.notes), shop.assumed
+	if why := withoutCoscheduling(d.waiting); why != "" && !s.Coscheduling {
+		r.Warnings = append(r.Warnings, why)
+	}
 	r.PlanMillis, r.VerifyMillis, r.Verified = millis(spent.planning), millis(spent.verifying), !s.NoVerify
 	if explain != nil {
 		r.explain(explain, plan)

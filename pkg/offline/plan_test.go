@@ -101,7 +101,7 @@ func (c *ticks) Now() time.Time {
 func (c *ticks) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 func settings(t *testing.T) Settings {
-	return Settings{Catalog: catalog(t), Plan: capacity.Options{Effort: 50_000}, Clock: &ticks{}}
+	return Settings{Catalog: catalog(t), Plan: capacity.Options{Effort: 50_000}, Clock: &ticks{}, Coscheduling: true}
 }
 
 func set(t *testing.T, manifests string) *manifest.Set {
@@ -197,6 +197,13 @@ metadata: {name: old}
 spec: {subnetSelector: {any: "*"}, securityGroupSelector: {any: "*"}, amiFamily: AL2023, instanceProfile: nodes}
 ---
 ` + deployment("web", 1, "cpu: 3", "")},
+		{name: "a Provisioner with a launch template of its own", total: 0.2, want: []string{"provisioner_old m1.large on-demand eu-test-1a,eu-test-1b: shop/web"}, text: `
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: old}
+spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m1.large]}], provider: {launchTemplate: mine, subnetSelector: {any: "*"}}}
+---
+` + deployment("web", 1, "cpu: 3", "")},
 		{name: "a gang that fits is placed", text: class + pool("general", "  limits: {cpu: 8}") + gang(2, 2), total: 0.4,
 			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/train", "general m1.large on-demand eu-test-1a,eu-test-1b: shop/train"}},
 		{name: "a gang is placed as a whole or not at all", text: class + pool("general", "  limits: {cpu: 8}") + gang(3, 3),
@@ -205,8 +212,8 @@ spec: {subnetSelector: {any: "*"}, securityGroupSelector: {any: "*"}, amiFamily:
 			"{apiVersion: v1, kind: Pod, metadata: {name: first, namespace: shop, labels: {scheduling.x-k8s.io/pod-group: train}}, spec: {nodeName: node-1, containers: [{name: c, image: c, resources: {requests: {cpu: 3}}}]}}", total: 0.2,
 			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/train"}},
 		{name: "a gang with too few pods", text: class + pool("general", "") + gang(1, 2), want: []string{"refused train-#-1"}},
-		{name: "a pod whose group isn't in the input", text: class + pool("general", "") + strings.Split(gang(1, 2), "---")[0], total: 0.2,
-			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/train"}},
+		{name: "a pod whose group isn't in the input", text: class + pool("general", "") + strings.Split(gang(1, 2), "---")[0],
+			want: []string{"refused train-#-1"}},
 		{name: "pods of any scheduler, the more important ones first", text: class + pool("general", "  limits: {cpu: 4}") + deployment("web", 1, "cpu: 3", "      schedulerName: other") +
 			"{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 10}\n---\n" + deployment("pay", 1, "cpu: 3", "      priorityClassName: high"), total: 0.2,
 			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/pay", "refused web-#-1: general: its limit of cpu 4 leaves 0"}},
