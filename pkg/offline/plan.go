@@ -112,6 +112,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	}
 	r := newReport(view, plan, append(d.refused, said.refused...))
 	r.Warnings, r.Assumed = slices.Concat(s.Warnings, set.Warnings, shop.notes), shop.assumed
+	r.Warnings = append(r.Warnings, openArchitectures(plan)...)
 	if why := withoutCoscheduling(d.waiting); why != "" && !s.Coscheduling {
 		r.Warnings = append(r.Warnings, why)
 	}
