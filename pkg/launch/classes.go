@@ -29,6 +29,7 @@ type Classes struct {
 }
 
 type classified struct {
+	ref     capacity.PodRef
 	version string // the pod's resourceVersion: gates, resizes and labels may change
 	class   *capacity.Class
 	err     error
@@ -100,7 +101,7 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	class, err := c.of(pod, facts)
 	if !volumes && pod.Spec.NodeName == "" {
 		c.mu.Lock()
-		c.byPod[pod.UID] = classified{version: pod.ResourceVersion, class: class, err: err}
+		c.byPod[pod.UID] = classified{ref: refOf(pod), version: pod.ResourceVersion, class: class, err: err}
 		c.mu.Unlock()
 	}
 	return class, err
@@ -145,6 +146,20 @@ func (c *Classes) forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byPod, uid)
+}
+
+// some are up to n of the pods whose classes are remembered, others each time.
+func (c *Classes) some(n int) []capacity.PodRef {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]capacity.PodRef, 0, min(n, len(c.byPod)))
+	for _, one := range c.byPod { // Go begins anywhere
+		if len(out) == n {
+			break
+		}
+		out = append(out, one.ref)
+	}
+	return out
 }
 
 // namespaces gives namespace labels for namespace selectors.

@@ -15,14 +15,15 @@ const reconcileAtOnce = 500
 // CompareWith gives the pods as the informer has them. To be called before the motor runs.
 func (p *Pending) CompareWith(lister listersv1.PodLister) { p.lister = lister }
 
-// reconcile compares some of the pods that Pending and the ledger remember, others each time, with those that exist. A pod that was
-// forgotten by nobody is demand for ever, and its room is kept for ever. The informer has a pod before its handlers hear of it, and
+// reconcile compares some of the pods that Pending, Classes and the ledger remember, others each time, with those that exist. A pod that
+// was forgotten by nobody is demand for ever, and its room is kept for ever; a cycle that ends after its pod has gone asks for its class
+// once more, which nobody would forget. The informer has a pod before its handlers hear of it, and
 // loses it before they do: nothing is forgotten too early, and what they say afterwards changes nothing any more.
 func (p *Pending) reconcile() {
 	if p.lister == nil {
 		return
 	}
-	refs := p.some(reconcileAtOnce)
+	refs := append(p.some(reconcileAtOnce), p.classes.some(reconcileAtOnce)...)
 	if !p.desk.Idle() {
 		p.desk.read(func(l *ledger.Ledger) { refs = append(refs, l.Some(reconcileAtOnce)...) })
 	}

@@ -139,11 +139,11 @@ func TestPodsNobodyHasAreForgotten(t *testing.T) {
 func TestReconciliationComesToAllPods(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	const n = 3 * reconcileAtOnce
+	const n = 6 * reconcileAtOnce
 	w.submit(n)
 	w.motor.pending.CompareWith(listersv1.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})))
 	w.motor.pending.reconcile()
-	if left := len(w.motor.pending.all()); left < n-2*reconcileAtOnce {
+	if left := len(w.motor.pending.all()); left < n-3*reconcileAtOnce {
 		t.Errorf("%d of %d pods are left after one look", left, n)
 	}
 	for range 100 {
@@ -151,5 +151,38 @@ func TestReconciliationComesToAllPods(t *testing.T) {
 	}
 	if left := len(w.motor.pending.all()); left > 0 || !w.desk.Idle() {
 		t.Errorf("%d pods are left, the ledger is empty: %t", left, w.desk.Idle())
+	}
+}
+
+// A cycle that was under way when its pod went asks for the class once more.
+func TestClassesOfPodsThatHaveGoneAreForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	p := w.motor.pending
+	p.CompareWith(listersv1.NewPodLister(index))
+	h := p.Handler()
+	const n = 1000
+	for i := range n {
+		pod := w.pod(i)
+		h.OnAdd(pod, false)
+		if i%2 == 0 {
+			if err := index.Add(pod); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			h.OnDelete(pod)
+		}
+		if _, err := p.classes.Class(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		p.reconcile()
+	}
+	p.classes.mu.Lock()
+	defer p.classes.mu.Unlock()
+	if got := len(p.classes.byPod); got != n/2 {
+		t.Errorf("%d classes are remembered, want %d", got, n/2)
 	}
 }
