@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -209,6 +210,10 @@ func statusCode(err error) string {
 	return strings.ToLower(string(apierrors.ReasonForError(err)))
 }
 
+// evictionMemory is how long after its last failure a pod's back-off is remembered: longer than any pause between two tries. Pods go without
+// being asked once more, too.
+const evictionMemory = 5 * time.Minute
+
 // evictions is the back-off per pod. Safe for concurrent use.
 type evictions struct {
 	mu   sync.Mutex
@@ -234,6 +239,13 @@ func (b *evictions) fail(uid types.UID, now time.Time) {
 	defer b.mu.Unlock()
 	delay := min(max(2*b.next[uid].delay, evictionBackoff), evictionBackoffMax)
 	b.next[uid] = attempt{at: now.Add(delay), delay: delay}
+}
+
+// prune forgets pods that nobody has tried to evict for long.
+func (b *evictions) prune(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.next, func(_ types.UID, a attempt) bool { return now.Sub(a.at) > evictionMemory })
 }
 
 func (b *evictions) forget(uid types.UID) {

@@ -60,6 +60,7 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 		klog.FromContext(ctx).Error(err, "Could not relabel nodes whose reservation is over, will retry")
 	}
 	now := c.clock.Now()
+	c.tidyMemory(claims, now)
 	nodes, err := c.nodeList.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
@@ -157,4 +158,18 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 		}
 	}
 	return nil
+}
+
+// sightingMemory is how long an instance that no claim owns is remembered after it was last asked about: longer than any question takes to
+// be decided.
+const sightingMemory = 15 * time.Minute
+
+// tidyMemory forgets pods and instances that nothing will be asked about any more.
+func (c *Controller) tidyMemory(claims claimSet, now time.Time) {
+	owned := map[string]bool{}
+	for id := range claims.byProvider {
+		owned[instanceID(id)] = true
+	}
+	c.sightings.prune(now.Add(-sightingMemory), owned)
+	c.evictions.prune(now)
 }

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -104,6 +105,14 @@ func (s *sightings) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.seen, id)
+}
+
+// prune forgets instances that were last asked about before that moment, but for those that are owned: what is known of their end must
+// stay known.
+func (s *sightings) prune(before time.Time, owned map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.seen, func(id string, x *sighting) bool { return !owned[id] && x.at.Before(before) })
 }
 
 // look asks the cloud about an instance, unless it was asked within maxAge. The instance is the last one seen; it may be
