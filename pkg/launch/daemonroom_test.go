@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -103,4 +104,36 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	w.motor.DaemonsChanged(true)
 	w.allBound(1)
 	w.exactly(1)
+}
+
+// The whole way: a DaemonSet's end is seen by the informer, and a pod that was refused for good because of it gets its node.
+func TestDaemonsThatGoGivePodsAnotherChance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmitted(t)
+		w := newWorld(t)
+		w.planner = crowded{}
+		w.build()
+		w.motor.daemons = a.d.List
+		a.d.OnChange(w.motor.DaemonsChanged)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			w.motor.Run(ctx)
+			close(done)
+		}()
+		defer func() {
+			cancel()
+			<-done
+		}()
+		w.submit(1)
+		pass(10 * time.Minute)
+		if _, instances, bound := w.count(); instances+bound > 0 || !w.desk.Refused(w.pod(0).UID) {
+			t.Fatalf("%d instances and %d pods bound beside the DaemonSet", instances, bound)
+		}
+		a.d.observeSet(a.set, nil)
+		pass(5 * time.Second)
+		if _, instances, bound := w.count(); instances != 1 || bound != 1 {
+			t.Errorf("%d instances and %d pods bound seconds after the DaemonSet has gone, want one of each", instances, bound)
+		}
+	})
 }

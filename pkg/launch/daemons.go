@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -294,6 +295,9 @@ func frees(before, now *capacity.DaemonSet) bool {
 	case before == nil:
 		return false
 	case now == nil || maps.Equal(before.Class.Requests, now.Class.Requests): // it is about where it runs, say
+		return true
+	case !reflect.DeepEqual(before.Class.HostPorts, now.Class.HostPorts) || !reflect.DeepEqual(before.Class.Terms, now.Class.Terms) ||
+		!reflect.DeepEqual(before.Class.Tolerations, now.Class.Tolerations): // or that beside its size
 		return true
 	}
 	for r, q := range before.Class.Requests {

@@ -160,6 +160,18 @@ func TestDaemonsAreSizedAsAdmissionMakesThem(t *testing.T) {
 		{name: "the default PriorityClass", happens: func(a *admitted) {
 			a.rule(a.f.Scheduling().V1().PriorityClasses().Informer(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 7, GlobalDefault: true})
 		}, priority: 7, told: []bool{true}},
+		{name: "it grows, and gives a host port back", happens: func(a *admitted) {
+			a.change(func(s *corev1.PodTemplateSpec) { s.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} })
+			a.change(func(s *corev1.PodTemplateSpec) {
+				s.Spec.Containers[0].Ports, s.Spec.Containers[0].Resources.Requests = nil, cpus("1")
+			})
+		}, cpu: 1000, told: []bool{true, true}},
+		{name: "it grows, and runs on other nodes", happens: func(a *admitted) {
+			a.change(func(s *corev1.PodTemplateSpec) {
+				s.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+				s.Spec.Containers[0].Resources.Requests = cpus("1")
+			})
+		}, cpu: 1000, told: []bool{true}},
 		{name: "a live pod counts, whatever rules say now", happens: func(a *admitted) {
 			a.d.ObservePod(a.pod("a", "3", "1"))
 			a.limitRange("d", "1")
