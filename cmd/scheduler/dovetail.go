@@ -62,6 +62,7 @@ func (d *dovetail) plugins() []app.Option {
 	out := []app.Option{
 		app.WithPlugin(provision.Name, provision.New(d.desk, func(h fwk.Handle) provision.Classifier { return d.classifier(h) })),
 		app.WithPlugin(binder.Name, binder.New(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })),
+		app.WithPlugin(binder.GateName, binder.NewGate(d.desk)),
 		app.WithPlugin(binder.InitializingNodesName,
 			binder.NewInitializingNodes(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) }, lifecycle.HiddenTaints)),
 	}
@@ -365,7 +366,7 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, server st
 // worlds are the planner's and the launches' views of the cluster: one for each goroutine that asks.
 func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, others frameworkruntime.Registry) (plan, recheck launch.World, err error) {
 	deny := func(p profile) []string {
-		return append([]string{provision.Name, binder.Name}, p.args.SimulationDenyList...)
+		return append([]string{provision.Name, binder.Name, binder.GateName}, p.args.SimulationDenyList...)
 	}
 	first := profiles[0]
 	cfg := simulate.Config{Scheduler: sched, Profile: first.config, Registry: others, Deny: deny(first)}

@@ -100,7 +100,7 @@ func host(ctx context.Context, p chaos.Process, text string, more frameworkrunti
 	}
 	sched, err := scheduler.New(ctx, client, cc.InformerFactory, cc.DynInformerFactory,
 		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
-		scheduler.WithKubeConfig(kube), scheduler.WithProfiles(withInitializingNodes(config.Profiles)...), scheduler.WithFrameworkOutOfTreeRegistry(registry),
+		scheduler.WithKubeConfig(kube), scheduler.WithProfiles(complete(config.Profiles)...), scheduler.WithFrameworkOutOfTreeRegistry(registry),
 		scheduler.WithPodInitialBackoffSeconds(config.PodInitialBackoffSeconds), scheduler.WithPodMaxBackoffSeconds(config.PodMaxBackoffSeconds))
 	if err != nil {
 		return fmt.Errorf("building the scheduler: %w", err)

@@ -45,7 +45,7 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 		if !provides && !binds {
 			continue
 		}
-		if !provides || !binds || !has(enabled.PreEnqueue, binder.Name) || !has(enabled.PreFilter, binder.Name) ||
+		if !provides || !binds || !has(enabled.PreEnqueue, binder.GateName) || !has(enabled.PreFilter, binder.Name) ||
 			!has(enabled.Reserve, binder.Name) || !has(enabled.PostBind, binder.Name) {
 			return nil, fmt.Errorf("profile %q: %s and %s belong together, at all of their extension points: enable both under multiPoint",
 				p.SchedulerName, provision.Name, binder.Name)

@@ -42,7 +42,7 @@ func TestOrderOfPlugins(t *testing.T) {
 			want: `profile "ours": Provision must be the first postFilter plugin, but DefaultPreemption is: name it under postFilter, too`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			plugins := schedulerapi.Plugins{PreEnqueue: set(binder.Name), PreFilter: tc.preFilter, Filter: set("NodePorts", binder.Name),
+			plugins := schedulerapi.Plugins{PreEnqueue: set(binder.GateName), PreFilter: tc.preFilter, Filter: set("NodePorts", binder.Name),
 				PostFilter: tc.postFilter, Reserve: set(binder.Name), PostBind: set(binder.Name)}
 			sched := &scheduler.Scheduler{Profiles: schedulerprofile.Map{"ours": listed{plugins: plugins}}}
 			cfg := &schedulerapi.KubeSchedulerConfiguration{Profiles: []schedulerapi.KubeSchedulerProfile{{SchedulerName: "ours",

@@ -18,7 +18,7 @@ import (
 )
 
 // setup is upstream's app.Setup, which shows nobody the profiles between reading the configuration and building the scheduler: the
-// profiles without our plugins get InitializingNodes there.
+// profiles without our plugins get InitializingNodes there, those with Binder its gate.
 func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*schedulerserverconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*scheduler
 			return nil, nil, err
 		}
 	}
-	cc.ComponentConfig.Profiles = withInitializingNodes(cc.ComponentConfig.Profiles)
+	cc.ComponentConfig.Profiles = complete(cc.ComponentConfig.Profiles)
 	var built []schedulerapi.KubeSchedulerProfile // as the configuration is logged and written: with all plugins
 	cfg := &cc.ComponentConfig
 	sched, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
@@ -65,6 +65,11 @@ func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*scheduler
 	return &cc, sched, nil
 }
 
+// complete gives profiles the plugins that nobody has to name.
+func complete(profiles []schedulerapi.KubeSchedulerProfile) []schedulerapi.KubeSchedulerProfile {
+	return withGate(withInitializingNodes(profiles))
+}
+
 // withInitializingNodes adds InitializingNodes to the profiles that don't have Binder's Filter, if another profile has it.
 // It is named at each extension point: a profile may have switched off what multiPoint brings.
 func withInitializingNodes(profiles []schedulerapi.KubeSchedulerProfile) []schedulerapi.KubeSchedulerProfile {
@@ -87,6 +92,22 @@ func withInitializingNodes(profiles []schedulerapi.KubeSchedulerProfile) []sched
 			}
 		}
 		p.Plugins = plugins
+	}
+	return out
+}
+
+// withGate adds Binder's gate to the profiles that have Binder's Filter. Binder itself has no gate, even where a profile names it there.
+func withGate(profiles []schedulerapi.KubeSchedulerProfile) []schedulerapi.KubeSchedulerProfile {
+	out := slices.Clone(profiles)
+	for i := range out {
+		p := &out[i]
+		if !filters(p.Plugins, binder.Name) {
+			continue
+		}
+		p.Plugins = p.Plugins.DeepCopy()
+		set := &p.Plugins.PreEnqueue
+		set.Enabled = slices.DeleteFunc(set.Enabled, func(e schedulerapi.Plugin) bool { return e.Name == binder.Name || e.Name == binder.GateName })
+		set.Enabled = append([]schedulerapi.Plugin{{Name: binder.GateName}}, set.Enabled...)
 	}
 	return out
 }

@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -25,6 +30,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
@@ -199,8 +205,8 @@ func bootingNode() *corev1.Node {
 }
 
 // twoProfiles is upstream's scheduler with the profiles that setup would make of default-scheduler, without our plugins, and one with
-// them. bare: default-scheduler has no filters.
-func (d *dovetail) twoProfiles(ctx context.Context, t *testing.T, bare bool) *scheduler.Scheduler {
+// them. bare: default-scheduler has no filters. replace changes what plugins are made by.
+func (d *dovetail) twoProfiles(ctx context.Context, t *testing.T, bare bool, replace ...func(frameworkruntime.Registry)) *scheduler.Scheduler {
 	t.Helper()
 	var profiles []schedulerapi.KubeSchedulerProfile
 	for _, name := range []string{corev1.DefaultSchedulerName, "ours"} {
@@ -225,10 +231,13 @@ func (d *dovetail) twoProfiles(ctx context.Context, t *testing.T, bare bool) *sc
 			t.Fatal(err)
 		}
 	}
+	for _, f := range replace {
+		f(registry)
+	}
 	client := fake.NewClientset()
 	factory := scheduler.NewInformerFactory(client, 0)
 	sched, err := scheduler.New(ctx, client, factory, nil, schedulerprofile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
-		scheduler.WithProfiles(withInitializingNodes(profiles)...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+		scheduler.WithProfiles(complete(profiles)...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,4 +263,99 @@ func (d *dovetail) planAllOf(t *testing.T, node *corev1.Node) {
 		l.Named("claim", node.Name, "")
 		l.Cached(node.Name, ledger.NodeStatus{Ours: true}, now)
 	})
+}
+
+// asked counts how often the ledger is asked whether a pod's gate is closed, by the gate or by a hint.
+type asked struct {
+	*launch.Desk
+	gate, hint int
+}
+
+func (a *asked) Gate(uid types.UID) (bool, string) {
+	a.gate++
+	return a.Desk.Gate(uid)
+}
+
+func (a *asked) Gated(uid types.UID) bool {
+	a.hint++
+	return a.Desk.Gated(uid)
+}
+
+// The queue asks about each gated pod at each event that the plugin which gates it wants to hear of, under its lock.
+func TestGatedPodsAreNotAskedAtNewNodes(t *testing.T) {
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0)))))
+	defer cancel()
+	d := newDovetail()
+	desk := &asked{Desk: d.desk}
+	sched := d.twoProfiles(ctx, t, false, func(r frameworkruntime.Registry) {
+		r[binder.Name] = binder.New(desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })
+		r[binder.GateName] = binder.NewGate(desk)
+	})
+	const n = 100
+	pods := map[string]*corev1.Pod{}
+	var uids []types.UID
+	for i := range n {
+		name := fmt.Sprint("pod-", i)
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+			Spec: corev1.PodSpec{SchedulerName: "ours", Containers: []corev1.Container{{Name: "main"}}}}
+		class, err := capacity.ClassOf(p, capacity.VolumeFacts{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.desk.Submit(capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}, class)
+		pods[p.Namespace+"/"+name], uids = p, append(uids, p.UID)
+		sched.SchedulingQueue.Add(ctx, p)
+	}
+	if desk.gate != n || len(sched.SchedulingQueue.PodsInActiveQ()) > 0 {
+		t.Fatalf("the gate was asked about %d of %d pods, and let %d go", desk.gate, n, len(sched.SchedulingQueue.PodsInActiveQ()))
+	}
+	node := bootingNode()
+	for _, event := range []fwk.ActionType{fwk.Add, fwk.UpdateNodeTaint} {
+		sched.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.FromContext(ctx), fwk.ClusterEvent{Resource: fwk.Node, ActionType: event}, nil, node, nil)
+	}
+	if desk.gate != n || desk.hint > 0 {
+		t.Errorf("asked %d times at a new Node", desk.gate-n+desk.hint)
+	}
+	d.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse(uids, "no pool allows it", false, now) })
+	queue{sched}.Activate(slices.Collect(maps.Values(pods)))
+	if got := len(sched.SchedulingQueue.PodsInActiveQ()); got != n {
+		t.Errorf("%d of %d pods were let go when their gates opened", got, n)
+	}
+}
+
+// Every profile with Binder has its gate, whatever it says of the extension point.
+func TestWithGate(t *testing.T) {
+	on := func(names ...string) (set schedulerapi.PluginSet) {
+		for _, n := range names {
+			set.Enabled = append(set.Enabled, schedulerapi.Plugin{Name: n})
+		}
+		return set
+	}
+	for _, tc := range []struct {
+		name    string
+		plugins *schedulerapi.Plugins
+		want    []string // at preEnqueue
+	}{
+		{"under multiPoint", &schedulerapi.Plugins{MultiPoint: on(binder.Name)}, []string{binder.GateName}},
+		{"at its own points", &schedulerapi.Plugins{Filter: on(binder.Name), PreEnqueue: on("SchedulingGates", binder.Name)}, []string{binder.GateName, "SchedulingGates"}},
+		{"a configuration that has it", &schedulerapi.Plugins{MultiPoint: on(binder.Name), PreEnqueue: on(binder.GateName)}, []string{binder.GateName}},
+		{"without Binder", &schedulerapi.Plugins{MultiPoint: on("NodeAffinity"), PreEnqueue: on("SchedulingGates")}, []string{"SchedulingGates"}},
+		{"without any", nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := tc.plugins.DeepCopy()
+			var got []string
+			if p := withGate([]schedulerapi.KubeSchedulerProfile{{Plugins: tc.plugins}})[0].Plugins; p != nil {
+				for _, e := range p.PreEnqueue.Enabled {
+					got = append(got, e.Name)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("preEnqueue (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, tc.plugins); diff != "" {
+				t.Errorf("the configuration was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
 }

@@ -28,7 +28,6 @@ type Binder struct {
 }
 
 var (
-	_ fwk.PreEnqueuePlugin  = &Binder{}
 	_ fwk.EnqueueExtensions = &Binder{}
 	_ fwk.SignPlugin        = &Binder{}
 	_ fwk.PreFilterPlugin   = &Binder{}
@@ -73,14 +72,6 @@ func New(l Ledger, newClassifier func(fwk.Handle) Classifier) func(context.Conte
 
 // Name of the plugin.
 func (b *Binder) Name() string { return Name }
-
-// PreEnqueue is the gate: a pod that is planned for, or about to be, burns no scheduling cycles until its node is there.
-func (b *Binder) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	if closed, why := b.ledger.Gate(pod.UID); closed {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
-	}
-	return nil
-}
 
 // EventsToRegister names one event on purpose: every event registered here makes the queue look at all pods this plugin
 // has turned away. A pod that was refused a node's room becomes demand by its PostFilter and is served by the ledger,

@@ -67,7 +67,7 @@ func TestPreEnqueue(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			tc.history(w)
-			if diff := cmp.Diff(tc.want, answerOf(w.PreEnqueue(t.Context(), pod("web")))); diff != "" {
+			if diff := cmp.Diff(tc.want, answerOf((&Gate{ledger: w.desk}).PreEnqueue(t.Context(), pod("web")))); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 		})
