@@ -20,14 +20,20 @@ type relief struct {
 	pools    map[string]bool // pools whose limits refused pods may wait for
 	ended    bool            // a claim of such a pool has ended since
 	during   map[string]bool // pools of claims that have ended since the last look at what claims take
+	busy     bool            // a plan is being made: whom it refuses isn't refused yet
 	last     time.Time
 }
 
-// looks notes that a plan begins to look at what claims take.
-func (r *relief) looks() {
+// begins notes that a plan begins to look at what claims take. The function that it answers is to be called when pods have been refused.
+func (r *relief) begins() (ends func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.during = map[string]bool{}
+	r.during, r.busy = map[string]bool{}, true
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.busy = false
+	}
 }
 
 // crowded notes that a plan was cut to keep maxClaimsInFlight.
@@ -48,18 +54,26 @@ func (r *relief) limited(pool string) {
 	r.ended = r.ended || r.during[pool] || r.during[""]
 }
 
-// refused notes for which pools' limits the pods of a refusal may wait.
-func (r *relief) refused(pools []*capacity.Pool, of capacity.Refusal) {
-	if !of.Retryable {
-		return
-	}
-	limits := map[string]bool{}
+// refused notes for which pools' limits the pods of a plan's refusals may wait.
+func (r *relief) refused(pools []*capacity.Pool, all []capacity.Refusal) {
+	limits := map[string]bool{} // those that nobody waits for so far
 	for _, p := range pools {
-		limits[p.Name] = len(p.Limits) > 0
+		if len(p.Limits) > 0 {
+			limits[p.Name] = true
+		}
 	}
-	for _, reason := range of.Reasons {
-		if limits[reason.Pool] {
-			r.limited(reason.Pool)
+	for i := range all {
+		if len(limits) == 0 {
+			return
+		}
+		if !all[i].Retryable {
+			continue
+		}
+		for _, reason := range all[i].Reasons {
+			if limits[reason.Pool] {
+				r.limited(reason.Pool)
+				delete(limits, reason.Pool)
+			}
 		}
 	}
 }
@@ -79,6 +93,9 @@ func (r *relief) claimEnded(pool string) {
 func (r *relief) due(now time.Time, inFlight func() int, most int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.busy {
+		return false
+	}
 	if r.inFlight && most-inFlight() >= max(1, most/10) {
 		r.inFlight = false
 		return true

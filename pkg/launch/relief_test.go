@@ -92,8 +92,8 @@ func TestReliefIsDue(t *testing.T) {
 	const most = 1000
 	limited := &capacity.Pool{Name: "limited", Limits: capacity.Resources{"cpu": 1}}
 	open := &capacity.Pool{Name: "open"}
-	refusal := func(retryable bool, pool string) capacity.Refusal {
-		return capacity.Refusal{Retryable: retryable, Reasons: []capacity.PoolReason{{Pool: pool}}}
+	refusal := func(retryable bool, pool string) []capacity.Refusal {
+		return []capacity.Refusal{{Retryable: true, Reasons: []capacity.PoolReason{{Pool: "open"}}}, {Retryable: retryable, Reasons: []capacity.PoolReason{{Pool: pool}}}}
 	}
 	for _, tc := range []struct {
 		name     string
@@ -112,8 +112,23 @@ func TestReliefIsDue(t *testing.T) {
 		{"nobody knows of which pool it was", func(r *relief) { r.limited("limited"); r.claimEnded("") }, most, true},
 		{"one of another pool has ended", func(r *relief) { r.limited("limited"); r.claimEnded("open") }, most, false},
 		{"one had ended before", func(r *relief) { r.claimEnded("limited"); r.limited("limited") }, most, false},
-		{"one has ended while the plan was made", func(r *relief) { r.looks(); r.claimEnded("limited"); r.limited("limited") }, most, true},
-		{"one had ended before the plan was made", func(r *relief) { r.claimEnded("limited"); r.looks(); r.limited("limited") }, most, false},
+		{"one has ended while the plan was made", func(r *relief) {
+			ends := r.begins()
+			r.claimEnded("limited")
+			r.limited("limited")
+			ends()
+		}, most, true},
+		{"one had ended before the plan was made", func(r *relief) {
+			r.claimEnded("limited")
+			r.begins()()
+			r.limited("limited")
+		}, most, false},
+		{"its pods are not refused yet", func(r *relief) {
+			r.begins()
+			r.limited("limited")
+			r.crowded()
+			r.claimEnded("limited")
+		}, 0, false},
 		{"the pool has no limits", func(r *relief) {
 			r.refused([]*capacity.Pool{open, limited}, refusal(true, "open"))
 			r.claimEnded("open")

@@ -34,7 +34,7 @@ func (m *Motor) round(ctx context.Context) {
 			m.reopen()
 		}
 	}()
-	m.relief.looks()
+	defer m.relief.begins()()
 	m.readopt(ctx)
 	m.rejected()
 	m.spending.settle(m.desk)
@@ -65,8 +65,8 @@ func (m *Motor) round(ctx context.Context) {
 	waves := m.book(ctx, v, plan, claims)
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", m.clock.Since(start))
+	m.relief.refused(v.Pools, plan.Refused)
 	for _, r := range plan.Refused {
-		m.relief.refused(v.Pools, r)
 		m.refusal(ctx, r)
 	}
 	for _, w := range waves {
