@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/aws/smithy-go"
 	"github.com/awslabs/operatorpkg/status"
@@ -344,5 +346,61 @@ func TestConnectFollowsTheEnvironment(t *testing.T) {
 	t.Setenv("AWS_DEFAULT_REGION", "")
 	if _, err := Connect(t.Context(), ""); err == nil {
 		t.Error("no region, no error")
+	}
+}
+
+// odd is EC2 with an answer that the program has a mistake with, for a while.
+type odd struct {
+	EC2
+	mistakes atomic.Int32
+}
+
+func (o *odd) DescribeSubnets(ctx context.Context, in *ec2.DescribeSubnetsInput, opts ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error) {
+	if o.mistakes.Add(-1) >= 0 {
+		panic("a mistake")
+	}
+	return o.EC2.DescribeSubnets(ctx, in, opts...)
+}
+
+// A mistake of the program with one class is not the end of the scheduler, nor of the class when it has passed.
+func TestClassSurvivesAPanic(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, stop := context.WithCancel(ctx)
+	s, err := sim.New(sim.Config{Seed: 1, Speed: 1000, Cluster: "films", ClusterCA: []byte("a certificate"), Catalog: fewTypes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := NewClients(s.AWSConfig(), clock.RealClock{})
+	answers := &odd{EC2: clients.EC2}
+	answers.mistakes.Store(1)
+	clients.EC2 = answers
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films"}, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan ec2nc.EC2NodeClassStatus, 100)
+	p.OnNodeClass(func(_ string, _ int64, st ec2nc.EC2NodeClassStatus) { told <- st })
+	p.SetNodeClass(nodeClass())
+	done := make(chan struct{})
+	go func() {
+		p.Run(ctx)
+		close(done)
+	}()
+	for deadline, ready := time.After(60*time.Second), false; !ready; {
+		select {
+		case <-deadline:
+			t.Fatal("the class is not ready a minute after the mistake")
+		case st := <-told:
+			c := condition(st, ec2nc.ConditionTypeSubnetsReady)
+			ready = c.Status == metav1.ConditionTrue
+		}
+	}
+	if answers.mistakes.Load() >= 0 {
+		t.Error("the mistake was not made")
+	}
+	stop()
+	<-done
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
