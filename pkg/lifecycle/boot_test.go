@@ -8,7 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -29,6 +34,11 @@ func TestRecreate(t *testing.T) {
 		want  bool
 	}{
 		{name: "a Node that vanished before its kubelet came is back under the same name", setup: func(*world, *capacity.Instance) {}, want: true},
+		{name: "also when events can't be read", setup: func(w *world, _ *capacity.Instance) {
+			w.kube.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil)
+			})
+		}, want: true},
 		{name: "not when its name went to another instance", setup: func(w *world, inst *capacity.Instance) {
 			w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName}, Spec: corev1.NodeSpec{ProviderID: "aws:///z1/i-other"}})
 		}},
@@ -41,9 +51,8 @@ func TestRecreate(t *testing.T) {
 			w.createNode(nodeFor(claim, *inst))
 			first := w.node(inst.NodeName).UID
 			w.step()
-			if err := w.kube.CoreV1().Nodes().Delete(w.ctx, inst.NodeName, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.cloudSays(first, inst.NodeName)
+			w.deleteNode(inst.NodeName)
 			tc.setup(w, inst)
 			w.step()
 			n := w.node(inst.NodeName)
@@ -54,6 +63,87 @@ func TestRecreate(t *testing.T) {
 				t.Errorf("events %q", w.events)
 			}
 		})
+	}
+}
+
+// cloudSays is the event of the cloud controller manager about a Node that it deletes.
+func (w *world) cloudSays(uid types.UID, node string) {
+	w.t.Helper()
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deleting-" + string(uid)}, Reason: "DeletingNode",
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: node, UID: uid}}
+	if _, err := w.kube.CoreV1().Events("default").Create(w.ctx, event, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) deleteNode(node string) {
+	w.t.Helper()
+	if err := w.kube.CoreV1().Nodes().Delete(w.ctx, node, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A Node that the cloud controller manager didn't delete is to end, also before its kubelet came. What it said about an earlier Node of
+// the same name excuses nothing; what it says late does.
+func TestNodeDeletedWhileItBoots(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		late bool // the event comes a moment after the deletion
+	}{{"by a user", false}, {"by the cloud controller manager, whose event is late", true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			claim, inst := w.launched("a")
+			w.createNode(nodeFor(claim, *inst))
+			w.step()
+			w.cloudSays(w.node(inst.NodeName).UID, inst.NodeName)
+			w.deleteNode(inst.NodeName)
+			w.step()
+			second := w.node(inst.NodeName).UID
+			w.step()
+			w.deleteNode(inst.NodeName)
+			w.step()
+			if w.node(inst.NodeName) != nil || w.claim("a").DeletionTimestamp != nil {
+				t.Fatal("it is decided before the event can have come")
+			}
+			if tc.late {
+				w.cloudSays(second, inst.NodeName)
+			}
+			w.clock.Step(eventGrace)
+			w.step()
+			c := w.claim("a")
+			if ends := c == nil || c.DeletionTimestamp != nil; ends == tc.late || w.happened("a", reasonNodeDeleted) == tc.late {
+				t.Errorf("the claim ends: %v, events %q", ends, w.events)
+			}
+			if there := w.node(inst.NodeName) != nil; there != tc.late {
+				t.Errorf("the Node is there: %v", there)
+			}
+		})
+	}
+}
+
+// What the cloud doesn't show to us it doesn't show to the cloud controller manager either, whose event may be lost.
+func TestNodeThatVanishedBeforeItsInstanceWasShown(t *testing.T) {
+	w := newWorld(t)
+	claim, inst := w.launched("a")
+	w.createNode(nodeFor(claim, *inst))
+	w.step()
+	w.cloud.hidden[inst.ID] = true
+	w.deleteNode(inst.NodeName)
+	w.step()
+	delete(w.cloud.hidden, inst.ID)
+	w.step()
+	if w.node(inst.NodeName) == nil || !w.happened("a", reasonNodeRecreated) {
+		t.Errorf("events %q", w.events)
+	}
+}
+
+// A new leader hasn't seen the Node, and brings it back.
+func TestNodeThatVanishedBeforeThisLeaderCame(t *testing.T) {
+	w := newWorld(t)
+	_, inst := w.launched("a")
+	w.step()
+	if w.node(inst.NodeName) == nil || !w.happened("a", reasonNodeRecreated) {
+		t.Errorf("events %q", w.events)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
@@ -17,11 +18,19 @@ type claimIndex struct {
 	missed     map[string]time.Time // claim: since when its registered Node has not been there
 	told       map[string]told      // claim: what was told of it
 	tagAt      map[string]time.Time // claim: when its instance may be tagged again, which was refused
+	booting    map[string]booting   // claim: its Node that has no kubelet yet
+}
+
+// booting is a Node that was made ahead of its kubelet, as this leader saw it last.
+type booting struct {
+	uid types.UID // empty: not known, or of no account
+	// since is when it was first missed; zero: it is there.
+	since time.Time
 }
 
 func newClaimIndex() *claimIndex {
 	return &claimIndex{byProvider: map[string]string{}, byNode: map[string]string{}, known: map[string][2]string{},
-		missed: map[string]time.Time{}, told: map[string]told{}, tagAt: map[string]time.Time{}}
+		missed: map[string]time.Time{}, told: map[string]told{}, tagAt: map[string]time.Time{}, booting: map[string]booting{}}
 }
 
 // told are things that are said and counted once of a claim, however often a stage is repeated because its outcome could not be
@@ -86,6 +95,25 @@ func (x *claimIndex) found(claim string) {
 	delete(x.missed, claim)
 }
 
+// here remembers the Node of a claim. An empty uid: if it is missed, that says nothing.
+func (x *claimIndex) here(claim string, uid types.UID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.booting[claim] = booting{uid: uid}
+}
+
+// vanished is the claim's Node as it was last seen, empty if it never was, and since when it has been missed.
+func (x *claimIndex) vanished(claim string, now time.Time) (types.UID, time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	b := x.booting[claim]
+	if b.uid != "" && b.since.IsZero() {
+		b.since = now
+		x.booting[claim] = b
+	}
+	return b.uid, b.since
+}
+
 func (x *claimIndex) observe(claim *karpv1.NodeClaim) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,6 +136,7 @@ func (x *claimIndex) forget(claim string) (providerID, nodeName string) {
 	delete(x.missed, claim)
 	delete(x.told, claim)
 	delete(x.tagAt, claim)
+	delete(x.booting, claim)
 	return k[0], k[1]
 }
 

@@ -4,7 +4,7 @@
 //
 //	transform       what the scheduler sees of a node that is still coming up
 //	lease           keeps the Node quiet until its kubelet renews the Lease itself
-//	recreate        a Node that vanishes before registration comes back under the same name
+//	recreate        a Node that the cloud controller manager deletes before registration comes back under the same name
 //	boot            pods deleted while their node boots end at once
 //	registration    the kubelet has posted: finalizer on, unregistered taint off
 //	initialization  Ready, startup taints gone, extended resources there

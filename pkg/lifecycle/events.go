@@ -14,6 +14,7 @@ const (
 
 	reasonOtherName           = "RegisteredUnderOtherName"
 	reasonNodeRecreated       = "NodeRecreated"
+	reasonNodeDeleted         = "NodeDeleted"
 	reasonLaunchTimeout       = "LaunchTimeout"
 	reasonLaunchDelayed       = "LaunchDelayed" // of a claim's Launched condition: the message is what the last launch call failed with
 	reasonPaused              = "Paused"        // of a claim's Launched condition: the spending guard holds it back

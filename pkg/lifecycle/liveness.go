@@ -34,7 +34,7 @@ const (
 	nodeMissing = time.Minute
 )
 
-// cascade passes the deletion of a registered Node on to its claim. Before registration deleting a Node means nothing.
+// cascade passes the deletion of a registered Node on to its claim. Before registration Nodes have no finalizer: see recreate.
 func (c *Controller) cascade(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if node == nil || node.DeletionTimestamp == nil || !hasFinalizer(node) {

@@ -3,24 +3,41 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// takenRetry is how often a claim looks whether the Node that has its name is gone, should the informer not say so.
-const takenRetry = 5 * time.Second
+const (
+	// takenRetry is how often a claim looks whether the Node that has its name is gone, should the informer not say so.
+	takenRetry = 5 * time.Second
+	// eventGrace is how long the cloud controller manager's event about a Node that it deletes may take to be written: it is sent
+	// before the deletion, and not waited for.
+	eventGrace = 5 * time.Second
+	eventPoll  = time.Second
+	// eventDeleting is the reason of that event (k8s.io/cloud-provider, controllers/nodelifecycle).
+	eventDeleting = "DeletingNode"
+)
 
-// recreate brings back a Node that vanished before its kubelet came. Somebody who can't see the instance yet deleted it (a
-// cloud controller manager, a person); as long as the claim lives, its pods are on their way there. Back within 40 s under
-// the same name, the pods bound to it survive.
+// recreate brings back a Node that the cloud controller manager deleted before its kubelet came: it didn't see the instance yet. As
+// long as the claim lives, its pods are on their way there; back within 40 s under the same name, the pods bound to it survive.
+//
+// A Node that anybody else deletes is to end, as one that has registered: so does its claim. Where that can't be told, because this
+// leader never saw the Node or may not read events, it is brought back.
 func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, error) {
 	name := l.claim.Status.NodeName
-	if name == "" || l.match.node != nil || !conditionTrue(l.claim, karpv1.ConditionTypeLaunched) ||
+	if l.match.node != nil {
+		c.index.here(l.claim.Name, l.match.node.UID)
+		return 0, nil
+	}
+	if name == "" || !conditionTrue(l.claim, karpv1.ConditionTypeLaunched) ||
 		conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
 		return 0, nil
 	}
@@ -32,7 +49,11 @@ func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, erro
 		return 0, err
 	}
 	if verdict != alive {
-		return lookEvery, nil // liveness decides what that means
+		c.index.here(l.claim.Name, "") // the cloud controller manager doesn't see it either, whatever its event says
+		return lookEvery, nil          // liveness decides what the rest means
+	}
+	if wait, ended, err := c.deletedByOthers(ctx, l); ended || wait > 0 || err != nil {
+		return wait, err
 	}
 	node, err := c.nodeFor(l.claim, inst)
 	if err != nil {
@@ -50,5 +71,38 @@ func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, erro
 	c.event(l.claim, created, corev1.EventTypeWarning, reasonNodeRecreated, "Recreate",
 		"Node %s was deleted before its kubelet came; created again because the instance lives", name)
 	l.match.node = created
+	c.index.here(l.claim.Name, created.UID)
 	return 0, nil
+}
+
+// deletedByOthers ends the claim of a Node that was deleted, and not by the cloud controller manager. wait: that can't be told yet.
+func (c *Controller) deletedByOthers(ctx context.Context, l *life) (wait time.Duration, ended bool, err error) {
+	uid, since := c.index.vanished(l.claim.Name, l.now)
+	if uid == "" {
+		return 0, false, nil
+	}
+	byCloud, err := c.deletedByCloud(ctx, uid)
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).V(3).Info("Could not read who deleted a Node before its kubelet came; it is created again", "node", l.claim.Status.NodeName, "err", err)
+		return 0, false, nil
+	case byCloud:
+		return 0, false, nil
+	case l.now.Sub(since) < eventGrace:
+		return eventPoll, false, nil
+	}
+	c.event(l.claim, nil, corev1.EventTypeNormal, reasonNodeDeleted, "Delete",
+		"Node %s was deleted before its kubelet came, and not by the cloud controller manager: the instance is terminated", l.claim.Status.NodeName)
+	klog.FromContext(ctx).V(2).Info("Node was deleted before its kubelet came, deleting its NodeClaim", "node", l.claim.Status.NodeName)
+	return 0, true, c.deleteClaim(ctx, l.claim)
+}
+
+// deletedByCloud says whether the cloud controller manager has said that it deletes the Node.
+func (c *Controller) deletedByCloud(ctx context.Context, uid types.UID) (bool, error) {
+	list, err := c.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.uid": string(uid), "reason": eventDeleting}.String()})
+	if err != nil {
+		return false, fmt.Errorf("reading the events of a Node: %w", err)
+	}
+	return slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return e.InvolvedObject.UID == uid && e.Reason == eventDeleting }), nil
 }

@@ -34,6 +34,8 @@ func (w *world) manageCloudNodes(ctx context.Context) {
 				continue
 			}
 			w.cloudEnds(n.Spec.ProviderID)
+			_, _ = w.kube.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: n.Name + "."},
+				Reason: "DeletingNode", InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: n.Name, UID: n.UID}}, metav1.CreateOptions{}) // may be lost
 			_ = w.kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}) // again in a moment, should it fail
 		}
 	}

@@ -102,8 +102,15 @@ func manageCloudNodes(t *testing.T, e *env) (deleted func() int) {
 				if n.DeletionTimestamp != nil || up(n) || exists(ctx, n.Spec.ProviderID[strings.LastIndexByte(n.Spec.ProviderID, '/')+1:]) {
 					continue
 				}
+				// It says so first, as k8s.io/cloud-provider does.
+				event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: n.Name + "."}, Type: corev1.EventTypeNormal, Reason: "DeletingNode",
+					Message:        "Deleting node " + n.Name + " because it does not exist in the cloud provider",
+					InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: n.Name, UID: n.UID}}
+				if _, err := kube.CoreV1().Events("default").Create(ctx, event, metav1.CreateOptions{}); err != nil {
+					continue
+				}
 				// As it was seen: one that has become Ready meanwhile stays.
-				err := kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}})
+				err = kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}})
 				if err == nil {
 					mu.Lock()
 					count++

@@ -269,10 +269,12 @@ func (s *scene) scale(n int) {
 	})
 }
 
-// A Node deleted before its kubelet has come means nothing: it comes back, and with it its pods. No instance ends for it.
+// A Node that a user deletes before its kubelet has come ends, with its claim and its instance, unless the kubelet makes its own
+// within moments. Either way its pods come back, and no instance is left.
 func deletedWhileItBoots(s *scene) {
 	ctx, stop := context.WithCancel(s.ctx)
 	watched := make(chan struct{})
+	var deleted []string
 	go func() {
 		defer close(watched)
 		tick := time.NewTicker(20 * time.Millisecond)
@@ -290,7 +292,9 @@ func deletedWhileItBoots(s *scene) {
 			for i := range nodes.Items {
 				if n := &nodes.Items[i]; n.Labels[karpv1.NodeRegisteredLabelKey] == "" {
 					// As it was seen: one that registers meanwhile would be ended.
-					done = s.api.Delete(ctx, n, client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}) == nil || done
+					if s.api.Delete(ctx, n, client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}) == nil {
+						deleted, done = append(deleted, n.Name), true
+					}
 				}
 			}
 		}
@@ -298,20 +302,26 @@ func deletedWhileItBoots(s *scene) {
 	s.web(20)
 	stop()
 	<-watched
-	for _, c := range s.own() {
-		if c.DeletionTimestamp != nil {
-			s.Errorf("claim %s is ending", c.Name)
+	s.alive(20)
+	s.until("claims and instances of deleted Nodes to be over", func() (bool, string) {
+		live, ended := 0, 0
+		for _, in := range s.sim.Instances() {
+			switch {
+			case in.Tags[karpv1.NodePoolLabelKey] != s.name:
+			case in.State == "running" || in.State == "pending":
+				live++
+			default:
+				ended++
+			}
 		}
-	}
-	launched := 0
-	for _, in := range s.sim.Instances() {
-		if in.Tags[karpv1.NodePoolLabelKey] == s.name {
-			launched++
+		for _, c := range s.own() {
+			if c.DeletionTimestamp != nil {
+				return false, c.Name + " is ending"
+			}
 		}
-	}
-	if n := len(s.own()); n != launched {
-		s.Errorf("%d instances were launched, %d claims are there", launched, n)
-	}
+		n := len(s.own())
+		return n == live && live > 0, fmt.Sprintf("%d claims, %d instances, %d ended of %d whose Node was deleted", n, live, ended, len(deleted))
+	})
 }
 
 // Pods come at about the moment at which their node has been empty for long enough. It may go before they come, but never with
