@@ -140,7 +140,7 @@ func TestSceneWordsForEC2sFaults(t *testing.T) {
 				for _, h := range said() {
 					if text := h.Text; h.Kind == "NodePool" || h.Kind == "EC2NodeClass" {
 						if h.Text = ""; told[h] == 3 {
-							s.Failf("one cause is told in ever other words: %s: %s", h, text)
+							s.Failf("one cause is told in more than three ways: %s: %s", h, text)
 						}
 						told[h]++
 						h.Text = text

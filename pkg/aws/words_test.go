@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,23 +56,28 @@ type quiet struct {
 	*Provider
 	sim  *sim.Sim
 	wire *direct
+	mu   sync.Mutex // of told
 	told map[string]ec2nc.EC2NodeClassStatus
 }
 
-func inBubble(t *testing.T, do func(t *testing.T, q *quiet)) {
+func inBubble(t *testing.T, instead func(*http.Request) *http.Response, do func(t *testing.T, q *quiet)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := sim.NewUnserved(sim.Config{Seed: 1, Cluster: "films", ClusterCA: []byte("a certificate"), Catalog: fewTypes})
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := &quiet{sim: s, wire: &direct{sim: s.Handler()}, told: map[string]ec2nc.EC2NodeClassStatus{}}
+		q := &quiet{sim: s, wire: &direct{s.Handler(), instead}, told: map[string]ec2nc.EC2NodeClassStatus{}}
 		cfg := s.AWSConfig()
 		cfg.HTTPClient = &http.Client{Transport: q.wire}
 		if q.Provider, err = New(Config{Region: "us-west-2", ClusterName: "films", KubernetesVersion: "1.36"}, NewClients(cfg, clock.RealClock{})); err != nil {
 			t.Fatal(err)
 		}
-		q.OnNodeClass(func(name string, _ int64, st ec2nc.EC2NodeClassStatus) { q.told[name] = st })
+		q.OnNodeClass(func(name string, _ int64, st ec2nc.EC2NodeClassStatus) {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.told[name] = st
+		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -141,7 +147,7 @@ func TestWordsOfCalls(t *testing.T) {
 			"tagging instance i-0123456789abcdef0: UnauthorizedOperation: You are not authorized to perform this operation.", capacity.ErrRefused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *quiet) {
+			inBubble(t, nil, func(t *testing.T, q *quiet) {
 				q.SetNodeClass(nodeClass())
 				pass(15 * time.Second)
 				q.fails(tt.action, tt.fault)
@@ -172,14 +178,16 @@ func TestWordsOfCalls(t *testing.T) {
 
 // A class says by name what AWS answers, in the condition of what it was asked for.
 func TestWordsOfClasses(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *quiet) {
+	inBubble(t, nil, func(t *testing.T, q *quiet) {
 		q.fails("DescribeSubnets", sim.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."})
 		q.fails("GetInstanceProfile", sim.Fault{Drop: true})
 		q.fails("DescribeSecurityGroups", sim.Fault{Code: "InternalError", Status: http.StatusInternalServerError, Message: "An internal error has occurred"})
 		q.fails("GetParameters", sim.Fault{Code: "AccessDeniedException", Message: "User: x is not authorized to perform: ssm:GetParameters (Service: Ssm, Status Code: 400, Request ID: 1-2-3)"})
 		q.SetNodeClass(nodeClass())
 		pass(callDeadline + 10*time.Second)
+		q.mu.Lock()
 		st := q.told["default"]
+		q.mu.Unlock()
 		for kind, want := range map[string]string{
 			ec2nc.ConditionTypeSubnetsReady:         "RequestLimitExceeded: Request limit exceeded.",
 			ec2nc.ConditionTypeSecurityGroupsReady:  "InternalError: An internal error has occurred",
@@ -195,14 +203,14 @@ func TestWordsOfClasses(t *testing.T) {
 
 // An answer in another language than AWS's has a status at least.
 func TestWordsOfAnAnswerInHTML(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *quiet) {
-		q.wire.instead = func(r *http.Request) *http.Response {
-			if !strings.HasPrefix(r.Header.Get("X-Amz-Target"), "AWSPriceListService") {
-				return nil
-			}
-			return &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/html"}},
-				Body: io.NopCloser(strings.NewReader("<!doctype html><title>500 Internal Server Error</title>"))}
+	html := func(r *http.Request) *http.Response {
+		if !strings.HasPrefix(r.Header.Get("X-Amz-Target"), "AWSPriceListService") {
+			return nil
 		}
+		return &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/html"}},
+			Body: io.NopCloser(strings.NewReader("<!doctype html><title>500 Internal Server Error</title>"))}
+	}
+	inBubble(t, html, func(t *testing.T, q *quiet) {
 		pass(callDeadline + 10*time.Second)
 		const want = "on-demand prices: unknown: HTTP 500 Internal Server Error; machines are ordered by a rule of thumb from their size"
 		if err := q.Status(); err == nil || err.Error() != want {
