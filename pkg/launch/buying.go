@@ -1,11 +1,16 @@
 package launch
 
 import (
+	"context"
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
 // buying is how a plan is bought.
@@ -24,8 +29,15 @@ func (b *buying) pods(m *Motor) func(types.UID) *corev1.Pod {
 
 // admit takes out of a plan what the spending guard keeps from being bought.
 func (m *Motor) admit(plan *capacity.Plan, how buying) {
+	if out := m.tooMuch(plan, how); len(out) > 0 {
+		without(plan, out)
+	}
+}
+
+// tooMuch are the nodes of a plan that the spending guard keeps from being bought, and why.
+func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]string {
 	if m.spending == nil || len(plan.Nodes) == 0 {
-		return
+		return nil
 	}
 	workloads, _ := m.spending.wantedOn(plan, how.pods(m))
 	a := m.spending.admit(len(plan.Nodes), m.money)
@@ -35,9 +47,48 @@ func (m *Motor) admit(plan *capacity.Plan, how buying) {
 			out[n.ID] = why
 		}
 	}
-	if len(out) > 0 {
-		without(plan, out)
+	return out
+}
+
+// affordable is the plan, or another one for fewer pods where the spending guard keeps some of its nodes from being bought on which pods
+// are that others count on: with those nodes all of them would have to go, and nothing would be bought for any, ever.
+func (m *Motor) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan) {
+	out := m.tooMuch(plan, buying{})
+	why := map[types.UID]string{}
+	grouped := false
+	for _, pl := range plan.Placements {
+		if reason, ok := out[pl.Node]; ok {
+			why[pl.Pod.UID] = reason
+			grouped = grouped || pl.Group != 0
+		}
 	}
+	if !grouped || len(out) == len(plan.Nodes) {
+		return v, plan
+	}
+	var left []ledger.Waiting
+	refused := map[capacity.ClassKey]*capacity.Refusal{}
+	for _, w := range waiting {
+		reason, ok := why[w.Ref.UID]
+		if !ok {
+			left = append(left, w)
+			continue
+		}
+		r := refused[w.Class.Key]
+		if r == nil {
+			r = &capacity.Refusal{Class: w.Class, Message: reason, Retryable: true}
+			refused[w.Class.Key] = r
+		}
+		r.Pods = append(r.Pods, w.Ref)
+	}
+	v2, fewer, err := m.decide(ctx, left, gangs, nil)
+	if err != nil {
+		m.log(ctx).Error(err, "No plan could be made for fewer pods", "pods", len(left))
+		return v, plan
+	}
+	for _, key := range slices.Sorted(maps.Keys(refused)) {
+		fewer.Refused = append(fewer.Refused, *refused[key])
+	}
+	return v2, fewer
 }
 
 // purchase tells the spending guard of what is about to be bought, and has the claims say what for.

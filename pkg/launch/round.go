@@ -60,6 +60,9 @@ func (m *Motor) round(ctx context.Context) {
 		m.refuse(ctx, uidsOf(waiting), err.Error(), true)
 		return
 	}
+	if v, plan = m.affordable(ctx, v, plan, waiting, gangs); ctx.Err() != nil {
+		return
+	}
 	claims := m.reserve(plan, len(v.inFlight), buying{})
 	m.paused(plan, gangs)
 	waves := m.book(ctx, v, plan, claims)

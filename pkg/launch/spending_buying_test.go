@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -246,18 +247,28 @@ func TestAProbeIsOnePodOrItsGang(t *testing.T) {
 
 // Of an image that nobody has seen come up only so many are bought.
 func TestNewImages(t *testing.T) {
-	w, _ := guarded(t, SpendingConfig{NewImageNodes: 2})
-	w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
-		own := *it
-		own.Image = "ami-new"
-		return &own
+	together := func(pod *corev1.Pod) { // they count on each other's places: what some of them lose isn't to cost the others theirs
+		pod.Labels = map[string]string{"app": "web"}
+		pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels}}}}}
 	}
-	w.submit(40) // ten large ones
-	w.plans()
-	if got := w.bought(); len(got) != 2 {
-		t.Errorf("bought %d, want 2", len(got))
-	}
-	if !w.says("no node of image ami-new", "newImageNodes") {
-		t.Errorf("told %q", w.notes)
+	for name, shape := range map[string]func(*corev1.Pod){"plain pods": nil, "pods that are to be together": together} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := guarded(t, SpendingConfig{NewImageNodes: 2})
+			w.shape = shape
+			w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
+				own := *it
+				own.Image = "ami-new"
+				return &own
+			}
+			w.submit(40) // ten large ones
+			w.plans()
+			if got := w.bought(); len(got) != 2 {
+				t.Errorf("bought %d, want 2", len(got))
+			}
+			if !w.says("no node of image ami-new", "newImageNodes") {
+				t.Errorf("told %q", w.notes)
+			}
+		})
 	}
 }

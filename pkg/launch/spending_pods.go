@@ -118,6 +118,7 @@ func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
 	case pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil:
 		if l.running.IsZero() {
 			l.running = now
+			s.guard.Ran(b.claim, l.workload)
 		}
 	case pod.DeletionTimestamp != nil:
 		l.left = true // it leaves by its owner's will

@@ -135,6 +135,13 @@ func (g *Guard) Initialized(name string, at time.Time) {
 	}
 }
 
+// Ran says that a pod of the workload is Running on the machine. That is no work yet.
+func (g *Guard) Ran(name string, w Workload) {
+	if m := g.machines[name]; m != nil && !slices.Contains(m.ran, w) {
+		m.ran = append(m.ran, w)
+	}
+}
+
 // Steady says that the node has been initialized for as long as it takes to believe it. That is all the work of a machine that was
 // bought for no pod, and it proves the image.
 func (g *Guard) Steady(name string, now time.Time) {
@@ -626,8 +633,9 @@ func (g *Guard) Underway(class, image string) int {
 	return n
 }
 
-// Doubt is what is known of a key some of whose machines have failed, not yet half of their round, while none has done work: whoever
-// bought for all of their demand again would buy half of the round twice before the breaker opens.
+// Doubt is what is known of a key some of whose machines have failed, not yet half of their round, while none has done work and no more
+// of them look well than have failed: whoever bought for all of their demand again would buy half of the round twice before the breaker
+// opens.
 type Doubt struct {
 	// Bought and Failed machines of the round, and More that were bought since and are not decided.
 	Bought, Failed, More int
@@ -638,17 +646,21 @@ func (g *Guard) Doubts(k Key) *Doubt {
 	for _, round := range g.rounds {
 		d := Doubt{}
 		var at time.Time
+		up := 0
 		for _, m := range round {
 			if !m.of(k) {
 				continue
 			}
 			d.Bought++
 			at = m.At
-			if m.failedOf(k) {
+			switch {
+			case m.failedOf(k):
 				d.Failed++
+			case m.up(k):
+				up++
 			}
 		}
-		if d.Failed == 0 || d.Failed == d.Bought || g.served[k].After(at) {
+		if d.Failed == 0 || d.Failed == d.Bought || up > d.Failed || g.served[k].After(at) {
 			continue
 		}
 		for _, m := range g.machines {

@@ -57,8 +57,8 @@ type machine struct {
 	// served and failed are the verdict; broken: it failed of a machine fault, otherwise faults are the keys it failed for.
 	served, failed, broken bool
 	faults                 []Key
-	// worked are the workloads it has done work for.
-	worked      []Workload
+	// worked are the workloads it has done work for, ran those whose pods were Running there.
+	worked, ran []Workload
 	initialized time.Time
 	over        bool
 }
@@ -95,6 +95,17 @@ func (m *machine) failedOf(k Key) bool {
 		return m.broken && m.of(k)
 	}
 	return slices.Contains(m.faults, k)
+}
+
+// up says that the machine looks well to who cares for the key: its node is initialized, or a pod runs there.
+func (m *machine) up(k Key) bool {
+	switch {
+	case k.Machine():
+		return !m.initialized.IsZero()
+	case k.PoolWide():
+		return len(m.ran) > 0
+	}
+	return slices.Contains(m.ran, k.Workload)
 }
 
 // forPods says that the machine was bought for pods.
