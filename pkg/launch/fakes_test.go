@@ -32,7 +32,6 @@ import (
 
 // world is everything around a motor, in memory: it behaves, in the simplest way that keeps the seams' promises.
 type world struct {
-	shape func(*corev1.Pod) // of its pods; nil: plain ones
 	t     *testing.T
 	mu    sync.Mutex
 	motor *Motor
@@ -153,16 +152,12 @@ func (w *world) daemonSets() []*capacity.DaemonSet {
 
 func (w *world) pod(i int) *corev1.Pod {
 	yes := true
-	pod := &corev1.Pod{
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("u", i)),
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: &yes}}},
 		Spec: corev1.PodSpec{SchedulerName: "s", Tolerations: defaultTolerations(), Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}},
 	}
-	if w.shape != nil {
-		w.shape(pod)
-	}
-	return pod
 }
 
 // defaultTolerations are those that the API server's admission gives pods.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -245,17 +244,23 @@ func TestAProbeIsOnePodOrItsGang(t *testing.T) {
 	}
 }
 
+// together plans as for pods that are placed by where the others of the plan are.
+type together struct{ plain }
+
+func (p together) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
+	out := p.plain.Plan(v, o)
+	for i := range out.Placements {
+		out.Placements[i].Group = 1
+	}
+	return out
+}
+
 // Of an image that nobody has seen come up only so many are bought.
 func TestNewImages(t *testing.T) {
-	together := func(pod *corev1.Pod) { // they count on each other's places: what some of them lose isn't to cost the others theirs
-		pod.Labels = map[string]string{"app": "web"}
-		pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-			{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels}}}}}
-	}
-	for name, shape := range map[string]func(*corev1.Pod){"plain pods": nil, "pods that are to be together": together} {
+	for name, planner := range map[string]Planner{"plain pods": plain{}, "pods that count on each other's places": together{}} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := guarded(t, SpendingConfig{NewImageNodes: 2})
-			w.shape = shape
+			w.motor.planner = planner
 			w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
 				own := *it
 				own.Image = "ami-new"
