@@ -13,8 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -317,6 +319,27 @@ func (w *world) wantPhases(want map[string]string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.t.Errorf("pods: -want +got:\n%s", diff)
 	}
+}
+
+// Whoever hears that a pod has ended may have its device at once, before the kubelet has heard of its own words.
+func TestDevicesOfPodsThatHaveEnded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.Boot(machine("g4dn.xlarge", ""))
+		pass(time.Minute)
+		next := pod("next", asks("nvidia.com/gpu", "1"), tolerant)
+		w.api.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+			if patch := a.(k8stesting.PatchAction); patch.GetName() == "job" && strings.Contains(string(patch.GetPatch()), string(corev1.PodSucceeded)) {
+				n := w.nodeOf(next)
+				if _, r := n.admit(next, nil, w.clock.Now()); r != nil {
+					t.Errorf("the next one is rejected: %s", r.message)
+				}
+			}
+			return false, nil, nil
+		})
+		w.create(pod("job", ofJob, runsFor("1m"), asks("nvidia.com/gpu", "1"), tolerant))
+		pass(2 * time.Minute)
+		w.wantPhases(map[string]string{"job": "Succeeded"})
+	})
 }
 
 func TestPodsRunWhenTheirNodeDoes(t *testing.T) {

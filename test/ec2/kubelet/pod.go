@@ -69,6 +69,7 @@ func (k *Kubelets) syncPod(ctx context.Context, key string) (time.Duration, erro
 	if left := state.running.Add(lasts).Sub(now); left > 0 {
 		return left, nil
 	}
+	n.free(p.UID) // its containers have stopped before that is told
 	return 0, k.patchPod(ctx, p, succeededStatus(p, now))
 }
 
