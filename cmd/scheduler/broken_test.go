@@ -49,9 +49,10 @@ var mistakes = []mistake{
 		says: `machines were bought in vain|instances were launched: that is a loop`,
 	},
 	{
-		name: "nobodys-failure-counts", file: "pkg/launch/spending.go",
-		is: "b.end, b.neutral = fault, fault == nil", instead: "if broken(%q) && fault == nil { fault = &guard.Fault{Cause: causeGivenBack, Message: \"it was given back\"} }\nb.end, b.neutral = fault, fault == nil",
-		says: `a pause begins, though nothing lasts`,
+		name: "work-counts-as-failure", file: "pkg/capacity/guard/guard.go",
+		is:      "func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {\n",
+		instead: "func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {\nif broken(%q) { b.fail(now); b.Message = \"NodeClaim it: has done work\"; g.note(Paused, b); return }\n",
+		says:    `a pause begins, though nothing lasts`,
 	},
 	{
 		name: "other-profile-unwatched", file: "plugins/binder/initializing.go", seed: 13,

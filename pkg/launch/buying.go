@@ -41,9 +41,15 @@ func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]string {
 	}
 	workloads, _ := m.spending.wantedOn(plan, how.pods(m))
 	a := m.spending.admit(len(plan.Nodes), m.money)
+	gangs := map[string]string{} // by node
+	for _, pl := range plan.Placements {
+		if pl.Gang != nil {
+			gangs[pl.Node] = pl.Gang.Key
+		}
+	}
 	out := map[string]string{}
 	for _, n := range plan.Nodes {
-		if why := a.refuses(n.Pool, n.Offers, workloads[n.ID], how.lift, how.urgent); why != "" {
+		if why := a.refuses(n.Pool, n.Offers, workloads[n.ID], how.lift, how.urgent, gangs[n.ID]); why != "" {
 			out[n.ID] = why
 		}
 	}

@@ -73,7 +73,7 @@ func TestBudgetOfAPoolAndReplacements(t *testing.T) {
 		spent := func() *money {
 			return &money{running: map[string]float64{"pool": tt.running, "other": 100}, inFlight: map[string]float64{}}
 		}
-		why := s.admit(1, spent).refuses(pool, at(3), nil, nil, tt.urgent)
+		why := s.admit(1, spent).refuses(pool, at(3), nil, nil, tt.urgent, "")
 		if (why == "") != tt.bought {
 			t.Errorf("%s: %q", tt.name, why)
 		}
@@ -116,10 +116,10 @@ func TestWhatIsRefusedCountsForNothing(t *testing.T) {
 	}
 	a := s.admit(2, func() *money { return &money{running: map[string]float64{}, inFlight: map[string]float64{}} })
 	pool := &capacity.Pool{Name: "pool", NodeClass: "class"}
-	if why := a.refuses(pool, offers(20), nil, nil, false); why == "" {
+	if why := a.refuses(pool, offers(20), nil, nil, false, ""); why == "" {
 		t.Fatal("bought beyond the budget")
 	}
-	if why := a.refuses(pool, offers(5), nil, nil, false); why != "" {
+	if why := a.refuses(pool, offers(5), nil, nil, false, ""); why != "" {
 		t.Error(why)
 	}
 }

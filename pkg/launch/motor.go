@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -100,6 +101,7 @@ type Motor struct {
 	nodeOf    nodeStates
 	scarce    scarcity
 	relief    relief
+	heldFrom  map[guard.Key]int // of the planner's goroutine: where pods to try a machine for are looked for
 }
 
 // Parts are the motor's neighbours.
@@ -148,7 +150,7 @@ func New(cfg Config, p Parts) *Motor {
 		daemons: p.Daemons, hold: p.Hold, spending: p.Spending, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), chores: make(chan struct{}, max(cfg.Parallel/choresShare, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
-		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]string{}, givenUp: map[string]string{}, delays: map[string]string{}, counted: make(chan struct{}, 1), judge: p.Judge,
+		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]string{}, givenUp: map[string]string{}, delays: map[string]string{}, heldFrom: map[guard.Key]int{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{}, refused: newFilterRefusals(p.Clock),
 		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, taints: p.Taints, expected: p.Claims.ExpectedTaints},
 	}

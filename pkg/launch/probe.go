@@ -86,8 +86,17 @@ func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
 		members = m.spending.members(key)
 	}
 	seen := map[capacity.ClassKey]bool{}
-	for _, pod := range m.pending.all() {
+	all := m.pending.all()
+	from := 0
+	if m.heldFrom[key] < len(all) {
+		from = m.heldFrom[key]
+	}
+	delete(m.heldFrom, key)
+	for i := range all {
+		pod := all[(from+i)%len(all)]
 		if len(out) >= probePods {
+			// If none of these leads to a machine, the others have their turn next: pods that fit nowhere may have come before them.
+			m.heldFrom[key] = (from + i) % len(all)
 			break
 		}
 		if !m.desk.Refused(pod.UID) {

@@ -26,7 +26,7 @@ const (
 	movedFor = time.Hour
 	// mostRaces is how many rounds whose pods the filters refused in the end, while pods of the same workload moved, are
 	// forgiven within an hour: where these are changes what a spread or an affinity allows.
-	mostRaces = 3
+	mostRaces = 2
 )
 
 // Records is where the guard's state outlives the process: on the objects it is about.
@@ -152,6 +152,9 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 		}
 	}
 	for _, c := range claims {
+		if c.Initialized && c.ImageID != "" {
+			s.guard.Know(c.NodeClass, c.ImageID)
+		}
 		if c.Purchase == nil || !c.Launched && c.Wave == nil {
 			continue
 		}

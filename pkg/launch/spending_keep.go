@@ -133,6 +133,7 @@ func (m *Motor) keepRecords(ctx context.Context) {
 	s := m.spending
 	s.mu.Lock()
 	texts := map[guard.Owner]string{}
+	delete(s.dirty, guard.Owner{}) // of NodeClaims that name no pool: there is nothing to keep it on
 	for o := range s.dirty {
 		texts[o] = s.guard.Encode(o, s.clock.Now())
 	}

@@ -182,6 +182,7 @@ type purchaseCheck struct {
 	counted  *money
 	granted  int
 	doubt    map[guard.Key]*guard.Doubt
+	gangs    map[string]bool // whose first node is granted: the others have to come, too
 }
 
 func (a *purchaseCheck) money() *money {
@@ -196,11 +197,12 @@ func (s *Spending) admit(total int, spent func() *money) *purchaseCheck {
 	if s == nil {
 		return nil
 	}
-	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, spent: spent, doubt: map[guard.Key]*guard.Doubt{}}
+	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, spent: spent, doubt: map[guard.Key]*guard.Doubt{}, gangs: map[string]bool{}}
 }
 
-// refuses says why a node must not be bought, or "". lift are the breakers it is a probe of. What is refused counts for nothing.
-func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift []guard.Key, urgent bool) string {
+// refuses says why a node must not be bought, or "". lift are the breakers it is a probe of, gang is one that has pods there, if any: what
+// says how many machines are tried counts it as one. What is refused counts for nothing.
+func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift []guard.Key, urgent bool, gang string) string {
 	if a == nil {
 		return ""
 	}
@@ -224,11 +226,13 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 		}
 	}
 	keys := doubtful(pool, offers, workloads)
-	if why := a.doubts(keys); why != "" {
-		return why
+	if len(lift) == 0 && !a.gangs[gang] {
+		if why := a.doubts(keys); why != "" {
+			return why
+		}
 	}
 	image, why := a.newImages(pool.NodeClass, offers)
-	if why != "" {
+	if why != "" && !a.gangs[gang] {
 		return why
 	}
 	if why := s.overBudgetLocked(a, pool, offers, urgent); why != "" {
@@ -241,6 +245,9 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 	}
 	a.newImage[image]++
 	a.granted++
+	if gang != "" {
+		a.gangs[gang] = true
+	}
 	if s.cfg.Budget.limits(pool) {
 		a.money().inFlight[pool.Name] += dearestOf(offers)
 	}

@@ -228,19 +228,26 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.machines[claim]
-	if b == nil || b.over || b.strangers() {
+	if b == nil || b.over {
 		return
 	}
+	now := s.clock.Now()
 	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there do not get there: " + reason}
 	if plugin != "" {
 		f.Cause, f.Message = "filter "+plugin, fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason)
 	}
-	if plugin == "" && s.moved[w].After(b.at) {
-		f.Chance = mostRaces
+	// Whoever else is on the machine, and whatever it does for them: refused so often is no race.
+	if now.Sub(b.at) < thrownWithin {
+		s.guard.Throw(b.pool, w, s.owners.desired(pod, s.pending.created(controller(pod))), f.Cause, "NodeClaim "+claim+": "+f.Message, now)
 	}
-	if s.guard.Served(claim) { // a probe that works for others
-		s.guard.Fail(claim, f, s.clock.Now())
+	switch {
+	case b.strangers():
 		return
+	case s.guard.Served(claim): // a probe that works for others
+		s.guard.Fail(claim, f, now)
+		return
+	case plugin == "" && s.moved[w].After(b.at):
+		f.Chance = mostRaces
 	}
 	b.thrown = append(b.thrown, f)
 }

@@ -143,7 +143,7 @@ func TestRefusedByFilters(t *testing.T) {
 	}
 }
 
-// Where pods of the workload move meanwhile, a spread may come to allow something else: that is forgiven three times.
+// Where pods of the workload move meanwhile, a spread may come to allow something else: that is forgiven twice.
 func TestRefusedWhilePodsMove(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	for i := range mostRaces + 1 {

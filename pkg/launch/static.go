@@ -188,7 +188,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	var claims []*capacity.Claim
 	short := held.why
 	for range n {
-		if why := adm.refuses(p, node.Offers, nil, held.probe, false); why != "" {
+		if why := adm.refuses(p, node.Offers, nil, held.probe, false, ""); why != "" {
 			short = why
 			break
 		}

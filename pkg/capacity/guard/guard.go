@@ -165,8 +165,8 @@ func (g *Guard) Steady(name string, now time.Time) {
 	g.latest(g.served, MachineKey(m.Class, m.image, m.zone), at)
 }
 
-// Serve says that the machine has done work for a workload. The zero workload: for none in particular. What pods do later on a machine
-// that has long done work says nothing about new ones.
+// Serve says that the machine has done work for a workload. The zero workload: for none in particular; NoPod: for somebody, and that closes
+// no breaker of a workload. What pods do later on a machine that has long done work says nothing about new ones.
 func (g *Guard) Serve(name string, w Workload, now time.Time) {
 	m := g.machines[name]
 	if m == nil {
@@ -179,8 +179,11 @@ func (g *Guard) Serve(name string, w Workload, now time.Time) {
 	}
 	m.served = true
 	worked := []Workload{w}
-	if w == (Workload{}) {
+	switch w {
+	case Workload{}:
 		worked = m.Workloads
+	case NoPod: // a process before this one knew for whom
+		worked = append(worked, m.Workloads...)
 	}
 	for _, w := range worked {
 		if !slices.Contains(m.worked, w) {
@@ -381,6 +384,9 @@ func (g *Guard) absorb(b, o *Breaker) {
 // merge makes one breaker of a pool's that are open for the same cause, if no machine of the pool has done work since the first
 // of them opened. Those that opened before one did don't count.
 func (g *Guard) merge(pool, cause string, now time.Time) {
+	if pool == "" {
+		return // NodeClaims of users that name no pool have nothing in common
+	}
 	var same []*Breaker
 	served := g.served[PoolKey(pool, "")]
 	for _, b := range g.Breakers() {
@@ -526,7 +532,7 @@ func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {
 		if o.Key == b.Key {
 			continue
 		}
-		o.Next, o.Closed, o.probes, o.replaced = now, time.Time{}, nil, nil
+		o.Next, o.Closed, o.probes, o.replaced, o.Refused = now, time.Time{}, nil, nil, false
 		if b.changed || proves(o.Key) {
 			o.Closed = now
 		}
@@ -537,6 +543,16 @@ func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {
 		delete(g.breakers, b.Key)
 	}
 	g.note(Closed, b)
+}
+
+// probedSince is when the latest probe that a breaker waits for was bought.
+func (g *Guard) probedSince(b *Breaker) (at time.Time) {
+	for name, awaited := range b.probes {
+		if m := g.machines[name]; awaited && m != nil && m.At.After(at) {
+			at = m.At
+		}
+	}
+	return at
 }
 
 // probed are the open breakers that the machine is a probe of, in a fixed order.
@@ -619,6 +635,9 @@ func (g *Guard) failsElsewhere(k Key) (found *Breaker) {
 // KnownImage says that a machine of the image was initialized once.
 func (g *Guard) KnownImage(class, image string) bool { return g.known[MachineKey(class, image, "")] }
 
+// Know says that a machine of the image was initialized, before anything of this was kept.
+func (g *Guard) Know(class, image string) { g.known[MachineKey(class, image, "")] = true }
+
 // Underway is how many machines of an image are bought and not decided. Those that failed count until their round is over: what
 // becomes of the others decides whether more are bought.
 func (g *Guard) Underway(class, image string) int {
@@ -646,7 +665,7 @@ func (g *Guard) Doubts(k Key) *Doubt {
 	for _, round := range g.rounds {
 		d := Doubt{}
 		var at time.Time
-		up := 0
+		up, undecided := 0, 0
 		for _, m := range round {
 			if !m.of(k) {
 				continue
@@ -659,8 +678,11 @@ func (g *Guard) Doubts(k Key) *Doubt {
 			case m.up(k):
 				up++
 			}
+			if !m.over && !m.served && !m.failed {
+				undecided++
+			}
 		}
-		if d.Failed == 0 || d.Failed == d.Bought || up > d.Failed || g.served[k].After(at) {
+		if d.Failed == 0 || undecided == 0 || up > d.Failed || g.served[k].After(at) {
 			continue
 		}
 		for _, m := range g.machines {
@@ -710,6 +732,10 @@ func (g *Guard) Tick(now time.Time) {
 			b.Open() && !b.Refused && !b.Probing() && now.Sub(b.Next) >= memory:
 			delete(g.breakers, k)
 			g.note(Forgotten, b)
+		case b.Open() && (k.PoolWide() || b.Trial) && b.Probing() && now.Sub(g.probedSince(b)) >= b.pause(b.Failed):
+			// Its pod may never run, for a reason of its own: the others don't wait for it for ever. It may still succeed.
+			b.leave()
+			b.Next = now
 		case b.Open() && b.Next.Sub(now) > maxPause:
 			b.Next = now.Add(maxPause) // it was kept by a process with another clock
 		}
