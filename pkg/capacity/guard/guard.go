@@ -732,7 +732,7 @@ func (g *Guard) Tick(now time.Time) {
 			b.Open() && !b.Refused && !b.Probing() && now.Sub(b.Next) >= memory:
 			delete(g.breakers, k)
 			g.note(Forgotten, b)
-		case b.Open() && (k.PoolWide() || b.Trial) && b.Probing() && now.Sub(g.probedSince(b)) >= b.pause(b.Failed):
+		case b.Open() && k.PoolWide() && b.Probing() && now.Sub(g.probedSince(b)) >= b.pause(b.Failed):
 			// Its pod may never run, for a reason of its own: the others don't wait for it for ever. It may still succeed.
 			b.leave()
 			b.Next = now
