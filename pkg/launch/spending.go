@@ -109,6 +109,7 @@ type watched struct {
 	deserted    time.Time
 	initialized time.Time
 	steady      bool
+	launched    bool // as far as is known
 	// end is why it ends, as those who end it have said; neutral: that is nobody's failure.
 	end     *guard.Fault
 	neutral bool
@@ -255,6 +256,7 @@ func (s *Spending) observe(c *capacity.Claim) {
 
 func (s *Spending) observeLocked(b *watched, c *capacity.Claim, now time.Time) {
 	if c.Launched {
+		b.launched = true
 		s.guard.Locate(b.claim, c.ImageID, c.Zone)
 	}
 	if c.NodeName != "" && b.node != c.NodeName {
@@ -372,6 +374,7 @@ func (s *Spending) overClaim(claim string, launched bool) {
 		s.failLocked(b, *b.end, now)
 	case len(b.thrown) > 0:
 		s.failLocked(b, mergeFaults(b.thrown), now)
+	case !b.launched: // it has gone before anybody has seen a machine: of insufficient capacity, say
 	default:
 		s.failLocked(b, *guard.Deleted("it was deleted before it had done work, as another had been within the hour"), now)
 	}

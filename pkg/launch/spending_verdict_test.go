@@ -164,19 +164,29 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 	}
 }
 
-// Somebody's deletion of machines is forgiven as long as they are of one round.
+// Somebody's deletion of machines is forgiven as long as they are of one round. What was never launched has gone for other reasons, whenever
+// that is heard of.
 func TestDeletedAgainAndAgain(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
-	p.buys("a")
-	p.overClaim("a", true)
-	if got := p.verdict("a"); got != "neither" {
-		t.Errorf("the first: %s, want neither", got)
-	}
-	p.clock.Step(time.Minute)
-	p.buys("b")
-	p.overClaim("b", true)
-	if got, want := p.verdict("b"), "failed: node pool pool, d ReplicaSet/web: deleted"; got != want {
-		t.Errorf("the next: %s, want %s", got, want)
+	for _, tt := range []struct {
+		claim    string
+		launched bool
+		want     string
+	}{
+		{"never-launched", false, "neither"},
+		{"nor-this-one", false, "neither"},
+		{"a", true, "neither"},
+		{"again-not-launched", false, "neither"},
+		{"b", true, "failed: node pool pool, d ReplicaSet/web: deleted"},
+	} {
+		p.clock.Step(time.Minute)
+		c := p.buys(tt.claim)
+		c.Launched = tt.launched
+		p.observe(c)
+		p.overClaim(tt.claim, true)
+		if got := p.verdict(tt.claim); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.claim, got, tt.want)
+		}
 	}
 }
 
