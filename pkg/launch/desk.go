@@ -292,6 +292,12 @@ func (d *Desk) Refused(uid types.UID) (yes bool) {
 	return yes
 }
 
+// unplanned says that no room is kept for a pod that waits.
+func (d *Desk) unplanned(uid types.UID) (yes bool) {
+	d.read(func(l *ledger.Ledger) { yes = l.Unplanned(uid) })
+	return yes
+}
+
 // TurnAway remembers a pod that the node refused; see ledger.TurnAway.
 func (d *Desk) TurnAway(node string, ref capacity.PodRef, daemon bool) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { l.TurnAway(node, ref, daemon) })

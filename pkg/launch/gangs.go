@@ -229,7 +229,7 @@ func (m *Motor) endUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
 		m.log(ctx).V(2).Info("Ending a machine that was launched for a plan that has fallen through", "nodeClaim", claim)
-		m.spending.Ending(claim, nil)
+		m.spending.unused(claim, m.desk.unplanned)
 		m.background(ctx, func() { m.cancel(ctx, claim) })
 	}
 }

@@ -332,26 +332,40 @@ func (s *Spending) Decided(claim string) bool {
 // Emptied says that a claim is about to be ended because it has no pods. That is a failure if pods that it was bought for still
 // wait.
 func (s *Spending) Emptied(claim string) {
-	if s == nil {
-		return
+	if s != nil {
+		s.givenBack(claim, func(uid types.UID) bool { return s.pending.Get(uid) != nil }, 0)
 	}
+}
+
+// unused says that a claim is about to be ended because the plan that it was launched for has fallen through. Where its pods wait for
+// others of their gang that can't be had, the same would be bought again and again: that is forgiven as often as a race is. waits says
+// of a pod that it has not got other room.
+func (s *Spending) unused(claim string, waits func(types.UID) bool) {
+	if s != nil {
+		s.givenBack(claim, waits, mostRaces)
+	}
+}
+
+func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance int) {
 	s.mu.Lock()
 	var wanted map[types.UID]guard.Workload
+	thrown := false
 	if b := s.machines[claim]; b != nil {
-		wanted = b.wanted
+		wanted, thrown = b.wanted, len(b.thrown) > 0
 	}
 	s.mu.Unlock()
 	var waiting []guard.Workload
 	for uid, w := range wanted {
-		if s.pending.Get(uid) != nil {
+		if waits(uid) {
 			waiting = addWorkload(waiting, w)
 		}
 	}
-	if len(waiting) == 0 {
+	switch {
+	case len(waiting) > 0:
+		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting, Chance: chance})
+	case !thrown: // those that were thrown off it say why it has failed
 		s.Ending(claim, nil)
-		return
 	}
-	s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting})
 }
 
 // over says that a claim has ended or is about to, and gives the verdict. launched: there was a machine.

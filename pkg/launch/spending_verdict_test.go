@@ -210,6 +210,40 @@ func TestEvictedFromAnUnhealthyNode(t *testing.T) {
 	}
 }
 
+// A gang of which only a part can be had again and again is no free event: what was launched for it is paid. Pods that got other room want
+// nothing more.
+func TestUnusedMachines(t *testing.T) {
+	for waits, want := range map[bool]string{true: "failed: node pool pool, d ReplicaSet/web: given back", false: "neither"} {
+		p := newPurse(t, SpendingConfig{})
+		pod := p.pod("p", "")
+		for i := range mostRaces + 1 {
+			name := fmt.Sprint("c", i)
+			c := p.buys(name, pod)
+			c.Launched = true
+			p.observe(c)
+			p.unused(name, func(types.UID) bool { return waits })
+			p.overClaim(name, true)
+			if got := p.verdict(name); i < mostRaces && got != "neither" || i == mostRaces && got != want {
+				t.Errorf("pods wait: %v, the %dth: %s", waits, i+1, got)
+			}
+		}
+	}
+}
+
+// A node that is empty because its pods were thrown off has failed, however soon it is given back.
+func TestEmptiedByThrownPods(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	p.tells["node-c"] = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoExecute}}
+	p.buys("c")
+	p.podChanged(p.pod("p", "node-c"), false)
+	p.podChanged(p.pod("p", "node-c", target("DeletionByTaintManager", ""), leaving), true)
+	p.Emptied("c")
+	p.overClaim("c", true)
+	if got, want := p.verdict("c"), "failed: node pool pool, d ReplicaSet/web: taint example.com/agent"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // A pod that was preempted while it was being bound is not on the machine yet.
 func TestPreemptedBeforeItWasBound(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})

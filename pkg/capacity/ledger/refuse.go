@@ -73,6 +73,12 @@ func (l *Ledger) Refused(uid types.UID) bool {
 	return ok && p.state == Refused
 }
 
+// Unplanned says that the pod waits for a plan, or was refused one: no room is kept for it.
+func (l *Ledger) Unplanned(uid types.UID) bool {
+	p, ok := l.pods[uid]
+	return ok && (p.state == Refused || p.state == Queued)
+}
+
 // soon is how long a pod waits for another promise before others may be evicted for it.
 const soon = 10 * time.Second
 
