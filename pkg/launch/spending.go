@@ -349,8 +349,9 @@ func (s *Spending) unused(claim string, waits func(types.UID) bool) {
 func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance int) {
 	s.mu.Lock()
 	var wanted map[types.UID]guard.Workload
+	b := s.machines[claim]
 	thrown := false
-	if b := s.machines[claim]; b != nil {
+	if b != nil {
 		wanted, thrown = b.wanted, len(b.thrown) > 0
 	}
 	s.mu.Unlock()
@@ -360,7 +361,18 @@ func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance in
 			waiting = addWorkload(waiting, w)
 		}
 	}
+	moved := false
+	if b != nil {
+		s.mu.Lock()
+		moved = s.movedLocked(b, waiting)
+		s.mu.Unlock()
+	}
 	switch {
+	case moved && len(b.probes) > 0: // it says nothing; three in a row of that count as one that failed
+		s.Ending(claim, nil)
+	case moved:
+		chance = mostRaces
+		fallthrough
 	case len(waiting) > 0:
 		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting, Chance: chance})
 	case !thrown: // those that were thrown off it say why it has failed
@@ -521,7 +533,7 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 	case b.deserted.IsZero():
 		b.deserted = now
 	case now.Sub(b.deserted) < desertedFor || len(b.probes) == 0:
-	case s.waitsLocked(b.wanted):
+	case s.waitsLocked(b.wanted) && !s.movedLocked(b, b.workloads):
 		// Whatever keeps its pods from it would keep them from the next one.
 		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: b.workloads}, now)
 	default: // it is no probe any more: another one may be tried when somebody waits
@@ -531,6 +543,12 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 }
 
 const causeGivenBack = "given back"
+
+// movedLocked says that pods of one of the workloads have come or gone since the machine was bought: what a spread or an affinity allows
+// may be something else by now.
+func (s *Spending) movedLocked(b *watched, workloads []guard.Workload) bool {
+	return slices.ContainsFunc(workloads, func(w guard.Workload) bool { return s.moved[w].After(b.at) })
+}
 
 // waitsLocked says that one of these very pods still waits. Others of its workload may have come instead of pods that somebody deleted.
 func (s *Spending) waitsLocked(wanted map[types.UID]guard.Workload) bool {

@@ -230,6 +230,21 @@ func TestUnusedMachines(t *testing.T) {
 	}
 }
 
+// A machine whose pods were kept from it while others of their workload came and went is forgiven, like one that the filters refuse them.
+func TestEmptiedWhilePodsMove(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	pod := p.pod("p", "")
+	p.pending.observe(nil, pod)
+	p.buys("c", pod)
+	p.clock.Step(time.Second)
+	p.podMoved(p.pod("other", "elsewhere"))
+	p.Emptied("c")
+	p.overClaim("c", true)
+	if got := p.verdict("c"); got != "neither" {
+		t.Error(got)
+	}
+}
+
 // A node that is empty because its pods were thrown off has failed, however soon it is given back.
 func TestEmptiedByThrownPods(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
