@@ -61,7 +61,7 @@ func catalogCommand() *cobra.Command {
 			if err := replace(file, b.Bytes()); err != nil {
 				return fmt.Errorf("-o %s: %w", file, err)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d instance types of %s are in %s\n", len(f.Types), region, file)
+			cmd.PrintErrf("%d instance types of %s are in %s\n", len(f.Types), region, file)
 			return nil
 		},
 	}
@@ -76,7 +76,7 @@ func replace(name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
+	defer func() { _ = os.Remove(tmp.Name()) }() // it has another name by then, unless something failed
 	_, err = tmp.Write(content)
 	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return err

@@ -19,7 +19,11 @@ func TestCatalogOfARegionPricesAPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, v := range s.Env() {
 		name, value, _ := strings.Cut(v, "=")
 		t.Setenv(name, value)

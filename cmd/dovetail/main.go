@@ -65,11 +65,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.Is(err, errRefused):
 		return exitRefused
 	case errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command"):
-		fmt.Fprintf(stderr, "Error: %v\nSee '%s --help'.\n", err, called.CommandPath())
+		root.PrintErrf("Error: %v\nSee '%s --help'.\n", err, called.CommandPath())
 		return exitUsage
 	}
 	for _, one := range all(err) {
-		fmt.Fprintf(stderr, "Error: %v\n", one)
+		root.PrintErrf("Error: %v\n", one)
 	}
 	return exitFailed
 }

@@ -133,7 +133,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 
 func warn(cmd *cobra.Command, warnings []string) {
 	for _, w := range warnings {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s\n", w)
+		cmd.PrintErrf("Warning: %s\n", w)
 	}
 }
 
@@ -169,7 +169,7 @@ func (f *planFlags) readCatalog(sizes aws.OfflineConfig) (*aws.Offline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--catalog: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	read, err := aws.ReadCatalogFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)

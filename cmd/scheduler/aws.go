@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -11,21 +10,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // nodeSeen is what AWS's provider can learn from a node that has registered.
 func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node) aws.NodeSeen {
 	s := aws.NodeSeen{
-		Name: node.Name, ImageID: nc.Status.ImageID, InstanceType: nc.Labels[corev1.LabelInstanceTypeStable],
-		InstanceID: nc.Status.ProviderID[strings.LastIndexByte(nc.Status.ProviderID, '/')+1:], Memory: node.Status.Capacity.Memory().Value(),
+		Name: node.Name, InternalIP: objects.InternalIP(node), ImageID: nc.Status.ImageID, InstanceType: nc.Labels[corev1.LabelInstanceTypeStable],
+		InstanceID: capacity.InstanceID(nc.Status.ProviderID), Memory: node.Status.Capacity.Memory().Value(),
 	}
 	if nc.Spec.NodeClassRef != nil {
 		s.NodeClass = nc.Spec.NodeClassRef.Name
-	}
-	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP && s.InternalIP == "" {
-			s.InternalIP = a.Address
-		}
 	}
 	return s
 }

@@ -96,7 +96,11 @@ func productLog(t *testing.T, seed uint64) io.Writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.Close() })
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return f
 }
 

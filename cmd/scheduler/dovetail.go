@@ -163,7 +163,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	daemons.OnChange(motor.DaemonsChanged)
 	life, err := lifecycle.New(lifecycle.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
-		NodeFor: nodeOfClaim, Registered: observe(provider), NotRegistered: notJoined(provider, store),
+		NodeFor: nodeOfClaim, Registering: motor.ClaimNamed, Registered: observe(provider), NotRegistered: notJoined(provider, store),
 		ExpectedTaints: store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
 		Hold: incumbent.Hold, Close: motor.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.desk.Awaited,
 		GivingUp: func(claim, why string, fault *guard.Fault) {
@@ -203,6 +203,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	driversRead, err := cc.InformerFactory.Storage().V1().CSINodes().Informer().AddEventHandler(motor.CSINodes())
 	if err != nil {
 		return fmt.Errorf("watching CSINodes: %w", err)
+	}
+	storageRead, err := cc.InformerFactory.Storage().V1().CSIStorageCapacities().Informer().AddEventHandler(motor.StorageCapacities())
+	if err != nil {
+		return fmt.Errorf("watching CSIStorageCapacities: %w", err)
 	}
 	if _, err := cc.InformerFactory.Core().V1().Namespaces().Informer().AddEventHandler(motor.Namespaces()); err != nil {
 		return fmt.Errorf("watching Namespaces: %w", err)
@@ -271,7 +275,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 			d.motors.Go(func() {
 				// The scheduler has waited for its own handlers only. A pod that is not known yet when promises are picked up
 				// would lose its own, and have another node bought.
-				if cache.WaitForCacheSync(ctx.Done(), podsRead.HasSynced, driversRead.HasSynced, daemons.HasSynced) {
+				if cache.WaitForCacheSync(ctx.Done(), podsRead.HasSynced, driversRead.HasSynced, storageRead.HasSynced, daemons.HasSynced) {
 					d.run(ctx, "launcher", endless(motor.Run))
 				}
 			})

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -23,6 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
@@ -49,7 +48,7 @@ func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, desk *l
 }
 
 func takeDown(ctx context.Context, pod *corev1.Pod, desk *launch.Desk, classes *launch.Classes) {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
+	if objects.OfDaemonSet(pod) {
 		return
 	}
 	class, err := classes.Class(pod)
@@ -67,7 +66,7 @@ func judge(pod *corev1.Pod, now time.Time) (cost float64, protected bool) {
 		cost = pods.Cost(pod)
 	}
 	asks, _ := pods.DoNotDisrupt(pod, now)
-	return cost, asks && !pods.Terminal(pod) && !pods.Terminating(pod)
+	return cost, asks && !objects.Ended(pod) && !pods.Terminating(pod)
 }
 
 // podsOn finds the pods of a name in the informer, which the lifecycle has indexed.
@@ -147,7 +146,7 @@ func taken(ctx context.Context, c *capacity.Claim, describe func(context.Context
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	inst, err := describe(ctx, c.ProviderID[strings.LastIndexByte(c.ProviderID, '/')+1:])
+	inst, err := describe(ctx, capacity.InstanceID(c.ProviderID))
 	if err != nil {
 		return c.CapacityType == karpv1.CapacityTypeSpot
 	}

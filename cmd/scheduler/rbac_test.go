@@ -11,6 +11,46 @@ import (
 	"github.com/dovetail-scheduler/dovetail/manifests"
 )
 
+// rules are those of the shipped ClusterRole, and those of the Role in our own namespace.
+func rules(files [][]byte) (cluster, own []rbacv1.PolicyRule) {
+	for _, part := range bytes.Split(bytes.Join(files, []byte("\n---\n")), []byte("\n---\n")) {
+		var role rbacv1.Role
+		if yaml.Unmarshal(part, &role) != nil {
+			continue
+		}
+		switch {
+		case role.Kind == "ClusterRole" && role.Name == "dovetail-scheduler":
+			cluster = append(cluster, role.Rules...)
+		case role.Kind == "Role" && role.Name == "dovetail-scheduler" && role.Namespace == "kube-system":
+			own = append(own, role.Rules...)
+		}
+	}
+	return cluster, own
+}
+
+func may(rules []rbacv1.PolicyRule, verb, group, resource, name string) bool {
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb) &&
+			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
+	})
+}
+
+// CapacityBuffers may be read, to be told that they have no effect, and nothing else may be done with them.
+func TestCapacityBuffersMayBeRead(t *testing.T) {
+	for _, folder := range []string{"replace", "secondary"} {
+		files, err := manifests.Folder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster, _ := rules(files)
+		for verb, want := range map[string]bool{"list": true, "watch": true, "patch": false, "delete": false} {
+			if may(cluster, verb, "autoscaling.x-k8s.io", "capacitybuffers", "") != want {
+				t.Errorf("%s: %s CapacityBuffers: %t, want %t", folder, verb, !want, want)
+			}
+		}
+	}
+}
+
 // What the spending guard reads and writes is allowed by what is shipped: the API servers of other tests ask nobody.
 func TestSpendingGuardMayDoWhatItDoes(t *testing.T) {
 	for _, folder := range []string{"replace", "secondary"} {
@@ -18,25 +58,7 @@ func TestSpendingGuardMayDoWhatItDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var cluster, own []rbacv1.PolicyRule
-		for _, part := range bytes.Split(bytes.Join(files, []byte("\n---\n")), []byte("\n---\n")) {
-			var role rbacv1.Role
-			if yaml.Unmarshal(part, &role) != nil {
-				continue
-			}
-			switch {
-			case role.Kind == "ClusterRole" && role.Name == "dovetail-scheduler":
-				cluster = append(cluster, role.Rules...)
-			case role.Kind == "Role" && role.Name == "dovetail-scheduler" && role.Namespace == "kube-system":
-				own = append(own, role.Rules...)
-			}
-		}
-		may := func(rules []rbacv1.PolicyRule, verb, group, resource, name string) bool {
-			return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
-				return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb) &&
-					(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
-			})
-		}
+		cluster, own := rules(files)
 		for _, ask := range []struct{ group, resource, name string }{
 			{"karpenter.sh", "nodepools", ""}, {"karpenter.sh", "provisioners", ""}, {"karpenter.k8s.aws", "ec2nodeclasses", ""},
 			{"karpenter.sh", "nodeclaims", ""}, {"karpenter.sh", "nodeclaims/status", ""},

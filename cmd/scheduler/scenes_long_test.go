@@ -9,6 +9,8 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -19,6 +21,9 @@ import (
 )
 
 // Scenes that make test has no time for: make scenes plays them.
+
+// registrationTimeout is the product's, as shipped.
+const registrationTimeout = 15 * time.Minute
 
 // One of the 50 pulls its image for an hour, on a node that nobody taints: that its machine isn't over says nothing for the others.
 func TestSceneDrivenOffBesideASlowImage(t *testing.T) {
@@ -81,4 +86,27 @@ func TestSceneSomeNeverRegister(t *testing.T) {
 			s.Pass(time.Hour)
 		},
 	})
+}
+
+// A CronJob makes a Job a minute, which the filters refuse as launched, and beside it another workload of the same pool grows by a machine each half hour, and does its work there: that is no reason to go on trying
+// for the one that is refused, and the other does not wait because of it.
+func TestSceneRefusedBesideOthers(t *testing.T) {
+	var f chaos.Fault
+	play(t, chaos.Scene{Program: withPicky("report", &f), Play: func(s *chaos.Stage) {
+		web := chaos.Deployment(1, chaos.Template("web", "3", "1Gi"))
+		s.Create(chaos.Class("default"), chaos.Pool("default", "default"), web,
+			chaos.CronJob(20*time.Second, batchv1.ReplaceConcurrent, chaos.Template("report", "3", "1Gi")))
+		s.Limit(150)
+		s.Start()
+		grown := 0
+		for at := time.Duration(0); at < day(); at += 30 * time.Minute {
+			grown++
+			began := time.Now()
+			chaos.Change(s, web, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(grown)) })
+			s.Until("the other one has grown", mended, s.Running(map[string]int{"web": grown}))
+			s.Pass(30*time.Minute - time.Since(began))
+		}
+		bill(s)
+		s.AtMost("machines beside those that the other workload needs", s.Launched()-grown, 12)
+	}})
 }

@@ -318,6 +318,3 @@ func TestSceneKilledAtEachVerdict(t *testing.T) {
 		s.Film("killed %d times", kills.Load())
 	}})
 }
-
-// registrationTimeout is the product's, as shipped.
-const registrationTimeout = 15 * time.Minute

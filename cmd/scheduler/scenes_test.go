@@ -48,8 +48,10 @@ func play(t *testing.T, scene chaos.Scene) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
 		report = chaos.RunScene(t, cluster.Scheme, scene, f)
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 	t.Logf("%s, %d machines bought\n%s", report.Passed, report.Launches, strings.Join(report.Film, "\n"))
 	if len(report.Failures) > 0 {

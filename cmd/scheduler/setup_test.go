@@ -261,7 +261,7 @@ func (d *dovetail) planAllOf(t *testing.T, node *corev1.Node) {
 		l.AddNode("claim", &capacity.Node{}, nil, true, now)
 		l.Commit("claim", []capacity.Placement{{Class: class, Pod: ref, Node: "claim"}}, now)
 		l.Named("claim", node.Name, "")
-		l.Cached(node.Name, ledger.NodeStatus{Ours: true}, now)
+		l.Cached(node.Name, ledger.NodeStatus{Managed: true}, now)
 	})
 }
 

@@ -54,11 +54,17 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sim.Close()
+	defer func() {
+		if err := sim.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, v := range os.Environ() { // of whoever runs the test
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
 			t.Setenv(name, "")
-			os.Unsetenv(name)
+			if err := os.Unsetenv(name); err != nil { // Setenv sees to it that it is back afterwards
+				t.Fatal(err)
+			}
 		}
 	}
 	for _, v := range sim.Env() {

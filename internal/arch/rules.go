@@ -50,6 +50,9 @@ var Rules = []Rule{
 	{"pkg/admission", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "what is added to a pod is worked out from values alone, for whoever reads them where"},
 	{"pkg/admission", own("pkg", "plugins"), "it knows pods and what is added to them, and nothing of plans"},
 
+	{"pkg/objects", own("pkg", "plugins"), "plain facts of pods and nodes, for everybody"},
+	{"pkg/objects", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plain facts of pods and nodes, for everybody"},
+
 	{"pkg/aws", []string{clientGo, runtime}, "EC2 is asked on behalf of whoever calls; what the cluster knows comes in as values"},
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
 	{"pkg/aws", own("pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
@@ -74,6 +77,7 @@ var Rules = []Rule{
 	{"pkg/disruption", []string{framework, scheduler}, "whether pods fit elsewhere is an interface of this motor"},
 	{"pkg/disruption", own("pkg/aws", "pkg/simulate", "pkg/launch", "plugins"), "a motor names what it needs; cmd introduces it"},
 
+	{"pkg/poolmetrics", append(own("pkg", "plugins"), clientGo, awsSDK, karpTypes), "all parts have metrics by pool, so it leans on none of them"},
 	{"pkg/version", append(own("pkg", "plugins"), clientGo, awsSDK), "all parts say which build they belong to, so it leans on none of them"},
 
 	{"pkg/manifest", []string{awsSDK, framework, scheduler + "/pkg/scheduler"}, "to read manifests takes neither a cloud nor a scheduling cycle"},

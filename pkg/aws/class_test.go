@@ -325,7 +325,11 @@ func TestConnectFollowsTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, kv := range s.Env() {
 		k, v, _ := strings.Cut(kv, "=")
 		t.Setenv(k, v)

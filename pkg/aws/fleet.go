@@ -131,7 +131,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		})
 	}
 	if len(out) == 0 {
-		return nil, "", fmt.Errorf("none of the %d offers can be had now: exhausted, or without image or subnet: %w", len(w.Offers), capacity.ErrInsufficientCapacity)
+		return nil, "", fmt.Errorf("none of the %d offerings is available: out of capacity, or without image or subnet: %w", len(w.Offers), capacity.ErrInsufficientCapacity)
 	}
 	j := p.join.Load()
 	// A wave of many types needs several templates the first time: they are made side by side.

@@ -1,14 +1,19 @@
 package aws
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
@@ -105,5 +110,53 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 	}
 	if got, err := w.List(w.ctx); err != nil || len(got) != 1 {
 		t.Errorf("%d of its own are listed, %v", len(got), err)
+	}
+}
+
+// operated is an account whose instances are all managed by EKS Auto Mode.
+type operated struct{ EC2 }
+
+func (o operated) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, f ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+	out, err := o.EC2.DescribeInstances(ctx, in, f...)
+	if err == nil {
+		for _, r := range out.Reservations {
+			for i := range r.Instances {
+				r.Instances[i].Operator = &ec2types.OperatorResponse{Managed: awssdk.Bool(true), Principal: awssdk.String("eks.amazonaws.com")}
+			}
+		}
+	}
+	return out, err
+}
+
+// The instances of EKS Auto Mode run in the same account and for the same cluster, whatever tags their NodeClass gives them.
+func TestInstancesOfEKSAutoModeAreLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	if err != nil || len(res.Instances) != 1 {
+		t.Fatal(res, err)
+	}
+	if err := w.TagClaim(w.ctx, res.Instances[0].ID, "claim", ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what string
+		ec2  EC2
+		want int
+	}{{"the account's own", w.ec2, 1}, {"Auto Mode's", operated{w.ec2}, 0}} {
+		p, err := New(w.cfg, Clients{EC2: c.ec2, SSM: w.ssm, IAM: w.iam, Pricing: w.catalogue.pricing})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for call, find := range map[string]func() ([]capacity.Instance, error){
+			"List":      func() ([]capacity.Instance, error) { return p.List(w.ctx) },
+			"FindWave":  func() ([]capacity.Instance, error) { return p.FindWave(w.ctx, "t") },
+			"FindClaim": func() ([]capacity.Instance, error) { return p.FindClaim(w.ctx, "claim") },
+		} {
+			if got, err := find(); err != nil || len(got) != c.want {
+				t.Errorf("%s: %s gives %d instances, %v; want %d", c.what, call, len(got), err, c.want)
+			}
+		}
 	}
 }

@@ -71,11 +71,12 @@ func (p *Provider) List(ctx context.Context) ([]capacity.Instance, error) {
 }
 
 // owned are the instances of this cluster that filters find and that are what was asked for by their own tags. Some of them will be
-// terminated for it, so that the filters' word is not enough.
+// terminated for it, so that the filters' word is not enough. Instances that a service manages, as EKS Auto Mode does, are the service's
+// whatever their tags.
 func (p *Provider) owned(ctx context.Context, is func(*capacity.Instance) bool, filters ...ec2types.Filter) ([]capacity.Instance, error) {
 	found, err := p.describe(ctx, append(filters, p.cluster())...)
 	return slices.DeleteFunc(found, func(i capacity.Instance) bool {
-		return i.Tags[p.clusterTag()] != clusterOwned || !is(&i)
+		return i.Tags[p.clusterTag()] != clusterOwned || i.Operator != "" || !is(&i)
 	}), wrap(err, "describing instances")
 }
 
@@ -113,6 +114,9 @@ func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]
 		for _, r := range page.Reservations {
 			for i := range r.Instances {
 				inst := p.named(instanceOf(&r.Instances[i]))
+				if o := r.Instances[i].Operator; o != nil && awssdk.ToBool(o.Managed) {
+					inst.Operator = cmp.Or(awssdk.ToString(o.Principal), "unknown")
+				}
 				if s := r.Instances[i].StateReason; s != nil && awssdk.ToString(s.Code) == spotTaken {
 					p.sawTaken(&inst)
 				}

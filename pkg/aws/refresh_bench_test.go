@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"runtime"
@@ -68,7 +69,6 @@ type recorded struct {
 	mu      sync.Mutex
 	answers map[string]*http.Response
 	bodies  map[string][]byte
-	times   map[string]bool // parameters that differ from time to time
 	through http.RoundTripper
 }
 
@@ -77,7 +77,9 @@ func (r *recorded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Body.Close()
+	if err := req.Body.Close(); err != nil {
+		return nil, err
+	}
 	key := req.Header.Get("X-Amz-Target") + withoutTime(string(body))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,8 +89,8 @@ func (r *recorded) RoundTrip(req *http.Request) (*http.Response, error) {
 		if have, err = r.through.RoundTrip(req); err != nil {
 			return nil, err
 		}
-		defer have.Body.Close()
-		if r.bodies[key], err = io.ReadAll(have.Body); err != nil {
+		r.bodies[key], err = io.ReadAll(have.Body)
+		if err = errors.Join(err, have.Body.Close()); err != nil {
 			return nil, err
 		}
 		r.answers[key] = have
@@ -143,7 +145,11 @@ func BenchmarkRefresh(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	defer func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
 	cfg := s.AWSConfig()
 	cfg.HTTPClient = &http.Client{Transport: &recorded{answers: map[string]*http.Response{}, bodies: map[string][]byte{}, through: http.DefaultTransport}}
 	clients := NewClients(cfg, clock.RealClock{})

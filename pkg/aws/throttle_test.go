@@ -50,7 +50,9 @@ func TestTurns(t *testing.T) {
 		d := b.free[action].Sub(c.Now()) - time.Duration(r.burst/r.perSecond*float64(time.Second))
 		cancel()
 		b.mu.Unlock()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("whoever gives up is told %v", err)
+		}
 		b.mu.Lock()
 		return d
 	}
@@ -207,7 +209,9 @@ func TestAttemptsThatFail(t *testing.T) {
 			return
 		}
 		rw.Header().Set("Content-Type", "text/xml")
-		fmt.Fprint(rw, `<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>`)
+		if _, err := fmt.Fprint(rw, `<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>`); err != nil {
+			t.Error(err)
+		}
 	}))
 	defer srv.Close()
 	cfg := awsConfigForTests()

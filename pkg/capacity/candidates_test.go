@@ -92,7 +92,7 @@ func TestRefusalsByFiltersSayHowMuchWasTried(t *testing.T) {
 		{"nothing is left", []*Pool{testPool("default")},
 			"the scheduler's Picky filter refuses the pod on every node that could be built for it (1 tried, one for each node pool, zone and capacity type): no"},
 		{"another pool is full for now", []*Pool{testPool("default"), full},
-			"default: the scheduler's Picky filter refuses the pod on the nodes that were tried (1, one for each node pool, zone and capacity type): no; full: its limit of nodes 0 leaves 0"},
+			"default: the scheduler's Picky filter refuses the pod on the nodes that were tried (1, one for each node pool, zone and capacity type): no; full: limit of nodes 0 reached: 0 left"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := viewOf(t, 1, asking("web", "cpu=1"))

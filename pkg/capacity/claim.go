@@ -138,6 +138,10 @@ type Wave struct {
 	Requests Resources `json:"-"`
 }
 
+// LaunchTimeout is how long a launch is retried before its claims are given up, as Karpenter has it. Claims that nobody launches, and
+// instances that don't show, are given as long.
+const LaunchTimeout = 5 * time.Minute
+
 // Purpose is what a wave is launched for.
 type Purpose string
 
@@ -185,6 +189,8 @@ type Instance struct {
 	Claim         string
 	Tags          map[string]string
 	ReservationID string
+	// Operator is the service that manages the instance for the account, EKS Auto Mode's for one; empty for the account's own.
+	Operator string
 	// Tenancy as in Offer.
 	Tenancy string
 	// Labels that only the launch decided (a partition of a placement group); nil: none.

@@ -29,7 +29,8 @@ type VolumeFacts struct {
 	// Topology has an entry for each volume that is not reachable from everywhere: its alternatives, ORed, from the
 	// PersistentVolume's node affinity, or from the StorageClass's allowedTopologies as long as it is unbound.
 	Topology [][]Requirements
-	// Attach is the number of CSI volumes per driver name that count against a node's limit.
+	// Attach is the number of CSI volumes per driver name that count against a node's limit, and under StorageOf the bytes that claims
+	// which wait for their first consumer will take of the node.
 	Attach map[string]int64
 	// Drivers are CSI drivers the pod needs on its node beyond those in Attach.
 	Drivers []string

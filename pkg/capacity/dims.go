@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// dims are the dimensions of one planning: the resources that anything in the demand asks for, then the CSI drivers.
+// dims are the dimensions of one planning: the resources that anything in the demand asks for, then the CSI drivers and their storage.
 // Resources nobody asks for can't stand in anybody's way.
 type dims struct {
 	resources []corev1.ResourceName
@@ -40,7 +40,11 @@ func (d *dims) name(i int) string {
 	if i < len(d.resources) {
 		return string(d.resources[i])
 	}
-	return "volumes of " + d.drivers[i-len(d.resources)]
+	driver := d.drivers[i-len(d.resources)]
+	if class, ok := StorageClassOf(driver); ok {
+		return "storage of class " + class
+	}
+	return "volumes of " + driver
 }
 
 // need is what a class takes.
@@ -82,10 +86,13 @@ func less(room, need []int64) {
 
 // amount is an amount of a dimension as people write it, text the same with the dimension's name.
 func (d *dims) amount(i int, v int64) string {
-	if i >= len(d.resources) {
+	name := corev1.ResourceStorage
+	if i < len(d.resources) {
+		name = d.resources[i]
+	} else if _, ok := StorageClassOf(d.drivers[i-len(d.resources)]); !ok {
 		return strconv.FormatInt(v, 10)
 	}
-	q := Resources{d.resources[i]: v}.List()[d.resources[i]]
+	q := Resources{name: v}.List()[name]
 	return q.String()
 }
 

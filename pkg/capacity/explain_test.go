@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 			the pods planned for the node, daemons included, use 53 % of its cpu, 28 % of its memory, 3 % of its pods; 12 instance types hold them, and this is the cheapest
 			4 of the nodes that are there don't take it: 2 with too little cpu, 1 cordoned, 1 with the taint team=x:NoSchedule
 			its share of the node costs 0.0421 $/h; the cheapest node of its own would be c.2 at 0.0800 $/h
-			pool heavy (weight 10): its limit of cpu 1 leaves 1
+			pool heavy (weight 10): limit of cpu 1 reached: 1 left
 			pool spare comes after pool default by weight
 			`},
 		{name: "an existing node", pod: "web-0", view: func(t *testing.T) *View {

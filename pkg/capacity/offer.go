@@ -25,7 +25,8 @@ type InstanceType struct {
 	Image string
 	// CapacityOverlaid says that a NodeOverlay has added to both.
 	CapacityOverlaid bool
-	// VolumeLimits is the number of volumes per CSI driver name; a driver not listed is unlimited.
+	// VolumeLimits is the number of volumes per CSI driver name, and under StorageOf the bytes for volumes; what is not listed is
+	// unlimited.
 	VolumeLimits map[string]int64
 	// Offers are the ways to buy it. Order is not significant.
 	Offers []Offer

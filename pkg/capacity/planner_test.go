@@ -557,7 +557,7 @@ func TestPlanOfPools(t *testing.T) {
 		}, want: `
 			default on-demand c.2 : map[web:1]
 			default on-demand c.2 : map[web:1]
-			refused 1 web: default: its limit of nodes 2 leaves 0
+			refused 1 web: default: limit of nodes 2 reached: 0 left
 			`},
 		{name: "what is left of a limit goes to the highest priority", view: func(t *testing.T) *View {
 			high := int32(100)
@@ -569,7 +569,7 @@ func TestPlanOfPools(t *testing.T) {
 		}, want: `
 			default on-demand c.2 : map[high:1]
 			default on-demand c.2 : map[low:1]
-			refused 1 low: default: its limit of cpu 4 leaves 0
+			refused 1 low: default: limit of cpu 4 reached: 0 left
 			`},
 		{name: "an unready pool", view: func(t *testing.T) *View {
 			return pools(viewOf(t, 1, asking("web", "cpu=1")), func(a, b *Pool) { a.Weight, a.Unready = 10, "node class x has no subnets" })
@@ -585,7 +585,7 @@ func TestPlanOfPools(t *testing.T) {
 			}
 			return v
 		}, want: `
-			refused 1 web: default: none of 12 instance types can be had now in the zones and capacity types it allows
+			refused 1 web: default: none of 12 instance types is available in the zones and capacity types it allows
 			`},
 		{name: "spot where it is allowed, and nobody is dragged along", view: func(t *testing.T) *View {
 			v := viewOf(t, 2, asking("web", "cpu=800m"))
@@ -703,7 +703,7 @@ func TestPlanOfGangs(t *testing.T) {
 			return v
 		}, want: `
 			n1: map[web:1]
-			refused 3 driver: not all of the 3 pods that its group needs can be placed; default: its limit of nodes 0 leaves 0
+			refused 3 driver: not all of the 3 pods that its group needs can be placed; default: limit of nodes 0 reached: 0 left
 			`},
 	})
 }

@@ -28,7 +28,7 @@ func TestAPoolsLabelsAndRequirements(t *testing.T) {
 		{"a kind of reservation that nobody has is not made up", world(func(p *Pool) {
 			p.Requirements = p.Requirements.And(ValueIn("karpenter.k8s.aws/capacity-reservation-type", "capacity-block"))
 		}), Options{}, `
-			refused 1 web: default: none of 12 instance types can be had now in the zones and capacity types it allows
+			refused 1 web: default: none of 12 instance types is available in the zones and capacity types it allows
 		`},
 		{"pods are spread over zones by their ids", func(t *testing.T) *View {
 			return withOfferLabels(viewOf(t, 3, asking("web", "cpu=1", withSpread("topology.k8s.aws/zone-id"))))

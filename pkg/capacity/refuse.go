@@ -108,7 +108,7 @@ func (r *run) verdict(u *unit, p *poolOffers) (reason string, retry bool, by *Fo
 		}
 	}
 	if len(bins) == 0 {
-		return fmt.Sprintf("none of %d instance types can be had now in the zones and capacity types it allows", len(p.types)), true, nil
+		return fmt.Sprintf("none of %d instance types is available in the zones and capacity types it allows", len(p.types)), true, nil
 	}
 	if bins, reason = r.byTerms(u, p, bins); len(bins) == 0 {
 		return reason, false, nil
@@ -269,7 +269,7 @@ func (r *run) limitReason(p *poolOffers, budget int) string {
 		if b == budget {
 			limit := Resources{name: p.Limits[name]}.List()[name]
 			left := Resources{name: max(0, r.budgets[b])}.List()[name]
-			return fmt.Sprintf("its limit of %s %s leaves %s", name, limit.String(), left.String())
+			return fmt.Sprintf("limit of %s %s reached: %s left", name, limit.String(), left.String())
 		}
 	}
 	return "the capacity reservation is used up"

@@ -47,7 +47,7 @@ func TestResolve(t *testing.T) {
 		{name: "no such type", pool: func(p *Pool) { p.Requirements = p.Requirements.And(ValueIn(labelInstanceType, "z.1")) },
 			why: "its requirements leave none of 16 instance types"},
 		{name: "no such zone", pool: func(p *Pool) { p.Requirements = p.Requirements.And(ValueIn(labelZone, "z")) },
-			why: "none of 12 instance types can be had now in the zones and capacity types it allows", retry: true},
+			why: "none of 12 instance types is available in the zones and capacity types it allows", retry: true},
 		{name: "a class that isn't ready", pool: func(p *Pool) { p.Unready = "not resolved yet" }, why: "not resolved yet", retry: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func (r Resources) List() corev1.ResourceList {
 		switch name {
 		case corev1.ResourceCPU:
 			out[name] = *resource.NewMilliQuantity(v, resource.DecimalSI)
-		case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		case corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage:
 			out[name] = *resource.NewQuantity(v, resource.BinarySI)
 		default:
 			out[name] = *resource.NewQuantity(v, resource.DecimalSI)

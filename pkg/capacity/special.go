@@ -1,8 +1,6 @@
 package capacity
 
 import (
-	"slices"
-
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
@@ -65,15 +63,6 @@ func (r *run) takeSpecial(u *unit) bool {
 		}
 	}
 	return false
-}
-
-// plainOf is the bins without those of special hardware, unless there are no others.
-func (c *catalog) plainOf(bins []int) []int {
-	plain := slices.DeleteFunc(slices.Clone(bins), c.special.Has)
-	if len(plain) == 0 {
-		return bins
-	}
-	return plain
 }
 
 // onDemandPrice is what the node would cost if it were bought on demand, with the same content and labels otherwise, and at least

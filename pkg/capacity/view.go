@@ -39,7 +39,8 @@ type Node struct {
 	Free Resources
 	// Pods bound, assumed or promised there, for topology, affinity and host ports. Shared, not to be changed.
 	Pods []*corev1.Pod
-	// VolumesFree is the number of volumes per CSI driver that can still be attached; a driver not listed is unlimited.
+	// VolumesFree is the number of volumes per CSI driver that can still be attached, and under StorageOf the bytes that are free; what
+	// is not listed is unlimited.
 	VolumesFree map[string]int64
 	// Boot is equal for nodes that take equally long to come up, as far as that is known. In flight only.
 	Boot string

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // budgets is how many nodes of each pool may be ended now because they are empty. Pools that allow none although one of
@@ -39,7 +41,7 @@ func (c *Controller) tally(s *survey, p *karpv1.NodePool) (total, disrupting int
 			continue
 		}
 		total++
-		if m.node == nil || !ready(m.node) || m.node.DeletionTimestamp != nil || m.claim.DeletionTimestamp != nil || c.going[string(m.claim.UID)] {
+		if m.node == nil || !objects.Ready(m.node) || m.node.DeletionTimestamp != nil || m.claim.DeletionTimestamp != nil || c.going[string(m.claim.UID)] {
 			disrupting++
 		}
 	}

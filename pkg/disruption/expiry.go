@@ -179,7 +179,7 @@ func (c *Controller) makeRoom(ctx context.Context, m leaver, short []string, now
 		}
 		d = &departure{node: m.node.Name}
 		c.leaving[uid] = d
-		c.tell(m.machine, reasonReplace, fmt.Sprintf("Leaves by %s, because %s: room is being made for its %d pods", m.at.UTC().Format(time.RFC3339), m.why, len(moving)))
+		c.tell(m.machine, reasonReplace, fmt.Sprintf("The node is drained by %s because %s: capacity for its pods (%d) is being prepared", m.at.UTC().Format(time.RFC3339), m.why, len(moving)))
 		klog.FromContext(ctx).V(2).Info("Replacing a node", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name, "pods", len(moving), "reason", m.reason)
 	}
 	if !disrupted(m.node) {

@@ -13,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Annotations that keep a node from being ended by decision of Dovetail, beside karpenter.sh/do-not-disrupt.
@@ -71,7 +72,7 @@ func protected(m *machine, bound []*corev1.Pod, now time.Time) string {
 	}
 	if i := slices.IndexFunc(bound, func(p *corev1.Pod) bool {
 		yes, _ := pods.DoNotDisrupt(p, now)
-		return yes && !pods.Terminal(p) && !pods.Terminating(p)
+		return yes && !objects.Ended(p) && !pods.Terminating(p)
 	}); i >= 0 {
 		return fmt.Sprintf("disruption is blocked by pod %s, which asks not to be disrupted", klog.KObj(bound[i]))
 	}

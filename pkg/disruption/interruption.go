@@ -53,7 +53,7 @@ func (c *Controller) Interrupted(ctx context.Context, all []capacity.Interruptio
 	byID := map[string]*karpv1.NodeClaim{}
 	for i := range claims.Items {
 		id := claims.Items[i].Status.ProviderID
-		byID[id[strings.LastIndexByte(id, '/')+1:]] = &claims.Items[i]
+		byID[capacity.InstanceID(id)] = &claims.Items[i]
 	}
 	for i, x := range all {
 		// The queue may tell of the whole account's instances.

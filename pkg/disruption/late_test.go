@@ -70,7 +70,7 @@ func (l *latecomer) look() (open bool) {
 
 func (l *latecomer) commit() bool {
 	l.desk.Step(func(led *ledger.Ledger, now time.Time) {
-		led.Existing(l.node, ledger.NodeStatus{Ours: true, Registered: true, Initialized: true})
+		led.Existing(l.node, ledger.NodeStatus{Managed: true, Registered: true, Initialized: true})
 		led.Commit(string(l.uid), []capacity.Placement{{Class: l.class, Pod: capacity.PodRef{UID: l.uid}, Node: l.node}}, now)
 	})
 	return true

@@ -2,7 +2,8 @@ package disruption
 
 import (
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
 
 // Reasons of events, Karpenter's names.
@@ -19,11 +20,11 @@ var (
 	decisions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "dovetail", Subsystem: "disruption", Name: "decisions_total",
 		Help: "Nodes that were chosen to go, by node pool and reason.", StabilityLevel: metrics.ALPHA,
-	}, []string{"nodepool", "reason"})
+	}, []string{poolmetrics.Label, "reason"})
 	allowedDisruptions = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "dovetail", Subsystem: "disruption", Name: "allowed",
 		Help: "Nodes of a pool that its budgets let go now, by reason.", StabilityLevel: metrics.ALPHA,
-	}, []string{"nodepool", "reason"})
+	}, []string{poolmetrics.Label, "reason"})
 )
 
-func init() { legacyregistry.MustRegister(decisions, allowedDisruptions) }
+func init() { poolmetrics.MustRegister(decisions, allowedDisruptions) }

@@ -101,15 +101,6 @@ func disrupted(n *corev1.Node) bool {
 	return false
 }
 
-func ready(n *corev1.Node) bool {
-	for i := range n.Status.Conditions {
-		if n.Status.Conditions[i].Type == corev1.NodeReady {
-			return n.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // condition is a claim's condition if it is True, else nil.
 func condition(claim *karpv1.NodeClaim, kind string) *status.Condition {
 	cond := claim.StatusConditions(status.WithObservedOnly()).Get(kind)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -319,9 +318,6 @@ func pool(change ...func(*karpv1.NodePool)) *karpv1.NodePool {
 	}
 	return p
 }
-
-// dice gives each test its own reproducible randomness.
-func dice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 
 // cached is a cache that may be behind.
 type cached struct {

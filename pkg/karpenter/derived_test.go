@@ -10,7 +10,9 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
@@ -262,5 +264,23 @@ func TestEventsOfAProvisionersPool(t *testing.T) {
 	}
 	if _, ok := w.origin(nil); ok {
 		t.Error("nothing has an origin")
+	}
+}
+
+// The stamp of a derived pool is put on with the object that its status was made from, whose own status is older by then.
+func TestAStampLeavesTheStatusAlone(t *testing.T) {
+	w := newWorld(t, newFakeAPI(provisioner(t, inline+`}`))).ready()
+	old := w.poolObject("provisioner_old").DeepCopy()
+	newer := old.DeepCopy()
+	newer.Status.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
+	w.statusOfDerived(newer)
+	st := poolStamp(old)
+	st.hash = "another"
+	if err := w.status.annotate(w.ctx, old, st); err != nil {
+		t.Fatal(err)
+	}
+	got := w.poolObject("provisioner_old")
+	if cpu := got.Status.Resources[corev1.ResourceCPU]; cpu.Value() != 3 || got.Annotations[karpv1.NodePoolHashAnnotationKey] != "another" {
+		t.Errorf("status %v, annotations %v", got.Status, got.Annotations)
 	}
 }

@@ -20,9 +20,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// statusOfDerived keeps what would have been written to a derived object: its status and its stamp. What was made from a spec that has
-// changed since is dropped: the change has asked for another look.
-func (s *Store) statusOfDerived(changed client.Object) {
+// statusOfDerived keeps what would have been written to a derived object's status. What was made from a spec that has changed since is
+// dropped: the change has asked for another look.
+func (s *Store) statusOfDerived(changed client.Object) { s.keepDerived(changed, true) }
+
+// stampOfDerived keeps the annotations of a derived object. Its status may be an older one than what is kept, and is left alone.
+func (s *Store) stampOfDerived(stamped client.Object) { s.keepDerived(stamped, false) }
+
+func (s *Store) keepDerived(changed client.Object, withStatus bool) {
 	s.made.deriving.Lock()
 	defer s.made.deriving.Unlock()
 	name := changed.GetName()
@@ -33,7 +38,9 @@ func (s *Store) statusOfDerived(changed client.Object) {
 			return
 		}
 		after := before.DeepCopy()
-		after.Status = *o.Status.DeepCopy()
+		if withStatus {
+			after.Status = *o.Status.DeepCopy()
+		}
 		maps.Copy(after.Annotations, o.Annotations)
 		s.keepPool(name, after)
 		s.poolChanged(before, after)
@@ -43,7 +50,9 @@ func (s *Store) statusOfDerived(changed client.Object) {
 			return
 		}
 		after := before.DeepCopy()
-		after.Status = *o.Status.DeepCopy()
+		if withStatus {
+			after.Status = *o.Status.DeepCopy()
+		}
 		maps.Copy(after.Annotations, o.Annotations)
 		s.keepClass(name, after)
 		s.classChanged(before, after)

@@ -26,6 +26,10 @@ func foreignGroup(o client.Object) string {
 	return ref.Group
 }
 
+// OfAnotherProvider says that a NodePool or NodeClaim is another provider's, EKS Auto Mode's for one. The Nodes' part of the rule is
+// capacity.Managed.
+func OfAnotherProvider(o client.Object) bool { return foreignGroup(o) != "" }
+
 // withoutForeign is what the cache is to make of a watch event; false: nothing. An object that has become another provider's is one
 // that has gone.
 func withoutForeign(e watch.Event, have cache.KeyGetter) (watch.Event, bool) {

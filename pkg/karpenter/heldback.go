@@ -39,7 +39,7 @@ func (p *poolStatus) tellHeld(np *karpv1.NodePool, why string) {
 	case why != "":
 		p.recorder.Eventf(np, nil, corev1.EventTypeWarning, reasonHeldBack, "Launch", "%s", shorten(why))
 	case told:
-		p.recorder.Eventf(np, nil, corev1.EventTypeNormal, reasonResumed, "Launch", "Nodes are launched and ended again")
+		p.recorder.Eventf(np, nil, corev1.EventTypeNormal, reasonResumed, "Launch", "Resumed: nodes are launched and terminated again")
 	}
 }
 

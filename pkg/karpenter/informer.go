@@ -52,10 +52,11 @@ var (
 // mapper knows the kinds without asking the API server: a definition that is missing at start must be found as soon as it
 // is there.
 func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{coreVersion, overlayVersion, awsVersion, provisionerVersion, templateVersion})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{coreVersion, overlayVersion, awsVersion, provisionerVersion, templateVersion, bufferVersion})
 	for _, k := range kinds {
 		m.AddSpecific(k.GroupVersionKind, k.GroupVersion().WithResource(k.resource), k.GroupVersion().WithResource(k.resource), meta.RESTScopeRoot)
 	}
+	m.AddSpecific(capacityBuffers.GroupVersionKind, bufferVersion.WithResource(capacityBuffers.resource), bufferVersion.WithResource(capacityBuffers.resource), meta.RESTScopeNamespace)
 	return m
 }
 

@@ -40,6 +40,9 @@ const (
 	// UndeclaredAnnotation the []capacity.UndeclaredTaint that are known of it.
 	StartupTaintsDeclared = "dovetail.sh/StartupTaintsDeclared"
 	UndeclaredAnnotation  = "dovetail.sh/undeclared-startup-taints"
+	// ArchitectureDeclared is the condition that is False while neither a pool nor pods that nodes of it are planned for say whether they may
+	// be arm64.
+	ArchitectureDeclared = "dovetail.sh/ArchitectureDeclared"
 )
 
 const (

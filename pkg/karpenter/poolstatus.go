@@ -41,6 +41,9 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 	if err := p.startupTaintsDeclared(np, set); err != nil {
 		return err
 	}
+	if err := p.architectureDeclared(np, set); err != nil {
+		return err
+	}
 	p.count(np)
 
 	if err := save(ctx, p, base, np, func() (any, any) { return base.Status, np.Status }); err != nil {

@@ -22,6 +22,8 @@ var (
 
 	provisionerVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha5"}
 	templateVersion    = schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1alpha1"}
+
+	bufferVersion = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
 )
 
 // Scheme knows Kubernetes' own types, CustomResourceDefinitions and Karpenter's types. Every call makes a new one. Importing

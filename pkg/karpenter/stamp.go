@@ -85,7 +85,7 @@ func (p *poolStatus) annotate(ctx context.Context, o client.Object, st stamp) er
 	if derived(o.GetName()) {
 		o = o.DeepCopyObject().(client.Object)
 		st.put(o.GetAnnotations())
-		p.statusOfDerived(o)
+		p.stampOfDerived(o)
 		return nil
 	}
 	annotations := map[string]string{}

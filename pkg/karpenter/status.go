@@ -22,6 +22,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
 
 const (
@@ -29,6 +30,8 @@ const (
 	countDelay = time.Second
 	// statusWorkers write different objects at the same time.
 	statusWorkers = 4
+	// endSeriesEvery is how often metrics are rid of pools that have gone.
+	endSeriesEvery = 10 * time.Second
 	// holdRetry is how often it is asked whether somebody else still has the objects in hand.
 	holdRetry = 10 * time.Second
 )
@@ -57,6 +60,8 @@ type poolStatus struct {
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[statusKey]]
 	// told is why each NodePool, by UID, was told that it is held back.
 	told sync.Map
+	// buffers is set before any of them is queued.
+	buffers atomic.Pointer[informer]
 }
 
 func newPoolStatus(s *Store) *poolStatus {
@@ -72,6 +77,7 @@ func (s *Store) RunStatus(ctx context.Context) error {
 	)
 	p := s.status
 	p.health.clear()
+	p.architectures.begin(s.clock.Now())
 	p.queue.Store(&queue)
 	defer p.queue.Store(nil)
 	if !s.WaitForSync(ctx) {
@@ -96,10 +102,41 @@ func (s *Store) RunStatus(ctx context.Context) error {
 			}
 		})
 	}
+	workers.StartWithContext(ctx, s.endSeries)
+	workers.StartWithContext(ctx, p.watchBuffers)
 	<-ctx.Done()
 	queue.ShutDown()
 	workers.Wait()
 	return nil
+}
+
+// endSeries ends the series of pools that have gone, in the metrics of all parts. A pool has gone with its last claim: until then there
+// is something to report, be it how long its nodes take to terminate.
+func (s *Store) endSeries(ctx context.Context) {
+	tick := s.clock.NewTicker(endSeriesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+			poolmetrics.Keep(s.poolsAndOwners())
+		}
+	}
+}
+
+// poolsAndOwners are the names of the pools that are there and of those that claims belong to.
+func (s *Store) poolsAndOwners() map[string]bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := map[string]bool{}
+	for name := range s.parsed {
+		out[name] = true
+	}
+	for _, k := range s.known {
+		out[k.claim.Pool] = true
+	}
+	return out
 }
 
 func (p *poolStatus) enqueue(k statusKey, after time.Duration) {
@@ -179,6 +216,8 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 		if t := p.template(k.name); t != nil {
 			return p.templateStatus(ctx, t)
 		}
+	case capacityBuffers.Kind:
+		p.tellBuffer(k.name)
 	}
 	return nil
 }

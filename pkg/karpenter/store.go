@@ -67,10 +67,11 @@ type Store struct {
 	guardMap   *guardMap
 	budgets    map[string]string // which is reached, by pool; guarded by mu
 
-	overlaid   *overlays
-	waves      waves
-	undeclared undeclared
-	status     *poolStatus
+	overlaid      *overlays
+	waves         waves
+	undeclared    undeclared
+	architectures architectures
+	status        *poolStatus
 	// delayed are statuses of classes that could not be written, by name; guarded by mu.
 	delayed map[string]classStatus
 }
@@ -107,6 +108,7 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), overlaid: newOverlays(), parsed: map[string]*parsedPool{}, made: newSources(),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
 		delayed: map[string]classStatus{}, budgets: map[string]string{},
+		architectures: architectures{pools: map[string][]openWorkload{}},
 	}
 	var errs []error
 	for _, k := range []struct {
@@ -225,7 +227,7 @@ func (s *Store) complain(ctx context.Context) {
 				if now == "" {
 					logger.Info("Custom resource can be read again", "kind", i.Kind)
 				} else {
-					logger.Info("Custom resource can't be read, trying on", "kind", i.Kind, "reason", now)
+					logger.Info("Custom resource can't be read; retrying", "kind", i.Kind, "reason", now)
 				}
 			}
 		}
@@ -306,6 +308,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 		s.mu.Unlock()
 		s.status.health.forget(before.UID)
 		s.undeclared.forget(before.Name)
+		s.architectures.forget(before.Name)
 		s.status.changed(nodePools, before.Name)
 		s.tellPool()
 		return

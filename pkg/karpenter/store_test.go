@@ -72,7 +72,11 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 		}
 		return nil
 	}
-	api.WithWatch = fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).
+	// The fake would add a kind that has no type when it is first asked for, while others read the scheme.
+	scheme := Scheme()
+	scheme.AddKnownTypeWithName(capacityBuffers.GroupVersionKind, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(bufferVersion.WithKind("CapacityBufferList"), &unstructured.UnstructuredList{})
+	api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{},
 			&legacy.Provisioner{}, &legacy.AWSNodeTemplate{}).
 		WithInterceptorFuncs(interceptor.Funcs{

@@ -96,7 +96,7 @@ func (u *usage) over(limits capacity.Resources, c *capacity.Claim) string {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		if asks[name] > 0 && used[name]+asks[name] > limits[name] {
 			amount := func(v int64) string { q := capacity.Resources{name: v}.List()[name]; return q.String() }
-			return fmt.Sprintf("its limit of %s %s leaves %s, up to %s would be taken", name, amount(limits[name]), amount(max(0, limits[name]-used[name])), amount(asks[name]))
+			return fmt.Sprintf("limit of %s %s reached: %s left, up to %s needed", name, amount(limits[name]), amount(max(0, limits[name]-used[name])), amount(asks[name]))
 		}
 	}
 	return ""

@@ -80,7 +80,7 @@ func TestReserveAndRelease(t *testing.T) {
 	for i, err := range w.Reserve(claim("a", 4000), claim("b", 4000), claim("c", 4000), claim("d", 2000)) {
 		if over := i == 2; errors.Is(err, capacity.ErrOverLimit) != over || (err != nil) != over {
 			t.Errorf("claim %d: %v", i, err)
-		} else if over && err.Error() != "NodePool default: over the pool's limit: its limit of cpu 10 leaves 2, up to 4 would be taken" {
+		} else if over && err.Error() != "NodePool default: over the pool's limit: limit of cpu 10 reached: 2 left, up to 4 needed" {
 			t.Errorf("%v", err)
 		}
 	}

@@ -97,11 +97,15 @@ func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims
 func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]string) string {
 	for _, n := range plan.Nodes {
 		if n.ID == pl.Node {
-			return fmt.Sprintf("Planned on new node %s of pool %s: %s in %s, %s, $%.4f/h or one of %d others", names[n.ID], n.Pool.Name,
-				n.Offers[0].Type.Name, n.Offers[0].Offer.Zone, n.CapacityType, n.Price, len(n.Offers)-1)
+			text := fmt.Sprintf("Planned on new node %s of pool %s: %s in %s, %s, $%.4f/h", names[n.ID], n.Pool.Name,
+				n.Offers[0].Type.Name, n.Offers[0].Offer.Zone, n.CapacityType, n.Price)
+			if more := len(n.Offers) - 1; more > 0 {
+				text += fmt.Sprintf(", or another offering (%d)", more)
+			}
+			return text
 		}
 	}
-	return fmt.Sprintf("Planned on %s, which has room", pl.Node)
+	return fmt.Sprintf("Planned on %s, which has free capacity", pl.Node)
 }
 
 // recordSlots writes down what was promised on a claim in flight, so that it survives a restart: everything that ever was,

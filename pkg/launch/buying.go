@@ -15,7 +15,8 @@ import (
 
 // buying is how a plan is bought.
 type buying struct {
-	lift   []guard.Key                 // breakers that it probes
+	lift   []guard.Key                 // breakers that hold it back no more
+	probe  guard.Key                   // that of them for which it is bought
 	urgent bool                        // for pods of nodes that are about to be lost
 	pod    func(types.UID) *corev1.Pod // finds its pods; nil: among those that wait
 }
@@ -106,8 +107,11 @@ func (m *Motor) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim,
 	workloads, wanted := m.spending.wantedOn(plan, how.pods(m))
 	for _, n := range plan.Nodes {
 		c := claims[n.ID]
-		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID]}
+		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID], Moves: how.urgent}
 		for _, key := range how.lift {
+			if key != how.probe && spares(key, n) {
+				continue
+			}
 			if probes(key, n, workloads[n.ID], nil) {
 				c.Purchase.Probes = append(c.Purchase.Probes, key)
 			}

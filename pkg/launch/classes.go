@@ -152,12 +152,17 @@ func (c *Classes) forget(uid types.UID) {
 func (c *Classes) some(n int) []capacity.PodRef {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]capacity.PodRef, 0, min(n, len(c.byPod)))
-	for _, one := range c.byPod { // Go begins anywhere
+	return some(c.byPod, n, func(one classified) capacity.PodRef { return one.ref })
+}
+
+// some are up to n of a map's pods.
+func some[V any](pods map[types.UID]V, n int, ref func(V) capacity.PodRef) []capacity.PodRef {
+	out := make([]capacity.PodRef, 0, min(n, len(pods)))
+	for _, one := range pods { // Go begins anywhere
 		if len(out) == n {
 			break
 		}
-		out = append(out, one.ref)
+		out = append(out, ref(one))
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // DaemonsChanged tells the motor that there are other DaemonSets now, or that their next pods take another amount of room: it is
@@ -52,7 +53,7 @@ func (m *Motor) missingDaemons(ctx context.Context) func(node string, labels map
 		m.world.Nodes(func(n *capacity.Node, _ *corev1.Node) *capacity.Node {
 			there[n.Name] = map[string]bool{}
 			for _, pod := range n.Pods {
-				if key := daemonOf(pod); key != "" {
+				if key := objects.DaemonSetKey(pod); key != "" {
 					there[n.Name][key] = true
 				}
 			}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Daemons knows the DaemonSets as the planner wants them: where their pods run, and how much room the next one takes. It is fed by
@@ -141,7 +142,7 @@ func (d *Daemons) observePod(before, now any) {
 		return
 	}
 	d.change(owner, func(e *daemonSet) {
-		if pod.DeletionTimestamp != nil || terminal(pod) {
+		if pod.DeletionTimestamp != nil || objects.Ended(pod) {
 			e.lose(pod.UID)
 		} else {
 			e.see(pod)
@@ -313,7 +314,7 @@ func daemonSetOf(pod *corev1.Pod) types.UID {
 	if pod == nil {
 		return ""
 	}
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && ref.Kind == "DaemonSet" {
+	if ref := objects.DaemonSetOf(pod); ref != nil {
 		return ref.UID
 	}
 	return ""

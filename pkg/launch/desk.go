@@ -14,9 +14,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Desk is the ledger behind a lock. The plugins ask it from the scheduling cycle, so nothing it does blocks: no call is
-// made under its lock, and every method is O(1) in the size of the cluster. A panic under the lock ends the process: the ledger would be
-// half changed, and what it keeps is rebuilt at the next start.
+// Desk is the ledger behind a lock. The plugins ask it from the scheduling cycle, so nothing it does waits: no call is made under its
+// lock. What a cycle asks takes no longer in a larger cluster, but with what is promised to pods: Gate and Pin count the pods of the
+// pod's class that wait before it, Submit, Assume, Unassume and Settled look at the promises of that class, its node and its group, Object
+// at those of the node, and Apart, once in a cycle, at all classes that promises are kept for. Submit and Unassume look at all pods in
+// the ledger when the node has changed under those that were let go. Gated, Knows, Watches, Refused and Unwatched are O(1). The steps of
+// the launcher (Tick each second, the booking of a plan) look at every pod and node in the ledger, and cycles wait for them. A panic under
+// the lock ends the process: the ledger would be half changed, and what it keeps is rebuilt at the next start.
 //
 // Lock order: the scheduling queue's lock is taken before the desk's (PreEnqueue); the desk never calls out.
 type Desk struct {
@@ -113,6 +117,11 @@ func (d *Desk) Unwatched() bool { return d.bare.Load() }
 // Submit is called for a pod that no node can take. wait: capacity for it is planned, or will be; otherwise why says what
 // stands in the way.
 func (d *Desk) Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string) {
+	return d.SubmitRefused(ref, c, func(string) (string, string) { return "", "" })
+}
+
+// SubmitRefused is Submit with what the filters said of a node: the plugin and its reason; empty: nothing.
+func (d *Desk) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(node string) (plugin, reason string)) (wait bool, why string) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		if d.hasEnded(ref.UID) {
 			why = "the pod has ended, or has a node"
@@ -120,6 +129,7 @@ func (d *Desk) Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why st
 		}
 		var st ledger.State
 		st, why = l.Submit(ref, c, now)
+		l.RejectedBy(ref.UID, by)
 		wait = st != ledger.Refused || l.PlannedSoon(ref.UID, now)
 	})
 	return wait, why

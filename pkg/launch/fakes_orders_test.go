@@ -113,6 +113,14 @@ func (w *world) TaintSeen(pool, claim string, t corev1.Taint) {
 	w.changed()
 }
 
+func (w *world) ArchitecturesOpen(open []capacity.OpenArchitecture) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range open {
+		w.openArchitectures = append(w.openArchitectures, o.String())
+	}
+}
+
 func (w *world) ExpectedTaints(string) []corev1.Taint {
 	if t := w.expected.Load(); t != nil {
 		return *t

@@ -38,36 +38,37 @@ type world struct {
 	desk  *Desk
 	stop  func()
 
-	claims    map[string]*capacity.Claim
-	reserved  map[string]*capacity.Claim
-	limits    capacity.Resources // of the pool
-	overlay   func(*capacity.InstanceType) *capacity.InstanceType
-	prices    [][]float64 // of waves that were prepared
-	instances map[string]capacity.Instance
-	tokens    map[string][]string // what each token launched
-	requests  map[string]string   // what each token asked for
-	nodes     map[string]*corev1.Node
-	bound     map[types.UID]string
-	notes     []string
-	expected  atomic.Pointer[[]corev1.Taint] // taints that fresh nodes get and no pool declares; asked for under any lock
-	broken    map[string]error               // calls that fail, by name
-	during    map[string]func()              // what else happens while a call is made, by name; under mu
-	calls     map[string]int                 // how often each was made
-	lost      map[string]int                 // calls whose answer is lost after their effect, how often
-	capacity  map[string]int                 // instances left per type; absent: unlimited
-	refused   map[string]bool                // tokens that stand for throttled launches
-	throttled int                            // calls whose launches are throttled
-	full      int                            // calls that meet a full subnet
-	answered  int                            // calls that are answered: their template is gone
-	daemons   []*capacity.DaemonSet
-	unnamed   bool              // the cloud can't tell under which name a kubelet will come
-	unread    bool              // the log can't be read, though nobody knows why
-	pods      int               // submitted so far
-	handed    []*capacity.Claim // what Create gave out: shared, as the store's are
-	memory    time.Duration     // how long the cloud remembers what had no capacity; zero: it knows what there is
-	gone      map[string]bool   // what it remembers, by type
-	lag       time.Duration     // how long the cloud takes to show a new instance
-	seq       int
+	claims            map[string]*capacity.Claim
+	reserved          map[string]*capacity.Claim
+	limits            capacity.Resources // of the pool
+	overlay           func(*capacity.InstanceType) *capacity.InstanceType
+	openArchitectures []string
+	prices            [][]float64 // of waves that were prepared
+	instances         map[string]capacity.Instance
+	tokens            map[string][]string // what each token launched
+	requests          map[string]string   // what each token asked for
+	nodes             map[string]*corev1.Node
+	bound             map[types.UID]string
+	notes             []string
+	expected          atomic.Pointer[[]corev1.Taint] // taints that fresh nodes get and no pool declares; asked for under any lock
+	broken            map[string]error               // calls that fail, by name
+	during            map[string]func()              // what else happens while a call is made, by name; under mu
+	calls             map[string]int                 // how often each was made
+	lost              map[string]int                 // calls whose answer is lost after their effect, how often
+	capacity          map[string]int                 // instances left per type; absent: unlimited
+	refused           map[string]bool                // tokens that stand for throttled launches
+	throttled         int                            // calls whose launches are throttled
+	full              int                            // calls that meet a full subnet
+	answered          int                            // calls that are answered: their template is gone
+	daemons           []*capacity.DaemonSet
+	unnamed           bool              // the cloud can't tell under which name a kubelet will come
+	unread            bool              // the log can't be read, though nobody knows why
+	pods              int               // submitted so far
+	handed            []*capacity.Claim // what Create gave out: shared, as the store's are
+	memory            time.Duration     // how long the cloud remembers what had no capacity; zero: it knows what there is
+	gone              map[string]bool   // what it remembers, by type
+	lag               time.Duration     // how long the cloud takes to show a new instance
+	seq               int
 	// maxInFlight is how many claims may be in flight; zero: 100.
 	maxInFlight int
 	planner     Planner

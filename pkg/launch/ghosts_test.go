@@ -497,10 +497,13 @@ func TestInstancesOfAWaveAreDealtAsBefore(t *testing.T) {
 			for _, n := range tc.missing {
 				missing = append(missing, &capacity.Claim{Name: n, UID: n})
 			}
-			due, left := w.motor.deal(&capacity.Wave{Claims: []string{"b", "a"}}, missing, tc.insts, map[string]bool{tc.taken: true})
+			rec := &capacity.Wave{Token: "t", Claims: []string{"b", "a"}}
+			due, left := w.motor.waveOwners(rec, missing, []*capacity.Claim{{Name: "gone", ProviderID: tc.taken}}).Assign(rec, tc.insts)
 			got := map[string]string{}
 			for claim, i := range due {
-				got[claim] = i.ID
+				if slices.Contains(tc.missing, claim) {
+					got[claim] = i.ID
+				}
 			}
 			var ended []string
 			for _, i := range left {

@@ -3,6 +3,8 @@ package launch
 import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
 
 var podsBound = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -17,12 +19,12 @@ var (
 		Namespace: "dovetail", Name: "nodes_dollars_per_hour",
 		Help:           "What nodes cost at list price, by node pool and state: running, or in_flight at the dearest instance type they may become.",
 		StabilityLevel: metrics.ALPHA,
-	}, []string{"nodepool", "state"})
+	}, []string{poolmetrics.Label, "state"})
 	unserved = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "dovetail", Name: "unserved_dollars_total",
 		Help:           "What was spent on machines that were terminated without having done any work, by node pool.",
 		StabilityLevel: metrics.ALPHA,
-	}, []string{"nodepool"})
+	}, []string{poolmetrics.Label})
 	breakersOpen = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: "dovetail", Name: "launch_breakers_open",
 		Help:           "Breakers of the spending guard that hold launches back.",
@@ -36,5 +38,6 @@ var (
 )
 
 func init() {
-	legacyregistry.MustRegister(podsBound, dollarsPerHour, unserved, breakersOpen, breakerEvents)
+	legacyregistry.MustRegister(podsBound, breakersOpen, breakerEvents)
+	poolmetrics.MustRegister(dollarsPerHour, unserved)
 }

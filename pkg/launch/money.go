@@ -144,21 +144,24 @@ func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offer
 	if b.LaunchesPerMinute > 0 {
 		s.launches = slices.DeleteFunc(s.launches, func(at time.Time) bool { return a.now.Sub(at) >= launchWindow })
 		if len(s.launches)+a.granted >= b.LaunchesPerMinute && !urgent {
-			s.reachedLocked(pool.Name, fmt.Sprintf("%d machines a minute are launched at most (maxLaunchesPerMinute)", b.LaunchesPerMinute), a.now)
-			return fmt.Sprintf("%d machines have been launched within a minute, the limit is %d (maxLaunchesPerMinute)", len(s.launches)+a.granted, b.LaunchesPerMinute)
+			since := s.reachedLocked(pool.Name, fmt.Sprintf("%d machines a minute are launched at most (maxLaunchesPerMinute)", b.LaunchesPerMinute), a.now)
+			return fmt.Sprintf("%d machines have been launched within a minute, the limit is %d (maxLaunchesPerMinute), %s: the next is once the minute is over",
+				len(s.launches)+a.granted, b.LaunchesPerMinute, since)
 		}
 	}
 	if b.DollarsPerHour > 0 && a.money().total()+add > b.DollarsPerHour {
-		s.reachedLocked(pool.Name, fmt.Sprintf("all nodes together cost at most $%.2f an hour (maxDollarsPerHour)", b.DollarsPerHour), a.now)
-		return fmt.Sprintf("nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (maxDollarsPerHour)", a.money().total(), price, b.DollarsPerHour)
+		since := s.reachedLocked(pool.Name, fmt.Sprintf("all nodes together cost at most $%.2f an hour (maxDollarsPerHour)", b.DollarsPerHour), a.now)
+		return fmt.Sprintf("nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (maxDollarsPerHour), %s: until nodes end or it is raised",
+			a.money().total(), price, b.DollarsPerHour, since)
 	}
 	if most := pool.MaxDollars; most > 0 && a.money().pool(pool.Name)+add > most {
-		s.reachedLocked(pool.Name, fmt.Sprintf("nodes of the pool cost at most $%.2f an hour (annotation %s)", most, annotationMaxDollars), a.now)
-		return fmt.Sprintf("its nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (annotation %s)",
-			a.money().pool(pool.Name), price, most, annotationMaxDollars)
+		since := s.reachedLocked(pool.Name, fmt.Sprintf("nodes of the pool cost at most $%.2f an hour (annotation %s)", most, annotationMaxDollars), a.now)
+		return fmt.Sprintf("its nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (annotation %s), %s: until nodes end or it is raised",
+			a.money().pool(pool.Name), price, most, annotationMaxDollars, since)
 	}
-	if s.budgets[pool.Name].at.Before(a.now) { // nothing of this plan was too dear
-		delete(s.budgets, pool.Name)
+	if r, ok := s.budgets[pool.Name]; ok && r.at.Before(a.now) { // nothing of this plan was too dear
+		r.free = a.now
+		s.budgets[pool.Name] = r
 	}
 	return ""
 }
@@ -166,14 +169,21 @@ func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offer
 // reached is a budget that has kept a node of a pool from being bought.
 type reached struct {
 	why string
-	at  time.Time // when it last did
+	// since is when it first did, and at when it last did. free is when a node could be bought again since then.
+	since, at, free time.Time
 }
 
 // reachedFor is how long a budget counts as reached after it has last kept a node from being bought: whoever wants one asks more often.
 const reachedFor = 10 * time.Minute
 
-func (s *Spending) reachedLocked(pool, why string, now time.Time) {
-	s.budgets[pool] = reached{why, now}
+// reachedLocked takes down that a budget keeps a pool from growing, and answers since when.
+func (s *Spending) reachedLocked(pool, why string, now time.Time) string {
+	r := reached{why: why, since: now, at: now}
+	if before, ok := s.budgets[pool]; ok && before.why == why {
+		r.since = before.since
+	}
+	s.budgets[pool] = r
+	return "reached since " + r.since.UTC().Format(time.RFC3339)
 }
 
 // tellBudgets says on each pool that a budget keeps from growing which one, and when that is over.
@@ -183,12 +193,12 @@ func (s *Spending) tellBudgets() {
 	for pool, r := range s.budgets {
 		if now.Sub(r.at) >= reachedFor {
 			delete(s.budgets, pool)
-		} else if s.reached[pool] != r.why {
+		} else if r.free.IsZero() && s.reached[pool] != r.why {
 			news[pool] = r.why
 		}
 	}
 	for pool := range s.reached {
-		if _, still := s.budgets[pool]; !still {
+		if r, still := s.budgets[pool]; !still || !r.free.IsZero() {
 			news[pool] = ""
 		}
 	}

@@ -2,12 +2,14 @@ package launch
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
 
 // Large machines cost $2 an hour and hold four pods.
@@ -153,10 +155,35 @@ func TestMetricsOfMoney(t *testing.T) {
 	clear(w.claims)
 	w.mu.Unlock()
 	w.motor.countMoney()
-	if dollarsPerHour.DeleteLabelValues("gone", "running") || dollarsPerHour.DeleteLabelValues("gone", "in_flight") || w.motor.spending.counted["gone"] {
+	if got := series("gone", "running"); got != 0 || w.motor.spending.counted["gone"] {
+		t.Errorf("$%.2f an hour are running in a pool that has gone", got)
+	}
+	poolmetrics.Keep(map[string]bool{"pool": true})
+	w.motor.countMoney()
+	if dollarsPerHour.DeleteLabelValues("gone", "running") || dollarsPerHour.DeleteLabelValues("gone", "in_flight") {
 		t.Error("a pool that has gone still has series")
 	}
 	if !dollarsPerHour.DeleteLabelValues("pool", "running") {
 		t.Error("a pool that is there has no series")
+	}
+}
+
+// Since when a budget is reached doesn't begin anew with each plan that has a node which is cheap enough beside one that is not.
+func TestSinceWhenABudgetIsReached(t *testing.T) {
+	p := newPurse(t, SpendingConfig{Budget: Budget{DollarsPerHour: 10}})
+	pool := &capacity.Pool{Name: "pool", NodeClass: "class"}
+	offers := func(price float64) []capacity.NodeOffer {
+		return []capacity.NodeOffer{{Type: &capacity.InstanceType{Name: "m", Image: "ami"}, Offer: capacity.Offer{Zone: "a", Price: price, Available: true}}}
+	}
+	since := "reached since " + p.clock.Now().UTC().Format(time.RFC3339)
+	for range 3 {
+		adm := p.admit(2, func() *money { return &money{running: map[string]float64{}, inFlight: map[string]float64{}} })
+		if why := adm.refuses(pool, offers(1), nil, nil, false, ""); why != "" {
+			t.Fatal(why)
+		}
+		if why := adm.refuses(pool, offers(100), nil, nil, false, ""); !strings.Contains(why, since) {
+			t.Errorf("%s; want %s", why, since)
+		}
+		p.clock.Step(time.Minute)
 	}
 }

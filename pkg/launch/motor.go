@@ -99,6 +99,7 @@ type Motor struct {
 	recording map[string]bool            // claims whose slots are being written; true: and have changed since
 	moves     map[string]*move           // nodes that have to go
 	nodeOf    nodeStates
+	storage   storageLimits
 	scarce    scarcity
 	relief    relief
 	heldFrom  map[guard.Key]int // of the planner's goroutine: where pods to try a machine for are looked for
@@ -152,8 +153,9 @@ func New(cfg Config, p Parts) *Motor {
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
 		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]string{}, givenUp: map[string]string{}, delays: map[string]string{}, heldFrom: map[guard.Key]int{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{}, refused: newFilterRefusals(p.Clock),
-		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, taints: p.Taints, expected: p.Claims.ExpectedTaints},
+		nodeOf: nodeStates{drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, objects: map[string]*corev1.Node{}, storage: p.Pending.classes.volumes.storage, taints: p.Taints, expected: p.Claims.ExpectedTaints},
 	}
+	m.storage.of = p.Pending.classes.volumes.storage
 	m.pending.onRoom = m.RoomAppeared
 	m.pending.onUnplannable = func(ref capacity.PodRef, why string) {
 		m.events.Pod(ref, corev1.EventTypeWarning, "FailedProvisioning", why)

@@ -3,6 +3,8 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,6 +121,38 @@ func TestClaimThatCannotBeWrittenIsNotLaunched(t *testing.T) {
 	delete(w.broken, "Create")
 	w.mu.Unlock()
 	w.allBound(1)
+}
+
+// The leader dies while it writes the wave onto its claims. The next one makes the call for all that the record names: by then all of
+// them bear it, or whoever ends claims and collects instances would take an instance of it for nobody's.
+func TestRestartRecordsTheWaveOnAllOfItsClaimsBeforeTheCall(t *testing.T) {
+	w := newWorld(t)
+	w.broken["Launch"] = errors.New("timeout")
+	w.run()
+	w.submit(8)
+	w.until("the call", func() bool { return w.calls["Launch"] > 0 })
+	w.stop()
+	var last *capacity.Claim
+	for _, name := range slices.Sorted(maps.Keys(w.claims)) {
+		last = w.claims[name]
+	}
+	last.Wave = nil
+	bare := 0
+	w.during["Launch"] = func() {
+		for _, c := range w.claims {
+			if c.Wave == nil || c.Wave.Token == "" {
+				bare++
+			}
+		}
+	}
+	clear(w.broken)
+	w.run()
+	w.submit(8)
+	w.allBound(8)
+	w.exactly(2)
+	if bare > 0 || len(w.tokens) != 1 {
+		t.Errorf("%d claims did not bear the wave when it was called, launched under %d tokens", bare, len(w.tokens))
+	}
 }
 
 // The leader dies at some moment; the next one finds claims, instances and pods as they are then.

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // nameReuseCheck is how often a name that is taken is looked at again (HB-9).
@@ -110,15 +111,6 @@ func ownNode(c *capacity.Claim, want, have *corev1.Node) bool {
 	if have.Spec.ProviderID != "" {
 		return have.Spec.ProviderID == want.Spec.ProviderID
 	}
-	address := internalIP(want)
-	return address != "" && address == internalIP(have) && !have.CreationTimestamp.Time.Before(c.CreatedAt)
-}
-
-func internalIP(n *corev1.Node) string {
-	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			return a.Address
-		}
-	}
-	return ""
+	address := objects.InternalIP(want)
+	return address != "" && address == objects.InternalIP(have) && !have.CreationTimestamp.Time.Before(c.CreatedAt)
 }

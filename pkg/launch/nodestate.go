@@ -3,35 +3,39 @@ package launch
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
-// Labels that tell how far a node of a pool has come, and the taint of one that is going.
+// Labels that tell how far a managed node has come, and the taint of one that is going.
 const (
-	labelPool        = "karpenter.sh/nodepool"
-	labelRegistered  = "karpenter.sh/registered"
-	labelInitialized = "karpenter.sh/initialized"
+	labelPool        = capacity.LabelNodePool
+	labelRegistered  = capacity.LabelRegistered
+	labelInitialized = capacity.LabelInitialized
 
 	taintDisrupted = "karpenter.sh/disrupted"
 	doNotDisrupt   = "karpenter.sh/do-not-disrupt"
 )
 
-// nodeStates joins a Node with its CSINode into what the ledger wants to know. Two informers tell of them, each in its own goroutine:
+// nodeStates joins a Node with its CSINode and the storage that drivers publish for it into what the ledger wants to know. An informer
+// tells of each, in its own goroutine:
 // the lock is held until the ledger has been told, or an older status could come after a newer one and stay. It is taken before the
 // desk's.
 type nodeStates struct {
 	mu      sync.Mutex
 	drivers map[string]drivers           // by Node name
-	seen    map[string]ledger.NodeStatus // nodes of pools that are in the scheduler's cache
+	seen    map[string]ledger.NodeStatus // managed nodes that are in the scheduler's cache
+	objects map[string]*corev1.Node      // the same
+	storage *storage.Capacities
 	taints  func(*corev1.Node) []corev1.Taint
 	// expected are the taints that nodes of a pool get although it doesn't declare them.
 	expected func(pool string) []corev1.Taint
@@ -57,6 +61,16 @@ func driversOf(c *storagev1.CSINode) drivers {
 	return out
 }
 
+// and is the drivers, and what has been published for their node.
+func (d drivers) and(storage map[string]int64) drivers {
+	if len(storage) == 0 {
+		return d
+	}
+	out := drivers{slices.Concat(d.names, slices.Sorted(maps.Keys(storage))), maps.Clone(storage)}
+	maps.Copy(out.limits, d.limits)
+	return out
+}
+
 func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,17 +78,18 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 }
 
 func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
-	csi := s.drivers[n.Name]
+	csi := s.drivers[n.Name].and(s.storage.On(n.Labels))
+	managed := capacity.Managed(n)
 	var expected []corev1.Taint
-	if pool := n.Labels[labelPool]; pool != "" && n.Labels[labelInitialized] != "true" {
+	if pool := n.Labels[labelPool]; managed && pool != "" && n.Labels[labelInitialized] != "true" {
 		expected = s.expected(pool)
 	}
 	return ledger.NodeStatus{
 		ProviderID:  n.Spec.ProviderID,
-		Ours:        ours(n),
+		Managed:     managed,
 		Registered:  n.Labels[labelRegistered] == "true",
 		Initialized: n.Labels[labelInitialized] == "true",
-		Ready:       isReady(n) && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
+		Ready:       objects.Ready(n) && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
 		Taints:      n.Spec.Taints,
 		Expected:    expected,
 		Drivers:     csi.names, VolumeLimits: csi.limits,
@@ -94,31 +109,22 @@ func (s *nodeStates) ofMachine(providerID string) (names []string) {
 	return names
 }
 
-// ours says that the Node was made for a NodeClaim: it has the label of a pool, or, where the claim has none, its claim as an
-// owner.
-func ours(n *corev1.Node) bool {
-	_, pool := n.Labels[labelPool]
-	return pool || slices.ContainsFunc(n.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return o.Kind == "NodeClaim" && strings.HasPrefix(o.APIVersion, "karpenter.sh/")
-	})
-}
-
-func isReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // NodeCached is called when the scheduler's cache has taken in a Node, new or changed. It is called from the informer's
 // handler and returns at once.
 func (m *Motor) NodeCached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
 	st := m.nodeOf.statusLocked(n)
-	if st.Ours {
-		m.nodeOf.seen[n.Name] = st
+	if st.Managed && moreStorage(m.nodeOf.seen[n.Name], st) {
+		defer m.Changed() // what was published has come before the label that it is published for
 	}
-	if st.Ours || m.desk.Watches(n.Name) {
+	if st.Managed {
+		m.nodeOf.seen[n.Name], m.nodeOf.objects[n.Name] = st, n
+	}
+	if st.Managed && st.Ready {
+		m.spending.ready(n.Name)
+	}
+	if st.Managed || m.desk.Watches(n.Name) {
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(n.Name, st, now) })
 	}
 }
@@ -130,6 +136,9 @@ func (m *Motor) named(claim, name, providerID string) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
 	st, seen := m.nodeOf.seen[name]
+	if st.Ready {
+		m.spending.ready(name)
+	}
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Named(claim, name, providerID)
 		if seen {
@@ -153,6 +162,7 @@ func (m *Motor) NodeUncached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
 	delete(m.nodeOf.seen, n.Name)
+	delete(m.nodeOf.objects, n.Name)
 	if m.desk.Watches(n.Name) {
 		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
 	}
@@ -205,19 +215,35 @@ func (m *Motor) csiNode(c *storagev1.CSINode, gone bool) {
 	}
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
-	before := m.nodeOf.drivers[c.Name]
-	same := slices.Equal(before.names, now.names) && maps.Equal(before.limits, now.limits)
 	if len(now.names) == 0 {
 		delete(m.nodeOf.drivers, c.Name)
 	} else {
 		m.nodeOf.drivers[c.Name] = now
 	}
-	st, seen := m.nodeOf.seen[c.Name]
-	st.Drivers, st.VolumeLimits = now.names, now.limits
-	if seen {
-		m.nodeOf.seen[c.Name] = st
+	m.lookAgain(c.Name)
+}
+
+// lookAgain tells the ledger of a node whose drivers or storage have changed, and says whether it has more storage. Under the lock of
+// nodeOf.
+func (m *Motor) lookAgain(name string) (more bool) {
+	st, seen := m.nodeOf.seen[name]
+	if !seen {
+		return false
 	}
-	if seen && !same {
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(c.Name, st, now) })
+	now := m.nodeOf.statusLocked(m.nodeOf.objects[name])
+	if slices.Equal(st.Drivers, now.Drivers) && maps.Equal(st.VolumeLimits, now.VolumeLimits) {
+		return false
 	}
+	m.nodeOf.seen[name] = now
+	m.desk.Step(func(l *ledger.Ledger, at time.Time) { l.Cached(name, now, at) })
+	return moreStorage(st, now)
+}
+
+func moreStorage(before, now ledger.NodeStatus) bool {
+	for d, bytes := range now.VolumeLimits {
+		if _, is := capacity.StorageClassOf(d); is && bytes > before.VolumeLimits[d] {
+			return true
+		}
+	}
+	return false
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -50,6 +51,32 @@ func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
 			})
 			told.Wait()
 		})
+	}
+}
+
+// Nodes of EKS Auto Mode come up by themselves, with the labels of Karpenter's: the ledger neither waits for them nor keeps pods off.
+func TestNodesOfEKSAutoModeAreNotWatched(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "auto", Labels: map[string]string{
+		labelPool: "general-purpose", labelRegistered: "true", "eks.amazonaws.com/compute-type": "auto", "eks.amazonaws.com/nodeclass": "default",
+	}}}
+	n.Spec.ProviderID = "aws:///a/i-auto"
+	w.motor.NodeCached(n)
+	if w.desk.Watches("auto") || !w.desk.Idle() {
+		t.Error("the ledger watches it")
+	}
+	class := &capacity.Class{Bind: capacity.BindInitialized, BindReason: "it has volumes"}
+	if why := w.desk.Object("auto", &ledger.Ask{UID: "u", Class: class}, nil); why != "" {
+		t.Errorf("a pod is kept off: %s", why)
+	}
+	if nodes := w.motor.nodeOf.ofMachine(n.Spec.ProviderID); len(nodes) > 0 {
+		t.Errorf("known as a machine of ours: %v", nodes)
+	}
+	n.Labels = map[string]string{labelPool: "pool", labelRegistered: "true"}
+	w.motor.NodeCached(n)
+	if !w.desk.Watches("auto") {
+		t.Error("a managed node is not watched")
 	}
 }
 

@@ -61,9 +61,9 @@ func recovered(before, now *corev1.Node) bool {
 	return !roomier(&well, now)
 }
 
-// comingUp says that the change belongs to the rise of one of our own nodes.
+// comingUp says that the change belongs to the rise of a managed node.
 func comingUp(before, now *corev1.Node) bool {
-	return now.Labels[labelPool] != "" && (before == nil || before.Labels[labelInitialized] != "true")
+	return capacity.Managed(now) && (before == nil || before.Labels[labelInitialized] != "true")
 }
 
 // roomier says that pods may fit on the node that did not before.

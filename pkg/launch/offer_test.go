@@ -59,6 +59,7 @@ func TestComingUp(t *testing.T) {
 		{"a node of ours is made", nil, node(ours), true},
 		{"it grows before it is initialized", node(ours), node(ours), true},
 		{"it is initialized", node(ours), node(up), true},
+		{"a node of EKS Auto Mode comes up", nil, node(map[string]string{labelPool: "p", "eks.amazonaws.com/compute-type": "auto"}), false},
 		{"it grows afterwards", node(up), node(up), false},
 		{"a node of somebody else comes", nil, node(nil), false},
 	} {

@@ -122,7 +122,7 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 	if found, err := m.limited(ctx, func() ([]capacity.Instance, error) { return m.cloud.FindClaim(ctx, c.Name) }); err != nil {
 		m.refuseOrder(ctx, c, reasonOf(err), "looking for an instance that was launched for it: "+err.Error(), true)
 		return
-	} else if inst, ok := m.unowned(found); ok {
+	} else if inst, ok := m.bears(c.Name, found); ok {
 		m.log(ctx).V(2).Info("An instance bears the name of a claim that was not launched by us; it is the claim's", "nodeClaim", c.Name, "instance", inst.ID)
 		m.inFlight(c, &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Requests, Free: c.Requests.Clone()}, nil)
 		m.finish(ctx, c, inst, c.Labels)
@@ -176,7 +176,7 @@ func (m *Motor) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.
 	if held.none {
 		return n, held.why
 	}
-	if why := m.spending.admit(1, m.money).refuses(n.Pool, n.Offers, nil, held.probe, false, ""); why != "" {
+	if why := m.spending.admit(1, m.money).refuses(n.Pool, n.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
 		return n, why
 	}
 	m.spending.buyAs(c, n.Offers, m.randomName("r"), workload, held.probe)
@@ -261,19 +261,14 @@ func (m *Motor) crowded(n int) string {
 	return fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", flying, m.cfg.MaxInFlight)
 }
 
-// unowned is the first of the instances that no claim has.
-func (m *Motor) unowned(found []capacity.Instance) (capacity.Instance, bool) {
+// bears is the instance that falls to a claim because it bears its name.
+func (m *Motor) bears(name string, found []capacity.Instance) (capacity.Instance, bool) {
 	if len(found) == 0 {
 		return capacity.Instance{}, false
 	}
-	taken := map[string]bool{}
-	for _, c := range m.claims.Claims() {
-		taken[c.ProviderID] = true
-	}
-	if i := slices.IndexFunc(found, func(i capacity.Instance) bool { return !taken[i.ProviderID] }); i >= 0 {
-		return found[i], true
-	}
-	return capacity.Instance{}, false
+	of, _ := capacity.InstanceOwnersOf(m.claims.Claims()).Assign(&capacity.Wave{}, found)
+	inst, ok := of[name]
+	return inst, ok
 }
 
 // refuseOrder says on an order why it isn't launched. It is tried again later, unless its claim is what is wrong.

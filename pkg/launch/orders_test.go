@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -85,7 +84,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 			"mine NoCompatibleInstanceTypes for good: spec.resources.requests: none of 2 instance types has room for it: cpu 64 asked, 4 at most"},
 		{"a type that there is not", func(*world) {}, func(c *capacity.Claim) {
 			c.Order.Requirements = capacity.Requirements{}.And(capacity.ValueIn(corev1.LabelTopologyZone, "nowhere"))
-		}, "mine NoCompatibleInstanceTypes for now: spec.requirements: none of 2 instance types can be had now"},
+		}, "mine NoCompatibleInstanceTypes for now: spec.requirements: none of 2 instance types is available"},
 		{"a class that is going", func(w *world) { w.classProblem = "EC2NodeClass class is being deleted" }, func(*capacity.Claim) {},
 			"mine NodeClassNotReady for now: spec.nodeClassRef.name: EC2NodeClass class is being deleted"},
 		{"a class that nobody could look for", func(w *world) {
@@ -114,7 +113,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 			clear(w.capacity)
 			w.classProblem, w.unready = "", ""
 			w.mu.Unlock()
-			if !strings.Contains(tt.says, "for now") || strings.Contains(tt.says, "can be had") {
+			if !strings.Contains(tt.says, "for now") || strings.Contains(tt.says, "is available") {
 				return
 			}
 			w.until("it is launched after all", func() bool { return w.isNode("mine") })
@@ -371,15 +370,4 @@ func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
 	w.mu.Unlock()
 	w.goes()
 	w.until("a node", func() bool { return w.isNode("mine") })
-}
-
-func TestNodeWithoutPoolIsOursByItsClaim(t *testing.T) {
-	for want, n := range map[bool]*corev1.Node{
-		true:  {ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "c"}}}},
-		false: {ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "NodeClaim", Name: "c"}}}},
-	} {
-		if got := ours(n); got != want {
-			t.Errorf("owned by %s: ours %v", n.OwnerReferences[0].APIVersion, got)
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Pending knows the unscheduled pods of our profiles, each with its class, and tells the ledger when one is bound or
@@ -66,7 +67,7 @@ func (p *Pending) ProvisionFor(schedulers []string) {
 
 // asks says that another scheduler has found no node for the pod, and that one may be built for it.
 func (p *Pending) asks(pod *corev1.Pod) bool {
-	return p.others[pod.Spec.SchedulerName] && daemonOf(pod) == "" &&
+	return p.others[pod.Spec.SchedulerName] && objects.DaemonSetKey(pod) == "" &&
 		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 		})
@@ -111,13 +112,13 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 			return // long settled
 		}
 		p.drop(pod, true, func(l *ledger.Ledger) { l.Bound(pod.UID) })
-		if key := daemonOf(pod); key != "" {
+		if key := objects.DaemonSetKey(pod); key != "" {
 			p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.DaemonBound(pod.Spec.NodeName, key) })
 		}
 		return
 	}
 	asks := p.asks(pod)
-	ended := pod.DeletionTimestamp != nil || terminal(pod)
+	ended := pod.DeletionTimestamp != nil || objects.Ended(pod)
 	if !p.ours[pod.Spec.SchedulerName] && !asks || ended || len(pod.Spec.SchedulingGates) > 0 {
 		p.drop(pod, ended, func(l *ledger.Ledger) { l.Gone(pod.UID) })
 		return
@@ -150,7 +151,7 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	if !known && p.desk.Knows(pod.UID) { // the scheduler's handler was faster
 		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
 	}
-	if owner := controller(pod); old == nil && owner != "" {
+	if owner := objects.Controller(pod); old == nil && owner != "" {
 		holds := false
 		if !p.desk.Idle() {
 			p.desk.read(func(l *ledger.Ledger) { holds = l.Holds(owner) })
@@ -255,7 +256,7 @@ func (p *Pending) boundOf(group Group) int {
 
 // settled is the group that the pod counts for as placed; zero: none.
 func settled(pod *corev1.Pod) Group {
-	if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || terminal(pod) {
+	if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || objects.Ended(pod) {
 		return Group{}
 	}
 	return groupOf(pod)
@@ -271,10 +272,10 @@ func leaves(pod *corev1.Pod) string {
 
 // counted is the controller that the pod counts for; empty: none.
 func counted(pod *corev1.Pod) types.UID {
-	if pod == nil || pod.DeletionTimestamp != nil || terminal(pod) {
+	if pod == nil || pod.DeletionTimestamp != nil || objects.Ended(pod) {
 		return ""
 	}
-	return controller(pod)
+	return objects.Controller(pod)
 }
 
 // all are the unscheduled pods in the order of their creation.
@@ -306,25 +307,4 @@ func compare[T ~string](a, b T) int {
 
 func refOf(pod *corev1.Pod) capacity.PodRef {
 	return capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
-}
-
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-func controller(pod *corev1.Pod) types.UID {
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		return ref.UID
-	}
-	return ""
-}
-
-// daemonOf is namespace/name of the DaemonSet the pod belongs to, or "".
-func daemonOf(pod *corev1.Pod) string {
-	for i := range pod.OwnerReferences {
-		if ref := &pod.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "DaemonSet" {
-			return pod.Namespace + "/" + ref.Name
-		}
-	}
-	return ""
 }

@@ -62,7 +62,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	for _, pl := range plan.Placements {
 		m.desk.join(pl.Pod, pl.Class) // only pods that wait for a plan are booked
 	}
-	claims := m.reserve(plan, len(v.inFlight), buying{lift: due})
+	claims := m.reserve(plan, len(v.inFlight), buying{lift: due, probe: key})
 	if len(plan.Nodes) == 0 {
 		m.spending.fruitless(key)
 		for _, r := range plan.Refused {
@@ -148,7 +148,7 @@ func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload, 
 		return false
 	}
 	left := slices.DeleteFunc(slices.Clone(n.Offers), func(o capacity.NodeOffer) bool {
-		return key.Image != "" && o.Type.Image != key.Image || key.Zone != "" && o.Offer.Zone != key.Zone
+		return !heldBy(key, &o)
 	})
 	if len(left) == 0 {
 		return false
@@ -162,6 +162,24 @@ func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload, 
 		tried = tried[1:]
 	}
 	return true
+}
+
+// spares leaves a node the offers that a breaker of machines doesn't hold back, if there are any: nothing has to be tried then.
+func spares(key guard.Key, n *capacity.PlannedNode) bool {
+	if !key.Machine() || n.Pool.NodeClass != key.Class {
+		return false
+	}
+	free := slices.DeleteFunc(slices.Clone(n.Offers), func(o capacity.NodeOffer) bool { return heldBy(key, &o) })
+	if len(free) == 0 || len(free) == len(n.Offers) {
+		return false
+	}
+	n.Offers = free
+	return true
+}
+
+// heldBy says that a breaker of machines of the node's class holds an offer back.
+func heldBy(key guard.Key, o *capacity.NodeOffer) bool {
+	return (key.Image == "" || o.Type.Image == key.Image) && (key.Zone == "" || o.Offer.Zone == key.Zone)
 }
 
 // tried are the zones in which machines of the breaker have failed, the latest last.
@@ -227,9 +245,6 @@ func (s *Spending) due() []guard.Key {
 	now := s.clock.Now()
 	return slices.DeleteFunc(s.guard.Due(now), func(k guard.Key) bool { return now.Sub(s.idle[k]) < idleFor })
 }
-
-// Retry has breakers probed at once, because a user asks for it.
-func (s *Spending) retry(match func(guard.Key) bool) { s.change(match, true) }
 
 // change says that something has changed that bears on breakers.
 func (s *Spending) change(match func(guard.Key) bool, forced bool) {

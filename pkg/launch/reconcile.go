@@ -6,6 +6,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // reconcileAtOnce is how many of the remembered pods are compared with the informer's each second: few enough for a fraction of a
@@ -35,7 +36,7 @@ func (p *Pending) reconcile() {
 		case err != nil:
 		case pod.Spec.NodeName != "":
 			p.drop(pod, true, func(l *ledger.Ledger) { l.Bound(ref.UID) })
-		case pod.DeletionTimestamp != nil || terminal(pod):
+		case pod.DeletionTimestamp != nil || objects.Ended(pod):
 			p.drop(pod, true, func(l *ledger.Ledger) { l.Gone(ref.UID) })
 		}
 	}
@@ -45,12 +46,5 @@ func (p *Pending) reconcile() {
 func (p *Pending) some(n int) []capacity.PodRef {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]capacity.PodRef, 0, min(n, len(p.pods)))
-	for _, a := range p.pods { // Go begins anywhere
-		if len(out) == n {
-			break
-		}
-		out = append(out, refOf(a.pod))
-	}
-	return out
+	return some(p.pods, n, func(a arrival) capacity.PodRef { return refOf(a.pod) })
 }

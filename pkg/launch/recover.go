@@ -3,8 +3,11 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -13,9 +16,10 @@ import (
 // recover picks up what an earlier leader left. Claims are the record:
 //
 //   - without a token: the call was never made; the claim is deleted, its pods are planned anew;
-//   - with a token and no instance: the same request is made again under the same token, which gives the same instances;
+//   - with a token and no instance: the same request is made again under the same token, which gives the same instances; a claim
+//     that its wave names without bearing the record gets it before that;
 //   - with an instance and no Node: the node is finished;
-//   - with a Node that isn't initialized: its promises are kept.
+//   - with a Node that isn't initialized, or whose drivers have yet to publish storage that its pods wait for: its promises are kept.
 //
 // Nothing is launched that was launched before.
 func (m *Motor) recover(ctx context.Context) {
@@ -42,7 +46,7 @@ func (m *Motor) recover(ctx context.Context) {
 	pending := map[string][]*capacity.Claim{} // token -> claims without instance
 	var drop, finish []*capacity.Claim
 	for _, c := range claims {
-		if c.Deleting || c.Initialized {
+		if !m.promises(c) {
 			continue
 		}
 		w := memberOf[c.Name]
@@ -64,7 +68,7 @@ func (m *Motor) recover(ctx context.Context) {
 	}
 	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, now) })
 	for _, c := range claims {
-		if c.NodeName != "" && !c.Deleting && !c.Initialized {
+		if c.NodeName != "" && m.promises(c) {
 			m.named(c.Name, c.NodeName, c.ProviderID)
 		}
 	}
@@ -83,6 +87,32 @@ func (m *Motor) recover(ctx context.Context) {
 	for token, cs := range pending {
 		m.wg.Go(func() { m.resume(ctx, waves[token], cs, claims) })
 	}
+}
+
+// promises says whether pods may wait for the claim's node.
+func (m *Motor) promises(c *capacity.Claim) bool {
+	if c.Deleting || !c.Initialized {
+		return !c.Deleting
+	}
+	return slices.ContainsFunc(c.Slots, func(s capacity.Slot) bool {
+		pod := m.pending.Get(s.Pod.UID)
+		if pod == nil {
+			return false
+		}
+		class, err := m.pending.classes.Class(pod)
+		return err == nil && m.awaitsStorageOf(c, class)
+	})
+}
+
+// awaitsStorageOf says that the drivers of the claim's node, which is there, have yet to publish the storage that pods of the class count on.
+func (m *Motor) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
+	m.nodeOf.mu.Lock()
+	st, seen := m.nodeOf.seen[c.NodeName]
+	m.nodeOf.mu.Unlock()
+	return seen && slices.ContainsFunc(class.Drivers, func(d string) bool {
+		_, storage := capacity.StorageClassOf(d)
+		return storage && !slices.Contains(st.Drivers, d)
+	})
 }
 
 // restoreSpending has the spending guard read what it has kept, and waits until it can; false: ctx has ended.
@@ -123,7 +153,7 @@ func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave, daemons []*capacity
 		if pod == nil {
 			continue
 		}
-		if class, err := m.pending.classes.Class(pod); err == nil {
+		if class, err := m.pending.classes.Class(pod); err == nil && (!c.Initialized || m.awaitsStorageOf(c, class)) {
 			out = append(out, ledger.Restored{Slot: s, Node: c.Name, Class: class})
 		}
 	}
@@ -153,26 +183,13 @@ func (m *Motor) smallest(c *capacity.Claim, w *capacity.Wave) capacity.Resources
 }
 
 func instanceOf(c *capacity.Claim) capacity.Instance {
-	id := c.ProviderID
-	for i := len(id) - 1; i >= 0; i-- {
-		if id[i] == '/' {
-			id = id[i+1:]
-			break
-		}
-	}
-	return capacity.Instance{ID: id, ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
+	return capacity.Instance{ID: capacity.InstanceID(c.ProviderID), ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
 }
 
 // resume makes a wave's call again, exactly as it was recorded, and gives what came to the claims that have nothing yet. Claims
 // whose pods have gone meanwhile end; if none is left, no call is made: what an earlier one may have brought is found by
 // whoever ends them.
 func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim, all []*capacity.Claim) {
-	taken := map[string]bool{}
-	for _, c := range all {
-		if c.ProviderID != "" {
-			taken[instanceOf(c).ID] = true
-		}
-	}
 	started := m.clock.Now()
 	var late delay
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
@@ -186,6 +203,9 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 		if missing, err = m.stillNeeded(ctx, rec, missing); err == nil && len(missing) == 0 {
 			return
 		}
+		if err == nil {
+			missing, err = m.recordRest(ctx, rec, missing)
+		}
 		var insts []capacity.Instance
 		if err == nil {
 			insts, err = m.repeat(ctx, rec)
@@ -194,7 +214,9 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 			return
 		}
 		if err == nil {
-			m.handOut(ctx, rec, missing, insts, taken)
+			if without := m.handOut(ctx, rec, missing, all, insts, nil); len(without) > 0 {
+				m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
+			}
 			return
 		}
 		m.log(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
@@ -243,62 +265,72 @@ func (m *Motor) repeat(ctx context.Context, rec *capacity.Wave) ([]capacity.Inst
 	return m.launched(ctx, *rec)
 }
 
-// handOut gives the instances of a wave to its claims as they were given out before the restart; claims that get none end, and
-// their pods are planned anew. What falls to a claim that is being deleted is left to whoever ends it: a kubelet may have come, and
-// pods with it.
-func (m *Motor) handOut(ctx context.Context, rec *capacity.Wave, claims []*capacity.Claim, insts []capacity.Instance, taken map[string]bool) {
-	due, left := m.deal(rec, claims, insts, taken)
-	var without []*capacity.Claim
-	for _, c := range claims {
-		if inst, ok := due[c.Name]; ok {
-			m.wg.Go(func() { m.finish(ctx, c, inst, c.Labels) })
-		} else {
+// recordRest writes the wave onto those of its claims that don't bear it, because the crash came while it was being written, before
+// the call is made with an instance for them, too: whoever ends claims and collects instances goes by what the claims bear. Claims
+// that have gone are left out.
+func (m *Motor) recordRest(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+	var left []*capacity.Claim
+	for _, c := range missing {
+		if c.Wave == nil || c.Wave.Token != rec.Token {
+			switch err := m.claims.RecordWave(ctx, c, *rec); {
+			case apierrors.IsNotFound(err):
+				continue
+			case err != nil:
+				return missing, fmt.Errorf("recording the launch on NodeClaim %s: %w", c.Name, err)
+			}
+			own := *c
+			own.Wave = rec
+			c = &own
+		}
+		left = append(left, c)
+	}
+	return left, nil
+}
+
+// handOut gives the instances of a wave to its claims that wait for one, finishes their nodes, and answers the claims that get none.
+// What falls to a claim that is being deleted is left to whoever ends it: a kubelet may have come, and pods with it. What is no claim's
+// is ended. before are the claims as they were found after a restart; labels are those of each claim where there are none.
+func (m *Motor) handOut(ctx context.Context, rec *capacity.Wave, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
+	owners := m.waveOwners(rec, waiting, before)
+	of, over := owners.Assign(rec, insts)
+	for _, c := range waiting {
+		inst, ok := of[c.Name]
+		switch {
+		case ok:
+			on := labels
+			if on == nil {
+				on = c.Labels
+			}
+			m.wg.Go(func() { m.finish(ctx, c, inst, on) })
+		case owners.Waits(c.Name):
 			without = append(without, c)
 		}
 	}
-	for _, inst := range left {
+	for _, inst := range over {
+		m.log(ctx).Info("An instance of a wave is no claim's; ending it", "token", rec.Token, "instance", inst.ID)
 		m.background(ctx, func() { m.end(ctx, inst) })
 	}
-	if len(without) > 0 {
-		m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
-	}
+	return without
 }
 
-// deal says which instance is whose, by claim, and which are nobody's. An instance is that of the claim whose name it bears, or
-// of the one that has its place in the wave (settleWave); what remains goes to claims that have none.
-func (m *Motor) deal(rec *capacity.Wave, claims []*capacity.Claim, insts []capacity.Instance, taken map[string]bool) (due map[string]capacity.Instance, left []capacity.Instance) {
-	slices.SortFunc(insts, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
-	names := slices.Sorted(slices.Values(rec.Claims))
-	due = map[string]capacity.Instance{}
-	ours := map[string]bool{}
-	for _, c := range claims {
-		ours[c.Name] = true
+// waveOwners knows the claims of a wave as they are now: those that are waited for here, those that are being deleted, and those with an
+// instance, now or before. Others have been given up by us and are about to go.
+func (m *Motor) waveOwners(rec *capacity.Wave, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
+	claims := slices.DeleteFunc(slices.Clone(before), func(c *capacity.Claim) bool { return c.ProviderID == "" })
+	here := map[string]*capacity.Claim{}
+	for _, c := range waiting {
+		here[c.Name] = c
 	}
-	dying := func(name string) bool {
-		c := m.claim(name)
-		return c != nil && c.Deleting && c.ProviderID == ""
-	}
-	var rest []capacity.Instance
-	for i, inst := range insts {
-		if taken[inst.ID] {
-			continue
+	for _, name := range rec.Claims {
+		c, now := here[name], m.claim(name)
+		if now != nil && (c == nil && (now.Deleting || now.ProviderID != "") || c != nil && now.UID == c.UID) {
+			c = now
 		}
-		name := inst.Claim
-		if name == "" && i < len(names) {
-			name = names[i]
-		}
-		switch _, has := due[name]; {
-		case ours[name] && !has:
-			due[name] = inst
-		case !ours[name] && dying(name):
-		default:
-			rest = append(rest, inst)
+		if c != nil {
+			own := *c
+			own.Wave = rec
+			claims = append(claims, &own)
 		}
 	}
-	for _, c := range slices.SortedFunc(slices.Values(claims), func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) }) {
-		if _, has := due[c.Name]; !has && len(rest) > 0 {
-			due[c.Name], rest = rest[0], rest[1:]
-		}
-	}
-	return due, rest
+	return capacity.InstanceOwnersOf(claims)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -99,7 +100,7 @@ func (m *Motor) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*core
 			problem = fmt.Sprintf("pod %s: %v", klog.KObj(pod), err)
 			continue
 		}
-		key := ledger.Successor{Owner: controller(pod), Class: class.Key}
+		key := ledger.Successor{Owner: objects.Controller(pod), Class: class.Key}
 		out[key] = append(out[key], next)
 	}
 	return out, problem
@@ -160,7 +161,7 @@ func (m *Motor) relocate(ctx context.Context) {
 	for i := range plan.Placements {
 		pl := &plan.Placements[i]
 		from[i] = leaving[pl.Pod.UID]
-		pl.Owner, pl.Pod = controller(pods[pl.Pod.UID]), capacity.PodRef{}
+		pl.Owner, pl.Pod = objects.Controller(pods[pl.Pod.UID]), capacity.PodRef{}
 	}
 	waves := m.bookAs(ctx, v, plan, claims, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
 		l.Move(id, placements, from, now.Add(moveHold), now)

@@ -65,6 +65,7 @@ func (m *Motor) round(ctx context.Context) {
 	}
 	claims := m.reserve(plan, len(v.inFlight), buying{})
 	m.paused(plan, gangs)
+	m.claims.ArchitecturesOpen(capacity.OpenArchitectures(plan))
 	waves := m.book(ctx, v, plan, claims)
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", m.clock.Since(start))

@@ -65,6 +65,9 @@ type Claims interface {
 	// those that the pool's nodes are known to get. Both answer from memory.
 	TaintSeen(pool, claim string, t corev1.Taint)
 	ExpectedTaints(pool string) []corev1.Taint
+	// ArchitecturesOpen takes down for which workloads nodes were planned that may be arm64 although neither pool nor pods say so. It answers
+	// from memory.
+	ArchitecturesOpen([]capacity.OpenArchitecture)
 	// TellPool tells a pool something in an event.
 	TellPool(pool, eventType, reason, note string)
 	// TellClaim tells a NodeClaim something in an event.

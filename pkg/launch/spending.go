@@ -2,8 +2,6 @@ package launch
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -299,6 +297,18 @@ func (s *Spending) named(claim, node string) {
 	}
 }
 
+// ready says that a Node is Ready.
+func (s *Spending) ready(node string) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.byNode[node]; b != nil {
+		s.guard.Ready(b.claim)
+	}
+}
+
 func (s *Spending) nameLocked(b *watched, node string) {
 	if s.byNode[b.node] == b {
 		delete(s.byNode, b.node)
@@ -308,280 +318,6 @@ func (s *Spending) nameLocked(b *watched, node string) {
 	for _, pod := range s.podsOn(node) {
 		s.lodgeLocked(b, pod)
 	}
-}
-
-// Ending says why a claim is about to be ended. fault nil: for nobody's failure.
-func (s *Spending) Ending(claim string, fault *guard.Fault) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b := s.machines[claim]; b != nil && b.end == nil && !b.neutral {
-		b.end, b.neutral = fault, fault == nil
-	}
-}
-
-// Decided says that a claim's machine has had its verdict, or is none that the guard watches.
-func (s *Spending) Decided(claim string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.guard.Decided(claim)
-}
-
-// Emptied says that a claim is about to be ended because it has no pods. That is a failure if pods that it was bought for still
-// wait.
-func (s *Spending) Emptied(claim string) {
-	if s != nil {
-		s.givenBack(claim, func(uid types.UID) bool { return s.pending.Get(uid) != nil }, 0)
-	}
-}
-
-// unused says that a claim is about to be ended because the plan that it was launched for has fallen through. Where its pods wait for
-// others of their gang that can't be had, the same would be bought again and again: that is forgiven as often as a race is. waits says
-// of a pod that it has not got other room.
-func (s *Spending) unused(claim string, waits func(types.UID) bool) {
-	if s != nil {
-		s.givenBack(claim, waits, mostRaces)
-	}
-}
-
-func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance int) {
-	s.mu.Lock()
-	var wanted map[types.UID]guard.Workload
-	b := s.machines[claim]
-	thrown := false
-	if b != nil {
-		wanted, thrown = b.wanted, len(b.thrown) > 0
-	}
-	s.mu.Unlock()
-	var waiting []guard.Workload
-	for uid, w := range wanted {
-		if waits(uid) {
-			waiting = addWorkload(waiting, w)
-		}
-	}
-	moved := false
-	if b != nil {
-		s.mu.Lock()
-		moved = s.movedLocked(b, waiting)
-		s.mu.Unlock()
-	}
-	switch {
-	case moved && len(b.probes) > 0: // it says nothing; three in a row of that count as one that failed
-		s.Ending(claim, nil)
-	case moved:
-		chance = mostRaces
-		fallthrough
-	case len(waiting) > 0:
-		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting, Chance: chance})
-	case !thrown: // those that were thrown off it say why it has failed
-		s.Ending(claim, nil)
-	}
-}
-
-// over says that a claim has ended or is about to, and gives the verdict. launched: there was a machine.
-func (s *Spending) overClaim(claim string, launched bool) {
-	if s == nil {
-		return
-	}
-	s.settle(nil)
-	now := s.clock.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.machines[claim]
-	if b == nil || b.over {
-		return
-	}
-	b.over = true
-	switch {
-	case !launched || b.neutral:
-	case b.end != nil:
-		s.failLocked(b, *b.end, now)
-	case len(b.thrown) > 0:
-		s.failLocked(b, mergeFaults(b.thrown), now)
-	case !b.launched: // it has gone before anybody has seen a machine: of insufficient capacity, say
-	default:
-		s.failLocked(b, *guard.Deleted("it was deleted before it had done work, as another had been within the hour"), now)
-	}
-	s.guard.End(claim, now)
-	s.forgetLocked(b)
-	s.noticeLocked()
-}
-
-// fail gives the verdict on a machine that failed.
-func (s *Spending) fail(claim string, f guard.Fault) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b := s.machines[claim]; b != nil {
-		s.failLocked(b, f, s.clock.Now())
-		s.noticeLocked()
-	}
-}
-
-func (s *Spending) failLocked(b *watched, f guard.Fault, now time.Time) {
-	s.guard.Fail(b.claim, f, now)
-}
-
-func (s *Spending) serveLocked(b *watched, w guard.Workload, now time.Time, tell bool) {
-	if !s.guard.Served(b.claim) && tell {
-		s.served[b.claim] = true
-	}
-	s.guard.Serve(b.claim, w, now)
-}
-
-// mergeFaults is one fault of those of several pods. The first says why.
-func mergeFaults(all []guard.Fault) guard.Fault {
-	f := all[0]
-	f.Workloads = slices.Clone(f.Workloads)
-	for _, o := range all[1:] {
-		f.Chance = min(f.Chance, o.Chance)
-		for _, w := range o.Workloads {
-			f.Workloads = addWorkload(f.Workloads, w)
-		}
-	}
-	return f
-}
-
-// desertedFor is how long no pod that a machine was bought for is there, or is to come, before there will be no verdict on it.
-const desertedFor = time.Minute
-
-// settle gives the verdicts that are due. desk says where room is kept for pods; nil: only work that was done is looked at.
-func (s *Spending) settle(desk *Desk) {
-	if s == nil {
-		return
-	}
-	now := s.clock.Now()
-	var left []string
-	s.mu.Lock()
-	for name, b := range s.machines {
-		s.workedLocked(b, now)
-		if desk != nil && !s.guard.Decided(name) && !b.lodges() {
-			left = append(left, name)
-		}
-	}
-	s.mu.Unlock()
-	keeps := map[string]bool{}
-	if len(left) > 0 {
-		keeps = desk.keeps(left)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range left {
-		if b := s.machines[name]; b != nil && !b.lodges() && !keeps[name] {
-			s.leftLocked(b, now)
-		} else if b != nil {
-			b.deserted = time.Time{}
-		}
-	}
-	maps.DeleteFunc(s.moved, func(_ guard.Workload, at time.Time) bool { return now.Sub(at) >= movedFor })
-	s.guard.Tick(now)
-	s.noticeLocked()
-}
-
-// lodges says that a pod that the machine was bought for is on it, or that it was bought for none.
-func (b *watched) lodges() bool {
-	if _, none := podless(b.workloads); none {
-		return true
-	}
-	for _, l := range b.pods {
-		if !l.left && slices.Contains(b.workloads, l.workload) {
-			return true
-		}
-	}
-	return false
-}
-
-// workedLocked looks whether the machine has done work.
-func (s *Spending) workedLocked(b *watched, now time.Time) {
-	if b.pods == nil {
-		return
-	}
-	for _, l := range b.pods {
-		s.ranLocked(b, l, now)
-	}
-	if s.guard.Served(b.claim) && b.steady && now.Sub(b.at) >= thrownWithin {
-		b.pods = nil // nothing that happens there is of interest any more
-	}
-	if b.initialized.IsZero() || b.steady || now.Sub(b.initialized) < servedAfter {
-		return
-	}
-	b.steady = true
-	s.guard.Steady(b.claim, now)
-	if w, none := podless(b.workloads); none {
-		s.serveLocked(b, w, now, true)
-	}
-}
-
-// ranLocked counts a pod that has been Running for long enough.
-func (s *Spending) ranLocked(b *watched, l *lodger, now time.Time) {
-	if !l.left && !l.counted && !l.running.IsZero() && now.Sub(l.running) >= servedAfter {
-		l.counted = true
-		s.serveLocked(b, l.workload, now, true)
-	}
-}
-
-// leftLocked looks at a machine on which no pod is, or is to come, that it was bought for. If some were thrown off it, it has
-// failed. If not there will be no verdict in the end, unless pods that it was bought for still wait, and go elsewhere.
-func (s *Spending) leftLocked(b *watched, now time.Time) {
-	switch {
-	case len(b.thrown) > 0:
-		s.failLocked(b, mergeFaults(b.thrown), now)
-	case b.deserted.IsZero():
-		b.deserted = now
-	case now.Sub(b.deserted) < desertedFor || len(b.probes) == 0:
-	case s.waitsLocked(b.wanted) && !s.movedLocked(b, b.workloads):
-		// Whatever keeps its pods from it would keep them from the next one.
-		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: b.workloads}, now)
-	default: // it is no probe any more: another one may be tried when somebody waits
-		s.guard.End(b.claim, now)
-		s.forgetLocked(b)
-	}
-}
-
-const causeGivenBack = "given back"
-
-// movedLocked says that pods of one of the workloads have come or gone since the machine was bought: what a spread or an affinity allows
-// may be something else by now.
-func (s *Spending) movedLocked(b *watched, workloads []guard.Workload) bool {
-	return slices.ContainsFunc(workloads, func(w guard.Workload) bool { return s.moved[w].After(b.at) })
-}
-
-// waitsLocked says that one of these very pods still waits. Others of its workload may have come instead of pods that somebody deleted.
-func (s *Spending) waitsLocked(wanted map[types.UID]guard.Workload) bool {
-	for uid := range wanted {
-		if s.pending.Get(uid) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// forgetLocked ends the watch of a machine.
-func (s *Spending) forgetLocked(b *watched) {
-	for _, k := range b.probes {
-		s.dirty[guard.OwnerOf(k)] = true
-	}
-	delete(s.machines, b.claim)
-	if s.byNode[b.node] == b {
-		delete(s.byNode, b.node)
-	}
-	for uid := range b.wanted {
-		if s.byPod[uid] == b {
-			delete(s.byPod, uid)
-		}
-	}
-}
-
-// podless says that a machine was bought for no pod, and what for.
-func podless(all []guard.Workload) (w guard.Workload, yes bool) {
-	if len(all) > 0 {
-		w = all[0]
-	}
-	return w, w.Namespace == ""
 }
 
 // noticeLocked takes down what has happened to breakers: their records have to be written.

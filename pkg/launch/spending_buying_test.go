@@ -277,3 +277,53 @@ func TestNewImages(t *testing.T) {
 		})
 	}
 }
+
+// What is bought for one breaker leaves to others that are due only what nothing else can hold.
+func TestOffersOfAProbeThatOthersHoldBack(t *testing.T) {
+	offer := func(image, zone string) capacity.NodeOffer {
+		return capacity.NodeOffer{Type: &capacity.InstanceType{Image: image}, Offer: capacity.Offer{Zone: zone}}
+	}
+	for _, tt := range []struct {
+		name   string
+		offers []capacity.NodeOffer
+		want   string
+		spares bool
+	}{
+		{"some are free", []capacity.NodeOffer{offer("i", "a"), offer("i", "b")}, "b", true},
+		{"none is free", []capacity.NodeOffer{offer("i", "a")}, "a", false},
+		{"all are free", []capacity.NodeOffer{offer("i", "b"), offer("j", "a")}, "b a", false},
+	} {
+		n := &capacity.PlannedNode{Pool: &capacity.Pool{NodeClass: "class"}, Offers: tt.offers}
+		spares := spares(guard.MachineKey("class", "i", "a"), n)
+		if got := strings.Join(zonesOf(n.Offers), " "); got != tt.want || spares != tt.spares {
+			t.Errorf("%s: %s, spared: %v; want %s, %v", tt.name, got, spares, tt.want, tt.spares)
+		}
+	}
+}
+
+// Nodes of a static pool that are Ready and lack a device count against the pool that they were bought for.
+func TestNewImageOfAStaticPool(t *testing.T) {
+	p := newPurse(t, SpendingConfig{NewImageNodes: 2})
+	pool := &capacity.Pool{Name: "pool", NodeClass: "class"}
+	offers := []capacity.NodeOffer{{Type: &capacity.InstanceType{Name: "m", Image: "ami-new"}, Offer: capacity.Offer{Zone: "a", Available: true}}}
+	w := guard.Workload{Owner: "NodePool/pool"}
+	bought := 0
+	for round := range 5 { // as Motor.grow asks
+		node, held := p.forPool(pool, &capacity.PlannedNode{Pool: pool, Offers: offers}, w)
+		adm := p.admit(10-bought, func() *money { return &money{} })
+		for range 10 - bought {
+			if adm.refuses(pool, node.Offers, []guard.Workload{w}, held.probe, false, "") != "" {
+				break
+			}
+			name := fmt.Sprint("m", bought)
+			p.buyAs(&capacity.Claim{Name: name, Pool: "pool", NodeClass: "class"}, node.Offers, fmt.Sprint("r", round), w, held.probe)
+			p.named(name, "node-"+name)
+			p.ready("node-" + name) // but no device plugin comes
+			bought++
+		}
+		p.clock.Step(time.Minute)
+	}
+	if bought != 2 {
+		t.Errorf("%d machines of an image none of which was ever initialized, want 2", bought)
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Changes that bear on breakers, by spec and never by status or number of replicas: a probe of ours changes the status of every
@@ -290,7 +291,7 @@ func (s *Spending) jobAsks(before, now any) {
 	if !ok || old == nil || metav1.GetControllerOfNoCopy(job) != nil || job.Annotations[annotationRetry] == "" || job.Annotations[annotationRetry] == old.Annotations[annotationRetry] {
 		return
 	}
-	users := s.usersWhere(func(pod *corev1.Pod) bool { return controller(pod) == job.UID })
+	users := s.usersWhere(func(pod *corev1.Pod) bool { return objects.Controller(pod) == job.UID })
 	s.mu.Lock()
 	for w := range users {
 		state := s.workloads[w]

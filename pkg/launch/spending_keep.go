@@ -60,7 +60,7 @@ func (m *Motor) rejected() {
 		return
 	}
 	for _, r := range m.desk.takeRejected() {
-		m.spending.rejectedByFilters(r.Claim, m.pending.Get(r.Pod.UID), r.Plugin, r.Reason)
+		m.spending.rejectedByFilters(r.Claim, m.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true)
 	}
 }
 
@@ -239,14 +239,11 @@ func (m *Motor) countMoney() {
 	for pool := range counted {
 		running, some := sum.running[pool]
 		inFlight, more := sum.inFlight[pool]
-		if !some && !more && !there[pool] {
-			dollarsPerHour.DeleteLabelValues(pool, "running")
-			dollarsPerHour.DeleteLabelValues(pool, "in_flight")
-			delete(counted, pool)
-			continue
-		}
 		dollarsPerHour.WithLabelValues(pool, "running").Set(running)
 		dollarsPerHour.WithLabelValues(pool, "in_flight").Set(inFlight)
+		if !some && !more && !there[pool] {
+			delete(counted, pool) // package poolmetrics ends its series
+		}
 	}
 	m.spending.mu.Lock()
 	open := 0

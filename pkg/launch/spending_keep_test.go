@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -242,4 +244,68 @@ func TestBreakersAreTold(t *testing.T) {
 	if len(w.notes) != n {
 		t.Errorf("told again: %q", w.notes[n:])
 	}
+}
+
+// A new leader doesn't take an old machine's work for that of a probe.
+func TestANewLeaderKeepsABreakerThatHasOpenedAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key   guard.Key
+		fault guard.Fault
+		phase corev1.PodPhase
+	}{
+		"machine fault": {guard.MachineKey("class", "ami", ""), guard.Fault{Machine: true, Cause: "x", Message: "x"}, corev1.PodRunning},
+		"pod fault":     {guard.PodKey("pool", web), guard.Fault{Cause: "taint x", Message: "x"}, corev1.PodSucceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPurse(t, SpendingConfig{})
+			p.seen["node-old"] = []*corev1.Pod{p.pod("old", "node-old", phase(tt.phase))}
+			fails := func(name string, probes ...guard.Key) {
+				c := p.buysFor(name, probes...)
+				p.clock.Step(time.Minute)
+				p.fail(c.Name, tt.fault)
+				p.overClaim(c.Name, true)
+			}
+			fails("bad")
+			old := p.buysFor("old", tt.key)
+			old.NodeName, old.Initialized, old.InitializedAt = "node-old", true, p.clock.Now()
+			p.observe(old)
+			p.passes(3 * time.Minute)
+			old.Served, old.ServedAt = true, p.clock.Now()
+			if got := p.verdict("old"); got != "served" {
+				t.Fatal(got)
+			}
+			p.clock.Step(time.Hour)
+			fails("bad2")
+			for i := range 3 {
+				p.clock.Step(7 * time.Hour)
+				fails(fmt.Sprint("probe", i), tt.key)
+			}
+			p.passes(3 * time.Minute)
+			open := func() string { return p.verdict("old") }
+			before := open()
+			if before == "served" {
+				t.Fatal("nothing is paused")
+			}
+			p.mu.Lock()
+			o := guard.OwnerOf(tt.key)
+			p.kept[o] = p.guard.Encode(o, p.clock.Now())
+			p.mu.Unlock()
+			p.restart(SpendingConfig{})
+			if err := p.restore(context.Background(), []*capacity.Claim{old}); err != nil {
+				t.Fatal(err)
+			}
+			if got := open(); got != before {
+				t.Errorf("after a change of leader: %s; before: %s: nothing has been tried", got, before)
+			}
+		})
+	}
+}
+
+// buysFor is buys of a probe.
+func (p *purse) buysFor(name string, probes ...guard.Key) *capacity.Claim {
+	c := &capacity.Claim{Name: name, UID: "uid-" + name, Pool: "pool", NodeClass: "class", CreatedAt: p.clock.Now(), ImageID: "ami", Zone: "a", Launched: true,
+		Purchase: &guard.Purchase{Round: "round-of-" + name, Workloads: []guard.Workload{web}, Probes: probes}}
+	p.buy(c, nil, nil)
+	p.named(name, "node-"+name)
+	return c
 }

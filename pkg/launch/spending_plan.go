@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // restrict takes what open breakers hold back out of a view: offers of images that fail become unavailable, and classes whose
@@ -176,13 +177,20 @@ func zonesOf(offers []capacity.NodeOffer) (out []string) {
 type purchaseCheck struct {
 	s        *Spending
 	now      time.Time
-	total    int // nodes of the plan
-	newImage map[string]int
+	total    int            // nodes of the plan
+	newImage map[string]int // nodes of this plan of images that are new
+	underway map[string]underway
 	spent    func() *money // counted when it is first asked for
 	counted  *money
 	granted  int
 	doubt    map[guard.Key]*guard.Doubt
 	gangs    map[string]bool // whose first node is granted: the others have to come, too
+}
+
+// underway are machines of a new image that were bought before.
+type underway struct {
+	n     int
+	since time.Time // when the first of them was
 }
 
 func (a *purchaseCheck) money() *money {
@@ -197,7 +205,7 @@ func (s *Spending) admit(total int, spent func() *money) *purchaseCheck {
 	if s == nil {
 		return nil
 	}
-	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, spent: spent, doubt: map[guard.Key]*guard.Doubt{}, gangs: map[string]bool{}}
+	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, underway: map[string]underway{}, spent: spent, doubt: map[guard.Key]*guard.Doubt{}, gangs: map[string]bool{}}
 }
 
 // refuses says why a node must not be bought, or "". lift are the breakers it is a probe of, gang is one that has pods there, if any: what
@@ -231,7 +239,7 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 			return why
 		}
 	}
-	image, why := a.newImages(pool.NodeClass, offers)
+	image, why := a.newImages(pool.NodeClass, offers, workloads)
 	if why != "" && !a.gangs[gang] {
 		return why
 	}
@@ -274,14 +282,15 @@ func (a *purchaseCheck) doubts(keys []guard.Key) string {
 			a.doubt[k] = d
 		}
 		if d != nil && d.More > 0 {
-			return fmt.Sprintf("%d of %d machines that were bought together for %s have failed and none has done work yet: one more is tried at a time", d.Failed, d.Bought, k)
+			return fmt.Sprintf("since %s %d of %d machines that were bought together for %s have failed and none has done work: one more is launched at a time until one has, or it is clear what becomes of the others",
+				d.Since.UTC().Format(time.RFC3339), d.Failed, d.Bought, k)
 		}
 	}
 	return ""
 }
 
 // newImages keeps down how many machines are bought of an image of which none was ever initialized.
-func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer) (key, why string) {
+func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer, workloads []guard.Workload) (key, why string) {
 	s := a.s
 	if s.cfg.NewImageNodes <= 0 || anyOffer(offers, func(o *capacity.NodeOffer) bool { return o.Type.Image == "" || s.guard.KnownImage(class, o.Type.Image) }) {
 		return "", ""
@@ -289,11 +298,17 @@ func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer) (ke
 	image := offers[0].Type.Image
 	key = class + " " + image
 	most := max(s.cfg.NewImageNodes, a.total/10)
-	if _, counted := a.newImage[key]; !counted {
-		a.newImage[key] = s.guard.Underway(class, image)
+	of := key + " " + fmt.Sprint(workloads)
+	u, counted := a.underway[of]
+	if !counted {
+		if u.n, u.since = s.guard.Underway(class, image, workloads); u.since.IsZero() {
+			u.since = a.now
+		}
+		a.underway[of] = u
 	}
-	if a.newImage[key] >= most {
-		return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: %d are launched until the first one is (newImageNodes)", image, class, most)
+	if u.n+a.newImage[key] >= most {
+		return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: the first of at most %d was launched at %s, more are once one is initialized (newImageNodes)",
+			image, class, most, u.since.UTC().Format(time.RFC3339))
 	}
 	return key, ""
 }
@@ -388,7 +403,7 @@ func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod
 		if live := pod(pl.Pod.UID); pl.Pod.UID != "" && live != nil {
 			p = live
 		}
-		k := kin{pl.Class.Key, controller(p)}
+		k := kin{pl.Class.Key, objects.Controller(p)}
 		w, ok := known[k]
 		if !ok {
 			w = s.owners.workloadOf(p, func() *capacity.Class { return pl.Class })

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Pods is to be added to the scheduler's pod informer: what becomes of pods on machines of ours.
@@ -48,7 +50,7 @@ func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
 	b := s.byNode[pod.Spec.NodeName]
 	if pod.Spec.NodeName == "" {
 		b = s.byPod[pod.UID] // preempted while it was being bound, perhaps
-		if b == nil || !terminal(pod) && pod.DeletionTimestamp == nil && !gone {
+		if b == nil || !objects.Ended(pod) && pod.DeletionTimestamp == nil && !gone {
 			return
 		}
 	}
@@ -64,7 +66,7 @@ func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
 
 // podMoved takes down that a pod has come to its node, or is leaving it.
 func (s *Spending) podMoved(pod *corev1.Pod) {
-	if s == nil || pod.Spec.NodeName == "" || daemonOf(pod) != "" {
+	if s == nil || pod.Spec.NodeName == "" || objects.DaemonSetKey(pod) != "" {
 		return
 	}
 	w := s.workloadOf(pod)
@@ -75,13 +77,13 @@ func (s *Spending) podMoved(pod *corev1.Pod) {
 
 // lodgeLocked takes in how a pod on a machine fares.
 func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
-	if daemonOf(pod) != "" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+	if objects.DaemonSetKey(pod) != "" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 		return
 	}
 	now := s.clock.Now()
 	l := b.pods[pod.UID]
 	if l == nil {
-		if terminal(pod) && pod.DeletionTimestamp != nil {
+		if objects.Ended(pod) && pod.DeletionTimestamp != nil {
 			return // long over
 		}
 		l = &lodger{workload: s.workload(pod, b)}
@@ -107,9 +109,9 @@ func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
 			b.thrown = append(b.thrown, f)
 		}
 		if now.Sub(b.at) < thrownWithin && !(served && cause == causePreempted) {
-			s.guard.Throw(b.pool, l.workload, s.owners.desired(pod, s.pending.created(controller(pod))), f.Cause, "NodeClaim "+b.claim+": "+f.Message, now)
+			s.throwLocked(b, l.workload, pod, &f, now)
 		}
-	case terminal(pod) && pod.DeletionTimestamp == nil:
+	case objects.Ended(pod) && pod.DeletionTimestamp == nil:
 		if !l.counted && !disrupted(pod) {
 			l.counted = true
 			s.serveLocked(b, l.workload, now, true)
@@ -208,6 +210,11 @@ func (s *Spending) untolerated(pod *corev1.Pod) string {
 	return ""
 }
 
+func (s *Spending) throwLocked(b *watched, w guard.Workload, pod *corev1.Pod, f *guard.Fault, now time.Time) {
+	desired := s.owners.desired(pod, s.pending.created(objects.Controller(pod)))
+	s.guard.Throw(b.claim, b.pool, w, desired, guard.Fault{Cause: f.Cause, Message: "NodeClaim " + b.claim + ": " + f.Message}, now)
+}
+
 // strangers says that pods are on the machine that it was not bought for. After a restart they may have got there before those it was
 // bought for: what these are refused for then is a race, and no fault of the machine as launched.
 func (b *watched) strangers() bool {
@@ -219,8 +226,9 @@ func (b *watched) strangers() bool {
 	return false
 }
 
-// rejectedByFilters says that pods planned for a claim's machine did not pass the scheduler's filters when it was there.
-func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string) {
+// rejectedByFilters says that pods planned for a claim's machine did not pass the scheduler's filters when it was there. late: in the pod's
+// own cycle, when others may have come between.
+func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, late bool) {
 	if s == nil || pod == nil {
 		return
 	}
@@ -238,7 +246,7 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 	}
 	// Whoever else is on the machine, and whatever it does for them: refused so often is no race.
 	if now.Sub(b.at) < thrownWithin {
-		s.guard.Throw(b.pool, w, s.owners.desired(pod, s.pending.created(controller(pod))), f.Cause, "NodeClaim "+claim+": "+f.Message, now)
+		s.throwLocked(b, w, pod, &f, now)
 	}
 	switch {
 	case b.strangers():
@@ -246,7 +254,7 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 	case s.guard.Served(claim): // a probe that works for others
 		s.guard.Fail(claim, f, now)
 		return
-	case plugin == "" && s.moved[w].After(b.at):
+	case late && s.moved[w].After(b.at):
 		f.Chance = mostRaces
 	}
 	b.thrown = append(b.thrown, f)

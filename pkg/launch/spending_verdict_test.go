@@ -135,7 +135,7 @@ func TestRefusedByFilters(t *testing.T) {
 		if strangers {
 			p.podChanged(p.pod("q", "node-c"), false)
 		}
-		p.rejectedByFilters("c", pod, "Picky", "no")
+		p.rejectedByFilters("c", pod, "Picky", "no", false)
 		p.passes(time.Second)
 		if got := p.verdict("c"); got != want {
 			t.Errorf("strangers: %v: %s, want %s", strangers, got, want)
@@ -152,7 +152,7 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 		p.buys(name, pod)
 		p.clock.Step(time.Second)
 		p.podMoved(p.pod("other", "elsewhere"))
-		p.rejectedByFilters(name, pod, "", "the planned node did not pass")
+		p.rejectedByFilters(name, pod, "", "the planned node did not pass", true)
 		p.overClaim(name, true)
 		want := "neither"
 		if i == mostRaces {

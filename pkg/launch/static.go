@@ -175,7 +175,8 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	n = min(n, int64(m.headroom()))
 	m.buyMu.Lock()
 	defer m.buyMu.Unlock()
-	node, held := m.spending.forPool(p, node, guard.Workload{Owner: "NodePool/" + p.Name})
+	workload := guard.Workload{Owner: "NodePool/" + p.Name}
+	node, held := m.spending.forPool(p, node, workload)
 	if held.none {
 		m.shortage(p.Name, held.why)
 		return
@@ -188,7 +189,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	var claims []*capacity.Claim
 	short := held.why
 	for range n {
-		if why := adm.refuses(p, node.Offers, nil, held.probe, false, ""); why != "" {
+		if why := adm.refuses(p, node.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
 			short = why
 			break
 		}
@@ -220,7 +221,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		}
 		w := waves[len(waves)-1]
 		w.claims = append(w.claims, c)
-		m.spending.buyAs(c, node.Offers, round, guard.Workload{Owner: "NodePool/" + p.Name}, held.probe)
+		m.spending.buyAs(c, node.Offers, round, workload, held.probe)
 		cp := *c
 		m.remember(&cp)
 		m.inFlight(c, template(node), daemonRoom(node.Daemons))

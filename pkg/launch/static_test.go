@@ -101,7 +101,7 @@ func TestStaticPoolWithoutAMachineIsTold(t *testing.T) {
 	w.capacity["small"], w.capacity["large"] = 0, 0
 	w.wants(2)
 	w.run()
-	w.until("it is told", w.told("pool TooFewNodes none of 2 instance types can be had now"))
+	w.until("it is told", w.told("pool TooFewNodes none of 2 instance types is available"))
 	w.mu.Lock()
 	clear(w.capacity)
 	w.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // view is a scene and what booking its plan needs beside it.
@@ -39,7 +40,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	v := &view{status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
 	v.DaemonSets = m.daemons()
 	v.Namespaces = m.pending.classes.namespaces
-	v.Pools = m.claims.Pools(m.cloud.InstanceTypes)
+	v.Pools = m.storage.on(m.claims.Pools(m.cloud.InstanceTypes))
 	v.Demand = append(demand(waiting), ahead(waiting, m.pending, m.owners, held(flights, heirs, m.pending.has), m.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}
@@ -53,7 +54,8 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	v.Nodes = m.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
 		shown := o
 		v.status[n.Name] = m.nodeOf.status(o)
-		out := v.promise(n, byName[n.Name], v.status[n.Name])
+		f := byName[n.Name]
+		out := v.promise(n, f, v.status[n.Name])
 		if later := m.withoutStartupTaints(o, out); later != nil {
 			out.Taints = later.Spec.Taints
 			o = later
@@ -61,7 +63,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 		if later := withPromised(o, out); later != nil {
 			o = later
 		}
-		if o != shown {
+		if o != shown || awaitsStorage(n, f, v.status[n.Name]) {
 			v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o})
 		}
 		return out
@@ -76,7 +78,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 		}
 		n := *f.Template
 		n.Name, n.Claim, n.InFlight = f.Claim, f.Claim, true
-		v.Nodes = append(v.Nodes, v.promise(&n, f, ledger.NodeStatus{Ours: true}))
+		v.Nodes = append(v.Nodes, v.promise(&n, f, ledger.NodeStatus{Managed: true}))
 		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: objectOf(&n)})
 	}
 	return v, nil
@@ -127,11 +129,18 @@ func held(flights []ledger.InFlight, heirs map[types.UID][]types.UID, counted fu
 
 // promise is the node less what is promised on it.
 func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) *capacity.Node {
-	if f == nil && (!st.Ours || st.Initialized) {
+	if f == nil && (!st.Managed || st.Initialized) {
 		return n
 	}
 	out := *n
-	out.InFlight = st.Ours && !st.Initialized
+	out.InFlight = st.Managed && !st.Initialized
+	var planned map[string]int64
+	if f != nil && f.Template != nil {
+		planned = f.Template.VolumesFree
+	}
+	if out.InFlight || awaitsStorage(n, f, st) {
+		out.VolumesFree = expected(n.VolumesFree, planned, st.Drivers)
+	}
 	if f == nil {
 		return &out
 	}
@@ -142,14 +151,13 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 		for r, q := range out.Allocatable {
 			out.Free[r] += q - n.Allocatable[r]
 		}
-		out.VolumesFree = expected(n.VolumesFree, f.Template.VolumesFree, st.Drivers)
 	}
 	out.Closed = f.Fenced || f.Late
 	there, daemons := map[types.UID]bool{}, map[string]bool{}
 	for _, pod := range n.Pods {
 		there[pod.UID] = true
 		if len(f.Daemons) > 0 {
-			daemons[daemonOf(pod)] = true
+			daemons[objects.DaemonSetKey(pod)] = true
 		}
 	}
 	for key, d := range f.Daemons {
@@ -220,9 +228,10 @@ func withPromised(o *corev1.Node, n *capacity.Node) *corev1.Node {
 }
 
 // expected is how many volumes can be attached: what the CSINode shows, and until a driver is there what the node was planned
-// with. No pod with volumes of such a driver is bound yet.
+// with. The same with what is published of its storage. No pod with volumes of such a driver is bound yet.
 func expected(shown, planned map[string]int64, drivers []string) map[string]int64 {
 	out := maps.Clone(shown)
+	maps.DeleteFunc(out, func(d string, _ int64) bool { return !slices.Contains(drivers, d) })
 	for d, k := range planned {
 		if slices.Contains(drivers, d) {
 			continue // no limit, or shown
@@ -233,6 +242,19 @@ func expected(shown, planned map[string]int64, drivers []string) map[string]int6
 		out[d] = k
 	}
 	return out
+}
+
+// awaitsStorage says that a node's drivers have yet to publish what pods count on that are planned there: until they do it is judged like one
+// that isn't there. They may do so after its initialization.
+func awaitsStorage(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) bool {
+	missing := func(d string) bool {
+		_, storage := capacity.StorageClassOf(d)
+		return storage && !slices.Contains(st.Drivers, d)
+	}
+	if st.Managed && !st.Initialized {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(n.VolumesFree)), missing)
+	}
+	return f != nil && slices.ContainsFunc(f.Slots, func(s ledger.Promise) bool { return slices.ContainsFunc(s.Class.Drivers, missing) })
 }
 
 // objectOf is the hypothetical Node of an in-flight claim, as it will be when Ready.

@@ -25,6 +25,11 @@ func TestExpectedAttachments(t *testing.T) {
 		{name: "the driver is there and has its own number", planned: map[string]int64{"ebs": 25}, shown: map[string]int64{"ebs": 20}, drivers: []string{"ebs"},
 			want: map[string]int64{"ebs": 20}},
 		{name: "the driver is there and has no limit", planned: map[string]int64{"ebs": 25}, drivers: []string{"ebs"}},
+		{name: "storage that has not been published is what was planned", planned: map[string]int64{"storageclass/lvm": 7}, shown: map[string]int64{"storageclass/lvm": 0},
+			want: map[string]int64{"storageclass/lvm": 7}},
+		{name: "or as much as anybody likes", shown: map[string]int64{"storageclass/lvm": 0}, want: map[string]int64{}},
+		{name: "storage that has been published", planned: map[string]int64{"storageclass/lvm": 7}, shown: map[string]int64{"storageclass/lvm": 3},
+			drivers: []string{"storageclass/lvm"}, want: map[string]int64{"storageclass/lvm": 3}},
 		{name: "nothing was planned", shown: map[string]int64{"efs": 7}, drivers: []string{"efs"}, want: map[string]int64{"efs": 7}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -94,7 +99,7 @@ func TestPromisedAmounts(t *testing.T) {
 			n.Free.Sub(capacity.Resources{gpu: 1}) // a pod that was bound before the kubelet began anew
 			f := &ledger.InFlight{Template: &capacity.Node{Allocatable: planned}}
 			v := &view{}
-			got := v.promise(n, f, ledger.NodeStatus{Ours: true})
+			got := v.promise(n, f, ledger.NodeStatus{Managed: true})
 			if diff := cmp.Diff(tc.want, got.Allocatable); diff != "" {
 				t.Errorf("allocatable (-want +got):\n%s", diff)
 			}
@@ -114,7 +119,7 @@ func TestPromisedAmounts(t *testing.T) {
 			if diff := cmp.Diff(shown, capacity.ResourcesOf(o.Status.Allocatable)); diff != "" {
 				t.Errorf("the Node itself was changed (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.shown, v.promise(n, f, ledger.NodeStatus{Ours: true, Initialized: true}).Allocatable); diff != "" {
+			if diff := cmp.Diff(tc.shown, v.promise(n, f, ledger.NodeStatus{Managed: true, Initialized: true}).Allocatable); diff != "" {
 				t.Errorf("once it is initialized (-want +got):\n%s", diff)
 			}
 		})

@@ -11,6 +11,8 @@ import (
 	csitrans "k8s.io/csi-translation-lib"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
 // volumeFacts finds out what a pod's volumes ask of its node.
@@ -20,6 +22,7 @@ type volumeFacts struct {
 	classes storagelisters.StorageClassLister
 	drivers storagelisters.CSIDriverLister
 	inTree  csitrans.CSITranslator
+	storage *storage.Capacities
 }
 
 func newVolumeFacts(f informers.SharedInformerFactory) volumeFacts {
@@ -29,6 +32,7 @@ func newVolumeFacts(f informers.SharedInformerFactory) volumeFacts {
 		classes: f.Storage().V1().StorageClasses().Lister(),
 		drivers: f.Storage().V1().CSIDrivers().Lister(),
 		inTree:  csitrans.New(),
+		storage: storage.New(f),
 	}
 }
 
@@ -70,13 +74,10 @@ func (v volumeFacts) of(pod *corev1.Pod) capacity.VolumeFacts {
 	out := capacity.VolumeFacts{Attach: map[string]int64{}}
 	for i := range pod.Spec.Volumes {
 		vol := &pod.Spec.Volumes[i]
-		switch {
-		case vol.CSI != nil:
+		if vol.CSI != nil {
 			out.Drivers = append(out.Drivers, vol.CSI.Driver) // inline volumes aren't attached: no limit
-		case vol.PersistentVolumeClaim != nil:
-			v.claim(&out, pod.Namespace, vol.PersistentVolumeClaim.ClaimName, false)
-		case vol.Ephemeral != nil:
-			v.claim(&out, pod.Namespace, pod.Name+"-"+vol.Name, true)
+		} else if name := objects.ClaimName(pod, vol); name != "" {
+			v.claim(&out, pod.Namespace, name, vol.Ephemeral != nil)
 		}
 		if out.Problem != "" {
 			return out
@@ -158,6 +159,10 @@ func (v volumeFacts) unbound(out *capacity.VolumeFacts, pvc *corev1.PersistentVo
 	out.Unbound = true
 	if driver := v.provisions(class.Provisioner); driver != "" {
 		out.Attach[driver]++
+	}
+	if v.storage.Follows(class) {
+		size := pvc.Spec.Resources.Requests[corev1.ResourceStorage]
+		out.Attach[capacity.StorageOf(class.Name)] += size.Value()
 	}
 	var terms []capacity.Requirements
 	for _, t := range class.AllowedTopologies {

@@ -6,9 +6,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
 func TestDriversThatAPodWaitsFor(t *testing.T) {
@@ -17,17 +22,21 @@ func TestDriversThatAPodWaitsFor(t *testing.T) {
 		name        string
 		provisioner string                         // of the claim's class, when it is unbound
 		volume      *corev1.PersistentVolumeSource // it is bound to
+		counts      bool                           // the driver of new volumes counts its capacity
 		want        map[string]int64
 	}{
-		{"a CSI driver", "ebs.csi.aws.com", nil, map[string]int64{"ebs.csi.aws.com": 1}},
-		{"an in-tree plugin that a driver took over from", "kubernetes.io/aws-ebs", nil, map[string]int64{"ebs.csi.aws.com": 1}},
-		{"a provisioner that is no driver", "rancher.io/local-path", nil, map[string]int64{}},
-		{"static volumes", "kubernetes.io/no-provisioner", nil, map[string]int64{}},
-		{"a CSI volume", "", &corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com"}},
+		{"a CSI driver", "ebs.csi.aws.com", nil, false, map[string]int64{"ebs.csi.aws.com": 1}},
+		{"an in-tree plugin that a driver took over from", "kubernetes.io/aws-ebs", nil, false, map[string]int64{"ebs.csi.aws.com": 1}},
+		{"a provisioner that is no driver", "rancher.io/local-path", nil, false, map[string]int64{}},
+		{"static volumes", "kubernetes.io/no-provisioner", nil, false, map[string]int64{}},
+		{"a CSI volume", "", &corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com"}}, false,
 			map[string]int64{"efs.csi.aws.com": 1}},
-		{"an in-tree volume", "", &corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}},
+		{"an in-tree volume", "", &corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}, false,
 			map[string]int64{"ebs.csi.aws.com": 1}},
-		{"a volume without driver", "", &corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}, map[string]int64{}},
+		{"a volume without driver", "", &corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}, false, map[string]int64{}},
+		{"a driver whose capacity follows the node", "ebs.csi.aws.com", nil, true, map[string]int64{"ebs.csi.aws.com": 1, "storageclass/class": 10 << 30}},
+		{"a volume of such a driver", "", &corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}}, true,
+			map[string]int64{"ebs.csi.aws.com": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
@@ -35,6 +44,7 @@ func TestDriversThatAPodWaitsFor(t *testing.T) {
 			class := "class"
 			pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "data"}}
 			pvc.Spec.StorageClassName = &class
+			pvc.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}
 			if c.volume != nil {
 				pvc.Spec.VolumeName = "pv"
 				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
@@ -44,7 +54,8 @@ func TestDriversThatAPodWaitsFor(t *testing.T) {
 			add(t, f.Core().V1().PersistentVolumeClaims().Informer().GetStore().Add(pvc))
 			add(t, f.Storage().V1().StorageClasses().Informer().GetStore().Add(&storagev1.StorageClass{
 				ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: c.provisioner, VolumeBindingMode: &wait}))
-			add(t, f.Storage().V1().CSIDrivers().Informer().GetStore().Add(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"}}))
+			add(t, f.Storage().V1().CSIDrivers().Informer().GetStore().Add(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"},
+				Spec: storagev1.CSIDriverSpec{StorageCapacity: &c.counts}}))
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"}}
 			pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
@@ -63,5 +74,41 @@ func add(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A pod with an ordinary volume was promised room on a node that has come up since, and then elsewhere: claims keep every promise that
+// was ever made. After a restart the later promise counts.
+func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing.T) {
+	w := newWorld(t)
+	w.nodes["na"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "na", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}}}
+	w.build()
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	w.motor.pending.classes.volumes = newVolumeFacts(f)
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv", StorageClassName: ptr.To("c")}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
+	add(t, f.Core().V1().PersistentVolumeClaims().Informer().GetStore().Add(pvc))
+	add(t, f.Core().V1().PersistentVolumes().Informer().GetStore().Add(pv))
+	pod := w.pod(0)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	w.motor.pending.observe(nil, pod)
+	class, err := w.motor.pending.classes.Class(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", ProviderID: "aws:///z/i-a", NodeName: "na", Launched: true, Registered: true, Initialized: true,
+		Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 1}}}
+	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 2}},
+		Wave: &capacity.Wave{Token: "t", Attempt: 1, Claims: []string{"b"}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}}
+	w.motor.recover(t.Context())
+	w.motor.wg.Wait()
+	var a []capacity.Slot
+	w.desk.read(func(l *ledger.Ledger) { a = l.Slots("a") })
+	if len(a) > 0 {
+		t.Errorf("its place is on a, which has come up without it: %v", a)
+	}
+	if w.calls["Launch"] != 1 {
+		t.Errorf("the launch of the machine that was being bought for it was repeated %d times, want once: its claim was given up", w.calls["Launch"])
 	}
 }

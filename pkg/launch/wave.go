@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// launchTimeout is how long a launch is retried before its claims are given up (as Karpenter has it).
-	launchTimeout = 5 * time.Minute
+	launchTimeout = capacity.LaunchTimeout
 	// maxAttempts bounds how often a wave is asked for anew because offers ran out one after the other.
 	maxAttempts = 20
 	firstRetry  = 200 * time.Millisecond
@@ -261,26 +260,14 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 	}
 }
 
-// settleWave hands out instances, sorted, to claims, sorted; what is over is ended. It says whether the claims that are
-// left may be asked for again.
+// settleWave hands out instances to claims; what is over is ended. It says whether the claims that are left may be asked for again.
 func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res capacity.LaunchResult, err error) bool {
 	m.scarce.learn(res.Instances, res.Exhausted, m.clock.Now())
 	if len(res.Instances) > 0 {
 		m.delayOver(rec.Pool)
 	}
-	insts := slices.Clone(res.Instances)
-	slices.SortFunc(insts, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
 	slices.SortFunc(w.claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
-	n := min(len(insts), len(w.claims))
-	for i, c := range w.claims[:n] {
-		inst := insts[i]
-		m.wg.Go(func() { m.finish(ctx, c, inst, w.labels) })
-	}
-	for _, inst := range insts[n:] {
-		m.log(ctx).Info("More instances than claims in a wave; ending what is over", "token", rec.Token, "instance", inst.ID)
-		m.background(ctx, func() { m.end(ctx, inst) })
-	}
-	w.claims = w.claims[n:]
+	w.claims = m.handOut(ctx, &rec, w.claims, nil, res.Instances, w.labels)
 	if len(w.claims) == 0 {
 		return false
 	}
@@ -290,7 +277,7 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 	}
 	before := len(w.offers)
 	w.offers = m.left(w, exhausted)
-	m.log(ctx).V(2).Info("Wave was not filled", "token", rec.Token, "came", n, "missing", len(w.claims), "exhausted", len(exhausted), "offersLeft", len(w.offers), "message", res.Message)
+	m.log(ctx).V(2).Info("Wave was not filled", "token", rec.Token, "came", len(res.Instances), "missing", len(w.claims), "exhausted", len(exhausted), "offersLeft", len(w.offers), "message", res.Message)
 	if len(w.offers) == 0 || err != nil && len(w.offers) == before && !res.Again {
 		why := res.Message
 		if why == "" && err != nil {

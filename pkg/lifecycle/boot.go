@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // endBootingPods ends pods that were deleted while their node boots: the kubelet that would say they have ended has not
@@ -76,7 +77,7 @@ func (c *Controller) vacateName(ctx context.Context, node string) error {
 
 func (c *Controller) killThese(ctx context.Context, list []corev1.Pod, node string) error {
 	for i := range list {
-		if pods.Terminal(&list[i]) {
+		if objects.Ended(&list[i]) {
 			continue
 		}
 		if err := c.killPod(ctx, &list[i], node); err != nil {

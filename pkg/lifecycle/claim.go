@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/awslabs/operatorpkg/status"
@@ -14,6 +13,8 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // life is one claim while it is being looked at. Stages change claim; it is saved once, after all of them.
@@ -62,7 +63,7 @@ func (c *Controller) reconcileClaim(ctx context.Context, name string) (time.Dura
 // forget drops what is remembered of a claim that is gone, and looks at Nodes it may have left.
 func (c *Controller) forget(name string) {
 	providerID, nodeName := c.index.forget(name)
-	c.sightings.forget(instanceID(providerID))
+	c.sightings.forget(capacity.InstanceID(providerID))
 	c.podEvents.forget(nodeName)
 	c.waits.forget(name)
 	for _, n := range c.nodesByProviderID(providerID) {
@@ -123,11 +124,6 @@ func launchedAt(claim *karpv1.NodeClaim) time.Time {
 		return cond.LastTransitionTime.Time
 	}
 	return claim.CreationTimestamp.Time
-}
-
-// instanceID is the last part of a provider ID: aws:///zone/i-0123.
-func instanceID(providerID string) string {
-	return providerID[strings.LastIndexByte(providerID, '/')+1:]
 }
 
 // soonest is the earlier of two waits; 0 is no wait at all.

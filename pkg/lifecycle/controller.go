@@ -67,6 +67,8 @@ type Config struct {
 	// Registered, when set, is told of each registered node, once per process: what its kubelet says of itself can be learned
 	// from. It must not block.
 	Registered func(claim *karpv1.NodeClaim, node *corev1.Node)
+	// Registering, when set, is told which Node is a claim's before pods are let onto that, perhaps more than once. It must not block.
+	Registering func(claim, node, providerID string)
 	// Close, when set, keeps this process's own scheduler off a Node whose end has begun, from its return on, and says whether pods
 	// that were let through before are still being bound there. It must not block.
 	Close func(node, providerID string) (landing bool)
@@ -109,6 +111,7 @@ type Controller struct {
 	brake    *brake.Brake
 	hold     func() string
 	close    func(node, providerID string) (landing bool)
+	naming   func(claim, node, providerID string)
 	came     func(*karpv1.NodeClaim, *corev1.Node)
 	failed   func(*karpv1.NodeClaim, string) // to become a node in time
 	givingUp func(claim, why string, fault *guard.Fault)
@@ -151,6 +154,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if c.came = cfg.Registered; c.came == nil {
 		c.came = func(*karpv1.NodeClaim, *corev1.Node) {}
+	}
+	if c.naming = cfg.Registering; c.naming == nil {
+		c.naming = func(string, string, string) {}
 	}
 	if c.failed = cfg.NotRegistered; c.failed == nil {
 		c.failed = func(*karpv1.NodeClaim, string) {}

@@ -13,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -88,39 +89,24 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// shells are Nodes of ours that have neither claim nor instance nor a kubelet that says Ready. Deleting one begins its end,
+// shells are managed Nodes with our finalizer that have neither claim nor instance nor a kubelet that says Ready. Deleting one begins its end,
 // which looks for the instance again.
 func shells(nodes []*corev1.Node, listed map[string]bool, claims claimSet) []*corev1.Node {
 	var out []*corev1.Node
 	for _, n := range nodes {
-		if ours(n) && n.DeletionTimestamp == nil && !ready(n) && !listed[n.Spec.ProviderID] && claims.byProvider[n.Spec.ProviderID] == nil {
+		if finalized(n) && n.DeletionTimestamp == nil && !objects.Ready(n) && !listed[n.Spec.ProviderID] && claims.byProvider[n.Spec.ProviderID] == nil {
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
-// orphans are the instances that no claim owns or will own: old enough for their launch to have been recorded, and not of a
-// wave some claim of which still waits for its instance.
+// orphans are the instances that no claim owns or will own (capacity.InstanceOwners), old enough for their launch to have been recorded.
 func orphans(instances []capacity.Instance, claims claimSet, now time.Time) []capacity.Instance {
 	var out []capacity.Instance
 	for _, inst := range instances {
-		switch inst.State {
-		case capacity.InstanceShuttingDown, capacity.InstanceTerminated:
-			continue
-		}
-		if claims.byProvider[inst.ProviderID] != nil || now.Sub(inst.LaunchedAt) < garbageAge {
-			continue
-		}
-		if claim := claims.byName[inst.Claim]; claim != nil && claim.Status.ProviderID == "" {
-			continue
-		}
-		waiting := false
-		for _, claim := range claims.byWave[inst.Wave] {
-			// A deleted claim without instance takes its share by itself; a failed launch may be tried again with the same token.
-			waiting = waiting || inst.Wave != "" && claim.Status.ProviderID == ""
-		}
-		if !waiting {
+		// A deleted claim without instance takes its share by itself; a failed launch may be tried again with the same token.
+		if !inst.Ended() && now.Sub(inst.LaunchedAt) >= garbageAge && !claims.Owned(&inst) && !claims.Awaited(&inst) {
 			out = append(out, inst)
 		}
 	}
@@ -133,10 +119,12 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 	nodes := c.nodesByProviderID(inst.ProviderID)
 	for _, n := range nodes {
 		switch {
-		case ours(n) && n.DeletionTimestamp != nil:
+		case capacity.OfAnotherProvider(n):
+			return nil // and so is the instance, whatever its tags say
+		case finalized(n) && n.DeletionTimestamp != nil:
 			c.enqueue(key{node: n.Name})
 			return nil
-		case ours(n) || managed(n) && Posted(n) && n.DeletionTimestamp == nil:
+		case finalized(n) || capacity.Managed(n) && Posted(n) && n.DeletionTimestamp == nil:
 			klog.FromContext(ctx).Info("Deleting a Node whose NodeClaim is gone", "node", klog.KObj(n), "instance", inst.ID)
 			if _, err := c.patchNode(ctx, n.Name, n.UID, func(n *corev1.Node) { addFinalizer(n) }); err != nil {
 				return err
@@ -151,7 +139,7 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 	collections.Inc()
 	klog.FromContext(ctx).Info("Terminated an instance that no NodeClaim owns", "instance", inst.ID, "wave", inst.Wave, "claim", inst.Claim)
 	for _, n := range nodes {
-		if managed(n) {
+		if capacity.Managed(n) {
 			if err := c.deleteNode(ctx, n); err != nil {
 				return err
 			}
@@ -168,7 +156,7 @@ const sightingMemory = 15 * time.Minute
 func (c *Controller) tidyMemory(claims claimSet, now time.Time) {
 	owned := map[string]bool{}
 	for id := range claims.byProvider {
-		owned[instanceID(id)] = true
+		owned[capacity.InstanceID(id)] = true
 	}
 	c.sightings.prune(now.Add(-sightingMemory), owned)
 	c.evictions.prune(now)

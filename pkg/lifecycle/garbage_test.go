@@ -141,6 +141,30 @@ func TestUnlaunchedClaimDeleted(t *testing.T) {
 	}
 }
 
+// The launch would have handed the instances out by their tags, and so does the end of both claims: Nodes and pods of an instance belong
+// to the claim that it bears the name of.
+func TestUnlaunchedClaimLeavesAnInstanceToTheClaimItIsTaggedWith(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b"} {
+		w.intent(name, "w")
+		w.deleteByName(name)
+	}
+	w.cloud.launch("i-1", "w").Claim = "b"
+	w.cloud.launch("i-2", "w")
+	took := map[string]string{}
+	for range 20 {
+		w.pass(time.Second, time.Second)
+		for _, name := range []string{"a", "b"} {
+			if c := w.claim(name); c != nil && c.Status.ProviderID != "" {
+				took[name] = capacity.InstanceID(c.Status.ProviderID)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"a": "i-2", "b": "i-1"}, took); diff != "" {
+		t.Errorf("instances of the claims (-want +got):\n%s", diff)
+	}
+}
+
 // A wave is recorded between the look and the letting go: the claim must not go, or its instance would have no owner.
 func TestUnlaunchedClaimIsNotLetGoUnderARecord(t *testing.T) {
 	w := newWorld(t)

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Reasons of the Initialized condition for what a user has declared and what has not come (Karpenter's).
@@ -66,7 +68,7 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 
 // uninitialized is why a node can't be called initialized yet; empty when it can.
 func (c *Controller) uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
-	if !ready(node) {
+	if !objects.Ready(node) {
 		return "NodeNotReady", "the kubelet does not say Ready"
 	}
 	taints := Taints(node)

@@ -14,10 +14,11 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
-	launchTimeout = 5 * time.Minute
+	launchTimeout = capacity.LaunchTimeout
 	// DefaultRegistrationTimeout is how long after its launch an instance may be without kubelet.
 	DefaultRegistrationTimeout = 15 * time.Minute
 	// initializationTimeout is how long after its registration a node may stay unfit for what it was bought for. Karpenter waits
@@ -85,7 +86,7 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 	if !conditionTrue(claim, karpv1.ConditionTypeInitialized) {
 		late, err = c.checkInitialized(ctx, l)
 	}
-	if err == nil && l.match.node.DeletionTimestamp == nil && !ready(l.match.node) {
+	if err == nil && l.match.node.DeletionTimestamp == nil && !objects.Ready(l.match.node) {
 		after, err = c.checkInstance(ctx, l)
 	}
 	return soonest(late, after), err
@@ -107,7 +108,7 @@ func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Durati
 	if err != nil {
 		return 0, err
 	}
-	if ready(node) && slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, l.now) }) {
+	if objects.Ready(node) && slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, l.now) }) {
 		c.event(l.claim, node, corev1.EventTypeWarning, reasonInitTimeout, "Check", "not initialized within %s, but pods run there: %s", initializationTimeout, why)
 		return initializationTimeout, nil
 	}
@@ -200,7 +201,7 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 	if reason == reasonLaunchTimeout || reason == reasonRegistrationTimeout {
 		c.failed(l.claim, message)
 	}
-	klog.FromContext(ctx).Info("Gave a NodeClaim up", "reason", reason, "message", message, "instance", instanceID(l.claim.Status.ProviderID))
+	klog.FromContext(ctx).Info("Gave a NodeClaim up", "reason", reason, "message", message, "instance", capacity.InstanceID(l.claim.Status.ProviderID))
 	return nil
 }
 

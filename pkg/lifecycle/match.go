@@ -8,6 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Names of the indexes on the Node informer.
@@ -77,9 +80,9 @@ func (c *Controller) matchClaim(claim *karpv1.NodeClaim) match {
 		return match{taken: named}
 	}
 	sameID := c.nodesByProviderID(claim.Status.ProviderID)
-	addresses := map[string]bool{c.sightings.address(instanceID(claim.Status.ProviderID)): true}
+	addresses := map[string]bool{c.sightings.address(capacity.InstanceID(claim.Status.ProviderID)): true}
 	for _, n := range sameID {
-		addresses[internalIP(n)] = true
+		addresses[objects.InternalIP(n)] = true
 	}
 	delete(addresses, "")
 	var sameIP []*corev1.Node
@@ -119,8 +122,8 @@ func indexNodes(informer cache.SharedIndexInformer) error {
 			return nil, nil
 		},
 		nodesByInternalIP: func(obj any) ([]string, error) {
-			if n, ok := obj.(*corev1.Node); ok && internalIP(n) != "" {
-				return []string{internalIP(n)}, nil
+			if n, ok := obj.(*corev1.Node); ok && objects.InternalIP(n) != "" {
+				return []string{objects.InternalIP(n)}, nil
 			}
 			return nil, nil
 		},
@@ -129,13 +132,4 @@ func indexNodes(informer cache.SharedIndexInformer) error {
 		return fmt.Errorf("indexing nodes: %w", err)
 	}
 	return nil
-}
-
-func internalIP(n *corev1.Node) string {
-	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			return a.Address
-		}
-	}
-	return ""
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // What is remembered of pods and instances that nothing is asked about any more goes: pods end between two tries to evict them, and an
@@ -40,7 +42,7 @@ func TestWhatNobodyAsksAboutIsForgotten(t *testing.T) {
 	if instances, pods := remembered(); instances != 1 || pods != 1 {
 		t.Errorf("%d instances and %d pods are remembered, want those that are asked about", instances, pods)
 	}
-	if _, ok := w.c.sightings.get(instanceID(claim.Status.ProviderID)); !ok {
+	if _, ok := w.c.sightings.get(capacity.InstanceID(claim.Status.ProviderID)); !ok {
 		t.Error("the claim's instance is forgotten")
 	}
 	if w.c.evictions.wait(types.UID("waits"), w.clock.Now()) == 0 {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-)
 
-// nodeClassLabel is on every Node of ours, as on every one that Karpenter makes on AWS (karpenter.sh/v1's NodeClassLabelKey).
-const nodeClassLabel = "karpenter.k8s.aws/ec2nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
 
 // errNodeReplaced: a Node of that name is there, but it is another one.
 var errNodeReplaced = errors.New("the Node was replaced by another of the same name")
@@ -99,7 +98,7 @@ func (c *Controller) nodeChanged(obj any) {
 	names := c.index.find(node.Spec.ProviderID, node.Name)
 	if node.Spec.ProviderID == "" {
 		// It may be one of ours under another name; the Node made ahead has the same address.
-		if ip := internalIP(node); ip != "" {
+		if ip := objects.InternalIP(node); ip != "" {
 			for _, other := range c.nodesIndexed(nodesByInternalIP, ip) {
 				names = append(names, c.index.find(other.Spec.ProviderID, other.Name)...)
 			}
@@ -108,7 +107,7 @@ func (c *Controller) nodeChanged(obj any) {
 	for _, name := range names {
 		c.enqueue(key{claim: name})
 	}
-	if ours(node) && node.DeletionTimestamp != nil && len(c.claimsOf(node)) == 0 {
+	if finalized(node) && node.DeletionTimestamp != nil && len(c.claimsOf(node)) == 0 {
 		c.enqueue(key{node: node.Name})
 	}
 }
@@ -121,37 +120,8 @@ func (c *Controller) claimsOf(node *corev1.Node) []string {
 	return c.index.find(node.Spec.ProviderID, "")
 }
 
-// ours says that the Node carries our finalizer and has or had a NodeClaim.
-func ours(node *corev1.Node) bool { return managed(node) && hasFinalizer(node) }
-
-// managed says that the Node was made for a NodeClaim: it has the label of a pool, or, where the claim has none, its claim as an
-// owner. Nodes of another provider's class are not: EKS Auto Mode and others use the same labels and owners.
-func managed(node *corev1.Node) bool {
-	if foreignClass(node) {
-		return false
-	}
-	if _, pool := node.Labels[karpv1.NodePoolLabelKey]; pool {
-		return true
-	}
-	for i := range node.OwnerReferences {
-		if ref := &node.OwnerReferences[i]; ref.Kind == "NodeClaim" && strings.HasPrefix(ref.APIVersion, "karpenter.sh/") {
-			return true
-		}
-	}
-	return false
-}
-
-// foreignClass says that the Node bears the label of a node class, which providers form as GROUP/KIND, and not of ours.
-func foreignClass(node *corev1.Node) bool {
-	foreign := false
-	for key := range node.Labels {
-		if key == nodeClassLabel {
-			return false
-		}
-		foreign = foreign || strings.Contains(key, "/") && strings.HasSuffix(key, "nodeclass")
-	}
-	return foreign
-}
+// finalized says that the Node is managed and carries our finalizer: its end takes its instance along.
+func finalized(node *corev1.Node) bool { return capacity.Managed(node) && hasFinalizer(node) }
 
 func hasFinalizer(obj metav1.Object) bool {
 	for _, f := range obj.GetFinalizers() {
@@ -192,20 +162,6 @@ func setTaint(node *corev1.Node, t corev1.Taint) {
 	if !hasTaint(node.Spec.Taints, &t) {
 		node.Spec.Taints = append(node.Spec.Taints, t)
 	}
-}
-
-func ready(node *corev1.Node) bool {
-	cond := readyCondition(node)
-	return cond != nil && cond.Status == corev1.ConditionTrue
-}
-
-func readyCondition(node *corev1.Node) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 // Disrupt keeps new pods off a Node that may be about to go; the Node stays as it is otherwise.

@@ -10,6 +10,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -34,11 +35,11 @@ func podEvent(before, after *corev1.Pod) (node string, counts bool) {
 	came := after != nil && (before == nil || before.Spec.NodeName == "")
 	went := after == nil
 	ending := before != nil && after != nil &&
-		(pods.Terminating(before) != pods.Terminating(after) || pods.Terminal(before) != pods.Terminal(after))
+		(pods.Terminating(before) != pods.Terminating(after) || objects.Ended(before) != objects.Ended(after))
 	if !came && !went && !ending {
 		return "", false
 	}
-	over := went && before != nil && (pods.Terminating(before) || pods.Terminal(before))
+	over := went && before != nil && (pods.Terminating(before) || objects.Ended(before))
 	return p.Spec.NodeName, !over && !pods.Daemon(p) && !pods.Mirror(p)
 }
 

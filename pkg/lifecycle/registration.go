@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Posted says that the node's kubelet has reported its status at least once. A Ready condition alone does not say so: the
@@ -19,7 +21,7 @@ func Posted(node *corev1.Node) bool {
 	if node.Status.NodeInfo.KubeletVersion != "" {
 		return true
 	}
-	cond := readyCondition(node)
+	cond := objects.ReadyCondition(node)
 	return cond != nil && cond.Reason != "NodeStatusNeverUpdated"
 }
 
@@ -49,13 +51,16 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 
 	// A kubelet may be there before its Node's name has been recorded on the claim.
 	ahead := node.Name == l.claim.Status.NodeName || ownedBy(node, l.claim)
+	// Its room belongs to the pods it was built for before anybody else may go there: a kubelet may be faster than the cloud's API is in
+	// showing its instance.
+	c.naming(l.claim.Name, node.Name, l.claim.Status.ProviderID)
 	missing := false
 	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		_, done := n.Labels[karpv1.NodeRegisteredLabelKey]
 		missing = !done && !ahead && !hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
 		// What a kubelet registers with, user data has told it: with this taint came the startup taints, and a Node that is
 		// Ready has had the time to lose them.
-		came := ready(n) && hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
+		came := objects.Ready(n) && hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
 		syncNode(n, l.claim, ahead || came)
 	})
 	if gone(err) {

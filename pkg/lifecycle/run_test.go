@@ -59,9 +59,9 @@ func TestRun(t *testing.T) {
 	<-working
 	cancel()
 	select {
-	case <-done:
+	case err := <-done:
 		close(release)
-		t.Fatal("Run returned while a worker was at work")
+		t.Fatalf("Run returned while a worker was at work: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(release)

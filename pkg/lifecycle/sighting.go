@@ -118,7 +118,7 @@ func (s *sightings) prune(before time.Time, owned map[string]bool) {
 // look asks the cloud about an instance, unless it was asked within maxAge. The instance is the last one seen; it may be
 // empty when the verdict is not alive.
 func (c *Controller) look(ctx context.Context, providerID string, launchedAt time.Time, maxAge time.Duration) (capacity.Instance, verdict, error) {
-	id := instanceID(providerID)
+	id := capacity.InstanceID(providerID)
 	if s, ok := c.sightings.get(id); ok && (s.verdict == ended || c.clock.Since(s.at) < maxAge) {
 		return s.inst, s.verdict, nil
 	}

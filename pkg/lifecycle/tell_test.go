@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,5 +29,29 @@ func TestNodesThatCameAreTold(t *testing.T) {
 	want := []string{"a " + inst.NodeName + " " + w.node(inst.NodeName).Status.NodeInfo.KubeletVersion}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// Which Node is a claim's is told before the taint goes that keeps pods off it: pods that were refused before take the room of those it
+// was built for, and of DaemonSets, otherwise.
+func TestNodesAreNamedBeforePodsMayGoThere(t *testing.T) {
+	w := newWorld(t)
+	var told []string
+	w.c.naming = func(claim, node, providerID string) {
+		kept := hasTaintKey(w.node(node).Spec.Taints, karpv1.UnregisteredTaintKey)
+		told = append(told, fmt.Sprint(claim, " ", node, " ", providerID, ", pods are kept off: ", kept))
+	}
+	claim, inst := w.launched("a", func(*karpv1.NodeClaim) {})
+	w.createNode(nodeFor(claim, *inst))
+	w.kubelet(inst.NodeName)
+	for range 3 {
+		w.step()
+	}
+	want := []string{"a " + inst.NodeName + " " + claim.Status.ProviderID + ", pods are kept off: true"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if hasTaintKey(w.node(inst.NodeName).Spec.Taints, karpv1.UnregisteredTaintKey) {
+		t.Error("the Node is not registered")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -76,7 +77,7 @@ func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, erro
 		return 0, nil // told before; the cache has not seen it go
 	}
 	terminations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.DeletionTimestamp.Time).Seconds())
-	klog.FromContext(ctx).V(2).Info("NodeClaim ended", "instance", instanceID(l.claim.Status.ProviderID))
+	klog.FromContext(ctx).V(2).Info("NodeClaim ended", "instance", capacity.InstanceID(l.claim.Status.ProviderID))
 	return 0, nil
 }
 
@@ -88,7 +89,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (time.Durat
 	} else if err != nil {
 		return 0, fmt.Errorf("finding Node %s: %w", name, err)
 	}
-	if !ours(node) || node.DeletionTimestamp == nil || len(c.claimsOf(node)) > 0 {
+	if !finalized(node) || node.DeletionTimestamp == nil || len(c.claimsOf(node)) > 0 {
 		return 0, nil
 	}
 	owned, err := c.liveClaims(ctx)
@@ -168,7 +169,7 @@ func (c *Controller) cordon(ctx context.Context, e *ending) (time.Duration, erro
 
 // skipIfEnded looks whether there is anything left to drain: a kubelet that says Ready lives, whatever the cloud says.
 func (c *Controller) skipIfEnded(ctx context.Context, e *ending) (time.Duration, error) {
-	if ready(e.node) {
+	if objects.Ready(e.node) {
 		return 0, nil
 	}
 	_, v, err := c.look(ctx, e.providerID, e.launchedAt(), endPoll)
@@ -217,7 +218,7 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 	if v == alive && inst.State == capacity.InstanceShuttingDown {
 		return endPoll, nil
 	}
-	err = c.cloud.Terminate(ctx, instanceID(e.providerID))
+	err = c.cloud.Terminate(ctx, capacity.InstanceID(e.providerID))
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
 		c.event(e.claim, e.node, corev1.EventTypeWarning, reasonTerminationFailed, "Terminate",
 			"it is tried again: %v", err)
@@ -251,7 +252,7 @@ func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, 
 	if err != nil && !gone(err) {
 		return 0, err
 	}
-	klog.FromContext(ctx).V(2).Info("Node ended", "node", klog.KObj(e.node), "instance", instanceID(e.providerID))
+	klog.FromContext(ctx).V(2).Info("Node ended", "node", klog.KObj(e.node), "instance", capacity.InstanceID(e.providerID))
 	return 0, nil
 }
 

@@ -6,6 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
@@ -85,10 +88,10 @@ func HiddenTaints(node *corev1.Node) []corev1.Taint {
 // hides says whether the scheduler is not to see a taint of the node: the node is ours and was not given up, and the taint
 // will go by itself.
 func hides(node *corev1.Node, t *corev1.Taint) bool {
-	if _, failed := node.Annotations[AnnotationFailed]; failed || !ephemeral(t) || !managed(node) {
+	if _, failed := node.Annotations[AnnotationFailed]; failed || !ephemeral(t) || !capacity.Managed(node) {
 		return false
 	}
-	return node.Labels[karpv1.NodeInitializedLabelKey] != "true" || t.Key == corev1.TaintNodeNotReady && ready(node)
+	return node.Labels[karpv1.NodeInitializedLabelKey] != "true" || t.Key == corev1.TaintNodeNotReady && objects.Ready(node)
 }
 
 // ephemeral says that a healthy node loses the taint by itself and that pods may be bound in spite of it.

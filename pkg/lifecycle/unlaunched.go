@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,8 +25,8 @@ const (
 // endUnlaunched ends a claim that has no instance on record. Its launch may have been sent all the same: the answer may be
 // under way or lost. Its wave is searched; an instance that falls to this claim becomes its instance and ends like any other.
 //
-// Instances of a wave fall to its claims in order as they are handed out by whoever launches. As long as another live claim
-// of the wave waits for its own, nothing is taken from the wave.
+// Which instance falls to it is for capacity.InstanceOwners to say. As long as a live claim of the wave waits for its own, nothing is taken from
+// the wave but what bears this claim's name.
 func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration, error) {
 	current := &karpv1.NodeClaim{}
 	if err := c.live.Get(ctx, client.ObjectKey{Name: l.claim.Name}, current); apierrors.IsNotFound(err) {
@@ -52,10 +51,11 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	unowned := slices.DeleteFunc(instances, func(i capacity.Instance) bool { return owned.byProvider[i.ProviderID] != nil })
-	mine, settled := share(unowned, current.Name, owned.byWave[wave.Token])
+	of, _ := owned.Assign(wave, instances)
+	mine, falls := of[current.Name]
+	settled := !owned.LiveWait(wave.Token)
 	switch {
-	case mine != nil:
+	case falls && (settled || mine.Claim == current.Name):
 		klog.FromContext(ctx).V(2).Info("Found the instance of a claim that was deleted before its launch was recorded", "instance", mine.ID)
 		l.claim.Status.ProviderID = mine.ProviderID
 		l.claim.Status.ImageID = mine.ImageID
@@ -73,32 +73,6 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 	return 0, nil
 }
 
-// share is the instance of a wave that falls to a deleted claim without instance. settled says that no live claim of the
-// wave is waiting any more; only then are untagged instances without owner shared out, among the deleted claims in order.
-func share(unowned []capacity.Instance, name string, wave []*karpv1.NodeClaim) (mine *capacity.Instance, settled bool) {
-	for i := range unowned {
-		if unowned[i].Claim == name {
-			return &unowned[i], true
-		}
-	}
-	var deleted []string
-	settled = true
-	for _, claim := range wave {
-		switch {
-		case claim.Status.ProviderID != "":
-		case claim.DeletionTimestamp != nil:
-			deleted = append(deleted, claim.Name)
-		default:
-			settled = false
-		}
-	}
-	slices.Sort(deleted)
-	if i := slices.Index(deleted, name); settled && i >= 0 && i < len(unowned) {
-		return &unowned[i], true
-	}
-	return nil, settled
-}
-
 // liveClaims is what the API knows of all claims now, past every cache.
 func (c *Controller) liveClaims(ctx context.Context) (claimSet, error) {
 	var all karpv1.NodeClaimList
@@ -110,23 +84,21 @@ func (c *Controller) liveClaims(ctx context.Context) (claimSet, error) {
 
 // claimSet is all claims by what ties instances to them.
 type claimSet struct {
+	*capacity.InstanceOwners
 	byProvider map[string]*karpv1.NodeClaim
-	byName     map[string]*karpv1.NodeClaim
-	byWave     map[string][]*karpv1.NodeClaim // token
 }
 
 func newClaimSet(claims []karpv1.NodeClaim) claimSet {
-	s := claimSet{byProvider: map[string]*karpv1.NodeClaim{}, byName: map[string]*karpv1.NodeClaim{}, byWave: map[string][]*karpv1.NodeClaim{}}
+	s := claimSet{byProvider: map[string]*karpv1.NodeClaim{}}
+	all := make([]*capacity.Claim, 0, len(claims))
 	for i := range claims {
 		claim := &claims[i]
-		s.byName[claim.Name] = claim
+		all = append(all, &capacity.Claim{Name: claim.Name, ProviderID: claim.Status.ProviderID, Deleting: claim.DeletionTimestamp != nil, Wave: waveOf(claim)})
 		if id := claim.Status.ProviderID; id != "" {
 			s.byProvider[id] = claim
 		}
-		if w := waveOf(claim); w != nil {
-			s.byWave[w.Token] = append(s.byWave[w.Token], claim)
-		}
 	}
+	s.InstanceOwners = capacity.InstanceOwnersOf(all)
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // detachVolumes waits until the volumes of the drained pods are detached, so that their successors can attach them at once.
@@ -65,7 +66,7 @@ func (c *Controller) pendingAttachments(node string, now time.Time) ([]string, e
 			continue
 		}
 		for i := range p.Spec.Volumes {
-			if name := claimName(p, &p.Spec.Volumes[i]); name != "" {
+			if name := objects.ClaimName(p, &p.Spec.Volumes[i]); name != "" {
 				if pvc, err := c.volClaims.PersistentVolumeClaims(p.Namespace).Get(name); err == nil {
 					staying.Insert(pvc.Spec.VolumeName)
 				}
@@ -82,17 +83,6 @@ func (c *Controller) pendingAttachments(node string, now time.Time) ([]string, e
 	}
 	slices.Sort(out)
 	return out, nil
-}
-
-// claimName is the PersistentVolumeClaim of a pod's volume; empty: it has none.
-func claimName(p *corev1.Pod, v *corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return p.Name + "-" + v.Name
-	}
-	return ""
 }
 
 // sharedVolume says that several nodes may have the volume attached.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -148,9 +147,4 @@ func selectPods(job *batchv1.Job) {
 		job.Spec.Selector.MatchLabels = map[string]string{}
 	}
 	job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(job.UID)
-}
-
-// over says that a pod needs no room any more.
-func over(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -60,11 +60,12 @@ var understood = map[schema.GroupKind]kind{
 	{Group: "apps", Kind: "DaemonSet"}:   {version: "v1"},
 	{Group: "batch", Kind: "Job"}:        {version: "v1", workload: true},
 
-	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: {version: "v1", cluster: true},
-	{Group: "node.k8s.io", Kind: "RuntimeClass"}:        {version: "v1", cluster: true},
-	{Group: "storage.k8s.io", Kind: "StorageClass"}:     {version: "v1", cluster: true},
-	{Group: "storage.k8s.io", Kind: "CSINode"}:          {version: "v1", cluster: true},
-	{Group: "storage.k8s.io", Kind: "CSIDriver"}:        {version: "v1", cluster: true},
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:   {version: "v1", cluster: true},
+	{Group: "node.k8s.io", Kind: "RuntimeClass"}:          {version: "v1", cluster: true},
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:       {version: "v1", cluster: true},
+	{Group: "storage.k8s.io", Kind: "CSINode"}:            {version: "v1", cluster: true},
+	{Group: "storage.k8s.io", Kind: "CSIDriver"}:          {version: "v1", cluster: true},
+	{Group: "storage.k8s.io", Kind: "CSIStorageCapacity"}: {version: "v1"},
 
 	{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}: {version: "v1alpha1", custom: func() client.Object { return &podgroupv1alpha1.PodGroup{} }},
 
@@ -89,7 +90,7 @@ var apart = map[schema.GroupKind]string{
 var indifferent = map[schema.GroupKind]bool{
 	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true, {Kind: "Endpoints"}: true, {Kind: "Event"}: true,
 	{Group: "apps", Kind: "ControllerRevision"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
-	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}: true, {Group: "storage.k8s.io", Kind: "CSIStorageCapacity"}: true,
+	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}: true,
 }
 
 var indifferentGroups = map[string]bool{
@@ -133,6 +134,8 @@ func validate(o runtime.Object) field.ErrorList {
 		return nodevalidation.ValidateRuntimeClass(o)
 	case *storage.StorageClass:
 		return storagevalidation.ValidateStorageClass(o)
+	case *storage.CSIStorageCapacity:
+		return storagevalidation.ValidateCSIStorageCapacity(o, storagevalidation.CSIStorageCapacityValidateOptions{})
 	}
 	return nil
 }

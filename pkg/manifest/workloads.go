@@ -16,6 +16,8 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	hashutil "k8s.io/kubernetes/pkg/util/hash"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Pods are the pods that need room: those that are given and not over, and those that the controllers of workloads would
@@ -71,7 +73,7 @@ func newMaker(s *Set) *maker {
 	m := &maker{set: s, there: map[string][]*corev1.Pod{}, admit: newAdmission(s), unique: map[string]int{}}
 	for i := range s.entries {
 		pod, ok := s.entries[i].object.(*corev1.Pod)
-		if ok && s.entries[i].existing && !over(pod) && pod.DeletionTimestamp == nil {
+		if ok && s.entries[i].existing && !objects.Ended(pod) && pod.DeletionTimestamp == nil {
 			if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 				key := pod.Namespace + "/" + ref.Kind + "/" + ref.Name
 				m.there[key] = append(m.there[key], pod)
@@ -83,7 +85,7 @@ func newMaker(s *Set) *maker {
 
 // given takes a pod that was read.
 func (m *maker) given(pod *corev1.Pod) {
-	if over(pod) {
+	if objects.Ended(pod) {
 		return
 	}
 	if pod.Spec.Priority == nil {

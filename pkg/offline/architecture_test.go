@@ -31,7 +31,7 @@ func TestOpenArchitectures(t *testing.T) {
 		want       []string
 	}{
 		{"a pool that says nothing", pool("general", "") + deployment("web", 2, "cpu: 3", "") + deployment("api", 1, "cpu: 3", amd64), []string{warning}},
-		{"a pool that allows both", pool("general", "", of("amd64, arm64")) + deployment("web", 1, "cpu: 3", ""), []string{warning}},
+		{"a pool that names both", pool("general", "", of("amd64, arm64")) + deployment("web", 1, "cpu: 3", ""), nil},
 		{"a pool of amd64", pool("general", "", of("amd64")) + deployment("web", 1, "cpu: 3", ""), nil},
 		{"a pool of arm64", pool("general", "", of("arm64")) + deployment("web", 1, "cpu: 3", ""), nil},
 		{"pods that say which", pool("general", "") + deployment("web", 1, "cpu: 3", amd64), nil},

@@ -69,6 +69,7 @@ func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Nam
 		freeze(f, &storagev1.StorageClass{}, manifest.All[*storagev1.StorageClass](set)),
 		freeze(f, &storagev1.CSINode{}, manifest.All[*storagev1.CSINode](set)),
 		freeze(f, &storagev1.CSIDriver{}, manifest.All[*storagev1.CSIDriver](set)),
+		freeze(f, &storagev1.CSIStorageCapacity{}, manifest.All[*storagev1.CSIStorageCapacity](set)),
 		freeze(f, &appsv1.DaemonSet{}, manifest.All[*appsv1.DaemonSet](set)),
 		freeze(f, &corev1.LimitRange{}, manifest.All[*corev1.LimitRange](set)),
 		freeze(f, &nodev1.RuntimeClass{}, manifest.All[*nodev1.RuntimeClass](set)),
@@ -78,7 +79,7 @@ func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Nam
 		freeze(f, &appsv1.ReplicaSet{}, replicaSets(set)), freeze(f, &appsv1.StatefulSet{}, statefulSets(set)),
 		// What is not read. Without these the factory would make informers of its own, which would ask.
 		freeze(f, &corev1.ReplicationController{}, nil), freeze(f, &corev1.ResourceQuota{}, nil), freeze(f, &batchv1.Job{}, nil),
-		freeze(f, &storagev1.CSIStorageCapacity{}, nil), freeze(f, &storagev1.VolumeAttachment{}, nil),
+		freeze(f, &storagev1.VolumeAttachment{}, nil),
 		freeze(f, &resourcev1.ResourceClaim{}, nil), freeze(f, &resourcev1.ResourceSlice{}, nil), freeze(f, &resourcev1.DeviceClass{}, nil),
 	)
 	if err != nil {

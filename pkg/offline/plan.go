@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
@@ -112,7 +113,9 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	}
 	r := newReport(view, plan, append(d.refused, said.refused...))
 	r.Warnings, r.Assumed = slices.Concat(s.Warnings, set.Warnings, shop.notes), shop.assumed
-	r.Warnings = append(r.Warnings, openArchitectures(plan)...)
+	for _, open := range capacity.OpenArchitectures(plan) {
+		r.Warnings = append(r.Warnings, open.String())
+	}
 	if why := withoutCoscheduling(d.waiting); why != "" && !s.Coscheduling {
 		r.Warnings = append(r.Warnings, why)
 	}
@@ -139,13 +142,12 @@ func (d *demand) sort() {
 		nodes[n.Name] = true
 	}
 	for _, pod := range d.set.Pods() {
-		owner := metav1.GetControllerOfNoCopy(pod)
 		switch {
 		case pod.Spec.NodeName != "" && nodes[pod.Spec.NodeName]:
 			d.bound = append(d.bound, pod)
 		case pod.Spec.NodeName != "":
 			d.set.Warnings = append(d.set.Warnings, fmt.Sprintf("Pod %s/%s is on node %s, which is not in the input: it is ignored", pod.Namespace, pod.Name, pod.Spec.NodeName))
-		case owner != nil && owner.Kind == "DaemonSet": // its node is there, or it comes with one
+		case objects.OfDaemonSet(pod): // its node is there, or it comes with one
 			d.daemons = append(d.daemons, pod)
 		default:
 			d.waiting = append(d.waiting, pod)

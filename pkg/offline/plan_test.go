@@ -168,7 +168,7 @@ status: {capacity: {cpu: 4, memory: 16Gi, pods: 50}, allocatable: {cpu: 4, memor
 			text: class + pool("general", "") + node + deployment("web", 1, "cpu: 3", "") +
 				"{apiVersion: v1, kind: Pod, metadata: {name: old}, spec: {nodeName: node-1, containers: [{name: c, image: c, resources: {requests: {cpu: 2}}}]}}"},
 		{name: "nodes that are there count against their pool's limits", text: class + pool("general", "  limits: {cpu: 4}") + node + deployment("web", 2, "cpu: 3", ""),
-			want: []string{"node-1: shop/web", "refused web-#-2: general: its limit of cpu 4 leaves 0"}},
+			want: []string{"node-1: shop/web", "refused web-#-2: general: limit of cpu 4 reached: 0 left"}},
 		{name: "volumes are attached up to the machine's limit, in zones that the class allows", total: 0.2, want: []string{"general m1.large on-demand eu-test-1b: shop/db"},
 			text: class + pool("general", "") + `
 {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: disks}, provisioner: ebs.csi.aws.com, volumeBindingMode: WaitForFirstConsumer,
@@ -216,7 +216,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 			want: []string{"refused train-#-1"}},
 		{name: "pods of any scheduler, the more important ones first", text: class + pool("general", "  limits: {cpu: 4}") + deployment("web", 1, "cpu: 3", "      schedulerName: other") +
 			"{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 10}\n---\n" + deployment("pay", 1, "cpu: 3", "      priorityClassName: high"), total: 0.2,
-			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/pay", "refused web-#-1: general: its limit of cpu 4 leaves 0"}},
+			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/pay", "refused web-#-1: general: limit of cpu 4 reached: 0 left"}},
 		{name: "a pod on a node that isn't in the input", text: class + pool("general", "") +
 			"{apiVersion: v1, kind: Pod, metadata: {name: old}, spec: {nodeName: node-9, containers: [{name: c, image: c}]}}",
 			warnings: []string{"Pod default/old is on node node-9, which is not in the input: it is ignored"}},

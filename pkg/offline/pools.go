@@ -6,6 +6,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
@@ -46,7 +47,7 @@ type typesOf struct {
 // newShop reads pools and classes. problems name objects that can't be used.
 func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.AtHand{
-		Pools: manifest.All[*karpv1.NodePool](set), Classes: manifest.All[*ec2nc.EC2NodeClass](set), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
+		Pools: own(manifest.All[*karpv1.NodePool](set)), Classes: manifest.All[*ec2nc.EC2NodeClass](set), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
 		Claims: claimsOf(set), Profiles: s.Pools,
 	}}
 	templates := map[string]*legacy.AWSNodeTemplate{}
@@ -70,17 +71,22 @@ func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 	return out, problems
 }
 
+// own leaves out objects of other providers.
+func own[T client.Object](objects []T) []T {
+	return slices.DeleteFunc(slices.Clone(objects), func(o T) bool { return karpenter.OfAnotherProvider(o) })
+}
+
 // claimsOf is what runs already and counts against the limits of pools: NodeClaims, and nodes of pools without one.
 func claimsOf(set *manifest.Set) []*capacity.Claim {
 	var out []*capacity.Claim
 	claimed := map[string]bool{}
-	for _, nc := range manifest.All[*karpv1.NodeClaim](set) {
+	for _, nc := range own(manifest.All[*karpv1.NodeClaim](set)) {
 		c := karpenter.ClaimOf(nc)
 		claimed[c.NodeName] = true
 		out = append(out, c)
 	}
 	for _, n := range manifest.All[*corev1.Node](set) {
-		if pool := n.Labels[karpv1.NodePoolLabelKey]; pool != "" && !claimed[n.Name] {
+		if pool := n.Labels[karpv1.NodePoolLabelKey]; pool != "" && capacity.Managed(n) && !claimed[n.Name] {
 			out = append(out, &capacity.Claim{Name: n.Name, Pool: pool, NodeName: n.Name, Launched: true, Registered: true, Initialized: true,
 				Capacity: capacity.ResourcesOf(n.Status.Capacity)})
 		}

@@ -131,7 +131,7 @@ func others(all []Alternative) string {
 func workloads(pods []PodName, classes []*capacity.Class) string {
 	counts := map[string]int{}
 	for i, pod := range pods {
-		counts[workload(pod, classes[i])]++
+		counts[classes[i].Workload(capacity.PodRef{Namespace: pod.Namespace, Name: pod.Name})]++
 	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

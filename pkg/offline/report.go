@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -194,17 +192,4 @@ func (r *Report) explain(pod *corev1.Pod, plan *capacity.Plan) {
 			e.Lines = []string{"it gets no room: " + one.Reason}
 		}
 	}
-}
-
-// workload is what a pod belongs to, as its user calls it.
-func workload(pod PodName, c *capacity.Class) string {
-	owner := metav1.GetControllerOfNoCopy(c.Pod)
-	if owner == nil {
-		return pod.Namespace + "/" + pod.Name
-	}
-	name := owner.Name
-	if hash := c.Pod.Labels["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
-		name = strings.TrimSuffix(name, "-"+hash)
-	}
-	return pod.Namespace + "/" + name
 }

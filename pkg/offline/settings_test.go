@@ -228,3 +228,38 @@ func TestNamespacesThatMayCauseLaunches(t *testing.T) {
 		})
 	}
 }
+
+// What EKS Auto Mode keeps under the same definitions is neither planned with nor counted against limits.
+func TestObjectsOfEKSAutoMode(t *testing.T) {
+	theirs := strings.ReplaceAll(pool("general-purpose", ""), "{group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}", "{group: eks.amazonaws.com, kind: NodeClass, name: default}") + `
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: theirs, labels: {karpenter.sh/nodepool: default}}
+spec: {nodeClassRef: {group: eks.amazonaws.com, kind: NodeClass, name: default}, requirements: []}
+status: {nodeName: theirs, capacity: {cpu: "1000"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: theirs, labels: {karpenter.sh/nodepool: default, eks.amazonaws.com/compute-type: auto}}
+spec: {taints: [{key: theirs, effect: NoSchedule}]}
+status: {capacity: {cpu: "1000"}, allocatable: {cpu: "1000", pods: "100", memory: 1000Gi}}
+---
+`
+	input := class + pool("default", "  limits: {cpu: 16}") + deployment("web", 1, "cpu: 1", "") + deployment("huge", 1, "cpu: 500", "")
+	var want []string
+	for _, more := range []string{"", theirs} {
+		r, err := Plan(t.Context(), set(t, input+more), settings(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.DeleteFunc(said(r), func(line string) bool { return strings.HasPrefix(line, "theirs:") })
+		if more == "" {
+			want = got
+		} else if !slices.Equal(got, want) {
+			t.Errorf("with Auto Mode's objects:\n%s\nwithout:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if len(want) != 2 || !strings.HasPrefix(want[0], "default m1") {
+		t.Errorf("plan: %q", want)
+	}
+}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // classKey tells apart what needs a PreFilter of its own: the pods of a class share one unless they use claims.
@@ -38,11 +38,12 @@ func (w *World) keyOf(step capacity.Step) classKey {
 	}
 	var claims strings.Builder
 	for i := range pod.Spec.Volumes {
-		switch v := &pod.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			claims.WriteString("/" + v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			claims.WriteString("/" + ephemeral.VolumeClaimName(pod, v) + "=" + string(pod.UID))
+		v := &pod.Spec.Volumes[i]
+		if name := objects.ClaimName(pod, v); name != "" {
+			claims.WriteString("/" + name)
+		}
+		if v.Ephemeral != nil {
+			claims.WriteString("=" + string(pod.UID))
 		}
 	}
 	key.claims += claims.String()

@@ -15,5 +15,6 @@
 //
 // What it can't see: HTTP extenders are not part of the framework. Devices and statically provisioned volumes are
 // handed out when the scheduler reserves them, so two steps may be granted the same one. A node without a CSINode has
-// no attach limit for NodeVolumeLimits: the planner applies the limit of the instance type.
+// no attach limit for NodeVolumeLimits: the planner applies the limit of the instance type. In the same way VolumeBinding finds room on a
+// node that isn't there yet for volumes whose storage capacity follows the node: the planner knows what other nodes have shown.
 package simulate

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -17,6 +19,7 @@ type Decorate func(n *capacity.Node, object *corev1.Node) *capacity.Node
 type nodeEntry struct {
 	generation int64
 	csiNode    *storagev1.CSINode
+	storage    map[string]int64
 	node       *capacity.Node
 }
 
@@ -25,12 +28,14 @@ type nodeEntry struct {
 // changed. decorate may be nil.
 func (w *World) Nodes(decorate Decorate) []*capacity.Node {
 	out := make([]*capacity.Node, 0, len(w.byName))
+	following := w.storage.Following()
 	for _, info := range w.byName {
 		object := info.Node()
 		csiNode := w.volumes.csiNode(object.Name)
+		storage := w.published(object, following)
 		entry, ok := w.nodes[object.Name]
-		if !ok || entry.generation != info.GetGeneration() || entry.csiNode != csiNode {
-			entry = nodeEntry{generation: info.GetGeneration(), csiNode: csiNode, node: w.nodeOf(info, csiNode)}
+		if !ok || entry.generation != info.GetGeneration() || entry.csiNode != csiNode || !maps.Equal(entry.storage, storage) {
+			entry = nodeEntry{generation: info.GetGeneration(), csiNode: csiNode, storage: storage, node: w.nodeOf(info, csiNode, storage)}
 			w.nodes[object.Name] = entry
 		}
 		node := entry.node
@@ -44,7 +49,21 @@ func (w *World) Nodes(decorate Decorate) []*capacity.Node {
 	return out
 }
 
-func (w *World) nodeOf(info fwk.NodeInfo, csiNode *storagev1.CSINode) *capacity.Node {
+// published is the room for volumes of classes whose capacity follows the node: none where none has been published.
+func (w *World) published(node *corev1.Node, following []*storagev1.StorageClass) map[string]int64 {
+	if len(following) == 0 {
+		return nil
+	}
+	on := w.storage.On(node.Labels)
+	out := make(map[string]int64, len(following))
+	for _, class := range following {
+		key := capacity.StorageOf(class.Name)
+		out[key] = on[key]
+	}
+	return out
+}
+
+func (w *World) nodeOf(info fwk.NodeInfo, csiNode *storagev1.CSINode, storage map[string]int64) *capacity.Node {
 	object := info.Node()
 	allocatable := resourcesOf(info.GetAllocatable())
 	allocatable[corev1.ResourcePods] = int64(info.GetAllocatable().GetAllowedPodNumber())
@@ -64,7 +83,7 @@ func (w *World) nodeOf(info fwk.NodeInfo, csiNode *storagev1.CSINode) *capacity.
 		Allocatable:   allocatable,
 		Free:          free,
 		Pods:          pods,
-		VolumesFree:   w.volumes.free(info, csiNode),
+		VolumesFree:   w.volumes.free(info, csiNode, storage),
 	}
 }
 

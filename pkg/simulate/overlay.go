@@ -48,7 +48,7 @@ func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
 			o.list = append(o.list, info)
 			o.own[n.Node.Name] = info
 		}
-		if n.Instead {
+		if n.Instead || otherMachine(info.Node(), n.Node) {
 			info = o.emptied(n.Node.Name)
 		}
 		info.SetNode(n.Node)
@@ -59,6 +59,12 @@ func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
 		}
 	}
 	return o
+}
+
+// otherMachine says that a Node in the snapshot is of a machine that is on its way out: another has got its name, with its address, and comes
+// without its pods.
+func otherMachine(there, coming *corev1.Node) bool {
+	return there != nil && there.Spec.ProviderID != "" && coming.Spec.ProviderID != "" && there.Spec.ProviderID != coming.Spec.ProviderID
 }
 
 // writable is the overlay's own copy of a node, or nil when there is no such node.

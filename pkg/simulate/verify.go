@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -15,6 +16,8 @@ type trial struct {
 	world   *World
 	overlay *overlay
 	alone   bool // nothing is placed
+	// coming are hypothetical nodes: drivers have yet to publish what they have there.
+	coming  map[string]*corev1.Node
 	classes map[classKey]*class
 	// infos are the parsed pods by class, before they are given a node.
 	infos map[classKey]*framework.PodInfo
@@ -41,8 +44,14 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 		world:   w,
 		overlay: w.newOverlay(in.Nodes),
 		alone:   in.Alone,
+		coming:  map[string]*corev1.Node{},
 		classes: map[classKey]*class{},
 		infos:   map[classKey]*framework.PodInfo{},
+	}
+	for _, n := range in.Nodes {
+		if !n.Instead {
+			t.coming[n.Node.Name] = n.Node
+		}
 	}
 	w.lister.SharedLister = t.overlay
 	defer func() { w.lister.SharedLister = w.snapshot }()
@@ -88,7 +97,9 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 		return &c.outside, nil
 	}
 	// As in a scheduling cycle, room that preemption has made for a nominated pod is not given away.
+	t.world.trying = t.coming[step.Node]
 	status := c.by.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, step.Pod, node)
+	t.world.trying = nil
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -61,6 +61,18 @@ func TestVerify(t *testing.T) {
 		SpreadConstraint(1, corev1.LabelTopologyZone, corev1.DoNotSchedule, app("spread").Obj(), nil, nil, nil, nil).Terminating().Obj()
 	taint := []corev1.Taint{{Key: "example.com/startup", Effect: corev1.TaintEffectNoSchedule}}
 
+	machine := func(name, id string) *corev1.Node {
+		n := node(name, "z1").Obj()
+		n.Spec.ProviderID = id
+		return n
+	}
+	webs := func(n int) (out []runtime.Object) {
+		for i := range n {
+			out = append(out, bound(pod(fmt.Sprint("web", i), "web"), "a"))
+		}
+		return out
+	}
+
 	tests := []struct {
 		name     string
 		existing []runtime.Object
@@ -99,6 +111,18 @@ func TestVerify(t *testing.T) {
 				Steps: repeat(4, step(web, "n")),
 			},
 			want: []string{"3 NodeResourcesFit: Insufficient cpu"},
+		},
+		{
+			name:     "a machine that gets the name of one that is ending comes without its pods",
+			existing: append(webs(4), machine("a", "i-1")),
+			trial:    capacity.Trial{Nodes: []capacity.TrialNode{{Node: machine("a", "i-2")}}, Steps: repeat(5, step(web, "a"))},
+			want:     []string{"4 NodeResourcesFit: Insufficient cpu"},
+		},
+		{
+			name:     "its own pods are there when its kubelet has come first",
+			existing: append(webs(3), machine("a", "i-1")),
+			trial:    capacity.Trial{Nodes: []capacity.TrialNode{{Node: machine("a", "i-1")}}, Steps: repeat(2, step(web, "a"))},
+			want:     []string{"1 NodeResourcesFit: Insufficient cpu"},
 		},
 		{
 			name:     "pods that have left a node leave their zone behind, what stays stays",

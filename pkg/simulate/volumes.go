@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -8,10 +10,12 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-helpers/storage/ephemeral"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 	csitrans "k8s.io/csi-translation-lib"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // volumeCounter counts CSI volumes against a node's attach limits, for the planner's proposals only: NodeVolumeLimits
@@ -43,15 +47,15 @@ func (v volumeCounter) csiNode(name string) *storagev1.CSINode {
 	return object.(*storagev1.CSINode)
 }
 
-// free is how many volumes per driver can still be attached; drivers without a limit are left out.
-func (v volumeCounter) free(node fwk.NodeInfo, csiNode *storagev1.CSINode) map[string]int64 {
-	if csiNode == nil {
-		return nil
-	}
+// free is how many volumes per driver can still be attached, and what is left of storage; drivers without a limit are left out.
+func (v volumeCounter) free(node fwk.NodeInfo, csiNode *storagev1.CSINode, storage map[string]int64) map[string]int64 {
 	free := map[string]int64{}
-	for _, d := range csiNode.Spec.Drivers {
-		if d.Allocatable != nil && d.Allocatable.Count != nil {
-			free[d.Name] = int64(*d.Allocatable.Count)
+	maps.Copy(free, storage)
+	if csiNode != nil {
+		for _, d := range csiNode.Spec.Drivers {
+			if d.Allocatable != nil && d.Allocatable.Count != nil {
+				free[d.Name] = int64(*d.Allocatable.Count)
+			}
 		}
 	}
 	if len(free) == 0 {
@@ -61,7 +65,7 @@ func (v volumeCounter) free(node fwk.NodeInfo, csiNode *storagev1.CSINode) map[s
 	for _, p := range node.GetPods() {
 		pod := p.GetPod()
 		for i := range pod.Spec.Volumes {
-			name := claimName(pod, &pod.Spec.Volumes[i])
+			name := objects.ClaimName(pod, &pod.Spec.Volumes[i])
 			if name == "" || counted.Has(pod.Namespace+"/"+name) {
 				continue
 			}
@@ -70,19 +74,25 @@ func (v volumeCounter) free(node fwk.NodeInfo, csiNode *storagev1.CSINode) map[s
 			if _, limited := free[driver]; limited {
 				free[driver]--
 			}
+			if len(storage) > 0 {
+				v.unprovided(free, pod.Namespace, name)
+			}
 		}
 	}
 	return free
 }
 
-func claimName(pod *corev1.Pod, volume *corev1.Volume) string {
-	switch {
-	case volume.PersistentVolumeClaim != nil:
-		return volume.PersistentVolumeClaim.ClaimName
-	case volume.Ephemeral != nil:
-		return ephemeral.VolumeClaimName(pod, volume)
+// unprovided takes from storage what a claim will take whose volume hasn't been made: what is published counts it from then on.
+func (v volumeCounter) unprovided(free map[string]int64, namespace, claim string) {
+	pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(claim)
+	if err != nil || pvc.Spec.VolumeName != "" {
+		return
 	}
-	return ""
+	key := capacity.StorageOf(storagehelpers.GetPersistentVolumeClaimClass(pvc))
+	if _, limited := free[key]; limited {
+		size := pvc.Spec.Resources.Requests[corev1.ResourceStorage]
+		free[key] -= size.Value()
+	}
 }
 
 // driver is the name of the CSI driver that attaches a claim's volume, or "" when that isn't known.

@@ -20,6 +20,8 @@ import (
 	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
 // nameSuffix keeps the simulation's framework metrics apart from the profile's own: they are labelled with its name.
@@ -63,6 +65,10 @@ type World struct {
 	position map[string]int
 	byName   []fwk.NodeInfo
 
+	storage *storage.Capacities
+	// trying is the hypothetical node that filters are being asked about; nil: they are asked about none, or one that is up.
+	trying *corev1.Node
+
 	namespaces corelisters.NamespaceLister
 	volumes    volumeCounter
 	nodes      map[string]nodeEntry
@@ -91,6 +97,11 @@ func New(ctx context.Context, cfg Config) (*World, error) {
 		nodes:     map[string]nodeEntry{},
 	}
 	w.lister = &switchingLister{SharedLister: w.snapshot}
+	running, ok := cfg.Scheduler.Profiles[cfg.Profile.SchedulerName]
+	if !ok {
+		return nil, fmt.Errorf("simulating profile %q: the scheduler has no such profile", cfg.Profile.SchedulerName)
+	}
+	w.storage = storage.New(running.SharedInformerFactory())
 	var err error
 	if w.first, err = w.filters(ctx, cfg, Also{cfg.Profile, cfg.Deny}); err != nil {
 		return nil, err
@@ -100,7 +111,7 @@ func New(ctx context.Context, cfg Config) (*World, error) {
 			return nil, err
 		}
 	}
-	factory := cfg.Scheduler.Profiles[cfg.Profile.SchedulerName].SharedInformerFactory()
+	factory := running.SharedInformerFactory()
 	w.namespaces, w.volumes = factory.Core().V1().Namespaces().Lister(), newVolumeCounter(factory)
 	return w, nil
 }
@@ -122,7 +133,7 @@ func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, err
 	options := []frameworkruntime.Option{
 		frameworkruntime.WithClientSet(running.ClientSet()),
 		frameworkruntime.WithKubeConfig(running.KubeConfig()),
-		frameworkruntime.WithInformerFactory(running.SharedInformerFactory()),
+		frameworkruntime.WithInformerFactory(supposing{running.SharedInformerFactory(), w}),
 		frameworkruntime.WithSharedDRAManager(running.SharedDRAManager()),
 		frameworkruntime.WithSharedCSIManager(running.SharedCSIManager()),
 		frameworkruntime.WithPodGroupManager(running.PodGroupManager()),

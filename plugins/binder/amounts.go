@@ -2,10 +2,10 @@ package binder
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // amounts reads a NodeInfo in capacity units without copying it.
@@ -49,8 +49,7 @@ func (a amounts) Volumes(driver string) int64 {
 // Daemon looks at each pod: it is asked only on nodes that DaemonSets' pods are still expected on.
 func (a amounts) Daemon(key string) bool {
 	for _, p := range a.GetPods() {
-		pod := p.GetPod()
-		if o := metav1.GetControllerOfNoCopy(pod); o != nil && o.Kind == "DaemonSet" && pod.Namespace+"/"+o.Name == key {
+		if key != "" && objects.DaemonSetKey(p.GetPod()) == key {
 			return true
 		}
 	}

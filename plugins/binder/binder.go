@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Name of the plugin in profiles.
@@ -123,7 +123,7 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	if b.ledger.Unwatched() && !b.ledger.Knows(pod.UID) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	c := &cycle{ask: ledger.Ask{UID: pod.UID, DaemonSet: ofDaemonSet(pod)}}
+	c := &cycle{ask: ledger.Ask{UID: pod.UID, DaemonSet: objects.OfDaemonSet(pod)}}
 	class, err := b.class.Class(pod)
 	if err == nil && !c.ask.DaemonSet && !b.ledger.Knows(pod.UID) {
 		b.ledger.Adopt(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
@@ -185,16 +185,11 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	return nil
 }
 
-func ofDaemonSet(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.Kind == "DaemonSet"
-}
-
 // Reserve tells the ledger that the pod's room is accounted for by the scheduler's cache from now on. When the node has
 // been fenced since Filter, the pod has to look for another: no PostFilter follows a failed Reserve and no event tells of
 // a fence, so the queue is told that the pod is worth another try.
 func (b *Binder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	if why := b.ledger.Assume(pod.UID, node, ofDaemonSet(pod)); why != "" {
+	if why := b.ledger.Assume(pod.UID, node, objects.OfDaemonSet(pod)); why != "" {
 		b.handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}

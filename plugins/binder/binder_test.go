@@ -45,14 +45,14 @@ func TestPreEnqueue(t *testing.T) {
 		{
 			"a pod whose node is there may enter", func(w *world) {
 				w.launch("claim", pod("web"))
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true})
 			},
 			success,
 		},
 		{
 			"a pod that nobody would recreate stays out until its node has registered", func(w *world) {
 				w.launch("claim", pod("web", orphan))
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true})
 			},
 			answer{"UnschedulableAndUnresolvable", "its node has not registered yet: has no controller that would recreate it"},
 		},
@@ -99,7 +99,7 @@ func TestPreFilter(t *testing.T) {
 			name: "a planned pod looks at its own node only",
 			history: func(w *world) {
 				w.launch("claim", pod("web"))
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true})
 			},
 			want: success, nodes: sets.New("node"),
 		},
@@ -298,7 +298,7 @@ func TestFilter(t *testing.T) {
 			name: "a stranger that nobody would recreate stays off a node that has not registered", pod: pod("stranger", orphan), on: "node",
 			history: func(w *world) {
 				w.launch("claim", pod("web"))
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true})
 			},
 			want: answer{"Unschedulable", early},
 		},
@@ -306,14 +306,14 @@ func TestFilter(t *testing.T) {
 			name: "once the node has registered it may go there", pod: pod("stranger", orphan), on: "node", want: success,
 			history: func(w *world) {
 				w.launch("claim", pod("web"))
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true, Registered: true})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true, Registered: true})
 			},
 		},
 		{
 			name: "a stranger stays off a node that still has a startup taint", pod: pod("stranger"), on: "node",
 			history: func(w *world) {
 				w.launch("claim", pod("web"))
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true, Registered: true, Taints: []corev1.Taint{{Key: "cni", Effect: "NoSchedule"}}})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true, Registered: true, Taints: []corev1.Taint{{Key: "cni", Effect: "NoSchedule"}}})
 			},
 			want: answer{"Unschedulable", "its node still has the taint cni:NoSchedule"},
 		},
@@ -322,7 +322,7 @@ func TestFilter(t *testing.T) {
 			history: func(w *world) {
 				w.launch("claim", pod("web", cpu("1")))
 				w.daemon("claim", "kube-system/proxy", "1")
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true, Registered: true})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true, Registered: true})
 			},
 			want: answer{"Unschedulable", kept},
 		},
@@ -331,7 +331,7 @@ func TestFilter(t *testing.T) {
 			history: func(w *world) {
 				w.launch("claim", pod("web", cpu("3")))
 				w.daemon("claim", "kube-system/proxy", "1")
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true, Registered: true})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true, Registered: true})
 			},
 		},
 		{
@@ -352,7 +352,7 @@ func TestFilter(t *testing.T) {
 			name: "a pod that can't be planned for is not bound early", pod: pod("stranger", contradicting), on: "node",
 			history: func(w *world) {
 				w.launch("claim", pod("web"))
-				w.appear("claim", "node", ledger.NodeStatus{Ours: true, Registered: true})
+				w.appear("claim", "node", ledger.NodeStatus{Managed: true, Registered: true})
 			},
 			want: answer{"Unschedulable", "its node is not initialized yet: pod can't be planned for: node selector and required node affinity contradict each other"},
 		},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 )
 
@@ -52,13 +53,14 @@ func NewInitializingNodes(l Ledger, newClassifier func(fwk.Handle) Classifier, h
 // Name of the plugin.
 func (g *InitializingNodes) Name() string { return InitializingNodesName }
 
-// EventsToRegister names what can end a refusal: a change of the node, its CSI drivers, a pod that leaves. Hidden taints go without
+// EventsToRegister names what can end a refusal: a change of the node, its CSI drivers and their storage, a pod that leaves. Hidden taints go without
 // a change of the taints that the scheduler sees; labels, conditions and the annotation that holds them change with them.
 func (g *InitializingNodes) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeTaint | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation},
 			QueueingHintFn: g.afterNode},
 		{Event: fwk.ClusterEvent{Resource: fwk.CSINode, ActionType: fwk.Add | fwk.Update}},
+		{Event: fwk.ClusterEvent{Resource: fwk.CSIStorageCapacity, ActionType: fwk.Add}},
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}},
 	}, nil
 }
@@ -87,7 +89,7 @@ func (g *InitializingNodes) PreFilter(_ context.Context, state fwk.CycleState, p
 	if err != nil {
 		class = capacity.Unplannable(pod, err)
 	}
-	c := &cycle{ask: ledger.Ask{UID: pod.UID, Class: class, DaemonSet: ofDaemonSet(pod)}}
+	c := &cycle{ask: ledger.Ask{UID: pod.UID, Class: class, DaemonSet: objects.OfDaemonSet(pod)}}
 	if !c.ask.DaemonSet {
 		c.ask.Apart = g.binder.ledger.Apart(class)
 	}

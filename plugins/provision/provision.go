@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Name of the plugin in profiles.
@@ -29,9 +29,10 @@ var _ fwk.PostFilterPlugin = &Provision{}
 
 // Demand takes down pods that no node can host. Implementations return at once.
 type Demand interface {
-	// Submit answers whether capacity for the pod is on its way or may be; if not, why not.
-	Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string)
-	// SubmitLater is Submit for a pod that shall be helped by preemption first: it is taken down if that came to nothing.
+	// SubmitRefused takes down a pod, and answers whether capacity for it is on its way or may be; if not, why not. by is what the filters
+	// said of a node: the plugin and its reason; empty: nothing.
+	SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(node string) (plugin, reason string)) (wait bool, why string)
+	// SubmitLater is for a pod that shall be helped by preemption first: it is taken down if that came to nothing.
 	SubmitLater(ref capacity.PodRef, c *capacity.Class)
 	// Withdraw takes back what was asked for a pod that can't be planned for any more.
 	Withdraw(uid types.UID)
@@ -64,7 +65,7 @@ func (p *Provision) Name() string { return Name }
 // Unschedulable lets the rest of the chain (preemption) have its try: for DaemonSet pods, which no new node helps, for
 // pods that capacity can't help or is refused, and for critical pods, which must not wait for a machine.
 func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, found fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
+	if objects.OfDaemonSet(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a new node does not help a DaemonSet's pod")
 	}
 	class, err := p.class.Class(pod)
@@ -77,7 +78,10 @@ func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev
 		p.demand.SubmitLater(ref, class)
 		return nil, fwk.NewStatus(fwk.Unschedulable, "preemption has its try before a node is built")
 	}
-	wait, why := p.demand.Submit(ref, class)
+	wait, why := p.demand.SubmitRefused(ref, class, func(node string) (plugin, reason string) {
+		status := found.Get(node)
+		return status.Plugin(), status.Message()
+	})
 	klog.FromContext(ctx).V(4).Info("Took down demand", "pod", klog.KObj(pod), "class", class.Key, "wait", wait, "reason", why)
 	switch {
 	case !wait:

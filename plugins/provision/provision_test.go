@@ -41,8 +41,8 @@ func (w *world) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	w.desk.SubmitLater(ref, c)
 }
 
-func (w *world) Submit(ref capacity.PodRef, c *capacity.Class) (bool, string) {
-	return w.desk.Submit(ref, c)
+func (w *world) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(string) (string, string)) (bool, string) {
+	return w.desk.SubmitRefused(ref, c, by)
 }
 
 func (w *world) Withdraw(uid types.UID) { w.desk.Withdraw(uid) }
@@ -77,7 +77,7 @@ func (w *world) nodeThere() {
 	w.step(func(l *ledger.Ledger, now time.Time) {
 		l.Launching("claim", now)
 		l.Named("claim", "node", "")
-		l.Cached("node", ledger.NodeStatus{Ours: true}, now)
+		l.Cached("node", ledger.NodeStatus{Managed: true}, now)
 	})
 }
 
@@ -337,5 +337,43 @@ func TestNewNamesTheProfile(t *testing.T) {
 	}
 	if plugin.Name() != Name || classifiers != 1 {
 		t.Errorf("plugin %q with %d classifiers, want %q with one", plugin.Name(), classifiers, Name)
+	}
+}
+
+// statuses are what the filters say of nodes.
+type statuses map[string]*fwk.Status
+
+func (s statuses) Get(node string) *fwk.Status {
+	if status := s[node]; status != nil {
+		return status
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "")
+}
+
+func (s statuses) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeInfo, error) {
+	return nil, nil
+}
+
+// Which filter refuses a pod on the node that was built for it is on record: pods of others that another filter refuses fail of
+// something else.
+func TestTheFilterThatRefusesAPodOnItsNodeIsNamed(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Unix(0, 0))
+	w := &world{T: t, clock: c, desk: launch.NewDesk(c)}
+	p := pod()
+	class, err := w.Class(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.class = class
+	w.plan(p)
+	w.nodeThere()
+	w.cycle(p)
+	plugin := &Provision{args: &Args{}, demand: w, class: w}
+	picky := fwk.NewStatus(fwk.Unschedulable, "not this one").WithPlugin("Picky")
+	plugin.PostFilter(t.Context(), nil, p, statuses{"node": picky})
+	var got []ledger.Rejected
+	w.step(func(l *ledger.Ledger, _ time.Time) { got = l.TakeRejected() })
+	if len(got) != 1 || got[0].Plugin != "Picky" || got[0].Reason != "not this one" {
+		t.Errorf("rejected: %+v", got)
 	}
 }

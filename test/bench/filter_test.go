@@ -26,7 +26,7 @@ func (r *rig) reserve() (forget func()) {
 		r.desk.Submit(refOf(p), r.class(p))
 	}
 	placements := r.placements("node", pods, plannedNodes)
-	there := ledger.NodeStatus{Ours: true, Registered: true}
+	there := ledger.NodeStatus{Managed: true, Registered: true}
 	r.desk.Step(func(l *ledger.Ledger, now time.Time) {
 		for i := range plannedNodes {
 			l.Existing(fmt.Sprintf("node-%d", i), there)

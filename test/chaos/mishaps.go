@@ -94,19 +94,13 @@ func (s *Stage) untaintAll(key string) {
 
 // Storage makes a class of volumes that are made for the node that their first pod has, and what makes them, when it is allowed to.
 func (s *Stage) Storage(name string, allowed func() bool) {
-	s.Create(storageClass(name))
+	s.Create(storageClass(name, volumeDriver))
 	s.Each(func() {
 		if !allowed() {
 			return
 		}
-		claims, err := s.kube.CoreV1().PersistentVolumeClaims(namespace).List(s.ctx, metav1.ListOptions{})
-		if err != nil {
-			return
-		}
-		for i := range claims.Items {
-			if c := &claims.Items[i]; c.Spec.VolumeName == "" && c.Annotations[selectedNode] != "" {
-				s.provide(c)
-			}
+		for _, c := range s.selected(name) {
+			s.provide(c, volumeDriver, corev1.LabelTopologyZone)
 		}
 	})
 }

@@ -13,9 +13,9 @@ const selectedNode = "volume.kubernetes.io/selected-node"
 
 const volumeDriver = "ebs.csi.aws.com"
 
-func storageClass(name string) *storagev1.StorageClass {
+func storageClass(name, driver string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: volumeDriver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 		ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimDelete),
 	}
 }
@@ -39,21 +39,21 @@ func Mounting(claim string) func(*corev1.PodTemplateSpec) {
 	}
 }
 
-// provide makes the volume of a claim where its node is, and binds it, as provisioner and volume controller do.
-func (s *Stage) provide(c *corev1.PersistentVolumeClaim) {
+// provide makes the volume of a claim where its node is, as the label tells, and binds it, as provisioner and volume controller do.
+func (s *Stage) provide(c *corev1.PersistentVolumeClaim, driver, label string) {
 	node, err := s.kube.CoreV1().Nodes().Get(s.ctx, c.Annotations[selectedNode], metav1.GetOptions{})
 	if err != nil {
 		return
 	}
 	name := "pvc-" + string(c.UID)
 	pv := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": volumeDriver}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": driver}},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: c.Spec.Resources.Requests, AccessModes: c.Spec.AccessModes, StorageClassName: *c.Spec.StorageClassName,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: volumeDriver, VolumeHandle: "vol-" + string(c.UID)}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol-" + string(c.UID)}},
 			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
-				Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{node.Labels[corev1.LabelTopologyZone]}}}}}}},
+				Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{node.Labels[label]}}}}}}},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},

@@ -126,6 +126,14 @@ func (b *Breaker) pause(failed int) time.Duration {
 	return min(d, maxPause)
 }
 
+// patience is how long a probe without a verdict is waited for. A pool's is for one of many workloads that have nothing in common.
+func (b *Breaker) patience() time.Duration {
+	if b.Key.PoolWide() {
+		return b.pause(b.Failed)
+	}
+	return maxPause
+}
+
 // fail takes down that a probe has failed.
 func (b *Breaker) fail(now time.Time) {
 	b.Next = now.Add(b.pause(b.Failed))
@@ -165,7 +173,7 @@ func (b *Breaker) Text() string {
 	if b.Trial {
 		what = "its machines fail in another pool: " + what
 	}
-	next := fmt.Sprintf("the next machine is tried at %s, or after a change", b.Next.UTC().Format(time.RFC3339))
+	next := fmt.Sprintf("one machine is tried from %s on, once pods wait for it, or after a change", b.Next.UTC().Format(time.RFC3339))
 	switch {
 	case !b.Open():
 		return fmt.Sprintf("launches for %s go on: a machine has done work; they were paused since %s: %s", b.Key, b.Since.UTC().Format(time.RFC3339), what)

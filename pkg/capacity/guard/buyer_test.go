@@ -131,7 +131,7 @@ func (b *buyer) plan() {
 	fresh := map[place]*node{}
 	var left []pod
 	var plan []*node
-	underway := b.g.Underway("c", "i")
+	underway, _ := b.g.Underway("c", "i", nil)
 	for _, p := range b.waiting {
 		n := b.choose(p, due, fresh, underway+len(plan))
 		if n == nil {
@@ -209,7 +209,7 @@ func (b *buyer) throwOff(n *node, cause string, failed bool) {
 		if !slices.Contains(off, p.workload) {
 			off = append(off, p.workload)
 		}
-		b.g.Throw(n.pool, p.workload, p.desired, cause, cause, b.now)
+		b.g.Throw(n.name, n.pool, p.workload, p.desired, Fault{Cause: cause, Message: cause}, b.now)
 	}
 	if n.failed = failed; failed {
 		b.g.Fail(n.name, Fault{Cause: cause, Message: cause, Workloads: off}, b.now)

@@ -63,3 +63,73 @@ func TestDoubts(t *testing.T) {
 		})
 	}
 }
+
+// A node that is Ready shows others that its image is good, whatever it may still lack for the pods it was bought for.
+func TestUnderway(t *testing.T) {
+	gpu, web := Workload{Namespace: "default", Owner: "Deployment/gpu"}, Workload{Namespace: "default", Owner: "Deployment/web"}
+	g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 3 {
+		g.Buy(fmt.Sprint("m", i), Bought{Purchase: Purchase{Round: "r", Workloads: []Workload{gpu}}, Pool: "pool", Class: "class", Images: []string{"image"}, At: now.Add(time.Duration(i) * time.Second)})
+	}
+	check := func(when string, own, others int) {
+		t.Helper()
+		if n, since := g.Underway("class", "image", []Workload{gpu}); n != own || !since.Equal(now) {
+			t.Errorf("%s: %d of its own since %v, want %d since %v", when, n, since, own, now)
+		}
+		if n, _ := g.Underway("class", "image", []Workload{web}); n != others {
+			t.Errorf("%s: %d for others, want %d", when, n, others)
+		}
+	}
+	check("as bought", 3, 3)
+	g.Ready("m0")
+	g.Ready("m1")
+	check("two are Ready", 3, 1)
+	g.Fail("m1", Fault{Cause: "no device", Message: "no device"}, now)
+	check("one has failed of what its pods lack", 3, 1)
+	g.Fail("m0", Fault{Machine: true, Cause: "gone", Message: "gone"}, now)
+	check("one has failed itself", 3, 2)
+}
+
+// A machine for pods that are to move has served when its node is there, which says nothing of them.
+func TestMovesThatHaveNotCome(t *testing.T) {
+	w := Workload{Namespace: "default", Owner: "Deployment/web"}
+	for came, want := range map[bool]bool{false: true, true: false} {
+		g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+		g.Buy("m", Bought{Purchase: Purchase{Round: "r", Workloads: []Workload{w}, Moves: true}, Pool: "pool", Class: "class", Images: []string{"image"}, At: now})
+		g.Initialized("m", now)
+		if came {
+			g.Ran("m", w)
+		}
+		g.Steady("m", now.Add(2*time.Minute))
+		if got := g.Served("m"); got != want {
+			t.Errorf("pods have come: %v: served: %v, want %v", came, got, want)
+		}
+		if g.served[PodKey("pool", w)] != (time.Time{}) {
+			t.Error("it counts as work for pods that never ran there")
+		}
+	}
+}
+
+// A pod that is thrown off another machine says nothing of a probe that works for others.
+func TestThrownOffAnotherMachine(t *testing.T) {
+	a, b := Workload{Namespace: "default", Owner: "Deployment/a"}, Workload{Namespace: "default", Owner: "Deployment/b"}
+	for off, want := range map[string]bool{"probe": false, "other": true} {
+		g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+		key := PodKey("pool", a)
+		buy := func(name string, probes ...Key) {
+			g.Buy(name, Bought{Purchase: Purchase{Round: name, Workloads: []Workload{a, b}, Probes: probes}, Pool: "pool", Class: "class", Images: []string{"image"}, At: now})
+		}
+		buy("other")
+		g.Serve("other", b, now)
+		buy("bad")
+		g.Fail("bad", Fault{Cause: "taint", Message: "taint", Workloads: []Workload{a}}, now)
+		g.Recovered(now)
+		now = now.Add(time.Hour)
+		buy("probe", key)
+		g.Serve("probe", b, now)
+		g.Throw(off, "pool", a, 1, Fault{Cause: "taint", Message: "taint"}, now)
+		if got := g.breakers[key].Probing(); got != want {
+			t.Errorf("thrown off %s: the probe is waited for: %v, want %v", off, got, want)
+		}
+	}
+}

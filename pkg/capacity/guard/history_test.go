@@ -97,7 +97,7 @@ func (h *history) step() {
 	case "break":
 		h.fail(name, Fault{Machine: true, Cause: h.cause(), Refused: h.draw(4) == 0})
 	case "throw":
-		h.g.Throw(h.pool(), h.workload(), h.draw(4), h.cause(), "", h.now)
+		h.g.Throw(name, h.pool(), h.workload(), h.draw(4), Fault{Cause: h.cause()}, h.now)
 		h.settle()
 	case "end":
 		h.end(name)

@@ -12,6 +12,8 @@ type Purchase struct {
 	Round string `json:"round"`
 	// Workloads whose pods it was bought for; empty: for no pod (NoPod).
 	Workloads []Workload `json:"workloads,omitempty"`
+	// Moves: these pods run elsewhere, and are to move there.
+	Moves bool `json:"moves,omitempty"`
 	// Probes are the breakers it is a probe of.
 	Probes []Key `json:"probes,omitempty"`
 	// When is the time, in seconds since 1970: a NodeClaim of a user may be much older than its machine. Zero: with its NodeClaim.
@@ -56,11 +58,12 @@ type machine struct {
 	image, zone string
 	// served and failed are the verdict; broken: it failed of a machine fault, otherwise faults are the keys it failed for.
 	served, failed, broken bool
+	ready                  bool // its node has been Ready
 	faults                 []Key
 	// worked are the workloads it has done work for, ran those whose pods were Running there.
-	worked, ran []Workload
-	initialized time.Time
-	over        bool
+	worked, ran           []Workload
+	initialized, failedAt time.Time
+	over                  bool
 }
 
 // keys are what a fault of the machine counts for.

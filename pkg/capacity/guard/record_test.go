@@ -211,7 +211,7 @@ func TestOpenOf(t *testing.T) {
 	}
 	want := map[Owner][]string{
 		poolA: {"launches for node pool a, a-namespace Deployment/a-deployment-with-a-name-0 are paused since 2026-06-01T00:00:00Z: NodeClaim m0: " +
-			strings.Repeat("long ", 29) + "l" + "; the next machine is tried at 2026-06-01T00:00:00Z, or after a change (annotation dovetail.sh/retry: at once)"},
+			strings.Repeat("long ", 29) + "l" + "; one machine is tried from 2026-06-01T00:00:00Z on, once pods wait for it, or after a change (annotation dovetail.sh/retry: at once)"},
 		classC: {"launches for node class c, image i are paused since 2026-06-01T00:00:00Z: NodeClaim r: a webhook denies the Node; " +
 			"a machine is tried once the API server would accept its Node, which is asked each minute (annotation dovetail.sh/retry: at once)"},
 	}

@@ -114,9 +114,9 @@ func (d *dialogue) do(command string, args []string) {
 			}
 			d.g.Fail(name, f, d.now)
 		}
-	case "thrown": // WORKLOAD DESIRED CAUSE: off a machine of pool a
-		desired, _ := strconv.Atoi(arg(1))
-		d.g.Throw("a", workload(arg(0)), desired, words(2), words(2), d.now)
+	case "thrown": // MACHINE|- WORKLOAD DESIRED CAUSE: off a machine of pool a
+		desired, _ := strconv.Atoi(arg(2))
+		d.g.Throw(arg(0), "a", workload(arg(1)), desired, Fault{Cause: words(3), Message: words(3)}, d.now)
 	case "ended":
 		for _, name := range split(arg(0)) {
 			d.g.End(name, d.now)

@@ -121,3 +121,51 @@ func TestProbeOfAPoolWithoutAVerdict(t *testing.T) {
 		t.Errorf("the first has done work in the end, and the pool is held: %s", b.Text())
 	}
 }
+
+// One pod that never runs, for a reason of its own, does not keep others waiting for ever in a pool where nothing has failed.
+func TestATrialWithoutAVerdict(t *testing.T) {
+	g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	g.Recovered(now)
+	for _, w := range []Workload{workloadA, workloadB} {
+		g.Buy(w.Owner, boughtFor(now, w.Owner, "one", w))
+		g.Fail(w.Owner, Fault{Cause: "taint", Message: "taint"}, now)
+		g.End(w.Owner, now)
+	}
+	first, other := PodKey("two", workloadA), PodKey("two", workloadB)
+	asked := func(w Workload) []Key {
+		g.HoldsPods("two", w, now)
+		return g.Due(now)
+	}
+	if !slices.Contains(asked(workloadA), first) {
+		t.Fatal("there is no trial")
+	}
+	g.Buy("trial", boughtFor(now, "trial", "two", workloadA, first)) // its only pod's image can't be pulled
+	for range 48 * 60 {
+		now = now.Add(time.Minute)
+		g.Tick(now)
+		if slices.Contains(asked(workloadB), other) {
+			return
+		}
+	}
+	t.Errorf("after two days %s is still held back by the trial of %s", other, first)
+}
+
+// The same within one key: pods and Jobs that no other object owns share one by their shape, whatever their images.
+func TestAProbeWithoutAVerdict(t *testing.T) {
+	g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	g.Recovered(now)
+	shape := Workload{Namespace: "default", Owner: "shape 1234"}
+	k := PodKey("one", shape)
+	g.Buy("bad", boughtFor(now, "r", "one", shape))
+	g.Fail("bad", Fault{Cause: "taint", Message: "taint"}, now)
+	g.End("bad", now)
+	g.Buy("probe", boughtFor(now, "probe", "one", shape, k)) // for a Job whose image can't be pulled
+	for range 48 * 60 {
+		now = now.Add(time.Minute)
+		g.Tick(now)
+		if slices.Contains(g.Due(now), k) {
+			return
+		}
+	}
+	t.Error("after two days no other pod of the shape has been tried")
+}

@@ -14,8 +14,7 @@ func (l *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class, now time.Time) bo
 	if l.pods[ref.UID] != nil || !l.Expects(c) {
 		return false
 	}
-	p := &pod{ref: ref, class: l.class(c), owner: ownerOf(c)}
-	l.pods[ref.UID] = p
+	p := l.add(ref, c)
 	return l.adopt(p, p.owner, now)
 }
 
@@ -59,7 +58,8 @@ func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 	if s == nil {
 		return false
 	}
-	s.owner, s.until, s.leaving, p.heir = "", time.Time{}, "", owner
+	l.hold(s, "")
+	s.until, s.leaving, p.heir = time.Time{}, "", owner
 	p.state, p.since, p.why = Planned, now, waitReason(s)
 	p.class.waiting = append(p.class.waiting, p)
 	l.open(p.class)
@@ -79,13 +79,16 @@ func ownerOf(c *capacity.Class) types.UID {
 }
 
 // Holds says whether room is held for pods of the owner.
-func (l *Ledger) Holds(owner types.UID) bool {
-	for _, c := range l.classes {
-		for _, s := range c.slots {
-			if s.owner == owner {
-				return true
-			}
+func (l *Ledger) Holds(owner types.UID) bool { return l.held[owner] > 0 }
+
+// hold keeps the slot for the owner's next pod; an empty owner: no more.
+func (l *Ledger) hold(s *slot, owner types.UID) {
+	if s.owner != "" {
+		if l.held[s.owner]--; l.held[s.owner] == 0 {
+			delete(l.held, s.owner)
 		}
 	}
-	return false
+	if s.owner = owner; owner != "" {
+		l.held[owner]++
+	}
 }

@@ -39,7 +39,7 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
 			room = RoomPlanned
 			// The promise is kept: from here the scheduler's cache counts the pod, so the slot must not.
 			s := p.slot
-			if s.node.status.Ours && !s.node.status.Registered {
+			if s.node.status.Managed && !s.node.status.Registered {
 				if s.node.took == nil {
 					s.node.took = map[capacity.ClassKey]*capacity.Class{}
 				}
@@ -101,8 +101,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 		return
 	}
 	if p.slot == nil {
-		delete(l.pods, uid)
-		l.forget(p.class)
+		l.remove(p)
 		return
 	}
 	s := p.slot
@@ -137,8 +136,7 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 		}
 		p.slot = nil
 		p.state = Unknown
-		delete(l.pods, uid)
-		l.forget(p.class)
+		l.remove(p)
 	}
 	return room
 }

@@ -8,7 +8,7 @@ import (
 
 // A binding fails after the node's next heartbeat: the pod has its room still, and nothing has failed that would count.
 func TestUnassumeAfterAHeartbeat(t *testing.T) {
-	up := NodeStatus{Ours: true, Registered: true, Initialized: true, ProviderID: "id"}
+	up := NodeStatus{Managed: true, Registered: true, Initialized: true, ProviderID: "id"}
 	assumed := func() *Ledger {
 		l, c, ref := New(), testClass("a", 100, 0), capacity.PodRef{UID: "p"}
 		l.Submit(ref, c, epoch)

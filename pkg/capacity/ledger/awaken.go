@@ -19,10 +19,7 @@ func (l *Ledger) awakenLater(p *pod, now time.Time) (why string) {
 
 // awaken gives pods their next cycle that are due for one.
 func (l *Ledger) awaken(now time.Time) {
-	for _, p := range l.pods {
-		if p.wake.IsZero() || now.Before(p.wake) {
-			continue
-		}
+	for p := range l.podsIn(func(p *pod) bool { return !p.wake.IsZero() && !now.Before(p.wake) }) {
 		p.wake = time.Time{}
 		if p.state == Open && p.slot == nil {
 			l.out.Activate = append(l.out.Activate, p.ref)

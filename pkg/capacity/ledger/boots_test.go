@@ -20,12 +20,12 @@ func launched(l *Ledger, kind, claim string, now time.Time) string {
 
 func appears(l *Ledger, claim string, now time.Time) string {
 	l.Named(claim, "node-"+claim, claim)
-	l.Cached("node-"+claim, NodeStatus{Ours: true, ProviderID: claim}, now)
+	l.Cached("node-"+claim, NodeStatus{Managed: true, ProviderID: claim}, now)
 	return claim
 }
 
 func registers(l *Ledger, claim string, now time.Time) {
-	l.Cached("node-"+claim, NodeStatus{Ours: true, Registered: true, ProviderID: claim}, now)
+	l.Cached("node-"+claim, NodeStatus{Managed: true, Registered: true, ProviderID: claim}, now)
 }
 
 func late(l *Ledger, claim string) bool {

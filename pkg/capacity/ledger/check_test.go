@@ -2,12 +2,24 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // check returns what is wrong with the ledger's books, or nil.
 func check(l *Ledger) error {
+	held := map[types.UID]int{}
+	for _, c := range l.classes {
+		for _, s := range c.slots {
+			if s.owner != "" {
+				held[s.owner]++
+			}
+		}
+	}
+	if !maps.Equal(held, l.held) {
+		return fmt.Errorf("counts slots held for owners as %v, has %v", l.held, held)
+	}
 	for key, c := range l.classes {
 		free, owned, ready := 0, 0, 0
 		for i, s := range c.slots {
@@ -39,14 +51,20 @@ func check(l *Ledger) error {
 				}
 			}
 		}
-		open, waiting := 0, 0
+		open, waiting, known := 0, 0, 0
 		for _, p := range l.pods {
+			if p.class == c {
+				known++
+			}
 			if p.class == c && p.state == Open && p.slot == nil {
 				open++
 			}
 			if p.class == c && p.state == Planned {
 				waiting++
 			}
+		}
+		if known != c.pods {
+			return fmt.Errorf("class %s: counts %d pods, has %d", key, c.pods, known)
 		}
 		if open != c.open || waiting != len(c.waiting) {
 			return fmt.Errorf("class %s: counts %d open, %d waiting; has %d, %d", key, c.open, len(c.waiting), open, waiting)

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +26,7 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 	fallen := l.fallen(placements)
 	come := l.come(placements)
 	groups := map[int]*group{}
-	touched := map[*class]bool{}
+	var joined []*group // in the plan's order, as the nodes are
 	var nodes []*node
 	for i, pl := range placements {
 		var p *pod
@@ -47,12 +46,14 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 			if g = groups[pl.Group]; g == nil {
 				g = &group{id: fmt.Sprintf("%s/%d", plan, pl.Group)}
 				groups[pl.Group] = g
+				joined = append(joined, g)
 			}
 		}
 		l.seq++
 		s := l.book(l.class(pl.Class), l.node(pl.Node), g, l.seq)
 		if p == nil {
-			s.owner, s.until = pl.Owner, now.Add(ownerHold)
+			l.hold(s, pl.Owner)
+			s.until = now.Add(ownerHold)
 			if holds != nil {
 				s.leaving, s.until = holds[i].leaving, holds[i].until
 			}
@@ -60,12 +61,11 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 			l.reclass(p, pl.Class)
 			l.plan(p, s, now)
 		}
-		touched[s.class] = true
 		if !slices.Contains(nodes, s.node) {
 			nodes = append(nodes, s.node)
 		}
 	}
-	for _, g := range groups {
+	for _, g := range joined {
 		l.openGroup(g)
 	}
 	for _, n := range nodes {
@@ -74,10 +74,8 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 	l.tidyAll(placements)
 	// A node whose pods have all gone since is never launched: left on the books, others would be planned on it and wait for
 	// ever.
-	for _, n := range l.nodes {
-		if n.claim != "" && !n.launched && !n.cached {
-			l.tidy(n)
-		}
+	for n := range l.nodesIn(func(n *node) bool { return n.claim != "" && !n.launched && !n.cached && len(n.slots) == 0 }) {
+		l.tidy(n)
 	}
 }
 
@@ -197,7 +195,7 @@ func (l *Ledger) holders(c *class) map[*slot]*pod {
 			open = append(open, p)
 		}
 	}
-	slices.SortFunc(open, func(a, b *pod) int { return cmp.Compare(a.ref.UID, b.ref.UID) })
+	slices.SortFunc(open, byArrival)
 	entitled := append(open, c.waiting...)
 	out := make(map[*slot]*pod, len(c.slots))
 	for _, ready := range []bool{true, false} {
@@ -225,12 +223,12 @@ type Restored struct {
 func (l *Ledger) Restore(slots []Restored, now time.Time) {
 	slices.SortStableFunc(slots, func(a, b Restored) int { return a.Slot.Order - b.Slot.Order })
 	groups := map[string]*group{}
+	var joined []*group // in the plans' order
 	for _, r := range slots {
 		p := l.pods[r.Slot.Pod.UID]
 		switch {
 		case p == nil:
-			p = &pod{ref: r.Slot.Pod, class: l.class(r.Class), owner: ownerOf(r.Class)}
-			l.pods[p.ref.UID] = p
+			p = l.add(r.Slot.Pod, r.Class)
 		case p.state == Queued || p.state == Refused:
 			l.reclass(p, r.Class) // the scheduler was faster than the intent log
 		default:
@@ -241,15 +239,16 @@ func (l *Ledger) Restore(slots []Restored, now time.Time) {
 			if g = groups[r.Slot.Group]; g == nil {
 				g = &group{id: r.Slot.Group}
 				groups[r.Slot.Group] = g
+				joined = append(joined, g)
 			}
 		}
 		l.plan(p, l.book(p.class, l.node(r.Node), g, r.Slot.Order), now)
 		l.seq = max(l.seq, r.Slot.Order)
 	}
-	for _, g := range groups {
+	for _, g := range joined {
 		l.openGroup(g)
 	}
-	for _, n := range l.nodes {
+	for n := range l.nodesIn(func(*node) bool { return true }) {
 		l.openNode(n)
 	}
 }

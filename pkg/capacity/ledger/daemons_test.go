@@ -34,14 +34,14 @@ func TestRoomOfDaemonsOutlastsInitialization(t *testing.T) {
 		"its DaemonSet has gone":  {func(l *Ledger) { l.Daemons("c", nil) }, false},
 		"it will not come":        {func(l *Ledger) { l.Tick(start.Add(daemonGrace)) }, false},
 		"its Node was deleted":    {func(l *Ledger) { l.Uncached("n", "", start) }, false},
-		"its Node changes, later": {func(l *Ledger) { l.Cached("n", NodeStatus{Ours: true, Initialized: true}, start.Add(time.Second)) }, true},
+		"its Node changes, later": {func(l *Ledger) { l.Cached("n", NodeStatus{Managed: true, Initialized: true}, start.Add(time.Second)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New()
 			l.AddNode("c", &capacity.Node{}, map[string]capacity.Resources{"d/logs": {corev1.ResourceCPU: 300}}, true, start)
 			l.Named("c", "n", "")
-			l.Cached("n", NodeStatus{Ours: true, Registered: true}, start)
-			l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, start)
+			l.Cached("n", NodeStatus{Managed: true, Registered: true}, start)
+			l.Cached("n", NodeStatus{Managed: true, Registered: true, Initialized: true}, start)
 			tc.then(l)
 			why := l.Object("n", &Ask{UID: "p", Class: testClass("a", 800, 0)}, cpuOf{allocatable: 1000})
 			if (why != "") != tc.kept {
@@ -63,7 +63,7 @@ func TestRoomOfDaemonsIsNotKeptTwice(t *testing.T) {
 	l, now := New(), time.Unix(1000, 0)
 	l.AddNode("c", &capacity.Node{}, map[string]capacity.Resources{"d/logs": {corev1.ResourceCPU: 300}}, true, now)
 	l.Named("c", "n", "")
-	l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	l.Cached("n", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
 	ask := &Ask{UID: "p", Class: testClass("a", 700, 0)}
 	if why := l.Object("n", ask, cpuOf{1000, []string{"d/logs"}}); why != "" {
 		t.Errorf("a pod that fits beside the DaemonSet's is told %q", why)
@@ -78,7 +78,7 @@ func TestDaemonsOnNodesThatRefuseThem(t *testing.T) {
 	l, now := New(), time.Unix(1000, 0)
 	l.AddNode("c", &capacity.Node{}, nil, true, now)
 	l.Named("c", "n", "")
-	l.Cached("n", NodeStatus{Ours: true}, now)
+	l.Cached("n", NodeStatus{Managed: true}, now)
 	l.Tick(now.Add(time.Hour))
 	plain := testClass("d", 100, 0)
 	if why := l.Object("n", &Ask{UID: "d", Class: plain, DaemonSet: true}, cpuOf{allocatable: 1000}); why != "" {
@@ -94,11 +94,11 @@ func TestDaemonsOnNodesThatRefuseThem(t *testing.T) {
 	}
 	l.Take()
 	l.TurnAway("n", capacity.PodRef{UID: "d"}, true)
-	l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	l.Cached("n", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
 	if e := l.Take(); len(e.Activate) != 1 || e.Activate[0].UID != "d" {
 		t.Errorf("effects %+v, want the pod to be tried again", e)
 	}
-	l.Cached("n", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	l.Cached("n", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
 	if e := l.Take(); len(e.Activate) != 0 {
 		t.Errorf("effects %+v, want nobody to be tried for ever", e)
 	}
@@ -114,7 +114,7 @@ func TestDaemonsThatOutgrowTheirRoom(t *testing.T) {
 	l.Submit(ref, c, now)
 	l.Commit("plan", []capacity.Placement{{Class: c, Pod: ref, Node: "c"}}, now)
 	l.Named("c", "n", "")
-	l.Cached("n", NodeStatus{Ours: true}, now)
+	l.Cached("n", NodeStatus{Managed: true}, now)
 	if node, why := l.Pin("p"); node != "n" {
 		t.Fatalf("pinned to %q: %s", node, why)
 	}

@@ -32,7 +32,7 @@ func TestMachinesOfAGangThatFellThrough(t *testing.T) {
 		}, []string{"c1"}},
 		{"its kubelet has come", func(l *Ledger, _ *capacity.Class, now time.Time) {
 			l.Named("c1", "n1", "")
-			l.Cached("n1", NodeStatus{Ours: true, Registered: true}, now)
+			l.Cached("n1", NodeStatus{Managed: true, Registered: true}, now)
 		}, nil},
 		{"another plan has it", func(l *Ledger, _ *capacity.Class, now time.Time) {
 			other := testClass("other", 100, 0)

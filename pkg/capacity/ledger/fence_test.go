@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-var upAndRunning = NodeStatus{ProviderID: "id", Ours: true, Registered: true, Initialized: true}
+var upAndRunning = NodeStatus{ProviderID: "id", Managed: true, Registered: true, Initialized: true}
 
 // The end of a node that is up: from one moment on nothing is planned there and no pod but daemons goes there, and whoever ends
 // it knows of the pods that were let through before.

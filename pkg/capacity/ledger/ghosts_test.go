@@ -40,13 +40,13 @@ func TestNothingIsBookedOnAFencedNode(t *testing.T) {
 		t.Fatal("no fence")
 	}
 	l.Take()
-	l.Existing("n", NodeStatus{Ours: true, Registered: true, Initialized: true})
+	l.Existing("n", NodeStatus{Managed: true, Registered: true, Initialized: true})
 	one(l, c, "n")
 	if len(l.QueuedPods()) != 1 || !l.Take().Plan {
 		t.Errorf("want the pod planned for anew:\n%s", l)
 	}
 	l.Unfence("n")
-	l.Existing("n", NodeStatus{Ours: true, Registered: true, Initialized: true})
+	l.Existing("n", NodeStatus{Managed: true, Registered: true, Initialized: true})
 	one(l, c, "n")
 	if closed, why := l.Gate("u"); closed {
 		t.Errorf("the fence has gone, and the pod still waits: %s", why)
@@ -104,7 +104,7 @@ func TestAChangeEndsTheBackoffOfRefusals(t *testing.T) {
 // A claim that ends has its Node a moment longer: nothing may be planned there.
 func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 	l, c := New(), testClass("c", 1000, 0)
-	status := NodeStatus{ProviderID: "id", Ours: true}
+	status := NodeStatus{ProviderID: "id", Managed: true}
 	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
 	l.Named("claim", "n", "id")
 	l.Cached("n", status, epoch)
@@ -130,7 +130,7 @@ func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 	l.ClaimGone("claim", "its NodeClaim was deleted", false, epoch)
 	l.AddNode("next", &capacity.Node{}, nil, true, epoch)
 	l.Named("next", "n", "id2")
-	l.Cached("n", NodeStatus{ProviderID: "id2", Ours: true}, epoch)
+	l.Cached("n", NodeStatus{ProviderID: "id2", Managed: true}, epoch)
 	if why := l.Assume("v", "n", false); why != "" {
 		t.Errorf("the next machine of that name: %s", why)
 	}

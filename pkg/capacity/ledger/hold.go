@@ -72,4 +72,4 @@ func (l *Ledger) heldFor(leaving string) []*slot {
 }
 
 // up says that pods bound to the node start at once.
-func (n *node) up() bool { return n.cached && (!n.status.Ours || n.status.Initialized) }
+func (n *node) up() bool { return n.cached && (!n.status.Managed || n.status.Initialized) }

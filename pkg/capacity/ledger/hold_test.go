@@ -46,9 +46,9 @@ func TestRoomForSuccessors(t *testing.T) {
 	}
 	expect("launching", 2, 0)
 	l.Named("claim", "node", "")
-	l.Cached("node", NodeStatus{Ours: true}, now)
+	l.Cached("node", NodeStatus{Managed: true}, now)
 	expect("booting", 2, 0)
-	l.Cached("node", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	l.Cached("node", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
 	expect("initialized", 2, 2)
 	if l.Fence("node") {
 		t.Error("a node that successors are to come to can be ended")

@@ -20,17 +20,20 @@ type Ledger struct {
 	classes map[capacity.ClassKey]*class
 	// assumed are pods of every profile between Reserve and the end of their binding, by Node name.
 	assumed  map[string]map[types.UID]Room
+	held     map[types.UID]int     // slots that are held for pods to come, by their owner
 	boots    map[string]*bootTimes // by capacity.Node.Boot
 	patience Patience
 	freed    bool // promised room was given back since the last tick
 	rejected []Rejected
 	out      Effects
-	seq      int
+	seq      int // of the slots
+	arrivals int // of pods and nodes
 }
 
 // Effects are what the owner has to do after one or more events.
 type Effects struct {
-	// Activate are pods whose gate opened, in the order in which they should run.
+	// Activate are pods whose gate opened, in the order in which they were let go. Of those that the scheduling queue gets together it takes
+	// the next one by its own QueueSort.
 	Activate []capacity.PodRef
 	// Cancel are claims that nobody needs any more and that were not launched yet.
 	Cancel []string
@@ -77,19 +80,21 @@ const (
 )
 
 type pod struct {
-	ref    capacity.PodRef
-	class  *class
-	owner  types.UID // its own: the class is that of the first pod like it, which may have another
-	state  State
-	slot   *slot // pinned; nil while Planned and until the first cycle
-	since  time.Time
-	why    string    // what it waits for, or why it was refused
-	retry  time.Time // Refused: when to plan again; zero: when something changes
-	failed int       // launches or placements in a row that did not get it bound
-	turned bool      // Assumed: it was Refused before
-	heir   types.UID // the owner for whose next pod its room was held
-	broken bool      // Refused: because a promise was not kept
-	until  time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
+	ref   capacity.PodRef
+	class *class
+	owner types.UID // its own: the class is that of the first pod like it, which may have another
+	// arrival is its place in the order in which pods came.
+	arrival int
+	state   State
+	slot    *slot // pinned; nil while Planned and until the first cycle
+	since   time.Time
+	why     string    // what it waits for, or why it was refused
+	retry   time.Time // Refused: when to plan again; zero: when something changes
+	failed  int       // launches or placements in a row that did not get it bound
+	turned  bool      // Assumed: it was Refused before
+	heir    types.UID // the owner for whose next pod its room was held
+	broken  bool      // Refused: because a promise was not kept
+	until   time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
 	// early is how many cycles in a row have ended before they asked for its slot, wake when it gets the next one (see awaken).
 	early int
 	wake  time.Time
@@ -104,6 +109,7 @@ type pod struct {
 
 type class struct {
 	*capacity.Class
+	pods    int       // of Ledger.pods, in whatever state
 	slots   []*slot   // not assumed, in plan order
 	waiting []*pod    // Planned, in the order of their plans
 	open    int       // pods that are Open and have no slot yet
@@ -147,6 +153,7 @@ func New() *Ledger {
 		pods:     map[types.UID]*pod{},
 		classes:  map[capacity.ClassKey]*class{},
 		assumed:  map[string]map[types.UID]Room{},
+		held:     map[types.UID]int{},
 	}
 }
 
@@ -174,13 +181,8 @@ func (l *Ledger) class(c *capacity.Class) *class {
 
 // forget drops a class that nothing refers to.
 func (l *Ledger) forget(c *class) {
-	if len(c.slots) > 0 || len(c.waiting) > 0 || c.failed > 0 || c.lost > 0 {
+	if len(c.slots) > 0 || len(c.waiting) > 0 || c.failed > 0 || c.lost > 0 || c.pods > 0 {
 		return
-	}
-	for _, p := range l.pods {
-		if p.class == c {
-			return
-		}
 	}
 	delete(l.classes, c.Key)
 }

@@ -21,7 +21,7 @@ func promised(t *testing.T, l *Ledger, now time.Time) {
 func TestNameIsToldAfterTheNodeWasSeen(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	promised(t, l, now)
-	st := NodeStatus{ProviderID: "id", Ours: true, Registered: true}
+	st := NodeStatus{ProviderID: "id", Managed: true, Registered: true}
 	l.Cached("late", st, now)
 	if !l.Gated("p") {
 		t.Fatal("let go for a node that nobody has matched")
@@ -43,11 +43,11 @@ func TestNodeComesUnderAnotherName(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	promised(t, l, now)
 	l.Named("claim", "expected", "id")
-	l.Cached("expected", NodeStatus{ProviderID: "id", Ours: true}, now)
+	l.Cached("expected", NodeStatus{ProviderID: "id", Managed: true}, now)
 	if l.Gated("p") {
 		t.Fatal("not let go for the node that was created ahead")
 	}
-	l.Cached("real", NodeStatus{ProviderID: "id", Ours: true, Registered: true}, now)
+	l.Cached("real", NodeStatus{ProviderID: "id", Managed: true, Registered: true}, now)
 	l.Named("claim", "real", "id")
 	if node, wait := l.Pin("p"); node != "real" {
 		t.Errorf("pinned to %q (%s), want the node as it is called", node, wait)
@@ -66,12 +66,12 @@ func TestNodeIsToComeUnderAnotherName(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	promised(t, l, now)
 	l.Named("claim", "expected", "id")
-	l.Cached("expected", NodeStatus{ProviderID: "id", Ours: true}, now)
+	l.Cached("expected", NodeStatus{ProviderID: "id", Managed: true}, now)
 	l.Named("claim", "real", "id")
 	if !l.Gated("p") {
 		t.Error("let go for a node that nobody has seen")
 	}
-	l.Cached("real", NodeStatus{ProviderID: "id", Ours: true, Registered: true}, now)
+	l.Cached("real", NodeStatus{ProviderID: "id", Managed: true, Registered: true}, now)
 	if node, wait := l.Pin("p"); node != "real" {
 		t.Errorf("pinned to %q (%s)", node, wait)
 	}

@@ -13,7 +13,9 @@ import (
 
 type node struct {
 	key, name string
-	claim     string
+	// arrival is its place in the order in which nodes came.
+	arrival int
+	claim   string
 	// providerID the Node must have; a Node of the same name that belongs to another instance is not this node (HB-9).
 	providerID string
 	// template is the node as it was planned, for plans made while it is in flight.
@@ -60,8 +62,8 @@ const daemonGrace = time.Minute
 // NodeStatus is what the scheduler's cache shows of a Node.
 type NodeStatus struct {
 	ProviderID string
-	// Ours: the node belongs to a pool and its life up to Initialized is watched here.
-	Ours        bool
+	// Managed: the node belongs to a pool and its life up to Initialized is watched here.
+	Managed     bool
 	Registered  bool
 	Initialized bool
 	// Ready: the kubelet says so, and the taint that follows it has gone, too.
@@ -70,9 +72,9 @@ type NodeStatus struct {
 	Taints []corev1.Taint
 	// Expected are taints that nodes of its pool have shown to get although the pool doesn't declare them.
 	Expected []corev1.Taint
-	// Drivers are the CSI drivers on its CSINode.
+	// Drivers are the CSI drivers on its CSINode, and capacity.StorageOf the classes whose capacity has been published for it.
 	Drivers []string
-	// VolumeLimits is how many volumes of a driver can be attached; a driver that is not listed has no limit.
+	// VolumeLimits is how many volumes of a driver can be attached, and how many bytes are published; what is not listed has no limit.
 	VolumeLimits map[string]int64
 }
 
@@ -105,7 +107,8 @@ func (l *Ledger) node(key string) *node {
 	if n := l.find(key); n != nil {
 		return n
 	}
-	n := &node{key: key, reserved: map[int32]capacity.Resources{}}
+	l.arrivals++
+	n := &node{key: key, arrival: l.arrivals, reserved: map[int32]capacity.Resources{}}
 	l.nodes[key] = n
 	return n
 }
@@ -183,7 +186,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	}
 	if !ok {
 		if n, ok = l.nodes[name]; !ok {
-			if !st.Ours || st.Initialized {
+			if !st.Managed || st.Initialized {
 				return
 			}
 			n = l.node(name)
@@ -306,7 +309,7 @@ func (l *Ledger) unready(s *slot) {
 func (l *Ledger) lastOpen(c *class) *pod {
 	var last *pod
 	for _, p := range l.pods {
-		if p.class == c && p.state == Open && p.slot == nil && (last == nil || p.since.After(last.since) || p.since.Equal(last.since) && p.ref.UID > last.ref.UID) {
+		if p.class == c && p.state == Open && p.slot == nil && (last == nil || p.since.After(last.since) || p.since.Equal(last.since) && p.arrival > last.arrival) {
 			last = p
 		}
 	}
@@ -359,7 +362,7 @@ func (l *Ledger) tidy(n *node) {
 	switch {
 	case n.claim != "" && !n.launched && !n.cached:
 		l.out.Cancel = append(l.out.Cancel, n.claim)
-	case n.cached && n.status.Ours && !n.status.Initialized: // watched until it is initialized
+	case n.cached && n.status.Managed && !n.status.Initialized: // watched until it is initialized
 		return
 	case n.claim != "" && !n.cached: // launched: the room is there for others to plan on
 		return

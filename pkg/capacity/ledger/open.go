@@ -19,7 +19,7 @@ func (n *node) waits(c *capacity.Class) string {
 		return "the node is being removed"
 	case !n.cached:
 		return "its node is being launched"
-	case !n.status.Ours || n.status.Initialized:
+	case !n.status.Managed || n.status.Initialized:
 	case c.Bind == capacity.BindInitialized:
 		return "its node is not initialized yet: " + c.BindReason
 	case c.Bind == capacity.BindReady && !n.status.Ready:
@@ -27,7 +27,7 @@ func (n *node) waits(c *capacity.Class) string {
 	case c.Bind == capacity.BindRegistered && !n.status.Registered:
 		return "its node has not registered yet: " + c.BindReason
 	}
-	if n.status.Ours && !n.status.Initialized {
+	if n.status.Managed && !n.status.Initialized {
 		// Afterwards a taint is no longer a matter of waiting: the filters refuse the node and the pod is planned again.
 		if t := capacity.Untolerated(c.Tolerations, n.status.Taints); t != nil {
 			return fmt.Sprintf("its node still has the taint %s", t.ToString())
@@ -36,11 +36,15 @@ func (n *node) waits(c *capacity.Class) string {
 			return fmt.Sprintf("its node is not Ready yet: nodes of its pool get the taint %s, which the pool does not declare", t.ToString())
 		}
 	}
-	if n.status.Ours {
+	if n.status.Managed {
 		for _, d := range c.Drivers {
-			if !slices.Contains(n.status.Drivers, d) {
-				return fmt.Sprintf("the CSI driver %s has not registered on its node yet", d)
+			if slices.Contains(n.status.Drivers, d) {
+				continue
 			}
+			if class, ok := capacity.StorageClassOf(d); ok {
+				return fmt.Sprintf("no capacity of storage class %s has been published for its node yet", class)
+			}
+			return fmt.Sprintf("the CSI driver %s has not registered on its node yet", d)
 		}
 	}
 	return ""
@@ -57,27 +61,29 @@ func waitReason(s *slot) string {
 			}
 		}
 	}
-	return "its turn"
+	return "the other pods of its plan are placed first"
 }
 
 // openNode makes slots ready after something about their node has changed.
 func (l *Ledger) openNode(n *node) {
 	l.recall(n)
 	touched := map[*class]bool{}
-	groups := map[*group]bool{}
+	var groups []*group
 	for _, s := range n.slots {
 		switch {
 		case s.group != nil:
-			groups[s.group] = true
+			if !slices.Contains(groups, s.group) {
+				groups = append(groups, s.group)
+			}
 		case !s.ready && n.waits(s.class.Class) == "":
 			s.ready = true
 			touched[s.class] = true
 		}
 	}
-	for g := range groups {
+	for _, g := range groups {
 		l.openGroup(g)
 	}
-	for _, s := range slices.Clone(n.slots) { // in the node's order, so that effects are deterministic
+	for _, s := range slices.Clone(n.slots) { // in the node's order
 		if touched[s.class] {
 			delete(touched, s.class)
 			l.open(s.class)
@@ -143,7 +149,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	delete(l.byName, n.name)
 	if n.cached {
 		// The Node is seen for a moment longer, and not marked yet: nothing may be planned there or go there.
-		l.nodes[n.name] = &node{key: n.name, name: n.name, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
+		l.nodes[n.name] = &node{key: n.name, name: n.name, arrival: n.arrival, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
 			reserved: map[int32]capacity.Resources{}}
 		l.byName[n.name] = l.nodes[n.name]
 	}
@@ -164,7 +170,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 	g := s.group
 	c := s.class
 	p := s.pod
-	wasReady := s.ready
+	wasReady, owner := s.ready, s.owner
 	l.unready(s)
 	if p == nil {
 		p = s.pod
@@ -177,7 +183,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 	}
 	l.drop(s)
 	switch {
-	case s.owner != "" || p != nil && p.state == Assumed:
+	case owner != "" || p != nil && p.state == Assumed:
 	case p != nil && p.slot == nil && p.state == Open:
 		c.open--
 		l.requeue(p, why, blameless, now)
@@ -228,32 +234,13 @@ func (l *Ledger) Tick(now time.Time) {
 		}
 		l.recallAllUnknown()
 	}
-	startup := map[*class]bool{} // classes some of whose nodes are Ready but for their startup taints
-	for _, p := range l.pods {
-		if p.state == Planned && now.Sub(p.since) > l.patience.Gate {
-			wait, looked := startup[p.class]
-			if !looked {
-				wait = p.class.waitsForTaints()
-				startup[p.class] = wait
-			}
-			if wait && now.Sub(p.since) <= l.patience.Gate+l.patience.Startup {
-				continue
-			}
-			// Not planned again: that would buy a node each time. Its node may still come, and other room may appear.
-			why := fmt.Sprintf("its room has not become usable in %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
-			freed := l.freed
-			l.release(p)
-			l.freed = freed // what was of no use to it is no news for it
-			l.refuse(p, why, now)
-			l.out.Words = append(l.out.Words, Word{p.ref, why})
-		}
-	}
-	for _, p := range l.pods {
-		switch {
-		case p.state != Open || !p.class.ByOthers:
-		case p.until.IsZero():
+	l.gatesEnd(now)
+	for p := range l.podsIn(func(p *pod) bool {
+		return p.state == Open && p.class.ByOthers && (p.until.IsZero() || now.After(p.until))
+	}) {
+		if p.until.IsZero() {
 			p.until = now.Add(othersDeadline)
-		case now.After(p.until):
+		} else {
 			l.fail(p, "its own scheduler has not bound it to the node that was built for it", now)
 		}
 	}
@@ -275,11 +262,14 @@ func (l *Ledger) Tick(now time.Time) {
 		}
 	}
 	for _, n := range l.nodes {
-		if n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > l.lateAfter(n) {
-			n.late = true
-		}
+		n.late = n.late || n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > l.lateAfter(n)
+	}
+	expired := func(s *slot) bool { return s.owner != "" && !now.Before(s.until) }
+	for n := range l.nodesIn(func(n *node) bool {
+		return !n.daemonsEnd.IsZero() || !n.forsaken.IsZero() || slices.ContainsFunc(n.slots, expired)
+	}) {
 		for _, s := range slices.Clone(n.slots) {
-			if s.owner != "" && !now.Before(s.until) {
+			if expired(s) {
 				l.drop(s)
 			}
 		}
@@ -288,6 +278,28 @@ func (l *Ledger) Tick(now time.Time) {
 			l.tidy(n)
 		}
 		l.desert(n, now)
+	}
+}
+
+// gatesEnd opens the gates of pods whose room has not become usable in time.
+func (l *Ledger) gatesEnd(now time.Time) {
+	startup := map[*class]bool{} // classes some of whose nodes are Ready but for their startup taints
+	for p := range l.podsIn(func(p *pod) bool { return p.state == Planned && now.Sub(p.since) > l.patience.Gate }) {
+		wait, looked := startup[p.class]
+		if !looked {
+			wait = p.class.waitsForTaints()
+			startup[p.class] = wait
+		}
+		if wait && now.Sub(p.since) <= l.patience.Gate+l.patience.Startup {
+			continue
+		}
+		// Not planned again: that would buy a node each time. Its node may still come, and other room may appear.
+		why := fmt.Sprintf("its room has not become usable in %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
+		freed := l.freed
+		l.release(p)
+		l.freed = freed // what was of no use to it is no news for it
+		l.refuse(p, why, now)
+		l.out.Words = append(l.out.Words, Word{p.ref, why})
 	}
 }
 

@@ -19,7 +19,7 @@ func opened(t *testing.T, class *capacity.Class, now time.Time) *Ledger {
 	l.Commit("plan", []capacity.Placement{{Class: class, Pod: ref, Node: "claim"}}, now)
 	l.Launching("claim", now)
 	l.Named("claim", "node", "")
-	l.Cached("node", NodeStatus{Ours: true, Registered: true, Initialized: true}, now)
+	l.Cached("node", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
 	if st := l.pods[ref.UID].state; st != Open {
 		t.Fatalf("the pod is %v", st)
 	}
@@ -106,7 +106,7 @@ func TestOtherSchedulersHaveTheirTimeFromTheNodeOn(t *testing.T) {
 	l.Launching("claim", start)
 	l.Named("claim", "node", "id")
 	came := start.Add(othersDeadline + time.Minute)
-	l.Cached("node", NodeStatus{Ours: true, Registered: true, ProviderID: "id"}, came)
+	l.Cached("node", NodeStatus{Managed: true, Registered: true, ProviderID: "id"}, came)
 	l.tickTo(came, came.Add(othersDeadline))
 	if p := l.pods["p"]; p.state != Open || p.failed > 0 {
 		t.Fatalf("before its time is over the pod is %s, with %d failures", p.state, p.failed)

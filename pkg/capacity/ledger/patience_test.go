@@ -53,9 +53,9 @@ func TestGatesOutlastStartupTaints(t *testing.T) {
 		after time.Duration
 		want  State
 	}{
-		{"its startup taint stays", NodeStatus{Ours: true, Registered: true, Ready: true, Taints: agent}, usualPatience.Gate + 30*time.Minute, Planned},
-		{"but not for ever", NodeStatus{Ours: true, Registered: true, Ready: true, Taints: agent}, usualPatience.Gate + usualPatience.Startup + time.Second, Refused},
-		{"it isn't Ready", NodeStatus{Ours: true, Registered: true, Taints: agent}, usualPatience.Gate + time.Second, Refused},
+		{"its startup taint stays", NodeStatus{Managed: true, Registered: true, Ready: true, Taints: agent}, usualPatience.Gate + 30*time.Minute, Planned},
+		{"but not for ever", NodeStatus{Managed: true, Registered: true, Ready: true, Taints: agent}, usualPatience.Gate + usualPatience.Startup + time.Second, Refused},
+		{"it isn't Ready", NodeStatus{Managed: true, Registered: true, Taints: agent}, usualPatience.Gate + time.Second, Refused},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, c := New(), testClass("web", 100, 0)

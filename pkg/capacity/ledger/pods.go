@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -16,8 +15,7 @@ import (
 func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (State, string) {
 	p, ok := l.pods[ref.UID]
 	if !ok {
-		p = &pod{ref: ref, class: l.class(c), owner: ownerOf(c)}
-		l.pods[ref.UID] = p
+		p = l.add(ref, c)
 		if l.adopt(p, p.owner, now) {
 			return p.state, p.why
 		}
@@ -66,6 +64,8 @@ func (l *Ledger) reclass(p *pod, c *capacity.Class) {
 	if p.class.Key != c.Key {
 		old := p.class
 		p.class = l.class(c)
+		old.pods--
+		p.class.pods++
 		l.forget(old)
 	}
 }
@@ -80,17 +80,15 @@ func (l *Ledger) queue(p *pod, now time.Time) {
 	l.out.Plan = true
 }
 
-// QueuedPods are the pods that wait for a plan, in the order in which they came.
+// QueuedPods are the pods that wait for a plan, those first that have waited longest, and then in the order in which they came.
 func (l *Ledger) QueuedPods() []Waiting {
 	var out []Waiting
 	for _, p := range l.pods {
 		if p.state == Queued {
-			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Stale: p.stale})
+			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Stale: p.stale, arrival: p.arrival})
 		}
 	}
-	slices.SortFunc(out, func(a, b Waiting) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Ref.UID, b.Ref.UID))
-	})
+	slices.SortFunc(out, byWait)
 	return out
 }
 
@@ -100,30 +98,19 @@ type Waiting struct {
 	Class *capacity.Class
 	Since time.Time
 	Stale bool // the pod has not been looked at since it was made to wait again: by now it may be of another class (see Renew)
+
+	arrival int
 }
 
 // Renew says of what class stale pods are by now.
 func (l *Ledger) Renew(classes map[types.UID]*capacity.Class) {
-	left := map[*class]bool{}
 	for uid, c := range classes {
 		p, ok := l.pods[uid]
 		if !ok || p.state != Queued || !p.stale {
 			continue // it has spoken for itself meanwhile
 		}
 		p.stale = false
-		if p.class.Key != c.Key {
-			left[p.class] = true
-			p.class = l.class(c)
-		}
-	}
-	if len(left) == 0 {
-		return
-	}
-	for _, p := range l.pods {
-		delete(left, p.class)
-	}
-	for c := range left {
-		l.forget(c)
+		l.reclass(p, c)
 	}
 }
 
@@ -144,8 +131,7 @@ func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) Sta
 	p, ok := l.pods[ref.UID]
 	switch {
 	case !ok:
-		p = &pod{ref: ref, class: l.class(c), owner: ownerOf(c)}
-		l.pods[ref.UID] = p
+		p = l.add(ref, c)
 		l.queue(p, now)
 		p.stale = false
 	case p.state == Refused:
@@ -207,11 +193,10 @@ func (l *Ledger) Gone(uid types.UID) {
 		assumed = p.slot
 	}
 	l.release(p)
-	delete(l.pods, uid)
+	l.remove(p)
 	if assumed != nil && l.nodes[assumed.node.key] == assumed.node {
 		l.tidy(assumed.node) // it was kept for the pod
 	}
-	l.forget(p.class)
 }
 
 // Bound says that the pod was bound: it and its class have had what they were promised.
@@ -279,6 +264,7 @@ func (l *Ledger) drop(s *slot) {
 		return
 	}
 	l.freed = true
+	l.hold(s, "")
 	if i := slices.Index(s.class.slots, s); i >= 0 {
 		s.class.slots = slices.Delete(s.class.slots, i, i+1)
 	}

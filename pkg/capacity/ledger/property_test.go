@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -120,7 +121,7 @@ func (w *world) step() string {
 			return "no node"
 		}
 		w.cached[w.claims[c]] = true
-		st := NodeStatus{Ours: true, Registered: w.r.Intn(2) == 0, Initialized: w.r.Intn(3) == 0}
+		st := NodeStatus{Managed: true, Registered: w.r.Intn(2) == 0, Initialized: w.r.Intn(3) == 0}
 		if w.r.Intn(4) == 0 {
 			st.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 		}
@@ -182,7 +183,7 @@ func (w *world) step() string {
 			if c == "" || !w.cached[w.claims[c]] {
 				return "nothing to close"
 			}
-			st := NodeStatus{Ours: true, Registered: true, Initialized: w.r.Intn(2) == 0}
+			st := NodeStatus{Managed: true, Registered: true, Initialized: w.r.Intn(2) == 0}
 			if landing, want := w.l.Close(w.claims[c], st, w.now), slices.Contains(slices.Collect(maps.Values(w.assumed)), w.claims[c]); want && !landing {
 				panic("pods are being bound to " + w.claims[c])
 			}
@@ -220,17 +221,22 @@ func (w *world) step() string {
 	}
 }
 
+func randomWorld(seed int64) *world {
+	w := &world{l: New(), r: rand.New(rand.NewSource(seed)), now: time.Unix(0, 0), pods: map[types.UID]*capacity.Class{},
+		claims: map[string]string{}, cached: map[string]bool{}, assumed: map[types.UID]string{}}
+	w.classes = []*capacity.Class{testClass("a", 100, 0), testClass("b", 200, 10), testClass("j", 50, 0)}
+	w.classes[2].Bind = capacity.BindRegistered
+	for i, owner := range []types.UID{"rs1", "rs2"} {
+		w.classes[i].Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
+	}
+	return w
+}
+
 // Whatever happens in whatever order, the books agree, and every pod that lives is either free to be scheduled, or there
 // is something under way that will let it go.
 func TestBooksAgreeUnderRandomEvents(t *testing.T) {
 	for seed := range int64(300) {
-		w := &world{l: New(), r: rand.New(rand.NewSource(seed)), now: time.Unix(0, 0), pods: map[types.UID]*capacity.Class{},
-			claims: map[string]string{}, cached: map[string]bool{}, assumed: map[types.UID]string{}}
-		w.classes = []*capacity.Class{testClass("a", 100, 0), testClass("b", 200, 10), testClass("j", 50, 0)}
-		w.classes[2].Bind = capacity.BindRegistered
-		for i, owner := range []types.UID{"rs1", "rs2"} {
-			w.classes[i].Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
-		}
+		w := randomWorld(seed)
 		var film []string
 		for range 200 {
 			film = append(film, w.step())
@@ -265,4 +271,23 @@ func (w *world) everybodyHasAFuture() error {
 		}
 	}
 	return nil
+}
+
+// The same events have the same effects in the same order: pods are let go, planned for and told as they came, not as a map has them.
+func TestEffectsAreInAFixedOrder(t *testing.T) {
+	for seed := range int64(150) {
+		a, b := randomWorld(seed), randomWorld(seed)
+		for range 200 {
+			did, again := a.step(), b.step()
+			if did != again {
+				t.Fatalf("seed %d: once %s, then %s", seed, did, again)
+			}
+			if diff := cmp.Diff(a.l.Take(), b.l.Take()); diff != "" {
+				t.Fatalf("seed %d, %s: effects (-once +again):\n%s", seed, did, diff)
+			}
+			if a.l.String() != b.l.String() {
+				t.Fatalf("seed %d, %s: once\n%s, again\n%s", seed, did, a.l, b.l)
+			}
+		}
+	}
 }

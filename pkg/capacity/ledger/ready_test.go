@@ -22,11 +22,11 @@ func TestPodsThatWaitForReady(t *testing.T) {
 		st   NodeStatus
 		shut bool
 	}{
-		{"the Node is there", NodeStatus{Ours: true}, true},
-		{"its kubelet has registered", NodeStatus{Ours: true, Registered: true}, true},
-		{"and is Ready", NodeStatus{Ours: true, Registered: true, Ready: true}, false},
-		{"not any more", NodeStatus{Ours: true, Registered: true}, true},
-		{"Ready again", NodeStatus{Ours: true, Registered: true, Ready: true}, false},
+		{"the Node is there", NodeStatus{Managed: true}, true},
+		{"its kubelet has registered", NodeStatus{Managed: true, Registered: true}, true},
+		{"and is Ready", NodeStatus{Managed: true, Registered: true, Ready: true}, false},
+		{"not any more", NodeStatus{Managed: true, Registered: true}, true},
+		{"Ready again", NodeStatus{Managed: true, Registered: true, Ready: true}, false},
 	} {
 		l.Cached("n1", step.st, now)
 		if shut, why := l.Gate("a"); shut != step.shut {
@@ -49,11 +49,11 @@ func TestTaintsThatComeBeforeThePodIsAssumed(t *testing.T) {
 	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
 	l.Launching("c1", now)
 	l.Named("c1", "n1", "")
-	l.Cached("n1", NodeStatus{Ours: true}, now)
+	l.Cached("n1", NodeStatus{Managed: true}, now)
 	if node, wait := l.Pin("a"); node != "n1" {
 		t.Fatalf("pinned to %q (%s), want n1", node, wait)
 	}
-	tainted := NodeStatus{Ours: true, Taints: []corev1.Taint{{Key: "scanner", Effect: corev1.TaintEffectNoExecute}}}
+	tainted := NodeStatus{Managed: true, Taints: []corev1.Taint{{Key: "scanner", Effect: corev1.TaintEffectNoExecute}}}
 	l.Cached("n1", tainted, now)
 	if why := l.Assume("a", "n1", false); why == "" {
 		t.Error("a pod is assumed on a node with a taint that it doesn't tolerate")
@@ -64,7 +64,7 @@ func TestTaintsThatComeBeforeThePodIsAssumed(t *testing.T) {
 	if err := check(l); err != nil {
 		t.Fatal(err)
 	}
-	l.Cached("n1", NodeStatus{Ours: true}, now)
+	l.Cached("n1", NodeStatus{Managed: true}, now)
 	if node, wait := l.Pin("a"); node != "n1" {
 		t.Errorf("without the taint it is pinned to %q (%s), want n1", node, wait)
 	}

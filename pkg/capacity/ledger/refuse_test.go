@@ -15,15 +15,15 @@ func TestSameReason(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"its limit of cpu 100 leaves 2", "its limit of cpu 100 leaves 2", true},
-		{"its limit of cpu 100 leaves 2", "its limit of cpu 100 leaves 500m", true},
-		{"its limit of cpu 100 leaves 12", "its limit of cpu 100 leaves 13", true},
-		{"its limit of memory 8Gi leaves 0, up to 16Gi would be taken", "its limit of memory 8Gi leaves 1536Mi, up to 4Gi would be taken", true},
+		{"limit of cpu 100 reached: 2 left", "limit of cpu 100 reached: 2 left", true},
+		{"limit of cpu 100 reached: 2 left", "limit of cpu 100 reached: 500m left", true},
+		{"limit of cpu 100 reached: 12 left", "limit of cpu 100 reached: 13 left", true},
+		{"limit of memory 8Gi reached: 0 left, up to 16Gi needed", "limit of memory 8Gi reached: 1536Mi left, up to 4Gi needed", true},
 		{"998 nodes are being launched already, the limit is 1000", "1000 nodes are being launched already, the limit is 1000", true},
 		{"nodes cost up to $4.00 an hour already", "nodes cost up to $13.50 an hour already", true},
 		{"paused until 12:30:05", "paused until 13:02:00", true},
-		{"its limit of cpu 100 leaves 2", "its limit of memory 100Gi leaves 2", false},
-		{"its limit of cpu 100 leaves 2", "taint a:NoSchedule is not tolerated", false},
+		{"limit of cpu 100 reached: 2 left", "limit of memory 100Gi reached: 2 left", false},
+		{"limit of cpu 100 reached: 2 left", "taint a:NoSchedule is not tolerated", false},
 		{"pool-1: no offer", "pool-2: no offer", false},
 		{"pool-1: no offer", "pool-12: no offer", false},
 		{"none has node.kubernetes.io/instance-type in c5.large", "none has node.kubernetes.io/instance-type in c6.large", false},
@@ -58,7 +58,7 @@ func TestOtherNumbersInAReasonAreNoNews(t *testing.T) {
 	submit()
 	activated, told := 0, 0
 	for plan := range plans {
-		told += len(l.Refuse(uids, fmt.Sprintf("its limit of cpu 1000 leaves %d", 20-plan), true, now))
+		told += len(l.Refuse(uids, fmt.Sprintf("limit of cpu 1000 reached: %d left", 20-plan), true, now))
 		activated += len(l.Take().Activate)
 		submit() // its own cycle, if it had one: that changes nothing
 		now = now.Add(2 * maxBackoff)

@@ -78,7 +78,7 @@ func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
 		l.Launching(claim, now)
 		l.Named(claim, "n-"+claim, "")
 	}
-	l.Cached("n-c1", NodeStatus{Ours: true, Registered: true}, now)
+	l.Cached("n-c1", NodeStatus{Managed: true, Registered: true}, now)
 	l.ClaimGone("c2", "the instance died", true, now)
 	if err := check(l); err != nil {
 		t.Error(err)
@@ -136,14 +136,14 @@ func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
 		l.Commit(claim, []capacity.Placement{{Class: a, Pod: pod, Node: claim}}, now)
 		l.Launching(claim, now)
 		l.Named(claim, name, "")
-		l.Cached(name, NodeStatus{Ours: true}, now)
+		l.Cached(name, NodeStatus{Managed: true}, now)
 		l.Pin(pod.UID)
 		l.Assume(pod.UID, name, false)
 		l.Settled(pod.UID, name)
 		now = now.Add(10 * time.Second)
 		l.Tick(now)
 		if i == 3 { // this one comes
-			l.Cached(name, NodeStatus{Ours: true, Registered: true}, now)
+			l.Cached(name, NodeStatus{Managed: true, Registered: true}, now)
 		}
 		l.ClaimGone(claim, "the instance is gone", false, now)
 	}

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -20,12 +19,10 @@ func (l *Ledger) Movable(launched bool) []Waiting {
 			}
 		}
 		for _, p := range c.waiting[:min(n, len(c.waiting))] {
-			out = append(out, Waiting{Ref: p.ref, Class: c.Class, Since: p.since})
+			out = append(out, Waiting{Ref: p.ref, Class: c.Class, Since: p.since, arrival: p.arrival})
 		}
 	}
-	slices.SortFunc(out, func(a, b Waiting) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Ref.UID, b.Ref.UID))
-	})
+	slices.SortFunc(out, byWait)
 	return out
 }
 
@@ -65,7 +62,7 @@ func (l *Ledger) Rehouse(placements []capacity.Placement, launched bool) {
 			kept = append(kept, pl)
 		}
 	}
-	var nodes []*node // in the plan's order, so that effects are deterministic
+	var nodes []*node // in the plan's order
 	for _, pl := range kept {
 		l.seq++
 		n := l.node(pl.Node)

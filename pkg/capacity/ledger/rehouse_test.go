@@ -64,7 +64,7 @@ func TestRehouseLeavesGroupsAndReadyRoomAlone(t *testing.T) {
 	waiting(l, other, now, 0, map[string]capacity.PodRef{"c2": b}, "c2")
 	l.Launching("c2", now)
 	l.Named("c2", "n2", "")
-	l.Cached("n2", NodeStatus{Ours: true}, now)
+	l.Cached("n2", NodeStatus{Managed: true}, now)
 	l.Take()
 	if got := l.Movable(true); len(got) != 0 || l.Waits(true) {
 		t.Errorf("movable %v", got)

@@ -10,7 +10,7 @@ import (
 
 // Rejected is a pod that the scheduler's filters refused on the node that was built for it.
 type Rejected struct {
-	Claim          string
+	Claim, Node    string
 	Pod            capacity.PodRef
 	Plugin, Reason string // as far as they are known
 }
@@ -28,7 +28,17 @@ func (l *Ledger) TakeRejected() []Rejected {
 func (l *Ledger) reject(p *pod, reason string) {
 	const most = 10_000 // nobody asks where nothing is guarded
 	if s := p.slot; s != nil && s.node.claim != "" && len(l.rejected) < most {
-		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Pod: p.ref, Reason: reason})
+		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Node: s.node.name, Pod: p.ref, Reason: reason})
+	}
+}
+
+// RejectedBy says which filter has refused the pod, if it was refused just now. by answers it of a node.
+func (l *Ledger) RejectedBy(pod types.UID, by func(node string) (plugin, reason string)) {
+	if n := len(l.rejected) - 1; n >= 0 && l.rejected[n].Pod.UID == pod && l.rejected[n].Plugin == "" {
+		r := &l.rejected[n]
+		if plugin, reason := by(r.Node); plugin != "" {
+			r.Plugin, r.Reason = plugin, reason
+		}
 	}
 }
 

@@ -120,7 +120,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 
 // early says why a pod without a plan can't be bound to the node yet.
 func (n *node) early(c *capacity.Class) string {
-	if !n.cached || !n.status.Ours || n.status.Initialized {
+	if !n.cached || !n.status.Managed || n.status.Initialized {
 		return ""
 	}
 	return n.waits(c)
@@ -223,6 +223,9 @@ func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) string {
 			}
 		}
 		if kept > 0 && on.Volumes(driver)+kept+want > limit {
+			if class, ok := capacity.StorageClassOf(driver); ok {
+				return fmt.Sprintf("storage of class %s is kept for pods planned for the node", class)
+			}
 			return fmt.Sprintf("attachments of %s are kept for pods planned for the node", driver)
 		}
 	}
@@ -237,7 +240,7 @@ type InFlight struct {
 	Fenced      bool
 	Late        bool
 	Initialized bool
-	Ours        bool
+	Managed     bool
 	Slots       []Promise
 	Daemons     map[string]capacity.Resources
 }
@@ -254,7 +257,7 @@ func (l *Ledger) InFlight() []InFlight {
 	out := make([]InFlight, 0, len(l.nodes))
 	for _, n := range l.nodes {
 		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Late: n.late,
-			Initialized: n.status.Initialized, Ours: n.status.Ours, Daemons: maps.Clone(n.daemons)}
+			Initialized: n.status.Initialized, Managed: n.status.Managed, Daemons: maps.Clone(n.daemons)}
 		for _, s := range n.slots {
 			pr := Promise{Class: s.class.Class, Owner: s.owner}
 			if s.pod != nil {

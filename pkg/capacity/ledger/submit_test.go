@@ -48,7 +48,7 @@ func TestGateHasADeadline(t *testing.T) {
 	l.Commit("1", []capacity.Placement{{Class: c, Pod: ref, Node: "claim"}}, now)
 	l.Launching("claim", now)
 	l.Named("claim", "node", "")
-	l.Cached("node", NodeStatus{Ours: true, Registered: true}, now)
+	l.Cached("node", NodeStatus{Managed: true, Registered: true}, now)
 	l.Tick(now.Add(usualPatience.Gate))
 	if closed, _ := l.Gate("p"); !closed {
 		t.Fatal("the gate is open before its deadline")
@@ -158,7 +158,7 @@ func TestAdopt(t *testing.T) {
 // not: another machine wouldn't be there any sooner.
 func TestTaintOfABootingNodeIsWaitedFor(t *testing.T) {
 	now := time.Unix(0, 0)
-	unreachable := NodeStatus{Ours: true, Registered: true, Taints: []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}}
+	unreachable := NodeStatus{Managed: true, Registered: true, Taints: []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}}
 	for name, seen := range map[string]func(l *Ledger){
 		"the ledger hears of it first": func(l *Ledger) {
 			l.Cached("node", unreachable, now)
@@ -182,7 +182,7 @@ func TestTaintOfABootingNodeIsWaitedFor(t *testing.T) {
 			l.Commit("1", []capacity.Placement{{Class: c, Pod: capacity.PodRef{UID: "p"}, Node: "claim"}}, now)
 			l.Launching("claim", now)
 			l.Named("claim", "node", "")
-			l.Cached("node", NodeStatus{Ours: true, Registered: true}, now)
+			l.Cached("node", NodeStatus{Managed: true, Registered: true}, now)
 			l.Take()
 			seen(l)
 			if err := check(l); err != nil {
@@ -191,7 +191,7 @@ func TestTaintOfABootingNodeIsWaitedFor(t *testing.T) {
 			if e := l.Take(); e.Plan {
 				t.Error("a plan is made for it")
 			}
-			l.Cached("node", NodeStatus{Ours: true, Registered: true}, now)
+			l.Cached("node", NodeStatus{Managed: true, Registered: true}, now)
 			if e := l.Take(); len(e.Activate) != 1 || e.Plan {
 				t.Errorf("effects %+v, want the pod let go", e)
 			}

@@ -26,7 +26,7 @@ func (l *Ledger) Awaited(claim string) bool {
 // whether they are still to come or were bound before it came, and have been evicted by it. A taint that all of them tolerate harms
 // nobody.
 func (l *Ledger) notice(n *node) {
-	if n.claim == "" || !n.status.Ours || n.status.Initialized {
+	if n.claim == "" || !n.status.Managed || n.status.Initialized {
 		return
 	}
 	for _, t := range n.status.Taints {

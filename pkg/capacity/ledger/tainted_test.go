@@ -14,7 +14,7 @@ import (
 func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
 	tolerant := []corev1.Toleration{{Key: "scanner", Operator: corev1.TolerationOpExists}}
-	tainted := NodeStatus{Ours: true, Taints: []corev1.Taint{scanner}}
+	tainted := NodeStatus{Managed: true, Taints: []corev1.Taint{scanner}}
 	for _, tc := range []struct {
 		name        string
 		tolerations []corev1.Toleration
@@ -23,10 +23,10 @@ func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 		want        []Tainted
 	}{
 		{name: "the pod waits", seen: []NodeStatus{tainted}, want: []Tainted{{"c1", scanner}}},
-		{name: "the pod was bound before", bound: true, seen: []NodeStatus{{Ours: true}, tainted}, want: []Tainted{{"c1", scanner}}},
-		{name: "once of each node", seen: []NodeStatus{tainted, {Ours: true}, tainted}, want: []Tainted{{"c1", scanner}}},
+		{name: "the pod was bound before", bound: true, seen: []NodeStatus{{Managed: true}, tainted}, want: []Tainted{{"c1", scanner}}},
+		{name: "once of each node", seen: []NodeStatus{tainted, {Managed: true}, tainted}, want: []Tainted{{"c1", scanner}}},
 		{name: "the pod tolerates it", tolerations: tolerant, seen: []NodeStatus{tainted}},
-		{name: "an initialized node", seen: []NodeStatus{{Ours: true, Registered: true, Initialized: true, Taints: tainted.Taints}}},
+		{name: "an initialized node", seen: []NodeStatus{{Managed: true, Registered: true, Initialized: true, Taints: tainted.Taints}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now := time.Unix(0, 0)
@@ -69,10 +69,10 @@ func TestExpectedTaintsHoldPods(t *testing.T) {
 			st   NodeStatus
 			shut bool
 		}{
-			{"made ahead of its kubelet", NodeStatus{Ours: true, Expected: expected}, true},
-			{"registered, and the taint has come", NodeStatus{Ours: true, Registered: true, Expected: expected, Taints: expected}, true},
-			{"Ready, and it is still there", NodeStatus{Ours: true, Registered: true, Ready: true, Expected: expected, Taints: expected}, true},
-			{"Ready, without it", NodeStatus{Ours: true, Registered: true, Ready: true, Expected: expected}, false},
+			{"made ahead of its kubelet", NodeStatus{Managed: true, Expected: expected}, true},
+			{"registered, and the taint has come", NodeStatus{Managed: true, Registered: true, Expected: expected, Taints: expected}, true},
+			{"Ready, and it is still there", NodeStatus{Managed: true, Registered: true, Ready: true, Expected: expected, Taints: expected}, true},
+			{"Ready, without it", NodeStatus{Managed: true, Registered: true, Ready: true, Expected: expected}, false},
 		} {
 			l.Cached("n1", step.st, now)
 			if shut, why := l.Gate("a"); shut != (step.shut && !tolerant) {

@@ -26,11 +26,11 @@ func TestWaitingPodsAreTold(t *testing.T) {
 		st   NodeStatus
 		want []Word
 	}{
-		{"the Node is there", NodeStatus{Ours: true, Taints: startup}, []Word{{a, "its node is not initialized yet: requests nvidia.com/gpu"}}},
-		{"nothing changed for it", NodeStatus{Ours: true, Registered: true, Taints: startup}, nil},
-		{"it waits for something else", NodeStatus{Ours: true, Registered: true, Initialized: true},
+		{"the Node is there", NodeStatus{Managed: true, Taints: startup}, []Word{{a, "its node is not initialized yet: requests nvidia.com/gpu"}}},
+		{"nothing changed for it", NodeStatus{Managed: true, Registered: true, Taints: startup}, nil},
+		{"it waits for something else", NodeStatus{Managed: true, Registered: true, Initialized: true},
 			[]Word{{a, "the CSI driver ebs has not registered on its node yet"}}},
-		{"it waits no more", NodeStatus{Ours: true, Registered: true, Initialized: true, Drivers: []string{"ebs"}}, nil},
+		{"it waits no more", NodeStatus{Managed: true, Registered: true, Initialized: true, Drivers: []string{"ebs"}}, nil},
 	} {
 		l.Cached("n1", step.st, now)
 		if diff := cmp.Diff(step.want, l.Take().Waits); diff != "" {
@@ -50,7 +50,7 @@ func TestEachWaitingPodIsToldOfOneNode(t *testing.T) {
 	for _, claim := range []string{"c2", "c1"} {
 		l.Launching(claim, now)
 		l.Named(claim, "n-"+claim, "")
-		l.Cached("n-"+claim, NodeStatus{Ours: true}, now)
+		l.Cached("n-"+claim, NodeStatus{Managed: true}, now)
 		for _, w := range l.Take().Waits {
 			told[string(w.Ref.UID)] = true
 		}

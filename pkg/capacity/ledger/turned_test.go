@@ -90,7 +90,7 @@ func TestPodsThatCannotBePlannedForComeBack(t *testing.T) {
 			l.Tick(epoch)
 		}, false},
 		"the node is initialized": {func(l *Ledger) {
-			l.Cached("n", NodeStatus{ProviderID: "id", Ours: true, Registered: true, Ready: true, Initialized: true}, epoch)
+			l.Cached("n", NodeStatus{ProviderID: "id", Managed: true, Registered: true, Ready: true, Initialized: true}, epoch)
 		}, true},
 		"the node goes": {func(l *Ledger) { l.Uncached("n", "id", epoch); l.ClaimGone("claim", "it was deleted", false, epoch) }, true},
 	} {
@@ -102,7 +102,7 @@ func TestPodsThatCannotBePlannedForComeBack(t *testing.T) {
 				l.Commit(string(uid), []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: uid}, Node: "claim"}}, epoch)
 			}
 			l.Named("claim", "n", "id")
-			l.Cached("n", NodeStatus{ProviderID: "id", Ours: true, Registered: true, Ready: true}, epoch)
+			l.Cached("n", NodeStatus{ProviderID: "id", Managed: true, Registered: true, Ready: true}, epoch)
 			l.TurnAway("n", capacity.PodRef{UID: "x"}, false)
 			l.Take()
 			tc.then(l)

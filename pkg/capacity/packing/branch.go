@@ -55,14 +55,14 @@ func (s *knapsack) branch(b int, value []float64, bound float64, steps int) floa
 			}
 		}
 	}
-	for _, o := range s.open {
-		bound = math.Max(s.bestV, o.bound)
-		for _, other := range s.open {
-			bound = math.Max(bound, other.bound)
-		}
-		return bound
+	if len(s.open) == 0 {
+		return s.bestV
 	}
-	return s.bestV
+	bound = s.bestV
+	for _, o := range s.open {
+		bound = math.Max(bound, o.bound)
+	}
+	return bound
 }
 
 // broken is the position farthest from a whole number, -1: all are whole.

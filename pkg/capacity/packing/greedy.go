@@ -28,10 +28,6 @@ func (k *kinds) newState() *state {
 	return s
 }
 
-func (s *state) clone() *state {
-	return &state{left: slices.Clone(s.left), budgets: slices.Clone(s.budgets), buys: slices.Clone(s.buys), cost: s.cost}
-}
-
 func (s *state) remaining() int {
 	n := 0
 	for _, v := range s.left {

@@ -8,6 +8,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Annotations that keep a pod from being disrupted, beside karpenter.sh/do-not-disrupt.
@@ -18,11 +19,6 @@ const (
 
 // stuckAfter is how long a pod may be past its own deletion time before nobody waits for it any more.
 const stuckAfter = time.Minute
-
-// Terminal says that the pod has ended.
-func Terminal(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
 
 // Terminating says that the pod was deleted and has not ended yet.
 func Terminating(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
@@ -50,7 +46,7 @@ func Critical(p *corev1.Pod) bool {
 
 // Occupies says that a node with this pod is not empty.
 func Occupies(p *corev1.Pod, now time.Time) bool {
-	return !Terminal(p) && !Daemon(p) && !Mirror(p) && !Stuck(p, now) && Cost(p) > 0
+	return !objects.Ended(p) && !Daemon(p) && !Mirror(p) && !Stuck(p, now) && Cost(p) > 0
 }
 
 // Cost is what ending the pod early costs, as Karpenter reckons: 1 for an ordinary pod, more for those of high priority or high
@@ -72,7 +68,7 @@ func Drainable(p *corev1.Pod, now time.Time) bool {
 }
 
 // Awaited says that a drain is not over while the pod is there.
-func Awaited(p *corev1.Pod, now time.Time) bool { return !Terminal(p) && Drainable(p, now) }
+func Awaited(p *corev1.Pod, now time.Time) bool { return !objects.Ended(p) && Drainable(p, now) }
 
 // Evictable says that a drain evicts the pod now. Pods that are awaited and not evictable are waited for.
 func Evictable(p *corev1.Pod, now time.Time) bool {

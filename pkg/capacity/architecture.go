@@ -1,0 +1,91 @@
+package capacity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxOpenWorkloads is how many workloads an OpenArchitecture names.
+const MaxOpenWorkloads = 5
+
+// OpenArchitecture is a pool that leaves the architecture open, and for which nodes were planned that may be arm64, for workloads that
+// name no architecture either. Whether an image has a manifest for arm64 only a registry can tell; a container without one fails on
+// the node.
+type OpenArchitecture struct {
+	Pool      string
+	Workloads []string // in the order of the plan
+}
+
+func (o OpenArchitecture) String() string {
+	named, others := o.Workloads, ""
+	if len(named) > MaxOpenWorkloads {
+		named, others = named[:MaxOpenWorkloads], " and others"
+	}
+	return fmt.Sprintf("pool %s leaves kubernetes.io/arch open, and pods of %s%s don't ask for one: they may run on arm64. Whether their images are made for it is not known here; "+
+		"if not, have the pool or the pods ask for amd64", o.Pool, strings.Join(named, ", "), others)
+}
+
+// LeavesArchitectureOpen says that nodes of the pool may be arm64 although it doesn't name that: whoever lists both has decided.
+func (p *Pool) LeavesArchitectureOpen() bool {
+	r, ok := p.Requirements[corev1.LabelArchStable]
+	if !ok {
+		return true
+	}
+	_, excluded := r.Values()
+	return excluded && r.Has("amd64") && r.Has("arm64")
+}
+
+// OpenArchitectures are those of a plan, by the names of the pools.
+func OpenArchitectures(plan *Plan) []OpenArchitecture {
+	mayBeARM := map[string]string{} // planned node: pool
+	for _, n := range plan.Nodes {
+		if n.Pool.LeavesArchitectureOpen() &&
+			slices.ContainsFunc(n.Offers, func(o NodeOffer) bool { return o.Type.Labels[corev1.LabelArchStable] == "arm64" }) {
+			mayBeARM[n.ID] = n.Pool.Name
+		}
+	}
+	var out []OpenArchitecture
+	at := map[string]int{} // by pool
+	seen := map[[2]string]bool{}
+	for _, pl := range plan.Placements {
+		pool, ok := mayBeARM[pl.Node]
+		if !ok || !slices.ContainsFunc(pl.Class.Terms, withoutArchitecture) && len(pl.Class.Terms) > 0 {
+			continue
+		}
+		name := pl.Class.Workload(pl.Pod)
+		if seen[[2]string{pool, name}] {
+			continue
+		}
+		seen[[2]string{pool, name}] = true
+		if _, ok := at[pool]; !ok {
+			at[pool] = len(out)
+			out = append(out, OpenArchitecture{Pool: pool})
+		}
+		one := &out[at[pool]]
+		one.Workloads = append(one.Workloads, name)
+	}
+	slices.SortFunc(out, func(a, b OpenArchitecture) int { return strings.Compare(a.Pool, b.Pool) })
+	return out
+}
+
+func withoutArchitecture(term Requirements) bool {
+	_, ok := term[corev1.LabelArchStable]
+	return !ok
+}
+
+// Workload is what a pod of the class belongs to, as its user calls it.
+func (c *Class) Workload(pod PodRef) string {
+	if c.Pod == nil || metav1.GetControllerOfNoCopy(c.Pod) == nil {
+		return c.Namespace + "/" + pod.Name
+	}
+	owner := metav1.GetControllerOfNoCopy(c.Pod)
+	name := owner.Name
+	if hash := c.Pod.Labels["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
+		name = strings.TrimSuffix(name, "-"+hash)
+	}
+	return c.Namespace + "/" + name
+}

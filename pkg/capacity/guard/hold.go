@@ -1,0 +1,152 @@
+package guard
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// HoldsMachine is the breaker that keeps machines of an image from being bought in a zone; nil: none.
+func (g *Guard) HoldsMachine(class, image, zone string) *Breaker {
+	return g.covering(MachineKey(class, image, zone))
+}
+
+// HoldsPods is the breaker that keeps machines from being bought for a workload in a pool; nil: none. After a fault in one pool
+// the first machine in another is a probe, too.
+func (g *Guard) HoldsPods(pool string, w Workload, now time.Time) *Breaker {
+	k := PodKey(pool, w)
+	if b := g.covering(k); b != nil {
+		return b
+	}
+	elsewhere := g.failsElsewhere(k)
+	if elsewhere == nil {
+		return nil
+	}
+	b := g.breakers[k]
+	if b != nil && b.Open() {
+		b.asked = now
+		return b // a trial
+	}
+	t := &Breaker{asked: now, Key: k, Cause: elsewhere.Cause, Message: elsewhere.Message, Since: now, Next: now, Trial: true}
+	if b != nil && now.Sub(b.Closed) < memory {
+		t.Failed, t.Life, t.Early, t.excuse = b.Failed, b.Life, b.Early, b.excuse
+	}
+	g.breakers[k] = t
+	return t
+}
+
+// failsElsewhere is the breaker of another pool because of which the workload is on trial in this one; nil: it isn't, or no more.
+func (g *Guard) failsElsewhere(k Key) (found *Breaker) {
+	for _, b := range g.breakers {
+		if !b.Open() || b.Trial || b.Key.Machine() || b.Key.Pool == k.Pool || !b.failedFor(k.Workload) {
+			continue
+		}
+		if g.served[k].After(b.Since) || g.served[PoolKey(k.Pool, b.Cause)].After(b.Since) {
+			continue
+		}
+		if found == nil || compareKeys(b.Key, found.Key) < 0 {
+			found = b
+		}
+	}
+	return found
+}
+
+// KnownImage says that a machine of the image was initialized once.
+func (g *Guard) KnownImage(class, image string) bool { return g.known[MachineKey(class, image, "")] }
+
+// Know says that a machine of the image was initialized, before anything of this was kept.
+func (g *Guard) Know(class, image string) { g.known[MachineKey(class, image, "")] = true }
+
+// Underway is how many machines of an image are bought and not decided, and when the first of them was bought. Those that failed
+// count until their round is over: what becomes of the others decides whether more are bought. One whose node is Ready counts for
+// its own workloads only: to others it says that the image is good.
+func (g *Guard) Underway(class, image string, workloads []Workload) (n int, since time.Time) {
+	own := func(w Workload) bool { return slices.Contains(workloads, w) }
+	for _, round := range g.rounds {
+		for _, m := range round {
+			if !m.served && (m.failed || !m.over) && m.of(MachineKey(class, image, "")) && (!m.ready || m.broken || slices.ContainsFunc(m.Workloads, own)) {
+				n++
+				if since.IsZero() || m.At.Before(since) {
+					since = m.At
+				}
+			}
+		}
+	}
+	return n, since
+}
+
+// Doubt is what is known of a key some of whose machines have failed, not yet half of their round, while none has done work and no more
+// of them look well than have failed: whoever bought for all of their demand again would buy half of the round twice before the breaker
+// opens.
+type Doubt struct {
+	// Bought and Failed machines of the round, and More that were bought since and are not decided.
+	Bought, Failed, More int
+	// Since is when the first of them failed.
+	Since time.Time
+}
+
+// Doubts is the key's doubt; nil: there is none.
+func (g *Guard) Doubts(k Key) *Doubt {
+	for _, name := range slices.Sorted(maps.Keys(g.failing)) {
+		round := g.rounds[name]
+		d := Doubt{}
+		var at time.Time
+		up, undecided := 0, 0
+		for _, m := range round {
+			if !m.of(k) {
+				continue
+			}
+			d.Bought++
+			at = m.At
+			switch {
+			case m.failedOf(k):
+				d.Failed++
+				if d.Since.IsZero() || m.failedAt.Before(d.Since) {
+					d.Since = m.failedAt
+				}
+			case m.up(k):
+				up++
+			}
+			if !m.over && !m.served && !m.failed {
+				undecided++
+			}
+		}
+		if d.Failed == 0 || undecided == 0 || up > d.Failed || g.served[k].After(at) {
+			continue
+		}
+		for _, m := range g.machines {
+			if m.At.After(at) && m.of(k) && !m.served && !m.failed {
+				d.More++
+			}
+		}
+		return &d
+	}
+	return nil
+}
+
+// Breakers are all that are open or remembered, in a fixed order.
+func (g *Guard) Breakers() []*Breaker {
+	return slices.SortedFunc(maps.Values(g.breakers), func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })
+}
+
+// Due are the keys of which a probe may be bought now. Of trials of a pool for the same cause there is one at a time: that which held
+// pods back last, because of the others there may be no pods any more.
+func (g *Guard) Due(now time.Time) []Key {
+	var out []Key
+	trial := map[Key]*Breaker{} // by pool and cause
+	all := g.Breakers()
+	for _, b := range all {
+		of := PoolKey(b.Key.Pool, b.Cause)
+		probing := b.Probing() && now.Sub(g.probedSince(b)) < b.pause(b.Failed) // others don't wait for longer
+		if t := trial[of]; b.Trial && (probing || b.due(now) && g.failsElsewhere(b.Key) != nil) &&
+			(t == nil || !t.Probing() && (probing || b.asked.After(t.asked))) {
+			trial[of] = b
+		}
+	}
+	for _, b := range all {
+		if b.due(now) && (!b.Trial || trial[PoolKey(b.Key.Pool, b.Cause)] == b) {
+			out = append(out, b.Key)
+		}
+	}
+	return out
+}

@@ -1,0 +1,193 @@
+package guard
+
+import (
+	"slices"
+	"time"
+)
+
+// covering is the open breaker that holds the key back; nil: none.
+func (g *Guard) covering(k Key) *Breaker {
+	if b := g.breakers[k]; b != nil && b.Open() && !b.Trial {
+		return b
+	}
+	var found *Breaker
+	for _, b := range g.breakers {
+		if b.Open() && !b.Trial && b.Key.covers(k) && (found == nil || compareKeys(b.Key, found.Key) < 0) {
+			found = b
+		}
+	}
+	return found
+}
+
+// open opens a breaker. One that has closed within a day goes on where it stood.
+func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
+	b := g.breakers[k]
+	if b == nil || !b.Open() && now.Sub(b.Closed) >= memory {
+		fresh := &Breaker{Key: k, Since: now, Next: now}
+		if b != nil {
+			fresh.excuse = b.excuse
+		}
+		b = fresh
+		g.breakers[k] = b
+	}
+	again := !b.Open()
+	b.Cause, b.Message, b.Refused, b.Trial = f.Cause, f.Message, f.Refused, false
+	b.Life = max(b.Life, life)
+	if again {
+		b.Since, b.Closed, b.Members, b.probes, b.replaced = now, time.Time{}, nil, nil, nil
+	}
+	for _, o := range g.Breakers() {
+		if o != b && o.Open() && k.covers(o.Key) {
+			g.absorb(b, o)
+		}
+	}
+	if again {
+		b.fail(now)
+	}
+	g.note(Opened, b)
+}
+
+// absorb replaces a breaker by one that covers it. Its pauses don't become those of what has not failed, but it keeps them for when
+// the other closes.
+func (g *Guard) absorb(b, o *Breaker) {
+	b.Life = max(b.Life, o.Life)
+	if !o.Trial {
+		b.join(o.Key.Workload)
+		for _, w := range o.Members {
+			b.join(w)
+		}
+		b.replaced = append(append(b.replaced, o.replaced...), o)
+	}
+	for name, awaited := range o.probes {
+		b.probe(name, awaited || b.probes[name])
+	}
+	delete(g.breakers, o.Key)
+}
+
+// merge makes one breaker of a pool's that are open for the same cause, if no machine of the pool has done work since the first
+// of them opened. Those that opened before one did don't count.
+func (g *Guard) merge(pool, cause string, now time.Time) {
+	if pool == "" {
+		return // NodeClaims of users that name no pool have nothing in common
+	}
+	var same []*Breaker
+	served := g.served[PoolKey(pool, "")]
+	for _, b := range g.Breakers() {
+		if b.Open() && !b.Trial && !b.Key.Machine() && !b.Key.PoolWide() && b.Key.Pool == pool && b.Cause == cause && !served.After(b.Since) {
+			same = append(same, b)
+		}
+	}
+	if len(same) < poolBreakers {
+		return
+	}
+	first := slices.MinFunc(same, func(a, b *Breaker) int { return a.Since.Compare(b.Since) })
+	g.open(PoolKey(pool, cause), Fault{Cause: cause, Message: first.Message}, first.Life, now)
+}
+
+// excused says that a failure is forgiven, because the machine was bought before a change that bears on it. One change forgives
+// all that were bought before it; the next that does is an hour later.
+func (g *Guard) excused(k Key, bought, now time.Time) bool {
+	b := g.breakers[k]
+	if b != nil && bought.Before(b.excuse) {
+		return true
+	}
+	i := slices.IndexFunc(g.changes, func(c change) bool {
+		return c.at.After(bought) && c.match(k) && (b == nil || b.excuse.IsZero() || c.at.Sub(b.excuse) >= excuseSpacing)
+	})
+	if i < 0 {
+		return false
+	}
+	if b == nil {
+		b = &Breaker{Key: k, Since: now, Closed: now.Add(-memory)} // remembers the excuse only
+		g.breakers[k] = b
+	}
+	b.excuse = g.changes[i].at
+	return true
+}
+
+// close takes down that a probe has succeeded. Breakers that this one has replaced, and those of workloads and zones that have failed
+// since, are closed, too, if something has changed or as far as the probe proves anything about them; others are back, and their
+// probes are due.
+func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {
+	if !b.Key.Machine() {
+		g.latest(g.served, PoolKey(b.Key.Pool, b.Cause), now)
+	}
+	trial := b.Trial
+	b.Closed, b.probes, b.Trial, b.Refused = now, nil, false, false
+	back := b.replaced
+	for _, z := range b.Tried {
+		if k := MachineKey(b.Key.Class, b.Key.Image, z); b.Key.Image != "" && !slices.ContainsFunc(back, func(o *Breaker) bool { return o.Key == k }) {
+			back = append(back, &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: b.Since, Failed: b.Failed, Life: b.Life})
+		}
+	}
+	for _, w := range b.Members {
+		k := PodKey(b.Key.Pool, w)
+		switch o := g.breakers[k]; {
+		case slices.ContainsFunc(back, func(o *Breaker) bool { return o.Key == k }):
+		case o != nil && now.Sub(o.Closed) < memory:
+			back = append(back, o)
+		default:
+			back = append(back, &Breaker{Key: k, Cause: b.Cause, Message: b.Message, Since: b.Since, Failed: b.Failed, Life: b.Life})
+		}
+	}
+	for _, o := range back {
+		if o.Key == b.Key {
+			continue
+		}
+		if !o.Open() {
+			o.Since = now
+		}
+		o.Next, o.Closed, o.probes, o.replaced, o.Refused = now, time.Time{}, nil, nil, false
+		if b.changed || proves(o.Key) {
+			o.Closed = now
+		}
+		g.breakers[o.Key] = o
+	}
+	b.replaced, b.Tried = nil, nil
+	if trial && b.Failed == 0 {
+		delete(g.breakers, b.Key)
+	}
+	g.note(Closed, b)
+}
+
+// probedSince is when the latest probe that a breaker waits for was bought.
+func (g *Guard) probedSince(b *Breaker) (at time.Time) {
+	for name, awaited := range b.probes {
+		if m := g.machines[name]; awaited && m != nil && m.At.After(at) {
+			at = m.At
+		}
+	}
+	return at
+}
+
+// probed are the open breakers that the machine is a probe of, in a fixed order.
+func (g *Guard) probed(name string) []*Breaker {
+	var out []*Breaker
+	for _, b := range g.breakers {
+		if _, ok := b.probes[name]; ok && b.Open() {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })
+	return out
+}
+
+// Changed says that something has changed that bears on the keys that match: breakers are probed soon. forced: a user asks for
+// it, with the retry annotation.
+func (g *Guard) Changed(match func(Key) bool, forced bool, now time.Time) {
+	g.changes = append(g.changes, change{now, match})
+	g.changes = slices.Clone(g.changes[max(0, len(g.changes)-changesKept):])
+	for _, b := range g.breakers {
+		if match(b.Key) {
+			b.early(now, forced)
+		}
+	}
+}
+
+// Accepted says that the API server would accept a Node that it refused before.
+func (g *Guard) Accepted(k Key, now time.Time) {
+	// It may refuse the Node itself again, so the pause is cut short no oftener than by other changes.
+	if b := g.breakers[k]; b != nil && b.Open() && b.Refused && !b.early(now, false) {
+		b.Refused = false
+	}
+}

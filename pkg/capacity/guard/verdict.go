@@ -1,0 +1,310 @@
+package guard
+
+import (
+	"slices"
+	"time"
+)
+
+// Ready says that the machine's node has been Ready, whatever it may still lack that users have declared.
+func (g *Guard) Ready(name string) {
+	if m := g.machines[name]; m != nil {
+		m.ready = true
+	}
+}
+
+// Initialized says that the machine's node is fit for what it was bought for.
+func (g *Guard) Initialized(name string, at time.Time) {
+	m := g.machines[name]
+	if m == nil {
+		return
+	}
+	m.initialized = at
+	g.latest(g.initialized, MachineKey(m.Class, m.image, m.zone), at)
+	g.latest(g.initialized, MachineKey(m.Class, m.image, ""), at)
+	if k := MachineKey(m.Class, m.image, ""); m.image != "" && !g.known[k] {
+		g.known[k] = true
+		g.out = append(g.out, Notice{Kind: Known, Key: k})
+	}
+}
+
+// Ran says that a pod of the workload is Running on the machine. That is no work yet.
+func (g *Guard) Ran(name string, w Workload) {
+	if m := g.machines[name]; m != nil && !slices.Contains(m.ran, w) {
+		m.ran = append(m.ran, w)
+	}
+}
+
+// Steady says that the node has been initialized for as long as it takes to believe it. That is all the work of a machine that was
+// bought for no pod, or for pods that are to move and have not yet, and it proves the image.
+func (g *Guard) Steady(name string, now time.Time) {
+	m := g.machines[name]
+	if m == nil {
+		return
+	}
+	switch {
+	case !m.forPods():
+		g.Serve(name, Workload{}, now)
+	case m.Moves && !m.failed && len(m.ran) == 0:
+		g.serve(m, now) // it is there for pods that have not moved yet, which says nothing of them
+	}
+	for _, b := range g.probed(name) {
+		if b.Key.Machine() {
+			g.close(b, now, m.of)
+		}
+	}
+	at := now
+	if !m.initialized.IsZero() {
+		at = m.initialized // a process that has just begun hears of old machines
+	}
+	g.latest(g.served, MachineKey(m.Class, m.image, ""), at)
+	g.latest(g.served, MachineKey(m.Class, m.image, m.zone), at)
+}
+
+// Serve says that the machine has done work for a workload. The zero workload: for none in particular; NoPod: for somebody, and that closes
+// no breaker of a workload. What pods do later on a machine that has long done work says nothing about new ones.
+func (g *Guard) Serve(name string, w Workload, now time.Time) {
+	m := g.machines[name]
+	if m == nil {
+		return
+	}
+	g.serve(m, now)
+	worked := []Workload{w}
+	switch w {
+	case Workload{}:
+		worked = m.Workloads
+	case NoPod: // a process before this one knew for whom; pods that were to move may not have come
+		if !m.Moves {
+			worked = append(worked, m.Workloads...)
+		}
+	}
+	for _, w := range worked {
+		if !slices.Contains(m.worked, w) {
+			m.worked = append(m.worked, w)
+			g.latest(g.served, PodKey(m.Pool, w), now)
+		}
+	}
+	for _, b := range g.probed(name) {
+		switch {
+		case b.Key.Machine():
+			g.close(b, now, m.of)
+		case b.Key.PoolWide():
+			failed := w == (Workload{}) || slices.Contains(b.Members, w)
+			g.close(b, now, func(Key) bool { return failed })
+		case b.Key.Workload == w || w == (Workload{}):
+			g.close(b, now, m.of)
+		}
+	}
+}
+
+func (g *Guard) serve(m *machine, now time.Time) {
+	if m.served {
+		return
+	}
+	m.served = true
+	for _, k := range []Key{MachineKey(m.Class, m.image, ""), MachineKey(m.Class, m.image, m.zone), PoolKey(m.Pool, "")} {
+		g.latest(g.served, k, now)
+	}
+}
+
+func (g *Guard) latest(of map[Key]time.Time, k Key, at time.Time) {
+	if at.After(of[k]) {
+		of[k] = at
+	}
+}
+
+// Served says that the machine has done work; nothing that happens to it makes it a failure any more.
+func (g *Guard) Served(name string) bool { return g.machines[name] != nil && g.machines[name].served }
+
+// Decided says that the machine has had its verdict, or is none of the guard's.
+func (g *Guard) Decided(name string) bool {
+	m := g.machines[name]
+	return m == nil || m.served || m.failed
+}
+
+// Fail says that the machine ended, or that its pods were thrown off it, before it had done work. Pods may be thrown off one by one:
+// each call counts for workloads that it has not failed for yet. A machine that has done work doesn't fail, but it is a failed
+// probe of those workloads' breakers whose pods were thrown off it (f.Workloads).
+func (g *Guard) Fail(name string, f Fault, now time.Time) {
+	m := g.machines[name]
+	if m == nil || m.broken || f.Machine && (m.failed || m.served) || m.served && len(f.Workloads) == 0 {
+		return
+	}
+	keys := slices.DeleteFunc(m.keys(&f, g.narrow), func(k Key) bool {
+		return slices.Contains(m.faults, k) || f.Chance > 0 && g.forgives(k, m.Round, f.Chance, now)
+	})
+	if len(keys) == 0 && f.Chance > 0 {
+		return
+	}
+	f.Message = "NodeClaim " + name + ": " + f.Message
+	m.failed, m.broken = m.failed || !m.served, f.Machine
+	g.failing[m.Round] = true
+	if m.failedAt.IsZero() {
+		m.failedAt = now
+	}
+	m.faults = append(m.faults, keys...)
+	life := min(now.Sub(m.At), maxPause)
+	for _, b := range g.probed(name) {
+		// If it failed of something else it says nothing about this, and may still do so while it lives (End).
+		if slices.ContainsFunc(keys, b.Key.covers) || b.Key.Machine() && f.Machine {
+			g.failProbe(b, name, &f, life, now)
+		}
+	}
+	if m.served {
+		return
+	}
+	for _, k := range keys {
+		if b := g.covering(k); b != nil {
+			b.Life = max(b.Life, life)
+			b.join(k.Workload)
+			b.tried(m.zone)
+			continue
+		}
+		bought, failed := 0, 0
+		for _, o := range g.rounds[m.Round] {
+			if o.of(k) {
+				bought++
+				if o.failedOf(k) {
+					failed++
+				}
+			}
+		}
+		if 2*failed >= bought && !g.served[k].After(m.At) && !g.excused(k, m.At, now) {
+			g.open(k, f, life, now)
+			g.breakers[k].tried(m.zone)
+		}
+	}
+	g.merge(m.Pool, f.Cause, now)
+}
+
+// forgives says that nothing follows from a failure that may be chance: so many rounds are forgiven within an hour, where nothing has
+// failed for a day. What fails more often would have the next machines fail, too.
+func (g *Guard) forgives(k Key, round string, most int, now time.Time) bool {
+	if b := g.breakers[k]; b != nil && (b.Open() || now.Sub(b.Closed) < memory) {
+		return false
+	}
+	all := slices.DeleteFunc(g.forgiven[k], func(f forgiven) bool { return now.Sub(f.at) >= thrownWindow })
+	known := slices.ContainsFunc(all, func(f forgiven) bool { return f.round == round })
+	if !known && len(all) < most {
+		known, all = true, append(all, forgiven{round, now})
+	}
+	g.forgiven[k] = all
+	return known
+}
+
+// failProbe takes down that a probe has failed.
+func (g *Guard) failProbe(b *Breaker, name string, f *Fault, life time.Duration, now time.Time) {
+	awaited := b.probes[name]
+	delete(b.probes, name)
+	b.Life = max(b.Life, life)
+	b.tried(g.machines[name].zone)
+	if !awaited {
+		return
+	}
+	kind := Paused
+	if b.Trial {
+		kind = Opened
+	}
+	b.Cause, b.Message = f.Cause, f.Message
+	b.fail(now)
+	b.Refused = f.Refused
+	g.note(kind, b)
+}
+
+// narrow is the key of a machine fault: the zone's if machines of the image came up in another zone since an hour before this one
+// was bought, and while the zone's breaker is open: its probes say nothing about zones where nothing was tried.
+func (g *Guard) narrow(m *machine, image string) Key {
+	all, here := MachineKey(m.Class, image, ""), MachineKey(m.Class, image, m.zone)
+	if image == "" || m.zone == "" {
+		return all
+	}
+	if b := g.breakers[here]; b != nil && b.Open() {
+		return here
+	}
+	for k, at := range g.initialized {
+		if k.Class == m.Class && k.Image == image && k.Zone != "" && k.Zone != m.zone && m.At.Sub(at) < zoneMemory {
+			return here
+		}
+	}
+	return all
+}
+
+// Throw says that a pod of a workload, whose controller wants so many, was thrown off a machine (of the NodeClaim name) soon after that was bought,
+// whether the machine had done work or not. More often than twice the number within an hour opens the workload's breaker; half
+// of the number, once it has been open within a day.
+func (g *Guard) Throw(name, pool string, w Workload, desired int, f Fault, now time.Time) {
+	k := PodKey(pool, w)
+	g.thrown[k] = append(slices.DeleteFunc(g.thrown[k], func(t throw) bool { return now.Sub(t.at) >= thrownWindow }), throw{now, f.Cause})
+	if b := g.covering(k); b != nil {
+		b.join(w)
+		if m := g.machines[name]; m != nil && m.served {
+			if _, probe := b.probes[name]; probe {
+				g.failProbe(b, name, &f, min(now.Sub(m.At), maxPause), now) // it works for others, not for this workload
+			}
+		}
+		return
+	}
+	desired = max(desired, 1)
+	if b := g.breakers[k]; b != nil && !b.Open() && now.Sub(b.Closed) < memory {
+		since := 0
+		for _, t := range g.thrown[k] {
+			if t.at.After(b.Closed) {
+				since++
+			}
+		}
+		if 2*since >= desired {
+			g.open(k, f, b.Life, now)
+		}
+	} else if len(g.thrown[k]) > 2*desired {
+		g.open(k, f, 0, now)
+	}
+	if b := g.breakers[PoolKey(pool, f.Cause)]; b != nil && !b.Open() && now.Sub(b.Closed) < memory && g.workloadsThrown(pool, f.Cause, b.Closed) >= poolBreakers {
+		g.open(b.Key, f, b.Life, now)
+	}
+	g.merge(pool, f.Cause, now)
+}
+
+// workloadsThrown is how many workloads' pods were thrown off machines of the pool for the cause.
+func (g *Guard) workloadsThrown(pool, cause string, since time.Time) int {
+	n := 0
+	for k, all := range g.thrown {
+		if k.Pool == pool && slices.ContainsFunc(all, func(t throw) bool { return t.at.After(since) && t.cause == cause }) {
+			n++
+		}
+	}
+	return n
+}
+
+// End says that the machine is over, or that nobody will say more of it.
+func (g *Guard) End(name string, now time.Time) {
+	m := g.machines[name]
+	if m == nil {
+		return
+	}
+	for _, b := range g.probed(name) {
+		g.lose(b, name, now)
+	}
+	delete(g.machines, name)
+	m.over = true
+	if !slices.ContainsFunc(g.rounds[m.Round], func(o *machine) bool { return !o.over }) {
+		delete(g.rounds, m.Round)
+		delete(g.failing, m.Round)
+	}
+}
+
+// lose takes a probe off a breaker that it says nothing about.
+func (g *Guard) lose(b *Breaker, name string, now time.Time) {
+	awaited := b.probes[name]
+	delete(b.probes, name)
+	if !awaited {
+		return
+	}
+	// Each may be nobody's failure. A row of them is a machine a minute all the same.
+	if b.lost++; b.lost >= mostLost {
+		b.fail(now)
+		g.note(Paused, b)
+		return
+	}
+	if next := now.Add(lostProbe); b.Next.Before(next) {
+		b.Next = next
+	}
+}

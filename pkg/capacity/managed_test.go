@@ -1,0 +1,32 @@
+package capacity
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestManagedNodes(t *testing.T) {
+	owner := []metav1.OwnerReference{{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "a"}}
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		owners []metav1.OwnerReference
+		want   bool
+	}{
+		"of a pool":                                 {labels: map[string]string{"karpenter.sh/nodepool": "default", LabelNodeClass: "default"}, want: true},
+		"of a pool, made before labels":             {labels: map[string]string{"karpenter.sh/nodepool": "default"}, want: true},
+		"of a claim without pool":                   {labels: map[string]string{LabelNodeClass: "default"}, owners: owner, want: true},
+		"of another API's NodeClaim":                {owners: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "NodeClaim", Name: "a"}}},
+		"nobody's":                                  {labels: map[string]string{LabelNodeClass: "default"}},
+		"EKS Auto Mode's":                           {labels: map[string]string{"karpenter.sh/nodepool": "system", "eks.amazonaws.com/nodeclass": "default"}, owners: owner},
+		"EKS Auto Mode's before its class is on it": {labels: map[string]string{"karpenter.sh/nodepool": "system", "eks.amazonaws.com/compute-type": "auto"}, owners: owner},
+		"of EKS, but not of Auto Mode":              {labels: map[string]string{"karpenter.sh/nodepool": "default", "eks.amazonaws.com/compute-type": "ec2"}, want: true},
+		"Azure's":                                   {labels: map[string]string{"karpenter.sh/nodepool": "system", "karpenter.azure.com/aksnodeclass": "default"}, owners: owner},
+		"ours, whatever else it says":               {labels: map[string]string{"karpenter.sh/nodepool": "default", LabelNodeClass: "default", "example.com/nodeclass": "x"}, want: true},
+	} {
+		if got := Managed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, OwnerReferences: tc.owners}}); got != tc.want {
+			t.Errorf("%s: managed is %v", name, got)
+		}
+	}
+}

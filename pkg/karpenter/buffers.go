@@ -1,0 +1,51 @@
+package karpenter
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const reasonBufferIgnored = "CapacityBufferIgnored"
+
+// capacityBuffers are read for no more than to say that they have no effect. The store does without them, and doesn't wait for them.
+var capacityBuffers = kind{bufferVersion.WithKind("CapacityBuffer"), "capacitybuffers",
+	func() client.Object { return &metav1.PartialObjectMetadata{} }, func() client.ObjectList { return &metav1.PartialObjectMetadataList{} }}
+
+// watchBuffers has every CapacityBuffer told, once while this process leads, that it has no effect here. Without the definition there is
+// nobody to tell; without permission to read them that is logged.
+func (p *poolStatus) watchBuffers(ctx context.Context) {
+	buffers, err := newInformer(capacityBuffers, p.live, handlerOf(func(before, after *metav1.PartialObjectMetadata) {
+		if before == nil {
+			p.changed(capacityBuffers, after.Namespace+"/"+after.Name)
+		}
+	}), p.clock)
+	if err == nil {
+		var once sync.Once
+		err = buffers.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+			once.Do(func() {
+				klog.FromContext(ctx).Info("CapacityBuffers can't be read, trying on. Should there be any: they have no effect", "reason", err)
+			})
+		})
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "CapacityBuffers are not watched. Should there be any: they have no effect")
+		return
+	}
+	p.buffers.Store(buffers)
+	buffers.RunWithContext(ctx)
+}
+
+// tellBuffer tells a CapacityBuffer that it has no effect. Its status is left to those whose buffer it is: in a cluster with another
+// autoscaler it may have an effect there.
+func (p *poolStatus) tellBuffer(key string) {
+	if o, ok, _ := p.buffers.Load().GetStore().GetByKey(key); ok {
+		p.recorder.Eventf(o.(*metav1.PartialObjectMetadata), nil, corev1.EventTypeWarning, reasonBufferIgnored, "Provision",
+			"Dovetail launches no nodes for CapacityBuffers and keeps none for them. A Deployment of pause pods with a low priority has the same effect")
+	}
+}

@@ -1,0 +1,105 @@
+package launch
+
+import (
+	"maps"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/storage"
+)
+
+// StorageCapacities is to be added to the scheduler's CSIStorageCapacity informer: volumes of drivers whose capacity follows the node wait until it
+// has been published.
+func (m *Motor) StorageCapacities() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) },
+		UpdateFunc: func(_, o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) }, // whose it is can't change
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if c, ok := o.(*storagev1.CSIStorageCapacity); ok {
+				m.storageCapacity(c)
+			}
+		},
+	}
+}
+
+func (m *Motor) storageCapacity(c *storagev1.CSIStorageCapacity) {
+	if m.storageOn(c) {
+		m.Changed() // a type may have more than was thought, and pods were refused for that
+	}
+}
+
+// storageOn tells the ledger of the nodes that the capacity is for, and says whether one has more now.
+func (m *Motor) storageOn(c *storagev1.CSIStorageCapacity) (more bool) {
+	m.nodeOf.mu.Lock()
+	defer m.nodeOf.mu.Unlock()
+	selects := storage.Selector(c)
+	for name, node := range m.nodeOf.objects {
+		if selects(node.Labels) && m.lookAgain(name) {
+			more = true
+		}
+	}
+	return more
+}
+
+// storageLimits gives instance types the storage that nodes of them have shown. It is the planner goroutine's.
+type storageLimits struct {
+	of   *storage.Capacities
+	last map[string]limitedTypes // by pool
+}
+
+// limitedTypes are remembered as long as nothing changes: planners know types again by their slice.
+type limitedTypes struct {
+	from, types []*capacity.InstanceType
+	limits      map[string]map[string]int64 // by type
+}
+
+// on are the pools as a planner has to see them.
+func (s *storageLimits) on(pools []*capacity.Pool) []*capacity.Pool {
+	shown := s.of.Shown()
+	last := s.last
+	s.last = map[string]limitedTypes{}
+	out := make([]*capacity.Pool, 0, len(pools))
+	for _, p := range pools {
+		limits := map[string]map[string]int64{}
+		for _, t := range p.Types {
+			if of := shown.Of(p.Name, t.Name); len(of) > 0 {
+				limits[t.Name] = of
+			}
+		}
+		if len(limits) > 0 {
+			known := last[p.Name]
+			if !known.are(p.Types, limits) {
+				known = limitedTypes{p.Types, withStorage(p.Types, limits), limits}
+			}
+			s.last[p.Name] = known
+			limited := *p
+			limited.Types = known.types
+			p = &limited
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func (l limitedTypes) are(from []*capacity.InstanceType, limits map[string]map[string]int64) bool {
+	return len(from) == len(l.from) && &from[0] == &l.from[0] && maps.EqualFunc(limits, l.limits, maps.Equal)
+}
+
+func withStorage(types []*capacity.InstanceType, limits map[string]map[string]int64) []*capacity.InstanceType {
+	out := make([]*capacity.InstanceType, 0, len(types))
+	for _, t := range types {
+		if of := limits[t.Name]; of != nil {
+			limited := *t
+			limited.VolumeLimits = maps.Clone(of)
+			maps.Copy(limited.VolumeLimits, t.VolumeLimits)
+			t = &limited
+		}
+		out = append(out, t)
+	}
+	return out
+}

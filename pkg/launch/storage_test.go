@@ -1,0 +1,162 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/storage"
+)
+
+func lvmOn(node, size string) *storagev1.CSIStorageCapacity {
+	return &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: node}, StorageClassName: "lvm", Capacity: ptr.To(resource.MustParse(size)),
+		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{"node": node}}}
+}
+
+// A pod whose volume takes room that comes with the node waits until that has been published, on a node that is up for all else, and has its
+// room there meanwhile.
+func TestPodsWaitForStorageToBePublished(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	w.motor.nodeOf.storage = storage.New(f)
+	objects := f.Storage().V1().CSIStorageCapacities().Informer().GetStore()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}}}
+	w.motor.NodeCached(node)
+	key := capacity.StorageOf("lvm")
+	class, err := capacity.ClassOf(w.pod(0), capacity.VolumeFacts{Attach: map[string]int64{key: 10 << 30}, Unbound: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := refOf(w.pod(0))
+	w.desk.Submit(ref, class)
+	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		l.Existing("node", w.motor.nodeOf.status(node))
+		l.Commit("p", []capacity.Placement{{Class: class, Pod: ref, Node: "node"}}, now)
+	})
+	waits := func(when string, want bool) {
+		t.Helper()
+		closed, why := w.desk.Gate(ref.UID)
+		if closed != want || closed && !strings.Contains(why, "no capacity of storage class lvm has been published for its node yet") {
+			t.Errorf("%s: waits %t: %s", when, closed, why)
+		}
+	}
+	waits("nothing is published", true)
+	handler := w.motor.StorageCapacities()
+	other, mine := lvmOn("other", "20Gi"), lvmOn("node", "20Gi")
+	add(t, objects.Add(other))
+	handler.OnAdd(other, false)
+	waits("another node's is published", true)
+	add(t, objects.Add(mine))
+	handler.OnAdd(mine, false)
+	waits("the kubelet has yet to label the node", true)
+	labeled := node.DeepCopy()
+	labeled.Labels["node"] = "node"
+	w.motor.NodeCached(labeled)
+	waits("it is published", false)
+	if diff := cmp.Diff(map[string]int64{key: 20 << 30}, w.motor.nodeOf.status(labeled).VolumeLimits); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	add(t, objects.Delete(mine))
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "d/node", Obj: mine})
+	if got := w.motor.nodeOf.status(labeled); len(got.Drivers) > 0 || len(w.motor.nodeOf.seen["node"].Drivers) > 0 {
+		t.Errorf("drivers %v when the capacity is gone", got.Drivers)
+	}
+}
+
+// Storage that pods count on is supposed to come: on a node that is coming up, and on one that is up as long as pods wait there for it. On
+// all others what hasn't been published isn't there.
+func TestStorageThatIsAwaited(t *testing.T) {
+	key := capacity.StorageOf("lvm")
+	db := ledger.Promise{Class: &capacity.Class{Pod: &corev1.Pod{}, Drivers: []string{key}, Volumes: map[string]int64{key: 10}}}
+	template := &capacity.Node{Allocatable: capacity.Resources{}, VolumesFree: map[string]int64{key: 25}}
+	for _, tc := range []struct {
+		name    string
+		f       *ledger.InFlight
+		st      ledger.NodeStatus
+		shown   int64
+		awaited bool
+		want    map[string]int64
+	}{
+		{"coming up", &ledger.InFlight{Template: template}, ledger.NodeStatus{Managed: true}, 0, true, map[string]int64{key: 25}},
+		{"coming up, with a pod", &ledger.InFlight{Template: template, Slots: []ledger.Promise{db}}, ledger.NodeStatus{Managed: true}, 0, true, map[string]int64{key: 15}},
+		{"coming up, and nobody knows what it has", &ledger.InFlight{Template: &capacity.Node{}}, ledger.NodeStatus{Managed: true}, 0, true, map[string]int64{}},
+		{"coming up, and nobody knows what it was bought as", nil, ledger.NodeStatus{Managed: true}, 0, true, map[string]int64{}},
+		{"coming up, and published", &ledger.InFlight{Template: template, Slots: []ledger.Promise{db}}, ledger.NodeStatus{Managed: true, Drivers: []string{key}}, 20, false, map[string]int64{key: 10}},
+		{"up, and a pod waits for it", &ledger.InFlight{Template: template, Slots: []ledger.Promise{db}}, ledger.NodeStatus{Managed: true, Initialized: true}, 0, true, map[string]int64{key: 15}},
+		{"up, and published", &ledger.InFlight{Template: template, Slots: []ledger.Promise{db}}, ledger.NodeStatus{Managed: true, Initialized: true, Drivers: []string{key}}, 20, false, map[string]int64{key: 10}},
+		{"up, and other pods wait", &ledger.InFlight{Template: template}, ledger.NodeStatus{Managed: true, Initialized: true}, 0, false, map[string]int64{key: 0}},
+		{"somebody else's", nil, ledger.NodeStatus{}, 0, false, map[string]int64{key: 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := &capacity.Node{Name: "n", Free: capacity.Resources{}, VolumesFree: map[string]int64{key: tc.shown}}
+			if got := awaitsStorage(n, tc.f, tc.st); got != tc.awaited {
+				t.Errorf("awaited: %t", got)
+			}
+			if diff := cmp.Diff(tc.want, (&view{}).promise(n, tc.f, tc.st).VolumesFree); diff != "" {
+				t.Errorf("volumes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A planner knows instance types again by their slice: it is another one only when what nodes have shown is.
+func TestTypesHaveWhatNodesHaveShown(t *testing.T) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	s := storageLimits{of: storage.New(f)}
+	add(t, f.Storage().V1().CSIDrivers().Informer().GetStore().Add(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "topolvm.io"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}}))
+	add(t, f.Storage().V1().StorageClasses().Informer().GetStore().Add(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "lvm"}, Provisioner: "topolvm.io"}))
+	types := []*capacity.InstanceType{{Name: "large", VolumeLimits: map[string]int64{"ebs": 25}}, {Name: "small"}}
+	pools := []*capacity.Pool{{Name: "disks", Types: types}, {Name: "plain", Types: types}}
+	if got := s.on(pools); got[0] != pools[0] || got[1] != pools[1] {
+		t.Error("pools are others although nothing is known")
+	}
+	add(t, f.Core().V1().Nodes().Informer().GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{
+		labelPool: "disks", corev1.LabelInstanceTypeStable: "large", "node": "n"}}}))
+	objects := f.Storage().V1().CSIStorageCapacities().Informer().GetStore()
+	add(t, objects.Add(lvmOn("n", "10Gi")))
+	got := s.on(pools)
+	if diff := cmp.Diff(map[string]int64{"ebs": 25, "storageclass/lvm": 10 << 30}, got[0].Types[0].VolumeLimits); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if got[0].Types[1] != types[1] || got[1] != pools[1] || len(types[0].VolumeLimits) != 1 {
+		t.Error("what nobody has shown is another, or what was given was changed")
+	}
+	if again := s.on(pools); &again[0].Types[0] != &got[0].Types[0] {
+		t.Error("types are others although nothing has changed")
+	}
+	add(t, objects.Update(lvmOn("n", "20Gi")))
+	if again := s.on(pools); again[0].Types[0].VolumeLimits["storageclass/lvm"] != 20<<30 {
+		t.Error("types are the same although a node has shown more")
+	}
+}
+
+// A heartbeat of a node that isn't managed is no news: what is published for it has been there all the time.
+func TestStorageOfUnmanagedNodesIsNoNewsWithEachHeartbeat(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	w.motor.nodeOf.storage = storage.New(f)
+	add(t, f.Storage().V1().CSIStorageCapacities().Informer().GetStore().Add(lvmOn("node", "20Gi")))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"node": "node"}}}
+	w.motor.NodeCached(node)
+	before := w.motor.changes.Load()
+	for range 5 {
+		w.motor.NodeCached(node.DeepCopy())
+	}
+	if got := w.motor.changes.Load() - before; got != 0 {
+		t.Errorf("%d heartbeats were changes of the cluster, want none", got)
+	}
+}

@@ -1,0 +1,4 @@
+// Package objects reads plain facts off pods and nodes that several rooms need and that have one answer: whose pod it is, whether it has
+// ended, whether a node is Ready. It knows the API's types and nothing of plans, claims or clouds; which nodes are managed is
+// capacity.Managed.
+package objects

@@ -1,0 +1,145 @@
+package storage
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+var endless = *resource.NewQuantity(math.MaxInt64, resource.BinarySI)
+
+// Labels of nodes of pools.
+const (
+	labelPool        = "karpenter.sh/nodepool"
+	labelInitialized = "karpenter.sh/initialized"
+)
+
+// Shown is the most that nodes have shown when nothing was on them: what is free there, and the driver's volumes. By capacity.StorageOf, in
+// bytes; a node that is up and has published nothing has shown 0.
+type Shown struct {
+	byType map[poolType]map[string]int64
+	byPool map[string]map[string]int64
+}
+
+type poolType struct{ pool, instanceType string }
+
+// Shown is what the nodes there are show.
+func (c *Capacities) Shown() Shown {
+	s := Shown{map[poolType]map[string]int64{}, map[string]map[string]int64{}}
+	classes := c.Following()
+	if len(classes) == 0 {
+		return s
+	}
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return s
+	}
+	taken := c.taken(classes)
+	for _, n := range nodes {
+		pool := n.Labels[labelPool]
+		if pool == "" {
+			continue
+		}
+		on := c.On(n.Labels)
+		for _, class := range classes {
+			key := capacity.StorageOf(class.Name)
+			bytes, published := on[key]
+			if published {
+				bytes += taken[taker{class.Provisioner, n.Name}]
+			} else if n.Labels[labelInitialized] != "true" {
+				continue
+			}
+			s.add(poolType{pool, n.Labels[corev1.LabelInstanceTypeStable]}, key, bytes)
+		}
+	}
+	return s
+}
+
+func (s Shown) add(at poolType, key string, bytes int64) {
+	if s.byType[at] == nil {
+		s.byType[at] = map[string]int64{}
+	}
+	if s.byPool[at.pool] == nil {
+		s.byPool[at.pool] = map[string]int64{}
+	}
+	s.byType[at][key] = max(s.byType[at][key], bytes)
+	s.byPool[at.pool][key] = max(s.byPool[at.pool][key], bytes)
+}
+
+// Of is what a new node of the pool and instance type is supposed to have. A class that isn't listed: nobody knows. A type of which there is
+// no node is tried, unless none of the pool's nodes has any room.
+func (s Shown) Of(pool, instanceType string) map[string]int64 {
+	var out map[string]int64
+	for key, most := range s.byPool[pool] {
+		bytes, known := s.byType[poolType{pool, instanceType}][key]
+		if !known && most > 0 {
+			continue
+		}
+		if out == nil {
+			out = map[string]int64{}
+		}
+		out[key] = bytes
+	}
+	return out
+}
+
+// taker is a driver on a node.
+type taker struct{ driver, node string }
+
+// taken is the size of all volumes of the classes' drivers that are on a node.
+func (c *Capacities) taken(classes []*storagev1.StorageClass) map[taker]int64 {
+	own := map[string]map[string]string{} // by driver, what tells a node from others and its name
+	for _, class := range classes {
+		if own[class.Provisioner] != nil {
+			continue
+		}
+		own[class.Provisioner] = map[string]string{}
+		there, err := c.csiNodes.ByIndex(byDriver, class.Provisioner)
+		if err != nil {
+			continue
+		}
+		for _, o := range there {
+			n := o.(*storagev1.CSINode)
+			if label, _ := c.ownLabel(n, class.Provisioner); label != "" {
+				own[class.Provisioner][label] = n.Name
+			}
+		}
+	}
+	out := map[taker]int64{}
+	volumes, err := c.volumes.List(labels.Everything())
+	if err != nil {
+		return out
+	}
+	for _, pv := range volumes {
+		if pv.Spec.CSI == nil || own[pv.Spec.CSI.Driver] == nil {
+			continue
+		}
+		if node := nodeOf(pv, own[pv.Spec.CSI.Driver]); node != "" {
+			size := pv.Spec.Capacity[corev1.ResourceStorage]
+			out[taker{pv.Spec.CSI.Driver, node}] += size.Value()
+		}
+	}
+	return out
+}
+
+// nodeOf is the node that the volume is on; own are nodes by what tells them from others.
+func nodeOf(pv *corev1.PersistentVolume, own map[string]string) string {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return ""
+	}
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			for _, value := range e.Values {
+				if node := own[e.Key+"="+value]; node != "" && e.Operator == corev1.NodeSelectorOpIn {
+					return node
+				}
+			}
+		}
+	}
+	return ""
+}
