@@ -1,7 +1,7 @@
 # make demo    the whole system on this machine, from pods to nodes to the end of the instances
 # make sandbox the same cluster, running until ctrl-C
 # make test    everything that must hold: verify, unit tests under the race detector, integration tests
-# make verify  formatting, vet, lint rules and import directions; changes nothing
+# make verify  formatting, vet, staticcheck, errcheck, lint rules and import directions; changes nothing
 # make bench   what a scheduling cycle costs with our plugins
 # make chaos   the whole program under virtual time while everything around it breaks; HISTORIES=20, SEED=1
 # make scenes  the whole program under virtual time in worlds written by hand, a day each: what lasts and what must not matter; SCENE=name
@@ -39,6 +39,10 @@ build:
 test: verify unit integration
 	$(say) 'all good'
 
+# The linters are built by this Go in versions of their own (tools/go.mod). Tests of test/ aren't theirs.
+LINTER := go tool -modfile=tools/go.mod
+LINTED := ./cmd/... ./pkg/... ./plugins/... ./internal/...
+
 verify:
 	$(say) 'verify: formatting'
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); \
@@ -48,6 +52,9 @@ verify:
 	$(say) 'verify: go vet'
 	@before=$$(git status --porcelain 2>/dev/null || true); \
 	  go vet ./...; \
+	  printf '\n== verify: staticcheck and errcheck (the first time they look at all of Kubernetes: minutes)\n'; \
+	  $(LINTER) staticcheck -tags scenes $(LINTED); \
+	  $(LINTER) errcheck -tags scenes -exclude tools/errcheck.txt $(LINTED); \
 	  after=$$(git status --porcelain 2>/dev/null || true); \
 	  if [ "$$before" != "$$after" ]; then echo "verify changed the tree:"; echo "$$after"; exit 1; fi
 
