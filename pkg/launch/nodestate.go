@@ -84,15 +84,17 @@ func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	if pool := n.Labels[labelPool]; managed && pool != "" && n.Labels[labelInitialized] != "true" {
 		expected = s.expected(pool)
 	}
+	ready := objects.Ready(n)
 	return ledger.NodeStatus{
-		ProviderID:  n.Spec.ProviderID,
-		Managed:     managed,
-		Registered:  n.Labels[labelRegistered] == "true",
-		Initialized: n.Labels[labelInitialized] == "true",
-		Ready:       objects.Ready(n) && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
-		Taints:      n.Spec.Taints,
-		Expected:    expected,
-		Drivers:     csi.names, VolumeLimits: csi.limits,
+		ProviderID:   n.Spec.ProviderID,
+		Managed:      managed,
+		Registered:   n.Labels[labelRegistered] == "true",
+		Initialized:  n.Labels[labelInitialized] == "true",
+		KubeletReady: ready,
+		Ready:        ready && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
+		Taints:       n.Spec.Taints,
+		Expected:     expected,
+		Drivers:      csi.names, VolumeLimits: csi.limits,
 	}
 }
 

@@ -66,8 +66,8 @@ type NodeStatus struct {
 	Managed     bool
 	Registered  bool
 	Initialized bool
-	// Ready: the kubelet says so, and the taint that follows it has gone, too.
-	Ready bool
+	// KubeletReady: the kubelet says so. Ready: and the taint that follows it has gone, too.
+	KubeletReady, Ready bool
 	// Taints as the scheduler sees them, without those the transform hides.
 	Taints []corev1.Taint
 	// Expected are taints that nodes of its pool have shown to get although the pool doesn't declare them.

@@ -22,11 +22,12 @@ func (l *Ledger) Awaited(claim string) bool {
 	return n != nil && len(n.slots) > 0
 }
 
-// notice says once of each NoExecute taint on a node that isn't initialized yet that it keeps off pods which the node was bought for,
+// notice says once of each NoExecute taint on a node whose kubelet isn't Ready yet that it keeps off pods which the node was bought for,
 // whether they are still to come or were bound before it came, and have been evicted by it. A taint that all of them tolerate harms
-// nobody.
+// nobody. One that comes to a node which is Ready is not waited for (docs/design/undeclared.md), also while a taint of Kubernetes still
+// keeps that node from being initialized.
 func (l *Ledger) notice(n *node) {
-	if n.claim == "" || !n.status.Managed || n.status.Initialized {
+	if n.claim == "" || !n.status.Managed || n.status.KubeletReady || n.status.Initialized {
 		return
 	}
 	for _, t := range n.status.Taints {

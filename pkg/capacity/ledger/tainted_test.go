@@ -26,6 +26,9 @@ func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 		{name: "the pod was bound before", bound: true, seen: []NodeStatus{{Managed: true}, tainted}, want: []Tainted{{"c1", scanner}}},
 		{name: "once of each node", seen: []NodeStatus{tainted, {Managed: true}, tainted}, want: []Tainted{{"c1", scanner}}},
 		{name: "the pod tolerates it", tolerations: tolerant, seen: []NodeStatus{tainted}},
+		{name: "a node that is Ready, and not initialized yet", bound: true, seen: []NodeStatus{{Managed: true, Registered: true, KubeletReady: true},
+			{Managed: true, Registered: true, KubeletReady: true, Taints: tainted.Taints}}},
+		{name: "the node became Ready with it", seen: []NodeStatus{tainted, {Managed: true, Registered: true, KubeletReady: true, Ready: true, Taints: tainted.Taints}}, want: []Tainted{{"c1", scanner}}},
 		{name: "an initialized node", seen: []NodeStatus{{Managed: true, Registered: true, Initialized: true, Taints: tainted.Taints}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
