@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -212,7 +213,30 @@ func (s *Spending) untolerated(pod *corev1.Pod) string {
 
 func (s *Spending) throwLocked(b *watched, w guard.Workload, pod *corev1.Pod, f *guard.Fault, now time.Time) {
 	desired := s.owners.desired(pod, s.pending.created(objects.Controller(pod)))
+	if w.ByShape() { // no object says how many they are together
+		desired = max(desired, s.togetherLocked(w))
+	}
 	s.guard.Throw(b.claim, b.pool, w, desired, guard.Fault{Cause: f.Cause, Message: "NodeClaim " + b.claim + ": " + f.Message}, now)
+}
+
+// togetherLocked is how many pods of a workload are on machines, or have one bought for them.
+func (s *Spending) togetherLocked(w guard.Workload) int {
+	of := map[types.UID]bool{}
+	for _, b := range s.machines {
+		for uid, wanted := range b.wanted {
+			of[uid] = of[uid] || wanted == w
+		}
+		for uid, l := range b.pods {
+			of[uid] = of[uid] || l.workload == w && !l.left
+		}
+	}
+	n := 0
+	for _, is := range of {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 // strangers says that pods are on the machine that it was not bought for. After a restart they may have got there before those it was

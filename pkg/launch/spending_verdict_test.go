@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -318,6 +319,35 @@ func TestThrownOffWhereOthersWork(t *testing.T) {
 	}
 	if got, want := p.verdict("c"), "failed: node pool pool, d ReplicaSet/other: rejected OutOfcpu"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Of pods that nothing owns so many may be thrown off as of a controller's: twice as many as there are together.
+func TestPodsThatNothingOwnsAreCountedTogether(t *testing.T) {
+	p := newPurse(t, SpendingConfig{})
+	p.buys("c")
+	bare := func(name string, how ...func(*corev1.Pod)) *corev1.Pod {
+		pod := p.pod(name, "node-c", how...)
+		pod.OwnerReferences = nil
+		return pod
+	}
+	for i := range 3 {
+		p.podChanged(bare(fmt.Sprint("good-", i), phase(corev1.PodRunning)), false)
+	}
+	p.passes(2 * time.Minute)
+	throw := func(n int) string {
+		for i := range n {
+			off := bare("bad", phase(corev1.PodFailed))
+			off.UID, off.Status.Reason = types.UID(fmt.Sprint("bad-", i)), "OutOfcpu"
+			p.podChanged(off, false)
+		}
+		return p.verdict("c")
+	}
+	if got := throw(3); got != "served" {
+		t.Errorf("three of six are thrown off: %s", got)
+	}
+	if got := throw(20); !strings.HasPrefix(got, "failed") {
+		t.Errorf("more than all are thrown off twice: %s", got)
 	}
 }
 

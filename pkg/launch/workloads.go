@@ -28,7 +28,7 @@ func (o *Owners) workloadOf(pod *corev1.Pod, class func() *capacity.Class) guard
 		ref = owner
 	}
 	if ref == nil {
-		return guard.Workload{Namespace: pod.Namespace, Owner: "pods of shape " + class().Shape()}
+		return guard.OfShape(pod.Namespace, class().Shape())
 	}
 	return guard.Workload{Namespace: pod.Namespace, Owner: ref.Kind + "/" + ref.Name}
 }

@@ -3,6 +3,7 @@ package guard
 import (
 	"cmp"
 	"fmt"
+	"strings"
 )
 
 // Workload is what pods belong to: the topmost controller that can be read, as Kind/name, or, of pods and Jobs that no other
@@ -14,6 +15,15 @@ type Workload struct {
 
 // NoPod stands for the workload of a machine that was bought for no pod and has no Owner of its own.
 var NoPod = Workload{Owner: "machines for no pod"}
+
+// byShape is what the Owner of pods that nothing owns begins with.
+const byShape = "pods of shape "
+
+// OfShape is the workload of pods that nothing owns.
+func OfShape(namespace, shape string) Workload { return Workload{namespace, byShape + shape} }
+
+// ByShape says that no object says how many pods the workload has.
+func (w Workload) ByShape() bool { return strings.HasPrefix(w.Owner, byShape) }
 
 func (w Workload) String() string {
 	if w.Namespace == "" {
