@@ -244,3 +244,32 @@ func TestRestartKeepsAMachineThatItsPodsHaveFound(t *testing.T) {
 		t.Errorf("launched under %d tokens, want one", len(w.tokens))
 	}
 }
+
+// A pod was promised a place on a node that boots, and then another: the first claim's record may still name it. After a restart the
+// later promise holds.
+func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.build()
+	pod := w.pod(0)
+	w.motor.pending.observe(nil, pod)
+	class, err := w.motor.pending.classes.Class(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := func(order int) []capacity.Slot {
+		return []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: order}}
+	}
+	launch := func(token, claim string) *capacity.Wave {
+		return &capacity.Wave{Token: token, Attempt: 1, Claims: []string{claim}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}
+	}
+	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", Slots: slot(7), Wave: launch("t", "a")}
+	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", ProviderID: "aws:///z/i-b", NodeName: "nb", Launched: true, Slots: slot(5)}
+	w.motor.recover(t.Context())
+	w.motor.wg.Wait()
+	var b []capacity.Slot
+	w.desk.read(func(l *ledger.Ledger) { b = l.Slots("b") })
+	if len(b) > 0 || w.calls["Launch"] != 1 {
+		t.Errorf("its place is on b: %v; the launch of a was repeated %d times, want once: its claim was given up", b, w.calls["Launch"])
+	}
+}

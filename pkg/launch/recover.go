@@ -66,7 +66,13 @@ func (m *Motor) recover(ctx context.Context) {
 		}
 		restored = append(restored, m.restore(c, w, missing(c.NodeName, c.Labels, c.Taints))...)
 	}
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, now) })
+	orders := 0
+	for _, c := range claims {
+		for _, s := range c.Slots {
+			orders = max(orders, s.Order)
+		}
+	}
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, orders, now) })
 	for _, c := range claims {
 		if c.NodeName != "" && m.promises(c) {
 			m.named(c.Name, c.NodeName, c.ProviderID)

@@ -219,8 +219,16 @@ type Restored struct {
 }
 
 // Restore books slots read back from claims. It is called once, before any other event but AddNode; slots of pods that
-// have ended are left out by the caller.
-func (l *Ledger) Restore(slots []Restored, now time.Time) {
+// have ended are left out by the caller. A pod that more than one claim has a slot for was planned anew before the first claim's record
+// had been written again: the later promise holds. orders is the highest order on record; what is planned from now on comes after it, so that
+// this can be told after the next restart, too.
+func (l *Ledger) Restore(slots []Restored, orders int, now time.Time) {
+	l.seq = max(l.seq, orders)
+	latest := map[types.UID]int{}
+	for _, r := range slots {
+		latest[r.Slot.Pod.UID] = max(latest[r.Slot.Pod.UID], r.Slot.Order)
+	}
+	slots = slices.DeleteFunc(slices.Clone(slots), func(r Restored) bool { return r.Slot.Order < latest[r.Slot.Pod.UID] })
 	slices.SortStableFunc(slots, func(a, b Restored) int { return a.Slot.Order - b.Slot.Order })
 	groups := map[string]*group{}
 	var joined []*group // in the plans' order
@@ -243,7 +251,6 @@ func (l *Ledger) Restore(slots []Restored, now time.Time) {
 			}
 		}
 		l.plan(p, l.book(p.class, l.node(r.Node), g, r.Slot.Order), now)
-		l.seq = max(l.seq, r.Slot.Order)
 	}
 	for _, g := range joined {
 		l.openGroup(g)

@@ -156,3 +156,15 @@ func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
 		t.Error("the class is remembered for ever")
 	}
 }
+
+// What is planned after a restart comes after every promise on record, also those that are not kept any more: which of two promises to a
+// pod is the later one has to be told after the next restart, too.
+func TestOrdersGoOnAfterARestart(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), testClass("web", 100, 0)
+	l.Restore(nil, 50, now)
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+	if got := l.Slots("c1"); len(got) != 1 || got[0].Order <= 50 {
+		t.Errorf("planned: %v, want an order above 50", got)
+	}
+}
