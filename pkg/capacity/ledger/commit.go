@@ -44,7 +44,7 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 		var g *group
 		if pl.Group != 0 {
 			if g = groups[pl.Group]; g == nil {
-				g = &group{id: fmt.Sprintf("%s/%d", plan, pl.Group)}
+				g = &group{id: fmt.Sprintf("%s/%d", plan, pl.Group), since: now}
 				groups[pl.Group] = g
 				joined = append(joined, g)
 			}

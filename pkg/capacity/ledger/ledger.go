@@ -94,6 +94,7 @@ type pod struct {
 	turned  bool      // Assumed: it was Refused before
 	heir    types.UID // the owner for whose next pod its room was held
 	broken  bool      // Refused: because a promise was not kept
+	behind  bool      // Refused: it leaves domains to its siblings for a while (see siblings)
 	until   time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
 	// early is how many cycles in a row have ended before they asked for its slot, wake when it gets the next one (see awaken).
 	early int
@@ -141,6 +142,7 @@ type slot struct {
 type group struct {
 	id    string
 	slots []*slot
+	since time.Time // when it was planned; zero: before a restart
 }
 
 // New returns an empty ledger.

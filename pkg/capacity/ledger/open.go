@@ -246,6 +246,7 @@ func (l *Ledger) Tick(now time.Time) {
 	}
 	l.overdue(now)
 	l.awaken(now)
+	l.endWaitsForSiblings(now)
 	for _, p := range l.pods {
 		if p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry) {
 			l.queue(p, now)

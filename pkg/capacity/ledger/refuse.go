@@ -26,6 +26,7 @@ const (
 // offer would cost as many cycles, before those of pods that fit. It answers the others, to whom this is news.
 func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) (news []capacity.PodRef) {
 	seen := map[*class]bool{}
+	waits := l.siblings(now)
 	for _, uid := range uids {
 		p, ok := l.pods[uid]
 		if !ok || p.state != Queued {
@@ -41,6 +42,7 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 			l.refuse(p, why, now)
 			news = append(news, p.ref)
 		}
+		p.behind = waits(p.class)
 		if retryable {
 			p.retry = now.Add(backoff(max(p.class.refused, 2)))
 		}
@@ -57,6 +59,7 @@ func (l *Ledger) refuse(p *pod, why string, now time.Time) {
 
 func (l *Ledger) turnAway(p *pod, why string, now time.Time) {
 	p.state, p.since, p.why, p.retry, p.broken = Refused, now, why, time.Time{}, false
+	p.behind = false
 }
 
 // Postpone ends the wait of a queued pod that somebody else is about to help. It is planned for when that hasn't helped by then.

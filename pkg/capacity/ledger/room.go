@@ -52,6 +52,10 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 	case Queued, Planned:
 		p.held.Store(true)
 		return "", l.Explain(uid)
+	case Refused:
+		if p.behind {
+			return "", "pods like it are placed first, where they were planned"
+		}
 	case Assumed:
 		if p.slot != nil {
 			return p.slot.node.name, ""
