@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -26,6 +27,18 @@ func (b *buying) pods(m *Motor) func(types.UID) *corev1.Pod {
 		return b.pod
 	}
 	return m.pending.Get
+}
+
+// byPriority orders a plan's nodes by the highest priority of the pods on them: a limit that cuts the plan cuts it at its end. Those who
+// outrank others would take their room, and the machines of these would have been launched for nobody.
+func byPriority(plan *capacity.Plan) {
+	highest := map[string]int32{}
+	for _, pl := range plan.Placements {
+		if have, ok := highest[pl.Node]; !ok || pl.Class.Priority > have {
+			highest[pl.Node] = pl.Class.Priority
+		}
+	}
+	slices.SortStableFunc(plan.Nodes, func(a, b *capacity.PlannedNode) int { return cmp.Compare(highest[b.ID], highest[a.ID]) })
 }
 
 // admit takes out of a plan what the spending guard keeps from being bought.

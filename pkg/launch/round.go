@@ -106,6 +106,7 @@ func (m *Motor) decideFor(ctx context.Context, waiting []ledger.Waiting, gangs m
 		return nil, nil, fmt.Errorf("the plan could not be verified: %w", err)
 	}
 	plan.Refused = append(plan.Refused, held...)
+	byPriority(plan)
 	return v, plan, nil
 }
 

@@ -61,7 +61,7 @@ func TestRefusedBesideStrangers(t *testing.T) {
 		q.OwnerReferences[0].Name = "other"
 		p.podChanged(q, false)
 		p.passes(30 * time.Second)
-		p.rejectedByFilters(name, a, "", "Insufficient cpu", true)
+		p.rejectedByFilters(name, a, "", "Insufficient cpu", true, false)
 		p.passes(4 * time.Minute)
 		bought++
 	}

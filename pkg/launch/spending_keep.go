@@ -60,7 +60,7 @@ func (m *Motor) rejected() {
 		return
 	}
 	for _, r := range m.desk.takeRejected() {
-		m.spending.rejectedByFilters(r.Claim, m.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true)
+		m.spending.rejectedByFilters(r.Claim, m.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true, r.Beside)
 	}
 }
 

@@ -251,8 +251,8 @@ func (b *watched) strangers() bool {
 }
 
 // rejectedByFilters says that pods planned for a claim's machine did not pass the scheduler's filters when it was there. late: in the pod's
-// own cycle, when others may have come between.
-func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, late bool) {
+// own cycle, when others may have come between. beside: others are there, whether the informer shows them yet or not.
+func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, late, beside bool) {
 	if s == nil || pod == nil {
 		return
 	}
@@ -273,7 +273,7 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 		s.throwLocked(b, w, pod, &f, now)
 	}
 	switch {
-	case b.strangers():
+	case beside || b.strangers():
 		return
 	case s.guard.Served(claim): // a probe that works for others
 		s.guard.Fail(claim, f, now)

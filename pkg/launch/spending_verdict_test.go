@@ -129,17 +129,25 @@ func TestEmptiedWhileItsPodsWait(t *testing.T) {
 // Pods that the filters refuse on the node as launched are a failure of it; not where pods are that it was not bought for, which may
 // have taken their room.
 func TestRefusedByFilters(t *testing.T) {
-	for strangers, want := range map[bool]string{false: "failed: node pool pool, d ReplicaSet/web: filter Picky", true: "undecided"} {
+	for _, tc := range []struct {
+		name          string
+		shown, beside bool // others are there: as the informer shows, as the ledger knows before it does
+		want          string
+	}{
+		{name: "alone", want: "failed: node pool pool, d ReplicaSet/web: filter Picky"},
+		{name: "others are there", shown: true, want: "undecided"},
+		{name: "others are being bound there", beside: true, want: "undecided"},
+	} {
 		p := newPurse(t, SpendingConfig{})
 		pod := p.pod("p", "")
 		p.buys("c", pod)
-		if strangers {
+		if tc.shown {
 			p.podChanged(p.pod("q", "node-c"), false)
 		}
-		p.rejectedByFilters("c", pod, "Picky", "no", false)
+		p.rejectedByFilters("c", pod, "Picky", "no", true, tc.beside)
 		p.passes(time.Second)
-		if got := p.verdict("c"); got != want {
-			t.Errorf("strangers: %v: %s, want %s", strangers, got, want)
+		if got := p.verdict("c"); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}
 }
@@ -153,7 +161,7 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 		p.buys(name, pod)
 		p.clock.Step(time.Second)
 		p.podMoved(p.pod("other", "elsewhere"))
-		p.rejectedByFilters(name, pod, "", "the planned node did not pass", true)
+		p.rejectedByFilters(name, pod, "", "the planned node did not pass", true, false)
 		p.overClaim(name, true)
 		want := "neither"
 		if i == mostRaces {

@@ -63,6 +63,9 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
 		}
 		p.state = Assumed
 	}
+	if n, ok := l.byName[name]; ok && !daemon && room != RoomPlanned {
+		n.others = true
+	}
 	if l.assumed[name] == nil {
 		l.assumed[name] = map[types.UID]Room{}
 	}

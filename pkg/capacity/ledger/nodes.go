@@ -40,6 +40,8 @@ type node struct {
 	fenced, closed bool
 	// stranger: the Node that has the name now is another machine's, and is ending.
 	stranger bool
+	// others: it has taken pods that were not planned there.
+	others bool
 	// late: the node has not come in time; it gets no further pods.
 	late bool
 	// used: a pod was bound here, planned or not.

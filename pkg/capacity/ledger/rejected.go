@@ -13,6 +13,8 @@ type Rejected struct {
 	Claim, Node    string
 	Pod            capacity.PodRef
 	Plugin, Reason string // as far as they are known
+	// Beside: pods have gone to the node that were not planned there, so that its room may be theirs. A pod of a higher priority may.
+	Beside bool
 }
 
 // HasRejected says that TakeRejected would answer any.
@@ -28,7 +30,7 @@ func (l *Ledger) TakeRejected() []Rejected {
 func (l *Ledger) reject(p *pod, reason string) {
 	const most = 10_000 // nobody asks where nothing is guarded
 	if s := p.slot; s != nil && s.node.claim != "" && len(l.rejected) < most {
-		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Node: s.node.name, Pod: p.ref, Reason: reason})
+		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Node: s.node.name, Pod: p.ref, Reason: reason, Beside: s.node.others})
 	}
 }
 

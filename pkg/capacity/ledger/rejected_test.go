@@ -1,0 +1,32 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Whoever hears that a planned pod was refused on its node hears also that a pod which was not planned there has gone to it before: its room
+// may be that pod's.
+func TestRejectedBesideOthers(t *testing.T) {
+	for _, others := range []bool{false, true} {
+		now := time.Unix(0, 0)
+		l, c := New(), testClass("web", 100, 0)
+		waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+		l.Launching("c1", now)
+		l.Named("c1", "n1", "")
+		l.Cached("n1", NodeStatus{Managed: true}, now)
+		if others {
+			l.Assume("urgent", "n1", false)
+			l.Settled("urgent", "n1")
+		}
+		l.Assume("daemon", "n1", true)
+		l.Pin("a")
+		l.Submit(capacity.PodRef{UID: "a"}, c, now)
+		got := l.TakeRejected()
+		if len(got) != 1 || got[0].Beside != others {
+			t.Errorf("others %v: %+v", others, got)
+		}
+	}
+}
