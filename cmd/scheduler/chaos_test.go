@@ -55,7 +55,7 @@ func TestChaos(t *testing.T) {
 				}
 				if len(r.Violations) > 0 {
 					failed.Store(true)
-					t.Errorf("seed %d: %s\nwhat happened:\n%s", seed, strings.Join(r.Violations, "\n"), strings.Join(r.Film, "\n"))
+					t.Errorf("seed %d: %s\nwhat happened:\n%s", seed, strings.Join(r.Violations, "\n"), strings.Join(r.Note, "\n"))
 				}
 				mu.Lock()
 				defer mu.Unlock()

@@ -113,9 +113,9 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return err
 	}
 	d.binding(profiles, cc.InformerFactory)
-	incumbent := karpenter.NewIncumbent(client, d.clock)
-	store.SetHold(incumbent.Hold)
-	provider, err := d.provider(ctx, args, server, incumbent.Hold)
+	external := karpenter.NewExternalController(client, d.clock)
+	store.SetHold(external.Hold)
+	provider, err := d.provider(ctx, args, server, external.Hold)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, boundTo), Queue: queue{sched}, Events: words,
-		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: daemons.List, Hold: incumbent.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
+		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: daemons.List, Hold: external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	groups.changed = motor.Changed
@@ -165,7 +165,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registering: motor.ClaimNamed, Registered: observe(provider), NotRegistered: notJoined(provider, store),
 		ExpectedTaints: store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
-		Hold: incumbent.Hold, Close: motor.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.desk.Awaited,
+		Hold: external.Hold, Close: motor.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.desk.Awaited,
 		GivingUp: func(claim, why string, fault *guard.Fault) {
 			spending.Ending(claim, fault)
 			motor.GivingUp(claim, why)
@@ -177,7 +177,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	ending, err := disruption.New(disruption.Config{
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
-		Replacements: motor, Taken: blockOver(provider), Lost: takenBack(provider), Ending: disrupting(spending, store.Claim, provider.Describe), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: incumbent.Hold, Recorder: store.Recorder(), Clock: d.clock,
+		Replacements: motor, Taken: blockOver(provider), Lost: takenBack(provider), Ending: disrupting(spending, store.Claim, provider.Describe), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: external.Hold, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		}
 	})
 	store.OnPool(func() { provider.OfferDedicated(dedicatedClasses(store)) })
-	incumbent.OnChange(motor.HoldChanged)
+	external.OnChange(motor.HoldChanged)
 	store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
 		if gone {
 			provider.DeleteNodeClass(nc.Name)
@@ -258,7 +258,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	takeDownWithoutNodes(sched, names(profiles), d.desk, d.classes)
 
 	if err := d.publish(ctx, profiles, facts{
-		problem: func() string { return cmp.Or(incumbent.Hold(), store.Problem()) }, cloud: provider.Status, claims: store.Claims, ledger: d.desk.Summary,
+		problem: func() string { return cmp.Or(external.Hold(), store.Problem()) }, cloud: provider.Status, claims: store.Claims, ledger: d.desk.Summary,
 		pools: func() []*capacity.Pool { return store.Pools(provider.InstanceTypes) },
 	}); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 
 	// Reading may begin at once, on every replica; the rest is the leader's.
 	d.motors.Go(func() { d.run(ctx, "store", store.Run) })
-	d.motors.Go(func() { d.run(ctx, "watch for Karpenter", incumbent.Run) })
+	d.motors.Go(func() { d.run(ctx, "watch for Karpenter", external.Run) })
 	d.motors.Go(func() { groups.run(ctx) })
 	whenLeading(sched, func() {
 		d.start.Do(func() {

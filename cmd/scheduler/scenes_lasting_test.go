@@ -30,7 +30,7 @@ func spent(s *chaos.Stage, need, most int) {
 
 func bill(s *chaos.Stage) {
 	hours, dollars := s.Hours()
-	s.Film("%d machines in all, %.0f machine hours, $%.2f; open: %q", s.Launched(), hours, dollars, s.Opened())
+	s.Note("%d machines in all, %.0f machine hours, $%.2f; open: %q", s.Launched(), hours, dollars, s.Opened())
 }
 
 // 100 pods ask for a GPU, a machine each, and the device plugin never comes.
@@ -101,7 +101,7 @@ var expulsions = []struct {
 }{
 	{"tainted when bound", func(s *chaos.Stage) *chaos.Fault { return s.TaintBusy(0, false, nil) }},
 	{"tainted when new", func(s *chaos.Stage) *chaos.Fault { return s.TaintNew() }},
-	{"preempted", func(s *chaos.Stage) *chaos.Fault { return s.CrowdNodes("2") }},
+	{"preempted", func(s *chaos.Stage) *chaos.Fault { return s.FillNodes("2") }},
 }
 
 func TestSceneDrivenOff(t *testing.T) {

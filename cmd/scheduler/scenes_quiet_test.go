@@ -104,7 +104,7 @@ func TestSceneVolumeComesLate(t *testing.T) {
 		s.Create(chaos.VolumeClaim("data", "fast"), chaos.Deployment(1, chaos.Template("db", "3", "1Gi", chaos.Mounting("data"))))
 		s.Start()
 		s.Pass(time.Hour)
-		s.Film("%d machines in the hour", s.Launched())
+		s.Note("%d machines in the hour", s.Launched())
 		allowed.Store(true)
 		s.Until("it runs", 30*time.Minute, s.Running(map[string]int{"db": 1}))
 		s.Pass(time.Hour)
@@ -197,7 +197,7 @@ func TestSceneDaemonSetAddedMeanwhile(t *testing.T) {
 			s.Create(chaos.DaemonSet(chaos.Template("agent", "1", "64Mi", func(t *corev1.PodTemplateSpec) { t.Spec.PriorityClassName = "system-node-critical" })))
 		})
 		s.Pass(30 * time.Second)
-		s.Film("%d machines boot", s.Launched())
+		s.Note("%d machines boot", s.Launched())
 		// The machines are too small for both, which nobody could know: those pods go once.
 		s.Until("all run", 15*time.Minute, s.Running(map[string]int{"web": 20}))
 		s.Pass(time.Hour)
@@ -315,6 +315,6 @@ func TestSceneKilledAtEachVerdict(t *testing.T) {
 			s.Create(chaos.Job(fmt.Sprintf("short-%d", i), 30*time.Second, chaos.Template("short", "3", "1Gi")))
 		}
 		s.Until("all run", 15*time.Minute, s.Running(map[string]int{"web": 5}))
-		s.Film("killed %d times", kills.Load())
+		s.Note("killed %d times", kills.Load())
 	}})
 }

@@ -53,7 +53,7 @@ func play(t *testing.T, scene chaos.Scene) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%s, %d machines bought\n%s", report.Passed, report.Launches, strings.Join(report.Film, "\n"))
+	t.Logf("%s, %d machines bought\n%s", report.Passed, report.Launches, strings.Join(report.Note, "\n"))
 	if len(report.Failures) > 0 {
 		t.Errorf("failed:\n%s", strings.Join(report.Failures, "\n"))
 	}

@@ -145,7 +145,7 @@ func TestSceneWordsForEC2sFaults(t *testing.T) {
 						told[h]++
 						h.Text = text
 					}
-					s.Film("%s", h)
+					s.Note("%s", h)
 					if why := unreadable(h.Text); why != "" {
 						s.Failf("%s: %s", why, h)
 					}

@@ -42,8 +42,8 @@ type class struct {
 	mu   sync.Mutex
 	spec *ec2nc.EC2NodeClass // as last set
 
-	// doubtful: the profile is to be looked up again at once.
-	doubtful atomic.Bool
+	// recheck: the profile is to be looked up again at once.
+	recheck atomic.Bool
 	// dedicated: a pool asks for machines of its own.
 	dedicated atomic.Bool
 	// nodeName is the form of node names that was seen last; nil: none was seen.
@@ -191,7 +191,7 @@ func (p *Provider) keepClass(ctx context.Context, c *class) {
 		select {
 		case <-c.wake:
 			r.again()
-			if c.doubtful.Swap(false) {
+			if c.recheck.Swap(false) {
 				r.profile.due = time.Time{}
 				if ownTemplate(r.class) != "" {
 					r.images.due = time.Time{}

@@ -354,9 +354,9 @@ func TestUnknownInstances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One batch with two strangers in it.
-	strangers := []string{"i-00000000000000001", "i-00000000000000002"}
-	all := append(ids(res.Instances), strangers...)
+	// One batch with two unknown in it.
+	unknown := []string{"i-00000000000000001", "i-00000000000000002"}
+	all := append(ids(res.Instances), unknown...)
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, id := range all {
@@ -364,14 +364,14 @@ func TestUnknownInstances(t *testing.T) {
 	}
 	wg.Wait()
 	for i, id := range all {
-		if want := slices.Contains(strangers, id); errors.Is(errs[i], capacity.ErrInstanceNotFound) != want || (errs[i] == nil) == want {
+		if want := slices.Contains(unknown, id); errors.Is(errs[i], capacity.ErrInstanceNotFound) != want || (errs[i] == nil) == want {
 			t.Errorf("terminating %s: %v", id, errs[i])
 		}
 	}
 	if len(w.sim.Live()) != 0 {
 		t.Error("a stranger in the batch kept others alive")
 	}
-	if _, err := w.Describe(w.ctx, strangers[0]); !errors.Is(err, capacity.ErrInstanceNotFound) {
+	if _, err := w.Describe(w.ctx, unknown[0]); !errors.Is(err, capacity.ErrInstanceNotFound) {
 		t.Errorf("describing a stranger: %v", err)
 	}
 }

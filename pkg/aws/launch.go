@@ -98,7 +98,7 @@ const profilePause = 2 * time.Second
 // awaitProfile has the profile looked up again, which may find that it is gone for good, and gives EC2 time.
 func (p *Provider) awaitProfile(ctx context.Context, nodeClass string) {
 	if c := p.class(nodeClass); c != nil {
-		c.doubtful.Store(true)
+		c.recheck.Store(true)
 		c.poke()
 	}
 	sleep(ctx, p.clock, profilePause)
@@ -107,7 +107,7 @@ func (p *Provider) awaitProfile(ctx context.Context, nodeClass string) {
 // forgetTemplates has what EC2 does not know made anew, or, where it is the user's own, looked up again.
 func (p *Provider) forgetTemplates(in *ec2.CreateFleetInput, nodeClass string) {
 	if c := p.class(nodeClass); c != nil && ownTemplate(c.current()) != "" {
-		c.doubtful.Store(true)
+		c.recheck.Store(true)
 		c.poke()
 	}
 	for _, c := range in.LaunchTemplateConfigs {

@@ -12,12 +12,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// LearnedAnnotation on an EC2NodeClass is what its nodes have shown of themselves and nobody publishes, as JSON of lessons.
+// LearnedAnnotation on an EC2NodeClass is what its nodes have shown of themselves and nobody publishes, as JSON of discovered.
 // It is written by the program itself.
 const LearnedAnnotation = "dovetail.sh/learned"
 
-// lessons are what the nodes of a class have shown.
-type lessons struct {
+// discovered are what the nodes of a class have shown.
+type discovered struct {
 	// NodeName is the form of their names.
 	NodeName nameForm `json:"nodeName,omitempty"`
 	// Memory is the capacity in bytes by image and instance type, of images that the class uses now.
@@ -127,7 +127,7 @@ func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	if raw == "" {
 		return
 	}
-	var l lessons
+	var l discovered
 	if err := json.Unmarshal([]byte(raw), &l); err != nil {
 		return // somebody wrote something else there; it is learned anew and written over
 	}
@@ -143,9 +143,9 @@ func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	p.learned.see(amounts)
 }
 
-// lessonsOf is what is known of the class and worth keeping.
-func (p *Provider) lessonsOf(c *class) lessons {
-	l := lessons{}
+// discoveredBy is what is known of the class and worth keeping.
+func (p *Provider) discoveredBy(c *class) discovered {
+	l := discovered{}
 	if seen := c.nodeName.Load(); seen != nil {
 		l.NodeName = *seen
 	}
@@ -182,7 +182,7 @@ func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) t
 	if keep == nil || c.resolved.Load() == nil {
 		return 0
 	}
-	l := p.lessonsOf(c)
+	l := p.discoveredBy(c)
 	if l.NodeName == nameUnknown && len(l.Memory) == 0 {
 		return 0
 	}

@@ -59,7 +59,7 @@ func TestMemoryIsLearned(t *testing.T) {
 }
 
 // What was learned is kept on the object, and a later process knows it from there.
-func TestLessonsAreKept(t *testing.T) {
+func TestWhatIsDiscoveredIsKept(t *testing.T) {
 	kept := make(chan string, 10)
 	w := newWorld(t)
 	w.OnLearned(func(class, value string) error {
@@ -92,7 +92,7 @@ func TestLessonsAreKept(t *testing.T) {
 	}
 }
 
-func TestLessonsNobodyCanRead(t *testing.T) {
+func TestWhatIsDiscoveredAndCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{LearnedAnnotation: "{"} }))
 	if m := typeOf(w.types("default"), "m5.large").Capacity["memory"]; m != 7577*mi {
@@ -101,7 +101,7 @@ func TestLessonsNobodyCanRead(t *testing.T) {
 }
 
 // A burst of nodes is one lesson, and one that could not be kept is kept later.
-func TestLessonsAreKeptNowAndThen(t *testing.T) {
+func TestWhatIsDiscoveredIsKeptNowAndThen(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, NewClients(awsConfigForTests(), clock.RealClock{}))
 	if err != nil {

@@ -194,7 +194,7 @@ func (r *run) growth(u *unit, bins packing.Bits) (*node, int) {
 		if n.gone || !u.bins.Has(n.bin) || r.hostRoom(u, n, 1) == 0 || !r.coarseAllows(u, r.siteIfPlaced(n)) {
 			continue
 		}
-		like := r.likeness(n)
+		like := r.compatibility(n)
 		for b := range r.catalog.bins {
 			// A node of special hardware may become a larger one for the sake of pods that must share it.
 			if !bins.Has(b) && !(r.catalog.special.Has(n.bin) && u.bins.Has(b)) || !like.is(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {

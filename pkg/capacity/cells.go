@@ -137,7 +137,7 @@ func (r *run) weigh(cells []*cell) {
 	for _, c := range cells {
 		for _, o := range cells {
 			if c.cost < o.cost*(1-1e-9) && o.alone < c.alone*(1-1e-9) {
-				r.doubtful = true
+				r.ambiguous = true
 			}
 		}
 	}
@@ -174,7 +174,7 @@ func (r *run) assign(u *unit, cells []*cell, most int) {
 			if math.IsInf(c.next(), 1) || !r.coarseAllows(u, where) {
 				continue
 			}
-			if x := (choice{even: u.even(where, lowest), cost: c.next(), crowd: u.crowd(where)}); best == nil || x.better(bestChoice) {
+			if x := (choice{even: u.even(where, lowest), cost: c.next(), tally: u.tally(where)}); best == nil || x.better(bestChoice) {
 				best, bestChoice = c, x
 			}
 		}
@@ -195,20 +195,20 @@ type choice struct {
 	// even: with one more pod there no spread is more uneven than it may be.
 	even  bool
 	cost  float64
-	crowd crowd
+	tally tally
 }
 
 func (a choice) better(b choice) bool {
 	if a.even != b.even {
 		return a.even
 	}
-	if !a.even && a.crowd.own != b.crowd.own {
-		return a.crowd.own < b.crowd.own
+	if !a.even && a.tally.own != b.tally.own {
+		return a.tally.own < b.tally.own
 	}
 	if a.cost < b.cost*(1-1e-9) || b.cost < a.cost*(1-1e-9) {
 		return a.cost < b.cost
 	}
-	return a.crowd.less(b.crowd)
+	return a.tally.less(b.tally)
 }
 
 // lowest is, by the unit's own spread constraint, the least count of a domain that the cells can bring.

@@ -10,7 +10,7 @@
 //
 // A walk through the planner, in the order in which a plan is made: ClassOf makes a pod's class; Planner.Plan is the
 // numbered list; catalog.go, variants.go, match.go and daemons.go say what can be bought and by whom it can be used;
-// group.go, topology.go and census.go count pods by domain; allow.go asks those counts; existing.go fills what is there;
+// group.go, topology.go and savedCounts.go count pods by domain; allow.go asks those counts; existing.go fills what is there;
 // cells.go turns constraints over labels into fixed labels, buy.go hands what is left to the sub-package packing as
 // numbers; shape.go finds the offers of each node, order.go the order of binding, learn.go what to do otherwise next
 // time; emit.go and refuse.go write the answer.

@@ -88,7 +88,7 @@ func (r *run) admits(u *unit, n *node) bool {
 func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 	for u.left > 0 {
 		var best *places
-		var bestCrowd crowd
+		var bestTally tally
 		for _, p := range all {
 			if len(p.nodes) == 0 {
 				continue
@@ -97,8 +97,8 @@ func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 			if coarse && !r.coarseAllows(u, where) {
 				continue
 			}
-			if c := u.crowd(where); best == nil || c.less(bestCrowd) {
-				best, bestCrowd = p, c
+			if c := u.tally(where); best == nil || c.less(bestTally) {
+				best, bestTally = p, c
 			}
 		}
 		if best == nil {
@@ -117,11 +117,11 @@ func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 	}
 }
 
-// crowd is how many pods count at a place by the unit's own coarse spread constraints, and by those of others that count it.
-type crowd struct{ own, others int }
+// tally is how many pods count at a place by the unit's own coarse spread constraints, and by those of others that count it.
+type tally struct{ own, others int }
 
-func (u *unit) crowd(where site) crowd {
-	var out crowd
+func (u *unit) tally(where site) tally {
+	var out tally
 	for _, g := range u.spreads {
 		if d, ok := where.of(g); ok {
 			out.own += g.counts[d]
@@ -137,4 +137,4 @@ func (u *unit) crowd(where site) crowd {
 	return out
 }
 
-func (c crowd) less(o crowd) bool { return c.own < o.own || c.own == o.own && c.others < o.others }
+func (c tally) less(o tally) bool { return c.own < o.own || c.own == o.own && c.others < o.others }

@@ -40,13 +40,13 @@ type group struct {
 	forced       map[int]bool
 	hostFromZero bool
 	// base is what it was before planning.
-	base *census
+	base *savedCounts
 }
 
 // lowest count among nodes, how many have it (0: not known), and how many nodes there are.
 type lowest struct{ count, nodes, domains int }
 
-type census struct {
+type savedCounts struct {
 	counts, owners, nodes map[int]int
 	total                 int
 }
@@ -182,7 +182,7 @@ func (g *group) least(minDomains int, with int) int {
 }
 
 func (g *group) save() {
-	g.base = &census{counts: cloneCounts(g.counts), owners: cloneCounts(g.owners), nodes: cloneCounts(g.nodes), total: g.total}
+	g.base = &savedCounts{counts: cloneCounts(g.counts), owners: cloneCounts(g.owners), nodes: cloneCounts(g.nodes), total: g.total}
 }
 
 func (g *group) restore() {

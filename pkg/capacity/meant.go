@@ -43,9 +43,9 @@ func meant(key string, known []string) string {
 			better(k, 0)
 		case strings.HasSuffix(of, "-"+name):
 			better(k, 1)
-		case len(name) >= 4 && slips(name, of) <= 1:
+		case len(name) >= 4 && editDistance(name, of) <= 1:
 			better(k, 2)
-		case len(name) >= 8 && slips(name, of) <= 2:
+		case len(name) >= 8 && editDistance(name, of) <= 2:
 			better(k, 3)
 		}
 	}
@@ -57,8 +57,8 @@ func meant(key string, known []string) string {
 
 func nameOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
-// slips is how many letters are to be put in, taken out or replaced to make a into b.
-func slips(a, b string) int {
+// editDistance is how many letters are to be put in, taken out or replaced to make a into b.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

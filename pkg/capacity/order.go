@@ -176,7 +176,7 @@ func (r *run) drain(q *queue, out []binding) []binding {
 // nextAllowed is the placement whose turn it is: at the least crowded place that allows it.
 func (r *run) nextAllowed(q *queue) (*line, int) {
 	var best *line
-	bestAt, bestCrowd := 0, crowd{}
+	bestAt, bestTally := 0, tally{}
 	for _, l := range q.places {
 		if len(l.waiting) == 0 {
 			continue
@@ -189,13 +189,13 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 		if q.coarse && !r.coarseAllows(q.unit, where) {
 			continue
 		}
-		c := q.unit.crowd(where)
-		if best != nil && !c.less(bestCrowd) {
+		c := q.unit.tally(where)
+		if best != nil && !c.less(bestTally) {
 			continue
 		}
 		for i, p := range l.waiting {
 			if r.hostRoom(q.unit, p.node, 1) > 0 {
-				best, bestAt, bestCrowd = l, i, c
+				best, bestAt, bestTally = l, i, c
 				break
 			}
 		}

@@ -39,7 +39,7 @@ func (p *Planner) Plan(view *View, opts Options) *Plan {
 		effort = packing.Quick
 	}
 	plan := r.settled(effort)
-	if r.doubtful && len(plan.Placements) <= maxDoubted {
+	if r.ambiguous && len(plan.Placements) <= maxDoubted {
 		r.alone = true
 		if other := r.settled(effort); other.better(plan) {
 			plan = other

@@ -44,8 +44,8 @@ type run struct {
 	ordering, tookBack, resumes bool
 
 	// alone says how this plan looks at the cost of zones and the like: a node per pod, or nodes that are shared perfectly.
-	// doubtful: it matters somewhere.
-	alone, doubtful bool
+	// ambiguous: it matters somewhere.
+	alone, ambiguous bool
 }
 
 type forbiddenNode struct {

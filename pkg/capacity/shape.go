@@ -110,7 +110,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 			need[d] = satAdd(need[d], satMul(s.unit.need[d], int64(s.n)))
 		}
 	}
-	like := r.likeness(n)
+	like := r.compatibility(n)
 	var bins []int
 	enough := 0 // a type that is in brings its other zones along
 	for _, ways := range c.waysOf(p, x.variant, x.offer) {
@@ -161,7 +161,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 
 // sensible is the bins, sorted by price, without special hardware where the node is planned as something else, and without spot
 // offers that are dearer than the same node on demand.
-func (r *run) sensible(n *node, bins []int, like *likeness, need []int64) []int {
+func (r *run) sensible(n *node, bins []int, like *compatibility, need []int64) []int {
 	c := r.catalog
 	if !c.special.Has(n.bin) {
 		bins = slices.DeleteFunc(slices.Clone(bins), c.special.Has)

@@ -67,7 +67,7 @@ func (r *run) takeSpecial(u *unit) bool {
 
 // onDemandPrice is what the node would cost if it were bought on demand, with the same content and labels otherwise, and at least
 // the room that need asks for; false: it can't be.
-func (r *run) onDemandPrice(n *node, like *likeness, need []int64) (price float64, ok bool) {
+func (r *run) onDemandPrice(n *node, like *compatibility, need []int64) (price float64, ok bool) {
 	c := r.catalog
 	x := &c.bins[n.bin]
 	p := c.pools[x.pool]

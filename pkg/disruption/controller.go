@@ -101,7 +101,7 @@ type Controller struct {
 	// going are claims that were deleted here and that the cache still shows alive, by UID.
 	going map[string]bool
 	// leaving are claims whose time is over: their nodes are closed while their pods' new room is made, or drained; by UID.
-	leaving map[string]*departure
+	leaving map[string]*replacedNode
 	// said is when a claim's fate was told without being carried out, by UID and reason.
 	said map[string]time.Time
 }
@@ -112,7 +112,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		kube: cfg.Kube, claims: cfg.Claims, live: cfg.Live, fence: cfg.Fence, nodes: cfg.Nodes, replace: cfg.Replacements,
 		brake: cfg.Brake, dryRun: cfg.DryRun, hold: cfg.Hold, recorder: cfg.Recorder, clock: cfg.Clock,
-		nodeList: core.Nodes().Lister(), pods: core.Pods().Informer(), going: map[string]bool{}, leaving: map[string]*departure{},
+		nodeList: core.Nodes().Lister(), pods: core.Pods().Informer(), going: map[string]bool{}, leaving: map[string]*replacedNode{},
 		said: map[string]time.Time{},
 	}
 	if c.taken = cfg.Taken; c.taken == nil {

@@ -38,11 +38,11 @@ type Replacements interface {
 	Forget(node string)
 }
 
-// departure is a node that is being replaced, from the moment it is closed until its claim is gone:
+// replacedNode is a node that is being replaced, from the moment it is closed until its claim is gone:
 //
 //	open --lead before its time is over--> closed, room asked for --room is there, or time is over--> deleted, draining --> gone
 //	  ^__________________________ pool paused _______________________|
-type departure struct {
+type replacedNode struct {
 	node string
 	said string // what last stood in the way of its replacement
 }
@@ -53,7 +53,7 @@ type departure struct {
 func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration, errs []error) {
 	now := c.clock.Now()
 	there := map[string]bool{}
-	var due []leaver
+	var due []expiringNode
 	var short []string // nodes that will not stay for long
 	for _, m := range s.machines {
 		uid := string(m.claim.UID)
@@ -73,7 +73,7 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 		case now.Before(x.from):
 			soon = nearer(soon, x.from.Sub(now))
 		default:
-			due = append(due, leaver{m, x})
+			due = append(due, expiringNode{m, x})
 		}
 	}
 	for uid, d := range c.leaving {
@@ -82,7 +82,7 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 			delete(c.leaving, uid)
 		}
 	}
-	slices.SortFunc(due, func(a, b leaver) int {
+	slices.SortFunc(due, func(a, b expiringNode) int {
 		if d := a.at.Compare(b.at); d != 0 {
 			return d
 		}
@@ -106,8 +106,8 @@ type exit struct {
 	forced bool
 }
 
-// leaver is a machine whose time has come.
-type leaver struct {
+// expiringNode is a machine whose time has come.
+type expiringNode struct {
 	*machine
 	exit
 }
@@ -142,7 +142,7 @@ func (c *Controller) over(m *machine) (exit, bool) {
 //  3. When the room is there, or the time over, its claim is deleted. The brake comes before punctuality.
 //
 // A dry run is about what is decided here. That the cloud ends a machine is not: undrained it would end just as well.
-func (c *Controller) leave(ctx context.Context, m leaver, short []string, now time.Time) (time.Duration, error) {
+func (c *Controller) leave(ctx context.Context, m expiringNode, short []string, now time.Time) (time.Duration, error) {
 	if m.reason == reasonExpired && c.dry(ctx, m.machine, m.reason, m.why) {
 		return 0, nil
 	}
@@ -161,7 +161,7 @@ func (c *Controller) leave(ctx context.Context, m leaver, short []string, now ti
 }
 
 // makeRoom closes the machine's node and asks for room for its pods; true when the node may go.
-func (c *Controller) makeRoom(ctx context.Context, m leaver, short []string, now time.Time) (bool, error) {
+func (c *Controller) makeRoom(ctx context.Context, m expiringNode, short []string, now time.Time) (bool, error) {
 	uid := string(m.claim.UID)
 	d := c.leaving[uid]
 	if c.replace == nil || m.node == nil || m.node.DeletionTimestamp != nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true" ||
@@ -177,7 +177,7 @@ func (c *Controller) makeRoom(ctx context.Context, m leaver, short []string, now
 		if len(moving) == 0 || !c.fence.Fence(m.node.Name) {
 			return false, nil
 		}
-		d = &departure{node: m.node.Name}
+		d = &replacedNode{node: m.node.Name}
 		c.leaving[uid] = d
 		c.tell(m.machine, reasonReplace, fmt.Sprintf("The node is drained by %s because %s: capacity for its pods (%d) is being prepared", m.at.UTC().Format(time.RFC3339), m.why, len(moving)))
 		klog.FromContext(ctx).V(2).Info("Replacing a node", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name, "pods", len(moving), "reason", m.reason)

@@ -49,9 +49,9 @@ func paused(m *machine) bool {
 	return ok && (err != nil || yes)
 }
 
-// thrifty are the annotations by which a node refuses to be ended to save money. A pool that asks for nothing but the end of
+// consolidationBlockers are the annotations by which a node refuses to be ended to save money. A pool that asks for nothing but the end of
 // empty nodes doesn't consolidate, and the older name was never about that.
-func thrifty(m *machine) []string {
+func consolidationBlockers(m *machine) []string {
 	out := []string{annotationScaleDownDisabled}
 	if m.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty {
 		out = append(out, annotationDoNotConsolidate)
@@ -65,7 +65,7 @@ func protected(m *machine, bound []*corev1.Pod, now time.Time) string {
 	if m.node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" || m.claim.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
 		return "disruption is blocked by the annotation " + karpv1.DoNotDisruptAnnotationKey
 	}
-	for _, key := range thrifty(m) {
+	for _, key := range consolidationBlockers(m) {
 		if m.node.Annotations[key] == "true" {
 			return "disruption is blocked by the annotation " + key
 		}

@@ -22,9 +22,9 @@ const (
 	benchClaims = 10_000
 )
 
-// crowd is a store that knows 200 pools of one class and 10,000 launched claims, and what the class can run: 60 types in three zones,
+// bigStore is a store that knows 200 pools of one class and 10,000 launched claims, and what the class can run: 60 types in three zones,
 // on demand and spot.
-func crowd(b *testing.B, overlays int) (*Store, func(string) ([]*capacity.InstanceType, string)) {
+func bigStore(b *testing.B, overlays int) (*Store, func(string) ([]*capacity.InstanceType, string)) {
 	s, err := newStore(newFakeAPI(), events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
 	if err != nil {
 		b.Fatal(err)
@@ -95,7 +95,7 @@ func spent(b *testing.B) time.Duration {
 func BenchmarkPools(b *testing.B) {
 	for _, overlays := range []int{0, 12} {
 		b.Run(fmt.Sprintf("overlays=%d/use", overlays), func(b *testing.B) {
-			s, types := crowd(b, overlays)
+			s, types := bigStore(b, overlays)
 			version, began := 0, spent(b)
 			for b.Loop() {
 				version++
@@ -105,7 +105,7 @@ func BenchmarkPools(b *testing.B) {
 			b.ReportMetric(float64((spent(b)-began).Nanoseconds())/float64(b.N)/1000, "cpu-us/op")
 		})
 		b.Run(fmt.Sprintf("overlays=%d/limits", overlays), func(b *testing.B) {
-			s, types := crowd(b, overlays)
+			s, types := bigStore(b, overlays)
 			version, began := 0, spent(b)
 			for b.Loop() {
 				version++
@@ -120,7 +120,7 @@ func BenchmarkPools(b *testing.B) {
 // BenchmarkPlanOfManyPools is a plan for 200 teams with a pool each, five pods a team, after 50 changes of limits and 50 of use; the pools
 // are looked at once for it. The share is what looking at the pools, and taking in the changes, take of the whole CPU time.
 func BenchmarkPlanOfManyPools(b *testing.B) {
-	s, kinds := crowd(b, 12)
+	s, kinds := bigStore(b, 12)
 	var demand []capacity.Demand
 	for i := range benchPools {
 		team := fmt.Sprint("team-", i)

@@ -238,8 +238,8 @@ func put(t *testing.T, f informers.SharedInformerFactory, o runtime.Object) {
 // before they were counted among the owner's.
 func TestHeld(t *testing.T) {
 	flights := []ledger.InFlight{{Slots: []ledger.Promise{{Owner: "a"}, {Owner: "a"}, {UID: "u"}}}, {Slots: []ledger.Promise{{Owner: "b"}}}}
-	heirs := map[types.UID][]types.UID{"a": {"counted"}, "b": {"counted", "early"}}
-	got := held(flights, heirs, func(uid types.UID) bool { return uid == "counted" })
+	adopted := map[types.UID][]types.UID{"a": {"counted"}, "b": {"counted", "early"}}
+	got := held(flights, adopted, func(uid types.UID) bool { return uid == "counted" })
 	if got["a"] != 2 || got["b"] != 2 || len(got) != 2 {
 		t.Errorf("held %v", got)
 	}

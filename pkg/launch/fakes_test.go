@@ -78,7 +78,7 @@ type world struct {
 	replicas, stale *int64
 	unseen          map[string]bool
 	podsOn          map[string][]*corev1.Pod // by node
-	strangers       map[string][]*corev1.Pod // bound to a name, by an earlier Node
+	otherPods       map[string][]*corev1.Pod // bound to a name, by an earlier Node
 	killed          []string
 	denies          func(*corev1.Node) error // admission of Nodes; under mu
 	// classProblem is what is wrong with the node class's object.
@@ -636,14 +636,14 @@ func (w *world) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 func (w *world) PodsOn(name string) []*corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.strangers[name]
+	return w.otherPods[name]
 }
 
 func (w *world) EndPod(_ context.Context, pod *corev1.Pod) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	on := pod.Spec.NodeName
-	w.strangers[on] = slices.DeleteFunc(slices.Clone(w.strangers[on]), func(p *corev1.Pod) bool { return p.UID == pod.UID })
+	w.otherPods[on] = slices.DeleteFunc(slices.Clone(w.otherPods[on]), func(p *corev1.Pod) bool { return p.UID == pod.UID })
 	w.killed = append(w.killed, pod.Name)
 	return w.call("EndPod")
 }

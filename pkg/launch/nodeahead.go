@@ -67,9 +67,9 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 	}
 }
 
-// strangersPatience is how long pods may take to go by themselves that a Node has left behind: longer than the garbage collector of
+// leftoverPatience is how long pods may take to go by themselves that a Node has left behind: longer than the garbage collector of
 // pods takes, should they be those of this very machine's Node, which is to come back.
-const strangersPatience = time.Minute
+const leftoverPatience = time.Minute
 
 // vacant says that no pods are bound to a name that has no Node: a machine that got the name of an earlier one would have to take
 // them all, whatever its size. Nobody runs them. Those that were there before the claim, or have run, are ended at once, all others
@@ -86,7 +86,7 @@ func (m *Motor) vacant(ctx context.Context, c *capacity.Claim, name string, begu
 	}
 	m.log(ctx).V(2).Info("A Node that is gone has left pods behind; waiting until they are gone", "node", name, "nodeClaim", c.Name, "pods", len(left))
 	for _, pod := range left {
-		if pod.Status.StartTime == nil && !boundAt(pod).Before(c.CreatedAt) && m.clock.Since(begun) < strangersPatience {
+		if pod.Status.StartTime == nil && !boundAt(pod).Before(c.CreatedAt) && m.clock.Since(begun) < leftoverPatience {
 			continue
 		}
 		if err := m.cluster.EndPod(ctx, pod); err != nil {

@@ -27,7 +27,7 @@ func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
 	}{
 		"bound before the claim was made":      {bound: -time.Minute, killed: []string{"left"}, created: nameReuseCheck},
 		"bound since then, and it ran":         {bound: time.Second, ran: true, killed: []string{"left"}, created: nameReuseCheck},
-		"bound since then: others may end it":  {bound: time.Second, killed: []string{"left"}, created: strangersPatience + nameReuseCheck},
+		"bound since then: others may end it":  {bound: time.Second, killed: []string{"left"}, created: leftoverPatience + nameReuseCheck},
 		"ending it is denied":                  {bound: -time.Minute, denied: true, killed: []string{"left"}, created: firstRetry},
 		"on the Node that was to be made, too": {bound: -time.Minute, there: true, created: 0},
 	} {
@@ -44,7 +44,7 @@ func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
 				if tc.ran {
 					p.Status.StartTime = &metav1.Time{Time: now}
 				}
-				w.strangers = map[string][]*corev1.Pod{"n": {p}}
+				w.otherPods = map[string][]*corev1.Pod{"n": {p}}
 				w.claims["c"] = c
 				if tc.denied {
 					w.broken["EndPod"] = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "left", nil)

@@ -173,16 +173,16 @@ func (m *Motor) NodeUncached(n *corev1.Node) {
 // Close keeps pods off a Node whose end has begun, from this moment on, and says whether some that were let through before are
 // still being bound there; see ledger.Close. A Node that the scheduler's cache doesn't have gets no pods, or shows its end when it
 // comes there.
-func (m *Motor) Close(name, providerID string) (landing bool) {
+func (m *Motor) Close(name, providerID string) (bindsInFlight bool) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock() // to the end: the cache must not lose the Node meanwhile, or nobody would ever take the fence away
 	st, seen := m.nodeOf.seen[name]
 	if !seen || st.ProviderID != providerID {
-		m.desk.read(func(l *ledger.Ledger) { landing = l.Landing(name) })
-		return landing
+		m.desk.read(func(l *ledger.Ledger) { bindsInFlight = l.BindsInFlight(name) })
+		return bindsInFlight
 	}
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { landing = l.Close(name, st, now) })
-	return landing
+	m.desk.Step(func(l *ledger.Ledger, now time.Time) { bindsInFlight = l.Close(name, st, now) })
+	return bindsInFlight
 }
 
 // tainted passes on that a fresh node got a taint that keeps off its pods, unless its claim declares it.

@@ -121,7 +121,7 @@ func (m *Motor) offer(ctx context.Context) {
 		return
 	}
 	m.bookAs(ctx, v, plan, nil, func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
-		l.Rehouse(placements, freed) // no pools, no new nodes
+		l.Reassign(placements, freed) // no pools, no new nodes
 	})
 	klog.FromContext(ctx).V(2).Info("Waiting pods get room that has appeared", "pods", len(plan.Placements), "waiting", len(waiting))
 }

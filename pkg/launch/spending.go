@@ -100,11 +100,11 @@ type watched struct {
 	// wanted are the pods it was bought for, as far as they are known by name.
 	wanted map[types.UID]guard.Workload
 	// pods are those on it that are no daemons; nil: they are of no interest any more.
-	pods map[types.UID]*lodger
+	pods map[types.UID]*boundPod
 	// thrown are faults of pods that were thrown off it.
 	thrown []guard.Fault
-	// deserted is since when no pod that it was bought for is there or is to come.
-	deserted    time.Time
+	// unusedSince is since when no pod that it was bought for is there or is to come.
+	unusedSince time.Time
 	initialized time.Time
 	steady      bool
 	launched    bool // as far as is known
@@ -114,8 +114,8 @@ type watched struct {
 	over    bool
 }
 
-// lodger is a pod on a machine.
-type lodger struct {
+// boundPod is a pod on a machine.
+type boundPod struct {
 	workload guard.Workload
 	running  time.Time // since when it is Running; zero: it isn't
 	counted  bool      // as work done
@@ -202,7 +202,7 @@ func (s *Spending) buyLocked(c *capacity.Claim, at time.Time, images, zones []st
 	if b := s.machines[c.Name]; b != nil {
 		return b
 	}
-	b := &watched{claim: c.Name, uid: c.UID, pool: c.Pool, class: c.NodeClass, at: at, workloads: c.Purchase.Workloads, probes: c.Purchase.Probes, pods: map[types.UID]*lodger{}}
+	b := &watched{claim: c.Name, uid: c.UID, pool: c.Pool, class: c.NodeClass, at: at, workloads: c.Purchase.Workloads, probes: c.Purchase.Probes, pods: map[types.UID]*boundPod{}}
 	if c.ImageID != "" {
 		images = []string{c.ImageID}
 	}
@@ -316,7 +316,7 @@ func (s *Spending) nameLocked(b *watched, node string) {
 	b.node = node
 	s.byNode[node] = b
 	for _, pod := range s.podsOn(node) {
-		s.lodgeLocked(b, pod)
+		s.addPodLocked(b, pod)
 	}
 }
 

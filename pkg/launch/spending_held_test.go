@@ -50,7 +50,7 @@ func TestGangOnANewImage(t *testing.T) {
 }
 
 // Each fresh node also gets a pod of somebody else's, and the filters refuse the pod it was bought for, again and again.
-func TestRefusedBesideStrangers(t *testing.T) {
+func TestRefusedBesideOtherPods(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	a := p.pod("a", "")
 	bought := 0

@@ -233,7 +233,7 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 			return b.Text()
 		}
 	}
-	keys := doubtful(pool, offers, workloads)
+	keys := doubtKeys(pool, offers, workloads)
 	if len(lift) == 0 && !a.gangs[gang] {
 		if why := a.doubts(keys); why != "" {
 			return why
@@ -262,8 +262,8 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 	return ""
 }
 
-// doubtful are the keys that a node would count for.
-func doubtful(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) (keys []guard.Key) {
+// doubtKeys are the keys that a node would count for.
+func doubtKeys(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) (keys []guard.Key) {
 	for _, w := range workloads {
 		keys = append(keys, guard.PodKey(pool.Name, w))
 	}

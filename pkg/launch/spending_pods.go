@@ -58,7 +58,7 @@ func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
 	if b == nil || b.pods == nil {
 		return
 	}
-	s.lodgeLocked(b, pod)
+	s.addPodLocked(b, pod)
 	if gone {
 		delete(b.pods, pod.UID)
 	}
@@ -76,8 +76,8 @@ func (s *Spending) podMoved(pod *corev1.Pod) {
 	s.moved[w] = s.clock.Now()
 }
 
-// lodgeLocked takes in how a pod on a machine fares.
-func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
+// addPodLocked takes in how a pod on a machine fares.
+func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
 	if objects.DaemonSetKey(pod) != "" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 		return
 	}
@@ -87,7 +87,7 @@ func (s *Spending) lodgeLocked(b *watched, pod *corev1.Pod) {
 		if objects.Ended(pod) && pod.DeletionTimestamp != nil {
 			return // long over
 		}
-		l = &lodger{workload: s.workload(pod, b)}
+		l = &boundPod{workload: s.workload(pod, b)}
 		b.pods[pod.UID] = l
 	}
 	s.ranLocked(b, l, now) // it may be on its way out before anybody has looked
@@ -239,9 +239,9 @@ func (s *Spending) togetherLocked(w guard.Workload) int {
 	return n
 }
 
-// strangers says that pods are on the machine that it was not bought for. After a restart they may have got there before those it was
+// hasOtherPods says that pods are on the machine that it was not bought for. After a restart they may have got there before those it was
 // bought for: what these are refused for then is a race, and no fault of the machine as launched.
-func (b *watched) strangers() bool {
+func (b *watched) hasOtherPods() bool {
 	for uid, l := range b.pods {
 		if _, ok := b.wanted[uid]; !ok && !l.left {
 			return true
@@ -273,7 +273,7 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 		s.throwLocked(b, w, pod, &f, now)
 	}
 	switch {
-	case beside || b.strangers():
+	case beside || b.hasOtherPods():
 		return
 	case s.guard.Served(claim): // a probe that works for others
 		s.guard.Fail(claim, f, now)

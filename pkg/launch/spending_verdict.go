@@ -146,8 +146,8 @@ func mergeFaults(all []guard.Fault) guard.Fault {
 	return f
 }
 
-// desertedFor is how long no pod that a machine was bought for is there, or is to come, before there will be no verdict on it.
-const desertedFor = time.Minute
+// unusedFor is how long no pod that a machine was bought for is there, or is to come, before there will be no verdict on it.
+const unusedFor = time.Minute
 
 // settle gives the verdicts that are due. desk says where room is kept for pods; nil: only work that was done is looked at.
 func (s *Spending) settle(desk *Desk) {
@@ -174,7 +174,7 @@ func (s *Spending) settle(desk *Desk) {
 		if b := s.machines[name]; b != nil && !b.lodges() && !keeps[name] {
 			s.leftLocked(b, now)
 		} else if b != nil {
-			b.deserted = time.Time{}
+			b.unusedSince = time.Time{}
 		}
 	}
 	maps.DeleteFunc(s.moved, func(_ guard.Workload, at time.Time) bool { return now.Sub(at) >= movedFor })
@@ -221,7 +221,7 @@ func (s *Spending) workedLocked(b *watched, now time.Time) {
 }
 
 // ranLocked counts a pod that has been Running for long enough.
-func (s *Spending) ranLocked(b *watched, l *lodger, now time.Time) {
+func (s *Spending) ranLocked(b *watched, l *boundPod, now time.Time) {
 	if !l.left && !l.counted && !l.running.IsZero() && now.Sub(l.running) >= servedAfter {
 		l.counted = true
 		s.serveLocked(b, l.workload, now, true)
@@ -234,9 +234,9 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 	switch {
 	case len(b.thrown) > 0:
 		s.failLocked(b, mergeFaults(b.thrown), now)
-	case b.deserted.IsZero():
-		b.deserted = now
-	case now.Sub(b.deserted) < desertedFor || len(b.probes) == 0:
+	case b.unusedSince.IsZero():
+		b.unusedSince = now
+	case now.Sub(b.unusedSince) < unusedFor || len(b.probes) == 0:
 	case s.waitsLocked(b.wanted) && !s.movedLocked(b, b.workloads):
 		// Whatever keeps its pods from it would keep them from the next one.
 		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: b.workloads}, now)

@@ -29,8 +29,8 @@ type view struct {
 // twice, which costs nothing, and is recognized by its UID; the other order would give its room away.
 func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
 	var flights []ledger.InFlight
-	var heirs map[types.UID][]types.UID
-	m.desk.read(func(l *ledger.Ledger) { flights, heirs = l.InFlight(), l.Heirs() })
+	var adopted map[types.UID][]types.UID
+	m.desk.read(func(l *ledger.Ledger) { flights, adopted = l.InFlight(), l.Adopted() })
 	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
 		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
 	})
@@ -41,7 +41,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	v.DaemonSets = m.daemons()
 	v.Namespaces = m.pending.classes.namespaces
 	v.Pools = m.storage.on(m.claims.Pools(m.cloud.InstanceTypes))
-	v.Demand = append(demand(waiting), ahead(waiting, m.pending, m.owners, held(flights, heirs, m.pending.has), m.clock.Now())...)
+	v.Demand = append(demand(waiting), ahead(waiting, m.pending, m.owners, held(flights, adopted, m.pending.has), m.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}
 	for i := range flights {
@@ -108,9 +108,9 @@ func (m *Motor) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.N
 
 // held counts the slots that are kept for pods that have not come yet, by their owner; with those of pods that have come, but that
 // nobody counts among its owner's yet.
-func held(flights []ledger.InFlight, heirs map[types.UID][]types.UID, counted func(types.UID) bool) map[types.UID]int {
+func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted func(types.UID) bool) map[types.UID]int {
 	out := map[types.UID]int{}
-	for owner, pods := range heirs {
+	for owner, pods := range adopted {
 		for _, uid := range pods {
 			if !counted(uid) {
 				out[owner]++

@@ -47,8 +47,8 @@ func (c *Controller) endBootingPods(ctx context.Context, l *life) (time.Duration
 	return 0, nil
 }
 
-// vacate ends all pods that are bound to a node and haven't ended, whether the cache knows them or not.
-func (c *Controller) vacate(ctx context.Context, node string) error {
+// endPods ends all pods that are bound to a node and haven't ended, whether the cache knows them or not.
+func (c *Controller) endPods(ctx context.Context, node string) error {
 	list, err := c.boundTo(ctx, node)
 	if err != nil {
 		return err
@@ -56,9 +56,9 @@ func (c *Controller) vacate(ctx context.Context, node string) error {
 	return c.killThese(ctx, list, node)
 }
 
-// vacateName ends the pods that a Node has left behind which is gone, and its machine with it: the next one of that name would get
+// deleteOrphanedPods ends the pods that a Node has left behind which is gone, and its machine with it: the next one of that name would get
 // them. That there is no such Node is asked after they are read, so that they can't be those of a new one.
-func (c *Controller) vacateName(ctx context.Context, node string) error {
+func (c *Controller) deleteOrphanedPods(ctx context.Context, node string) error {
 	if node == "" {
 		return nil
 	}

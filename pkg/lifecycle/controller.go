@@ -71,7 +71,7 @@ type Config struct {
 	Registering func(claim, node, providerID string)
 	// Close, when set, keeps this process's own scheduler off a Node whose end has begun, from its return on, and says whether pods
 	// that were let through before are still being bound there. It must not block.
-	Close func(node, providerID string) (landing bool)
+	Close func(node, providerID string) (bindsInFlight bool)
 	// NotRegistered, when set, is told of a claim that was given up because it has not become a node in its time.
 	NotRegistered func(claim *karpv1.NodeClaim, message string)
 	// GivingUp, when set, is told why a claim is about to be given up, perhaps more than once; fault nil: it is nobody's failure. It
@@ -110,7 +110,7 @@ type Controller struct {
 	nodeFor  func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
 	brake    *brake.Brake
 	hold     func() string
-	close    func(node, providerID string) (landing bool)
+	close    func(node, providerID string) (bindsInFlight bool)
 	naming   func(claim, node, providerID string)
 	came     func(*karpv1.NodeClaim, *corev1.Node)
 	failed   func(*karpv1.NodeClaim, string) // to become a node in time

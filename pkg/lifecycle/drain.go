@@ -66,7 +66,7 @@ func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error
 		wait, err := c.evict(ctx, e, firstGroup(awaited))
 		return soonest(drainPoll, wait), err
 	}
-	if young > 0 || e.landing() {
+	if young > 0 || e.bindsInFlight() {
 		return drainPoll, nil
 	}
 	// The cache is empty, and nothing is on its way from here; only the API can say that the node is empty.

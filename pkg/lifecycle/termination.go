@@ -34,8 +34,8 @@ type ending struct {
 	// deadline is when the drain is over whatever is left of it; zero: never.
 	deadline time.Time
 	now      time.Time
-	// landing says whether pods are being bound to the Node; nothing else goes there any more.
-	landing func() bool
+	// bindsInFlight says whether pods are being bound to the Node; nothing else goes there any more.
+	bindsInFlight func() bool
 }
 
 // step does one step of an ending. A wait that isn't zero means that the next step's time has not come.
@@ -64,7 +64,7 @@ func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, erro
 		}
 	}
 	if l.match.node == nil && l.match.taken == nil {
-		err := c.vacateName(ctx, l.claim.Status.NodeName)
+		err := c.deleteOrphanedPods(ctx, l.claim.Status.NodeName)
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return 0, err
 		}
@@ -110,8 +110,8 @@ func (c *Controller) end(ctx context.Context, e *ending) (time.Duration, error) 
 	if e.node == nil {
 		return c.endInstance(ctx, e)
 	}
-	e.landing = func() bool { return c.close(e.node.Name, e.node.Spec.ProviderID) }
-	e.landing() // before the taint: what our own scheduler lets through until then is on its way, and known to be
+	e.bindsInFlight = func() bool { return c.close(e.node.Name, e.node.Spec.ProviderID) }
+	e.bindsInFlight() // before the taint: what our own scheduler lets through until then is on its way, and known to be
 	if wait, err := c.cordon(ctx, e); wait != 0 || err != nil {
 		return wait, err
 	}
@@ -237,10 +237,10 @@ func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, 
 	if e.claim == nil {
 		c.waits.forget(e.name())
 	}
-	if e.landing() {
+	if e.bindsInFlight() {
 		return drainPoll, nil
 	}
-	if err := c.vacate(ctx, e.node.Name); err != nil {
+	if err := c.endPods(ctx, e.node.Name); err != nil {
 		return 0, err
 	}
 	if e.node.DeletionTimestamp == nil {

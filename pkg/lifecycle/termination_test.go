@@ -141,7 +141,7 @@ func TestDrainAsksTheAPIBeforeItIsOver(t *testing.T) {
 func TestDrainWaitsForPodsThatAreBeingBound(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")
-	w.landing["ip-10-0-0-1"] = 1
+	w.bindsInFlight["ip-10-0-0-1"] = 1
 	w.deleteByName("a")
 	w.sync()
 	w.kube.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -155,7 +155,7 @@ func TestDrainWaitsForPodsThatAreBeingBound(t *testing.T) {
 		t.Fatalf("left while a pod is being bound: %s, drained: %t", got, conditionTrue(w.claim("a"), karpv1.ConditionTypeDrained))
 	}
 	w.pod("late", "ip-10-0-0-1")
-	w.landing["ip-10-0-0-1"] = 0
+	w.bindsInFlight["ip-10-0-0-1"] = 0
 	w.pass(2*time.Second, time.Second)
 	if got := w.left(); !slices.Contains(w.evicted, "late") || got != "claim node instance:running" {
 		t.Errorf("evicted %q, left %s", w.evicted, got)
@@ -163,13 +163,13 @@ func TestDrainWaitsForPodsThatAreBeingBound(t *testing.T) {
 	w.endPods()
 	w.pass(2*time.Second, time.Second)
 	w.cloud.ends()
-	w.landing["ip-10-0-0-1"] = 1 // a daemon, say
+	w.bindsInFlight["ip-10-0-0-1"] = 1 // a daemon, say
 	w.pass(10*time.Second, 5*time.Second)
 	if got := w.left(); got != "claim node" {
 		t.Errorf("left while a pod is being bound to a node without machine: %s", got)
 	}
 	w.pod("last", "ip-10-0-0-1")
-	w.landing["ip-10-0-0-1"] = 0
+	w.bindsInFlight["ip-10-0-0-1"] = 0
 	w.pass(10*time.Second, 5*time.Second)
 	if got := w.left(); got != "" || !slices.Contains(w.killed, "last") {
 		t.Errorf("left in the end: %s, killed %q", got, w.killed)

@@ -66,14 +66,14 @@ type world struct {
 	blocked map[string]bool
 	evicted []string
 	killed  []string // pods deleted without grace
-	// closed are nodes that the scheduler was told to keep off, landing pods that it is still binding there, by node.
-	closed  map[string]string
-	landing map[string]int
+	// closed are nodes that the scheduler was told to keep off, bindsInFlight pods that it is still binding there, by node.
+	closed        map[string]string
+	bindsInFlight map[string]int
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, blocked: map[string]bool{}, closed: map[string]string{}, landing: map[string]int{}}
+	w := &world{t: t, ctx: t.Context(), clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, blocked: map[string]bool{}, closed: map[string]string{}, bindsInFlight: map[string]int{}}
 	w.version.Store(1000)
 	w.cloud = &fakeCloud{w: w, instances: map[string]*capacity.Instance{}, hidden: map[string]bool{}, calls: map[string]int{}, fail: map[string]error{}}
 	w.objects = plainTracker()
@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 		Recorder: w, Clock: w.clock,
 		Close: func(node, providerID string) bool {
 			w.closed[node] = providerID
-			return w.landing[node] > 0
+			return w.bindsInFlight[node] > 0
 		},
 	})
 	if err != nil {

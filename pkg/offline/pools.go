@@ -28,7 +28,7 @@ type shop struct {
 	intentLog
 	cloud
 	catalog Catalog
-	objects karpenter.AtHand
+	objects karpenter.StaticObjects
 	types   map[string]typesOf
 	assumed []string
 	notes   []string // what is to be said of overlays
@@ -46,7 +46,7 @@ type typesOf struct {
 
 // newShop reads pools and classes. problems name objects that can't be used.
 func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
-	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.AtHand{
+	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.StaticObjects{
 		Pools: own(manifest.All[*karpv1.NodePool](set)), Classes: manifest.All[*ec2nc.EC2NodeClass](set), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
 		Claims: claimsOf(set), Profiles: s.Pools,
 	}}

@@ -162,7 +162,7 @@ func (h *history) act(r *rand.Rand) {
 	for _, a := range actions {
 		if n -= a.weight; n < 0 {
 			if what := a.do(h, r); what != "" {
-				h.film("%s: %s", a.name, what)
+				h.note("%s: %s", a.name, what)
 			}
 			return
 		}
@@ -190,7 +190,7 @@ func (h *history) giveIn() {
 		if p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" && p.DeletionTimestamp == nil && node != nil && node.DeletionTimestamp != nil {
 			h.check.deletes(p.UID)
 			_ = h.kube.CoreV1().Pods(namespace).Delete(h.ctx, p.Name, metav1.DeleteOptions{})
-			h.film("the user gives in: pod %s", p.Name)
+			h.note("the user gives in: pod %s", p.Name)
 		}
 	}
 }

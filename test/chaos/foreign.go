@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// CrowdNodes has a controller that puts a pod of its own on every node, of which the product knows nothing before it is there, and
+// FillNodes has a controller that puts a pod of its own on every node, of which the product knows nothing before it is there, and
 // which is worth more than any other: it preempts what is in its way. It calls itself a DaemonSet, as OpenKruise's does.
-func (s *Stage) CrowdNodes(cpu string) *Fault {
+func (s *Stage) FillNodes(cpu string) *Fault {
 	f := &Fault{}
 	done := map[types.UID]bool{} // of the informer's goroutine
 	owner := metav1.OwnerReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "DaemonSet", Name: "inspector", UID: "inspector", Controller: ptr.To(true)}

@@ -47,8 +47,8 @@ type Report struct {
 	Settled               time.Duration
 	// Checks the checker made, by rule.
 	Checks map[string]int
-	// Film is what was done, in order.
-	Film []string
+	// Note is what was done, in order.
+	Note []string
 }
 
 // history is one seed while it runs.
@@ -124,7 +124,7 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 			h.faults.add("EC2: instance described late", report.Launches)
 		}
 	}
-	report.Faults, report.Steps, report.Checks, report.Film = h.faults.counted(), h.check.steps, h.check.made, h.scenes
+	report.Faults, report.Steps, report.Checks, report.Note = h.faults.counted(), h.check.steps, h.check.made, h.scenes
 	for _, a := range h.apps {
 		report.Pods += a.next
 	}
@@ -170,7 +170,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 
 	h.faults.quiet()
 	h.boots.Heal()
-	h.film("calm")
+	h.note("calm")
 	h.mend()
 	for _, t := range h.agenda {
 		t.do()
@@ -211,7 +211,7 @@ func (h *history) step(r *rand.Rand) error {
 	h.felled = nil
 	h.mu.Unlock()
 	for _, f := range felled {
-		h.film("process %d is killed %s", f.p.number, f.at)
+		h.note("process %d is killed %s", f.p.number, f.at)
 		h.killed(f.p)
 	}
 	for len(h.agenda) > 0 && !time.Now().Before(h.agenda[0].at) {
@@ -270,7 +270,7 @@ func (h *history) later(d time.Duration, do func()) {
 	slices.SortStableFunc(h.agenda, func(a, b task) int { return a.at.Compare(b.at) })
 }
 
-func (h *history) film(format string, args ...any) {
+func (h *history) note(format string, args ...any) {
 	h.scenes = append(h.scenes, fmt.Sprintf("%8.1fs %s", time.Since(begin).Seconds(), fmt.Sprintf(format, args...)))
 }
 

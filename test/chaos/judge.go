@@ -67,9 +67,9 @@ func (s *Stage) Hours() (hours, dollars float64) {
 	return hours, dollars
 }
 
-// AtMost fails the scene where a number is larger, and films it in any case.
+// AtMost fails the scene where a number is larger, and notes it in any case.
 func (s *Stage) AtMost(what string, got, most int) {
-	s.Film("%s: %d (at most %d)", what, got, most)
+	s.Note("%s: %d (at most %d)", what, got, most)
 	if got > most {
 		s.Failf("%s: %d, at most %d", what, got, most)
 	}
@@ -77,7 +77,7 @@ func (s *Stage) AtMost(what string, got, most int) {
 
 // AtLeast fails the scene where a number is smaller.
 func (s *Stage) AtLeast(what string, got, least int) {
-	s.Film("%s: %d (at least %d)", what, got, least)
+	s.Note("%s: %d (at least %d)", what, got, least)
 	if got < least {
 		s.Failf("%s: %d, at least %d", what, got, least)
 	}

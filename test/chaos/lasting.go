@@ -95,7 +95,7 @@ func (h *history) prepare() {
 		for _, kind := range lastingKinds {
 			if f := h.lasting.faults[kind]; f != nil {
 				f.begin(h.lasting.began)
-				h.film("%s", kind)
+				h.note("%s", kind)
 			}
 		}
 	})
@@ -113,7 +113,7 @@ func (h *history) mend() {
 	for _, o := range []client.Object{&karpv1.NodePool{}, &ec2nc.EC2NodeClass{}} {
 		o.SetName("default")
 		if err := h.objects.Patch(h.ctx, o, patch); err != nil {
-			h.film("asking for another try: %v", err)
+			h.note("asking for another try: %v", err)
 		}
 	}
 }

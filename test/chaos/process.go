@@ -60,7 +60,7 @@ func (h *history) start() *process {
 		p.refuses = &Refusal{Fault: f, App: h.apps[0].name}
 	}
 	p.run(h.program, h.logger)
-	h.film("process %d starts", p.number)
+	h.note("process %d starts", p.number)
 	return p
 }
 

@@ -26,8 +26,8 @@ type Scene struct {
 type SceneReport struct {
 	// Failures are the judgements that failed, and what kept the scene from being played to its end.
 	Failures []string
-	// Film is what was done and seen, in order. Bill is what EC2 takes for it.
-	Film []string
+	// Note is what was done and seen, in order. Bill is what EC2 takes for it.
+	Note []string
 	// Launches of instances, and how much time passed.
 	Launches int
 	Passed   time.Duration
@@ -93,10 +93,10 @@ func (s *Stage) perform() {
 func (s *Stage) Failf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.report.Failures = append(s.report.Failures, fmt.Sprintf("after %s: %s", s.Now(), text))
-	s.Film("FAILED: %s", text)
+	s.Note("FAILED: %s", text)
 }
 
-// Film notes what happens.
-func (s *Stage) Film(format string, args ...any) {
-	s.report.Film = append(s.report.Film, fmt.Sprintf("%9s %s", s.Now(), fmt.Sprintf(format, args...)))
+// Note notes what happens.
+func (s *Stage) Note(format string, args ...any) {
+	s.report.Note = append(s.report.Note, fmt.Sprintf("%9s %s", s.Now(), fmt.Sprintf(format, args...)))
 }

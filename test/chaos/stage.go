@@ -167,7 +167,7 @@ func (s *Stage) Until(what string, most time.Duration, why func() string) time.D
 		}
 		s.Pass(min(look, most-time.Since(begun)))
 	}
-	s.Film("%s, after %s", what, time.Since(begun).Round(time.Second))
+	s.Note("%s, after %s", what, time.Since(begun).Round(time.Second))
 	return time.Since(begun)
 }
 

@@ -65,7 +65,7 @@ func main() {
 		defer cancel()
 	}
 	st := newStage(os.Stdout)
-	run := showFilm
+	run := runDemo
 	if set.sandbox {
 		run = runSandbox
 	}

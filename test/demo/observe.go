@@ -26,7 +26,7 @@ import (
 
 var claimsResource = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}
 
-// audience watches the film from the API server and remembers when each pod was first seen, bound and running.
+// audience watches the snapshot from the API server and remembers when each pod was first seen, bound and running.
 type audience struct {
 	pods   corelisters.PodLister
 	nodes  corelisters.NodeLister
@@ -109,8 +109,8 @@ func (a *audience) waits() []time.Duration {
 	return waits
 }
 
-// film is the state of the cluster at one moment.
-type film struct {
+// snapshot is the state of the cluster at one moment.
+type snapshot struct {
 	pods                    []*corev1.Pod // of the workloads, those that are going away left out
 	nodes                   []*corev1.Node
 	claims                  int
@@ -118,8 +118,8 @@ type film struct {
 	leaving                 int // pods that are going away
 }
 
-func (a *audience) now() film {
-	var f film
+func (a *audience) now() snapshot {
+	var f snapshot
 	all, _ := a.pods.Pods(namespace).List(labels.Everything()) // from memory: no error
 	for _, p := range all {
 		switch {

@@ -141,12 +141,12 @@ func TestOneMachineForTwoSchedulers(t *testing.T) {
 			cfg.SetProvisionArgs(map[string]any{"provisionFor": []any{corev1.DefaultSchedulerName}, "interruptionQueue": "dovetail"})
 		}
 	})
-	film, err := record.Start(e.ctx, e.api, &corev1.NodeList{}, &corev1.PodList{})
+	recording, err := record.Start(e.ctx, e.api, &corev1.NodeList{}, &corev1.PodList{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { // also when something else has failed because of it
-		events, err := film.Events(e.ctx)
+		events, err := recording.Events(e.ctx)
 		if err != nil {
 			t.Error(err)
 		}

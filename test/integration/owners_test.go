@@ -33,7 +33,7 @@ func (e *env) leads() {
 	e.Helper()
 	holder, lasts, now := "karpenter-0", int32(3600), metav1.NowMicro()
 	e.create(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: karpenter.IncumbentLease},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: karpenter.ExternalLease},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &now, RenewTime: &now},
 	})
 }
@@ -103,7 +103,7 @@ func TestBesideKarpenter(t *testing.T) {
 	}
 
 	// It is uninstalled: as it goes, it lets go of its lease.
-	e.patch(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system"}}, karpenter.IncumbentLease, `{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`)
+	e.patch(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system"}}, karpenter.ExternalLease, `{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`)
 	e.eventSays("default", "Resumed", "")
 	e.running("large", 1)
 	e.claim("by-hand", "initialized", initialized)

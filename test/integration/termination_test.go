@@ -110,13 +110,13 @@ func gracePeriod(s *scene) {
 	})
 	s.alive(2)
 	c := s.machine()
-	film, err := record.Start(s.ctx, s.api, &corev1.PodList{}, &karpv1.NodeClaimList{})
+	recording, err := record.Start(s.ctx, s.api, &corev1.PodList{}, &karpv1.NodeClaimList{})
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.delete(c)
 	s.over(c)
-	events, err := film.Events(s.ctx)
+	events, err := recording.Events(s.ctx)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -400,13 +400,13 @@ func groups(s *scene) {
 		})
 		want = append(want, name+"-0")
 	}
-	film, err := record.Start(s.ctx, s.api, &corev1.PodList{})
+	recording, err := record.Start(s.ctx, s.api, &corev1.PodList{})
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.delete(s.node(c))
 	s.over(c)
-	events, err := film.Events(s.ctx)
+	events, err := recording.Events(s.ctx)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func groups(s *scene) {
 // An expiring node is drained when there is room for its pods on nodes that are up: they are away for no longer than it takes to
 // start them again. On a machine too busy to boot a node in time, the next expiry has to show it.
 func expiry(s *scene) {
-	film, err := record.Start(s.ctx, s.api, &corev1.PodList{}, &karpv1.NodeClaimList{})
+	recording, err := record.Start(s.ctx, s.api, &corev1.PodList{}, &karpv1.NodeClaimList{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func expiry(s *scene) {
 		old := s.machine()
 		s.over(old)
 		s.alive(3)
-		events, err := film.Events(s.ctx)
+		events, err := recording.Events(s.ctx)
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -18,12 +18,12 @@ func (l *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class, now time.Time) bo
 	return l.adopt(p, p.owner, now)
 }
 
-// Heirs are the pods that are not bound yet and took room that was held for their owner's next pod, by that owner.
-func (l *Ledger) Heirs() map[types.UID][]types.UID {
+// Adopted are the pods that are not bound yet and took room that was held for their owner's next pod, by that owner.
+func (l *Ledger) Adopted() map[types.UID][]types.UID {
 	out := map[types.UID][]types.UID{}
 	for uid, p := range l.pods {
-		if p.heir != "" {
-			out[p.heir] = append(out[p.heir], uid)
+		if p.adoptedFrom != "" {
+			out[p.adoptedFrom] = append(out[p.adoptedFrom], uid)
 		}
 	}
 	return out
@@ -59,7 +59,7 @@ func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 		return false
 	}
 	l.hold(s, "")
-	s.until, s.leaving, p.heir = time.Time{}, "", owner
+	s.until, s.leaving, p.adoptedFrom = time.Time{}, "", owner
 	p.state, p.since, p.why = Planned, now, waitReason(s)
 	p.class.waiting = append(p.class.waiting, p)
 	l.open(p.class)

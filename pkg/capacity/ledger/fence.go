@@ -29,16 +29,16 @@ func (l *Ledger) Unfence(name string) {
 // Close says that the end of a Node has begun, which nobody takes back: the one that the scheduler's cache shows with this
 // status. It is fenced until it has gone, or another machine has its name, and what is promised there is planned anew. It
 // answers whether pods that were assumed before are still being bound there. It may be said again and again.
-func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (landing bool) {
-	landing = l.Landing(name)
+func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (bindsInFlight bool) {
+	bindsInFlight = l.BindsInFlight(name)
 	n, ok := l.byName[name]
 	switch {
 	case ok && (!n.is(st) || n.providerID != "" && st.ProviderID == ""):
 		// A claim waits for the name. A Node that doesn't say whose it is may be an earlier machine's: the claim's own isn't fenced for it.
-		n.stranger = true
-		return landing
+		n.nameTaken = true
+		return bindsInFlight
 	case ok && n.closed:
-		return landing
+		return bindsInFlight
 	case !ok:
 		n = l.node(name)
 		n.name = name
@@ -47,20 +47,20 @@ func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (landing bool)
 	n.cached, n.status, n.providerID = true, st, st.ProviderID
 	n.fenced, n.closed = true, true
 	l.lose(n, "its node is ending", true, now)
-	return landing
+	return bindsInFlight
 }
 
-// Landing says whether pods are being bound to the node.
-func (l *Ledger) Landing(name string) bool { return len(l.assumed[name]) > 0 }
+// BindsInFlight says whether pods are being bound to the node.
+func (l *Ledger) BindsInFlight(name string) bool { return len(l.assumed[name]) > 0 }
 
 // shut says that the pod may not go to the node because that is being removed. A node that was up and ends may take long to drain,
 // and needs its daemons until then; whether they bear its taints is for other filters to say.
 func (n *node) shut(daemon bool) bool {
-	return n.fenced && !(daemon && n.closed && n.status.Initialized) || n.stranger
+	return n.fenced && !(daemon && n.closed && n.status.Initialized) || n.nameTaken
 }
 
-// vacate takes its name from a node that ends.
-func (l *Ledger) vacate(n *node) {
+// releaseName takes its name from a node that ends.
+func (l *Ledger) releaseName(n *node) {
 	delete(l.byName, n.name)
 	if n.claim == "" {
 		l.leave(n)

@@ -140,7 +140,7 @@ func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 func TestTheEndOfADesertedMachineIsAskedForAgain(t *testing.T) {
 	l := New()
 	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
-	l.nodes["claim"].forsaken = epoch
+	l.nodes["claim"].unneededSince = epoch
 	asked := 0
 	for i := range 60 {
 		l.Tick(epoch.Add(time.Duration(i) * time.Second))

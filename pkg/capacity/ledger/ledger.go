@@ -84,18 +84,18 @@ type pod struct {
 	class *class
 	owner types.UID // its own: the class is that of the first pod like it, which may have another
 	// arrival is its place in the order in which pods came.
-	arrival int
-	state   State
-	slot    *slot // pinned; nil while Planned and until the first cycle
-	since   time.Time
-	why     string    // what it waits for, or why it was refused
-	retry   time.Time // Refused: when to plan again; zero: when something changes
-	failed  int       // launches or placements in a row that did not get it bound
-	turned  bool      // Assumed: it was Refused before
-	heir    types.UID // the owner for whose next pod its room was held
-	broken  bool      // Refused: because a promise was not kept
-	behind  bool      // Refused: it leaves domains to its siblings for a while (see siblings)
-	until   time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
+	arrival     int
+	state       State
+	slot        *slot // pinned; nil while Planned and until the first cycle
+	since       time.Time
+	why         string    // what it waits for, or why it was refused
+	retry       time.Time // Refused: when to plan again; zero: when something changes
+	failed      int       // launches or placements in a row that did not get it bound
+	turned      bool      // Assumed: it was Refused before
+	adoptedFrom types.UID // the owner for whose next pod its room was held
+	broken      bool      // Refused: because a promise was not kept
+	behind      bool      // Refused: it leaves domains to its siblings for a while (see siblings)
+	until       time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
 	// early is how many cycles in a row have ended before they asked for its slot, wake when it gets the next one (see awaken).
 	early int
 	wake  time.Time

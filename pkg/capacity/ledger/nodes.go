@@ -34,22 +34,22 @@ type node struct {
 	// Ready and without startup taints, which is when it is initialized; from then on they have daemonGrace, until daemonsEnd.
 	daemons    map[string]capacity.Resources
 	daemonsEnd time.Time
-	// turned are pods of DaemonSets that the node refused, parted are others (see TurnAway).
-	turned, parted map[types.UID]capacity.PodRef
+	// turned are pods of DaemonSets that the node refused, rejectedPods are others (see TurnAway).
+	turned, rejectedPods map[types.UID]capacity.PodRef
 	// fenced: the node is being removed, nothing may go there. closed: its end has begun, which nobody takes back (see Close).
 	fenced, closed bool
-	// stranger: the Node that has the name now is another machine's, and is ending.
-	stranger bool
+	// nameTaken: the Node that has the name now is another machine's, and is ending.
+	nameTaken bool
 	// others: it has taken pods that were not planned there.
 	others bool
 	// late: the node has not come in time; it gets no further pods.
 	late bool
 	// used: a pod was bound here, planned or not.
 	used bool
-	// forsaken is when the plan that the node was launched for fell through; zero: it did not.
-	forsaken time.Time
-	// deserted: its end was asked for at that time instead.
-	deserted bool
+	// unneededSince is when the plan that the node was launched for fell through; zero: it did not.
+	unneededSince time.Time
+	// endRequested: its end was asked for at that time instead.
+	endRequested bool
 	// took are the classes whose pods were bound here before the kubelet came: whether that was any good is still to be seen.
 	took map[capacity.ClassKey]*capacity.Class
 	// meant are the classes whose pods were planned here, bound or not. tainted: what was said of taints that keep them off.
@@ -148,7 +148,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 	if other != nil && other != n && n.is(NodeStatus{ProviderID: other.machine()}) {
 		// The Node was seen before its name was told (after a restart): what is known of it belongs here.
 		n.cached, n.status, n.fenced, n.closed = other.cached, other.status, other.fenced, other.closed
-		n.turned, n.parted, other.turned, other.parted = other.turned, other.parted, nil, nil
+		n.turned, n.rejectedPods, other.turned, other.rejectedPods = other.turned, other.rejectedPods, nil, nil
 		for _, s := range slices.Clone(other.slots) {
 			other.remove(s)
 			s.node = n
@@ -157,7 +157,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 		delete(l.nodes, other.key)
 	} else if other != nil && other != n && other.claim == "" && len(other.slots) == 0 {
 		l.leave(other) // of an earlier machine of that name
-		n.stranger = other.closed
+		n.nameTaken = other.closed
 	}
 	l.openNode(n)
 }
@@ -180,7 +180,7 @@ func (n *node) is(st NodeStatus) bool {
 func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	n, ok := l.byName[name]
 	if ok && n.closed && !n.is(st) {
-		l.vacate(n) // another machine has its name
+		l.releaseName(n) // another machine has its name
 		ok = false
 	}
 	if ok && !n.is(st) {
@@ -202,7 +202,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	if st.Initialized && !n.status.Initialized {
 		l.recallUnknown(n)
 	}
-	n.cached, n.status, n.stranger = true, st, false
+	n.cached, n.status, n.nameTaken = true, st, false
 	if st.Registered {
 		l.came(n)
 	}
@@ -260,7 +260,7 @@ func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 	if !ok {
 		return
 	}
-	n.stranger = false
+	n.nameTaken = false
 	if !n.is(NodeStatus{ProviderID: providerID}) {
 		return
 	}

@@ -201,7 +201,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 			if !o.ready {
 				l.evict(o, why, blameless, now)
 				if n := o.node; len(n.slots) == 0 && n.launched {
-					n.forsaken = now
+					n.unneededSince = now
 				}
 			}
 		}
@@ -267,7 +267,7 @@ func (l *Ledger) Tick(now time.Time) {
 	}
 	expired := func(s *slot) bool { return s.owner != "" && !now.Before(s.until) }
 	for n := range l.nodesIn(func(n *node) bool {
-		return !n.daemonsEnd.IsZero() || !n.forsaken.IsZero() || slices.ContainsFunc(n.slots, expired)
+		return !n.daemonsEnd.IsZero() || !n.unneededSince.IsZero() || slices.ContainsFunc(n.slots, expired)
 	}) {
 		for _, s := range slices.Clone(n.slots) {
 			if expired(s) {
@@ -278,7 +278,7 @@ func (l *Ledger) Tick(now time.Time) {
 			n.daemons, l.freed = nil, true
 			l.tidy(n)
 		}
-		l.desert(n, now)
+		l.endUnneeded(n, now)
 	}
 }
 
@@ -304,24 +304,24 @@ func (l *Ledger) gatesEnd(now time.Time) {
 	}
 }
 
-// forsakenFor is how long others may plan on a node whose own plan fell through.
-const forsakenFor = 10 * time.Second
+// unneededFor is how long others may plan on a node whose own plan fell through.
+const unneededFor = 10 * time.Second
 
-// desert ends a machine that was launched for pods that start together or not at all, when they don't, and nobody else has
+// endUnneeded ends a machine that was launched for pods that start together or not at all, when they don't, and nobody else has
 // taken it: as long as its kubelet hasn't come nothing is lost with it. It is said again until the claim has gone.
-func (l *Ledger) desert(n *node, now time.Time) {
+func (l *Ledger) endUnneeded(n *node, now time.Time) {
 	switch {
-	case n.forsaken.IsZero():
-	case n.deserted: // nothing goes there any more: it has to end
-		if now.Sub(n.forsaken) >= forsakenFor {
-			n.forsaken = now
+	case n.unneededSince.IsZero():
+	case n.endRequested: // nothing goes there any more: it has to end
+		if now.Sub(n.unneededSince) >= unneededFor {
+			n.unneededSince = now
 			l.out.End = append(l.out.End, n.claim)
 		}
 	case len(n.slots) > 0 || n.used || n.status.Registered || n.claim == "":
-		n.forsaken = time.Time{}
+		n.unneededSince = time.Time{}
 	case len(l.assumed[n.name]) > 0: // bound in a moment, or not
-	case now.Sub(n.forsaken) >= forsakenFor:
-		n.forsaken, n.fenced, n.deserted = now, true, true
+	case now.Sub(n.unneededSince) >= unneededFor:
+		n.unneededSince, n.fenced, n.endRequested = now, true, true
 		l.out.End = append(l.out.End, n.claim)
 	}
 }

@@ -184,7 +184,7 @@ func (w *world) step() string {
 				return "nothing to close"
 			}
 			st := NodeStatus{Managed: true, Registered: true, Initialized: w.r.Intn(2) == 0}
-			if landing, want := w.l.Close(w.claims[c], st, w.now), slices.Contains(slices.Collect(maps.Values(w.assumed)), w.claims[c]); want && !landing {
+			if bindsInFlight, want := w.l.Close(w.claims[c], st, w.now), slices.Contains(slices.Collect(maps.Values(w.assumed)), w.claims[c]); want && !bindsInFlight {
 				panic("pods are being bound to " + w.claims[c])
 			}
 			return "close " + c
@@ -200,7 +200,7 @@ func (w *world) step() string {
 			}
 			w.cached["there"] = true
 			w.l.Existing("there", NodeStatus{})
-			w.l.Rehouse(pl, launched)
+			w.l.Reassign(pl, launched)
 			return fmt.Sprintf("rehouse %d", len(pl))
 		case 0, 1:
 			w.l.Tick(w.now)
@@ -237,15 +237,15 @@ func randomWorld(seed int64) *world {
 func TestBooksAgreeUnderRandomEvents(t *testing.T) {
 	for seed := range int64(300) {
 		w := randomWorld(seed)
-		var film []string
+		var steps []string
 		for range 200 {
-			film = append(film, w.step())
+			steps = append(steps, w.step())
 			err := check(w.l)
 			if err == nil {
 				err = w.everybodyHasAFuture()
 			}
 			if err != nil {
-				t.Fatalf("seed %d: %v\nlast events: %q\n%s", seed, err, film[max(0, len(film)-12):], w.l)
+				t.Fatalf("seed %d: %v\nlast events: %q\n%s", seed, err, steps[max(0, len(steps)-12):], w.l)
 			}
 		}
 	}

@@ -146,8 +146,8 @@ func TestAdopt(t *testing.T) {
 	if l.Adopt(capacity.PodRef{UID: "first"}, c, now) {
 		t.Error("a pod was given room twice")
 	}
-	if heirs := l.Heirs()["rs"]; len(heirs) != 2 {
-		t.Errorf("heirs %v, want two", heirs)
+	if adopted := l.Adopted()["rs"]; len(adopted) != 2 {
+		t.Errorf("adopted %v, want two", adopted)
 	}
 	if err := check(l); err != nil {
 		t.Error(err)

@@ -19,7 +19,7 @@ func (l *Ledger) TurnAway(name string, ref capacity.PodRef, daemon bool) {
 	if !ok {
 		return
 	}
-	who := &n.parted
+	who := &n.rejectedPods
 	if daemon {
 		who = &n.turned
 	}
@@ -38,10 +38,10 @@ func (l *Ledger) recall(n *node) {
 
 // recallUnknown gives pods that were kept off the node and that the ledger doesn't know another try.
 func (l *Ledger) recallUnknown(n *node) {
-	for _, uid := range slices.Sorted(maps.Keys(n.parted)) {
+	for _, uid := range slices.Sorted(maps.Keys(n.rejectedPods)) {
 		if l.pods[uid] == nil {
-			l.out.Activate = append(l.out.Activate, n.parted[uid])
-			delete(n.parted, uid)
+			l.out.Activate = append(l.out.Activate, n.rejectedPods[uid])
+			delete(n.rejectedPods, uid)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func (l *Ledger) recallUnknown(n *node) {
 func (l *Ledger) recallAllUnknown() {
 	var keys []string
 	for key, n := range l.nodes {
-		if len(n.parted) > 0 {
+		if len(n.rejectedPods) > 0 {
 			keys = append(keys, key)
 		}
 	}
@@ -63,9 +63,9 @@ func (l *Ledger) recallAllUnknown() {
 // leave takes the node off the books.
 func (l *Ledger) leave(n *node) {
 	l.recall(n)
-	for _, uid := range slices.Sorted(maps.Keys(n.parted)) {
-		l.out.Activate = append(l.out.Activate, n.parted[uid])
+	for _, uid := range slices.Sorted(maps.Keys(n.rejectedPods)) {
+		l.out.Activate = append(l.out.Activate, n.rejectedPods[uid])
 	}
-	n.parted = nil
+	n.rejectedPods = nil
 	delete(l.nodes, n.key)
 }

@@ -23,8 +23,8 @@ func repelling(key, app string) *capacity.Class {
 // A pod that nothing can be planned for is kept apart from one that is planned for a node. When that has come, the scheduler's own
 // filter has to see it: no event would ever bring the pod back otherwise.
 func TestPodsKeptApart(t *testing.T) {
-	planned, stranger := repelling("planned", "a"), testClass("stranger", 100, 0)
-	stranger.Labels = map[string]string{"app": "a"}
+	planned, other := repelling("planned", "a"), testClass("stranger", 100, 0)
+	other.Labels = map[string]string{"app": "a"}
 	for name, end := range map[string]func(l *Ledger){
 		"the planned pod is bound": func(l *Ledger) {
 			l.Pin("q")
@@ -42,9 +42,9 @@ func TestPodsKeptApart(t *testing.T) {
 			l.Existing("n", upAndRunning)
 			l.Submit(capacity.PodRef{UID: "q"}, planned, epoch)
 			l.Commit("p", []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: "q"}, Node: "n"}}, epoch)
-			l.Submit(capacity.PodRef{UID: "x"}, stranger, epoch)
+			l.Submit(capacity.PodRef{UID: "x"}, other, epoch)
 			l.Refuse([]types.UID{"x"}, "no pool", false, epoch)
-			ask := &Ask{UID: "x", Class: stranger, Apart: l.Apart(stranger)}
+			ask := &Ask{UID: "x", Class: other, Apart: l.Apart(other)}
 			if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != Apart || !l.Refused("x") {
 				t.Fatalf("the node says %q", why)
 			}
@@ -58,7 +58,7 @@ func TestPodsKeptApart(t *testing.T) {
 			if !comes {
 				t.Errorf("nobody brings the pod back:\n%s", l)
 			}
-			if why := l.Object("n", &Ask{UID: "x", Class: stranger, Apart: l.Apart(stranger)}, cpuOf{allocatable: 1000}); why != "" {
+			if why := l.Object("n", &Ask{UID: "x", Class: other, Apart: l.Apart(other)}, cpuOf{allocatable: 1000}); why != "" {
 				t.Errorf("the node still says %q", why)
 			}
 			if err := check(l); err != nil {
@@ -136,13 +136,13 @@ func TestApart(t *testing.T) {
 	l.Existing("n", upAndRunning)
 	planned := repelling("planned", "a")
 	l.Submit(capacity.PodRef{UID: "q"}, planned, epoch)
-	stranger := testClass("stranger", 100, 0)
-	stranger.Labels = map[string]string{"app": "a"}
-	if got := l.Apart(stranger); got != nil {
+	other := testClass("stranger", 100, 0)
+	other.Labels = map[string]string{"app": "a"}
+	if got := l.Apart(other); got != nil {
 		t.Errorf("nothing is planned yet: %v", got)
 	}
 	l.Commit("p", []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: "q"}, Node: "n"}}, epoch)
-	if got := l.Apart(stranger); len(got) != 1 || !got["planned"] {
+	if got := l.Apart(other); len(got) != 1 || !got["planned"] {
 		t.Errorf("apart from %v", got)
 	}
 	if got := l.Apart(testClass("other", 100, 0)); got != nil {

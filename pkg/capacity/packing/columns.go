@@ -207,7 +207,7 @@ func (g *generator) price(p *program, trial, duals []float64) (found bool, bound
 				return found, 0
 			}
 			price := math.Max(g.k.p.Bins[b].Price, 1e-9)
-			c, worth, most := g.works.sack.fill(b, p.left, trial, cares[g.level])
+			c, worth, most := g.works.knapsack.fill(b, p.left, trial, cares[g.level])
 			ratios[b] = worth / price
 			best = math.Max(best, ratios[b])
 			bound = math.Max(bound, most/price)

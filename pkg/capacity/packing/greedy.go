@@ -70,8 +70,8 @@ func (s *state) repeats(p *Problem, b int, c content) int {
 // greedy buys, again and again, the bin whose content is worth most per dollar, and repeats that content while it fits
 // whole. Bins shrink by themselves towards the end, as less is left to fill them with.
 type greedy struct {
-	k    *kinds
-	sack *knapsack
+	k        *kinds
+	knapsack *knapsack
 	// care with which bins are filled as long as the knapsack's work is below until.
 	care  care
 	until int
@@ -80,8 +80,8 @@ type greedy struct {
 	hope []float64
 }
 
-func newGreedy(k *kinds, sack *knapsack, how care, until int) *greedy {
-	return &greedy{k: k, sack: sack, care: how, until: until, hope: make([]float64, len(k.p.Bins))}
+func newGreedy(k *kinds, knapsack *knapsack, how care, until int) *greedy {
+	return &greedy{k: k, knapsack: knapsack, care: how, until: until, hope: make([]float64, len(k.p.Bins))}
 }
 
 // run completes the packing. value is by kind, in dollars.
@@ -96,10 +96,10 @@ func (g *greedy) run(s *state, value []float64) {
 	for b := range order {
 		order[b] = b
 	}
-	g.sack.work += 20 * (len(order) + len(s.left))
+	g.knapsack.work += 20 * (len(order) + len(s.left))
 	for s.remaining() > 0 {
 		g.sort(order)
-		g.sack.work += 2 * len(order)
+		g.knapsack.work += 2 * len(order)
 		var best buy
 		ratio := 0.0
 		for _, b := range order {
@@ -111,10 +111,10 @@ func (g *greedy) run(s *state, value []float64) {
 				continue
 			}
 			how := g.care
-			if g.sack.work > g.until {
+			if g.knapsack.work > g.until {
 				how = cares[0]
 			}
-			c, worth, bound := g.sack.fill(b, s.left, value, how)
+			c, worth, bound := g.knapsack.fill(b, s.left, value, how)
 			price := math.Max(g.k.p.Bins[b].Price, 1e-9)
 			g.hope[b] = bound / price
 			if len(c) == 0 {

@@ -45,7 +45,7 @@ func Pack(p *Problem, effort int) *Result {
 			break
 		}
 		s := k.newState()
-		newGreedy(k, w.sack, cares[0], 0).run(s, value)
+		newGreedy(k, w.knapsack, cares[0], 0).run(s, value)
 		for _, b := range s.buys {
 			g.add(b.bin, b.c)
 		}
@@ -57,7 +57,7 @@ func Pack(p *Problem, effort int) *Result {
 		return k.result(best, floors)
 	}
 	if rows := len(k.kinds); rows > maxRows || w.left() < rows*rows*rows/2 || best.cost < bound*(1+nearly) {
-		best = k.ruin(w, g, best, values)
+		best = k.recreate(w, g, best, values)
 	} else {
 		prog := g.program(k.newState().left)
 		best = prog.mix(w, best, values, []float64{0}, 0, w.spent()+w.left()/2)
@@ -66,7 +66,7 @@ func Pack(p *Problem, effort int) *Result {
 			before := best.cost
 			g.improve(prog, centre, w.left()*7/10)
 			best = prog.mix(w, best, append(values, centre), []float64{0.6, 0.3, 0}, 2, w.spent()+w.left()/2)
-			best = k.ruin(w, g, best, values)
+			best = k.recreate(w, g, best, values)
 			if best.cost >= before*(1-worthwhile) {
 				break
 			}
@@ -94,7 +94,7 @@ func (p *program) mix(w *works, best *state, values [][]float64, ups []float64, 
 			first = false
 			s := k.newState()
 			p.whole(s, up)
-			newGreedy(k, w.sack, cares[level], until).run(s, value)
+			newGreedy(k, w.knapsack, cares[level], until).run(s, value)
 			for _, b := range s.buys {
 				p.g.add(b.bin, b.c)
 			}

@@ -2,8 +2,8 @@ package packing
 
 // works keeps account of work: of numbers touched, more or less.
 type works struct {
-	sack *knapsack
-	lps  []*cover
+	knapsack *knapsack
+	lps      []*cover
 	// end is where work that may be left out ends.
 	end int
 }
@@ -15,7 +15,7 @@ const fastWork, fastWorkPerThing = 1.5e6, 2.5e3
 const perEffort = 750
 
 func newWorks(k *kinds, effort int) *works {
-	w := &works{sack: newKnapsack(k)}
+	w := &works{knapsack: newKnapsack(k)}
 	if effort == Quick {
 		return w
 	}
@@ -28,7 +28,7 @@ func newWorks(k *kinds, effort int) *works {
 }
 
 func (w *works) spent() int {
-	n := w.sack.work
+	n := w.knapsack.work
 	for _, lp := range w.lps {
 		n += lp.work
 	}

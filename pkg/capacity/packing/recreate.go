@@ -8,21 +8,21 @@ import (
 // maxVain is how many times in a row nothing may be gained.
 const maxVain = 200
 
-// ruin undoes parts of a packing and makes them anew, and keeps what is cheaper, as long as there is work left. What is
+// recreate undoes parts of a packing and makes them anew, and keeps what is cheaper, as long as there is work left. What is
 // undone are some of the bins that are worth least per dollar, and others by chance, which is the same every time.
-func (k *kinds) ruin(w *works, g *generator, s *state, values [][]float64) *state {
+func (k *kinds) recreate(w *works, g *generator, s *state, values [][]float64) *state {
 	chance := rand.New(rand.NewPCG(1, 2))
 	value := values[0]
 	vain := 0
 	for round := 0; w.left() > 0 && vain < maxVain; round++ {
 		before := w.spent()
-		w.sack.work += 40*len(s.buys) + 30*len(k.kinds) + 200*len(k.p.Bins)
+		w.knapsack.work += 40*len(s.buys) + 30*len(k.kinds) + 200*len(k.p.Bins)
 		next := s.without(k.p, s.pick(k, value, chance))
 		if next == nil {
 			return s
 		}
 		trial := perturbed(values[round%len(values)], chance, round)
-		newGreedy(k, w.sack, cares[1+round%2], w.end).run(next, trial)
+		newGreedy(k, w.knapsack, cares[1+round%2], w.end).run(next, trial)
 		vain++
 		if next.better(s) {
 			s, vain = next, 0

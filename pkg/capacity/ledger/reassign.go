@@ -42,11 +42,11 @@ func (s *slot) loose(launched bool) bool {
 	return !s.ready && s.pod == nil && s.owner == "" && s.group == nil && (launched || !s.node.launched)
 }
 
-// Rehouse books other room for pods that wait for a node, and for each gives up a slot of its class: one on a claim that was
+// Reassign books other room for pods that wait for a node, and for each gives up a slot of its class: one on a claim that was
 // not launched yet rather than another, which may save the launch, and the last in plan order. Of the pods of a class, those
 // that have waited longest go first. Pods that wait no more, and pods without such a slot, get nothing. launched as in
 // Movable.
-func (l *Ledger) Rehouse(placements []capacity.Placement, launched bool) {
+func (l *Ledger) Reassign(placements []capacity.Placement, launched bool) {
 	onto := map[*node]bool{}
 	for _, pl := range placements {
 		onto[l.node(pl.Node)] = true

@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// AtHand are pools and what belongs to them, from files instead of a watch.
-type AtHand struct {
+// StaticObjects are pools and what belongs to them, from files instead of a watch.
+type StaticObjects struct {
 	Pools    []*karpv1.NodePool
 	Classes  []*ec2nc.EC2NodeClass
 	Overlays []*karpv1alpha1.NodeOverlay
@@ -25,7 +25,7 @@ type AtHand struct {
 }
 
 // Class is the EC2NodeClass of that name, or nil.
-func (h *AtHand) Class(name string) *ec2nc.EC2NodeClass {
+func (h *StaticObjects) Class(name string) *ec2nc.EC2NodeClass {
 	is := func(nc *ec2nc.EC2NodeClass) bool { return nc.Name == name }
 	if i := slices.IndexFunc(h.Classes, is); i >= 0 {
 		return h.Classes[i]
@@ -39,7 +39,7 @@ func (h *AtHand) Class(name string) *ec2nc.EC2NodeClass {
 }
 
 // NodePools are the pools as objects, those of the profiles included.
-func (h *AtHand) NodePools() []*karpv1.NodePool {
+func (h *StaticObjects) NodePools() []*karpv1.NodePool {
 	out := slices.Clone(h.Pools)
 	for _, p := range h.Profiles {
 		for _, np := range p.Pools {
@@ -52,7 +52,7 @@ func (h *AtHand) NodePools() []*karpv1.NodePool {
 }
 
 // Problems are the overlays that can't be read, each with the reason, by its fields.
-func (h *AtHand) Problems() []error {
+func (h *StaticObjects) Problems() []error {
 	var out []error
 	overlaid := newOverlays()
 	for _, o := range h.Overlays {
@@ -65,7 +65,7 @@ func (h *AtHand) Problems() []error {
 }
 
 // Capacity gives the pools as Store.Pools does, and says which overlays are not applied, because others contradict them.
-func (h *AtHand) Capacity(types func(nodeClass string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool, notes []string) {
+func (h *StaticObjects) Capacity(types func(nodeClass string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool, notes []string) {
 	used, made, overlaid := newUsage(), newSources(), newOverlays()
 	made.profiles = h.Profiles
 	for _, c := range h.Claims {

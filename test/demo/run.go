@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
-// show is a running film.
+// show is a running snapshot.
 type show struct {
 	*stage
 	system   *sandbox.Sandbox
@@ -29,7 +29,7 @@ type show struct {
 	faults   []string
 }
 
-// showFilm is the whole film:
+// runDemo is the whole snapshot:
 //  1. build the binaries and start everything,
 //  2. create the workloads,
 //  3. wait until every pod runs, and say why one can't,
@@ -38,7 +38,7 @@ type show struct {
 //  6. delete a node by hand, and wait until its pods run elsewhere and its instance has ended,
 //  7. take everything away, and wait until the last instance has ended,
 //  8. the bill, and what was wrong.
-func showFilm(ctx context.Context, st *stage, set settings) error {
+func runDemo(ctx context.Context, st *stage, set settings) error {
 	return withSystem(ctx, st, set, func(ctx context.Context, system *sandbox.Sandbox) error {
 		a, leave, err := newAudience(ctx, system.AdminConfig())
 		if err != nil {
@@ -72,7 +72,7 @@ func (s *show) create(ctx context.Context) error {
 
 // fill waits until every pod runs, counts the nodes without one, and waits until nothing is in motion any more.
 func (s *show) fill(ctx context.Context) error {
-	err := s.watch(ctx, "the pods get their nodes", 5*time.Minute, func(f film, _ []ec2.Instance) string {
+	err := s.watch(ctx, "the pods get their nodes", 5*time.Minute, func(f snapshot, _ []ec2.Instance) string {
 		if f.running == s.set.pods && f.pending == 0 && misfitPod(f) != nil {
 			return ""
 		}
@@ -94,7 +94,7 @@ func (s *show) fill(ctx context.Context) error {
 func (s *show) explain(ctx context.Context) error {
 	var lines []string
 	var name string
-	err := s.watch(ctx, "the scheduler says why one pod can't run", time.Minute, func(f film, _ []ec2.Instance) string {
+	err := s.watch(ctx, "the scheduler says why one pod can't run", time.Minute, func(f snapshot, _ []ec2.Instance) string {
 		pod := misfitPod(f)
 		if pod == nil {
 			return "the pod doesn't exist"
@@ -175,7 +175,7 @@ func (s *show) deleteNode(ctx context.Context) error {
 	if err := s.system.Client().Delete(ctx, victim.DeepCopy()); err != nil {
 		return fmt.Errorf("deleting node %s: %w", victim.Name, err)
 	}
-	if err := s.watch(ctx, "the node's pods move and its instance ends", 3*time.Minute, func(f film, live []ec2.Instance) string {
+	if err := s.watch(ctx, "the node's pods move and its instance ends", 3*time.Minute, func(f snapshot, live []ec2.Instance) string {
 		for _, n := range f.nodes {
 			if n.UID == victim.UID {
 				return fmt.Sprintf("node %s is still there", n.Name)
@@ -204,7 +204,7 @@ func (s *show) empty(ctx context.Context) error {
 			return fmt.Errorf("deleting %s: %w", shape.name, err)
 		}
 	}
-	return s.watch(ctx, "all instances end", 3*time.Minute, func(f film, live []ec2.Instance) string {
+	return s.watch(ctx, "all instances end", 3*time.Minute, func(f snapshot, live []ec2.Instance) string {
 		if len(f.pods)+f.leaving+len(f.nodes)+f.claims+len(live) == 0 {
 			return ""
 		}
@@ -229,7 +229,7 @@ func (s *show) finish() error {
 }
 
 // settled: every pod of the shapes runs, every node has pods, and instances and nodes are the same number.
-func (s *show) settled(f film, live []ec2.Instance) string {
+func (s *show) settled(f snapshot, live []ec2.Instance) string {
 	want := 0
 	for _, shape := range s.shapes {
 		want += shape.pods
@@ -249,7 +249,7 @@ func (s *show) settled(f film, live []ec2.Instance) string {
 }
 
 // check notes what is wrong while nothing is in motion.
-func (s *show) check(f film, live []ec2.Instance) {
+func (s *show) check(f snapshot, live []ec2.Instance) {
 	s.faults = append(s.faults, checkPlacement(s.shapes, f.pods, f.nodes)...)
 	s.faults = append(s.faults, checkFleet(live, f.nodes)...)
 }
@@ -259,7 +259,7 @@ func (s *show) fault(format string, args ...any) {
 }
 
 // watch plays a scene until missing returns "".
-func (s *show) watch(ctx context.Context, what string, deadline time.Duration, missing func(film, []ec2.Instance) string) error {
+func (s *show) watch(ctx context.Context, what string, deadline time.Duration, missing func(snapshot, []ec2.Instance) string) error {
 	return s.play(ctx, scene{
 		what: what, deadline: deadline, failed: s.system.Failed,
 		state: func() string {
@@ -298,7 +298,7 @@ func (s *show) diagnose(ctx context.Context) error {
 	return errors.New(strings.Join(lines, "\n  "))
 }
 
-func misfitPod(f film) *corev1.Pod {
+func misfitPod(f snapshot) *corev1.Pod {
 	for _, p := range f.pods {
 		if p.Labels[appLabel] == misfit().name {
 			return p
@@ -307,7 +307,7 @@ func misfitPod(f film) *corev1.Pod {
 	return nil
 }
 
-func podsOn(f film, node string) int {
+func podsOn(f snapshot, node string) int {
 	n := 0
 	for _, p := range f.pods {
 		if p.Spec.NodeName == node {

@@ -48,12 +48,12 @@ func TestMachinesOfAGangThatFellThrough(t *testing.T) {
 			l.Launching("c2", now)
 			l.ClaimGone("c2", "insufficient capacity", true, now)
 			tc.then(l, c, now)
-			l.Tick(now.Add(forsakenFor - 1))
+			l.Tick(now.Add(unneededFor - 1))
 			if e := l.Take(); len(e.End) > 0 {
 				t.Errorf("ended at once: %v", e.End)
 			}
-			l.Tick(now.Add(forsakenFor))
-			l.Tick(now.Add(2*forsakenFor - 1))
+			l.Tick(now.Add(unneededFor))
+			l.Tick(now.Add(2*unneededFor - 1))
 			if e := l.Take(); !slices.Equal(e.End, tc.want) {
 				t.Errorf("ended %v, want %v", e.End, tc.want)
 			}

@@ -23,7 +23,7 @@ func waiting(l *Ledger, c *capacity.Class, now time.Time, group int, onto map[st
 }
 
 // A pod that waits for a machine takes room that has appeared; the launch that it doesn't need any more is called off.
-func TestRehouseFreesTheClaimThatWasNotLaunched(t *testing.T) {
+func TestReassignFreesTheClaimThatWasNotLaunched(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("gpu", 100, 0)
 	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
@@ -36,7 +36,7 @@ func TestRehouseFreesTheClaimThatWasNotLaunched(t *testing.T) {
 		t.Fatalf("movable %v", movable)
 	}
 	l.Existing("old", NodeStatus{})
-	l.Rehouse([]capacity.Placement{{Class: c, Pod: a, Node: "old"}}, true)
+	l.Reassign([]capacity.Placement{{Class: c, Pod: a, Node: "old"}}, true)
 	got := l.Take()
 	if diff := cmp.Diff(Effects{Activate: []capacity.PodRef{a}, Cancel: []string{"c1"}}, got); diff != "" {
 		t.Errorf("effects (-want +got):\n%s", diff)
@@ -56,7 +56,7 @@ func TestRehouseFreesTheClaimThatWasNotLaunched(t *testing.T) {
 }
 
 // Pods that start together are not torn apart, and pods that can be bound already need nothing.
-func TestRehouseLeavesGroupsAndReadyRoomAlone(t *testing.T) {
+func TestReassignLeavesGroupsAndReadyRoomAlone(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c, other := New(), testClass("spread", 100, 0), testClass("web", 100, 0)
 	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
@@ -70,7 +70,7 @@ func TestRehouseLeavesGroupsAndReadyRoomAlone(t *testing.T) {
 		t.Errorf("movable %v", got)
 	}
 	l.Existing("old", NodeStatus{})
-	l.Rehouse([]capacity.Placement{{Class: c, Pod: a, Node: "old"}, {Class: other, Pod: b, Node: "old"}}, true)
+	l.Reassign([]capacity.Placement{{Class: c, Pod: a, Node: "old"}, {Class: other, Pod: b, Node: "old"}}, true)
 	if got := l.Take(); !got.Empty() {
 		t.Errorf("effects %+v", got)
 	}
@@ -80,7 +80,7 @@ func TestRehouseLeavesGroupsAndReadyRoomAlone(t *testing.T) {
 }
 
 // Room that appears because a node is coming up is no reason to leave a machine that is on its way: it would come for nobody.
-func TestRehouseLeavesLaunchedMachinesAlone(t *testing.T) {
+func TestReassignLeavesLaunchedMachinesAlone(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("bare", 100, 0)
 	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
@@ -94,7 +94,7 @@ func TestRehouseLeavesLaunchedMachinesAlone(t *testing.T) {
 		t.Errorf("movable %v, want none", got)
 	}
 	l.Existing("old", NodeStatus{})
-	l.Rehouse([]capacity.Placement{{Class: c, Pod: a, Node: "old"}}, false)
+	l.Reassign([]capacity.Placement{{Class: c, Pod: a, Node: "old"}}, false)
 	if got := l.Take(); !got.Empty() {
 		t.Errorf("effects %+v", got)
 	}

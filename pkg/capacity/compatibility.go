@@ -1,8 +1,8 @@
 package capacity
 
-// likeness asks of bins whether a planned node could be bought as them instead: from the same pool with the same
+// compatibility asks of bins whether a planned node could be bought as them instead: from the same pool with the same
 // labels wherever its pods depend on them, of the same capacity type and with the same daemons.
-type likeness struct {
+type compatibility struct {
 	run  *run
 	node *node
 	// Keys of labels that must be the same, and their values: of offers, and of types as columns.
@@ -12,8 +12,8 @@ type likeness struct {
 	columns []*column
 }
 
-func (r *run) likeness(n *node) *likeness {
-	l := &likeness{run: r, node: n}
+func (r *run) compatibility(n *node) *compatibility {
+	l := &compatibility{run: r, node: n}
 	x := &r.catalog.bins[n.bin]
 	p := r.catalog.pools[x.pool]
 	for _, key := range n.fixed {
@@ -28,7 +28,7 @@ func (r *run) likeness(n *node) *likeness {
 }
 
 // offer says whether a bin of the same pool is alike as far as its offer and its daemons go.
-func (l *likeness) offer(b int) bool {
+func (l *compatibility) offer(b int) bool {
 	c := l.run.catalog
 	x, y := &c.bins[l.node.bin], &c.bins[b]
 	return x.offer.CapacityType == y.offer.CapacityType && x.offer.ReservationID == y.offer.ReservationID && l.labels(b)
@@ -36,7 +36,7 @@ func (l *likeness) offer(b int) bool {
 
 // labels says whether a bin of the same pool, of whatever capacity type, has the labels of its offer that pods depend on, and the
 // same daemons.
-func (l *likeness) labels(b int) bool {
+func (l *compatibility) labels(b int) bool {
 	c := l.run.catalog
 	if c.bins[l.node.bin].daemons != c.bins[b].daemons {
 		return false
@@ -50,7 +50,7 @@ func (l *likeness) labels(b int) bool {
 }
 
 // typ says whether a type of the same pool is alike.
-func (l *likeness) typ(typ int) bool {
+func (l *compatibility) typ(typ int) bool {
 	own := l.run.catalog.bins[l.node.bin].typ
 	for _, col := range l.columns {
 		if col.of[typ] != col.of[own] {
@@ -61,7 +61,7 @@ func (l *likeness) typ(typ int) bool {
 }
 
 // content says whether all pods of the node may be on the bin.
-func (l *likeness) content(b int) bool {
+func (l *compatibility) content(b int) bool {
 	for _, s := range l.node.content {
 		if !s.bins.Has(b) {
 			return false
@@ -71,7 +71,7 @@ func (l *likeness) content(b int) bool {
 }
 
 // is says whether the node could be bought as bin b.
-func (l *likeness) is(b int) bool {
+func (l *compatibility) is(b int) bool {
 	x, y := &l.run.catalog.bins[l.node.bin], &l.run.catalog.bins[b]
 	return x.pool == y.pool && x.variant == y.variant && l.offer(b) && l.typ(y.typ) && l.content(b)
 }

@@ -26,7 +26,7 @@ import (
 type leases struct {
 	t       *testing.T
 	api     *fake.Clientset
-	i       *Incumbent
+	i       *ExternalController
 	version int
 	changes atomic.Int32
 }
@@ -40,7 +40,7 @@ func inTime(t *testing.T, f func(l *leases)) {
 }
 
 func (l *leases) run() {
-	l.i = NewIncumbent(l.api, clock.RealClock{})
+	l.i = NewExternalController(l.api, clock.RealClock{})
 	l.i.OnChange(func() { l.changes.Add(1) })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -59,7 +59,7 @@ func (l *leases) write(holder string, seconds int32, ahead time.Duration) {
 	l.t.Helper()
 	l.version++
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: IncumbentLease, ResourceVersion: strconv.Itoa(l.version)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: ExternalLease, ResourceVersion: strconv.Itoa(l.version)},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(seconds),
 			RenewTime: &metav1.MicroTime{Time: time.Now().Add(ahead)}},
 	}
@@ -92,7 +92,7 @@ func (l *leases) after(d time.Duration) string {
 
 func TestNobodyLeads(t *testing.T) {
 	inTime(t, func(l *leases) {
-		if why := NewIncumbent(l.api, clock.RealClock{}).Hold(); why == "" {
+		if why := NewExternalController(l.api, clock.RealClock{}).Hold(); why == "" {
 			t.Error("free before the leases have been read")
 		}
 		l.run()
@@ -162,7 +162,7 @@ func TestLeaseIsDeleted(t *testing.T) {
 	inTime(t, func(l *leases) {
 		l.write("karpenter", 15, 0)
 		l.run()
-		if err := l.api.CoordinationV1().Leases("kube-system").Delete(t.Context(), IncumbentLease, metav1.DeleteOptions{}); err != nil {
+		if err := l.api.CoordinationV1().Leases("kube-system").Delete(t.Context(), ExternalLease, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if why := l.after(0); why != "" {

@@ -23,62 +23,62 @@ import (
 )
 
 const (
-	// IncumbentLease is the lease a Karpenter controller leads by, in whatever namespace it runs (its LEADER_ELECTION_NAME).
-	IncumbentLease = "karpenter-leader-election"
-	// leastPulse is how long a lease that was renewed or let go counts as held at least: a roll-out hands it on to the next
+	// ExternalLease is the lease a Karpenter controller leads by, in whatever namespace it runs (its LEADER_ELECTION_NAME).
+	ExternalLease = "karpenter-leader-election"
+	// leastLease is how long a lease that was renewed or let go counts as held at least: a roll-out hands it on to the next
 	// replica, and letting go sets its duration to a second.
-	leastPulse = 15 * time.Second
-	// pulseRetry is how often the API server is asked again whether a lease was really not renewed.
-	pulseRetry = 2 * time.Second
+	leastLease = 15 * time.Second
+	// leaseRetry is how often the API server is asked again whether a lease was really not renewed.
+	leaseRetry = 2 * time.Second
 
 	unreadLeases = "whether Karpenter leads in this cluster is not known yet"
 )
 
-// Incumbent watches for a Karpenter controller that leads in this cluster. As long as there is one, nodes and claims are its
+// ExternalController watches for a Karpenter controller that leads in this cluster. As long as there is one, nodes and claims are its
 // own: two owners would launch and end each other's.
 //
 //	unread --leases read--> free <--no renewal for a lease duration, confirmed by a live read-- held
 //	                          \-----------------------a renewal is seen----------------------->/
 //
 // A clock that differs from Karpenter's does no harm: a renewal that is seen counts from when it is seen.
-type Incumbent struct {
+type ExternalController struct {
 	kube     kubernetes.Interface
 	clock    clock.WithTicker
 	changed  chan struct{} // something was seen
 	onChange []func()      // set before Run
 
 	mu     sync.Mutex
-	pulses map[string]*pulse // by namespace
+	leases map[string]*leaseState // by namespace
 	why    string
 	last   error // of the last list or watch
 }
 
-// pulse is what is known of one lease.
-type pulse struct {
+// leaseState is what is known of one lease.
+type leaseState struct {
 	lease *coordinationv1.Lease
 	// until is when it is stale unless it is renewed.
 	until time.Time
 }
 
-// NewIncumbent makes a watcher that says "not read yet" until Run has read the leases.
-func NewIncumbent(kube kubernetes.Interface, clk clock.WithTicker) *Incumbent {
-	return &Incumbent{kube: kube, clock: clk, changed: make(chan struct{}, 1), pulses: map[string]*pulse{}, why: unreadLeases}
+// NewExternalController makes a watcher that says "not read yet" until Run has read the leases.
+func NewExternalController(kube kubernetes.Interface, clk clock.WithTicker) *ExternalController {
+	return &ExternalController{kube: kube, clock: clk, changed: make(chan struct{}, 1), leases: map[string]*leaseState{}, why: unreadLeases}
 }
 
 // OnChange is told when Hold answers differently. To be called before Run; f must not block.
-func (i *Incumbent) OnChange(f func()) { i.onChange = append(i.onChange, f) }
+func (i *ExternalController) OnChange(f func()) { i.onChange = append(i.onChange, f) }
 
 // Hold is why nothing may be launched, changed or ended now; empty when there is no other owner.
-func (i *Incumbent) Hold() string {
+func (i *ExternalController) Hold() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.why
 }
 
 // Run watches until ctx ends. It writes nothing.
-func (i *Incumbent) Run(ctx context.Context) error {
+func (i *ExternalController) Run(ctx context.Context) error {
 	informer := coordinformers.NewFilteredLeaseInformer(i.kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, IncumbentLease).String()
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, ExternalLease).String()
 	})
 	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { i.failed(err) }); err != nil {
 		return fmt.Errorf("watching leases: %w", err)
@@ -118,7 +118,7 @@ func (i *Incumbent) Run(ctx context.Context) error {
 	return nil
 }
 
-func (i *Incumbent) poke() {
+func (i *ExternalController) poke() {
 	select {
 	case i.changed <- struct{}{}:
 	default:
@@ -127,8 +127,8 @@ func (i *Incumbent) poke() {
 
 // observe takes a version of a lease down. What is found at first may be old: it counts from when it says it was renewed.
 // Whatever follows was written a moment ago.
-func (i *Incumbent) observe(l *coordinationv1.Lease) {
-	if l.Name != IncumbentLease {
+func (i *ExternalController) observe(l *coordinationv1.Lease) {
+	if l.Name != ExternalLease {
 		return
 	}
 	now := i.clock.Now()
@@ -136,7 +136,7 @@ func (i *Incumbent) observe(l *coordinationv1.Lease) {
 	defer i.poke()
 	defer i.mu.Unlock()
 	i.last = nil
-	have := i.pulses[l.Namespace]
+	have := i.leases[l.Namespace]
 	since := now
 	switch {
 	case have != nil && have.lease.ResourceVersion == l.ResourceVersion:
@@ -146,21 +146,21 @@ func (i *Incumbent) observe(l *coordinationv1.Lease) {
 	case have == nil && l.Spec.RenewTime.Time.Before(now):
 		since = l.Spec.RenewTime.Time
 	}
-	lasts := leastPulse
+	lasts := leastLease
 	if d := l.Spec.LeaseDurationSeconds; d != nil {
 		lasts = max(lasts, time.Duration(*d)*time.Second)
 	}
-	i.pulses[l.Namespace] = &pulse{lease: l, until: since.Add(lasts)}
+	i.leases[l.Namespace] = &leaseState{lease: l, until: since.Add(lasts)}
 }
 
-func (i *Incumbent) gone(l *coordinationv1.Lease) {
+func (i *ExternalController) gone(l *coordinationv1.Lease) {
 	i.mu.Lock()
 	defer i.poke()
 	defer i.mu.Unlock()
-	delete(i.pulses, l.Namespace)
+	delete(i.leases, l.Namespace)
 }
 
-func (i *Incumbent) failed(err error) {
+func (i *ExternalController) failed(err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return // a watch's everyday business
 	}
@@ -171,7 +171,7 @@ func (i *Incumbent) failed(err error) {
 }
 
 // judge says what holds now and how soon that may be different by itself.
-func (i *Incumbent) judge(ctx context.Context, read bool) time.Duration {
+func (i *ExternalController) judge(ctx context.Context, read bool) time.Duration {
 	if !read {
 		i.mu.Lock()
 		why := unreadLeases
@@ -192,9 +192,9 @@ func (i *Incumbent) judge(ctx context.Context, read bool) time.Duration {
 			switch {
 			case err == nil && fresh.ResourceVersion != p.lease.ResourceVersion:
 				i.observe(fresh)
-				left = leastPulse
+				left = leastLease
 			case err != nil && !apierrors.IsNotFound(err):
-				why, next = "whether Karpenter still leads in this cluster can't be read: "+err.Error(), pulseRetry
+				why, next = "whether Karpenter still leads in this cluster can't be read: "+err.Error(), leaseRetry
 			}
 		}
 		if left > 0 {
@@ -205,14 +205,14 @@ func (i *Incumbent) judge(ctx context.Context, read bool) time.Duration {
 	return next
 }
 
-func (i *Incumbent) all() []pulse {
+func (i *ExternalController) all() []leaseState {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	out := make([]pulse, 0, len(i.pulses))
-	for _, p := range i.pulses {
+	out := make([]leaseState, 0, len(i.leases))
+	for _, p := range i.leases {
 		out = append(out, *p)
 	}
-	slices.SortFunc(out, func(a, b pulse) int { return strings.Compare(b.lease.Namespace, a.lease.Namespace) })
+	slices.SortFunc(out, func(a, b leaseState) int { return strings.Compare(b.lease.Namespace, a.lease.Namespace) })
 	return out
 }
 
@@ -225,7 +225,7 @@ func heldBy(l *coordinationv1.Lease) string {
 }
 
 // say takes the answer down and tells whoever wants to know when it is another one.
-func (i *Incumbent) say(ctx context.Context, why string) {
+func (i *ExternalController) say(ctx context.Context, why string) {
 	i.mu.Lock()
 	before := i.why
 	i.why = why
