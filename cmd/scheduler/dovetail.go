@@ -39,32 +39,32 @@ import (
 
 // dovetail is what stands beside the scheduler.
 type dovetail struct {
-	clock   clock.WithTicker
-	connect func(ctx context.Context, region string) (aws.Clients, error)
-	publish func(ctx context.Context, profiles []profile, f facts) error
-	others  func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
-	desk    *launch.Desk
-	classes *launch.Classes // made with the first profile that uses a plugin
-	motors  sync.WaitGroup
-	start   sync.Once
+	clock        clock.WithTicker
+	connect      func(ctx context.Context, region string) (aws.Clients, error)
+	publish      func(ctx context.Context, profiles []profile, f facts) error
+	others       func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
+	reservations *launch.Reservations
+	classes      *launch.Classes // made with the first profile that uses a plugin
+	motors       sync.WaitGroup
+	start        sync.Once
 	// end stops the process; nil: nobody does.
 	end context.CancelCauseFunc
 }
 
 func newDovetail() *dovetail {
 	d := &dovetail{clock: clock.RealClock{}, connect: aws.Connect, publish: publish, others: outOfTree}
-	d.desk = launch.NewDesk(d.clock)
+	d.reservations = launch.NewReservations(d.clock)
 	return d
 }
 
 // plugins are what this binary has beyond kube-scheduler's own: ours and those of others.
 func (d *dovetail) plugins() []app.Option {
 	out := []app.Option{
-		app.WithPlugin(provision.Name, provision.New(d.desk, func(h fwk.Handle) provision.Classifier { return d.classifier(h) })),
-		app.WithPlugin(binder.Name, binder.New(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })),
-		app.WithPlugin(binder.GateName, binder.NewGate(d.desk)),
+		app.WithPlugin(provision.Name, provision.New(d.reservations, func(h fwk.Handle) provision.Classifier { return d.classifier(h) })),
+		app.WithPlugin(binder.Name, binder.New(d.reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })),
+		app.WithPlugin(binder.GateName, binder.NewGate(d.reservations)),
 		app.WithPlugin(binder.InitializingNodesName,
-			binder.NewInitializingNodes(d.desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) }, lifecycle.HiddenTaints)),
+			binder.NewInitializingNodes(d.reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) }, lifecycle.HiddenTaints)),
 	}
 	for name, factory := range d.others() {
 		out = append(out, app.WithPlugin(name, factory))
@@ -136,7 +136,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return err
 	}
 	words := launch.NewRecorder(recorder)
-	pending := launch.NewPending(names(profiles), d.desk, d.classes)
+	pending := launch.NewPending(names(profiles), d.reservations, d.classes)
 	pending.ProvisionFor(provisionFor(profiles))
 	pending.CompareWith(cc.InformerFactory.Core().V1().Pods().Lister())
 	owners := launch.NewOwners(cc.InformerFactory)
@@ -154,7 +154,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
 			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurcharge, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
-		Clock: d.clock, Desk: d.desk, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
+		Clock: d.clock, Reservations: d.reservations, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, boundTo), Queue: queue{sched}, Events: words,
 		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: daemons.List, Hold: external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
@@ -165,7 +165,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
 		NodeFor: nodeOfClaim, Registering: motor.ClaimNamed, Registered: observe(provider), NotRegistered: notJoined(provider, store),
 		ExpectedTaints: store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
-		Hold: external.Hold, Close: motor.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.desk.Awaited,
+		Hold: external.Hold, Close: motor.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
 		GivingUp: func(claim, why string, fault *guard.Fault) {
 			spending.Ending(claim, fault)
 			motor.GivingUp(claim, why)
@@ -176,7 +176,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}
 
 	ending, err := disruption.New(disruption.Config{
-		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.desk, Nodes: life,
+		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.reservations, Nodes: life,
 		Replacements: motor, Taken: blockOver(provider), Lost: takenBack(provider), Ending: disrupting(spending, store.Claim, provider.Describe), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: external.Hold, Recorder: store.Recorder(), Clock: d.clock,
 	})
 	if err != nil {
@@ -255,10 +255,10 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)
 		}
 	})
-	takeDownWithoutNodes(sched, names(profiles), d.desk, d.classes)
+	takeDownWithoutNodes(sched, names(profiles), d.reservations, d.classes)
 
 	if err := d.publish(ctx, profiles, facts{
-		problem: func() string { return cmp.Or(external.Hold(), store.Problem()) }, cloud: provider.Status, claims: store.Claims, ledger: d.desk.Summary,
+		problem: func() string { return cmp.Or(external.Hold(), store.Problem()) }, cloud: provider.Status, claims: store.Claims, ledger: d.reservations.Summary,
 		pools: func() []*capacity.Pool { return store.Pools(provider.InstanceTypes) },
 	}); err != nil {
 		return err

@@ -37,27 +37,27 @@ func whenLeading(sched *scheduler.Scheduler, f func()) {
 
 // takeDownWithoutNodes makes demand of pods that failed because the cluster has no nodes at all: PostFilter is not called
 // for them. profiles are those with our plugins.
-func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, desk *launch.Desk, classes *launch.Classes) {
+func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, reservations *launch.Reservations, classes *launch.Classes) {
 	handle := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, p *framework.QueuedPodInfo, status *fwk.Status, n *fwk.NominatingInfo, start time.Time) {
 		if errors.Is(status.AsError(), scheduler.ErrNoNodesAvailable) && slices.Contains(profiles, f.ProfileName()) {
-			takeDown(ctx, p.Pod, desk, classes)
+			takeDown(ctx, p.Pod, reservations, classes)
 		}
 		handle(ctx, f, p, status, n, start)
 	}
 }
 
-func takeDown(ctx context.Context, pod *corev1.Pod, desk *launch.Desk, classes *launch.Classes) {
+func takeDown(ctx context.Context, pod *corev1.Pod, reservations *launch.Reservations, classes *launch.Classes) {
 	if objects.OfDaemonSet(pod) {
 		return
 	}
 	class, err := classes.Class(pod)
 	if err != nil {
-		desk.Withdraw(pod.UID)
+		reservations.Withdraw(pod.UID)
 		klog.FromContext(ctx).V(3).Info("No node is built for the pod", "pod", klog.KObj(pod), "reason", err)
 		return
 	}
-	desk.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+	reservations.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
 }
 
 // judge says what a pod means for the choice of a static pool's node that goes.

@@ -256,8 +256,8 @@ func (d *dovetail) planAllOf(t *testing.T, node *corev1.Node) {
 		t.Fatal(err)
 	}
 	ref := capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
-	d.desk.Submit(ref, class)
-	d.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	d.reservations.Submit(ref, class)
+	d.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.AddNode("claim", &capacity.Node{}, nil, true, now)
 		l.Commit("claim", []capacity.Placement{{Class: class, Pod: ref, Node: "claim"}}, now)
 		l.Named("claim", node.Name, "")
@@ -267,18 +267,18 @@ func (d *dovetail) planAllOf(t *testing.T, node *corev1.Node) {
 
 // asked counts how often the ledger is asked whether a pod's gate is closed, by the gate or by a hint.
 type asked struct {
-	*launch.Desk
+	*launch.Reservations
 	gate, hint int
 }
 
 func (a *asked) Gate(uid types.UID) (bool, string) {
 	a.gate++
-	return a.Desk.Gate(uid)
+	return a.Reservations.Gate(uid)
 }
 
 func (a *asked) Gated(uid types.UID) bool {
 	a.hint++
-	return a.Desk.Gated(uid)
+	return a.Reservations.Gated(uid)
 }
 
 // The queue asks about each gated pod at each event that the plugin which gates it wants to hear of, under its lock.
@@ -286,10 +286,10 @@ func TestGatedPodsAreNotAskedAtNewNodes(t *testing.T) {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0)))))
 	defer cancel()
 	d := newDovetail()
-	desk := &asked{Desk: d.desk}
+	reservations := &asked{Reservations: d.reservations}
 	sched := d.twoProfiles(ctx, t, false, func(r frameworkruntime.Registry) {
-		r[binder.Name] = binder.New(desk, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })
-		r[binder.GateName] = binder.NewGate(desk)
+		r[binder.Name] = binder.New(reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })
+		r[binder.GateName] = binder.NewGate(reservations)
 	})
 	const n = 100
 	pods := map[string]*corev1.Pod{}
@@ -302,21 +302,21 @@ func TestGatedPodsAreNotAskedAtNewNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.desk.Submit(capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}, class)
+		d.reservations.Submit(capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}, class)
 		pods[p.Namespace+"/"+name], uids = p, append(uids, p.UID)
 		sched.SchedulingQueue.Add(ctx, p)
 	}
-	if desk.gate != n || len(sched.SchedulingQueue.PodsInActiveQ()) > 0 {
-		t.Fatalf("the gate was asked about %d of %d pods, and let %d go", desk.gate, n, len(sched.SchedulingQueue.PodsInActiveQ()))
+	if reservations.gate != n || len(sched.SchedulingQueue.PodsInActiveQ()) > 0 {
+		t.Fatalf("the gate was asked about %d of %d pods, and let %d go", reservations.gate, n, len(sched.SchedulingQueue.PodsInActiveQ()))
 	}
 	node := bootingNode()
 	for _, event := range []fwk.ActionType{fwk.Add, fwk.UpdateNodeTaint} {
 		sched.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.FromContext(ctx), fwk.ClusterEvent{Resource: fwk.Node, ActionType: event}, nil, node, nil)
 	}
-	if desk.gate != n || desk.hint > 0 {
-		t.Errorf("asked %d times at a new Node", desk.gate-n+desk.hint)
+	if reservations.gate != n || reservations.hint > 0 {
+		t.Errorf("asked %d times at a new Node", reservations.gate-n+reservations.hint)
 	}
-	d.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse(uids, "no pool allows it", false, now) })
+	d.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse(uids, "no pool allows it", false, now) })
 	queue{sched}.Activate(slices.Collect(maps.Values(pods)))
 	if got := len(sched.SchedulingQueue.PodsInActiveQ()); got != n {
 		t.Errorf("%d of %d pods were let go when their gates opened", got, n)

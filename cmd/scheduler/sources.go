@@ -64,10 +64,10 @@ func inline(of []provision.Inline) []karpenter.Inline {
 	return out
 }
 
-// binding tells desk and classifier when pods may be bound, and how long they wait.
+// binding tells reservations and classifier when pods may be bound, and how long they wait.
 func (d *dovetail) binding(profiles []profile, f informers.SharedInformerFactory) {
 	first := profiles[0].binder
-	d.desk.SetPatience(ledger.Patience{Gate: first.GateDeadline.Duration, Late: first.LateAfter.Duration, Startup: profiles[0].args.InitializationTimeout.Duration})
+	d.reservations.SetPatience(ledger.Patience{Gate: first.GateDeadline.Duration, Late: first.LateAfter.Duration, Startup: profiles[0].args.InitializationTimeout.Duration})
 	for _, p := range profiles {
 		d.classes.SetEarliest(p.config.SchedulerName, p.binder.Earliest())
 		d.classes.SetDefaultSpread(p.config.SchedulerName, simulate.DefaultSpread(f, p.config))

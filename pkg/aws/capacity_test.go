@@ -39,7 +39,7 @@ func TestEmptyPools(t *testing.T) {
 	a, b := offer("m5.large", "a", od), offer("m5.large", "b", od)
 	for _, tt := range []struct {
 		name string
-		// code is what the pool m5.large in zone a answers; the wave asks for zone a, in capacityType.
+		// code is what the pool m5.large in zone a answers; the launch batch asks for zone a, in capacityType.
 		code, capacityType string
 		// gone are offers that are not available afterwards, there those that are.
 		gone, there []capacity.OfferKey
@@ -94,7 +94,7 @@ func TestEmptyPools(t *testing.T) {
 			w.sim.SetCapacity("m5.large", "us-west-2a", tt.capacityType, 0)
 			w.sim.SetCapacityError("m5.large", "us-west-2a", tt.capacityType, tt.code)
 			version := w.Version()
-			res, err := w.Launch(w.ctx, w.prepared(wave("t", tt.capacityType, 2, wanted)))
+			res, err := w.Launch(w.ctx, w.prepared(batch("t", tt.capacityType, 2, wanted)))
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("Launch gives %v, want %v", err, tt.want)
 			}
@@ -134,14 +134,14 @@ func TestFullSubnetBesideOneWithRoom(t *testing.T) {
 	r := *c.resolved.Load()
 	r.subnets = append(slices.Clone(r.subnets), subnet{id: "subnet-second", zone: "us-west-2a"})
 	c.resolved.Store(&r)
-	first := w.prepared(wave("t", "on-demand", 1, wanted))
+	first := w.prepared(batch("t", "on-demand", 1, wanted))
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)
 	w.sim.SetCapacityError("m5.large", "us-west-2a", "on-demand", "InsufficientFreeAddressesInSubnet")
 	res, err := w.Launch(w.ctx, first)
 	if !errors.Is(err, capacity.ErrInsufficientCapacity) || !res.Again || len(res.Exhausted) > 0 {
 		t.Fatalf("Launch gives %+v, %v; want to be asked again for the same offers", res, err)
 	}
-	next, err := unpack(w.prepared(wave("t2", "on-demand", 1, wanted)).Request)
+	next, err := unpack(w.prepared(batch("t2", "on-demand", 1, wanted)).Request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +150,12 @@ func TestFullSubnetBesideOneWithRoom(t *testing.T) {
 	}
 }
 
-func TestPartOfAWave(t *testing.T) {
+func TestPartOfALaunchBatch(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	before := w.types("default")
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 3)
-	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 5, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 5, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestPoolsRecover(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)
-	if _, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err == nil {
+	if _, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err == nil {
 		t.Fatal("launched from an empty pool")
 	}
 	for deadline := time.After(10 * time.Second); !w.available(offer("m5.large", "a", "on-demand"))[0]; {
@@ -225,10 +225,10 @@ func TestTokenOfAnotherRequest(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	if _, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err != nil {
+	if _, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("c5.large", "a", "on-demand"))))
+	_, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("c5.large", "a", "on-demand"))))
 	if !errors.Is(err, capacity.ErrTokenMismatch) {
 		t.Errorf("another request under the same token: %v, want ErrTokenMismatch", err)
 	}
@@ -241,7 +241,7 @@ func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	v := wave("t1", "on-demand", 1, offer("m5.large", "a", "on-demand"), offer("m5.xlarge", "a", "on-demand"), offer("m6g.large", "b", "on-demand"))
+	v := batch("t1", "on-demand", 1, offer("m5.large", "a", "on-demand"), offer("m5.xlarge", "a", "on-demand"), offer("m6g.large", "b", "on-demand"))
 	first := w.prepared(v)
 	w.prepared(v)
 	// Two sizes of pods, two architectures; the second time nothing is made.
@@ -252,7 +252,7 @@ func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
 	w.templates.forget(w.names(first)...)
 	second := w.prepared(v)
 	if !slices.Equal(first.Request, second.Request) {
-		t.Error("the same wave has another request")
+		t.Error("the same launch batch has another request")
 	}
 	// Somebody deletes them: the recorded request is stale, the next one works.
 	w.sim.Before("CreateFleet", sim.Times(1, sim.Fault{Code: "InvalidLaunchTemplateName.NotFoundException"}))
@@ -269,7 +269,7 @@ func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
 	}
 }
 
-func (w *world) names(v capacity.Wave) []string {
+func (w *world) names(v capacity.LaunchBatch) []string {
 	w.t.Helper()
 	in, err := unpack(v.Request)
 	if err != nil {
@@ -282,12 +282,12 @@ func (w *world) names(v capacity.Wave) []string {
 	return out
 }
 
-// A wave's request is on every one of its claims: it must stay small.
+// A launch batch's request is on every one of its claims: it must stay small.
 func TestRequestIsSmall(t *testing.T) {
 	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
 	types := w.types("default")
-	v := wave("t", "on-demand", 100)
+	v := batch("t", "on-demand", 100)
 	for _, typ := range types[:min(60, len(types))] {
 		for _, o := range typ.Offers {
 			if o.CapacityType == "on-demand" {
@@ -304,7 +304,7 @@ func TestAnswerLost(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	v := w.prepared(wave("t", "on-demand", 4, offer("m5.large", "a", "on-demand")))
+	v := w.prepared(batch("t", "on-demand", 4, offer("m5.large", "a", "on-demand")))
 	// EC2 does it and the answer gets lost: the SDK asks again under the same token.
 	lost := false
 	w.sim.After("CreateFleet", func(*sim.Request, *sim.Answer) *sim.Fault {

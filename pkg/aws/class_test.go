@@ -142,7 +142,7 @@ func TestBadClasses(t *testing.T) {
 			if want := "EC2NodeClass " + tt.name + ": " + tt.message; !strings.HasPrefix(unready, want) {
 				t.Errorf("unready because %q, want %q", unready, want)
 			}
-			if _, err := w.Prepare(w.ctx, capacity.Wave{NodeClass: tt.name}); !errors.Is(err, capacity.ErrNodeClassNotReady) {
+			if _, err := w.Prepare(w.ctx, capacity.LaunchBatch{NodeClass: tt.name}); !errors.Is(err, capacity.ErrNodeClassNotReady) {
 				t.Errorf("Prepare gives %v", err)
 			}
 		})
@@ -186,7 +186,7 @@ func TestAsManyTagsAsEC2Takes(t *testing.T) {
 			continue
 		}
 		w.types(tt.name)
-		v := wave("t-"+tt.name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
+		v := batch("t-"+tt.name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
 		v.NodeClass = tt.name
 		res, err := w.Launch(w.ctx, w.prepared(v))
 		if err != nil || len(res.Instances) != 1 {

@@ -154,8 +154,8 @@ func nodeClass(change ...func(*ec2nc.EC2NodeClass)) *ec2nc.EC2NodeClass {
 	return nc
 }
 
-func wave(token, capacityType string, n int, offers ...capacity.OfferKey) capacity.Wave {
-	w := capacity.Wave{Token: token, Attempt: 1, Pool: "pool", NodeClass: "default", CapacityType: capacityType, Offers: offers,
+func batch(token, capacityType string, n int, offers ...capacity.OfferKey) capacity.LaunchBatch {
+	w := capacity.LaunchBatch{Token: token, Attempt: 1, Pool: "pool", NodeClass: "default", CapacityType: capacityType, Offers: offers,
 		Labels: map[string]string{"team": "a", "karpenter.k8s.aws/instance-family": "m5"},
 		Taints: []corev1.Taint{{Key: "dedicated", Value: "a", Effect: corev1.TaintEffectNoSchedule}}}
 	for i := range n {
@@ -205,8 +205,8 @@ func (w *world) imageName(id string) string {
 	return *out.Images[0].Name
 }
 
-// prepared is the wave with its request recorded.
-func (w *world) prepared(v capacity.Wave) capacity.Wave {
+// prepared is the launch batch with its request recorded.
+func (w *world) prepared(v capacity.LaunchBatch) capacity.LaunchBatch {
 	w.t.Helper()
 	req, err := w.Prepare(w.ctx, v)
 	if err != nil {
@@ -223,7 +223,7 @@ func TestWhyAnInstanceEnded(t *testing.T) {
 	w.types("default")
 	const why = "Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state"
 	w.sim.EndNew(1, why)
-	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 2, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 2, offer("m5.large", "a", "on-demand"))))
 	if err != nil || len(res.Instances) != 2 {
 		t.Fatal(res, err)
 	}
@@ -265,7 +265,7 @@ func TestFromClassToInstance(t *testing.T) {
 		}
 	}
 
-	v := w.prepared(wave("token-1", "on-demand", 3, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("m6g.large", "a", "on-demand")))
+	v := w.prepared(batch("token-1", "on-demand", 3, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("m6g.large", "a", "on-demand")))
 	res, err := w.Launch(w.ctx, v)
 	if err != nil {
 		t.Fatal(err)
@@ -287,12 +287,12 @@ func TestFromClassToInstance(t *testing.T) {
 		t.Errorf("the same token launched something else (-first +second):\n%s", diff)
 	}
 
-	found, err := w.FindWave(w.ctx, "token-1")
+	found, err := w.FindBatch(w.ctx, "token-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(ids(res.Instances), ids(found)); diff != "" {
-		t.Errorf("found by wave (-launched +found):\n%s", diff)
+		t.Errorf("found by launch batch (-launched +found):\n%s", diff)
 	}
 	id := res.Instances[0].ID
 	if err := w.TagClaim(w.ctx, id, "claim-00", "node-00"); err != nil {
@@ -319,7 +319,7 @@ func TestFromClassToInstance(t *testing.T) {
 	if found, err := w.FindClaim(w.ctx, "claim-00"); err != nil || len(found) != 1 || found[0].ID != id {
 		t.Errorf("found by claim: %v, %v", ids(found), err)
 	}
-	if i.InternalIP == "" || i.NodeName == "" || i.NodeName != i.Hostname || i.Claim != "claim-00" || i.Wave != "token-1" {
+	if i.InternalIP == "" || i.NodeName == "" || i.NodeName != i.Hostname || i.Claim != "claim-00" || i.LaunchBatch != "token-1" {
 		t.Errorf("described %+v", i)
 	}
 
@@ -350,7 +350,7 @@ func TestUnknownInstances(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 3, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 3, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestDescribesShareARequest(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 50, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 50, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type fieldCase struct {
 	// fields are the paths of the fields the case is about.
 	fields []string
 	class  func(*world, *ec2nc.EC2NodeClassSpec)
-	wave   func(*capacity.Wave)
+	batch  func(*capacity.LaunchBatch)
 	// template are the parameters of CreateLaunchTemplate that differ from those of a class that says nothing; an empty value:
 	// absent. fleet are parameters of CreateFleet.
 	template, fleet map[string]string
@@ -60,7 +60,7 @@ func fieldCases() []fieldCase {
 		},
 		{
 			name: "spot tags the spot request, too", class: func(*world, *ec2nc.EC2NodeClassSpec) {},
-			wave:     func(v *capacity.Wave) { spotWave(v) },
+			batch:    func(v *capacity.LaunchBatch) { spotBatch(v) },
 			template: map[string]string{"TagSpecification.2.ResourceType": "spot-instances-request"},
 			fleet:    map[string]string{"SpotOptions.AllocationStrategy": "price-capacity-optimized"},
 			instance: func(_ *world, i sim.Instance) pairs {
@@ -72,7 +72,7 @@ func fieldCases() []fieldCase {
 			class: func(_ *world, s *ec2nc.EC2NodeClassSpec) {
 				s.SubnetSelectorTerms = []ec2nc.SubnetSelectorTerm{{Tags: map[string]string{"Name": "films/private-us-west-2b", "karpenter.sh/discovery": "*"}}}
 			},
-			wave: func(v *capacity.Wave) {
+			batch: func(v *capacity.LaunchBatch) {
 				v.Offers = []capacity.OfferKey{offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand")}
 			},
 			instance: func(_ *world, i sim.Instance) pairs { return pairs{{"us-west-2b", i.Zone}} },
@@ -236,7 +236,7 @@ func fieldCases() []fieldCase {
 				s.NetworkInterfaces = []*ec2nc.NetworkInterface{
 					{NetworkCardIndex: 0, DeviceIndex: 0, InterfaceType: "interface"}, {NetworkCardIndex: 0, DeviceIndex: 1, InterfaceType: "efa-only"}}
 			},
-			wave: func(v *capacity.Wave) { v.Offers = []capacity.OfferKey{offer("c5n.18xlarge", "a", "on-demand")} },
+			batch: func(v *capacity.LaunchBatch) { v.Offers = []capacity.OfferKey{offer("c5n.18xlarge", "a", "on-demand")} },
 			template: map[string]string{
 				"NetworkInterface.1.NetworkCardIndex": "0", "NetworkInterface.1.InterfaceType": "interface", "NetworkInterface.1.AssociatePublicIpAddress": "true",
 				"NetworkInterface.2.NetworkCardIndex": "0", "NetworkInterface.2.InterfaceType": "efa-only", "NetworkInterface.2.DeviceIndex": "1",
@@ -260,7 +260,7 @@ func fieldCases() []fieldCase {
 		},
 		{
 			name: "an interface per card where EFA is asked for", class: func(*world, *ec2nc.EC2NodeClassSpec) {},
-			wave: func(v *capacity.Wave) {
+			batch: func(v *capacity.LaunchBatch) {
 				v.Requests, v.Offers = capacity.Resources{ec2nc.ResourceEFA: 1}, []capacity.OfferKey{offer("c5n.18xlarge", "a", "on-demand")}
 			},
 			template: map[string]string{"NetworkInterface.1.NetworkCardIndex": "0", "NetworkInterface.1.InterfaceType": "efa"},
@@ -268,7 +268,7 @@ func fieldCases() []fieldCase {
 		},
 		{
 			name: "an enclave where one is asked for", class: func(*world, *ec2nc.EC2NodeClassSpec) {},
-			wave:     func(v *capacity.Wave) { v.Requests = capacity.Resources{ec2nc.ResourceNIPSlots: 1} },
+			batch:    func(v *capacity.LaunchBatch) { v.Requests = capacity.Resources{ec2nc.ResourceNIPSlots: 1} },
 			template: map[string]string{"EnclaveOptions.Enabled": "true"},
 			instance: func(_ *world, i sim.Instance) pairs { return pairs{{true, i.Enclave}} },
 		},
@@ -295,7 +295,7 @@ func fieldCases() []fieldCase {
 				w.placementGroup = w.sim.AddPlacementGroup("parts", "partition", 3)
 				s.PlacementGroupSelector = &ec2nc.PlacementGroupSelector{ID: &w.placementGroup}
 			},
-			wave:     func(v *capacity.Wave) { v.Labels[ec2nc.LabelPlacementGroupPartition] = "2" },
+			batch:    func(v *capacity.LaunchBatch) { v.Labels[ec2nc.LabelPlacementGroupPartition] = "2" },
 			template: map[string]string{"Placement.GroupId": "*", "Placement.PartitionNumber": "2"},
 			instance: func(w *world, i sim.Instance) pairs {
 				return pairs{{sim.Placement{Group: "parts", GroupID: w.placementGroup, Partition: 2, Tenancy: "default"}, i.Placement}}
@@ -307,7 +307,7 @@ func fieldCases() []fieldCase {
 				w.reservation = w.sim.Reserve(sim.Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 1, Tags: map[string]string{"for": "tags"}})
 				s.CapacityReservationSelectorTerms = []ec2nc.CapacityReservationSelectorTerm{{Tags: map[string]string{"for": "tags"}}}
 			},
-			wave: reservedWave, template: inReservation, instance: reservedInstance,
+			batch: reservedBatch, template: inReservation, instance: reservedInstance,
 		},
 		{
 			name: "capacity reservations by id", fields: []string{"capacityReservationSelectorTerms.id"},
@@ -315,7 +315,7 @@ func fieldCases() []fieldCase {
 				w.reservation = w.sim.Reserve(sim.Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 1})
 				s.CapacityReservationSelectorTerms = []ec2nc.CapacityReservationSelectorTerm{{ID: w.reservation}}
 			},
-			wave: reservedWave, template: inReservation, instance: reservedInstance,
+			batch: reservedBatch, template: inReservation, instance: reservedInstance,
 		},
 		{
 			name: "open capacity reservations of another account", fields: []string{"capacityReservationSelectorTerms.ownerID", "capacityReservationSelectorTerms.instanceMatchCriteria"},
@@ -324,7 +324,7 @@ func fieldCases() []fieldCase {
 				w.reservation = w.sim.Reserve(sim.Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 1, Owner: "210987654321", Match: "open"})
 				s.CapacityReservationSelectorTerms = []ec2nc.CapacityReservationSelectorTerm{{OwnerID: "210987654321", InstanceMatchCriteria: "open"}}
 			},
-			wave: reservedWave, template: inReservation, instance: reservedInstance,
+			batch: reservedBatch, template: inReservation, instance: reservedInstance,
 		},
 	}
 }
@@ -335,12 +335,12 @@ var inReservation = map[string]string{
 	"CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId": "*",
 }
 
-func spotWave(v *capacity.Wave) {
+func spotBatch(v *capacity.LaunchBatch) {
 	v.CapacityType, v.Offers = "spot", []capacity.OfferKey{offer("m5.large", "a", "spot")}
 }
 
-// reservedWave asks for the reservation that the class has, whichever it is: "*" is put in by the test.
-func reservedWave(v *capacity.Wave) {
+// reservedBatch asks for the reservation that the class has, whichever it is: "*" is put in by the test.
+func reservedBatch(v *capacity.LaunchBatch) {
 	key := offer("m5.large", "a", "reserved")
 	key.ReservationID = "*"
 	v.CapacityType, v.Offers = "reserved", []capacity.OfferKey{key}
@@ -360,12 +360,12 @@ func TestFieldsOnTheWireAndOnTheInstance(t *testing.T) {
 			tt.class(w, &nc.Spec)
 			w.SetNodeClass(nc)
 			w.types(nc.Name)
-			v := wave(nc.Name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
+			v := batch(nc.Name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
 			if v.NodeClass = nc.Name; len(v.Token) > 64 {
 				v.Token = v.Token[:64]
 			}
-			if tt.wave != nil {
-				tt.wave(&v)
+			if tt.batch != nil {
+				tt.batch(&v)
 			}
 			for i := range v.Offers {
 				v.Offers[i].ReservationID = strings.ReplaceAll(v.Offers[i].ReservationID, "*", w.reservation)

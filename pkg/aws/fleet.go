@@ -23,10 +23,10 @@ import (
 // maxConfigs is EC2's limit of launch template configurations in a fleet.
 const maxConfigs = 50
 
-// Prepare makes sure that everything a wave's launch needs is there (launch templates) and returns the exact request, to be
+// Prepare makes sure that everything a launch batch's launch needs is there (launch templates) and returns the exact request, to be
 // recorded before it is sent: JSON of the CreateFleet input without empty fields, compressed, because every claim of the
-// wave carries it. What only the wave decides (token, number of instances) is put in by Launch.
-func (p *Provider) Prepare(ctx context.Context, w capacity.Wave) ([]byte, error) {
+// launch batch carries it. What only the launch batch decides (token, number of instances) is put in by Launch.
+func (p *Provider) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte, error) {
 	r, err := p.ready(w.NodeClass)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (p *Provider) Prepare(ctx context.Context, w capacity.Wave) ([]byte, error)
 		return nil, err
 	}
 	tags := p.launchTags(r.class, w.Pool)
-	tags[waveTag] = w.Token
+	tags[batchTag] = w.Token
 	in := &ec2.CreateFleetInput{
 		Type: ec2types.FleetTypeInstant, Context: r.class.Spec.Context, LaunchTemplateConfigs: configs,
 		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{},
@@ -65,8 +65,8 @@ func (p *Provider) ready(name string) (*resolved, error) {
 }
 
 // configs are the fleet's choices: each offer in the zone's subnet with the most free addresses, grouped by what their
-// launch templates differ in. Order is the wave's, cheapest first. A fleet buys on one market: that of the first offer.
-func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
+// launch templates differ in. Order is the launch batch's, cheapest first. A fleet buys on one market: that of the first offer.
+func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchBatch) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
 	gone, f := p.exhausted.now.Load(), p.catalogue.now.Load()
 	subnets := p.addresses.most(r.subnets, gone.full)
 	tags := p.launchTags(r.class, w.Pool)
@@ -134,7 +134,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 		return nil, "", fmt.Errorf("none of the %d offerings is available: out of capacity, or without image or subnet: %w", len(w.Offers), capacity.ErrInsufficientCapacity)
 	}
 	j := p.join.Load()
-	// A wave of many types needs several templates the first time: they are made side by side.
+	// A launch batch of many types needs several templates the first time: they are made side by side.
 	all, gctx := errgroup.WithContext(ctx)
 	for i, g := range groups {
 		if g.own.name != "" {
@@ -165,9 +165,9 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.Wave) (
 	return out, market, nil
 }
 
-// ranksOf are the priorities of a wave's offers, by price, when overlays have set prices: EC2 knows only its own. EC2 takes whole
+// ranksOf are the priorities of a launch batch's offers, by price, when overlays have set prices: EC2 knows only its own. EC2 takes whole
 // numbers, the lowest first.
-func ranksOf(w *capacity.Wave) []*float64 {
+func ranksOf(w *capacity.LaunchBatch) []*float64 {
 	out := make([]*float64, len(w.Offers))
 	rank := 0.0
 	for i := range w.Prices {
@@ -179,8 +179,8 @@ func ranksOf(w *capacity.Wave) []*float64 {
 	return out
 }
 
-// bootLabels are the labels a node of the wave gives itself should its Node object be missing.
-func (p *Provider) bootLabels(w *capacity.Wave) map[string]string {
+// bootLabels are the labels a node of the launch batch gives itself should its Node object be missing.
+func (p *Provider) bootLabels(w *capacity.LaunchBatch) map[string]string {
 	labels := bootLabels(w.Labels)
 	labels[karpv1.CapacityTypeLabelKey] = w.CapacityType
 	if w.Pool != "" {
@@ -191,7 +191,7 @@ func (p *Provider) bootLabels(w *capacity.Wave) map[string]string {
 }
 
 // bootTaints are all of a node's taints, and the one that says that nobody has looked at it yet.
-func bootTaints(w *capacity.Wave) []corev1.Taint {
+func bootTaints(w *capacity.LaunchBatch) []corev1.Taint {
 	taints := slices.Concat(w.Taints, w.StartupTaints)
 	if !slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == unregistered.Key && t.Effect == unregistered.Effect }) {
 		taints = append(taints, unregistered)

@@ -67,7 +67,7 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 	w := careless(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	v := w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))
+	v := w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))
 	res, err := w.Launch(w.ctx, v)
 	if err != nil || len(res.Instances) != 1 {
 		t.Fatal(res, err)
@@ -95,10 +95,10 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 		token string
 		claim string
 		want  int
-	}{{"its own", w.Provider, "t", "claim", 1}, {"another wave's, another claim's", w.Provider, "u", "another", 0}, {"another cluster's", other, "t", "claim", 0}} {
-		wave, err := c.p.FindWave(w.ctx, c.token)
-		if err != nil || len(wave) != c.want {
-			t.Errorf("%s: FindWave gives %d instances, %v; want %d", c.what, len(wave), err, c.want)
+	}{{"its own", w.Provider, "t", "claim", 1}, {"another launch batch's, another claim's", w.Provider, "u", "another", 0}, {"another cluster's", other, "t", "claim", 0}} {
+		batch, err := c.p.FindBatch(w.ctx, c.token)
+		if err != nil || len(batch) != c.want {
+			t.Errorf("%s: FindWave gives %d instances, %v; want %d", c.what, len(batch), err, c.want)
 		}
 		claim, err := c.p.FindClaim(w.ctx, c.claim)
 		if err != nil || len(claim) != c.want {
@@ -133,7 +133,7 @@ func TestInstancesOfEKSAutoModeAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
 	if err != nil || len(res.Instances) != 1 {
 		t.Fatal(res, err)
 	}
@@ -151,7 +151,7 @@ func TestInstancesOfEKSAutoModeAreLeftAlone(t *testing.T) {
 		}
 		for call, find := range map[string]func() ([]capacity.Instance, error){
 			"List":      func() ([]capacity.Instance, error) { return p.List(w.ctx) },
-			"FindWave":  func() ([]capacity.Instance, error) { return p.FindWave(w.ctx, "t") },
+			"FindWave":  func() ([]capacity.Instance, error) { return p.FindBatch(w.ctx, "t") },
 			"FindClaim": func() ([]capacity.Instance, error) { return p.FindClaim(w.ctx, "claim") },
 		} {
 			if got, err := find(); err != nil || len(got) != c.want {

@@ -54,9 +54,9 @@ func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]ans
 	return out
 }
 
-// FindWave are the live instances of a wave, by id.
-func (p *Provider) FindWave(ctx context.Context, token string) ([]capacity.Instance, error) {
-	return p.owned(ctx, func(i *capacity.Instance) bool { return i.Wave == token }, filter("tag:"+waveTag, token), live)
+// FindBatch are the live instances of a launch batch, by id.
+func (p *Provider) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
+	return p.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, filter("tag:"+batchTag, token), live)
 }
 
 // FindClaim are the live instances tagged with a NodeClaim's name, by id: by us when its Node was made, by Karpenter when it had
@@ -176,7 +176,7 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 	for _, t := range i.Tags {
 		out.Tags[awssdk.ToString(t.Key)] = awssdk.ToString(t.Value)
 	}
-	out.Wave, out.Claim = out.Tags[waveTag], out.Tags[ec2nc.NodeClaimTagKey]
+	out.LaunchBatch, out.Claim = out.Tags[batchTag], out.Tags[ec2nc.NodeClaimTagKey]
 	out.ProviderID = providerID(out.Zone, out.ID)
 	return out
 }

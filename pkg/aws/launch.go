@@ -17,24 +17,24 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Launch sends a wave's recorded request. Sent again with the same token, it has the result of the first time. Instances
+// Launch sends a launch batch's recorded request. Sent again with the same token, it has the result of the first time. Instances
 // that came are a result however few they are; the error is for when none came:
 //
 //	ErrInsufficientCapacity  the offers in the result are exhausted; other offers may work at once
-//	ErrTokenMismatch         the token stands for another request: collect the wave, make a new one
+//	ErrTokenMismatch         the token stands for another request: collect the launch batch, make a new one
 //	ErrRequestStale          the request names something that is gone: prepare a new one
 //	ErrThrottled             slower, please
 //	ErrRefused               it won't work however often it is repeated
 //
 // Any other error leaves open whether the launch happened.
-func (p *Provider) Launch(ctx context.Context, w capacity.Wave) (capacity.LaunchResult, error) {
+func (p *Provider) Launch(ctx context.Context, w capacity.LaunchBatch) (capacity.LaunchResult, error) {
 	began := p.clock.Now()
 	res, err := p.launch(ctx, w)
 	countLaunch(&w, &res, p.clock.Since(began), err)
 	return res, err
 }
 
-func (p *Provider) launch(ctx context.Context, w capacity.Wave) (capacity.LaunchResult, error) {
+func (p *Provider) launch(ctx context.Context, w capacity.LaunchBatch) (capacity.LaunchResult, error) {
 	in, err := unpack(w.Request)
 	if err != nil {
 		return capacity.LaunchResult{}, err
@@ -42,7 +42,7 @@ func (p *Provider) launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 	in.ClientToken = awssdk.String(w.Token)
 	in.TargetCapacitySpecification.TotalTargetCapacity = awssdk.Int32(int32(len(w.Claims)))
 	for i := range in.TagSpecifications {
-		setTag(&in.TagSpecifications[i], waveTag, w.Token)
+		setTag(&in.TagSpecifications[i], batchTag, w.Token)
 	}
 	out, err := p.ec2.CreateFleet(ctx, in)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Provider) launch(ctx context.Context, w capacity.Wave) (capacity.Launch
 	})
 	res := capacity.LaunchResult{Instances: p.launched(out, &w), Exhausted: p.gone(&w, &f), Message: f.message()}
 	res.Again = f.subnet && len(res.Exhausted) < len(w.Offers)
-	klog.FromContext(ctx).V(2).Info("Launched fleet", "wave", w.Token, "fleet", awssdk.ToString(out.FleetId), "wanted", len(w.Claims),
+	klog.FromContext(ctx).V(2).Info("Launched fleet", "launchBatch", w.Token, "fleet", awssdk.ToString(out.FleetId), "wanted", len(w.Claims),
 		"instances", len(res.Instances), "errors", res.Message)
 	if len(res.Instances) > 0 {
 		return res, nil
@@ -128,12 +128,12 @@ func setTag(s *ec2types.TagSpecification, key, value string) {
 }
 
 // launched are the instances of a fleet's answer, by id. It has neither addresses nor names: describe them.
-func (p *Provider) launched(out *ec2.CreateFleetOutput, w *capacity.Wave) []capacity.Instance {
+func (p *Provider) launched(out *ec2.CreateFleetOutput, w *capacity.LaunchBatch) []capacity.Instance {
 	var instances []capacity.Instance
 	f := p.catalogue.now.Load()
 	for _, got := range out.Instances {
 		i := capacity.Instance{
-			InstanceType: string(got.InstanceType), CapacityType: w.CapacityType, State: capacity.InstancePending, Wave: w.Token, LaunchedAt: p.clock.Now(),
+			InstanceType: string(got.InstanceType), CapacityType: w.CapacityType, State: capacity.InstancePending, LaunchBatch: w.Token, LaunchedAt: p.clock.Now(),
 		}
 		subnet := ""
 		if lt := got.LaunchTemplateAndOverrides; lt != nil && lt.Overrides != nil {
@@ -165,8 +165,8 @@ func (p *Provider) launched(out *ec2.CreateFleetOutput, w *capacity.Wave) []capa
 	return instances
 }
 
-// tenancyOf is what the wave asked for there; where it asked for both, the cheaper comes first, and Describe knows.
-func tenancyOf(w *capacity.Wave, instanceType, zone string) string {
+// tenancyOf is what the launch batch asked for there; where it asked for both, the cheaper comes first, and Describe knows.
+func tenancyOf(w *capacity.LaunchBatch, instanceType, zone string) string {
 	for _, o := range w.Offers {
 		if o.InstanceType == instanceType && o.Zone == zone {
 			return o.Tenancy
@@ -175,9 +175,9 @@ func tenancyOf(w *capacity.Wave, instanceType, zone string) string {
 	return ""
 }
 
-// used counts instances that went into a reservation of the wave, and names it. Of several that it may have been it takes
+// used counts instances that went into a reservation of the launch batch, and names it. Of several that it may have been it takes
 // the first; Describe knows.
-func (p *Provider) used(w *capacity.Wave, i *capacity.Instance, n int) string {
+func (p *Provider) used(w *capacity.LaunchBatch, i *capacity.Instance, n int) string {
 	for _, o := range w.Offers {
 		if o.ReservationID != "" && o.InstanceType == i.InstanceType && o.Zone == i.Zone {
 			p.counts.set(func(left map[string]int) { left[o.ReservationID] = max(0, left[o.ReservationID]-n) })
@@ -229,7 +229,7 @@ func (p *Provider) groupOf(nodeClass string) string {
 	return ""
 }
 
-func readFleet(errs []ec2types.CreateFleetError, w *capacity.Wave, group string) fleetErrors {
+func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group string) fleetErrors {
 	var f fleetErrors
 	for _, e := range errs {
 		c := awssdk.ToString(e.ErrorCode)
@@ -332,8 +332,8 @@ func (f *fleetErrors) sentinel() error {
 	return capacity.ErrInsufficientCapacity // neither instances nor errors: EC2 has none
 }
 
-// gone are the wave's offers that can't be had now, if the answer says so of any.
-func (p *Provider) gone(w *capacity.Wave, f *fleetErrors) []capacity.OfferKey {
+// gone are the launch batch's offers that can't be had now, if the answer says so of any.
+func (p *Provider) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.OfferKey {
 	if len(f.scopes) == 0 && len(f.reservations) == 0 {
 		return nil
 	}

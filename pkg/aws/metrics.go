@@ -86,7 +86,7 @@ func countRequest(service, action string, took time.Duration, err error) {
 }
 
 // countLaunch takes note of a launch call.
-func countLaunch(w *capacity.Wave, res *capacity.LaunchResult, took time.Duration, err error) {
+func countLaunch(w *capacity.LaunchBatch, res *capacity.LaunchResult, took time.Duration, err error) {
 	outcome := "full"
 	switch {
 	case errors.Is(err, context.Canceled):

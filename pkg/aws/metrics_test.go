@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 
 	w.sim.Before("CreateFleet", sim.Times(2, sim.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}))
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 3)
-	if _, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 5, offer("m5.large", "a", "on-demand")))); err != nil {
+	if _, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 5, offer("m5.large", "a", "on-demand")))); err != nil {
 		t.Fatal(err)
 	}
 	for name, v := range map[string][2]float64{

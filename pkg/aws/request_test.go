@@ -41,9 +41,9 @@ func TestFleetOnTheWire(t *testing.T) {
 		nc.Spec.Tags = map[string]string{"cost": "42", "Name": "mine"}
 	}))
 	w.types("default")
-	for _, v := range []capacity.Wave{
-		wave("on-demand-token", "on-demand", 7, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("nobody.large", "a", "on-demand")),
-		wave("spot-token", "spot", 1, offer("m5.large", "c", "spot")),
+	for _, v := range []capacity.LaunchBatch{
+		batch("on-demand-token", "on-demand", 7, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("nobody.large", "a", "on-demand")),
+		batch("spot-token", "spot", 1, offer("m5.large", "c", "spot")),
 	} {
 		if _, err := w.Launch(w.ctx, w.prepared(v)); err != nil {
 			t.Fatal(err)

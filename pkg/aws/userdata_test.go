@@ -34,7 +34,7 @@ func allKubelet() *ec2nc.KubeletConfiguration {
 	}
 }
 
-// wantLabels are those of the wave that go to the kubelet: not what follows from the type, not what kubelets may not set.
+// wantLabels are those of the launch batch that go to the kubelet: not what follows from the type, not what kubelets may not set.
 var wantLabels = map[string]string{"karpenter.k8s.aws/ec2nodeclass": "default", "karpenter.sh/capacity-type": "on-demand", "karpenter.sh/nodepool": "pool", "team": "a"}
 
 var authority = base64.StdEncoding.EncodeToString([]byte("a certificate"))
@@ -231,7 +231,7 @@ func TestUserData(t *testing.T) {
 			w := newWorld(t, func(_ *Config, s *sim.Config) { s.Machines = machines })
 			w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { tt.class(&nc.Spec) }))
 			w.types("default")
-			res, err := w.Launch(w.ctx, w.prepared(wave("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+			res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
 			if err != nil {
 				t.Fatal(err)
 			}

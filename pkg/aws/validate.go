@@ -74,7 +74,7 @@ const (
 	maxTagValue = 256
 )
 
-// instanceTags are how many tags an instance gets beside those of its class: launchTags, the wave's, and the claim's, which comes when its
+// instanceTags are how many tags an instance gets beside those of its class: launchTags, the launch batch's, and the claim's, which comes when its
 // Node is there.
 const instanceTags = 7
 
@@ -83,7 +83,7 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 		switch {
 		case k == "":
 			return "spec.tags: a key is empty"
-		case k == waveTag || slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }):
+		case k == batchTag || slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }):
 			return fmt.Sprintf("spec.tags: the key %q is set by the program itself", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
 			return fmt.Sprintf("spec.tags: the key %q begins with aws:, which AWS keeps for itself", k)

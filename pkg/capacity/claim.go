@@ -29,8 +29,8 @@ type Claim struct {
 	// Requests is the sum of planned pods and daemons; Largest what counts against limits until it is launched.
 	Requests Resources
 	Largest  Resources
-	// Wave is the launch this claim belongs to, as recorded before the call; nil: not recorded yet.
-	Wave *Wave
+	// LaunchBatch is the launch this claim belongs to, as recorded before the call; nil: not recorded yet.
+	LaunchBatch *LaunchBatch
 	// Slots are the pods planned for this node.
 	Slots []Slot
 	// Purchase is what the machine was bought for, in the words of the spending guard; nil: not recorded.
@@ -111,12 +111,12 @@ type Slot struct {
 	Group string `json:"group,omitempty"`
 }
 
-// Wave is a number of identical launches made by one call (docs/design/waves.md).
-type Wave struct {
-	// Token is the client token and the tag of every instance of the wave: a hash of Claims and Attempt.
+// LaunchBatch is a number of identical launches made by one call (docs/design/launch-batches.md).
+type LaunchBatch struct {
+	// Token is the client token and the tag of every instance of the launch batch: a hash of Claims and Attempt.
 	Token   string `json:"token"`
 	Attempt int    `json:"attempt"`
-	// Claims are the names of the wave's claims, sorted. Instances are handed out in this order.
+	// Claims are the names of the launch batch's claims, sorted. Instances are handed out in this order.
 	Claims       []string `json:"claims"`
 	Pool         string   `json:"pool"`
 	NodeClass    string   `json:"nodeClass"`
@@ -142,7 +142,7 @@ type Wave struct {
 // instances that don't show, are given as long.
 const LaunchTimeout = 5 * time.Minute
 
-// Purpose is what a wave is launched for.
+// Purpose is what a launch batch is launched for.
 type Purpose string
 
 const (
@@ -184,8 +184,8 @@ type Instance struct {
 	// Hostname is the private DNS name, empty until the cloud shows it.
 	Hostname   string
 	LaunchedAt time.Time
-	// Wave is the wave token the instance is tagged with, Claim the NodeClaim's name when it is tagged with one.
-	Wave          string
+	// LaunchBatch is the launch batch token the instance is tagged with, Claim the NodeClaim's name when it is tagged with one.
+	LaunchBatch   string
 	Claim         string
 	Tags          map[string]string
 	ReservationID string
@@ -214,7 +214,7 @@ func (i *Instance) Fate() string {
 	return string(i.State) + ": " + i.EndReason
 }
 
-// LaunchResult is the outcome of a wave's call.
+// LaunchResult is the outcome of a launch batch's call.
 type LaunchResult struct {
 	// Instances that were launched, sorted by id; may be fewer than asked for.
 	Instances []Instance
@@ -229,12 +229,12 @@ type LaunchResult struct {
 
 // Errors of the seams to the cloud and to the intent log, which wrap them.
 var (
-	// ErrInsufficientCapacity: none of the wave's offers can be had now. A new attempt with other offers may work at once.
+	// ErrInsufficientCapacity: none of the launch batch's offers can be had now. A new attempt with other offers may work at once.
 	ErrInsufficientCapacity = errors.New("insufficient capacity")
 	// ErrNodeClassNotReady: the node class is missing, invalid or not resolved.
 	ErrNodeClassNotReady = errors.New("node class not ready")
-	// ErrTokenMismatch: the token was used for another request. The wave must be given up and collected.
-	ErrTokenMismatch = errors.New("wave token was used with another request")
+	// ErrTokenMismatch: the token was used for another request. The launch batch must be given up and collected.
+	ErrTokenMismatch = errors.New("launch batch token was used with another request")
 	// ErrRequestStale: the recorded request names something that is gone (a launch template, an image). It will never work
 	// again; a new attempt prepares another request.
 	ErrRequestStale = errors.New("recorded request is stale")

@@ -13,30 +13,30 @@ import (
 //
 //  1. A claim has the instance that is recorded on it, and no other.
 //  2. An instance that is tagged with the name of a claim without instance is that claim's.
-//  3. The instances of a wave, sorted by id, are those of its claims, sorted by name, place by place. Places count from the
-//     recorded wave, with the claims that have gone or have their instance: whatever was recorded before a crash, the rest
+//  3. The instances of a launch batch, sorted by id, are those of its claims, sorted by name, place by place. Places count from the
+//     recorded launch batch, with the claims that have gone or have their instance: whatever was recorded before a crash, the rest
 //     gets what it would have got without the crash. A claim that is being deleted keeps its place: its instance has to be
 //     drained with it.
-//  4. What is left goes to the wave's claims that still have none, live ones before those that are being deleted.
+//  4. What is left goes to the launch batch's claims that still have none, live ones before those that are being deleted.
 //
-// A claim takes part in the wave that is recorded on it; every claim of a wave bears the record before its call is made.
+// A claim takes part in the launch batch that is recorded on it; every claim of a launch batch bears the record before its call is made.
 type InstanceOwners struct {
 	recorded map[string]bool     // instance ids that are recorded on claims
 	waiting  map[string]*Claim   // by name: claims that have no instance on record
-	waves    map[string][]*Claim // by token: those of them that take part in the wave
+	batches  map[string][]*Claim // by token: those of them that take part in the launch batch
 }
 
-// InstanceOwnersOf reads Name, ProviderID, Deleting and Wave of claims, which it doesn't change.
+// InstanceOwnersOf reads Name, ProviderID, Deleting and LaunchBatch of claims, which it doesn't change.
 func InstanceOwnersOf(claims []*Claim) *InstanceOwners {
-	o := &InstanceOwners{recorded: map[string]bool{}, waiting: map[string]*Claim{}, waves: map[string][]*Claim{}}
+	o := &InstanceOwners{recorded: map[string]bool{}, waiting: map[string]*Claim{}, batches: map[string][]*Claim{}}
 	for _, c := range claims {
 		if c.ProviderID != "" {
 			o.recorded[InstanceID(c.ProviderID)] = true
 			continue
 		}
 		o.waiting[c.Name] = c
-		if c.Wave != nil && c.Wave.Token != "" {
-			o.waves[c.Wave.Token] = append(o.waves[c.Wave.Token], c)
+		if c.LaunchBatch != nil && c.LaunchBatch.Token != "" {
+			o.batches[c.LaunchBatch.Token] = append(o.batches[c.LaunchBatch.Token], c)
 		}
 	}
 	return o
@@ -48,24 +48,24 @@ func (o *InstanceOwners) Owned(inst *Instance) bool { return o.recorded[inst.ID]
 // Waits says that the claim of that name has no instance on record.
 func (o *InstanceOwners) Waits(claim string) bool { return o.waiting[claim] != nil }
 
-// LiveWait says that a claim of the wave that is not being deleted still waits for its instance. As long as it does, instances
+// LiveWait says that a claim of the launch batch that is not being deleted still waits for its instance. As long as it does, instances
 // may not have shown yet, and only the launch itself hands them out.
 func (o *InstanceOwners) LiveWait(token string) bool {
-	return slices.ContainsFunc(o.waves[token], func(c *Claim) bool { return !c.Deleting })
+	return slices.ContainsFunc(o.batches[token], func(c *Claim) bool { return !c.Deleting })
 }
 
 // Awaited says that some claim may still get the instance, though none owns it yet.
 func (o *InstanceOwners) Awaited(inst *Instance) bool {
-	return !o.Owned(inst) && (o.waiting[inst.Claim] != nil || len(o.waves[inst.Wave]) > 0)
+	return !o.Owned(inst) && (o.waiting[inst.Claim] != nil || len(o.batches[inst.LaunchBatch]) > 0)
 }
 
-// Assign hands out instances of the wave (or, with a zero Wave, instances that are tagged with their claims' names): of is by the
+// Assign hands out instances of the launch batch (or, with a zero LaunchBatch, instances that are tagged with their claims' names): of is by the
 // claim's name, over is what no claim is to have. Instances that are owned are in neither.
-func (o *InstanceOwners) Assign(w *Wave, instances []Instance) (of map[string]Instance, over []Instance) {
+func (o *InstanceOwners) Assign(w *LaunchBatch, instances []Instance) (of map[string]Instance, over []Instance) {
 	of = map[string]Instance{}
 	insts := slices.SortedFunc(slices.Values(instances), func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })
 	names := slices.Sorted(slices.Values(w.Claims))
-	claims := slices.SortedFunc(slices.Values(o.waves[w.Token]), func(a, b *Claim) int { return cmp.Compare(a.Name, b.Name) })
+	claims := slices.SortedFunc(slices.Values(o.batches[w.Token]), func(a, b *Claim) int { return cmp.Compare(a.Name, b.Name) })
 	done := make([]bool, len(insts))
 	give := func(i int, c *Claim) {
 		if _, has := of[c.Name]; !has && !done[i] {

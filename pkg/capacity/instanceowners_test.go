@@ -11,9 +11,9 @@ import (
 )
 
 func TestInstancesAreAssigned(t *testing.T) {
-	w := &Wave{Token: "t", Claims: []string{"c", "a", "b"}}
+	w := &LaunchBatch{Token: "t", Claims: []string{"c", "a", "b"}}
 	claim := func(name string, change ...func(*Claim)) *Claim {
-		c := &Claim{Name: name, Wave: w}
+		c := &Claim{Name: name, LaunchBatch: w}
 		for _, f := range change {
 			f(c)
 		}
@@ -21,8 +21,8 @@ func TestInstancesAreAssigned(t *testing.T) {
 	}
 	has := func(id string) func(*Claim) { return func(c *Claim) { c.ProviderID = "aws:///z/" + id } }
 	deleting := func(c *Claim) { c.Deleting = true }
-	elsewhere := func(c *Claim) { c.Wave = &Wave{Token: "later", Claims: []string{c.Name}} }
-	unrecorded := func(c *Claim) { c.Wave = nil }
+	elsewhere := func(c *Claim) { c.LaunchBatch = &LaunchBatch{Token: "later", Claims: []string{c.Name}} }
+	unrecorded := func(c *Claim) { c.LaunchBatch = nil }
 	for name, tc := range map[string]struct {
 		claims    []*Claim
 		instances []string // id, or id=claim for one that is tagged
@@ -37,7 +37,7 @@ func TestInstancesAreAssigned(t *testing.T) {
 			of: map[string]string{"a": "i1", "b": "i2", "c": "i3"}, over: []string{"i4"}},
 		"what is recorded stays": {claims: []*Claim{claim("a"), claim("b", has("i1")), claim("c")}, instances: []string{"i1", "i2", "i3"},
 			of: map[string]string{"a": "i2", "c": "i3"}},
-		"recorded on a claim of another wave": {claims: []*Claim{claim("a"), claim("x", has("i1"), unrecorded)}, instances: []string{"i1", "i2"},
+		"recorded on a claim of another launch batch": {claims: []*Claim{claim("a"), claim("x", has("i1"), unrecorded)}, instances: []string{"i1", "i2"},
 			of: map[string]string{"a": "i2"}},
 		"a tag goes before a place": {claims: []*Claim{claim("a"), claim("b"), claim("c")}, instances: []string{"i1", "i2=a", "i3"},
 			of: map[string]string{"a": "i2", "b": "i1", "c": "i3"}},
@@ -50,7 +50,7 @@ func TestInstancesAreAssigned(t *testing.T) {
 		"the place of a claim that has gone is free": {claims: []*Claim{claim("c")}, instances: []string{"i1"}, of: map[string]string{"c": "i1"}},
 		"claims that were asked for anew get nothing of the attempt before": {claims: []*Claim{claim("a"), claim("b", elsewhere)}, instances: []string{"i1", "i2"},
 			of: map[string]string{"a": "i1"}, over: []string{"i2"}},
-		"claims without a wave get what bears their names": {claims: []*Claim{claim("x", unrecorded), claim("y", unrecorded)}, instances: []string{"i1=y", "i2"},
+		"claims without a launch batch get what bears their names": {claims: []*Claim{claim("x", unrecorded), claim("y", unrecorded)}, instances: []string{"i1=y", "i2"},
 			of: map[string]string{"y": "i1"}, over: []string{"i2"}},
 		"a name that has gone, or has another instance, is nobody's": {claims: []*Claim{claim("a", has("i9"))}, instances: []string{"i1=a", "i2=gone"},
 			of: map[string]string{}, over: []string{"i1", "i2"}},
@@ -76,7 +76,7 @@ func TestInstancesAreAssigned(t *testing.T) {
 }
 
 func instanceNamed(s string) Instance {
-	i := Instance{ID: s[:2], ProviderID: "aws:///z/" + s[:2], Wave: "t"}
+	i := Instance{ID: s[:2], ProviderID: "aws:///z/" + s[:2], LaunchBatch: "t"}
 	if len(s) > 2 {
 		i.Claim = s[3:]
 	}
@@ -93,8 +93,8 @@ func idsOf(of map[string]Instance) map[string]string {
 
 // handOut is a launch batch at a random moment: some claims have gone, are being deleted or have their instance, some instances are
 // tagged, owned or don't show.
-func handOut(d *rand.Rand) (w *Wave, claims []*Claim, instances []Instance) {
-	w = &Wave{Token: "t"}
+func handOut(d *rand.Rand) (w *LaunchBatch, claims []*Claim, instances []Instance) {
+	w = &LaunchBatch{Token: "t"}
 	for i := range 1 + d.IntN(6) {
 		w.Claims = append(w.Claims, fmt.Sprintf("c%d", i))
 	}
@@ -105,10 +105,10 @@ func handOut(d *rand.Rand) (w *Wave, claims []*Claim, instances []Instance) {
 	}
 	unused := slices.Clone(ids)
 	for _, name := range append(slices.Clone(w.Claims), "other") {
-		c := &Claim{Name: name, Wave: w, Deleting: d.IntN(4) == 0}
+		c := &Claim{Name: name, LaunchBatch: w, Deleting: d.IntN(4) == 0}
 		switch at := d.IntN(6); {
 		case name == "other" || at == 0:
-			c.Wave = &Wave{Token: "another", Claims: []string{name}}
+			c.LaunchBatch = &LaunchBatch{Token: "another", Claims: []string{name}}
 		case at == 1:
 			continue
 		case at == 2 && len(unused) > 0:
@@ -151,8 +151,8 @@ func FuzzInstancesAreAssignedOnce(f *testing.F) {
 			switch c := byName[name]; {
 			case c == nil || c.ProviderID != "":
 				t.Errorf("%s went to %s, which has gone or has another", i.ID, name)
-			case i.Claim != name && c.Wave != w:
-				t.Errorf("%s went to %s of another wave", i.ID, name)
+			case i.Claim != name && c.LaunchBatch != w:
+				t.Errorf("%s went to %s of another launch batch", i.ID, name)
 			case i.Claim != name && owners.Waits(i.Claim) && of[i.Claim].Claim != i.Claim:
 				t.Errorf("%s went to %s, though it bears the name of %s", i.ID, name, i.Claim)
 			case !owners.Awaited(&i):
@@ -169,7 +169,7 @@ func FuzzInstancesAreAssignedOnce(f *testing.F) {
 		}
 		if len(over) > 0 {
 			for _, c := range claims {
-				if _, has := of[c.Name]; c.Wave == w && c.ProviderID == "" && !has {
+				if _, has := of[c.Name]; c.LaunchBatch == w && c.ProviderID == "" && !has {
 					t.Errorf("%s got nothing although %v are over", c.Name, over)
 				}
 			}

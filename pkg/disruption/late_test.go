@@ -16,12 +16,12 @@ import (
 
 // latecomer is a pod on its way to a node, step by step as a scheduler takes it there. A step that is refused ends the way.
 type latecomer struct {
-	w     *world
-	desk  *launch.Desk
-	uid   types.UID
-	node  string
-	class *capacity.Class
-	steps []func() bool
+	w            *world
+	reservations *launch.Reservations
+	uid          types.UID
+	node         string
+	class        *capacity.Class
+	steps        []func() bool
 	// bound says that the pod is on the node.
 	bound bool
 }
@@ -34,8 +34,8 @@ func (roomy) Allocatable(corev1.ResourceName) int64 { return 1 << 40 }
 func (roomy) Daemon(string) bool                    { return false }
 func (roomy) Volumes(string) int64                  { return 0 }
 
-func newLatecomer(w *world, desk *launch.Desk, name, node string) *latecomer {
-	return &latecomer{w: w, desk: desk, uid: types.UID(name), node: node,
+func newLatecomer(w *world, reservations *launch.Reservations, name, node string) *latecomer {
+	return &latecomer{w: w, reservations: reservations, uid: types.UID(name), node: node,
 		class: &capacity.Class{Key: capacity.ClassKey("class-" + name), Requests: capacity.Resources{corev1.ResourceCPU: 100}}}
 }
 
@@ -53,14 +53,14 @@ func (l *latecomer) byOthers() {
 }
 
 func (l *latecomer) submit() bool {
-	l.desk.Submit(capacity.PodRef{UID: l.uid, Name: string(l.uid)}, l.class)
+	l.reservations.Submit(capacity.PodRef{UID: l.uid, Name: string(l.uid)}, l.class)
 	return true
 }
 
 // look is the planner's: it plans nothing on a node that it sees fenced.
 func (l *latecomer) look() (open bool) {
 	open = true
-	l.desk.Step(func(led *ledger.Ledger, _ time.Time) {
+	l.reservations.Step(func(led *ledger.Ledger, _ time.Time) {
 		for _, f := range led.InFlight() {
 			open = open && !(f.Name == l.node && f.Fenced)
 		}
@@ -69,7 +69,7 @@ func (l *latecomer) look() (open bool) {
 }
 
 func (l *latecomer) commit() bool {
-	l.desk.Step(func(led *ledger.Ledger, now time.Time) {
+	l.reservations.Step(func(led *ledger.Ledger, now time.Time) {
 		led.Existing(l.node, ledger.NodeStatus{Managed: true, Registered: true, Initialized: true})
 		led.Commit(string(l.uid), []capacity.Placement{{Class: l.class, Pod: capacity.PodRef{UID: l.uid}, Node: l.node}}, now)
 	})
@@ -77,18 +77,18 @@ func (l *latecomer) commit() bool {
 }
 
 func (l *latecomer) pin() bool {
-	if closed, _ := l.desk.Gate(l.uid); closed {
+	if closed, _ := l.reservations.Gate(l.uid); closed {
 		return false
 	}
-	node, _ := l.desk.Pin(l.uid)
+	node, _ := l.reservations.Pin(l.uid)
 	return node == l.node
 }
 
 func (l *latecomer) filter() bool {
-	return l.desk.Object(l.node, &ledger.Ask{UID: l.uid, Class: l.class}, roomy{}) == ""
+	return l.reservations.Object(l.node, &ledger.Ask{UID: l.uid, Class: l.class}, roomy{}) == ""
 }
 
-func (l *latecomer) assume() bool { return l.desk.Assume(l.uid, l.node, false) == "" }
+func (l *latecomer) assume() bool { return l.reservations.Assume(l.uid, l.node, false) == "" }
 
 func (l *latecomer) bind() bool {
 	l.w.bind(string(l.uid), l.node)
@@ -97,7 +97,7 @@ func (l *latecomer) bind() bool {
 }
 
 func (l *latecomer) settle() bool {
-	l.desk.Settled(l.uid, l.node)
+	l.reservations.Settled(l.uid, l.node)
 	return true
 }
 
@@ -125,9 +125,9 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		r, name := rand.New(rand.NewPCG(seed, 7)), fmt.Sprintf("m%d", seed)
 		w.machine(name)
 		w.clock.Step(time.Hour)
-		desk := launch.NewDesk(w.clock)
-		w.c.fence = desk
-		pod := newLatecomer(w, desk, "late-"+name, "node-"+name)
+		reservations := launch.NewReservations(w.clock)
+		w.c.fence = reservations
+		pod := newLatecomer(w, reservations, "late-"+name, "node-"+name)
 		[]func(){pod.byOurs, pod.byPlan, pod.byOthers}[r.IntN(3)]()
 		w.interrupt = func(call string) {
 			if call == "delete" && pod.bound {
@@ -157,7 +157,7 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		case pod.bound:
 			arrived++
 			w.mustPass()
-			if disrupted(w.node(pod.node)) || desk.Assume("another", pod.node, false) != "" {
+			if disrupted(w.node(pod.node)) || reservations.Assume("another", pod.node, false) != "" {
 				t.Fatalf("seed %d: a node that stays is closed", seed)
 			}
 		}

@@ -12,11 +12,11 @@ import (
 
 const (
 	// plainAnnotation is the size in bytes up to which an annotation is plain JSON that a person can read. Above it the
-	// JSON is compressed: every claim of a wave repeats the whole launch request, and every update of the claim travels
+	// JSON is compressed: every claim of a launch batch repeats the whole launch request, and every update of the claim travels
 	// with it.
 	plainAnnotation = 4 << 10
 	// maxAnnotation is the largest value written. The API server refuses more than 256 KiB for all annotations of an object;
-	// what is left is for those of the pool's template. Intent is never trimmed: a claim that forgets half of its wave
+	// what is left is for those of the pool's template. Intent is never trimmed: a claim that forgets half of its launch batch
 	// could be launched twice, so that a value that does not fit is an error before anything is launched.
 	maxAnnotation = 200 << 10
 	// maxDecoded bounds what a compressed value may grow to.

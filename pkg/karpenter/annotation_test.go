@@ -14,21 +14,21 @@ import (
 )
 
 func TestAnnotationRoundTrip(t *testing.T) {
-	small := *testClaim("c").Wave
+	small := *testClaim("c").LaunchBatch
 	big := small
 	big.Request = []byte(strings.Repeat(`{"InstanceType":"m5.large","SubnetId":"subnet-0123456789"},`, 500))
 	for i := range 1000 {
 		big.Claims = append(big.Claims, fmt.Sprintf("default-%05d", i))
 	}
 	for name, tc := range map[string]struct {
-		wave  capacity.Wave
+		batch capacity.LaunchBatch
 		plain bool
 	}{
-		"a short wave can be read by a person":             {small, true},
-		"the request of a wave of thousands is compressed": {big, false},
+		"a short launch batch can be read by a person":             {small, true},
+		"the request of a launch batch of thousands is compressed": {big, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			value, err := encodeAnnotation(WaveAnnotation, &tc.wave)
+			value, err := encodeAnnotation(BatchAnnotation, &tc.batch)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,14 +36,14 @@ func TestAnnotationRoundTrip(t *testing.T) {
 				t.Errorf("plain is %v, want %v: %.60s", plain, tc.plain, value)
 			}
 			if len(value) > 32<<10 {
-				t.Errorf("value has %d bytes: too long for every claim of a wave to carry", len(value))
+				t.Errorf("value has %d bytes: too long for every claim of a launch batch to carry", len(value))
 			}
-			var got capacity.Wave
-			if err := decodeAnnotation(WaveAnnotation, value, &got); err != nil {
+			var got capacity.LaunchBatch
+			if err := decodeAnnotation(BatchAnnotation, value, &got); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.wave, got); diff != "" {
-				t.Errorf("wave (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.batch, got); diff != "" {
+				t.Errorf("launch batch (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -55,8 +55,8 @@ func TestAnnotationThatDoesNotFitIsAnErrorBeforeAnythingIsLaunched(t *testing.T)
 	for i := range noise {
 		noise[i] = byte(r.Uint32())
 	}
-	_, err := encodeAnnotation(WaveAnnotation, capacity.Wave{Request: noise})
-	if err == nil || !strings.Contains(err.Error(), WaveAnnotation) {
+	_, err := encodeAnnotation(BatchAnnotation, capacity.LaunchBatch{Request: noise})
+	if err == nil || !strings.Contains(err.Error(), BatchAnnotation) {
 		t.Errorf("error %v, want one that names the annotation", err)
 	}
 }
@@ -73,8 +73,8 @@ func TestDecodeAnnotationReportsWhatItDoesNotKnow(t *testing.T) {
 		"an unknown way of compressing": {"zstd:AAAA", "invalid character"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := decodeAnnotation(WaveAnnotation, tc.value, &capacity.Wave{})
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), WaveAnnotation) {
+			err := decodeAnnotation(BatchAnnotation, tc.value, &capacity.LaunchBatch{})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), BatchAnnotation) {
 				t.Errorf("error %v, want one with %q and the annotation's name", err, tc.want)
 			}
 		})
@@ -82,20 +82,20 @@ func TestDecodeAnnotationReportsWhatItDoesNotKnow(t *testing.T) {
 }
 
 func FuzzClaimAnnotations(f *testing.F) {
-	wave, err := encodeAnnotation(WaveAnnotation, capacity.Wave{Token: "t", Request: []byte(strings.Repeat("abc", 4000))})
+	batch, err := encodeAnnotation(BatchAnnotation, capacity.LaunchBatch{Token: "t", Request: []byte(strings.Repeat("abc", 4000))})
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(wave, `[{"pod":{"uid":"u","Namespace":"n","Name":"p"},"class":"c","order":3}]`, `{"cpu":4000}`)
+	f.Add(batch, `[{"pod":{"uid":"u","Namespace":"n","Name":"p"},"class":"c","order":3}]`, `{"cpu":4000}`)
 	f.Add(`{"token":"t"}`, `[{"order":1e99}]`, `{"cpu":"4"}`)
 	f.Add("gzip:H4sI", "null", "[]")
-	f.Fuzz(func(t *testing.T, wave, planned, largest string) {
+	f.Fuzz(func(t *testing.T, batch, planned, largest string) {
 		nc := testNodeClaim(t)
 		nc.UID = types.UID("u")
-		nc.Annotations = map[string]string{WaveAnnotation: wave, PlannedAnnotation: planned, LargestAnnotation: largest}
+		nc.Annotations = map[string]string{BatchAnnotation: batch, PlannedAnnotation: planned, LargestAnnotation: largest}
 		c := ClaimOf(nc)
-		if c.Wave == nil && c.Unreadable == "" {
-			t.Error("a wave is recorded, cannot be read, and nobody is told")
+		if c.LaunchBatch == nil && c.Unreadable == "" {
+			t.Error("a launch batch is recorded, cannot be read, and nobody is told")
 		}
 		if len(c.Annotations) != 0 {
 			t.Errorf("the launch record would get onto the Node: %v", c.Annotations)

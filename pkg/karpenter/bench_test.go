@@ -10,9 +10,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// bigWave is one call for 300 nodes out of 60 types in 3 zones.
-func bigWave() *capacity.Wave {
-	w := testClaim("x").Wave
+// bigBatch is one call for 300 nodes out of 60 types in 3 zones.
+func bigBatch() *capacity.LaunchBatch {
+	w := testClaim("x").LaunchBatch
 	w.Offers, w.Claims = nil, nil
 	for i := range 300 {
 		w.Claims = append(w.Claims, fmt.Sprintf("default-%05x", i*7919))
@@ -28,8 +28,8 @@ func bigWave() *capacity.Wave {
 	return w
 }
 
-func BenchmarkEncodeWave(b *testing.B) {
-	w, seen := bigWave(), &waves{}
+func BenchmarkEncodeBatch(b *testing.B) {
+	w, seen := bigBatch(), &batches{}
 	for b.Loop() {
 		value, err := seen.encode(w)
 		if err != nil {
@@ -39,9 +39,9 @@ func BenchmarkEncodeWave(b *testing.B) {
 	}
 }
 
-// BenchmarkWatchedClaim is what one event of a claim in a big wave costs.
+// BenchmarkWatchedClaim is what one event of a claim in a big launch batch costs.
 func BenchmarkWatchedClaim(b *testing.B) {
-	nc, err := nodeClaimOf(testClaim("default-abc", func(c *capacity.Claim) { c.Wave = bigWave() }), testPool("default"), &waves{})
+	nc, err := nodeClaimOf(testClaim("default-abc", func(c *capacity.Claim) { c.LaunchBatch = bigBatch() }), testPool("default"), &batches{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func BenchmarkWatchedClaim(b *testing.B) {
 		}
 	})
 	b.Run("convert", func(b *testing.B) {
-		seen := &waves{}
+		seen := &batches{}
 		for b.Loop() {
 			claimOf(nc, seen)
 		}

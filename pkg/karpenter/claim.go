@@ -23,10 +23,10 @@ const maxRequirements = 100
 
 // ClaimOf says what a NodeClaim says in capacity words. It never fails: what can't be understood is named in Unreadable. The
 // result shares nothing with nc.
-func ClaimOf(nc *karpv1.NodeClaim) *capacity.Claim { return claimOf(nc, &waves{}) }
+func ClaimOf(nc *karpv1.NodeClaim) *capacity.Claim { return claimOf(nc, &batches{}) }
 
-// claimOf is ClaimOf with a memory of waves that have been read before.
-func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
+// claimOf is ClaimOf with a memory of launch batches that have been read before.
+func claimOf(nc *karpv1.NodeClaim, seen *batches) *capacity.Claim {
 	c := &capacity.Claim{
 		Name:          nc.Name,
 		UID:           string(nc.UID),
@@ -67,7 +67,7 @@ func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
 		unreadable = append(unreadable, m)
 	}
 	for key, read := range map[string]func(value string) error{
-		WaveAnnotation:    func(value string) (err error) { c.Wave, err = seen.decode(value); return err },
+		BatchAnnotation:   func(value string) (err error) { c.LaunchBatch, err = seen.decode(value); return err },
 		PlannedAnnotation: func(value string) error { return decodeAnnotation(PlannedAnnotation, value, &c.Slots) },
 		LargestAnnotation: func(value string) error { return decodeAnnotation(LargestAnnotation, value, &c.Largest) },
 		PurchaseAnnotation: func(value string) error {
@@ -83,7 +83,7 @@ func claimOf(nc *karpv1.NodeClaim, seen *waves) *capacity.Claim {
 	}
 	slices.Sort(unreadable)
 	if c.Unreadable = strings.Join(unreadable, "; "); c.Unreadable == "" {
-		c.Order = orderOf(nc, c.Wave)
+		c.Order = orderOf(nc, c.LaunchBatch)
 	}
 	return c
 }
@@ -106,14 +106,14 @@ func conditionOf(nc *karpv1.NodeClaim, condition string) *status.Condition {
 // use there, and not what kubectl notes about the claim itself.
 func nodeAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
-	for _, key := range []string{WaveAnnotation, PlannedAnnotation, LargestAnnotation, PurchaseAnnotation, malformedAnnotation, lastApplied} {
+	for _, key := range []string{BatchAnnotation, PlannedAnnotation, LargestAnnotation, PurchaseAnnotation, malformedAnnotation, lastApplied} {
 		delete(out, key)
 	}
 	return out
 }
 
 // nodeClaimOf makes the object that records the intent to launch c for the pool np, complete as Create sends it.
-func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.NodeClaim, error) {
+func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1.NodeClaim, error) {
 	template := &np.Spec.Template
 	ref := template.Spec.NodeClassRef
 	if ref == nil {
@@ -138,8 +138,8 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.N
 	}
 	poolStamp(np).put(nc.Annotations)
 	var offers []capacity.OfferKey
-	if c.Wave != nil {
-		offers = c.Wave.Offers
+	if c.LaunchBatch != nil {
+		offers = c.LaunchBatch.Offers
 	}
 	var relaxed bool
 	labels := merged(template.Labels, poolLabels(np))
@@ -160,9 +160,9 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *waves) (*karpv1.N
 }
 
 // record writes what c must remember into annotations.
-func record(annotations map[string]string, c *capacity.Claim, seen *waves) (err error) {
-	if c.Wave != nil {
-		if annotations[WaveAnnotation], err = seen.encode(c.Wave); err != nil {
+func record(annotations map[string]string, c *capacity.Claim, seen *batches) (err error) {
+	if c.LaunchBatch != nil {
+		if annotations[BatchAnnotation], err = seen.encode(c.LaunchBatch); err != nil {
 			return err
 		}
 	}

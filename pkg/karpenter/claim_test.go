@@ -19,7 +19,7 @@ import (
 
 func testNodeClaim(t *testing.T) *karpv1.NodeClaim {
 	t.Helper()
-	nc, err := nodeClaimOf(testClaim("default-abc"), testPool("default"), &waves{})
+	nc, err := nodeClaimOf(testClaim("default-abc"), testPool("default"), &batches{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestClaimsOfOthers(t *testing.T) {
 		set.SetTrue(karpv1.ConditionTypeDrifted)
 		nc.DeletionTimestamp = &metav1.Time{Time: start}
 		c := ClaimOf(nc)
-		if !c.Launched || !c.Registered || c.Initialized || !c.Deleting || c.Wave != nil || c.Unreadable != "" {
+		if !c.Launched || !c.Registered || c.Initialized || !c.Deleting || c.LaunchBatch != nil || c.Unreadable != "" {
 			t.Errorf("claim is %+v", c)
 		}
 		if diff := cmp.Diff(map[string]string{"a": "b"}, c.Annotations); diff != "" {
@@ -134,9 +134,9 @@ func TestClaimsOfOthers(t *testing.T) {
 	})
 	t.Run("a record of another version is not an empty record", func(t *testing.T) {
 		nc := testNodeClaim(t)
-		nc.Annotations[WaveAnnotation] = `{"token":"t","from":"the future"}`
-		if c := ClaimOf(nc); c.Wave != nil || !strings.Contains(c.Unreadable, WaveAnnotation) {
-			t.Errorf("wave %v, unreadable %q", c.Wave, c.Unreadable)
+		nc.Annotations[BatchAnnotation] = `{"token":"t","from":"the future"}`
+		if c := ClaimOf(nc); c.LaunchBatch != nil || !strings.Contains(c.Unreadable, BatchAnnotation) {
+			t.Errorf("launch batch %v, unreadable %q", c.LaunchBatch, c.Unreadable)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestClaimRequirements(t *testing.T) {
 		want        []req
 		wantRelaxed bool
 	}{
-		"no wave yet: the pool's own, by their current names": {
+		"no launch batch yet: the pool's own, by their current names": {
 			template: []req{three, {Key: "beta.kubernetes.io/os", Operator: "NotIn", Values: []string{"windows"}}},
 			want:     []req{three, {Key: "kubernetes.io/os", Operator: "NotIn", Values: []string{"windows"}}},
 		},
@@ -206,7 +206,7 @@ func TestClaimRequirements(t *testing.T) {
 }
 
 func TestNodeClaimOfTakesFromThePoolWhatThePlanLeavesOpen(t *testing.T) {
-	nc, err := nodeClaimOf(&capacity.Claim{Name: "c", Pool: "default"}, testPool("default"), &waves{})
+	nc, err := nodeClaimOf(&capacity.Claim{Name: "c", Pool: "default"}, testPool("default"), &batches{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,14 +216,14 @@ func TestNodeClaimOfTakesFromThePoolWhatThePlanLeavesOpen(t *testing.T) {
 	if diff := cmp.Diff(testPool("default").Spec.Template.Spec.Taints, nc.Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
-	if _, ok := nc.Annotations[WaveAnnotation]; ok {
-		t.Error("a wave is recorded although there is none")
+	if _, ok := nc.Annotations[BatchAnnotation]; ok {
+		t.Error("a launch batch is recorded although there is none")
 	}
 }
 
 func TestNodeClaimOfMarksRelaxedMinValues(t *testing.T) {
-	c := testClaim("c", func(c *capacity.Claim) { c.Wave.Offers = c.Wave.Offers[:1] })
-	nc, err := nodeClaimOf(c, testPool("default"), &waves{})
+	c := testClaim("c", func(c *capacity.Claim) { c.LaunchBatch.Offers = c.LaunchBatch.Offers[:1] })
+	nc, err := nodeClaimOf(c, testPool("default"), &batches{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestNodeClaimOfAPlanThatRelaxedMinValues(t *testing.T) {
 			karpv1.NodeSelectorRequirementWithMinValues{Key: ec2nc.LabelInstanceFamily, Operator: corev1.NodeSelectorOpExists, MinValues: ptr.To(5)})
 	})
 	for relaxed, want := range map[string]int{"": 2, "true": 0} {
-		nc, err := nodeClaimOf(testClaim("c", func(c *capacity.Claim) { c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = relaxed }), pool, &waves{})
+		nc, err := nodeClaimOf(testClaim("c", func(c *capacity.Claim) { c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = relaxed }), pool, &batches{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,11 +261,11 @@ func TestTheAPITakesEveryClaim(t *testing.T) {
 		pool  func(*karpv1.NodePool)
 	}{
 		"an ordinary one": {},
-		"with less to choose from than minValues asks for": {claim: func(c *capacity.Claim) { c.Wave.Offers = c.Wave.Offers[:1] }},
-		"without a wave":                 {claim: func(c *capacity.Claim) { c.Wave = nil }},
-		"with nothing planned":           {claim: func(c *capacity.Claim) { c.Slots, c.Largest, c.Requests = nil, nil, nil }},
-		"in a reservation":               {claim: func(c *capacity.Claim) { c.Wave.Offers[0].ReservationID = "cr-0123" }},
-		"of a pool without requirements": {claim: func(c *capacity.Claim) { c.Wave = nil }, pool: func(np *karpv1.NodePool) { np.Spec.Template.Spec.Requirements = nil }},
+		"with less to choose from than minValues asks for": {claim: func(c *capacity.Claim) { c.LaunchBatch.Offers = c.LaunchBatch.Offers[:1] }},
+		"without a launch batch":                           {claim: func(c *capacity.Claim) { c.LaunchBatch = nil }},
+		"with nothing planned":                             {claim: func(c *capacity.Claim) { c.Slots, c.Largest, c.Requests = nil, nil, nil }},
+		"in a reservation":                                 {claim: func(c *capacity.Claim) { c.LaunchBatch.Offers[0].ReservationID = "cr-0123" }},
+		"of a pool without requirements":                   {claim: func(c *capacity.Claim) { c.LaunchBatch = nil }, pool: func(np *karpv1.NodePool) { np.Spec.Template.Spec.Requirements = nil }},
 		"that never expires": {pool: func(np *karpv1.NodePool) {
 			np.Spec.Template.Spec.ExpireAfter = karpv1.MustParseNillableDuration("Never")
 		}},
@@ -286,7 +286,7 @@ func TestTheAPITakesEveryClaim(t *testing.T) {
 			if problem := poolProblem(pool); problem != "" {
 				t.Fatal(problem)
 			}
-			nc, err := nodeClaimOf(claim, pool, &waves{})
+			nc, err := nodeClaimOf(claim, pool, &batches{})
 			if err != nil {
 				t.Fatal(err)
 			}

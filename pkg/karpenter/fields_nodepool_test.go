@@ -33,7 +33,7 @@ spec: {disruption: {consolidateAfter: 0s}, template: {spec: {nodeClassRef: {grou
 		see: func(t *testing.T, u *unstructured.Unstructured, at string) string {
 			np := used[*karpv1.NodePool](t, u, nodePools.fresh)
 			p := poolOf(np)
-			nc, err := nodeClaimOf(testClaim("default-1", func(c *capacity.Claim) { c.Labels, c.Annotations, c.Taints, c.StartupTaints = nil, nil, nil, nil }), np, &waves{})
+			nc, err := nodeClaimOf(testClaim("default-1", func(c *capacity.Claim) { c.Labels, c.Annotations, c.Taints, c.StartupTaints = nil, nil, nil, nil }), np, &batches{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -76,7 +76,7 @@ func testClaim(name string, change ...func(*capacity.Claim)) *capacity.Claim {
 		Requests:      capacity.Resources{corev1.ResourceCPU: 1500, corev1.ResourceMemory: 2 << 30, corev1.ResourcePods: 4, "nvidia.com/gpu": 1},
 		Largest:       capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 16 << 30},
 		ExpireAfter:   48 * time.Hour, // the pool's
-		Wave: &capacity.Wave{
+		LaunchBatch: &capacity.LaunchBatch{
 			Token: "token-1", Attempt: 1, Claims: []string{name}, Pool: "default", NodeClass: "default", CapacityType: "spot",
 			Offers: []capacity.OfferKey{
 				{InstanceType: "m5.large", Zone: "us-west-2b", CapacityType: "spot"},

@@ -51,14 +51,14 @@ func (s *Store) claimChanged(before, after *karpv1.NodeClaim) {
 			s.creating[before.Name] = true
 		}
 		s.mu.Unlock()
-		s.tellClaim(claimOf(before, &s.waves), true)
+		s.tellClaim(claimOf(before, &s.batches), true)
 		return
 	}
 	claim := s.keep(after)
 	if before != nil && !conditionTrue(before, karpv1.ConditionTypeRegistered) && claim.Registered {
 		s.outcome(after, outcome{claim: after.UID})
 	}
-	if claim.Unreadable != "" && (before == nil || claimOf(before, &s.waves).Unreadable != claim.Unreadable) {
+	if claim.Unreadable != "" && (before == nil || claimOf(before, &s.batches).Unreadable != claim.Unreadable) {
 		s.recorder.Eventf(after, nil, corev1.EventTypeWarning, reasonUnreadable, "Read", "It will not be launched: %s", shorten(claim.Unreadable))
 	}
 	s.tellClaim(claim, false)
@@ -72,7 +72,7 @@ func (s *Store) keep(nc *karpv1.NodeClaim) *capacity.Claim {
 	if have != nil && have.object.UID == nc.UID && !newer(nc, have.object) {
 		return have.claim
 	}
-	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.waves)}
+	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.batches)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := s.known[nc.Name]; now != nil && now != have && now.object.UID == nc.UID && !newer(nc, now.object) {
@@ -89,7 +89,7 @@ func (s *Store) know(name string, k *knownClaim) {
 
 // keepOwn remembers the answer to a write of ours, unless the claim went meanwhile: nothing would ever take it out again.
 func (s *Store) keepOwn(nc *karpv1.NodeClaim) *capacity.Claim {
-	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.waves)}
+	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.batches)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gone, created := s.creating[nc.Name]

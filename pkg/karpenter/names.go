@@ -7,9 +7,9 @@ import (
 
 // Annotations of Dovetail's own.
 const (
-	// WaveAnnotation on a NodeClaim is the capacity.Wave it belongs to, PlannedAnnotation the []capacity.Slot planned for
+	// BatchAnnotation on a NodeClaim is the capacity.Wave it belongs to, PlannedAnnotation the []capacity.Slot planned for
 	// it, LargestAnnotation the capacity.Resources it counts for against limits until it is launched.
-	WaveAnnotation    = "dovetail.sh/wave"
+	BatchAnnotation   = "dovetail.sh/wave"
 	PlannedAnnotation = "dovetail.sh/planned"
 	LargestAnnotation = "dovetail.sh/largest"
 	// PurchaseAnnotation on a NodeClaim is the guard.Purchase of its machine.

@@ -18,8 +18,8 @@ import (
 )
 
 // orderOf is what a NodeClaim asks for that is none of a plan's; nil for those that are.
-func orderOf(nc *karpv1.NodeClaim, wave *capacity.Wave) *capacity.Order {
-	if _, planned := nc.Annotations[WaveAnnotation]; planned && (wave == nil || wave.For != capacity.ForOrder) {
+func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch) *capacity.Order {
+	if _, planned := nc.Annotations[BatchAnnotation]; planned && (batch == nil || batch.For != capacity.ForOrder) {
 		return nil
 	}
 	o := &capacity.Order{Provisioned: slices.ContainsFunc(nc.OwnerReferences, ownedByPool)}

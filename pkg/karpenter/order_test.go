@@ -66,7 +66,7 @@ func TestOrderOf(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := ClaimOf(byHand(tt.change))
-			if c.Order == nil || c.Unreadable != "" || c.Wave != nil {
+			if c.Order == nil || c.Unreadable != "" || c.LaunchBatch != nil {
 				t.Fatalf("claim %+v", c)
 			}
 			if !strings.HasPrefix(c.Order.Invalid, tt.invalid) || (tt.invalid == "") != (c.Order.Invalid == "") {
@@ -80,13 +80,13 @@ func TestOrderOf(t *testing.T) {
 }
 
 func TestWhoseClaimItIs(t *testing.T) {
-	recorded := func(w capacity.Wave) func(*karpv1.NodeClaim) {
+	recorded := func(w capacity.LaunchBatch) func(*karpv1.NodeClaim) {
 		return func(nc *karpv1.NodeClaim) {
-			value, err := EncodeWave(&w)
+			value, err := EncodeBatch(&w)
 			if err != nil {
 				t.Fatal(err)
 			}
-			nc.Annotations = map[string]string{WaveAnnotation: value}
+			nc.Annotations = map[string]string{BatchAnnotation: value}
 		}
 	}
 	owned := func(apiVersion, kind string) func(*karpv1.NodeClaim) {
@@ -100,14 +100,14 @@ func TestWhoseClaimItIs(t *testing.T) {
 		order, provisioned bool
 	}{
 		{"made by hand", func(*karpv1.NodeClaim) {}, true, false},
-		{"made by hand, about to be launched", recorded(capacity.Wave{Token: "t", Attempt: 2, For: capacity.ForOrder}), true, false},
-		{"planned", recorded(capacity.Wave{Pool: "default"}), false, false},
-		{"planned, about to be launched", recorded(capacity.Wave{Token: "t"}), false, false},
-		{"for a static pool", recorded(capacity.Wave{For: capacity.ForPool}), false, false},
+		{"made by hand, about to be launched", recorded(capacity.LaunchBatch{Token: "t", Attempt: 2, For: capacity.ForOrder}), true, false},
+		{"planned", recorded(capacity.LaunchBatch{Pool: "default"}), false, false},
+		{"planned, about to be launched", recorded(capacity.LaunchBatch{Token: "t"}), false, false},
+		{"for a static pool", recorded(capacity.LaunchBatch{For: capacity.ForPool}), false, false},
 		{"made by Karpenter for pods", owned("karpenter.sh/v1", "NodePool"), true, true},
 		{"made by an older Karpenter for pods", owned("karpenter.sh/v1beta1", "NodePool"), true, true},
 		{"owned by something else", owned("example.com/v1", "NodePool"), true, false},
-		{"with a record that is damaged", func(nc *karpv1.NodeClaim) { nc.Annotations = map[string]string{WaveAnnotation: "{"} }, false, false},
+		{"with a record that is damaged", func(nc *karpv1.NodeClaim) { nc.Annotations = map[string]string{BatchAnnotation: "{"} }, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := ClaimOf(byHand(tt.change))
@@ -142,8 +142,8 @@ func TestTakeAnOrder(t *testing.T) {
 	if err := w.Take(w.ctx, &c); err == nil {
 		t.Error("another claim of the same name was taken")
 	}
-	for _, err := range []error{w.RecordWave(w.ctx, &c, capacity.Wave{}), w.RecordLaunched(w.ctx, &c, testInstance, nil, nil, nil)} {
-		if err == nil || w.Claim("mine").Launched || w.Claim("mine").Wave != nil {
+	for _, err := range []error{w.RecordBatch(w.ctx, &c, capacity.LaunchBatch{}), w.RecordLaunched(w.ctx, &c, testInstance, nil, nil, nil)} {
+		if err == nil || w.Claim("mine").Launched || w.Claim("mine").LaunchBatch != nil {
 			t.Errorf("recorded on another claim of the same name: %v", err)
 		}
 	}

@@ -242,7 +242,7 @@ func TestProvisionerPoolLabels(t *testing.T) {
 	}
 	// The claim is what an API server takes, and belongs to the Provisioner.
 	np.UID = "uid"
-	nc, err := nodeClaimOf(testClaim("provisioner-old-x", func(c *capacity.Claim) { c.Pool = np.Name; c.Labels = nil }), np, &waves{})
+	nc, err := nodeClaimOf(testClaim("provisioner-old-x", func(c *capacity.Claim) { c.Pool = np.Name; c.Labels = nil }), np, &batches{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ type Store struct {
 	budgets    map[string]string // which is reached, by pool; guarded by mu
 
 	overlaid      *overlays
-	waves         waves
+	batches       batches
 	undeclared    undeclared
 	architectures architectures
 	status        *poolStatus

@@ -400,7 +400,7 @@ func TestCachedClient(t *testing.T) {
 
 func TestUnreadableRecordIsSaidOnce(t *testing.T) {
 	nc := testNodeClaim(t)
-	nc.Annotations[WaveAnnotation] = "{"
+	nc.Annotations[BatchAnnotation] = "{"
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"), nc)).ready()
 	if c := w.Claims(); len(c) != 1 || c[0].Unreadable == "" {
 		t.Fatalf("claims %+v", c)
@@ -512,13 +512,13 @@ func TestClaimLife(t *testing.T) {
 	}
 	check("create")
 
-	again := *want.Wave
+	again := *want.LaunchBatch
 	again.Token, again.Attempt = "token-2", 2
-	want.Wave = &again
-	if err := w.RecordWave(w.ctx, &capacity.Claim{Name: "default-abc"}, again); err != nil {
+	want.LaunchBatch = &again
+	if err := w.RecordBatch(w.ctx, &capacity.Claim{Name: "default-abc"}, again); err != nil {
 		t.Fatal(err)
 	}
-	check("record wave")
+	check("record launch batch")
 
 	want.Slots = want.Slots[:1]
 	if err := w.RecordSlots(w.ctx, "default-abc", want.Slots); err != nil {

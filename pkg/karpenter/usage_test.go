@@ -116,7 +116,7 @@ func TestReserveAndRelease(t *testing.T) {
 	}
 	// A write that fails gives back what it took by itself, and leaves alone what was reserved before.
 	other := claim("e", 1000)
-	other.Wave.Token = "another intent"
+	other.LaunchBatch.Token = "another intent"
 	if _, err := w.Create(w.ctx, other); err == nil {
 		t.Error("a name that is taken by another intent was written again")
 	}
@@ -166,7 +166,7 @@ func TestPlansThatRaceKeepTheLimits(t *testing.T) {
 				plan := capacity.Decide(&capacity.View{Pools: pools, Demand: []capacity.Demand{demand}}, capacity.Options{})
 				for i, n := range plan.Nodes {
 					c := testClaim(fmt.Sprintf("default-%d-%d-%d", planner, round, i), func(c *capacity.Claim) {
-						c.Requests, c.Largest, c.Slots, c.Wave.Claims = n.Requests, n.Largest, nil, nil
+						c.Requests, c.Largest, c.Slots, c.LaunchBatch.Claims = n.Requests, n.Largest, nil, nil
 					})
 					if planner%2 == 0 { // these book first, the others leave it to the write
 						if w.Reserve(c)[0] != nil {

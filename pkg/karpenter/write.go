@@ -42,7 +42,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	if problem := nodeClassProblem(np.Name, np.Spec.Template.Spec.NodeClassRef.Name, class); problem != "" {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w: %s", c.Name, ErrPoolUnusable, problem)
 	}
-	nc, err := nodeClaimOf(c, np, &s.waves)
+	nc, err := nodeClaimOf(c, np, &s.batches)
 	if err != nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w", c.Name, err)
 	}
@@ -87,7 +87,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 
 // sameRecord says that both NodeClaims record the same intent for the same pool.
 func sameRecord(a, b *karpv1.NodeClaim) bool {
-	for _, key := range []string{WaveAnnotation, PlannedAnnotation, karpv1.NodePoolHashAnnotationKey} {
+	for _, key := range []string{BatchAnnotation, PlannedAnnotation, karpv1.NodePoolHashAnnotationKey} {
 		if a.Annotations[key] != b.Annotations[key] {
 			return false
 		}
@@ -95,16 +95,16 @@ func sameRecord(a, b *karpv1.NodeClaim) bool {
 	return a.Labels[karpv1.NodePoolLabelKey] == b.Labels[karpv1.NodePoolLabelKey] && b.DeletionTimestamp.IsZero()
 }
 
-// RecordWave writes the wave that is about to be launched, or another attempt. Another claim of the same name is not found.
-func (s *Store) RecordWave(ctx context.Context, c *capacity.Claim, w capacity.Wave) error {
-	value, err := s.waves.encode(&w)
+// RecordBatch writes the launch batch that is about to be launched, or another attempt. Another claim of the same name is not found.
+func (s *Store) RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) error {
+	value, err := s.batches.encode(&w)
 	if err != nil {
 		return fmt.Errorf("NodeClaim %s: %w", c.Name, err)
 	}
 	if _, err := s.the(ctx, c, false); err != nil {
 		return err
 	}
-	_, err = s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{WaveAnnotation: value}), false)
+	_, err = s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{BatchAnnotation: value}), false)
 	return err
 }
 

@@ -54,7 +54,7 @@ func TestCreateWhoseAnswerWasLostIsRepeated(t *testing.T) {
 	if err != nil || again.UID != first.UID {
 		t.Errorf("the same intent again: %v, %v", again, err)
 	}
-	_, err = w.Create(w.ctx, testClaim("default-abc", func(c *capacity.Claim) { c.Wave.Token = "another" }))
+	_, err = w.Create(w.ctx, testClaim("default-abc", func(c *capacity.Claim) { c.LaunchBatch.Token = "another" }))
 	if !apierrors.IsAlreadyExists(err) {
 		t.Errorf("another intent under the same name: %v, want already exists", err)
 	}

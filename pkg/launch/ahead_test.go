@@ -86,8 +86,8 @@ func TestAhead(t *testing.T) {
 			for _, o := range append(tc.more, tc.owner) {
 				put(t, f, o)
 			}
-			desk := NewDesk(clock)
-			p := NewPending([]string{"s"}, desk, NewClasses(f))
+			reservations := NewReservations(clock)
+			p := NewPending([]string{"s"}, reservations, NewClasses(f))
 			var waiting []ledger.Waiting
 			for i := range 4 {
 				pod := ownedPod(i, tc.kind)
@@ -124,7 +124,7 @@ func TestAhead(t *testing.T) {
 // Pods that are being deleted make room on their nodes until they have gone.
 func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	p := NewPending([]string{"s"}, NewDesk(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
+	p := NewPending([]string{"s"}, NewReservations(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
 	h := p.Handler()
 	pod := ownedPod(0, "apps/v1 ReplicaSet")
 	pod.Spec.NodeName = "n"
@@ -148,7 +148,7 @@ func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
 // Pods are counted for their controller as long as they live.
 func TestPendingCountsCreated(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	p := NewPending([]string{"s"}, NewDesk(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
+	p := NewPending([]string{"s"}, NewReservations(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
 	h := p.Handler()
 	a, b := ownedPod(0, "apps/v1 ReplicaSet"), ownedPod(1, "apps/v1 ReplicaSet")
 	want := func(n int) {
@@ -180,27 +180,27 @@ func TestPendingCountsCreated(t *testing.T) {
 // The scheduler hears of pods from a handler of its own. A pod that was let go before this one knew it is let go again.
 func TestPodThatWasLetGoBeforeItWasKnown(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	desk := NewDesk(testingclock.NewFakePassiveClock(time.Now()))
-	p := NewPending([]string{"s"}, desk, NewClasses(f))
+	reservations := NewReservations(testingclock.NewFakePassiveClock(time.Now()))
+	p := NewPending([]string{"s"}, reservations, NewClasses(f))
 	pod := ownedPod(0, "apps/v1 ReplicaSet")
 	class, err := p.classes.Class(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	desk.Submit(refOf(pod), class)
-	desk.Step(func(l *ledger.Ledger, now time.Time) {
+	reservations.Submit(refOf(pod), class)
+	reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing("n", ledger.NodeStatus{})
 		l.Commit("p", []capacity.Placement{{Class: class, Pod: refOf(pod), Node: "n"}}, now)
 	})
-	if e := desk.take(); len(e.Activate) != 1 || p.Get(pod.UID) != nil {
+	if e := reservations.take(); len(e.Activate) != 1 || p.Get(pod.UID) != nil {
 		t.Fatalf("effects %+v", e)
 	}
 	p.observe(nil, pod)
-	if e := desk.take(); len(e.Activate) != 1 {
+	if e := reservations.take(); len(e.Activate) != 1 {
 		t.Errorf("effects %+v, want the pod to be let go again", e)
 	}
 	p.observe(pod, pod)
-	if e := desk.take(); len(e.Activate) != 0 {
+	if e := reservations.take(); len(e.Activate) != 0 {
 		t.Errorf("effects %+v for a pod that was known", e)
 	}
 }

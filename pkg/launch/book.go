@@ -16,11 +16,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// maxWave bounds how many launches share one call, so that one bad answer concerns no more than these.
-const maxWave = 100
+// maxBatch bounds how many launches share one call, so that one bad answer concerns no more than these.
+const maxBatch = 100
 
-// wave is a row of identical launches on its way.
-type wave struct {
+// launch batch is a row of identical launches on its way.
+type batch struct {
 	pool         *capacity.Pool
 	capacityType string
 	offers       []capacity.NodeOffer
@@ -35,24 +35,24 @@ type wave struct {
 
 // book gives each planned node its claim's name, books the placements in the ledger and returns what is to be launched. claims are
 // those of the plan's nodes, by their IDs.
-func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*wave {
+func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*batch {
 	return m.bookAs(ctx, v, plan, claims, (*ledger.Ledger).Commit)
 }
 
 // bookAs is book with a way of booking.
-func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*wave {
+func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*batch {
 	names := map[string]string{}
-	var waves []*wave
-	open := map[string]*wave{}
+	var batches []*batch
+	open := map[string]*batch{}
 	for _, n := range plan.Nodes {
 		c := claims[n.ID]
 		names[n.ID] = c.Name
-		key := waveKey(n)
+		key := batchKey(n)
 		w := open[key]
-		if w == nil || len(w.claims) == maxWave {
-			w = &wave{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}
+		if w == nil || len(w.claims) == maxBatch {
+			w = &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}
 			open[key] = w
-			waves = append(waves, w)
+			batches = append(batches, w)
 		}
 		w.claims = append(w.claims, c)
 		cp := *c
@@ -61,7 +61,7 @@ func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims
 	planID := m.randomName("p")
 	touched := map[string]bool{}
 	var promised map[string][]capacity.Slot
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, n := range plan.Nodes {
 			l.AddNode(names[n.ID], template(n), daemonRoom(n.Daemons), false, now)
 		}
@@ -91,7 +91,7 @@ func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims
 	for claim, slots := range promised {
 		m.recordSlots(ctx, claim, slots)
 	}
-	return waves
+	return batches
 }
 
 func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]string) string {
@@ -160,7 +160,7 @@ func (m *Motor) claimFor(n *capacity.PlannedNode) *capacity.Claim {
 		Labels: maps.Clone(n.Labels), Annotations: annotations(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
 		Requests: n.Requests, Largest: n.Largest,
 		// Without a token: what may be launched, not yet what will be.
-		Wave: &capacity.Wave{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers},
+		LaunchBatch: &capacity.LaunchBatch{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers},
 	}
 }
 
@@ -221,8 +221,8 @@ func daemonRoom(daemons []*capacity.DaemonSet) map[string]capacity.Resources {
 	return out
 }
 
-// waveKey is equal for nodes that one call may launch together.
-func waveKey(n *capacity.PlannedNode) string {
+// batchKey is equal for nodes that one call may launch together.
+func batchKey(n *capacity.PlannedNode) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s|%s|", n.Pool.Name, n.CapacityType)
 	for _, o := range n.Offers {
@@ -252,7 +252,7 @@ func (m *Motor) randomName(prefix string) string {
 	return prefix + "-" + string(b)
 }
 
-// token of a wave: the same claims and attempt give the same token, whoever computes it.
+// token of a launch batch: the same claims and attempt give the same token, whoever computes it.
 func (m *Motor) token(claims []*capacity.Claim, attempt int) string {
 	uids := make([]string, 0, len(claims))
 	for _, c := range claims {

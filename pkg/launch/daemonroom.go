@@ -15,7 +15,7 @@ import (
 // kept on nodes that are coming up, or given back. frees: refused pods may have a chance. A pod that was planned on a node in flight and
 // has no room left there is turned away by the filters in its own cycle, and planned for again.
 func (m *Motor) DaemonsChanged(frees bool) {
-	if m.desk.Idle() {
+	if m.reservations.Idle() {
 		return
 	}
 	m.daemonsMoved.Store(true)
@@ -32,9 +32,9 @@ func (m *Motor) keepDaemonRoom(ctx context.Context) {
 		return
 	}
 	var flights []ledger.InFlight
-	m.desk.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	m.reservations.read(func(l *ledger.Ledger) { flights = l.InFlight() })
 	missing := m.missingDaemons(ctx)
-	m.desk.Step(func(l *ledger.Ledger, _ time.Time) {
+	m.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
 		for i := range flights {
 			if f := &flights[i]; f.Claim != "" && f.Template != nil && (!f.Initialized || len(f.Daemons) > 0) {
 				l.Daemons(f.Claim, daemonRoom(missing(f.Name, f.Template.Labels, f.Template.Taints)))

@@ -27,7 +27,7 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 		t.Helper()
 		got := int64(-1)
 		if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-			w.desk.read(func(l *ledger.Ledger) {
+			w.reservations.read(func(l *ledger.Ledger) {
 				got = 0
 				for _, f := range l.InFlight() {
 					for _, d := range f.Daemons {
@@ -93,7 +93,7 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	}()
 	w.submit(1)
 	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(context.Context) (refused bool, _ error) {
-		w.desk.read(func(l *ledger.Ledger) { refused = l.Refused(w.pod(0).UID) })
+		w.reservations.read(func(l *ledger.Ledger) { refused = l.Refused(w.pod(0).UID) })
 		return refused, nil
 	}); err != nil {
 		t.Fatal("the pod was not refused")
@@ -127,7 +127,7 @@ func TestDaemonsThatGoGivePodsAnotherChance(t *testing.T) {
 		}()
 		w.submit(1)
 		pass(10 * time.Minute)
-		if _, instances, bound := w.count(); instances+bound > 0 || !w.desk.Refused(w.pod(0).UID) {
+		if _, instances, bound := w.count(); instances+bound > 0 || !w.reservations.Refused(w.pod(0).UID) {
 			t.Fatalf("%d instances and %d pods bound beside the DaemonSet", instances, bound)
 		}
 		a.d.observeSet(a.set, nil)

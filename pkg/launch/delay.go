@@ -12,7 +12,7 @@ import (
 // reasonLaunchDelayed: a launch call has failed that may work when it is repeated.
 const reasonLaunchDelayed = "LaunchDelayed"
 
-// delay is why a wave isn't launched yet, as its pods were told; empty: it has not failed.
+// delay is why a launch batch isn't launched yet, as its pods were told; empty: it has not failed.
 type delay string
 
 // after is a text with the reason behind it.
@@ -26,7 +26,7 @@ func (d delay) after(text string) string {
 // delayed tells pods whose nodes are not launched yet what the last call failed with, at the first call and when that changes. The same call
 // is repeated for minutes, and whoever waits wants to know before that is over. The pool is told once, for all its launches. On the claims it
 // is written: should they be given up for their age, that is the cause.
-func (m *Motor) delayed(ctx context.Context, rec *capacity.Wave, claims []*capacity.Claim, told *delay, why string) {
+func (m *Motor) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims []*capacity.Claim, told *delay, why string) {
 	why = oneLine(why)
 	if why == "" || *told == delay(why) {
 		return

@@ -91,7 +91,7 @@ func TestDelayOfAClaimMadeByHand(t *testing.T) {
 	w.claims["mine"] = claims[0]
 	w.mu.Unlock()
 	for range 2 {
-		w.motor.delayed(t.Context(), &capacity.Wave{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
+		w.motor.delayed(t.Context(), &capacity.LaunchBatch{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
 	}
 	got, times := w.said("LaunchDelayed")
 	if diff := cmp.Diff([]string{"mine LaunchDelayed for now: RequestLimitExceeded: (3 times)"}, got); diff != "" || times != 1 {

@@ -44,7 +44,7 @@ func newPurse(t *testing.T, cfg SpendingConfig) *purse {
 // restart makes another guard, as a new process has it, that has read no records yet.
 func (p *purse) restart(cfg SpendingConfig) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	pending := NewPending([]string{"s"}, NewDesk(p.clock), NewClasses(f))
+	pending := NewPending([]string{"s"}, NewReservations(p.clock), NewClasses(f))
 	p.Spending = NewSpending(cfg, p.clock, p, NewOwners(f), pending, func(node string) []corev1.Taint { return p.tells[node] },
 		func(node string) []*corev1.Pod { return p.seen[node] })
 	p.Spending.guard.Recovered(p.clock.Now())
@@ -107,7 +107,7 @@ func (p *purse) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod 
 func (p *purse) passes(d time.Duration) {
 	for range d / time.Second {
 		p.clock.Step(time.Second)
-		p.settle(NewDesk(p.clock))
+		p.settle(NewReservations(p.clock))
 	}
 }
 

@@ -32,18 +32,18 @@ import (
 
 // world is everything around a motor, in memory: it behaves, in the simplest way that keeps the seams' promises.
 type world struct {
-	t     *testing.T
-	mu    sync.Mutex
-	motor *Motor
-	desk  *Desk
-	stop  func()
+	t            *testing.T
+	mu           sync.Mutex
+	motor        *Motor
+	reservations *Reservations
+	stop         func()
 
 	claims            map[string]*capacity.Claim
 	reserved          map[string]*capacity.Claim
 	limits            capacity.Resources // of the pool
 	overlay           func(*capacity.InstanceType) *capacity.InstanceType
 	openArchitectures []string
-	prices            [][]float64 // of waves that were prepared
+	prices            [][]float64 // of launch batches that were prepared
 	instances         map[string]capacity.Instance
 	tokens            map[string][]string // what each token launched
 	requests          map[string]string   // what each token asked for
@@ -106,9 +106,9 @@ func newWorld(t *testing.T) *world {
 // build makes a motor on the world that doesn't run.
 func (w *world) build() {
 	w.leaders++
-	w.desk = NewDesk(w.clock)
+	w.reservations = NewReservations(w.clock)
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	pending := NewPending([]string{"s"}, w.desk, NewClasses(f))
+	pending := NewPending([]string{"s"}, w.reservations, NewClasses(f))
 	owners := NewOwners(f)
 	var spending *Spending
 	if w.budget != nil {
@@ -116,7 +116,7 @@ func (w *world) build() {
 	}
 	w.namespaces = f.Core().V1().Namespaces().Informer().GetStore()
 	w.motor = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
-		Clock: w.clock, Desk: w.desk, Cloud: w, Claims: w, World: w, Recheck: w, Planner: w.planner, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
+		Clock: w.clock, Reservations: w.reservations, Cloud: w, Claims: w, World: w, Recheck: w, Planner: w.planner, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pending, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	for _, n := range w.nodes {
@@ -188,7 +188,7 @@ func (w *world) submitPod(pods ...int) {
 		}
 		classes[i] = c
 	}
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, i := range pods {
 			l.Submit(refOf(w.pod(i)), classes[i], now)
 		}
@@ -384,8 +384,8 @@ func (w *world) onThe(of *capacity.Claim, f func(*capacity.Claim)) error {
 	return nil
 }
 
-func (w *world) RecordWave(_ context.Context, of *capacity.Claim, wave capacity.Wave) error {
-	return w.onThe(of, func(c *capacity.Claim) { c.Wave = &wave })
+func (w *world) RecordBatch(_ context.Context, of *capacity.Claim, batch capacity.LaunchBatch) error {
+	return w.onThe(of, func(c *capacity.Claim) { c.LaunchBatch = &batch })
 }
 
 func (w *world) RecordSlots(_ context.Context, name string, slots []capacity.Slot) error {
@@ -450,17 +450,17 @@ func (w *world) exhaust(name string) {
 	})
 }
 
-func (w *world) Prepare(_ context.Context, wave capacity.Wave) ([]byte, error) {
+func (w *world) Prepare(_ context.Context, batch capacity.LaunchBatch) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.call("Prepare"); err != nil {
 		return nil, err
 	}
-	w.prices = append(w.prices, wave.Prices)
-	return fmt.Appendf(nil, "%v", wave.Offers), nil
+	w.prices = append(w.prices, batch.Prices)
+	return fmt.Appendf(nil, "%v", batch.Offers), nil
 }
 
-func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchResult, error) {
+func (w *world) Launch(_ context.Context, batch capacity.LaunchBatch) (capacity.LaunchResult, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.call("Launch"); err != nil {
@@ -474,13 +474,13 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 		w.answered--
 		return capacity.LaunchResult{Message: "InvalidLaunchTemplateName.NotFoundException"}, capacity.ErrRequestStale
 	}
-	if w.refused[wave.Token] || w.throttled > 0 {
+	if w.refused[batch.Token] || w.throttled > 0 {
 		w.throttled = max(0, w.throttled-1)
-		w.refused[wave.Token] = true
+		w.refused[batch.Token] = true
 		return capacity.LaunchResult{Message: "RequestLimitExceeded"}, capacity.ErrThrottled
 	}
-	if ids, again := w.tokens[wave.Token]; again {
-		if w.requests[wave.Token] != string(wave.Request) {
+	if ids, again := w.tokens[batch.Token]; again {
+		if w.requests[batch.Token] != string(batch.Request) {
 			return capacity.LaunchResult{}, capacity.ErrTokenMismatch
 		}
 		var out capacity.LaunchResult
@@ -490,9 +490,9 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 		return out, w.after("Launch")
 	}
 	var out capacity.LaunchResult
-	w.requests[wave.Token] = string(wave.Request)
-	for range wave.Claims {
-		for _, o := range wave.Offers {
+	w.requests[batch.Token] = string(batch.Request)
+	for range batch.Claims {
+		for _, o := range batch.Offers {
 			if left, limited := w.capacity[o.InstanceType]; limited && left == 0 {
 				if !slices.Contains(out.Exhausted, o) {
 					out.Exhausted = append(out.Exhausted, o)
@@ -505,8 +505,8 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 			w.seq++
 			id := fmt.Sprintf("i-%04d", w.seq)
 			w.instances[id] = capacity.Instance{ID: id, ProviderID: "aws:///a/" + id, InstanceType: o.InstanceType, Zone: "a", CapacityType: "on-demand",
-				State: capacity.InstanceRunning, NodeName: "node-" + id, Wave: wave.Token, LaunchedAt: time.Now()}
-			w.tokens[wave.Token] = append(w.tokens[wave.Token], id)
+				State: capacity.InstanceRunning, NodeName: "node-" + id, LaunchBatch: batch.Token, LaunchedAt: time.Now()}
+			w.tokens[batch.Token] = append(w.tokens[batch.Token], id)
 			out.Instances = append(out.Instances, w.instances[id])
 			break
 		}
@@ -520,7 +520,7 @@ func (w *world) Launch(_ context.Context, wave capacity.Wave) (capacity.LaunchRe
 	return out, nil
 }
 
-func (w *world) FindWave(_ context.Context, token string) ([]capacity.Instance, error) {
+func (w *world) FindBatch(_ context.Context, token string) ([]capacity.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.call("FindWave"); err != nil {
@@ -651,21 +651,21 @@ func (w *world) EndPod(_ context.Context, pod *corev1.Pod) error {
 // Activate is the scheduler: it runs each pod's cycle.
 func (w *world) Activate(pods []*corev1.Pod) {
 	for _, pod := range pods {
-		if closed, _ := w.desk.Gate(pod.UID); closed {
+		if closed, _ := w.reservations.Gate(pod.UID); closed {
 			continue
 		}
-		node, _ := w.desk.Pin(pod.UID)
+		node, _ := w.reservations.Pin(pod.UID)
 		if node == "" {
 			continue // refused: it stays where it is
 		}
-		if why := w.desk.Assume(pod.UID, node, false); why != "" {
+		if why := w.reservations.Assume(pod.UID, node, false); why != "" {
 			continue
 		}
 		w.mu.Lock()
 		w.bound[pod.UID] = node
 		w.changed()
 		w.mu.Unlock()
-		w.desk.Settled(pod.UID, node)
+		w.reservations.Settled(pod.UID, node)
 	}
 }
 

@@ -103,7 +103,7 @@ func (m *Motor) finishNode(ctx context.Context, c *capacity.Claim, inst capacity
 	logger.V(2).Info("Node created ahead of its kubelet", "node", node.Name, "nodeClaim", c.Name, "instance", inst.ID,
 		"instanceType", inst.InstanceType, "zone", inst.Zone, "capacityType", inst.CapacityType)
 	if err := m.cloud.TagClaim(ctx, inst.ID, c.Name, node.Name); err != nil && ctx.Err() == nil {
-		logger.V(3).Info("Could not tag the instance with its claim; it is found by its wave", "instance", inst.ID, "err", err)
+		logger.V(3).Info("Could not tag the instance with its claim; it is found by its launch batch", "instance", inst.ID, "err", err)
 	}
 }
 
@@ -221,7 +221,7 @@ func (m *Motor) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.Ins
 // refilter asks the real filters about the node as it has turned out to be.
 func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
 	var slots []capacity.Slot
-	m.desk.read(func(l *ledger.Ledger) { slots = l.Slots(c.Name) })
+	m.reservations.read(func(l *ledger.Ledger) { slots = l.Slots(c.Name) })
 	ready := node.DeepCopy()
 	ready.Spec.Taints = c.Taints
 	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -251,7 +251,7 @@ func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.No
 		m.log(ctx).V(2).Info("A planned pod does not pass on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
 		m.spending.rejectedByFilters(c.Name, m.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false, false)
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
 		})
 	}

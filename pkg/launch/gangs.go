@@ -138,7 +138,7 @@ func (m *Motor) rest(gangs map[Group]*gang) {
 		if !ok || !now.Before(p.until) || p.members != len(g.waiting)+g.placed {
 			continue
 		}
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			for _, pod := range g.waiting {
 				l.Postpone(pod.UID, "the pod's group could not be placed as a whole and is tried again later", p.until, now)
 			}
@@ -176,7 +176,7 @@ func (m *Motor) member(g *gang, pod *corev1.Pod) {
 	if err != nil {
 		return // it can't be planned for; the others may be enough
 	}
-	state := m.desk.join(refOf(pod), class)
+	state := m.reservations.join(refOf(pod), class)
 	switch state {
 	case ledger.Queued:
 		g.waiting = append(g.waiting, pod)
@@ -229,7 +229,7 @@ func (m *Motor) endUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
 		m.log(ctx).V(2).Info("Ending a machine that was launched for a plan that has fallen through", "nodeClaim", claim)
-		m.spending.unused(claim, m.desk.unplanned)
+		m.spending.unused(claim, m.reservations.unplanned)
 		m.background(ctx, func() { m.cancel(ctx, claim) })
 	}
 }

@@ -89,15 +89,15 @@ func TestGroupsThatNobodyLooksAfterAreTold(t *testing.T) {
 // A gang that could not be placed is put off, longer each time; a new member or other offers end the pause.
 func TestGangsThatWereRefusedRest(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
-	desk := NewDesk(clock)
-	m := &Motor{clock: clock, desk: desk, pauses: map[Group]pause{}}
+	reservations := NewReservations(clock)
+	m := &Motor{clock: clock, reservations: reservations, pauses: map[Group]pause{}}
 	group := Group{"d", "g", false}
 	gangs := func(members int) map[Group]*gang {
 		g := &gang{min: 3}
 		for i := range members {
 			uid := types.UID(rune('a' + i))
 			g.waiting = append(g.waiting, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
-			desk.Step(func(l *ledger.Ledger, now time.Time) {
+			reservations.Step(func(l *ledger.Ledger, now time.Time) {
 				l.Join(capacity.PodRef{UID: uid}, &capacity.Class{Key: "c"}, now)
 			})
 		}
@@ -108,7 +108,7 @@ func TestGangsThatWereRefusedRest(t *testing.T) {
 		gs := gangs(members)
 		m.rest(gs)
 		queued := 0
-		desk.read(func(l *ledger.Ledger) { queued = len(l.QueuedPods()) })
+		reservations.read(func(l *ledger.Ledger) { queued = len(l.QueuedPods()) })
 		if want := members * len(gs); queued != want {
 			t.Errorf("%d pods queued, want %d", queued, want)
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 func (w *world) queued() (pods []ledger.Waiting) {
-	w.desk.read(func(l *ledger.Ledger) { pods = l.QueuedPods() })
+	w.reservations.read(func(l *ledger.Ledger) { pods = l.QueuedPods() })
 	return pods
 }
 
@@ -46,12 +46,12 @@ func TestPodsThatHaveEndedAreNoDemand(t *testing.T) {
 			w.motor.pending.observe(nil, pod)
 			class, _ := w.motor.pending.classes.Class(pod)
 			end(w, pod)
-			if wait, why := w.desk.Submit(refOf(pod), class); wait || why == "" {
+			if wait, why := w.reservations.Submit(refOf(pod), class); wait || why == "" {
 				t.Errorf("the cycle is told wait=%t, %q", wait, why)
 			}
-			w.desk.submitFree(refOf(pod), class)
-			w.desk.submitUntaken(refOf(pod), class)
-			if st := w.desk.join(refOf(pod), class); st != ledger.Unknown || len(w.queued()) > 0 || !w.desk.Idle() {
+			w.reservations.submitFree(refOf(pod), class)
+			w.reservations.submitUntaken(refOf(pod), class)
+			if st := w.reservations.join(refOf(pod), class); st != ledger.Unknown || len(w.queued()) > 0 || !w.reservations.Idle() {
 				t.Errorf("the pod is %v, %d pods are queued", st, len(w.queued()))
 			}
 		})
@@ -68,7 +68,7 @@ func TestPodsWhoseGatesHaveGoneAreDemand(t *testing.T) {
 	w.motor.pending.observe(nil, gated)
 	w.motor.pending.observe(gated, pod)
 	class, _ := w.motor.pending.classes.Class(pod)
-	if w.desk.Submit(refOf(pod), class); len(w.queued()) != 1 {
+	if w.reservations.Submit(refOf(pod), class); len(w.queued()) != 1 {
 		t.Error("not queued")
 	}
 }
@@ -79,7 +79,7 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	w.build()
 	w.submit(2)
 	again := func() []ledger.Waiting {
-		w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Refuse([]types.UID{"u0", "u1"}, "no", false, now)
 			l.Reopen(now)
 		})
@@ -103,10 +103,10 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	if _, err := w.motor.pending.classes.Class(volatile); err == nil {
 		t.Fatal("want a pod that can't be planned for")
 	}
-	if got := again(); len(got) != 1 || w.desk.Knows("u1") {
+	if got := again(); len(got) != 1 || w.reservations.Knows("u1") {
 		t.Errorf("want the pod that can't be planned for let go: %v", got)
 	}
-	w.desk.Submit(refOf(tolerant), want)
+	w.reservations.Submit(refOf(tolerant), want)
 	if got, _ := w.motor.gather(t.Context()); len(got) != 2 {
 		t.Errorf("it has come again, and has to wait: %v", got)
 	}
@@ -118,7 +118,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	w.build()
 	w.submit(2)
 	class, _ := w.motor.pending.classes.Class(w.pod(0))
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing("n", ledger.NodeStatus{})
 		l.Commit("1", []capacity.Placement{{Class: class, Pod: refOf(w.pod(0)), Node: "n"}}, now)
 		l.Refuse([]types.UID{"u1"}, "no", false, now)
@@ -129,18 +129,18 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	want, _ := w.motor.pending.classes.Class(tolerant)
 	w.motor.pending.observe(w.pod(1), tolerant)
 	w.motor.pending.Handler().OnDelete(w.pod(0)) // its room is given back
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 	if got, _ := w.motor.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
 		t.Errorf("want it as it has become: %v", got)
 	}
 	plain := w.pod(1)
 	plain.ResourceVersion = "3"
 	class, _ = w.motor.pending.classes.Class(plain)
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Refuse([]types.UID{"u1"}, "no", false, now)
 		l.Reopen(now)
 	})
-	w.desk.Submit(refOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
+	w.reservations.Submit(refOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
 	if got, _ := w.motor.gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
 		t.Errorf("want it as its cycle said: %v", got)
 	}
@@ -151,18 +151,18 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	c := testingclock.NewFakeClock(time.Now())
-	w.desk.clock = c
+	w.reservations.clock = c
 	pod := w.pod(0)
 	w.motor.pending.observe(nil, pod)
 	class, _ := w.motor.pending.classes.Class(pod)
-	w.desk.SubmitLater(refOf(pod), class)
-	if why := w.desk.Assume(pod.UID, "old", false); why != "" {
+	w.reservations.SubmitLater(refOf(pod), class)
+	if why := w.reservations.Assume(pod.UID, "old", false); why != "" {
 		t.Fatal(why)
 	}
 	c.Step(time.Minute)
 	w.motor.later()
-	w.desk.submitUntaken(refOf(pod), class)
-	w.desk.submitFree(refOf(pod), class)
+	w.reservations.submitUntaken(refOf(pod), class)
+	w.reservations.submitFree(refOf(pod), class)
 	if n := len(w.queued()); n > 0 {
 		t.Errorf("%d pods are queued", n)
 	}
@@ -184,7 +184,7 @@ func TestRefusedGangRests(t *testing.T) {
 		pod.Labels = map[string]string{labelGroup: "g"}
 		m.pending.observe(nil, pod)
 		c, _ := m.pending.classes.Class(pod)
-		w.desk.Submit(refOf(pod), c)
+		w.reservations.Submit(refOf(pod), c)
 	}
 	m.round(t.Context())
 	if len(m.pauses) == 0 {
@@ -197,7 +197,7 @@ func TestVictimsThatNeverEnd(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	c := testingclock.NewFakeClock(time.Now())
-	w.desk.clock = c
+	w.reservations.clock = c
 	m := w.motor
 	victim := w.pod(7)
 	victim.Spec.NodeName = "n"
@@ -209,13 +209,13 @@ func TestVictimsThatNeverEnd(t *testing.T) {
 	pod.Status.NominatedNodeName = "n"
 	m.pending.observe(nil, pod)
 	class, _ := m.pending.classes.Class(pod)
-	w.desk.Submit(refOf(pod), class)
+	w.reservations.Submit(refOf(pod), class)
 	if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
 		t.Error("planned for while its victim ends")
 	}
 	for range 2 {
 		c.Step(nomineePatience + time.Second)
-		w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 		if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
 			return
 		}
@@ -241,7 +241,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 			w.build()
 			start := time.Now()
 			c := testingclock.NewFakeClock(start)
-			w.desk.clock = c
+			w.reservations.clock = c
 			m := w.motor
 			victim := w.pod(7)
 			victim.Spec.NodeName = "n"
@@ -255,7 +255,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.desk.Submit(refOf(pod), class)
+			w.reservations.Submit(refOf(pod), class)
 			planned := time.Duration(-1)
 			for at := time.Duration(0); at < time.Minute && planned < 0; at += time.Second {
 				if tc.deleted > at-time.Second && tc.deleted <= at && tc.deleted > 0 || tc.deleted == time.Nanosecond && at == 0 {
@@ -264,7 +264,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 				if at == tc.gone && at > 0 {
 					m.pending.deleted(going)
 				}
-				w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+				w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 				if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
 					planned = at
 				}
@@ -289,25 +289,25 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("10")}},
 	}
 	m.NodeCached(w.nodes["n"])
-	if !w.desk.Fence("n") {
+	if !w.reservations.Fence("n") {
 		t.Fatal("no fence")
 	}
 	nothingIsPlannedOn(t, w, "n")
 	m.Close("n", "")
-	w.desk.Unfence("n")
+	w.reservations.Unfence("n")
 	nothingIsPlannedOn(t, w, "n")
 
 	// What the scheduler doesn't have isn't fenced: nobody would ever take the fence away.
 	m.NodeUncached(w.nodes["n"])
 	m.Close("n", "")
 	m.NodeCached(w.nodes["n"])
-	if why := w.desk.Assume("u", "n", false); why != "" {
+	if why := w.reservations.Assume("u", "n", false); why != "" {
 		t.Error(why)
 	}
 	if !m.Close("n", "aws:///z/i-another") {
 		t.Error("a pod is being bound there, and nobody says so")
 	}
-	if why := w.desk.Assume("v", "n", false); why != "" {
+	if why := w.reservations.Assume("v", "n", false); why != "" {
 		t.Errorf("the end of another machine: %s", why)
 	}
 }
@@ -321,7 +321,7 @@ func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.desk.Submit(refOf(pod), class)
+	w.reservations.Submit(refOf(pod), class)
 	waiting, gangs := m.gather(t.Context())
 	_, plan, err := m.decide(t.Context(), waiting, gangs, nil)
 	if err != nil {
@@ -361,7 +361,7 @@ func TestShrinkingIsNoFailure(t *testing.T) {
 	w.build()
 	m := w.motor
 	claim := func(name string) {
-		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", Deleting: true, Wave: &capacity.Wave{For: capacity.ForPool}}
+		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", Deleting: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}}
 	}
 	claim("x")
 	m.ending["x"] = true
@@ -467,9 +467,9 @@ func TestPodsOfOthersHearWhyNothingIsBuilt(t *testing.T) {
 	}
 }
 
-// What a wave brought is given out after a restart as it was before: an instance that falls to a claim that is being deleted is
+// What a launch batch brought is given out after a restart as it was before: an instance that falls to a claim that is being deleted is
 // neither given to another one nor ended here.
-func TestInstancesOfAWaveAreDealtAsBefore(t *testing.T) {
+func TestInstancesOfALaunchBatchAreDealtAsBefore(t *testing.T) {
 	inst := func(id, claim string) capacity.Instance { return capacity.Instance{ID: id, Claim: claim} }
 	for name, tc := range map[string]struct {
 		dying, missing []string
@@ -497,8 +497,8 @@ func TestInstancesOfAWaveAreDealtAsBefore(t *testing.T) {
 			for _, n := range tc.missing {
 				missing = append(missing, &capacity.Claim{Name: n, UID: n})
 			}
-			rec := &capacity.Wave{Token: "t", Claims: []string{"b", "a"}}
-			due, left := w.motor.waveOwners(rec, missing, []*capacity.Claim{{Name: "gone", ProviderID: tc.taken}}).Assign(rec, tc.insts)
+			rec := &capacity.LaunchBatch{Token: "t", Claims: []string{"b", "a"}}
+			due, left := w.motor.batchOwners(rec, missing, []*capacity.Claim{{Name: "gone", ProviderID: tc.taken}}).Assign(rec, tc.insts)
 			got := map[string]string{}
 			for claim, i := range due {
 				if slices.Contains(tc.missing, claim) {
@@ -533,7 +533,7 @@ func TestAnInstanceTooManyThatHasANode(t *testing.T) {
 		t.Errorf("left: %v", w.instances)
 	}
 	for _, name := range []string{"n", "expected"} {
-		if why := w.desk.Assume("u", name, false); why == "" {
+		if why := w.reservations.Assume("u", name, false); why == "" {
 			t.Errorf("a pod may go to %s, which is about to be drained", name)
 		}
 	}

@@ -22,7 +22,7 @@ func (w *world) ends(i int) {
 }
 
 // The first call brings nothing and nothing is wrong with its offers, so there is a next one. Before it the pod ends.
-func TestWaveStopsWhenItsPodsHaveGone(t *testing.T) {
+func TestLaunchBatchStopsWhenItsPodsHaveGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.throttled = 1
@@ -34,7 +34,7 @@ func TestWaveStopsWhenItsPodsHaveGone(t *testing.T) {
 	if n := len(w.instances); n != 0 || w.calls["Launch"] != 1 {
 		t.Errorf("%d instances in %d calls for a pod that has gone", n, w.calls["Launch"])
 	}
-	if !w.desk.Idle() {
+	if !w.reservations.Idle() {
 		t.Error("the ledger remembers a node that is not to be")
 	}
 }
@@ -58,7 +58,7 @@ func TestRestartMakesNoCallForPodsThatHaveGone(t *testing.T) {
 	}
 }
 
-// Of a wave's pods one still waits: its claim is launched, whatever else the call brings is ended.
+// Of a launch batch's pods one still waits: its claim is launched, whatever else the call brings is ended.
 func TestRestartKeepsWhatIsStillNeeded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -187,7 +187,7 @@ func TestDaemonRoomSurvivesARestart(t *testing.T) {
 	w.submit(1)
 	w.allBound(1) // after the restart's work
 	var kept map[string]capacity.Resources
-	w.desk.read(func(l *ledger.Ledger) {
+	w.reservations.read(func(l *ledger.Ledger) {
 		for _, f := range l.InFlight() {
 			if f.Claim == "c" {
 				kept = f.Daemons
@@ -260,15 +260,15 @@ func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	slot := func(order int) []capacity.Slot {
 		return []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: order}}
 	}
-	launch := func(token, claim string) *capacity.Wave {
-		return &capacity.Wave{Token: token, Attempt: 1, Claims: []string{claim}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}
+	launch := func(token, claim string) *capacity.LaunchBatch {
+		return &capacity.LaunchBatch{Token: token, Attempt: 1, Claims: []string{claim}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}
 	}
-	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", Slots: slot(7), Wave: launch("t", "a")}
+	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", Slots: slot(7), LaunchBatch: launch("t", "a")}
 	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", ProviderID: "aws:///z/i-b", NodeName: "nb", Launched: true, Slots: slot(5)}
 	w.motor.recover(t.Context())
 	w.motor.wg.Wait()
 	var b []capacity.Slot
-	w.desk.read(func(l *ledger.Ledger) { b = l.Slots("b") })
+	w.reservations.read(func(l *ledger.Ledger) { b = l.Slots("b") })
 	if len(b) > 0 || w.calls["Launch"] != 1 {
 		t.Errorf("its place is on b: %v; the launch of a was repeated %d times, want once: its claim was given up", b, w.calls["Launch"])
 	}

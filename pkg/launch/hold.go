@@ -27,7 +27,7 @@ func (m *Motor) readopt(ctx context.Context) {
 	missing := m.missingDaemons(ctx)
 	for _, c := range m.claims.Claims() {
 		known := false
-		m.desk.read(func(l *ledger.Ledger) { known = l.Has(c.Name) })
+		m.reservations.read(func(l *ledger.Ledger) { known = l.Has(c.Name) })
 		if known || !c.Launched || c.Initialized || c.Deleting {
 			continue
 		}
@@ -69,9 +69,9 @@ func (m *Motor) pause(ctx context.Context) (waited bool) {
 	return waited
 }
 
-// held fails the claims of a wave whose next call must not be made, because somebody else has come to own nodes and claims.
+// held fails the claims of a launch batch whose next call must not be made, because somebody else has come to own nodes and claims.
 // Their pods are told when they are planned for again.
-func (m *Motor) held(ctx context.Context, w *wave) bool {
+func (m *Motor) held(ctx context.Context, w *batch) bool {
 	why := m.hold()
 	if why != "" {
 		m.fail(ctx, w.claims, "HeldBack", why, true)

@@ -13,9 +13,9 @@ import (
 // Cloud buys machines. InstanceTypes answers from memory; every other call may take long and has its own deadline.
 type Cloud interface {
 	InstanceTypes(nodeClass string) (types []*capacity.InstanceType, unready string)
-	Prepare(ctx context.Context, w capacity.Wave) (request []byte, err error)
-	Launch(ctx context.Context, w capacity.Wave) (capacity.LaunchResult, error)
-	FindWave(ctx context.Context, token string) ([]capacity.Instance, error)
+	Prepare(ctx context.Context, w capacity.LaunchBatch) (request []byte, err error)
+	Launch(ctx context.Context, w capacity.LaunchBatch) (capacity.LaunchResult, error)
+	FindBatch(ctx context.Context, token string) ([]capacity.Instance, error)
 	// FindClaim are the live instances tagged with a claim's name.
 	FindClaim(ctx context.Context, name string) ([]capacity.Instance, error)
 	Describe(ctx context.Context, id string) (capacity.Instance, error)
@@ -50,8 +50,8 @@ type Claims interface {
 	Take(ctx context.Context, c *capacity.Claim) error
 	// RecordRefused says on a claim why nothing is launched for it; again: it will be tried again.
 	RecordRefused(ctx context.Context, name, reason, message string, again bool) error
-	// RecordWave and RecordLaunched are for this very claim: another one of its name is not found.
-	RecordWave(ctx context.Context, c *capacity.Claim, w capacity.Wave) error
+	// RecordBatch and RecordLaunched are for this very claim: another one of its name is not found.
+	RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) error
 	RecordSlots(ctx context.Context, name string, slots []capacity.Slot) error
 	RecordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string, total, allocatable capacity.Resources) error
 	RecordLaunchFailed(ctx context.Context, name, reason, message string) error

@@ -14,13 +14,13 @@ const (
 	firstLook = time.Second
 )
 
-// launched are the instances that earlier calls have brought under the wave's token. They are looked for until there is one for each
+// launched are the instances that earlier calls have brought under the launch batch's token. They are looked for until there is one for each
 // claim or the cloud must have shown them: that none can be seen yet is no reason to launch others under another token. Nothing else
-// waits meanwhile but the wave itself. An error of the last look leaves it open what there is.
-func (m *Motor) launched(ctx context.Context, rec capacity.Wave) ([]capacity.Instance, error) {
+// waits meanwhile but the launch batch itself. An error of the last look leaves it open what there is.
+func (m *Motor) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capacity.Instance, error) {
 	began := m.clock.Now()
 	for wait := firstLook; ; wait *= 2 {
-		found, err := m.cloud.FindWave(ctx, rec.Token)
+		found, err := m.cloud.FindBatch(ctx, rec.Token)
 		left := showLag - m.clock.Since(began)
 		if err == nil && len(found) >= len(rec.Claims) || left <= 0 || ctx.Err() != nil {
 			return found, err

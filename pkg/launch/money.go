@@ -53,8 +53,8 @@ func (m *Motor) money() *money {
 		switch {
 		case c.Launched:
 			out.running[c.Pool] += priceOf(of, c)
-		case !c.Deleting && c.Wave != nil:
-			out.inFlight[c.Pool] += dearest(of, c.Wave.Offers)
+		case !c.Deleting && c.LaunchBatch != nil:
+			out.inFlight[c.Pool] += dearest(of, c.LaunchBatch.Offers)
 		}
 	}
 	m.spending.unwritten(all, out.inFlight)
@@ -69,7 +69,7 @@ func (s *Spending) unwritten(claims map[string]*capacity.Claim, sum map[string]f
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, b := range s.machines {
-		if c := claims[name]; c == nil || !c.Launched && !c.Deleting && c.Wave == nil {
+		if c := claims[name]; c == nil || !c.Launched && !c.Deleting && c.LaunchBatch == nil {
 			sum[b.pool] += b.price
 		}
 	}
@@ -95,10 +95,10 @@ func priceOf(prices map[capacity.OfferKey]float64, c *capacity.Claim) float64 {
 	if p, ok := prices[capacity.OfferKey{InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType}]; ok {
 		return p
 	}
-	if c.Wave == nil {
+	if c.LaunchBatch == nil {
 		return 0
 	}
-	return dearest(prices, slices.DeleteFunc(slices.Clone(c.Wave.Offers), func(k capacity.OfferKey) bool {
+	return dearest(prices, slices.DeleteFunc(slices.Clone(c.LaunchBatch.Offers), func(k capacity.OfferKey) bool {
 		return k.InstanceType != c.InstanceType || k.Zone != c.Zone
 	}))
 }

@@ -25,7 +25,7 @@ const logPatience = 5 * time.Second
 
 // Config are the motor's settings.
 type Config struct {
-	Cluster string // part of every wave token
+	Cluster string // part of every launch batch token
 	// A burst is planned when no pod has come for BatchIdle, at the latest BatchMax after its first.
 	BatchIdle, BatchMax time.Duration
 	// MaxInFlight caps claims that are not initialized yet.
@@ -39,24 +39,24 @@ type Config struct {
 
 // Motor is the launcher. Everything it does, it does between Run's beginning and end.
 type Motor struct {
-	cfg     Config
-	clock   clock.WithTicker
-	desk    *Desk
-	cloud   Cloud
-	claims  Claims
-	world   World // the planner goroutine's
-	recheck World // for nodes whose type and zone have become known; under recheckMu
-	planner Planner
-	rooms   Planner // for plans without pools: the other one would forget its catalogue
-	nodes   NodeBuilder
-	cluster Cluster
-	queue   Queue
-	events  Recorder
-	pending *Pending
-	owners  *Owners
-	gangs   Gangs // nil: nobody looks after groups
-	daemons func() []*capacity.DaemonSet
-	judge   Judge
+	cfg          Config
+	clock        clock.WithTicker
+	reservations *Reservations
+	cloud        Cloud
+	claims       Claims
+	world        World // the planner goroutine's
+	recheck      World // for nodes whose type and zone have become known; under recheckMu
+	planner      Planner
+	rooms        Planner // for plans without pools: the other one would forget its catalogue
+	nodes        NodeBuilder
+	cluster      Cluster
+	queue        Queue
+	events       Recorder
+	pending      *Pending
+	owners       *Owners
+	gangs        Gangs // nil: nobody looks after groups
+	daemons      func() []*capacity.DaemonSet
+	judge        Judge
 	// spending is asked before anything is bought; nil: nobody is.
 	spending *Spending
 	// buyMu is held from asking the spending guard to telling it what is bought, so that no two buy the same probe or the same rest
@@ -108,7 +108,7 @@ type Motor struct {
 // Parts are the motor's neighbours.
 type Parts struct {
 	Clock          clock.WithTicker
-	Desk           *Desk
+	Reservations   *Reservations
 	Cloud          Cloud
 	Claims         Claims
 	World, Recheck World
@@ -146,7 +146,7 @@ func New(cfg Config, p Parts) *Motor {
 		p.Taints = func(n *corev1.Node) []corev1.Taint { return n.Spec.Taints }
 	}
 	m := &Motor{
-		cfg: cfg, clock: p.Clock, desk: p.Desk, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
+		cfg: cfg, clock: p.Clock, reservations: p.Reservations, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
 		planner: p.Planner, rooms: p.Rooms, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
 		daemons: p.Daemons, hold: p.Hold, spending: p.Spending, names: rand.New(rand.NewSource(p.Seed)),
 		slots: make(chan struct{}, max(cfg.Parallel, 1)), chores: make(chan struct{}, max(cfg.Parallel/choresShare, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
@@ -210,7 +210,7 @@ func (m *Motor) readLog(ctx context.Context) bool {
 		select {
 		case ok := <-read:
 			// What was gated meanwhile still waits for its plan.
-			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+			m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			m.replan()
 			return ok
 		case <-patience.C():
@@ -267,22 +267,22 @@ func (m *Motor) serve(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.desk.wake:
+		case <-m.reservations.wake:
 		case <-m.changed:
 			m.gangsAnew.Store(true)
-			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
+			m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
 		case <-tick.C():
 			if m.troubled.Load() && m.claims.Problem() == "" {
 				m.troubled.Store(false)
 				m.Changed()
 			}
-			m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+			m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			m.later()
 			m.relieve()
 			m.pending.reconcile()
 			m.tendSpending(ctx)
-			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !m.desk.Idle() {
-				m.desk.read(func(l *ledger.Ledger) { logger.Info("Ledger", "state", l.String()) })
+			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !m.reservations.Idle() {
+				m.reservations.read(func(l *ledger.Ledger) { logger.Info("Ledger", "state", l.String()) })
 			}
 		}
 		m.effects(ctx)
@@ -290,7 +290,7 @@ func (m *Motor) serve(ctx context.Context) {
 }
 
 func (m *Motor) effects(ctx context.Context) {
-	e := m.desk.take()
+	e := m.reservations.take()
 	if len(e.Activate) > 0 {
 		pods := make([]*corev1.Pod, 0, len(e.Activate))
 		for _, ref := range e.Activate {
@@ -322,9 +322,9 @@ func (m *Motor) effects(ctx context.Context) {
 // later takes down pods that preemption was to help first. Those it found victims for are left out of plans as long as these
 // may take to end (withoutNominees).
 func (m *Motor) later() {
-	for _, d := range m.desk.due() {
+	for _, d := range m.reservations.due() {
 		if m.pending.Get(d.ref.UID) != nil {
-			m.desk.submitUntaken(d.ref, d.class)
+			m.reservations.submitUntaken(d.ref, d.class)
 		}
 	}
 }
@@ -411,13 +411,13 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 		}
 		pods := m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s %s: %s", name, became, why))
 		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", pods)
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
+		m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
 		m.delayOver(c.Pool)
 		if now != nil && now.Order != nil && now.ProviderID == "" {
 			m.refuseOrder(ctx, now, reason, why, true)
 			continue
 		}
-		if now != nil && now.Wave != nil && now.Wave.For == capacity.ForPool {
+		if now != nil && now.LaunchBatch != nil && now.LaunchBatch.For == capacity.ForPool {
 			m.strike(now.Pool)
 			m.shortage(now.Pool, why)
 			m.mu.Lock()
@@ -431,7 +431,7 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 // tellPods warns the pods that are planned on a claim's node, and says how many there are.
 func (m *Motor) tellPods(claim, reason, note string) int {
 	var refs []capacity.PodRef
-	m.desk.read(func(l *ledger.Ledger) { refs = l.Refs(claim) })
+	m.reservations.read(func(l *ledger.Ledger) { refs = l.Refs(claim) })
 	for _, ref := range refs {
 		m.events.Pod(ref, corev1.EventTypeWarning, reason, note)
 	}
@@ -493,5 +493,5 @@ func (m *Motor) ClaimGone(name, why string) {
 	m.spending.overClaim(name, c == nil || c.Launched || c.ProviderID != "")
 	m.forget(name)
 	m.recount()
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })
 }

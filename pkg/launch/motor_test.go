@@ -52,7 +52,7 @@ func TestDemandBecomesNodesAndPodsAreBound(t *testing.T) {
 	w.allBound(10)
 	w.exactly(3) // 4 + 4 + 2
 	if len(w.tokens) != 1 {
-		t.Errorf("%d calls for identical nodes, want one wave", len(w.tokens))
+		t.Errorf("%d calls for identical nodes, want one launch batch", len(w.tokens))
 	}
 }
 
@@ -123,9 +123,9 @@ func TestClaimThatCannotBeWrittenIsNotLaunched(t *testing.T) {
 	w.allBound(1)
 }
 
-// The leader dies while it writes the wave onto its claims. The next one makes the call for all that the record names: by then all of
+// The leader dies while it writes the launch batch onto its claims. The next one makes the call for all that the record names: by then all of
 // them bear it, or whoever ends claims and collects instances would take an instance of it for nobody's.
-func TestRestartRecordsTheWaveOnAllOfItsClaimsBeforeTheCall(t *testing.T) {
+func TestRestartRecordsTheLaunchBatchOnAllOfItsClaimsBeforeTheCall(t *testing.T) {
 	w := newWorld(t)
 	w.broken["Launch"] = errors.New("timeout")
 	w.run()
@@ -136,11 +136,11 @@ func TestRestartRecordsTheWaveOnAllOfItsClaimsBeforeTheCall(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(w.claims)) {
 		last = w.claims[name]
 	}
-	last.Wave = nil
+	last.LaunchBatch = nil
 	bare := 0
 	w.during["Launch"] = func() {
 		for _, c := range w.claims {
-			if c.Wave == nil || c.Wave.Token == "" {
+			if c.LaunchBatch == nil || c.LaunchBatch.Token == "" {
 				bare++
 			}
 		}
@@ -151,7 +151,7 @@ func TestRestartRecordsTheWaveOnAllOfItsClaimsBeforeTheCall(t *testing.T) {
 	w.allBound(8)
 	w.exactly(2)
 	if bare > 0 || len(w.tokens) != 1 {
-		t.Errorf("%d claims did not bear the wave when it was called, launched under %d tokens", bare, len(w.tokens))
+		t.Errorf("%d claims did not bear the launch batch when it was called, launched under %d tokens", bare, len(w.tokens))
 	}
 }
 
@@ -165,7 +165,7 @@ func TestRestartLaunchesNothingTwice(t *testing.T) {
 			w.broken["Launch"] = errors.New("timeout")
 			return func() bool {
 				for _, c := range w.claims {
-					if c.Wave == nil || c.Wave.Token == "" {
+					if c.LaunchBatch == nil || c.LaunchBatch.Token == "" {
 						return false
 					}
 				}
@@ -224,7 +224,7 @@ func TestPodThatEndsBeforeTheLaunchCancelsIt(t *testing.T) {
 	delete(w.broken, "Prepare")
 	w.mu.Unlock()
 	w.until("nothing left", func() bool { return len(w.claims) == 0 && len(w.instances) == 0 })
-	if !w.desk.Idle() {
+	if !w.reservations.Idle() {
 		t.Error("the ledger remembers a pod that ended")
 	}
 }

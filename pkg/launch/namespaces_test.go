@@ -58,7 +58,7 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 			if class, err := w.motor.pending.classes.Class(pod); err != nil {
 				t.Fatal(err)
 			} else if kind == "plain" || kind == "member" {
-				w.desk.Submit(refOf(pod), class)
+				w.reservations.Submit(refOf(pod), class)
 			}
 			want[ns+"/"+kind] = ns == "yes"
 		}
@@ -79,10 +79,10 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 	}
 	for uid, planned := range want {
 		ns, _, _ := strings.Cut(uid, "/")
-		if refused := w.desk.Refused(types.UID(uid)); refused == planned {
+		if refused := w.reservations.Refused(types.UID(uid)); refused == planned {
 			t.Errorf("%s: refused %v", uid, refused)
 		}
-		if _, told := w.desk.Submit(capacity.PodRef{UID: types.UID(uid)}, classFor(t, w, types.UID(uid))); !planned && told != why[ns] {
+		if _, told := w.reservations.Submit(capacity.PodRef{UID: types.UID(uid)}, classFor(t, w, types.UID(uid))); !planned && told != why[ns] {
 			t.Errorf("%s is told %q, want %q", uid, told, why[ns])
 		}
 	}
@@ -140,7 +140,7 @@ func TestANamespaceThatIsSelectedLater(t *testing.T) {
 		w.submit(8)
 		refused := func() bool {
 			all := true
-			w.desk.read(func(l *ledger.Ledger) {
+			w.reservations.read(func(l *ledger.Ledger) {
 				for i := range 8 {
 					all = all && l.Refused(w.pod(i).UID)
 				}

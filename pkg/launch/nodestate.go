@@ -29,7 +29,7 @@ const (
 // nodeStates joins a Node with its CSINode and the storage that drivers publish for it into what the ledger wants to know. An informer
 // tells of each, in its own goroutine:
 // the lock is held until the ledger has been told, or an older status could come after a newer one and stay. It is taken before the
-// desk's.
+// reservations's.
 type nodeStates struct {
 	mu      sync.Mutex
 	drivers map[string]drivers           // by Node name
@@ -126,8 +126,8 @@ func (m *Motor) NodeCached(n *corev1.Node) {
 	if st.Managed && st.Ready {
 		m.spending.ready(n.Name)
 	}
-	if st.Managed || m.desk.Watches(n.Name) {
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(n.Name, st, now) })
+	if st.Managed || m.reservations.Watches(n.Name) {
+		m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(n.Name, st, now) })
 	}
 }
 
@@ -141,7 +141,7 @@ func (m *Motor) named(claim, name, providerID string) {
 	if st.Ready {
 		m.spending.ready(name)
 	}
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Named(claim, name, providerID)
 		if seen {
 			l.Cached(name, st, now)
@@ -153,7 +153,7 @@ func (m *Motor) named(claim, name, providerID string) {
 // the first that anybody has heard.
 func (m *Motor) ClaimNamed(claim, name, providerID string) {
 	known := false
-	m.desk.read(func(l *ledger.Ledger) { known = l.IsNamed(claim, name) })
+	m.reservations.read(func(l *ledger.Ledger) { known = l.IsNamed(claim, name) })
 	if !known {
 		m.named(claim, name, providerID)
 	}
@@ -165,8 +165,8 @@ func (m *Motor) NodeUncached(n *corev1.Node) {
 	defer m.nodeOf.mu.Unlock()
 	delete(m.nodeOf.seen, n.Name)
 	delete(m.nodeOf.objects, n.Name)
-	if m.desk.Watches(n.Name) {
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
+	if m.reservations.Watches(n.Name) {
+		m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
 	}
 }
 
@@ -178,10 +178,10 @@ func (m *Motor) Close(name, providerID string) (bindsInFlight bool) {
 	defer m.nodeOf.mu.Unlock() // to the end: the cache must not lose the Node meanwhile, or nobody would ever take the fence away
 	st, seen := m.nodeOf.seen[name]
 	if !seen || st.ProviderID != providerID {
-		m.desk.read(func(l *ledger.Ledger) { bindsInFlight = l.BindsInFlight(name) })
+		m.reservations.read(func(l *ledger.Ledger) { bindsInFlight = l.BindsInFlight(name) })
 		return bindsInFlight
 	}
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { bindsInFlight = l.Close(name, st, now) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { bindsInFlight = l.Close(name, st, now) })
 	return bindsInFlight
 }
 
@@ -237,7 +237,7 @@ func (m *Motor) lookAgain(name string) (more bool) {
 		return false
 	}
 	m.nodeOf.seen[name] = now
-	m.desk.Step(func(l *ledger.Ledger, at time.Time) { l.Cached(name, now, at) })
+	m.reservations.Step(func(l *ledger.Ledger, at time.Time) { l.Cached(name, now, at) })
 	return moreStorage(st, now)
 }
 

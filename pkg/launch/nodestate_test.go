@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// Nodes and CSINodes come in two informers' goroutines. While one waits for the desk, which a cycle may be busy with, the other must not
+// Nodes and CSINodes come in two informers' goroutines. While one waits for the reservations, which a cycle may be busy with, the other must not
 // overtake it: the ledger would keep the older status, and pods with volumes would wait for a driver that is there.
 func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{labelPool: "pool", labelRegistered: "true"}}}
@@ -33,12 +33,12 @@ func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
 			w.build()
 			w.motor.NodeCached(node)
 			var told sync.WaitGroup
-			w.desk.read(func(*ledger.Ledger) {
+			w.reservations.read(func(*ledger.Ledger) {
 				told.Go(func() { tell(w.motor) })
 				if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-					free := w.desk.mu.TryRLock()
+					free := w.reservations.mu.TryRLock()
 					if free {
-						w.desk.mu.RUnlock()
+						w.reservations.mu.RUnlock()
 					}
 					return !free, nil // a writer waits
 				}); err != nil {
@@ -63,11 +63,11 @@ func TestNodesOfEKSAutoModeAreNotWatched(t *testing.T) {
 	}}}
 	n.Spec.ProviderID = "aws:///a/i-auto"
 	w.motor.NodeCached(n)
-	if w.desk.Watches("auto") || !w.desk.Idle() {
+	if w.reservations.Watches("auto") || !w.reservations.Idle() {
 		t.Error("the ledger watches it")
 	}
 	class := &capacity.Class{Bind: capacity.BindInitialized, BindReason: "it has volumes"}
-	if why := w.desk.Object("auto", &ledger.Ask{UID: "u", Class: class}, nil); why != "" {
+	if why := w.reservations.Object("auto", &ledger.Ask{UID: "u", Class: class}, nil); why != "" {
 		t.Errorf("a pod is kept off: %s", why)
 	}
 	if nodes := w.motor.nodeOf.ofMachine(n.Spec.ProviderID); len(nodes) > 0 {
@@ -75,7 +75,7 @@ func TestNodesOfEKSAutoModeAreNotWatched(t *testing.T) {
 	}
 	n.Labels = map[string]string{labelPool: "pool", labelRegistered: "true"}
 	w.motor.NodeCached(n)
-	if !w.desk.Watches("auto") {
+	if !w.reservations.Watches("auto") {
 		t.Error("a managed node is not watched")
 	}
 }

@@ -21,11 +21,11 @@ func (m *Motor) RoomAppeared() { m.roomAppeared(true) }
 // out to have beyond what was planned for it, while it comes up, is not: its siblings will be up in a moment, and would have
 // come for nobody.
 func (m *Motor) roomAppeared(freed bool) {
-	if m.desk.Idle() {
+	if m.reservations.Idle() {
 		return
 	}
 	waits := false
-	m.desk.read(func(l *ledger.Ledger) { waits = l.Waits(freed) })
+	m.reservations.read(func(l *ledger.Ledger) { waits = l.Waits(freed) })
 	if waits {
 		if freed {
 			m.freed.Store(true)
@@ -92,7 +92,7 @@ func (m *Motor) offer(ctx context.Context) {
 	}
 	freed := m.freed.Swap(false)
 	var waiting []ledger.Waiting
-	m.desk.read(func(l *ledger.Ledger) { waiting = l.Movable(freed) })
+	m.reservations.read(func(l *ledger.Ledger) { waiting = l.Movable(freed) })
 	if len(waiting) == 0 {
 		return
 	}

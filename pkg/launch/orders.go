@@ -37,7 +37,7 @@ type order struct {
 	next  time.Time // no other try before
 }
 
-// serveOrders launches the claims that nobody planned, each as a wave of its own.
+// serveOrders launches the claims that nobody planned, each as a launch batch of its own.
 func (m *Motor) serveOrders(ctx context.Context) {
 	tick := m.clock.NewTicker(orderPoll)
 	defer tick.Stop()
@@ -113,7 +113,7 @@ func (m *Motor) begin(c *capacity.Claim) bool {
 //  4. Without a node class, or with one that another controller says is not ready, it ends.
 //  5. Find what it may be bought as.
 //  6. Take it: the finalizer, what it counts for.
-//  7. Launch it as a wave of its own, under the rules of any other.
+//  7. Launch it as a launch batch of its own, under the rules of any other.
 func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 	if why := c.Order.Invalid; why != "" {
 		m.refuseOrder(ctx, c, "Invalid", why, false)
@@ -160,9 +160,9 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 		}
 	}
 	m.inFlight(&own, template(n), daemonRoom(daemons))
-	w := &wave{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, claims: []*capacity.Claim{&own}, purpose: capacity.ForOrder}
-	if c.Wave != nil {
-		w.attempt, w.first = c.Wave.Attempt, c.Wave.Attempt
+	w := &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, claims: []*capacity.Claim{&own}, purpose: capacity.ForOrder}
+	if c.LaunchBatch != nil {
+		w.attempt, w.first = c.LaunchBatch.Attempt, c.LaunchBatch.Attempt
 	}
 	m.carry(ctx, w)
 }
@@ -185,7 +185,7 @@ func (m *Motor) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.
 
 // inFlight tells the ledger of a claim's node that nobody's pods are planned for, for others to be planned there.
 func (m *Motor) inFlight(c *capacity.Claim, n *capacity.Node, daemons map[string]capacity.Resources) {
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode(c.Name, n, daemons, true, now) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode(c.Name, n, daemons, true, now) })
 }
 
 // withoutClass refuses an order whose node class can't be used, and ends it where Karpenter does. The class may have been written together
@@ -266,7 +266,7 @@ func (m *Motor) bears(name string, found []capacity.Instance) (capacity.Instance
 	if len(found) == 0 {
 		return capacity.Instance{}, false
 	}
-	of, _ := capacity.InstanceOwnersOf(m.claims.Claims()).Assign(&capacity.Wave{}, found)
+	of, _ := capacity.InstanceOwnersOf(m.claims.Claims()).Assign(&capacity.LaunchBatch{}, found)
 	inst, ok := of[name]
 	return inst, ok
 }

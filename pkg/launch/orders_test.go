@@ -17,7 +17,7 @@ func TestClaimMadeByHandBecomesANode(t *testing.T) {
 	w := newWorld(t)
 	w.during["Launch"] = func() {
 		c := w.claims["mine"]
-		if c.Wave == nil || c.Wave.Token == "" || c.Wave.For != capacity.ForOrder || w.calls["Take"] != 1 || len(c.Largest) == 0 {
+		if c.LaunchBatch == nil || c.LaunchBatch.Token == "" || c.LaunchBatch.For != capacity.ForOrder || w.calls["Take"] != 1 || len(c.Largest) == 0 {
 			t.Errorf("launched before it was ours and recorded: %+v", c)
 		}
 	}
@@ -32,11 +32,11 @@ func TestClaimMadeByHandBecomesANode(t *testing.T) {
 		t.Errorf("launched as %s, which does not hold what is asked", got)
 	}
 	if c.Labels["by"] != "hand" || len(w.tokens) != 1 {
-		t.Errorf("labels %v, %d waves", c.Labels, len(w.tokens))
+		t.Errorf("labels %v, %d launch batches", c.Labels, len(w.tokens))
 	}
 }
 
-func TestEachOrderIsAWaveOfItsOwn(t *testing.T) {
+func TestEachOrderIsALaunchBatchOfItsOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range 5 {
@@ -47,7 +47,7 @@ func TestEachOrderIsAWaveOfItsOwn(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.tokens) != 5 {
-		t.Errorf("%d waves", len(w.tokens))
+		t.Errorf("%d launch batches", len(w.tokens))
 	}
 }
 
@@ -67,7 +67,7 @@ func TestWhatIsNoOrderIsNotLaunched(t *testing.T) {
 	w.until("a node of the only order", func() bool { return w.isNode("mine") })
 	w.stop()
 	if len(w.tokens) != 1 || len(w.claims) != 5 {
-		t.Errorf("%d waves, %d claims; want one and all five", len(w.tokens), len(w.claims))
+		t.Errorf("%d launch batches, %d claims; want one and all five", len(w.tokens), len(w.claims))
 	}
 }
 
@@ -171,7 +171,7 @@ func TestOrderThatWasRefusedIsTriedUnderANewToken(t *testing.T) {
 	w := newWorld(t)
 	tokens := map[string]bool{}
 	w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused)
-	w.during["Launch"] = func() { tokens[w.claims["mine"].Wave.Token] = true }
+	w.during["Launch"] = func() { tokens[w.claims["mine"].LaunchBatch.Token] = true }
 	w.run()
 	w.writes("mine")
 	w.until("two tries", func() bool { return w.calls["Launch"] > 1 })
@@ -364,8 +364,8 @@ func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
 	w.submitPod(4)
 	w.until("a word about it", w.told("nothing can be launched: Karpenter leads"))
 	w.mu.Lock()
-	if len(w.instances) != 1 || w.claims["mine"].Wave != nil {
-		t.Errorf("%d instances, wave %v", len(w.instances), w.claims["mine"].Wave)
+	if len(w.instances) != 1 || w.claims["mine"].LaunchBatch != nil {
+		t.Errorf("%d instances, launch batch %v", len(w.instances), w.claims["mine"].LaunchBatch)
 	}
 	w.mu.Unlock()
 	w.goes()

@@ -74,11 +74,11 @@ func TestPanicsAreFailedTries(t *testing.T) {
 	}
 }
 
-// What a panic under the desk's lock leaves behind is of no use to anybody.
+// What a panic under the reservations's lock leaves behind is of no use to anybody.
 func TestPanicsInTheLedgerAreNotCaught(t *testing.T) {
-	for name, do := range map[string]func(d *Desk){
-		"a change": func(d *Desk) { d.Step(func(*ledger.Ledger, time.Time) { panic("a mistake") }) },
-		"a look":   func(d *Desk) { d.read(func(*ledger.Ledger) { panic("a mistake") }) },
+	for name, do := range map[string]func(d *Reservations){
+		"a change": func(d *Reservations) { d.Step(func(*ledger.Ledger, time.Time) { panic("a mistake") }) },
+		"a look":   func(d *Reservations) { d.read(func(*ledger.Ledger) { panic("a mistake") }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -89,7 +89,7 @@ func TestPanicsInTheLedgerAreNotCaught(t *testing.T) {
 				}
 			}()
 			_ = panics.Catch(t.Context(), "here", func() error {
-				do(w.desk)
+				do(w.reservations)
 				return nil
 			})
 		})

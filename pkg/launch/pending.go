@@ -19,10 +19,10 @@ import (
 // Pending knows the unscheduled pods of our profiles, each with its class, and tells the ledger when one is bound or
 // gone. It is fed by the scheduler's own pod informer.
 type Pending struct {
-	ours    map[string]bool // scheduler names
-	others  map[string]bool // schedulers whose unschedulable pods are demand, too
-	desk    *Desk
-	classes *Classes
+	ours         map[string]bool // scheduler names
+	others       map[string]bool // schedulers whose unschedulable pods are demand, too
+	reservations *Reservations
+	classes      *Classes
 	// Set by the motor before anything is observed. onRoom: a pod has left its node; onUnplannable: a pod of another scheduler asks
 	// for a node and can't be planned for.
 	onRoom        func()
@@ -47,8 +47,8 @@ type arrival struct {
 }
 
 // NewPending returns an index for the pods of the named schedulers.
-func NewPending(schedulers []string, desk *Desk, classes *Classes) *Pending {
-	p := &Pending{ours: map[string]bool{}, desk: desk, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}, bound: map[Group]int{}}
+func NewPending(schedulers []string, reservations *Reservations, classes *Classes) *Pending {
+	p := &Pending{ours: map[string]bool{}, reservations: reservations, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}, bound: map[Group]int{}}
 	for _, s := range schedulers {
 		p.ours[s] = true
 	}
@@ -113,7 +113,7 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 		}
 		p.drop(pod, true, func(l *ledger.Ledger) { l.Bound(pod.UID) })
 		if key := objects.DaemonSetKey(pod); key != "" {
-			p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.DaemonBound(pod.Spec.NodeName, key) })
+			p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.DaemonBound(pod.Spec.NodeName, key) })
 		}
 		return
 	}
@@ -131,7 +131,7 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	p.mu.Lock()
 	a, known := p.pods[pod.UID]
 	if !known {
-		a.seen = p.desk.clock.Now()
+		a.seen = p.reservations.clock.Now()
 	}
 	why, news := "", false
 	if err != nil {
@@ -143,24 +143,24 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	p.mu.Unlock()
 	switch {
 	case asks && err == nil:
-		p.desk.Submit(refOf(pod), class) // its condition is all that its scheduler says
+		p.reservations.Submit(refOf(pod), class) // its condition is all that its scheduler says
 		return
 	case news && p.onUnplannable != nil:
 		p.onUnplannable(refOf(pod), why)
 	}
-	if !known && p.desk.Knows(pod.UID) { // the scheduler's handler was faster
-		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
+	if !known && p.reservations.Knows(pod.UID) { // the scheduler's handler was faster
+		p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
 	}
 	if owner := objects.Controller(pod); old == nil && owner != "" {
 		holds := false
-		if !p.desk.Idle() {
-			p.desk.read(func(l *ledger.Ledger) { holds = l.Holds(owner) })
+		if !p.reservations.Idle() {
+			p.reservations.read(func(l *ledger.Ledger) { holds = l.Holds(owner) })
 		}
 		if !holds {
 			return
 		}
 		if class, err := p.classes.Class(pod); err == nil {
-			p.desk.Adopt(refOf(pod), class)
+			p.reservations.Adopt(refOf(pod), class)
 		}
 	}
 }
@@ -175,9 +175,9 @@ func (p *Pending) forget(uid types.UID, ended bool, tell func(*ledger.Ledger)) {
 	delete(p.pods, uid)
 	p.mu.Unlock()
 	p.classes.forget(uid)
-	p.desk.over(uid, ended)
-	if p.desk.Knows(uid) {
-		p.desk.Step(func(l *ledger.Ledger, _ time.Time) { tell(l) })
+	p.reservations.over(uid, ended)
+	if p.reservations.Knows(uid) {
+		p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { tell(l) })
 	}
 }
 

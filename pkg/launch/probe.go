@@ -60,7 +60,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		}
 	}
 	for _, pl := range plan.Placements {
-		m.desk.join(pl.Pod, pl.Class) // only pods that wait for a plan are booked
+		m.reservations.join(pl.Pod, pl.Class) // only pods that wait for a plan are booked
 	}
 	claims := m.reserve(plan, len(v.inFlight), buying{lift: due, probe: key})
 	if len(plan.Nodes) == 0 {
@@ -70,9 +70,9 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		}
 		return
 	}
-	waves := m.book(ctx, v, plan, claims)
+	batches := m.book(ctx, v, plan, claims)
 	logger.V(2).Info("Trying a machine", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
-	for _, w := range waves {
+	for _, w := range batches {
 		m.wg.Go(func() { m.launch(ctx, w) })
 	}
 }
@@ -99,7 +99,7 @@ func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
 			m.heldFrom[key] = (from + i) % len(all)
 			break
 		}
-		if !m.desk.Refused(pod.UID) {
+		if !m.reservations.Refused(pod.UID) {
 			continue
 		}
 		class, err := m.pending.classes.Class(pod)

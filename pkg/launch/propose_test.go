@@ -58,7 +58,7 @@ func TestARoundBuysWhatWasProposed(t *testing.T) {
 	<-done
 	var got []string
 	for _, c := range w.claims {
-		got = append(got, bought(c.Pool, c.Wave.Offers, len(c.Slots)))
+		got = append(got, bought(c.Pool, c.LaunchBatch.Offers, len(c.Slots)))
 	}
 	slices.Sort(want)
 	slices.Sort(got)

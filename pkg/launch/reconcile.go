@@ -25,8 +25,8 @@ func (p *Pending) reconcile() {
 		return
 	}
 	refs := append(p.some(reconcileAtOnce), p.classes.some(reconcileAtOnce)...)
-	if !p.desk.Idle() {
-		p.desk.read(func(l *ledger.Ledger) { refs = append(refs, l.Some(reconcileAtOnce)...) })
+	if !p.reservations.Idle() {
+		p.reservations.read(func(l *ledger.Ledger) { refs = append(refs, l.Some(reconcileAtOnce)...) })
 	}
 	for _, ref := range refs {
 		pod, err := p.lister.Pods(ref.Namespace).Get(ref.Name)

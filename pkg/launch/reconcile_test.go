@@ -17,7 +17,7 @@ import (
 )
 
 func (w *world) knows(uid types.UID) bool {
-	return w.motor.pending.Get(uid) != nil || w.desk.Knows(uid)
+	return w.motor.pending.Get(uid) != nil || w.reservations.Knows(uid)
 }
 
 // A StatefulSet's pod is deleted and made again under its name while the watch is interrupted: informers tell of both in one update.
@@ -73,11 +73,11 @@ func TestNodeThatWasReplacedHasGone(t *testing.T) {
 		n.Spec.ProviderID = id
 		return n
 	}
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode("c", &capacity.Node{}, nil, true, now) })
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode("c", &capacity.Node{}, nil, true, now) })
 	w.motor.named("c", "n", "aws:///a/i-1")
 	old := node("1", "aws:///a/i-1")
 	cached := func() (yes bool) {
-		w.desk.read(func(l *ledger.Ledger) { yes = l.InFlight()[0].Cached })
+		w.reservations.read(func(l *ledger.Ledger) { yes = l.InFlight()[0].Cached })
 		return yes
 	}
 	w.motor.NodeChanged(nil, old)
@@ -128,8 +128,8 @@ func TestPodsNobodyHasAreForgotten(t *testing.T) {
 			if knows := w.knows("u0"); knows == tc.forgets {
 				t.Errorf("remembered: %t", knows)
 			}
-			if tc.forgets != w.desk.Idle() {
-				t.Errorf("the ledger is empty: %t", w.desk.Idle())
+			if tc.forgets != w.reservations.Idle() {
+				t.Errorf("the ledger is empty: %t", w.reservations.Idle())
 			}
 		})
 	}
@@ -149,8 +149,8 @@ func TestReconciliationComesToAllPods(t *testing.T) {
 	for range 100 {
 		w.motor.pending.reconcile()
 	}
-	if left := len(w.motor.pending.all()); left > 0 || !w.desk.Idle() {
-		t.Errorf("%d pods are left, the ledger is empty: %t", left, w.desk.Idle())
+	if left := len(w.motor.pending.all()); left > 0 || !w.reservations.Idle() {
+		t.Errorf("%d pods are left, the ledger is empty: %t", left, w.reservations.Idle())
 	}
 }
 

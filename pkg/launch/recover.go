@@ -17,7 +17,7 @@ import (
 //
 //   - without a token: the call was never made; the claim is deleted, its pods are planned anew;
 //   - with a token and no instance: the same request is made again under the same token, which gives the same instances; a claim
-//     that its wave names without bearing the record gets it before that;
+//     that its launch batch names without bearing the record gets it before that;
 //   - with an instance and no Node: the node is finished;
 //   - with a Node that isn't initialized, or whose drivers have yet to publish storage that its pods wait for: its promises are kept.
 //
@@ -25,19 +25,19 @@ import (
 func (m *Motor) recover(ctx context.Context) {
 	claims := m.claims.Claims()
 	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
-	waves := map[string]*capacity.Wave{}    // by token
-	memberOf := map[string]*capacity.Wave{} // by claim
+	batches := map[string]*capacity.LaunchBatch{}  // by token
+	memberOf := map[string]*capacity.LaunchBatch{} // by claim
 	for _, c := range claims {
-		if c.Wave == nil || c.Wave.Token == "" {
+		if c.LaunchBatch == nil || c.LaunchBatch.Token == "" {
 			continue
 		}
-		if have := waves[c.Wave.Token]; have == nil {
-			waves[c.Wave.Token] = c.Wave
+		if have := batches[c.LaunchBatch.Token]; have == nil {
+			batches[c.LaunchBatch.Token] = c.LaunchBatch
 		}
-		for _, name := range c.Wave.Claims {
-			// A claim may be on the record of a wave without bearing it: the crash came while it was being written.
-			if cur := memberOf[name]; cur == nil || cur.Attempt < c.Wave.Attempt {
-				memberOf[name] = waves[c.Wave.Token]
+		for _, name := range c.LaunchBatch.Claims {
+			// A claim may be on the record of a launch batch without bearing it: the crash came while it was being written.
+			if cur := memberOf[name]; cur == nil || cur.Attempt < c.LaunchBatch.Attempt {
+				memberOf[name] = batches[c.LaunchBatch.Token]
 			}
 		}
 	}
@@ -72,14 +72,14 @@ func (m *Motor) recover(ctx context.Context) {
 			orders = max(orders, s.Order)
 		}
 	}
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, orders, now) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, orders, now) })
 	for _, c := range claims {
 		if c.NodeName != "" && m.promises(c) {
 			m.named(c.Name, c.NodeName, c.ProviderID)
 		}
 	}
 	m.log(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
-		"wavesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
+		"launchBatchesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
 	// Only now: promised room is kept from the first moment, however long the guard's records take to be read.
 	if !m.restoreSpending(ctx, claims) {
 		return
@@ -91,7 +91,7 @@ func (m *Motor) recover(ctx context.Context) {
 		m.wg.Go(func() { m.finish(ctx, c, instanceOf(c), c.Labels) })
 	}
 	for token, cs := range pending {
-		m.wg.Go(func() { m.resume(ctx, waves[token], cs, claims) })
+		m.wg.Go(func() { m.resume(ctx, batches[token], cs, claims) })
 	}
 }
 
@@ -145,14 +145,14 @@ func (m *Motor) restoreSpending(ctx context.Context, claims []*capacity.Claim) b
 }
 
 // restore tells the ledger of a claim and gives back its promises to pods that still wait.
-func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave, daemons []*capacity.DaemonSet) []ledger.Restored {
+func (m *Motor) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*capacity.DaemonSet) []ledger.Restored {
 	n := &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Allocatable}
 	if len(n.Allocatable) == 0 {
 		n.Allocatable = m.smallest(c, w)
 	}
 	n.Free = n.Allocatable.Clone()
 	n.Boot = bootsAs(c.Pool, c.NodeClass, n)
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.RecoverNode(c.Name, n, daemonRoom(daemons), now) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.RecoverNode(c.Name, n, daemonRoom(daemons), now) })
 	var out []ledger.Restored
 	for _, s := range c.Slots {
 		pod := m.pending.Get(s.Pod.UID)
@@ -166,9 +166,9 @@ func (m *Motor) restore(c *capacity.Claim, w *capacity.Wave, daemons []*capacity
 	return out
 }
 
-// smallest is the room of the smallest type the wave may have launched, or, when the catalogue doesn't know, what was
+// smallest is the room of the smallest type the launch batch may have launched, or, when the catalogue doesn't know, what was
 // asked for.
-func (m *Motor) smallest(c *capacity.Claim, w *capacity.Wave) capacity.Resources {
+func (m *Motor) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity.Resources {
 	types, _ := m.cloud.InstanceTypes(c.NodeClass)
 	var out capacity.Resources
 	for _, t := range types {
@@ -192,10 +192,10 @@ func instanceOf(c *capacity.Claim) capacity.Instance {
 	return capacity.Instance{ID: capacity.InstanceID(c.ProviderID), ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
 }
 
-// resume makes a wave's call again, exactly as it was recorded, and gives what came to the claims that have nothing yet. Claims
+// resume makes a launch batch's call again, exactly as it was recorded, and gives what came to the claims that have nothing yet. Claims
 // whose pods have gone meanwhile end; if none is left, no call is made: what an earlier one may have brought is found by
 // whoever ends them.
-func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim, all []*capacity.Claim) {
+func (m *Motor) resume(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim, all []*capacity.Claim) {
 	started := m.clock.Now()
 	var late delay
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
@@ -239,11 +239,11 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.Wave, missing []*capac
 
 // stillNeeded lets go of claims that no pod waits for, if nothing was launched with them. Otherwise their pods may be on the node
 // already: a kubelet that was faster than we came back has made it.
-func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	if rec.For != capacity.ForPods || !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !m.needed(c.Name) }) {
 		return missing, nil
 	}
-	found, err := m.cloud.FindWave(ctx, rec.Token)
+	found, err := m.cloud.FindBatch(ctx, rec.Token)
 	if err != nil || len(found) > 0 {
 		return missing, err
 	}
@@ -257,7 +257,7 @@ func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.Wave, missing []*
 }
 
 // repeat is the call, or, where it can't be repeated, what it has left behind.
-func (m *Motor) repeat(ctx context.Context, rec *capacity.Wave) ([]capacity.Instance, error) {
+func (m *Motor) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]capacity.Instance, error) {
 	if len(rec.Request) > 0 {
 		res, err := m.cloud.Launch(ctx, *rec)
 		switch {
@@ -271,21 +271,21 @@ func (m *Motor) repeat(ctx context.Context, rec *capacity.Wave) ([]capacity.Inst
 	return m.launched(ctx, *rec)
 }
 
-// recordRest writes the wave onto those of its claims that don't bear it, because the crash came while it was being written, before
+// recordRest writes the launch batch onto those of its claims that don't bear it, because the crash came while it was being written, before
 // the call is made with an instance for them, too: whoever ends claims and collects instances goes by what the claims bear. Claims
 // that have gone are left out.
-func (m *Motor) recordRest(ctx context.Context, rec *capacity.Wave, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+func (m *Motor) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	var left []*capacity.Claim
 	for _, c := range missing {
-		if c.Wave == nil || c.Wave.Token != rec.Token {
-			switch err := m.claims.RecordWave(ctx, c, *rec); {
+		if c.LaunchBatch == nil || c.LaunchBatch.Token != rec.Token {
+			switch err := m.claims.RecordBatch(ctx, c, *rec); {
 			case apierrors.IsNotFound(err):
 				continue
 			case err != nil:
 				return missing, fmt.Errorf("recording the launch on NodeClaim %s: %w", c.Name, err)
 			}
 			own := *c
-			own.Wave = rec
+			own.LaunchBatch = rec
 			c = &own
 		}
 		left = append(left, c)
@@ -293,11 +293,11 @@ func (m *Motor) recordRest(ctx context.Context, rec *capacity.Wave, missing []*c
 	return left, nil
 }
 
-// handOut gives the instances of a wave to its claims that wait for one, finishes their nodes, and answers the claims that get none.
+// handOut gives the instances of a launch batch to its claims that wait for one, finishes their nodes, and answers the claims that get none.
 // What falls to a claim that is being deleted is left to whoever ends it: a kubelet may have come, and pods with it. What is no claim's
 // is ended. before are the claims as they were found after a restart; labels are those of each claim where there are none.
-func (m *Motor) handOut(ctx context.Context, rec *capacity.Wave, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
-	owners := m.waveOwners(rec, waiting, before)
+func (m *Motor) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
+	owners := m.batchOwners(rec, waiting, before)
 	of, over := owners.Assign(rec, insts)
 	for _, c := range waiting {
 		inst, ok := of[c.Name]
@@ -313,15 +313,15 @@ func (m *Motor) handOut(ctx context.Context, rec *capacity.Wave, waiting, before
 		}
 	}
 	for _, inst := range over {
-		m.log(ctx).Info("An instance of a wave is no claim's; ending it", "token", rec.Token, "instance", inst.ID)
+		m.log(ctx).Info("An instance of a launch batch is no claim's; ending it", "token", rec.Token, "instance", inst.ID)
 		m.background(ctx, func() { m.end(ctx, inst) })
 	}
 	return without
 }
 
-// waveOwners knows the claims of a wave as they are now: those that are waited for here, those that are being deleted, and those with an
+// batchOwners knows the claims of a launch batch as they are now: those that are waited for here, those that are being deleted, and those with an
 // instance, now or before. Others have been given up by us and are about to go.
-func (m *Motor) waveOwners(rec *capacity.Wave, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
+func (m *Motor) batchOwners(rec *capacity.LaunchBatch, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
 	claims := slices.DeleteFunc(slices.Clone(before), func(c *capacity.Claim) bool { return c.ProviderID == "" })
 	here := map[string]*capacity.Claim{}
 	for _, c := range waiting {
@@ -334,7 +334,7 @@ func (m *Motor) waveOwners(rec *capacity.Wave, waiting, before []*capacity.Claim
 		}
 		if c != nil {
 			own := *c
-			own.Wave = rec
+			own.LaunchBatch = rec
 			claims = append(claims, &own)
 		}
 	}

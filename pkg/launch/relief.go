@@ -110,10 +110,10 @@ func (r *relief) due(now time.Time, inFlight func() int, most int) bool {
 // relieve has pods planned for again that were refused for a limit, once there is room below it.
 func (m *Motor) relieve() {
 	inFlight := func() (n int) {
-		m.desk.read(func(l *ledger.Ledger) { n = l.NotInitialized() })
+		m.reservations.read(func(l *ledger.Ledger) { n = l.NotInitialized() })
 		return n
 	}
 	if m.relief.due(m.clock.Now(), inFlight, m.cfg.MaxInFlight) {
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
+		m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
 	}
 }

@@ -21,7 +21,7 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 	}
 	// What serve does when it hears of a change, before this plan comes to anything.
 	e.motor.changes.Add(1)
-	e.motor.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
+	e.motor.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
 	out := &capacity.Plan{}
 	for _, d := range v.Demand {
 		out.Refused = append(out.Refused, capacity.Refusal{Class: d.Class, Pods: d.Pods, Message: "no pool is ready"})

@@ -45,7 +45,7 @@ func (m *Motor) Replace(node string, pods []*corev1.Pod, avoid []string) (ready 
 	now := m.clock.Now()
 	var held map[ledger.Successor]int
 	up, total := 0, 0
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Extend(node, now.Add(moveHold))
 		held, up = l.Held(node)
 	})
@@ -75,7 +75,7 @@ func (m *Motor) Replace(node string, pods []*corev1.Pod, avoid []string) (ready 
 
 // Keep holds what Replace has made for another while.
 func (m *Motor) Keep(node string) {
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Extend(node, now.Add(moveHold)) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Extend(node, now.Add(moveHold)) })
 }
 
 // Forget gives back what is left of what Replace has made.
@@ -83,7 +83,7 @@ func (m *Motor) Forget(node string) {
 	m.mu.Lock()
 	delete(m.moves, node)
 	m.mu.Unlock()
-	m.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(node) })
+	m.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(node) })
 }
 
 // successors are the pods that will come instead of these, by what they are known by; problem says why room can't be planned for
@@ -130,7 +130,7 @@ func (m *Motor) relocate(ctx context.Context) {
 	var waiting []ledger.Waiting
 	for _, node := range slices.Sorted(maps.Keys(moves)) {
 		var held map[ledger.Successor]int
-		m.desk.read(func(l *ledger.Ledger) { held, _ = l.Held(node) })
+		m.reservations.read(func(l *ledger.Ledger) { held, _ = l.Held(node) })
 		wanted, _ := m.successors(moves[node])
 		for _, pod := range missing(wanted, held) {
 			_, class, _ := m.pending.classes.successor(pod) // it had one a moment ago
@@ -163,13 +163,13 @@ func (m *Motor) relocate(ctx context.Context) {
 		from[i] = leaving[pl.Pod.UID]
 		pl.Owner, pl.Pod = objects.Controller(pods[pl.Pod.UID]), capacity.PodRef{}
 	}
-	waves := m.bookAs(ctx, v, plan, claims, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
+	batches := m.bookAs(ctx, v, plan, claims, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
 		l.Move(id, placements, from, now.Add(moveHold), now)
 	})
 	m.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })
 	logger.V(2).Info("Planned room for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
 		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
-	for _, w := range waves {
+	for _, w := range batches {
 		m.wg.Go(func() { m.launch(ctx, w) })
 	}
 }

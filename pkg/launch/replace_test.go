@@ -72,7 +72,7 @@ func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
 	w := newWorld(t)
 	w.run()
 	old, pods := w.leaving(6)
-	w.desk.Fence(old)
+	w.reservations.Fence(old)
 	ready, why := w.asked(old, pods, "two nodes for six pods", func() bool { return len(w.nodes) == 3 })
 	if ready || why != "" {
 		t.Fatalf("ready %v (%s) though the new nodes are booting", ready, why)
@@ -102,7 +102,7 @@ func TestRoomThatIsThere(t *testing.T) {
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}}}
 	w.build()
 	old, pods := w.leaving(2)
-	w.desk.Fence(old)
+	w.reservations.Fence(old)
 	if ready, _ := w.motor.Replace(old, pods, nil); ready {
 		t.Fatal("ready before anything was planned")
 	}
@@ -113,11 +113,11 @@ func TestRoomThatIsThere(t *testing.T) {
 	if len(w.claims) > 0 {
 		t.Error("something was launched")
 	}
-	if w.desk.Fence("free") {
+	if w.reservations.Fence("free") {
 		t.Error("the node that the pods will come to can be ended")
 	}
 	w.motor.Forget(old)
-	if !w.desk.Fence("free") {
+	if !w.reservations.Fence("free") {
 		t.Error("room that nobody needs any more is kept")
 	}
 }
@@ -131,7 +131,7 @@ func TestRoomThatIsSoonGone(t *testing.T) {
 	}
 	w.build()
 	old, pods := w.leaving(2)
-	w.desk.Fence(old)
+	w.reservations.Fence(old)
 	w.motor.Replace(old, pods, []string{"brief", old})
 	w.motor.relocate(t.Context())
 	if ready, why := w.motor.Replace(old, pods, []string{"brief", old}); !ready {
@@ -140,7 +140,7 @@ func TestRoomThatIsSoonGone(t *testing.T) {
 	if len(w.claims) > 0 {
 		t.Error("something was launched")
 	}
-	if !w.desk.Fence("brief") || w.desk.Fence("lasting") {
+	if !w.reservations.Fence("brief") || w.reservations.Fence("lasting") {
 		t.Error("the room is not on the node that stays")
 	}
 }
@@ -153,7 +153,7 @@ func TestRoomThatCantBeHad(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Now())
 	w.motor.clock = clock
 	old, pods := w.leaving(2)
-	w.desk.Fence(old)
+	w.reservations.Fence(old)
 	var tries []time.Duration
 	begin := clock.Now()
 	for range 600 {
@@ -181,12 +181,12 @@ func TestNothingIsPlannedWhileDraining(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	old, pods := w.leaving(2)
-	w.desk.Fence(old)
+	w.reservations.Fence(old)
 	w.motor.Replace(old, pods, nil)
 	w.motor.relocate(t.Context())
 	w.until("a node", func() bool { return len(w.nodes) == 2 })
 	w.motor.Keep(old)
-	w.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(old) })
+	w.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(old) })
 	w.motor.relocate(t.Context())
 	if held, _ := w.held(old); len(held) > 0 {
 		t.Errorf("planned for %v", held)
@@ -194,7 +194,7 @@ func TestNothingIsPlannedWhileDraining(t *testing.T) {
 }
 
 func (w *world) held(node string) (held map[ledger.Successor]int, up int) {
-	w.desk.read(func(l *ledger.Ledger) { held, up = l.Held(node) })
+	w.reservations.read(func(l *ledger.Ledger) { held, up = l.Held(node) })
 	return held, up
 }
 

@@ -37,7 +37,7 @@ func (m *Motor) round(ctx context.Context) {
 	defer m.relief.begins()()
 	m.readopt(ctx)
 	m.rejected()
-	m.spending.settle(m.desk)
+	m.spending.settle(m.reservations)
 	waiting, gangs := m.gather(ctx)
 	if len(waiting) == 0 {
 		return
@@ -66,14 +66,14 @@ func (m *Motor) round(ctx context.Context) {
 	claims := m.reserve(plan, len(v.inFlight), buying{})
 	m.paused(plan, gangs)
 	m.claims.ArchitecturesOpen(capacity.OpenArchitectures(plan))
-	waves := m.book(ctx, v, plan, claims)
+	batches := m.book(ctx, v, plan, claims)
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", m.clock.Since(start))
 	m.relief.refused(v.Pools, plan.Refused)
 	for _, r := range plan.Refused {
 		m.refusal(ctx, r)
 	}
-	for _, w := range waves {
+	for _, w := range batches {
 		m.wg.Go(func() { m.launch(ctx, w) })
 	}
 }
@@ -126,9 +126,9 @@ func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, er
 // queued, too.
 func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) {
 	var waiting []ledger.Waiting
-	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	m.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
 	if m.renew(ctx, waiting) {
-		m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+		m.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
 	}
 	classes := map[capacity.ClassKey]bool{}
 	for _, w := range waiting {
@@ -138,16 +138,16 @@ func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) 
 		return nil, nil
 	}
 	for _, pod := range m.pending.all() {
-		if !m.desk.free(pod.UID) {
+		if !m.reservations.free(pod.UID) {
 			continue
 		}
 		if c, err := m.pending.classes.Class(pod); err == nil && classes[c.Key] {
-			m.desk.submitFree(refOf(pod), c)
+			m.reservations.submitFree(refOf(pod), c)
 		}
 	}
-	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	m.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
 	gangs := m.gangsOf(ctx, m.withoutNominees(m.withoutOthers(ctx, waiting)))
-	m.desk.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	m.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
 	return waiting, gangs
 }
 
@@ -171,7 +171,7 @@ func (m *Motor) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	if len(lost)+len(fresh) == 0 {
 		return false
 	}
-	m.desk.Step(func(l *ledger.Ledger, _ time.Time) {
+	m.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
 		l.Renew(fresh)
 		l.Dismiss(lost)
 	})
@@ -201,7 +201,7 @@ func (m *Motor) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 			delete(m.nominees, uid)
 		}
 	}
-	now := m.desk.clock.Now()
+	now := m.reservations.clock.Now()
 	return slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
 		pod := m.pending.Get(w.Ref.UID)
 		if pod == nil || pod.Status.NominatedNodeName == "" {
@@ -221,7 +221,7 @@ func (m *Motor) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 		if first.ending && !ending || !now.Before(until) {
 			return false
 		}
-		m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Postpone(w.Ref.UID, "preemption is making room for the pod on node "+pod.Status.NominatedNodeName, until, now)
 		})
 		return true
@@ -239,7 +239,7 @@ func uidsOf(waiting []ledger.Waiting) []types.UID {
 func (m *Motor) refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
 	why = oneLine(why) // it becomes the pods' condition, too
 	var news []capacity.PodRef
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { news = l.Refuse(uids, why, retryable, now) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { news = l.Refuse(uids, why, retryable, now) })
 	for _, ref := range news {
 		if m.pending.Get(ref.UID) != nil {
 			m.events.Pod(ref, corev1.EventTypeWarning, "FailedProvisioning", why)

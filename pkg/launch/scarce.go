@@ -56,10 +56,10 @@ func (s *scarcity) all(offers []capacity.NodeOffer, now time.Time) bool {
 	return len(offers) > 0
 }
 
-// one asks for one of the wave's nodes when all of its offers were refused the last time, and says whether to ask for the others, too.
+// one asks for one of the launch batch's nodes when all of its offers were refused the last time, and says whether to ask for the others, too.
 // If there is still no capacity, all of their claims would have been written, recorded and deleted for nothing, every few minutes for
 // as long as it lasts. Pods that other offers can hold wait for no more than this one call: they are planned for again at once.
-func (m *Motor) one(ctx context.Context, w *wave) (others bool) {
+func (m *Motor) one(ctx context.Context, w *batch) (others bool) {
 	if w.purpose != capacity.ForPods || len(w.claims) < 2 || !m.scarce.all(w.offers, m.clock.Now()) {
 		return true
 	}
@@ -80,8 +80,8 @@ func (m *Motor) one(ctx context.Context, w *wave) (others bool) {
 	if w.offers = m.left(w, nil); len(w.offers) > 0 {
 		return true
 	}
-	m.log(ctx).V(2).Info("There is still no capacity for any of a wave's offers; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	m.log(ctx).V(2).Info("There is still no capacity for any of a launch batch's offers; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, c := range w.claims {
 			l.ClaimGone(c.Name, "there is no capacity for any of its offers", true, now)
 		}

@@ -88,8 +88,8 @@ func TestOneClaimThatIsNeededGoesFirst(t *testing.T) {
 	m := w.motor
 	pool := m.claims.Pools(m.cloud.InstanceTypes)[0]
 	n := cheapest(pool, "new")
-	one := &wave{pool: pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	one := &batch{pool: pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for i, name := range []string{"gone", "first", "other"} {
 			one.claims = append(one.claims, &capacity.Claim{Name: name, Pool: pool.Name})
 			l.AddNode(name, template(n), nil, false, now)

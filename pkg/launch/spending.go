@@ -154,7 +154,7 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 		if c.Initialized && c.ImageID != "" {
 			s.guard.Know(c.NodeClass, c.ImageID)
 		}
-		if c.Purchase == nil || !c.Launched && c.Wave == nil {
+		if c.Purchase == nil || !c.Launched && c.LaunchBatch == nil {
 			continue
 		}
 		b := s.buyLocked(c, boughtAt(c), nil, nil)

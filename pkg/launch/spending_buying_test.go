@@ -108,7 +108,7 @@ func TestOrderThatIsNotLaunchedIsNoProbe(t *testing.T) {
 			w.settled()
 			clear(w.broken)
 			c.Step(2 * time.Minute)
-			w.motor.spending.settle(w.desk)
+			w.motor.spending.settle(w.reservations)
 			w.motor.takeOrders(t.Context())
 			w.settled()
 			if got := w.bought(); len(got) != 1 {
@@ -142,7 +142,7 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 			w.motor.spending.observe(cl)
 		}
 		c.Step(servedAfter)
-		w.motor.spending.settle(w.desk)
+		w.motor.spending.settle(w.reservations)
 		w.motor.keepStatic(t.Context())
 		w.settled()
 		if got := w.bought(); len(got) != 3 {

@@ -118,7 +118,7 @@ func TestProbeLooksAtAllWhoWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(refOf(pod), c, now) })
+		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(refOf(pod), c, now) })
 		w.motor.refuse(t.Context(), []types.UID{pod.UID}, "nothing is that large", true)
 	}
 	w.submit(1)

@@ -32,7 +32,7 @@ func (m *Motor) tendSpending(ctx context.Context) {
 	}
 	m.rejected()
 	s.retryNow()
-	s.settle(m.desk)
+	s.settle(m.reservations)
 	s.mu.Lock()
 	notices := s.notices
 	s.notices = nil
@@ -59,7 +59,7 @@ func (m *Motor) rejected() {
 	if m.spending == nil {
 		return
 	}
-	for _, r := range m.desk.takeRejected() {
+	for _, r := range m.reservations.takeRejected() {
 		m.spending.rejectedByFilters(r.Claim, m.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true, r.Beside)
 	}
 }
@@ -72,7 +72,7 @@ func (m *Motor) forgive(key guard.Key) {
 			uids = append(uids, pod.UID)
 		}
 	}
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Forgive(uids, now) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Forgive(uids, now) })
 }
 
 // tellBreaker says in an event what has happened to a breaker, on the object it is about.

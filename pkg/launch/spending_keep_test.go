@@ -59,7 +59,7 @@ func TestRecordsOfAnEarlierProcessAreWrittenOver(t *testing.T) {
 	}
 	w.leads()
 	c.Step(48 * time.Hour) // nobody has asked for a probe
-	w.motor.spending.settle(w.desk)
+	w.motor.spending.settle(w.reservations)
 	w.motor.keepRecords(t.Context())
 	if got := w.kept[ofPool]; got != "" {
 		t.Errorf("still kept after two days: %q", got)

@@ -418,7 +418,7 @@ func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod
 }
 
 // keeps says of claims whether room is kept for pods on their nodes, or pods are being bound there.
-func (d *Desk) keeps(claims []string) (out map[string]bool) {
+func (d *Reservations) keeps(claims []string) (out map[string]bool) {
 	d.read(func(l *ledger.Ledger) { out = l.Keeps(claims) })
 	return out
 }

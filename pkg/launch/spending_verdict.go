@@ -149,8 +149,8 @@ func mergeFaults(all []guard.Fault) guard.Fault {
 // unusedFor is how long no pod that a machine was bought for is there, or is to come, before there will be no verdict on it.
 const unusedFor = time.Minute
 
-// settle gives the verdicts that are due. desk says where room is kept for pods; nil: only work that was done is looked at.
-func (s *Spending) settle(desk *Desk) {
+// settle gives the verdicts that are due. reservations says where room is kept for pods; nil: only work that was done is looked at.
+func (s *Spending) settle(reservations *Reservations) {
 	if s == nil {
 		return
 	}
@@ -159,14 +159,14 @@ func (s *Spending) settle(desk *Desk) {
 	s.mu.Lock()
 	for name, b := range s.machines {
 		s.workedLocked(b, now)
-		if desk != nil && !s.guard.Decided(name) && !b.lodges() {
+		if reservations != nil && !s.guard.Decided(name) && !b.lodges() {
 			left = append(left, name)
 		}
 	}
 	s.mu.Unlock()
 	keeps := map[string]bool{}
 	if len(left) > 0 {
-		keeps = desk.keeps(left)
+		keeps = reservations.keeps(left)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -194,7 +194,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 			break
 		}
 		c := m.claimFor(node)
-		c.Wave.For = capacity.ForPool
+		c.LaunchBatch.For = capacity.ForPool
 		claims = append(claims, c)
 	}
 	var granted []*capacity.Claim
@@ -214,19 +214,19 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		return
 	}
 	m.log(ctx).V(2).Info("Launching nodes of a static pool", "pool", p.Name, "nodes", len(granted), "instanceType", node.Offers[0].Type.Name)
-	var waves []*wave
+	var batches []*batch
 	for i, c := range granted {
-		if i%maxWave == 0 {
-			waves = append(waves, &wave{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, purpose: capacity.ForPool})
+		if i%maxBatch == 0 {
+			batches = append(batches, &batch{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, purpose: capacity.ForPool})
 		}
-		w := waves[len(waves)-1]
+		w := batches[len(batches)-1]
 		w.claims = append(w.claims, c)
 		m.spending.buyAs(c, node.Offers, round, workload, held.probe)
 		cp := *c
 		m.remember(&cp)
 		m.inFlight(c, template(node), daemonRoom(node.Daemons))
 	}
-	for _, w := range waves {
+	for _, w := range batches {
 		m.wg.Go(func() { m.launch(ctx, w) })
 	}
 }
@@ -332,7 +332,7 @@ func (m *Motor) strike(pool string) {
 
 // registered ends that count when a node of the pool has.
 func (m *Motor) registered(c *capacity.Claim) {
-	if c.Wave == nil || c.Wave.For != capacity.ForPool || !c.Registered {
+	if c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || !c.Registered {
 		return
 	}
 	m.mu.Lock()
@@ -344,7 +344,7 @@ func (m *Motor) registered(c *capacity.Claim) {
 // lostStatic is told of a claim that ends. One of a static pool that never registered, and that wasn't one too many, was a failure.
 func (m *Motor) lostStatic(name string) {
 	c := m.claim(name)
-	if c == nil || c.Wave == nil || c.Wave.For != capacity.ForPool || c.Registered {
+	if c == nil || c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || c.Registered {
 		return
 	}
 	m.mu.Lock()
@@ -365,7 +365,7 @@ func (m *Motor) isEnding(name string) bool {
 // flying is how many claims are in flight.
 func (m *Motor) flying() int {
 	var flights []ledger.InFlight
-	m.desk.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	m.reservations.read(func(l *ledger.Ledger) { flights = l.InFlight() })
 	n := 0
 	for _, f := range flights {
 		if f.Claim != "" && !f.Initialized {

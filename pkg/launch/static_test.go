@@ -48,12 +48,12 @@ func TestStaticPoolKeepsItsNumber(t *testing.T) {
 	w.exactly(5)
 	w.stop()
 	for _, c := range w.claims {
-		if c.Wave.For != capacity.ForPool || c.Wave.Token == "" {
-			t.Errorf("recorded as %+v", c.Wave)
+		if c.LaunchBatch.For != capacity.ForPool || c.LaunchBatch.Token == "" {
+			t.Errorf("recorded as %+v", c.LaunchBatch)
 		}
 	}
 	if len(w.tokens) != 2 {
-		t.Errorf("%d waves, want one for three and one for two", len(w.tokens))
+		t.Errorf("%d launch batches, want one for three and one for two", len(w.tokens))
 	}
 }
 
@@ -143,11 +143,11 @@ func TestPausesOfAStaticPool(t *testing.T) {
 		}
 		s.next = time.Time{}
 	}
-	w.motor.registered(&capacity.Claim{Pool: "pool", Registered: true, Wave: &capacity.Wave{For: capacity.ForPods}})
+	w.motor.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPods}})
 	if w.motor.statics["pool"].failed != 3 {
 		t.Error("somebody else's node ended the count")
 	}
-	w.motor.registered(&capacity.Claim{Pool: "pool", Registered: true, Wave: &capacity.Wave{For: capacity.ForPool}})
+	w.motor.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}})
 	if s := w.motor.statics["pool"]; s.failed != 0 || !s.next.IsZero() {
 		t.Errorf("a node registered, and yet %d failures count until %v", s.failed, s.next)
 	}
@@ -158,9 +158,9 @@ func TestStaticNodeThatNeverRegistered(t *testing.T) {
 	for name, want := range map[string]int{"lost": 1, "registered": 0, "ending": 0, "of pods": 0} {
 		w := newWorld(t)
 		w.build()
-		c := &capacity.Claim{Name: name, Pool: "pool", Registered: name == "registered", Deleting: true, Wave: &capacity.Wave{For: capacity.ForPool}}
+		c := &capacity.Claim{Name: name, Pool: "pool", Registered: name == "registered", Deleting: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}}
 		if name == "of pods" {
-			c.Wave.For = capacity.ForPods
+			c.LaunchBatch.For = capacity.ForPods
 		}
 		w.claims[name] = c
 		w.motor.ending[name] = name == "ending"

@@ -41,14 +41,14 @@ func TestPodsWaitForStorageToBePublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := refOf(w.pod(0))
-	w.desk.Submit(ref, class)
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	w.reservations.Submit(ref, class)
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing("node", w.motor.nodeOf.status(node))
 		l.Commit("p", []capacity.Placement{{Class: class, Pod: ref, Node: "node"}}, now)
 	})
 	waits := func(when string, want bool) {
 		t.Helper()
-		closed, why := w.desk.Gate(ref.UID)
+		closed, why := w.reservations.Gate(ref.UID)
 		if closed != want || closed && !strings.Contains(why, "no capacity of storage class lvm has been published for its node yet") {
 			t.Errorf("%s: waits %t: %s", when, closed, why)
 		}

@@ -30,7 +30,7 @@ type view struct {
 func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
 	var flights []ledger.InFlight
 	var adopted map[types.UID][]types.UID
-	m.desk.read(func(l *ledger.Ledger) { flights, adopted = l.InFlight(), l.Adopted() })
+	m.reservations.read(func(l *ledger.Ledger) { flights, adopted = l.InFlight(), l.Adopted() })
 	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
 		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
 	})

@@ -100,11 +100,11 @@ func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing
 	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", ProviderID: "aws:///z/i-a", NodeName: "na", Launched: true, Registered: true, Initialized: true,
 		Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 1}}}
 	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 2}},
-		Wave: &capacity.Wave{Token: "t", Attempt: 1, Claims: []string{"b"}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}}
+		LaunchBatch: &capacity.LaunchBatch{Token: "t", Attempt: 1, Claims: []string{"b"}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}}
 	w.motor.recover(t.Context())
 	w.motor.wg.Wait()
 	var a []capacity.Slot
-	w.desk.read(func(l *ledger.Ledger) { a = l.Slots("a") })
+	w.reservations.read(func(l *ledger.Ledger) { a = l.Slots("a") })
 	if len(a) > 0 {
 		t.Errorf("its place is on a, which has come up without it: %v", a)
 	}

@@ -409,7 +409,7 @@ func TestAClockThatIsAhead(t *testing.T) {
 			claim, inst := w.launched("a")
 			w.createNode(nodeFor(claim, *inst))
 		}, func(w *world) bool { return w.happened("a", reasonRegistrationTimeout) }},
-		"wave": {waveQuiet, func(w *world) { w.intent("a", "w"); w.deleteByName("a") }, func(w *world) bool { return w.claim("a") == nil }},
+		"launch batch": {batchQuiet, func(w *world) { w.intent("a", "w"); w.deleteByName("a") }, func(w *world) bool { return w.claim("a") == nil }},
 		"drain": {minDrain, func(w *world) {
 			w.up("a")
 			w.deleteByName("a")

@@ -23,11 +23,11 @@ type fakeCloud struct {
 }
 
 // launch starts an instance.
-func (f *fakeCloud) launch(id, wave string) *capacity.Instance {
+func (f *fakeCloud) launch(id, batch string) *capacity.Instance {
 	n := len(f.instances) + 1
 	inst := &capacity.Instance{
 		ID: id, ProviderID: "aws:///z1/" + id, State: capacity.InstanceRunning, NodeName: "ip-10-0-0-" + strconv.Itoa(n),
-		InternalIP: "10.0.0." + strconv.Itoa(n), Wave: wave, LaunchedAt: f.w.clock.Now(),
+		InternalIP: "10.0.0." + strconv.Itoa(n), LaunchBatch: batch, LaunchedAt: f.w.clock.Now(),
 	}
 	f.instances[id] = inst
 	return inst
@@ -95,11 +95,11 @@ func (f *fakeCloud) List(context.Context) ([]capacity.Instance, error) {
 	return f.some(func(i *capacity.Instance) bool { return i.State != capacity.InstanceTerminated }), f.call("List", "")
 }
 
-func (f *fakeCloud) FindWave(_ context.Context, token string) ([]capacity.Instance, error) {
+func (f *fakeCloud) FindBatch(_ context.Context, token string) ([]capacity.Instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.some(func(i *capacity.Instance) bool {
-		return i.Wave == token && i.State != capacity.InstanceTerminated && i.State != capacity.InstanceShuttingDown
+		return i.LaunchBatch == token && i.State != capacity.InstanceTerminated && i.State != capacity.InstanceShuttingDown
 	}), f.call("FindWave", token)
 }
 

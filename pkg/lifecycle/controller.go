@@ -41,8 +41,8 @@ type Instances interface {
 type Inventory interface {
 	// List is every instance of the cluster that isn't terminated.
 	List(ctx context.Context) ([]capacity.Instance, error)
-	// FindWave are the live instances tagged with a wave's token, sorted by id.
-	FindWave(ctx context.Context, token string) ([]capacity.Instance, error)
+	// FindBatch are the live instances tagged with a launch batch's token, sorted by id.
+	FindBatch(ctx context.Context, token string) ([]capacity.Instance, error)
 }
 
 // Cloud is both.

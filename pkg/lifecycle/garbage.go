@@ -137,7 +137,7 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 		return fmt.Errorf("an instance that no NodeClaim owns: %w", err)
 	}
 	collections.Inc()
-	klog.FromContext(ctx).Info("Terminated an instance that no NodeClaim owns", "instance", inst.ID, "wave", inst.Wave, "claim", inst.Claim)
+	klog.FromContext(ctx).Info("Terminated an instance that no NodeClaim owns", "instance", inst.ID, "launchBatch", inst.LaunchBatch, "claim", inst.Claim)
 	for _, n := range nodes {
 		if capacity.Managed(n) {
 			if err := c.deleteNode(ctx, n); err != nil {

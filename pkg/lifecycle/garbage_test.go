@@ -21,26 +21,26 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
-// waveAnnotation is a wave as it is recorded on its claims: a real one has so many offers that it is compressed.
-func waveAnnotation(token string, claims ...string) string {
-	wave := &capacity.Wave{Token: token, Claims: claims, CapacityType: "on-demand"}
+// batchAnnotation is a launch batch as it is recorded on its claims: a real one has so many offers that it is compressed.
+func batchAnnotation(token string, claims ...string) string {
+	batch := &capacity.LaunchBatch{Token: token, Claims: claims, CapacityType: "on-demand"}
 	for i := range 200 {
-		wave.Offers = append(wave.Offers, capacity.OfferKey{InstanceType: fmt.Sprintf("m5.%dxlarge", i), Zone: "us-west-2a", CapacityType: "on-demand"})
+		batch.Offers = append(batch.Offers, capacity.OfferKey{InstanceType: fmt.Sprintf("m5.%dxlarge", i), Zone: "us-west-2a", CapacityType: "on-demand"})
 	}
-	value, err := karpenter.EncodeWave(wave)
+	value, err := karpenter.EncodeBatch(batch)
 	if err != nil {
 		panic(err)
 	}
 	return value
 }
 
-// intent makes a claim of a wave that has no instance on record.
-func (w *world) intent(name, wave string, change ...func(*karpv1.NodeClaim)) {
+// intent makes a claim of a launch batch that has no instance on record.
+func (w *world) intent(name, batch string, change ...func(*karpv1.NodeClaim)) {
 	w.t.Helper()
 	w.launched(name, append([]func(*karpv1.NodeClaim){func(c *karpv1.NodeClaim) {
 		c.Status = karpv1.NodeClaimStatus{}
-		if wave != "" {
-			c.Annotations = map[string]string{karpenter.WaveAnnotation: waveAnnotation(wave, name)}
+		if batch != "" {
+			c.Annotations = map[string]string{karpenter.BatchAnnotation: batchAnnotation(batch, name)}
 		}
 	}}, change...)...)
 	delete(w.cloud.instances, "i-"+name)
@@ -68,37 +68,37 @@ func TestUnlaunchedClaimDeleted(t *testing.T) {
 		// how long the claim may stay, at least and at most
 		after, by time.Duration
 		running   string // instances left in the end
-		wave      bool   // claim a has been recorded for wave "w"
+		batch     bool   // claim a has been recorded for launch batch "w"
 	}{
-		{name: "without a wave nothing was ever sent", by: 2 * time.Second},
-		{name: "with a wave it is waited whether an instance shows", wave: true, after: waveQuiet, by: waveQuiet + 10*time.Second},
-		{name: "not if the launch is known to have failed", wave: true, by: 2 * time.Second, setup: func(w *world) {
+		{name: "without a launch batch nothing was ever sent", by: 2 * time.Second},
+		{name: "with a launch batch it is waited whether an instance shows", batch: true, after: batchQuiet, by: batchQuiet + 10*time.Second},
+		{name: "not if the launch is known to have failed", batch: true, by: 2 * time.Second, setup: func(w *world) {
 			c := w.claim("a")
 			w.failLaunch(c)
 			if err := w.claims.Status().Update(w.ctx, c); err != nil {
 				w.t.Fatal(err)
 			}
 		}},
-		{name: "the spending guard has held it, and may have let it go", wave: true, after: waveQuiet, by: waveQuiet + 10*time.Second, setup: func(w *world) {
+		{name: "the spending guard has held it, and may have let it go", batch: true, after: batchQuiet, by: batchQuiet + 10*time.Second, setup: func(w *world) {
 			c := w.claim("a")
 			c.StatusConditions(status.WithClock(w.clock)).SetFalse(karpv1.ConditionTypeLaunched, reasonPaused, "machines fail")
 			if err := w.claims.Status().Update(w.ctx, c); err != nil {
 				w.t.Fatal(err)
 			}
 		}},
-		{name: "an instance of the wave that nobody has is this claim's, and ends", wave: true, by: 30 * time.Second,
+		{name: "an instance of the launch batch that nobody has is this claim's, and ends", batch: true, by: 30 * time.Second,
 			setup: func(w *world) { w.cloud.launch("i-1", "w") }},
-		{name: "so does one that shows late", wave: true, by: 90 * time.Second, setup: func(w *world) {
+		{name: "so does one that shows late", batch: true, by: 90 * time.Second, setup: func(w *world) {
 			w.pass(20*time.Second, 5*time.Second)
 			w.cloud.launch("i-1", "w")
 		}},
-		{name: "an instance that is tagged with its name is its own, whatever else waits", wave: true, by: 30 * time.Second, running: "i-2",
+		{name: "an instance that is tagged with its name is its own, whatever else waits", batch: true, by: 30 * time.Second, running: "i-2",
 			setup: func(w *world) {
 				w.intent("b", "w")
 				w.cloud.launch("i-1", "w").Claim = "a"
 				w.cloud.launch("i-2", "w")
 			}},
-		{name: "while another claim of the wave waits nothing is taken", wave: true, after: 2 * time.Minute, by: 4 * time.Minute, running: "i-2",
+		{name: "while another claim of the launch batch waits nothing is taken", batch: true, after: 2 * time.Minute, by: 4 * time.Minute, running: "i-2",
 			setup: func(w *world) {
 				w.intent("b", "w")
 				w.cloud.launch("i-1", "w")
@@ -117,11 +117,11 @@ func TestUnlaunchedClaimDeleted(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
-			wave := ""
-			if tc.wave {
-				wave = "w"
+			batch := ""
+			if tc.batch {
+				batch = "w"
 			}
-			w.intent("a", wave)
+			w.intent("a", batch)
 			start := w.clock.Now()
 			w.deleteByName("a")
 			if tc.setup != nil {
@@ -165,14 +165,14 @@ func TestUnlaunchedClaimLeavesAnInstanceToTheClaimItIsTaggedWith(t *testing.T) {
 	}
 }
 
-// A wave is recorded between the look and the letting go: the claim must not go, or its instance would have no owner.
+// A launch batch is recorded between the look and the letting go: the claim must not go, or its instance would have no owner.
 func TestUnlaunchedClaimIsNotLetGoUnderARecord(t *testing.T) {
 	w := newWorld(t)
 	w.intent("a", "")
 	w.deleteByName("a")
 	stale := w.claim("a")
 	c := w.claim("a")
-	c.Annotations = map[string]string{karpenter.WaveAnnotation: waveAnnotation("w", "a")}
+	c.Annotations = map[string]string{karpenter.BatchAnnotation: batchAnnotation("w", "a")}
 	if err := w.claims.Patch(w.ctx, c, client.MergeFrom(stale)); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,9 @@ func TestOrphans(t *testing.T) {
 		}
 		return i
 	}
-	wave := func(token string) func(*capacity.Instance) { return func(i *capacity.Instance) { i.Wave = token } }
+	batch := func(token string) func(*capacity.Instance) {
+		return func(i *capacity.Instance) { i.LaunchBatch = token }
+	}
 	tagged := func(claim string) func(*capacity.Instance) { return func(i *capacity.Instance) { i.Claim = claim } }
 	claim := func(name, id, token string) karpv1.NodeClaim {
 		c := karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -203,7 +205,7 @@ func TestOrphans(t *testing.T) {
 			c.Status.ProviderID = "aws:///z/" + id
 		}
 		if token != "" {
-			c.Annotations = map[string]string{karpenter.WaveAnnotation: waveAnnotation(token)}
+			c.Annotations = map[string]string{karpenter.BatchAnnotation: batchAnnotation(token)}
 		}
 		return c
 	}
@@ -221,12 +223,12 @@ func TestOrphans(t *testing.T) {
 			inst("i-1", func(i *capacity.Instance) { i.State = capacity.InstanceShuttingDown })}},
 		{name: "a stopped one, which costs too", want: []string{"i-1"}, instances: []capacity.Instance{
 			inst("i-1", func(i *capacity.Instance) { i.State = capacity.InstanceStopped })}},
-		{name: "not one of a wave whose claim waits for it", instances: []capacity.Instance{inst("i-1", wave("w"))}, claims: []karpv1.NodeClaim{claim("a", "", "w")}},
-		{name: "the one too many of a wave that has been handed out", want: []string{"i-3"},
-			instances: []capacity.Instance{inst("i-1", wave("w")), inst("i-2", wave("w")), inst("i-3", wave("w"))},
+		{name: "not one of a launch batch whose claim waits for it", instances: []capacity.Instance{inst("i-1", batch("w"))}, claims: []karpv1.NodeClaim{claim("a", "", "w")}},
+		{name: "the one too many of a launch batch that has been handed out", want: []string{"i-3"},
+			instances: []capacity.Instance{inst("i-1", batch("w")), inst("i-2", batch("w")), inst("i-3", batch("w"))},
 			claims:    []karpv1.NodeClaim{claim("a", "i-1", "w"), claim("b", "i-2", "w")}},
 		{name: "one of an attempt that was given up", want: []string{"i-1"},
-			instances: []capacity.Instance{inst("i-1", wave("w1")), inst("i-2", wave("w2"))},
+			instances: []capacity.Instance{inst("i-1", batch("w1")), inst("i-2", batch("w2"))},
 			claims:    []karpv1.NodeClaim{claim("a", "i-2", "w2")}},
 		{name: "one whose claim has another instance", want: []string{"i-1"},
 			instances: []capacity.Instance{inst("i-1", tagged("a")), inst("i-2", tagged("a"))},
@@ -234,7 +236,7 @@ func TestOrphans(t *testing.T) {
 		{name: "not one tagged with a claim that has none on record yet",
 			instances: []capacity.Instance{inst("i-1", tagged("a"))}, claims: []karpv1.NodeClaim{claim("a", "", "")}},
 		{name: "one tagged with a claim that is gone", want: []string{"i-1"}, instances: []capacity.Instance{inst("i-1", tagged("gone"))}},
-		{name: "instances without a wave don't wait for claims without one", want: []string{"i-1"},
+		{name: "instances without a launch batch don't wait for claims without one", want: []string{"i-1"},
 			instances: []capacity.Instance{inst("i-1")}, claims: []karpv1.NodeClaim{claim("a", "", "")}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -320,7 +322,7 @@ func TestCollection(t *testing.T) {
 			Spec: corev1.NodeSpec{ProviderID: inst.ProviderID}})
 		w.kubelet(inst.NodeName)
 		w.pod("web", inst.NodeName)
-		w.intent("next", waveAnnotation("other", "next"), func(c *karpv1.NodeClaim) { c.Status.NodeName = inst.NodeName }) // waits for the name
+		w.intent("next", batchAnnotation("other", "next"), func(c *karpv1.NodeClaim) { c.Status.NodeName = inst.NodeName }) // waits for the name
 		w.clock.Step(time.Minute)
 		collect(w)
 		w.pass(10*time.Second, time.Second)

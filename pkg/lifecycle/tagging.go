@@ -37,7 +37,7 @@ func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
 		case errors.Is(err, capacity.ErrInstanceNotFound):
 			return lookEvery, nil
 		case errors.Is(err, capacity.ErrRefused):
-			// Somebody has to allow it. Nothing waits for the tags: the instance is found by its wave.
+			// Somebody has to allow it. Nothing waits for the tags: the instance is found by its launch batch.
 			if c.index.first(l.claim.Name, toldUntagged) {
 				c.event(l.claim, nil, corev1.EventTypeWarning, reasonTaggingFailed, "Tag", "it is tried again: %v", err)
 			}

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// waveQuiet is how long after its deletion a claim waits for a launch that may have been under way, as long as nobody said
+	// batchQuiet is how long after its deletion a claim waits for a launch that may have been under way, as long as nobody said
 	// that it failed. It is longer than any request may take.
-	waveQuiet = time.Minute
-	wavePoll  = 2 * time.Second
+	batchQuiet = time.Minute
+	batchPoll  = 2 * time.Second
 )
 
 // endUnlaunched ends a claim that has no instance on record. Its launch may have been sent all the same: the answer may be
-// under way or lost. Its wave is searched; an instance that falls to this claim becomes its instance and ends like any other.
+// under way or lost. Its launch batch is searched; an instance that falls to this claim becomes its instance and ends like any other.
 //
-// Which instance falls to it is for capacity.InstanceOwners to say. As long as a live claim of the wave waits for its own, nothing is taken from
-// the wave but what bears this claim's name.
+// Which instance falls to it is for capacity.InstanceOwners to say. As long as a live claim of the launch batch waits for its own, nothing is taken from
+// the launch batch but what bears this claim's name.
 func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration, error) {
 	current := &karpv1.NodeClaim{}
 	if err := c.live.Get(ctx, client.ObjectKey{Name: l.claim.Name}, current); apierrors.IsNotFound(err) {
@@ -35,38 +35,38 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 		return 0, fmt.Errorf("reading NodeClaim %s live: %w", l.claim.Name, err)
 	}
 	if current.ResourceVersion != l.claim.ResourceVersion {
-		return wavePoll, nil // the cache is behind: the launch may have been recorded by now
+		return batchPoll, nil // the cache is behind: the launch may have been recorded by now
 	}
-	wave := waveOf(current)
-	if wave == nil {
-		// Waves are recorded before they are sent, and letting go fails if one is recorded meanwhile.
+	batch := batchOf(current)
+	if batch == nil {
+		// LaunchBatches are recorded before they are sent, and letting go fails if one is recorded meanwhile.
 		dropFinalizer(l.claim)
 		return 0, nil
 	}
-	instances, err := c.cloud.FindWave(ctx, wave.Token)
+	instances, err := c.cloud.FindBatch(ctx, batch.Token)
 	if err != nil {
-		return 0, fmt.Errorf("finding the instances of wave %s: %w", wave.Token, err)
+		return 0, fmt.Errorf("finding the instances of launch batch %s: %w", batch.Token, err)
 	}
 	owned, err := c.liveClaims(ctx)
 	if err != nil {
 		return 0, err
 	}
-	of, _ := owned.Assign(wave, instances)
+	of, _ := owned.Assign(batch, instances)
 	mine, falls := of[current.Name]
-	settled := !owned.LiveWait(wave.Token)
+	settled := !owned.LiveWait(batch.Token)
 	switch {
 	case falls && (settled || mine.Claim == current.Name):
 		klog.FromContext(ctx).V(2).Info("Found the instance of a claim that was deleted before its launch was recorded", "instance", mine.ID)
 		l.claim.Status.ProviderID = mine.ProviderID
 		l.claim.Status.ImageID = mine.ImageID
-		return wavePoll, nil
+		return batchPoll, nil
 	case launchFailed(current):
 		dropFinalizer(l.claim) // should an instance turn up all the same, it is collected
 		return 0, nil
 	case !settled:
-		return wavePoll, nil
+		return batchPoll, nil
 	}
-	if wait := c.left(current.Name, "wave", current.DeletionTimestamp.Time, waveQuiet, l.now); wait > 0 {
+	if wait := c.left(current.Name, "launch batch", current.DeletionTimestamp.Time, batchQuiet, l.now); wait > 0 {
 		return min(wait, lookEvery), nil
 	}
 	dropFinalizer(l.claim)
@@ -93,7 +93,7 @@ func newClaimSet(claims []karpv1.NodeClaim) claimSet {
 	all := make([]*capacity.Claim, 0, len(claims))
 	for i := range claims {
 		claim := &claims[i]
-		all = append(all, &capacity.Claim{Name: claim.Name, ProviderID: claim.Status.ProviderID, Deleting: claim.DeletionTimestamp != nil, Wave: waveOf(claim)})
+		all = append(all, &capacity.Claim{Name: claim.Name, ProviderID: claim.Status.ProviderID, Deleting: claim.DeletionTimestamp != nil, LaunchBatch: batchOf(claim)})
 		if id := claim.Status.ProviderID; id != "" {
 			s.byProvider[id] = claim
 		}
@@ -102,9 +102,9 @@ func newClaimSet(claims []karpv1.NodeClaim) claimSet {
 	return s
 }
 
-// waveOf is the wave recorded on a claim; nil: none was ever sent for it.
-func waveOf(claim *karpv1.NodeClaim) *capacity.Wave {
-	w, err := karpenter.WaveOf(claim)
+// batchOf is the launch batch recorded on a claim; nil: none was ever sent for it.
+func batchOf(claim *karpv1.NodeClaim) *capacity.LaunchBatch {
+	w, err := karpenter.BatchOf(claim)
 	if err != nil || w == nil || w.Token == "" {
 		return nil // it could not be launched from either
 	}

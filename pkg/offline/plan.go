@@ -98,15 +98,15 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	for _, name := range d.schedulers() {
 		classes.SetDefaultSpread(name, simulate.DefaultSpread(c.informers, c.profileOf(name)))
 	}
-	desk := launch.NewDesk(&arrivals{})
-	pending := launch.NewPending(d.schedulers(), desk, classes)
+	reservations := launch.NewReservations(&arrivals{})
+	pending := launch.NewPending(d.schedulers(), reservations, classes)
 	said := &words{}
 	motor := launch.New(launch.Config{Plan: s.Plan, NamespaceSelector: s.NamespaceSelector}, launch.Parts{
-		Clock: clock.RealClock{}, Desk: desk, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
+		Clock: clock.RealClock{}, Reservations: reservations, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
 		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pending, Owners: launch.NewOwners(c.informers),
 		Daemons: daemons.List,
 	})
-	d.submit(desk, pending, classes)
+	d.submit(reservations, pending, classes)
 	view, plan, err := motor.Propose(ctx)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 }
 
 // submit does what the scheduler does with pods that fit nowhere. For those that no node could help it is said why.
-func (d *demand) submit(desk *launch.Desk, pending *launch.Pending, classes *launch.Classes) {
+func (d *demand) submit(reservations *launch.Reservations, pending *launch.Pending, classes *launch.Classes) {
 	handler := pending.Handler()
 	for _, pod := range d.bound {
 		handler.OnAdd(pod, true) // members of groups count
@@ -243,7 +243,7 @@ func (d *demand) submit(desk *launch.Desk, pending *launch.Pending, classes *lau
 			why = err.Error()
 		default:
 			handler.OnAdd(pod, true)
-			desk.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+			reservations.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
 		}
 		if why != "" {
 			d.refused = append(d.refused, Refused{Namespace: pod.Namespace, Name: pod.Name, Reason: why})

@@ -67,7 +67,7 @@ func TestPreEnqueue(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			tc.history(w)
-			if diff := cmp.Diff(tc.want, answerOf((&Gate{ledger: w.desk}).PreEnqueue(t.Context(), pod("web")))); diff != "" {
+			if diff := cmp.Diff(tc.want, answerOf((&Gate{ledger: w.reservations}).PreEnqueue(t.Context(), pod("web")))); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 		})
@@ -120,7 +120,7 @@ func TestPreFilter(t *testing.T) {
 			name: "a pod that is expected takes the room that is held for it",
 			history: func(w *world) {
 				c := mustClass(w.T, pod("web"))
-				w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+				w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 					l.Existing("old", ledger.NodeStatus{})
 					l.Commit("1", []capacity.Placement{{Class: c, Owner: "app", Node: "old"}}, now)
 				})
@@ -336,7 +336,7 @@ func TestFilter(t *testing.T) {
 		},
 		{
 			name: "nobody goes to a node that is being removed", pod: pod("stranger"), on: "node",
-			history: func(w *world) { w.desk.Fence("node") },
+			history: func(w *world) { w.reservations.Fence("node") },
 			want:    answer{"Unschedulable", "the node is being removed"},
 		},
 		{
@@ -460,7 +460,7 @@ func TestReserveMovesThePromiseToTheCache(t *testing.T) {
 		t.Fatalf("Reserve once more: %v", status)
 	}
 	w.PostBind(ctx, nil, web, "node")
-	if w.desk.Knows(web.UID) {
+	if w.reservations.Knows(web.UID) {
 		t.Error("the promise was kept, but the ledger still knows the pod")
 	}
 	if got := w.filter(pod("stranger", cpu("1")), "node", web); got != success {
@@ -472,7 +472,7 @@ func TestReserveMovesThePromiseToTheCache(t *testing.T) {
 // or it would wait for some other node's event, or minutes.
 func TestReserveOnAFencedNode(t *testing.T) {
 	w := newWorld(t)
-	if !w.desk.Fence("node") {
+	if !w.reservations.Fence("node") {
 		t.Fatal("the node can't be fenced")
 	}
 	web := pod("web")
@@ -502,7 +502,7 @@ func TestPodsThatCannotBePlannedForComeBackForRoomThatWasKept(t *testing.T) {
 		t.Fatalf("answer %v", got) // Provision makes demand of this one
 	}
 	activated := func() (out []types.UID) {
-		w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Tick(now)
 			for _, ref := range l.Take().Activate {
 				out = append(out, ref.UID)
@@ -511,7 +511,7 @@ func TestPodsThatCannotBePlannedForComeBackForRoomThatWasKept(t *testing.T) {
 		return out
 	}
 	activated()
-	w.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.Gone("web") })
+	w.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Gone("web") })
 	if diff := cmp.Diff([]types.UID{"odd"}, activated()); diff != "" {
 		t.Errorf("activated when the room was given back (-want +got):\n%s", diff)
 	}
@@ -566,7 +566,7 @@ func TestNewNamesTheProfile(t *testing.T) {
 		{"typed arguments of somebody else", &corev1.Pod{}, `profile "ours": Binder arguments: want config.dovetail.sh/v1 BinderArgs, have *v1.Pod`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			factory := New(newWorld(t).desk, func(fwk.Handle) Classifier { return classifier{} })
+			factory := New(newWorld(t).reservations, func(fwk.Handle) Classifier { return classifier{} })
 			plugin, err := factory(context.Background(), tc.args, &handle{})
 			got := ""
 			if err != nil {

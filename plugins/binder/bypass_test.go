@@ -51,7 +51,7 @@ func newRealWorld(t *testing.T, nodes map[string]string) *realWorld {
 	factory := scheduler.NewInformerFactory(client, 0)
 	r.sched, err = scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster), scheduler.WithProfiles(ours),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
-			Name: New(r.desk, func(fwk.Handle) Classifier { return classifier{} })}))
+			Name: New(r.reservations, func(fwk.Handle) Classifier { return classifier{} })}))
 	if err != nil {
 		t.Fatal(err)
 	}

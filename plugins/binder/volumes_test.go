@@ -68,8 +68,8 @@ func TestFilterKeepsAttachments(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.desk.Submit(refOf(tc.planned), class)
-			w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+			w.reservations.Submit(refOf(tc.planned), class)
+			w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 				l.Existing("node", ledger.NodeStatus{Drivers: []string{ebs}, VolumeLimits: tc.limits})
 				l.Commit("p", []capacity.Placement{{Class: class, Pod: refOf(tc.planned), Node: "node"}}, now)
 			})

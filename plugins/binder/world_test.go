@@ -23,14 +23,14 @@ import (
 type world struct {
 	*testing.T
 	*Binder
-	desk   *launch.Desk
-	handle *handle
+	reservations *launch.Reservations
+	handle       *handle
 }
 
 func newWorld(t *testing.T) *world {
-	desk := launch.NewDesk(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)))
+	reservations := launch.NewReservations(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)))
 	h := &handle{}
-	return &world{T: t, desk: desk, handle: h, Binder: &Binder{ledger: desk, class: classifier{}, handle: h}}
+	return &world{T: t, reservations: reservations, handle: h, Binder: &Binder{ledger: reservations, class: classifier{}, handle: h}}
 }
 
 // handle is what the plugin asks of the framework.
@@ -54,11 +54,11 @@ func refOf(p *corev1.Pod) capacity.PodRef {
 // submit is what Provision does with a pod that fits nowhere.
 func (w *world) submit(p *corev1.Pod) {
 	w.Helper()
-	w.desk.Submit(refOf(p), mustClass(w.T, p))
+	w.reservations.Submit(refOf(p), mustClass(w.T, p))
 }
 
 func (w *world) refuse(uid types.UID, why string) {
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse([]types.UID{uid}, why, false, now) })
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse([]types.UID{uid}, why, false, now) })
 }
 
 // launch plans the pod on a node that is being launched.
@@ -66,7 +66,7 @@ func (w *world) launch(claim string, p *corev1.Pod) {
 	w.Helper()
 	w.submit(p)
 	c := mustClass(w.T, p)
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.AddNode(claim, &capacity.Node{}, nil, true, now)
 		l.Commit(claim, []capacity.Placement{{Class: c, Pod: refOf(p), Node: claim}}, now)
 	})
@@ -74,7 +74,7 @@ func (w *world) launch(claim string, p *corev1.Pod) {
 
 // daemon tells that a pod of a DaemonSet will come to a node that is being launched.
 func (w *world) daemon(claim, name, cpu string) {
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.AddNode(claim, &capacity.Node{}, map[string]capacity.Resources{
 			name: capacity.ResourcesOf(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)})}, true, now)
 	})
@@ -82,7 +82,7 @@ func (w *world) daemon(claim, name, cpu string) {
 
 // appear shows the claim's Node in the scheduler's cache.
 func (w *world) appear(claim, name string, st ledger.NodeStatus) {
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Named(claim, name, "")
 		l.Cached(name, st, now)
 	})
@@ -93,7 +93,7 @@ func (w *world) place(name string, p *corev1.Pod) {
 	w.Helper()
 	w.submit(p)
 	c := mustClass(w.T, p)
-	w.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing(name, ledger.NodeStatus{})
 		l.Commit(name, []capacity.Placement{{Class: c, Pod: refOf(p), Node: name}}, now)
 	})

@@ -28,34 +28,34 @@ const (
 // world is the plugin before a real ledger.
 type world struct {
 	*testing.T
-	clock *clocktesting.FakeClock
-	desk  *launch.Desk
+	clock        *clocktesting.FakeClock
+	reservations *launch.Reservations
 	// later are pods that were left to preemption first.
 	later []types.UID
 	class *capacity.Class // of the pod the test asks about
 }
 
-// SubmitLater also takes down what it was asked, which the desk tells to its motor only.
+// SubmitLater also takes down what it was asked, which the reservations tells to its motor only.
 func (w *world) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	w.later = append(w.later, ref.UID)
-	w.desk.SubmitLater(ref, c)
+	w.reservations.SubmitLater(ref, c)
 }
 
 func (w *world) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(string) (string, string)) (bool, string) {
-	return w.desk.SubmitRefused(ref, c, by)
+	return w.reservations.SubmitRefused(ref, c, by)
 }
 
-func (w *world) Withdraw(uid types.UID) { w.desk.Withdraw(uid) }
+func (w *world) Withdraw(uid types.UID) { w.reservations.Withdraw(uid) }
 
 // Class implements Classifier for pods without volumes.
 func (w *world) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	return capacity.ClassOf(pod, capacity.VolumeFacts{})
 }
 
-func (w *world) step(f func(l *ledger.Ledger, now time.Time)) { w.desk.Step(f) }
+func (w *world) step(f func(l *ledger.Ledger, now time.Time)) { w.reservations.Step(f) }
 
 func (w *world) submit(pod *corev1.Pod) {
-	w.desk.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, w.class)
+	w.reservations.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, w.class)
 }
 
 func (w *world) refuse(pod *corev1.Pod, why string, retryable bool) {
@@ -84,7 +84,7 @@ func (w *world) nodeThere() {
 // cycle begins the pod's next cycle: it is pinned to the planned node.
 func (w *world) cycle(pod *corev1.Pod) {
 	w.Helper()
-	if node, why := w.desk.Pin(pod.UID); node != "node" {
+	if node, why := w.reservations.Pin(pod.UID); node != "node" {
 		w.Fatalf("the pod is pinned to %q (%s), want its planned node", node, why)
 	}
 }
@@ -257,7 +257,7 @@ func TestPostFilter(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-			w := &world{T: t, clock: c, desk: launch.NewDesk(c)}
+			w := &world{T: t, clock: c, reservations: launch.NewReservations(c)}
 			if class, err := w.Class(tc.pod); err == nil {
 				w.class = class
 			}
@@ -273,7 +273,7 @@ func TestPostFilter(t *testing.T) {
 			if result != nil {
 				t.Errorf("PostFilter names a node: %v; the pod's nomination must be left as it is", result)
 			}
-			gated, _ := w.desk.Gate(tc.pod.UID)
+			gated, _ := w.reservations.Gate(tc.pod.UID)
 			got := answer{Code: status.Code().String(), Reason: status.Message(), Gated: gated, Later: len(w.later) > 0}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
@@ -288,7 +288,7 @@ func TestPodThatCantBePlannedForAnyMoreGivesItsRoomBack(t *testing.T) {
 	for name, pinned := range map[string]bool{"pinned": true, "let go": false} {
 		t.Run(name, func(t *testing.T) {
 			c := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-			w := &world{T: t, clock: c, desk: launch.NewDesk(c)}
+			w := &world{T: t, clock: c, reservations: launch.NewReservations(c)}
 			p := pod()
 			w.class, _ = w.Class(p)
 			w.plan(p)
@@ -296,7 +296,7 @@ func TestPodThatCantBePlannedForAnyMoreGivesItsRoomBack(t *testing.T) {
 			if pinned {
 				w.cycle(p)
 			}
-			if w.desk.Fence("node") {
+			if w.reservations.Fence("node") {
 				t.Fatal("no room is kept for the pod")
 			}
 			contradicting(p)
@@ -304,10 +304,10 @@ func TestPodThatCantBePlannedForAnyMoreGivesItsRoomBack(t *testing.T) {
 			if _, status := plugin.PostFilter(t.Context(), nil, p, framework.NewDefaultNodeToStatus()); status.Code() != fwk.Unschedulable {
 				t.Errorf("the pod is told %v", status)
 			}
-			if !w.desk.Fence("node") {
+			if !w.reservations.Fence("node") {
 				t.Error("room is still kept for the pod")
 			}
-			if w.desk.Knows(p.UID) {
+			if w.reservations.Knows(p.UID) {
 				t.Error("the pod is still demand")
 			}
 		})
@@ -358,7 +358,7 @@ func (s statuses) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeIn
 // something else.
 func TestTheFilterThatRefusesAPodOnItsNodeIsNamed(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
-	w := &world{T: t, clock: c, desk: launch.NewDesk(c)}
+	w := &world{T: t, clock: c, reservations: launch.NewReservations(c)}
 	p := pod()
 	class, err := w.Class(p)
 	if err != nil {

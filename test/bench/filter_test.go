@@ -23,11 +23,11 @@ func (r *rig) reserve() (forget func()) {
 	r.Helper()
 	pods := r.mixed("reserved", plannedPods)
 	for _, p := range pods {
-		r.desk.Submit(refOf(p), r.class(p))
+		r.reservations.Submit(refOf(p), r.class(p))
 	}
 	placements := r.placements("node", pods, plannedNodes)
 	there := ledger.NodeStatus{Managed: true, Registered: true}
-	r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for i := range plannedNodes {
 			l.Existing(fmt.Sprintf("node-%d", i), there)
 		}
@@ -36,12 +36,12 @@ func (r *rig) reserve() (forget func()) {
 	return func() {
 		r.gone(pods)
 		there.Initialized = true
-		r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+		r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			for i := range plannedNodes {
 				l.Cached(fmt.Sprintf("node-%d", i), there, now)
 			}
 		})
-		if !r.desk.Idle() {
+		if !r.reservations.Idle() {
 			r.Fatal("the ledger is not idle though nothing is planned any more")
 		}
 	}
@@ -136,8 +136,8 @@ func BenchmarkCycle(b *testing.B) {
 		b.Run(kind.name+"/pinned", func(b *testing.B) {
 			node := fmt.Sprintf("node-%d", i)
 			p := r.pod("pinned-"+kind.name, "1", kind.shape)
-			r.desk.Submit(refOf(p), r.class(p))
-			r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+			r.reservations.Submit(refOf(p), r.class(p))
+			r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 				l.Commit(node, []capacity.Placement{{Class: r.class(p), Pod: refOf(p), Node: node}}, now)
 			})
 			defer r.gone([]*corev1.Pod{p})

@@ -44,12 +44,12 @@ const (
 // cache. Benchmarks run its frameworks.
 type rig struct {
 	testing.TB
-	ctx     context.Context
-	sched   *scheduler.Scheduler
-	desk    *launch.Desk
-	classes *launch.Classes
-	world   *simulate.World // of upstream's filters
-	seq     int
+	ctx          context.Context
+	sched        *scheduler.Scheduler
+	reservations *launch.Reservations
+	classes      *launch.Classes
+	world        *simulate.World // of upstream's filters
+	seq          int
 	// The plugins of the first profile.
 	binder    *binder.Binder
 	provision *provision.Provision
@@ -59,7 +59,7 @@ func newRig(tb testing.TB) *rig {
 	tb.Helper()
 	logger := ktesting.NewLogger(tb, ktesting.NewConfig(ktesting.Verbosity(0)))
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
-	r := &rig{TB: tb, ctx: ctx, desk: launch.NewDesk(clock.RealClock{})}
+	r := &rig{TB: tb, ctx: ctx, reservations: launch.NewReservations(clock.RealClock{})}
 	defaults, err := latest.Default()
 	if err != nil {
 		tb.Fatal(err)
@@ -84,8 +84,8 @@ func newRig(tb testing.TB) *rig {
 	}
 	r.sched, err = scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster), scheduler.WithProfiles(ours, vanilla),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
-			provision.Name: keep(&r.provision, provision.New(r.desk, func(h fwk.Handle) provision.Classifier { return classes(h) })),
-			binder.Name:    keep(&r.binder, binder.New(r.desk, func(h fwk.Handle) binder.Classifier { return classes(h) })),
+			provision.Name: keep(&r.provision, provision.New(r.reservations, func(h fwk.Handle) provision.Classifier { return classes(h) })),
+			binder.Name:    keep(&r.binder, binder.New(r.reservations, func(h fwk.Handle) binder.Classifier { return classes(h) })),
 		}))
 	if err != nil {
 		tb.Fatal(err)
@@ -215,10 +215,10 @@ func (r *rig) mixed(prefix string, n int) []*corev1.Pod {
 func (r *rig) plan(prefix string, pods []*corev1.Pod, nodes int) {
 	r.Helper()
 	for _, p := range pods {
-		r.desk.Submit(refOf(p), r.class(p))
+		r.reservations.Submit(refOf(p), r.class(p))
 	}
 	placements := r.placements(prefix, pods, nodes)
-	r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for i := range nodes {
 			l.AddNode(fmt.Sprintf("%s-%d", prefix, i), &capacity.Node{}, nil, true, now)
 		}
@@ -236,7 +236,7 @@ func (r *rig) placements(prefix string, pods []*corev1.Pod, nodes int) []capacit
 
 // gone forgets pods.
 func (r *rig) gone(pods []*corev1.Pod) {
-	r.desk.Step(func(l *ledger.Ledger, _ time.Time) {
+	r.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
 		for _, p := range pods {
 			l.Gone(p.UID)
 		}

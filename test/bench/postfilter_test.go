@@ -89,8 +89,8 @@ func (r *rig) refused(b *testing.B) {
 	p := r.pod("refused", "2", kinds[0].shape)
 	c := r.class(p)
 	cycle, _, _ := r.failedCycle(b, p)
-	r.desk.Submit(refOf(p), c)
-	r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	r.reservations.Submit(refOf(p), c)
+	r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Refuse([]types.UID{p.UID}, "no pool allows it", false, now)
 	})
 	defer r.gone([]*corev1.Pod{p})
@@ -165,11 +165,11 @@ func (r *rig) keepPlanning() (stop func()) {
 				return
 			case <-tick.C:
 			}
-			r.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.QueuedPods() })
-			r.desk.Step(func(l *ledger.Ledger, _ time.Time) { l.InFlight() })
+			r.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.QueuedPods() })
+			r.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.InFlight() })
 			r.plan("burst", pods, plannedNodes)
 			for i := range plannedNodes {
-				r.desk.Step(func(l *ledger.Ledger, now time.Time) {
+				r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 					l.ClaimGone(fmt.Sprintf("burst-%d", i), "lost", true, now)
 				})
 			}

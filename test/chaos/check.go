@@ -42,7 +42,7 @@ type checker struct {
 	mu         sync.Mutex          // of cloudEnded and shared: they are told by others' goroutines
 	jumped     time.Duration       // how far clocks have been wrong, in all
 
-	shared   map[string]int           // claims per wave token, as recorded
+	shared   map[string]int           // claims per launch batch token, as recorded
 	together time.Time                // when two leaders last ran at once
 	crowded  sets.Set[types.UID]      // Nodes that two leaders have filled
 	largest  map[types.UID]amount     // what a Node had room for, at most
@@ -142,21 +142,21 @@ func (c *checker) launches(v *view) error {
 		}
 	}
 	c.made["launches: one instance per recorded claim at most, under a token"] += len(v.instances)
-	byWave := map[string][]string{}
+	byBatch := map[string][]string{}
 	byClaim := map[string][]string{}
 	for _, in := range v.instances {
 		if in.ClientToken == "" {
 			return fmt.Errorf("instance %s was launched without a client token", in.ID)
 		}
-		wave := in.Tags["dovetail.sh/wave"]
-		byWave[wave] = append(byWave[wave], in.ID)
+		batch := in.Tags["dovetail.sh/wave"]
+		byBatch[batch] = append(byBatch[batch], in.ID)
 		if claim := in.Tags["karpenter.sh/nodeclaim"]; claim != "" && v.live[providerID(in)] {
 			byClaim[claim] = append(byClaim[claim], in.ID)
 		}
 	}
-	for wave, ids := range byWave {
-		if n, ok := c.shared[wave]; !ok || len(ids) > n {
-			return fmt.Errorf("launch %s was recorded for %d claims and has %d instances: %v", wave, n, len(ids), ids)
+	for batch, ids := range byBatch {
+		if n, ok := c.shared[batch]; !ok || len(ids) > n {
+			return fmt.Errorf("launch %s was recorded for %d claims and has %d instances: %v", batch, n, len(ids), ids)
 		}
 	}
 	for claim, ids := range byClaim {

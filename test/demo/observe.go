@@ -26,7 +26,7 @@ import (
 
 var claimsResource = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}
 
-// audience watches the snapshot from the API server and remembers when each pod was first seen, bound and running.
+// audience watches the cluster through the API server and remembers when each pod was first seen, bound and running.
 type audience struct {
 	pods   corelisters.PodLister
 	nodes  corelisters.NodeLister

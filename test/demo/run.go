@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
-// show is a running snapshot.
+// show is a running demonstration.
 type show struct {
 	*stage
 	system   *sandbox.Sandbox
@@ -29,7 +29,7 @@ type show struct {
 	faults   []string
 }
 
-// runDemo is the whole snapshot:
+// runDemo is the whole demonstration:
 //  1. build the binaries and start everything,
 //  2. create the workloads,
 //  3. wait until every pod runs, and say why one can't,

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stage is where the snapshot is shown: one line that changes in place on a terminal, a line per change elsewhere.
+// stage is where the demonstration is shown: one line that changes in place on a terminal, a line per change elsewhere.
 type stage struct {
 	out      io.Writer
 	terminal bool
@@ -28,7 +28,7 @@ func (s *stage) say(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// act announces a part of the snapshot.
+// act announces a part of the demonstration.
 func (s *stage) act(format string, args ...any) {
 	s.endLine()
 	fmt.Fprintf(s.out, "\n== "+format+"\n", args...)
@@ -57,7 +57,7 @@ func (s *stage) endLine() {
 	}
 }
 
-// scene is one part of the snapshot that ends when done says so.
+// scene is one part of the demonstration that ends when done says so.
 type scene struct {
 	what     string
 	deadline time.Duration

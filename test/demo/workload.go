@@ -23,7 +23,7 @@ const (
 	appLabel      = "app"
 )
 
-// shape is one workload of the snapshot.
+// shape is one workload of the demonstration.
 type shape struct {
 	name string
 	why  string // what is special about it
@@ -94,7 +94,7 @@ func (s shape) object() client.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: s.name, Labels: labels}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: s.pod}
 	if s.job {
-		template.Annotations = map[string]string{kubelet.RunFor: "1h"} // longer than the snapshot
+		template.Annotations = map[string]string{kubelet.RunFor: "1h"} // longer than the demonstration
 	}
 	count := ptr.To(int32(s.pods))
 	if s.job {
@@ -114,7 +114,7 @@ func (s shape) object() client.Object {
 	}}
 }
 
-// describe is the line of the snapshot's cast.
+// describe is the line of the demonstration that names it.
 func (s shape) describe() string {
 	c := s.pod.Containers[0].Resources.Requests
 	return fmt.Sprintf("%-8s %4d pods of %5s CPU, %6s  %s", s.name, s.pods, c.Cpu(), c.Memory(), s.why)

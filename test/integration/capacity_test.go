@@ -32,7 +32,7 @@ func TestInsufficientCapacityFallsOverAtOnce(t *testing.T) {
 	e.settled(2)
 }
 
-// A wave is filled only in part; the rest comes from elsewhere, nothing twice.
+// A launch batch is filled only in part; the rest comes from elsewhere, nothing twice.
 func TestPartialFulfilmentKeepsWhatCame(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)

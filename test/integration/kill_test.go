@@ -72,7 +72,7 @@ func (k *killed) afterwards(pods int) {
 	}
 }
 
-// anti gives every pod a node of its own: 50 pods are 50 identical claims, one wave.
+// anti gives every pod a node of its own: 50 pods are 50 identical claims, one launch batch.
 func anti(p *corev1.Pod) {
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}}}}}
@@ -161,7 +161,7 @@ func TestPodsDeletedWhileTheSchedulerIsDead(t *testing.T) {
 	if err := e.sched.Restart(e.ctx); err != nil {
 		t.Fatal(err)
 	}
-	// Launched or not, the wave is settled: claims and instances agree.
+	// Launched or not, the launch batch is settled: claims and instances agree.
 	_, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
 		return len(claims) == len(e.sim.Live()), fmt.Sprintf("as many instances (%d) as claims (%d)", len(e.sim.Live()), len(claims)), nil
 	})

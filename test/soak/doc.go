@@ -8,7 +8,7 @@
 // so each has a NodeClaim and an instance that are looked after. It runs in three parts on one cluster:
 //
 //	pods   pods come and go, all of which fit
-//	nodes  half as long: pods come in waves, each needs a machine of its own, which goes with it
+//	nodes  half as long: pods come in bursts, each needs a machine of its own, which goes with it
 //	plain  the first part again with the same binary without our plugins, which makes it kube-scheduler
 //
 // Everything it judges by is what the scheduler says at /metrics. A part is judged by what has changed between its second

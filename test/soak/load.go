@@ -30,9 +30,9 @@ type load struct {
 	name   string
 	perSec float64
 	life   time.Duration
-	// waves: pods come all at once, as many as come in a lifetime, and again when their machines have had another to end in. One
+	// bursts: pods come all at once, as many as come in a lifetime, and again when their machines have had another to end in. One
 	// by one they would take the machines of those that have just ended.
-	waves  bool
+	bursts bool
 	change func(*corev1.Pod)
 
 	created atomic.Int64
@@ -86,7 +86,7 @@ func (l *load) due(since time.Duration) int {
 	if since < 0 {
 		return 0
 	}
-	if l.waves {
+	if l.bursts {
 		return (int(since/(2*l.life)) + 1) * max(1, int(l.life.Seconds()*l.perSec))
 	}
 	return int(since.Seconds() * l.perSec)

@@ -124,17 +124,17 @@ func TestSettings(t *testing.T) {
 
 func TestDue(t *testing.T) {
 	stream := &load{perSec: 50, life: time.Minute}
-	waves := &load{perSec: 1, life: time.Minute, waves: true}
+	bursts := &load{perSec: 1, life: time.Minute, bursts: true}
 	for _, tc := range []struct {
 		l     *load
 		since time.Duration
 		want  int
 	}{
 		{stream, -time.Second, 0}, {stream, 0, 0}, {stream, 10 * time.Second, 500},
-		{waves, -time.Second, 0}, {waves, 0, 60}, {waves, 119 * time.Second, 60}, {waves, 2 * time.Minute, 120},
+		{bursts, -time.Second, 0}, {bursts, 0, 60}, {bursts, 119 * time.Second, 60}, {bursts, 2 * time.Minute, 120},
 	} {
 		if got := tc.l.due(tc.since); got != tc.want {
-			t.Errorf("after %s %d pods were due (waves %v), want %d", tc.since, got, tc.l.waves, tc.want)
+			t.Errorf("after %s %d pods were due (bursts %v), want %d", tc.since, got, tc.l.bursts, tc.want)
 		}
 	}
 }

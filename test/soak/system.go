@@ -25,7 +25,7 @@ const (
 	speed = 20
 	// keyChurn is label and taint of the pool whose machines come and go.
 	keyChurn = "soak.dovetail.sh/churn"
-	// churnPerSec times a pod's life is how many machines come in a wave.
+	// churnPerSec times a pod's life is how many machines come in a burst.
 	churnPerSec = 1
 	// rampStep is how many nodes come up at a time in the beginning, so that everything may run on two cores.
 	rampStep = 100
@@ -113,7 +113,7 @@ func (s *system) parts(ctx context.Context) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.part(ctx, ours, part{name: "nodes", limit: nodeRequests}, s.set.lasts/2, &load{name: "nodes", perSec: churnPerSec, waves: true, change: alone})
+	nodes, err := s.part(ctx, ours, part{name: "nodes", limit: nodeRequests}, s.set.lasts/2, &load{name: "nodes", perSec: churnPerSec, bursts: true, change: alone})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 			found: func(r *check.Report) bool { return r.Fidelity() < Enough },
 		},
 		{
-			name: "launches are doubled", file: "pkg/launch/wave.go",
+			name: "launches are doubled", file: "pkg/launch/launchbatch.go",
 			old:   "res, err := m.cloud.Launch(ctx, rec)",
 			new:   "twin := rec\n\t\ttwin.Token += \"x\"\n\t\t_, _ = m.cloud.Launch(ctx, twin)\n\t\tres, err := m.cloud.Launch(ctx, rec)",
 			found: func(r *check.Report) bool { return len(r.Beyond) > 0 },

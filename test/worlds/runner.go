@@ -34,7 +34,7 @@ type Options struct {
 	Dir string
 	// Binary is the scheduler to judge; empty: the one of this tree, built if need be.
 	Binary string
-	// Patience bounds how long a world may take after its last wave, zero: a minute and a half.
+	// Patience bounds how long a world may take after its last burst, zero: a minute and a half.
 	Patience time.Duration
 	// Verbosity of the scheduler's log, default 2.
 	Verbosity int
@@ -109,7 +109,7 @@ type run struct {
 // happen does all that a world does:
 //  1. begin to record, and make what is there before the scheduler,
 //  2. start EC2 with its kubelets, the agents and the scheduler,
-//  3. let wave after wave arrive,
+//  3. let burst after burst arrive,
 //  4. wait until everything has its place, and end the scheduler.
 func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Patience+2*time.Minute)
@@ -140,8 +140,8 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	}
 	defer r.scheduler.Kill()
 	began := time.Now()
-	for _, wave := range r.w.Waves {
-		if err := r.arrive(ctx, wave); err != nil {
+	for _, burst := range r.w.Bursts {
+		if err := r.arrive(ctx, burst); err != nil {
 			return nil, err
 		}
 	}
@@ -216,20 +216,20 @@ func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
 	return err
 }
 
-// arrive lets a wave come when its time is there.
-func (r *run) arrive(ctx context.Context, wave draw.Wave) error {
-	timer := time.NewTimer(wave.After)
+// arrive lets a burst come when its time is there.
+func (r *run) arrive(ctx context.Context, burst draw.Burst) error {
+	timer := time.NewTimer(burst.After)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for name, replicas := range wave.Scale {
+	for name, replicas := range burst.Scale {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: r.w.Namespace, Name: name}}
 		if err := r.api.Patch(ctx, d, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))); err != nil {
 			return fmt.Errorf("scaling %s: %w", name, err)
 		}
 	}
-	return r.create(ctx, wave.Objects)
+	return r.create(ctx, burst.Objects)
 }

@@ -19,34 +19,34 @@ import (
 // AppLabel names the application a pod belongs to.
 const AppLabel = "app"
 
-// waves draws what arrives, and when.
-func (g *generator) waves() {
+// bursts draws what arrives, and when.
+func (g *generator) bursts() {
 	for i := range g.between(1, 4) {
-		wave := Wave{Scale: map[string]int32{}}
+		burst := Burst{Scale: map[string]int32{}}
 		if i > 0 {
-			wave.After = g.duration(0, 3*time.Second)
-			for _, o := range g.w.Waves[i-1].Objects {
+			burst.After = g.duration(0, 3*time.Second)
+			for _, o := range g.w.Bursts[i-1].Objects {
 				if d, ok := o.(*appsv1.Deployment); ok && *d.Spec.Replicas > 1 && g.maybe(0.4) {
-					wave.Scale[d.Name] = *d.Spec.Replicas + int32(g.between(1, g.size.Replicas/2))
+					burst.Scale[d.Name] = *d.Spec.Replicas + int32(g.between(1, g.size.Replicas/2))
 				}
 			}
 		}
-		g.w.Waves = append(g.w.Waves, wave)
+		g.w.Bursts = append(g.w.Bursts, burst)
 	}
 	for range g.between(2, g.size.Apps) {
-		wave := &g.w.Waves[g.IntN(len(g.w.Waves))]
-		wave.Objects = append(wave.Objects, g.app()...)
+		burst := &g.w.Bursts[g.IntN(len(g.w.Bursts))]
+		burst.Objects = append(burst.Objects, g.app()...)
 	}
 	if g.maybe(0.25) {
 		for range g.between(1, 2) {
-			wave := &g.w.Waves[g.IntN(len(g.w.Waves))]
-			wave.Objects = append(wave.Objects, g.gang()...)
+			burst := &g.w.Bursts[g.IntN(len(g.w.Bursts))]
+			burst.Objects = append(burst.Objects, g.gang()...)
 		}
 	}
 	if g.maybe(0.15) {
 		g.misfit()
 	}
-	g.tell("%d waves", len(g.w.Waves))
+	g.tell("%d bursts", len(g.w.Bursts))
 }
 
 // app draws one workload and what belongs to it.
@@ -115,17 +115,17 @@ func (g *generator) misfit() {
 	const name = "misfit"
 	pod := g.pod(name)
 	pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1000")
-	wave := &g.w.Waves[g.IntN(len(g.w.Waves))]
-	wave.Objects = append(wave.Objects, g.deployment(name, pod, 2))
+	burst := &g.w.Bursts[g.IntN(len(g.w.Bursts))]
+	burst.Objects = append(burst.Objects, g.deployment(name, pod, 2))
 	g.w.Misfits[name] = true
 	g.tell("misfit")
 }
 
-// count is how many pods each application has after the first n waves.
+// count is how many pods each application has after the first n bursts.
 func (w *World) count(n int) map[string]int {
 	out := map[string]int{}
-	for _, wave := range w.Waves[:n] {
-		for _, o := range wave.Objects {
+	for _, burst := range w.Bursts[:n] {
+		for _, o := range burst.Objects {
 			app := o.GetLabels()[AppLabel]
 			switch o := o.(type) {
 			case *appsv1.Deployment:
@@ -138,7 +138,7 @@ func (w *World) count(n int) map[string]int {
 				out[app]++
 			}
 		}
-		for name, replicas := range wave.Scale {
+		for name, replicas := range burst.Scale {
 			out[name] = int(replicas)
 		}
 	}

@@ -29,9 +29,9 @@ type World struct {
 	Seed uint64
 	// Namespace holds the workloads.
 	Namespace string
-	// Setup is there before the scheduler is, Waves come one after the other.
-	Setup []client.Object
-	Waves []Wave
+	// Setup is there before the scheduler is, Bursts come one after the other.
+	Setup  []client.Object
+	Bursts []Burst
 	// EC2 and Kubelet are how instances come up; Limits what can't be had.
 	EC2     ec2.Config
 	Kubelet kubelet.Config
@@ -46,9 +46,9 @@ type World struct {
 	story []string
 }
 
-// Wave is what arrives at one moment.
-type Wave struct {
-	// After is the time since the wave before.
+// Burst is what arrives at one moment.
+type Burst struct {
+	// After is the time since the burst before.
 	After   time.Duration
 	Objects []client.Object
 	// Scale are Deployments that grow, by name.
@@ -67,7 +67,7 @@ func (w *World) String() string {
 }
 
 // Pods is how many pods of an application the world ends with, DaemonSets aside.
-func (w *World) Pods() map[string]int { return w.count(len(w.Waves)) }
+func (w *World) Pods() map[string]int { return w.count(len(w.Bursts)) }
 
 // generator draws one world.
 type generator struct {
@@ -88,7 +88,7 @@ func New(seed uint64, size Size) *World {
 	g.machines()
 	g.pools()
 	g.extras()
-	g.waves()
+	g.bursts()
 	return g.w
 }
 

@@ -17,7 +17,7 @@ import (
 
 const (
 	launchTimeout = capacity.LaunchTimeout
-	// maxAttempts bounds how often a wave is asked for anew because offers ran out one after the other.
+	// maxAttempts bounds how often a launch batch is asked for anew because offers ran out one after the other.
 	maxAttempts = 20
 	firstRetry  = 200 * time.Millisecond
 	maxRetry    = 10 * time.Second
@@ -25,25 +25,25 @@ const (
 
 func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
 
-// launch carries a wave out. If its offers were refused the last time, one of its claims goes first (one).
+// launch carries a launch batch out. If its offers were refused the last time, one of its claims goes first (one).
 //
 //  1. From here the claims can't be cancelled; those nobody needs any more are left out.
 //  2. The claims are written: the intent log. A crash before the next step leaves claims without a token, which a
 //     restart deletes.
-//  3. The request is prepared and recorded, with its token, on every claim of the wave. A crash from here on is repaired
+//  3. The request is prepared and recorded, with its token, on every claim of the launch batch. A crash from here on is repaired
 //     by the same request under the same token.
 //  4. The call. What came is finished in the background; what didn't is asked for again from the offers that are left,
 //     as a new attempt with a token of its own.
-func (m *Motor) launch(ctx context.Context, w *wave) {
+func (m *Motor) launch(ctx context.Context, w *batch) {
 	if err := panics.Catch(ctx, "launch", func() error {
-		m.launchWave(ctx, w)
+		m.launchBatch(ctx, w)
 		return nil
 	}); err != nil {
 		m.fail(ctx, w.claims, "LaunchFailed", err.Error(), false)
 	}
 }
 
-func (m *Motor) launchWave(ctx context.Context, w *wave) {
+func (m *Motor) launchBatch(ctx context.Context, w *batch) {
 	if !m.one(ctx, w) {
 		return
 	}
@@ -62,7 +62,7 @@ func (m *Motor) launchWave(ctx context.Context, w *wave) {
 }
 
 // carry launches claims that are written.
-func (m *Motor) carry(ctx context.Context, w *wave) {
+func (m *Motor) carry(ctx context.Context, w *batch) {
 	started := m.clock.Now()
 	for len(w.claims) > 0 && ctx.Err() == nil {
 		if w.attempt-w.first >= maxAttempts || m.clock.Since(started) > launchTimeout {
@@ -82,7 +82,7 @@ func (m *Motor) carry(ctx context.Context, w *wave) {
 // needed says whether somebody is still to get room on the claim's node. If so the claim can't be cancelled from here on, if
 // not it is off the books.
 func (m *Motor) needed(claim string) (yes bool) {
-	m.desk.Step(func(l *ledger.Ledger, now time.Time) {
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		if yes = l.Launching(claim, now); !yes {
 			l.ClaimGone(claim, "nobody needs it any more", true, now)
 		}
@@ -91,10 +91,10 @@ func (m *Motor) needed(claim string) (yes bool) {
 }
 
 // write creates the claims. Those that can't be written are not launched.
-func (m *Motor) write(ctx context.Context, w *wave) {
+func (m *Motor) write(ctx context.Context, w *batch) {
 	made := make([]*capacity.Claim, len(w.claims))
 	var slots map[string][]capacity.Slot
-	m.desk.read(func(l *ledger.Ledger) { slots = l.AllSlots(namesOf(w.claims)) })
+	m.reservations.read(func(l *ledger.Ledger) { slots = l.AllSlots(namesOf(w.claims)) })
 	m.each(ctx, len(w.claims), func(i int) {
 		c := w.claims[i]
 		c.Slots = slots[c.Name]
@@ -112,9 +112,9 @@ func (m *Motor) write(ctx context.Context, w *wave) {
 	w.claims = slices.DeleteFunc(made, func(c *capacity.Claim) bool { return c == nil })
 }
 
-// prepare makes the request and records it. A wave that can't be recorded on all of its claims goes on without the
+// prepare makes the request and records it. A launch batch that can't be recorded on all of its claims goes on without the
 // others; without any, it ends.
-func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
+func (m *Motor) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bool) {
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !m.lives(c) }) // deleted meanwhile
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
 		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
@@ -131,11 +131,11 @@ func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
 		return over
 	})
 	if len(w.claims) == 0 || m.held(ctx, w) {
-		return capacity.Wave{}, false
+		return capacity.LaunchBatch{}, false
 	}
 	if why := m.claims.NodeClassProblem(w.pool.NodeClass); why != "" { // since it was planned, or since the last attempt
 		m.fail(ctx, w.claims, "NodeClassNotReady", why, false)
-		return capacity.Wave{}, false
+		return capacity.LaunchBatch{}, false
 	}
 	w.attempt++
 	rec := m.record(w)
@@ -150,10 +150,10 @@ func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
 	rec.Request = req
 	failed := make([]bool, len(w.claims))
 	m.each(ctx, len(w.claims), func(i int) {
-		if err := m.claims.RecordWave(ctx, w.claims[i], rec); err != nil {
+		if err := m.claims.RecordBatch(ctx, w.claims[i], rec); err != nil {
 			failed[i] = true
 			if ctx.Err() == nil {
-				m.fail(ctx, []*capacity.Claim{w.claims[i]}, "WaveNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
+				m.fail(ctx, []*capacity.Claim{w.claims[i]}, "LaunchNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
 			}
 		}
 	})
@@ -175,14 +175,14 @@ func (m *Motor) prepare(ctx context.Context, w *wave) (capacity.Wave, bool) {
 }
 
 // again prepares once more for the claims that are left.
-func (m *Motor) again(ctx context.Context, w *wave, rec *capacity.Wave) bool {
+func (m *Motor) again(ctx context.Context, w *batch, rec *capacity.LaunchBatch) bool {
 	r, ok := m.prepare(ctx, w)
 	*rec = r
 	return ok
 }
 
-func (m *Motor) record(w *wave) capacity.Wave {
-	rec := capacity.Wave{
+func (m *Motor) record(w *batch) capacity.LaunchBatch {
+	rec := capacity.LaunchBatch{
 		Token: m.token(w.claims, w.attempt), Attempt: w.attempt, Claims: namesOf(w.claims), Pool: w.pool.Name, NodeClass: w.pool.NodeClass,
 		CapacityType: w.capacityType, For: w.purpose, Labels: w.labels, Taints: w.pool.Taints, StartupTaints: w.pool.StartupTaints, Requests: capacity.Resources{},
 	}
@@ -210,7 +210,7 @@ func namesOf(claims []*capacity.Claim) []string {
 
 // call makes the launch call until it has an answer that counts. It leaves in w the claims that still have no instance
 // and may be asked for again; false: it is over.
-func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started time.Time) bool {
+func (m *Motor) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, started time.Time) bool {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		res, err := m.cloud.Launch(ctx, rec)
 		if ctx.Err() != nil {
@@ -218,13 +218,13 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 		}
 		switch {
 		case err == nil || errors.Is(err, capacity.ErrInsufficientCapacity):
-			return m.settleWave(ctx, w, rec, res, err)
+			return m.settleBatch(ctx, w, rec, res, err)
 		case errors.Is(err, capacity.ErrThrottled) && res.Message != "":
 			// The call was answered: its launches were throttled, and its token stands for that answer from now on.
-			return m.settleWave(ctx, w, rec, res, nil)
+			return m.settleBatch(ctx, w, rec, res, nil)
 		case errors.Is(err, capacity.ErrRequestStale) && res.Message != "":
 			// So was this one: nothing came, and nothing will.
-			return m.settleWave(ctx, w, rec, capacity.LaunchResult{Message: err.Error()}, nil)
+			return m.settleBatch(ctx, w, rec, capacity.LaunchResult{Message: err.Error()}, nil)
 		case errors.Is(err, capacity.ErrTokenMismatch), errors.Is(err, capacity.ErrRequestStale):
 			// An earlier call may have worked. Whatever was launched under this token bears its tag.
 			found, ferr := m.launched(ctx, rec)
@@ -235,7 +235,7 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 				err = ferr
 				break
 			}
-			return m.settleWave(ctx, w, rec, capacity.LaunchResult{Instances: found, Message: err.Error()}, nil)
+			return m.settleBatch(ctx, w, rec, capacity.LaunchResult{Instances: found, Message: err.Error()}, nil)
 		case errors.Is(err, capacity.ErrRefused), errors.Is(err, capacity.ErrNodeClassNotReady):
 			m.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
 			return false
@@ -249,7 +249,7 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 				return false
 			}
 			if ferr == nil && len(found) > 0 {
-				return m.settleWave(ctx, w, rec, capacity.LaunchResult{Instances: found}, nil)
+				return m.settleBatch(ctx, w, rec, capacity.LaunchResult{Instances: found}, nil)
 			}
 			m.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
 			return false
@@ -260,8 +260,8 @@ func (m *Motor) call(ctx context.Context, w *wave, rec capacity.Wave, started ti
 	}
 }
 
-// settleWave hands out instances to claims; what is over is ended. It says whether the claims that are left may be asked for again.
-func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res capacity.LaunchResult, err error) bool {
+// settleBatch hands out instances to claims; what is over is ended. It says whether the claims that are left may be asked for again.
+func (m *Motor) settleBatch(ctx context.Context, w *batch, rec capacity.LaunchBatch, res capacity.LaunchResult, err error) bool {
 	m.scarce.learn(res.Instances, res.Exhausted, m.clock.Now())
 	if len(res.Instances) > 0 {
 		m.delayOver(rec.Pool)
@@ -277,7 +277,7 @@ func (m *Motor) settleWave(ctx context.Context, w *wave, rec capacity.Wave, res 
 	}
 	before := len(w.offers)
 	w.offers = m.left(w, exhausted)
-	m.log(ctx).V(2).Info("Wave was not filled", "token", rec.Token, "came", len(res.Instances), "missing", len(w.claims), "exhausted", len(exhausted), "offersLeft", len(w.offers), "message", res.Message)
+	m.log(ctx).V(2).Info("Launch batch was not filled", "token", rec.Token, "came", len(res.Instances), "missing", len(w.claims), "exhausted", len(exhausted), "offersLeft", len(w.offers), "message", res.Message)
 	if len(w.offers) == 0 || err != nil && len(w.offers) == before && !res.Again {
 		why := res.Message
 		if why == "" && err != nil {
@@ -299,8 +299,8 @@ func pauseAfter(attempts int) time.Duration {
 	return min(firstRetry<<min(attempts-1, 10), maxRetry)
 }
 
-// left are the wave's offers that may still be had: not refused just now, and not known to be exhausted from elsewhere.
-func (m *Motor) left(w *wave, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
+// left are the launch batch's offers that may still be had: not refused just now, and not known to be exhausted from elsewhere.
+func (m *Motor) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
 	types, unready := m.cloud.InstanceTypes(w.pool.NodeClass)
 	if unready != "" {
 		return nil

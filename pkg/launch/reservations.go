@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Desk is the ledger behind a lock. The plugins ask it from the scheduling cycle, so nothing it does waits: no call is made under its
+// Reservations is the ledger behind a lock. The plugins ask it from the scheduling cycle, so nothing it does waits: no call is made under its
 // lock. What a cycle asks takes no longer in a larger cluster, but with what is promised to pods: Gate and Pin count the pods of the
 // pod's class that wait before it, Submit, Assume, Unassume and Settled look at the promises of that class, its node and its group, Object
 // at those of the node, and Apart, once in a cycle, at all classes that promises are kept for. Submit and Unassume look at all pods in
@@ -22,8 +22,8 @@ import (
 // the launcher (Tick each second, the booking of a plan) look at every pod and node in the ledger, and cycles wait for them. A panic under
 // the lock ends the process: the ledger would be half changed, and what it keeps is rebuilt at the next start.
 //
-// Lock order: the scheduling queue's lock is taken before the desk's (PreEnqueue); the desk never calls out.
-type Desk struct {
+// Lock order: the scheduling queue's lock is taken before the reservations's (PreEnqueue); the reservations never calls out.
+type Reservations struct {
 	clock clock.PassiveClock
 	wake  chan struct{}
 	idle  atomic.Bool
@@ -51,29 +51,29 @@ type deferred struct {
 // preemptionTry is how long preemption may try before a node is built for a pod that prefers it.
 const preemptionTry = 2 * time.Second
 
-// NewDesk returns a desk with an empty ledger.
-func NewDesk(c clock.PassiveClock) *Desk {
-	d := &Desk{clock: c, wake: make(chan struct{}, 1), ledger: ledger.New(), later: map[types.UID]deferred{}, taken: map[types.UID]bool{}, ended: map[types.UID]bool{}}
+// NewReservations returns a reservations with an empty ledger.
+func NewReservations(c clock.PassiveClock) *Reservations {
+	d := &Reservations{clock: c, wake: make(chan struct{}, 1), ledger: ledger.New(), later: map[types.UID]deferred{}, taken: map[types.UID]bool{}, ended: map[types.UID]bool{}}
 	d.idle.Store(true)
 	d.bare.Store(true)
 	return d
 }
 
 // SetPatience says how long pods wait for what doesn't come. To be called before anything runs.
-func (d *Desk) SetPatience(p ledger.Patience) {
+func (d *Reservations) SetPatience(p ledger.Patience) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ledger.SetPatience(p)
 }
 
 // Summary is the ledger in numbers.
-func (d *Desk) Summary() (out ledger.Summary) {
+func (d *Reservations) Summary() (out ledger.Summary) {
 	d.read(func(l *ledger.Ledger) { out = l.Summary() })
 	return out
 }
 
 // Step runs f on the ledger and tells the motor when there are effects.
-func (d *Desk) Step(f func(l *ledger.Ledger, now time.Time)) {
+func (d *Reservations) Step(f func(l *ledger.Ledger, now time.Time)) {
 	defer panics.NotCaught()
 	d.mu.Lock()
 	f(d.ledger, d.clock.Now())
@@ -86,21 +86,21 @@ func (d *Desk) Step(f func(l *ledger.Ledger, now time.Time)) {
 	}
 }
 
-func (d *Desk) poke() {
+func (d *Reservations) poke() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (d *Desk) take() ledger.Effects {
+func (d *Reservations) take() ledger.Effects {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ledger.Take()
 }
 
 // read runs f on the ledger, which f must not change.
-func (d *Desk) read(f func(l *ledger.Ledger)) {
+func (d *Reservations) read(f func(l *ledger.Ledger)) {
 	defer panics.NotCaught()
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -108,20 +108,20 @@ func (d *Desk) read(f func(l *ledger.Ledger)) {
 }
 
 // Idle says that the ledger is empty: no query below would object to anything.
-func (d *Desk) Idle() bool { return d.idle.Load() }
+func (d *Reservations) Idle() bool { return d.idle.Load() }
 
 // Unwatched says that there is no node that anything is promised or kept on: however many pods wait or were refused, those that
 // the ledger doesn't know may go anywhere.
-func (d *Desk) Unwatched() bool { return d.bare.Load() }
+func (d *Reservations) Unwatched() bool { return d.bare.Load() }
 
 // Submit is called for a pod that no node can take. wait: capacity for it is planned, or will be; otherwise why says what
 // stands in the way.
-func (d *Desk) Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string) {
+func (d *Reservations) Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string) {
 	return d.SubmitRefused(ref, c, func(string) (string, string) { return "", "" })
 }
 
 // SubmitRefused is Submit with what the filters said of a node: the plugin and its reason; empty: nothing.
-func (d *Desk) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(node string) (plugin, reason string)) (wait bool, why string) {
+func (d *Reservations) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(node string) (plugin, reason string)) (wait bool, why string) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		if d.hasEnded(ref.UID) {
 			why = "the pod has ended, or has a node"
@@ -136,7 +136,7 @@ func (d *Desk) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(nod
 }
 
 // submitUntaken is Submit unless the scheduler has found a node for the pod meanwhile.
-func (d *Desk) submitUntaken(ref capacity.PodRef, c *capacity.Class) {
+func (d *Reservations) submitUntaken(ref capacity.PodRef, c *capacity.Class) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		if !d.taken[ref.UID] && !d.hasEnded(ref.UID) {
 			l.Submit(ref, c, now)
@@ -145,7 +145,7 @@ func (d *Desk) submitUntaken(ref capacity.PodRef, c *capacity.Class) {
 }
 
 // submitFree is Submit unless anything has been done about the pod meanwhile.
-func (d *Desk) submitFree(ref capacity.PodRef, c *capacity.Class) {
+func (d *Reservations) submitFree(ref capacity.PodRef, c *capacity.Class) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		if !d.taken[ref.UID] && !d.hasEnded(ref.UID) && !l.Knows(ref.UID) {
 			l.Submit(ref, c, now)
@@ -154,7 +154,7 @@ func (d *Desk) submitFree(ref capacity.PodRef, c *capacity.Class) {
 }
 
 // join queues a member of a gang and answers the state it is in; Assumed: it has a node, Unknown: it has ended.
-func (d *Desk) join(ref capacity.PodRef, c *capacity.Class) (st ledger.State) {
+func (d *Reservations) join(ref capacity.PodRef, c *capacity.Class) (st ledger.State) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		switch {
 		case d.taken[ref.UID]:
@@ -167,7 +167,7 @@ func (d *Desk) join(ref capacity.PodRef, c *capacity.Class) (st ledger.State) {
 }
 
 // SubmitLater takes a pod down that preemption shall help first; see Motor.later.
-func (d *Desk) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
+func (d *Reservations) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.later[ref.UID]; !ok {
@@ -177,7 +177,7 @@ func (d *Desk) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 
 // Withdraw takes back whatever was asked and planned for a pod that can't be planned for any more. Should that change, its next cycle
 // asks again.
-func (d *Desk) Withdraw(uid types.UID) {
+func (d *Reservations) Withdraw(uid types.UID) {
 	d.mu.Lock()
 	delete(d.later, uid)
 	d.mu.Unlock()
@@ -187,7 +187,7 @@ func (d *Desk) Withdraw(uid types.UID) {
 }
 
 // due are the pods that preemption has had its time for, in a fixed order.
-func (d *Desk) due() []deferred {
+func (d *Reservations) due() []deferred {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.clock.Now()
@@ -203,7 +203,7 @@ func (d *Desk) due() []deferred {
 }
 
 // over forgets what is remembered of a pod beside the ledger. ended: it will never need a node again.
-func (d *Desk) over(uid types.UID, ended bool) {
+func (d *Reservations) over(uid types.UID, ended bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.later, uid)
@@ -220,17 +220,17 @@ func (d *Desk) over(uid types.UID, ended bool) {
 // endedMemory is longer than any scheduling cycle.
 const endedMemory = time.Minute
 
-func (d *Desk) hasEnded(uid types.UID) bool { return d.ended[uid] || d.endedBefore[uid] }
+func (d *Reservations) hasEnded(uid types.UID) bool { return d.ended[uid] || d.endedBefore[uid] }
 
 // free says that nobody has done anything about the pod yet.
-func (d *Desk) free(uid types.UID) bool {
+func (d *Reservations) free(uid types.UID) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return !d.taken[uid] && !d.ledger.Knows(uid)
 }
 
 // Gate says whether the pod has to stay out of the scheduling queue and what it waits for.
-func (d *Desk) Gate(uid types.UID) (closed bool, why string) {
+func (d *Reservations) Gate(uid types.UID) (closed bool, why string) {
 	if d.Idle() {
 		return false, ""
 	}
@@ -239,7 +239,7 @@ func (d *Desk) Gate(uid types.UID) (closed bool, why string) {
 }
 
 // Gated is Gate without the reason, and O(1): it is asked about every waiting pod at every new Node.
-func (d *Desk) Gated(uid types.UID) (closed bool) {
+func (d *Reservations) Gated(uid types.UID) (closed bool) {
 	if d.Idle() {
 		return false
 	}
@@ -248,20 +248,20 @@ func (d *Desk) Gated(uid types.UID) (closed bool) {
 }
 
 // Pin hands a planned pod its node; see ledger.Pin.
-func (d *Desk) Pin(uid types.UID) (node, wait string) {
+func (d *Reservations) Pin(uid types.UID) (node, wait string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ledger.Pin(uid)
 }
 
 // Watches says whether Object has anything to say about the node.
-func (d *Desk) Watches(node string) (yes bool) {
+func (d *Reservations) Watches(node string) (yes bool) {
 	d.read(func(l *ledger.Ledger) { yes = l.Watches(node) })
 	return yes
 }
 
 // Knows says whether the pod is planned for, waits for a plan, or was refused one.
-func (d *Desk) Knows(uid types.UID) (yes bool) {
+func (d *Reservations) Knows(uid types.UID) (yes bool) {
 	if d.Idle() {
 		return false
 	}
@@ -270,7 +270,7 @@ func (d *Desk) Knows(uid types.UID) (yes bool) {
 }
 
 // Adopt gives a pod that comes for the first time room that is held for its owner's next pods; false: there is none.
-func (d *Desk) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
+func (d *Reservations) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
 	if d.Idle() {
 		return false
 	}
@@ -285,36 +285,36 @@ func (d *Desk) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
 }
 
 // Apart are the classes planned somewhere that must not share a node with c's pods; see ledger.Apart.
-func (d *Desk) Apart(c *capacity.Class) (out map[capacity.ClassKey]bool) {
+func (d *Reservations) Apart(c *capacity.Class) (out map[capacity.ClassKey]bool) {
 	d.read(func(l *ledger.Ledger) { out = l.Apart(c) })
 	return out
 }
 
 // Object says why the pod may not go to the node, or ""; see ledger.Object.
-func (d *Desk) Object(node string, ask *ledger.Ask, on ledger.Amounts) (why string) {
+func (d *Reservations) Object(node string, ask *ledger.Ask, on ledger.Amounts) (why string) {
 	d.read(func(l *ledger.Ledger) { why = l.Object(node, ask, on) })
 	return why
 }
 
 // Refused says that there was no room for the pod in any plan.
-func (d *Desk) Refused(uid types.UID) (yes bool) {
+func (d *Reservations) Refused(uid types.UID) (yes bool) {
 	d.read(func(l *ledger.Ledger) { yes = l.Refused(uid) })
 	return yes
 }
 
 // unplanned says that no room is kept for a pod that waits.
-func (d *Desk) unplanned(uid types.UID) (yes bool) {
+func (d *Reservations) unplanned(uid types.UID) (yes bool) {
 	d.read(func(l *ledger.Ledger) { yes = l.Unplanned(uid) })
 	return yes
 }
 
 // TurnAway remembers a pod that the node refused; see ledger.TurnAway.
-func (d *Desk) TurnAway(node string, ref capacity.PodRef, daemon bool) {
+func (d *Reservations) TurnAway(node string, ref capacity.PodRef, daemon bool) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { l.TurnAway(node, ref, daemon) })
 }
 
 // Assume says that the scheduler has assumed the pod on the node. It answers why it must not.
-func (d *Desk) Assume(uid types.UID, node string, daemon bool) (why string) {
+func (d *Reservations) Assume(uid types.UID, node string, daemon bool) (why string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) {
 		if why = l.Assume(uid, node, daemon); why == "" {
 			d.taken[uid] = true
@@ -325,7 +325,7 @@ func (d *Desk) Assume(uid types.UID, node string, daemon bool) (why string) {
 }
 
 // Unassume says that an assumed pod was not bound.
-func (d *Desk) Unassume(uid types.UID, node string) {
+func (d *Reservations) Unassume(uid types.UID, node string) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Unassume(uid, node, now)
 		delete(d.taken, uid)
@@ -333,29 +333,29 @@ func (d *Desk) Unassume(uid types.UID, node string) {
 }
 
 // Settled says that the pod's binding was written.
-func (d *Desk) Settled(uid types.UID, node string) {
+func (d *Reservations) Settled(uid types.UID, node string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { podsBound.WithLabelValues(string(l.Settled(uid, node))).Inc() })
 }
 
 // Awaited says that pods wait for the claim's node; see ledger.Awaited.
-func (d *Desk) Awaited(claim string) (yes bool) {
+func (d *Reservations) Awaited(claim string) (yes bool) {
 	d.read(func(l *ledger.Ledger) { yes = l.Awaited(claim) })
 	return yes
 }
 
 // Fence keeps every pod off the node from now on; false when something is planned for it or on its way there.
-func (d *Desk) Fence(node string) (ok bool) {
+func (d *Reservations) Fence(node string) (ok bool) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { ok = l.Fence(node) })
 	return ok
 }
 
 // Unfence ends a fence.
-func (d *Desk) Unfence(node string) {
+func (d *Reservations) Unfence(node string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { l.Unfence(node) })
 }
 
 // takeRejected are the pods that the filters refused on nodes built for them, since the last call.
-func (d *Desk) takeRejected() (out []ledger.Rejected) {
+func (d *Reservations) takeRejected() (out []ledger.Rejected) {
 	some := false
 	if d.read(func(l *ledger.Ledger) { some = l.HasRejected() }); some {
 		d.Step(func(l *ledger.Ledger, _ time.Time) { out = l.TakeRejected() })

@@ -1,0 +1,96 @@
+package karpenter
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// launch batches remembers how the launch batches of late look as annotations. All claims of a launch batch carry the same long value, each of them
+// several times: when it is created, and with every update that the watch brings. LaunchBatches that are handed out are shared and must
+// not be changed.
+type batches struct {
+	mu     sync.Mutex
+	recent []batch // the latest first
+}
+
+type batch struct {
+	value string
+	batch *capacity.LaunchBatch
+}
+
+const recentBatches = 8
+
+// EncodeBatch is the value of a NodeClaim's annotation that records w.
+func EncodeBatch(w *capacity.LaunchBatch) (string, error) {
+	return encodeAnnotation(BatchAnnotation, w)
+}
+
+// BatchOf is the launch batch that is recorded on a NodeClaim; nil: none is.
+func BatchOf(nc *karpv1.NodeClaim) (*capacity.LaunchBatch, error) {
+	value, ok := nc.Annotations[BatchAnnotation]
+	if !ok {
+		return nil, nil
+	}
+	w := &capacity.LaunchBatch{}
+	if err := decodeAnnotation(BatchAnnotation, value, w); err != nil {
+		return nil, fmt.Errorf("NodeClaim %s: %w", nc.Name, err)
+	}
+	return w, nil
+}
+
+// encode is the annotation's value for w.
+func (c *batches) encode(w *capacity.LaunchBatch) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.recent {
+		if sameBatch(r.batch, w) {
+			return r.value, nil
+		}
+	}
+	value, err := EncodeBatch(w)
+	if err != nil {
+		return "", err
+	}
+	own := *w // the caller may go on and change its own
+	own.Claims, own.Offers, own.Request = slices.Clone(w.Claims), slices.Clone(w.Offers), slices.Clone(w.Request)
+	own.Labels, own.Taints, own.StartupTaints, own.Prices, own.Requests = nil, nil, nil, nil, nil // not recorded
+	c.keep(value, &own)
+	return value, nil
+}
+
+// decode is the launch batch of an annotation's value.
+func (c *batches) decode(value string) (*capacity.LaunchBatch, error) {
+	c.mu.Lock()
+	for _, r := range c.recent {
+		if r.value == value {
+			c.mu.Unlock()
+			return r.batch, nil
+		}
+	}
+	c.mu.Unlock()
+	w := &capacity.LaunchBatch{}
+	if err := decodeAnnotation(BatchAnnotation, value, w); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(value, w)
+	return w, nil
+}
+
+func (c *batches) keep(value string, w *capacity.LaunchBatch) {
+	c.recent = slices.Insert(c.recent, 0, batch{value, w})
+	c.recent = c.recent[:min(len(c.recent), recentBatches)]
+}
+
+// sameBatch says that everything that is recorded of both is the same.
+func sameBatch(a, b *capacity.LaunchBatch) bool {
+	return a.Token == b.Token && a.Attempt == b.Attempt && a.Pool == b.Pool && a.NodeClass == b.NodeClass && a.CapacityType == b.CapacityType && a.For == b.For &&
+		slices.Equal(a.Claims, b.Claims) && slices.Equal(a.Offers, b.Offers) && bytes.Equal(a.Request, b.Request)
+}
