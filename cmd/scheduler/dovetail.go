@@ -41,7 +41,7 @@ import (
 type dovetail struct {
 	clock        clock.WithTicker
 	connect      func(ctx context.Context, region string) (aws.Clients, error)
-	publish      func(ctx context.Context, profiles []profile, f facts) error
+	publish      func(ctx context.Context, profiles []profile, f liveState) error
 	others       func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
 	reservations *launch.Reservations
 	classes      *launch.Classes // made with the first profile that uses a plugin
@@ -257,7 +257,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	})
 	takeDownWithoutNodes(sched, names(profiles), d.reservations, d.classes)
 
-	if err := d.publish(ctx, profiles, facts{
+	if err := d.publish(ctx, profiles, liveState{
 		problem: func() string { return cmp.Or(external.Hold(), store.Problem()) }, cloud: provider.Status, claims: store.Claims, ledger: d.reservations.Summary,
 		pools: func() []*capacity.Pool { return store.Pools(provider.InstanceTypes) },
 	}); err != nil {

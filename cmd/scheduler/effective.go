@@ -60,8 +60,8 @@ type claimCount struct {
 	Initialized int `json:"initialized"`
 }
 
-// facts are what effective asks; all answer from memory.
-type facts struct {
+// liveState is what effective asks; all answer from memory.
+type liveState struct {
 	problem func() string
 	cloud   func() error
 	pools   func() []*capacity.Pool
@@ -72,8 +72,8 @@ type facts struct {
 // live is effective behind configz: it is made anew whenever it is written.
 type live struct {
 	metav1.TypeMeta
-	profiles []effectiveProfile
-	facts    facts
+	profiles  []effectiveProfile
+	liveState liveState
 }
 
 // DeepCopyObject implements runtime.Object. Nobody changes it.
@@ -83,15 +83,15 @@ func (l *live) DeepCopyObject() runtime.Object { return l }
 func (l *live) MarshalJSON() ([]byte, error) { return json.Marshal(l.now()) }
 
 func (l *live) now() *effective {
-	e := &effective{TypeMeta: l.TypeMeta, Profiles: l.profiles, Problem: l.facts.problem(), Pools: []effectivePool{}, Ledger: l.facts.ledger()}
-	if err := l.facts.cloud(); err != nil {
+	e := &effective{TypeMeta: l.TypeMeta, Profiles: l.profiles, Problem: l.liveState.problem(), Pools: []effectivePool{}, Ledger: l.liveState.ledger()}
+	if err := l.liveState.cloud(); err != nil {
 		e.Cloud = err.Error()
 	}
-	for _, p := range l.facts.pools() {
+	for _, p := range l.liveState.pools() {
 		e.Pools = append(e.Pools, effectivePool{Name: p.Name, NodeClass: p.NodeClass, Weight: p.Weight, Schedulers: p.Schedulers, Unready: p.Unready,
 			InstanceTypes: len(p.Types)})
 	}
-	for _, c := range l.facts.claims() {
+	for _, c := range l.liveState.claims() {
 		e.Claims.All++
 		for _, one := range []struct {
 			yes bool
@@ -106,8 +106,8 @@ func (l *live) now() *effective {
 }
 
 // publish shows what Dovetail goes by, in /configz from now on and once in the log.
-func publish(ctx context.Context, profiles []profile, f facts) error {
-	l := &live{TypeMeta: metav1.TypeMeta{APIVersion: pluginargs.GroupVersion, Kind: "Effective"}, facts: f}
+func publish(ctx context.Context, profiles []profile, f liveState) error {
+	l := &live{TypeMeta: metav1.TypeMeta{APIVersion: pluginargs.GroupVersion, Kind: "Effective"}, liveState: f}
 	for _, p := range profiles {
 		l.profiles = append(l.profiles, effectiveProfile{SchedulerName: p.config.SchedulerName, Provision: p.args, Binder: p.binder})
 	}

@@ -86,7 +86,7 @@ func host(ctx context.Context, p chaos.Process, text string, more frameworkrunti
 			}),
 		}, p.Clock), nil
 	}
-	d.publish = func(context.Context, []profile, facts) error { return nil } // in /configz there is room for one
+	d.publish = func(context.Context, []profile, liveState) error { return nil } // in /configz there is room for one
 	d.others = func() frameworkruntime.Registry {
 		all := outOfTree()
 		maps.Copy(all, more)

@@ -124,7 +124,7 @@ func TestEffectiveValues(t *testing.T) {
 	configz.Delete(effectiveKey) // what another test has left
 	p := profileOf(t, "x", "ec2NodeClasses: [{name: main, spec: {userData: secret}}]", "earliestBinding: Registered")
 	problem := ""
-	err := publish(t.Context(), []profile{p}, facts{
+	err := publish(t.Context(), []profile{p}, liveState{
 		problem: func() string { return problem }, cloud: func() error { return errors.New("no prices") },
 		pools: func() []*capacity.Pool {
 			return []*capacity.Pool{{Name: "a", NodeClass: "c", Weight: 3, Schedulers: []string{"x"}, Unready: "broken", Types: make([]*capacity.InstanceType, 2)}}

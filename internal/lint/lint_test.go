@@ -70,8 +70,14 @@ func TestRules(t *testing.T) {
 		{"no notes to self", "pkg/x/x.go", "package x\n// a method of todos\n", 0},
 		{"no printing in the product", "pkg/x/x.go", `package x; import "fmt"; func f() { fmt.Println() }`, 1},
 		{"no printing in the product", "cmd/x/main.go", `package main; import "fmt"; func main() { fmt.Println() }`, 0},
-		{"no wall clock in the still room", "pkg/capacity/x.go", `package capacity; import "time"; var t = time.Now()`, 1},
-		{"no wall clock in the still room", "pkg/launch/x.go", `package launch; import "time"; var t = time.Now()`, 0},
+		{"no private words", "pkg/x/x.go", `package x; type launchWave struct{}`, 1},
+		{"no private words", "pkg/x/x.go", `package x; var waves, microwaves int`, 1},
+		{"no private words", "pkg/x/desk.go", `package x`, 1},
+		{"no private words", "pkg/x/x.go", `package x; var x = "the wave was not filled"`, 1},
+		{"no private words", "pkg/x/x.go", `package x; var knapsack, tag = 1, "dovetail.sh/wave"`, 0},
+		{"no private words", "pkg/aws/x.go", `package aws; var Tenancy string`, 0},
+		{"no wall clock in the core", "pkg/capacity/x.go", `package capacity; import "time"; var t = time.Now()`, 1},
+		{"no wall clock in the core", "pkg/launch/x.go", `package launch; import "time"; var t = time.Now()`, 0},
 	} {
 		t.Run(tc.rule+" "+tc.path, func(t *testing.T) {
 			files := token.NewFileSet()

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,11 @@ type Rule struct {
 
 // Rules of the module.
 var Rules = []Rule{
+	{
+		Name:   "no private words",
+		Reason: "whoever reads this for the first time has to learn the word; docs/glossary.md has the usual one",
+		Find:   privateWords,
+	},
 	{
 		Name:   "no time.Sleep in tests",
 		Reason: "a test that sleeps is slow where the machine is fast and fails where it is slow; wait for the event, or step a clock",
@@ -60,7 +66,7 @@ var Rules = []Rule{
 		},
 	},
 	{
-		Name:   "no wall clock in the still room",
+		Name:   "no wall clock in the core",
 		Reason: "time comes in as a value, or a decision can't be replayed",
 		Find: func(path string, file *ast.File, report func(token.Pos)) {
 			if strings.HasPrefix(path, "pkg/capacity/") && !strings.HasSuffix(path, "_test.go") {
@@ -69,6 +75,61 @@ var Rules = []Rule{
 		},
 	},
 }
+
+// private are words that only this project would use for what they stood for; docs/glossary.md has the ones that replace them. Some
+// are words of others, which may use them: exceptions by the start of the path.
+var private = map[string][]string{
+	"athand": nil, "census": nil, "crowd": nil, "departure": nil, "desert": nil, "desk": nil, "doubtful": nil, "film": nil, "forsaken": nil, "heir": nil,
+	"incumbent": nil, "janitor": nil, "landing": nil, "leaver": nil, "lessons": nil, "likeness": nil, "lodger": nil, "parted": nil, "pulse": nil,
+	"rehouse": nil, "ruin": nil, "sack": nil, "seam": nil, "sitting": nil, "slips": nil, "stranger": nil, "thrifty": nil, "vacate": nil, "wave": nil,
+	"tenancy": {"cmd/scheduler/aws.go", "pkg/aws/", "pkg/capacity/claim.go", "pkg/capacity/labels.go", "pkg/capacity/offer.go", "pkg/capacity/world_test.go", "pkg/karpenter/claim", "pkg/launch/finish.go", "test/ec2/", "test/integration/handmade_test.go"}, // EC2's
+}
+
+// allowed are names of others that have such a word in them.
+var allowed = []string{"dovetail.sh/wave"}
+
+// privateWords reports private words in file names, identifiers and texts of the product.
+func privateWords(path string, file *ast.File, report func(token.Pos)) {
+	check := func(name string, at token.Pos) {
+		for _, word := range words(name) {
+			exceptions, is := private[word]
+			if !is {
+				exceptions, is = private[strings.TrimSuffix(word, "s")]
+			}
+			if is && !slices.ContainsFunc(exceptions, func(e string) bool { return strings.HasPrefix(path, e) }) {
+				report(at)
+				return
+			}
+		}
+	}
+	base := path[strings.LastIndex(path, "/")+1:]
+	check(strings.TrimSuffix(base, ".go"), file.Package)
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			check(n.Name, n.Pos())
+		case *ast.BasicLit:
+			if n.Kind == token.STRING && !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(path, "internal/") {
+				text := n.Value
+				for _, a := range allowed {
+					text = strings.ReplaceAll(text, a, "")
+				}
+				check(text, n.Pos())
+			}
+		}
+		return true
+	})
+}
+
+// words splits at everything that is no letter, and camelCase at its humps, into lower case.
+func words(name string) (out []string) {
+	for _, part := range wordParts.FindAllString(name, -1) {
+		out = append(out, strings.ToLower(part))
+	}
+	return out
+}
+
+var wordParts = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)
 
 var note = regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b`)
 

@@ -10,8 +10,8 @@ import (
 )
 
 // region makes facts of a large region: 1,300 types in 4 zones.
-func region() *facts {
-	f := &facts{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
+func region() *regionData {
+	f := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
 	for i := range 1300 {
 		h := *m5large
 		h.name, h.spot, h.onDemand = fmt.Sprintf("m5.t%04d", i), true, true

@@ -94,7 +94,7 @@ func TestEmptyPools(t *testing.T) {
 			w.sim.SetCapacity("m5.large", "us-west-2a", tt.capacityType, 0)
 			w.sim.SetCapacityError("m5.large", "us-west-2a", tt.capacityType, tt.code)
 			version := w.Version()
-			res, err := w.Launch(w.ctx, w.prepared(batch("t", tt.capacityType, 2, wanted)))
+			res, err := w.Launch(w.ctx, w.prepared(newBatch("t", tt.capacityType, 2, wanted)))
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("Launch gives %v, want %v", err, tt.want)
 			}
@@ -134,14 +134,14 @@ func TestFullSubnetBesideOneWithRoom(t *testing.T) {
 	r := *c.resolved.Load()
 	r.subnets = append(slices.Clone(r.subnets), subnet{id: "subnet-second", zone: "us-west-2a"})
 	c.resolved.Store(&r)
-	first := w.prepared(batch("t", "on-demand", 1, wanted))
+	first := w.prepared(newBatch("t", "on-demand", 1, wanted))
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)
 	w.sim.SetCapacityError("m5.large", "us-west-2a", "on-demand", "InsufficientFreeAddressesInSubnet")
 	res, err := w.Launch(w.ctx, first)
 	if !errors.Is(err, capacity.ErrInsufficientCapacity) || !res.Again || len(res.Exhausted) > 0 {
 		t.Fatalf("Launch gives %+v, %v; want to be asked again for the same offers", res, err)
 	}
-	next, err := unpack(w.prepared(batch("t2", "on-demand", 1, wanted)).Request)
+	next, err := unpack(w.prepared(newBatch("t2", "on-demand", 1, wanted)).Request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestPartOfALaunchBatch(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	before := w.types("default")
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 3)
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 5, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 5, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestPoolsRecover(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)
-	if _, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err == nil {
+	if _, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err == nil {
 		t.Fatal("launched from an empty pool")
 	}
 	for deadline := time.After(10 * time.Second); !w.available(offer("m5.large", "a", "on-demand"))[0]; {
@@ -225,10 +225,10 @@ func TestTokenOfAnotherRequest(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	if _, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err != nil {
+	if _, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("c5.large", "a", "on-demand"))))
+	_, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("c5.large", "a", "on-demand"))))
 	if !errors.Is(err, capacity.ErrTokenMismatch) {
 		t.Errorf("another request under the same token: %v, want ErrTokenMismatch", err)
 	}
@@ -241,7 +241,7 @@ func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	v := batch("t1", "on-demand", 1, offer("m5.large", "a", "on-demand"), offer("m5.xlarge", "a", "on-demand"), offer("m6g.large", "b", "on-demand"))
+	v := newBatch("t1", "on-demand", 1, offer("m5.large", "a", "on-demand"), offer("m5.xlarge", "a", "on-demand"), offer("m6g.large", "b", "on-demand"))
 	first := w.prepared(v)
 	w.prepared(v)
 	// Two sizes of pods, two architectures; the second time nothing is made.
@@ -287,7 +287,7 @@ func TestRequestIsSmall(t *testing.T) {
 	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
 	types := w.types("default")
-	v := batch("t", "on-demand", 100)
+	v := newBatch("t", "on-demand", 100)
 	for _, typ := range types[:min(60, len(types))] {
 		for _, o := range typ.Offers {
 			if o.CapacityType == "on-demand" {
@@ -304,7 +304,7 @@ func TestAnswerLost(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	v := w.prepared(batch("t", "on-demand", 4, offer("m5.large", "a", "on-demand")))
+	v := w.prepared(newBatch("t", "on-demand", 4, offer("m5.large", "a", "on-demand")))
 	// EC2 does it and the answer gets lost: the SDK asks again under the same token.
 	lost := false
 	w.sim.After("CreateFleet", func(*sim.Request, *sim.Answer) *sim.Fault {

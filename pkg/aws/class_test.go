@@ -186,7 +186,7 @@ func TestAsManyTagsAsEC2Takes(t *testing.T) {
 			continue
 		}
 		w.types(tt.name)
-		v := batch("t-"+tt.name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
+		v := newBatch("t-"+tt.name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
 		v.NodeClass = tt.name
 		res, err := w.Launch(w.ctx, w.prepared(v))
 		if err != nil || len(res.Instances) != 1 {

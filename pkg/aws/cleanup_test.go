@@ -29,7 +29,7 @@ func TestIdleTemplatesAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	v := w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))
+	v := w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))
 	deleted := func() int { return len(w.sim.Calls("DeleteLaunchTemplate")) }
 
 	soon := w.later(30 * time.Minute)
@@ -60,7 +60,7 @@ func TestOrphanedProfilesAreRemoved(t *testing.T) {
 		w.SetNodeClass(nc)
 		w.types(nc.Name)
 	}
-	v := batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
+	v := newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
 	v.NodeClass = "used"
 	if _, err := w.Launch(w.ctx, w.prepared(v)); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestProfileThatEC2DoesNotKnowYet(t *testing.T) {
 	w.types("default")
 	w.sim.Before("CreateFleet", sim.Times(1, sim.Fault{Code: "InvalidParameterValue",
 		Message: "Value (films_1) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"}))
-	v := batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
+	v := newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
 	looked := len(w.sim.Calls("GetInstanceProfile"))
 	if _, err := w.Launch(w.ctx, w.prepared(v)); !errors.Is(err, capacity.ErrRequestStale) {
 		t.Errorf("Launch gives %v, want ErrRequestStale", err)

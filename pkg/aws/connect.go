@@ -145,7 +145,7 @@ func turns(s *middleware.Stack, t *throttle) error {
 			ctx, cancel := context.WithTimeout(context.WithValue(ctx, turnKey{}, mine), deadline)
 			defer cancel()
 			out, meta, err := next.HandleInitialize(ctx, in)
-			return out, meta, mine.said(err)
+			return out, meta, mine.callError(err)
 		}), middleware.After)
 }
 
@@ -158,16 +158,16 @@ type turn struct {
 	failed error
 }
 
-// said is the call's error as it is to be read. Where the deadline has ended a call, the SDK tells of that and no longer of what AWS has
+// callError is the call's error as it is to be read. Where the deadline has ended a call, the SDK tells of that and no longer of what AWS has
 // answered all the time: that is the cause.
-func (t *turn) said(err error) error {
+func (t *turn) callError(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if t.failed != nil && code(err) == "" && errors.Is(err, context.DeadlineExceeded) {
-		return &said{text: brief(t.failed), err: errors.Join(t.failed, err)}
+		return &callError{text: summarize(t.failed), err: errors.Join(t.failed, err)}
 	}
-	return &said{text: brief(err), err: err}
+	return &callError{text: summarize(err), err: err}
 }
 
 // attempts makes every attempt after the first wait for a turn of its own, and gives each a deadline.

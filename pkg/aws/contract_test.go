@@ -154,7 +154,7 @@ func nodeClass(change ...func(*ec2nc.EC2NodeClass)) *ec2nc.EC2NodeClass {
 	return nc
 }
 
-func batch(token, capacityType string, n int, offers ...capacity.OfferKey) capacity.LaunchBatch {
+func newBatch(token, capacityType string, n int, offers ...capacity.OfferKey) capacity.LaunchBatch {
 	w := capacity.LaunchBatch{Token: token, Attempt: 1, Pool: "pool", NodeClass: "default", CapacityType: capacityType, Offers: offers,
 		Labels: map[string]string{"team": "a", "karpenter.k8s.aws/instance-family": "m5"},
 		Taints: []corev1.Taint{{Key: "dedicated", Value: "a", Effect: corev1.TaintEffectNoSchedule}}}
@@ -223,7 +223,7 @@ func TestWhyAnInstanceEnded(t *testing.T) {
 	w.types("default")
 	const why = "Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state"
 	w.sim.EndNew(1, why)
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 2, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 2, offer("m5.large", "a", "on-demand"))))
 	if err != nil || len(res.Instances) != 2 {
 		t.Fatal(res, err)
 	}
@@ -265,7 +265,7 @@ func TestFromClassToInstance(t *testing.T) {
 		}
 	}
 
-	v := w.prepared(batch("token-1", "on-demand", 3, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("m6g.large", "a", "on-demand")))
+	v := w.prepared(newBatch("token-1", "on-demand", 3, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("m6g.large", "a", "on-demand")))
 	res, err := w.Launch(w.ctx, v)
 	if err != nil {
 		t.Fatal(err)
@@ -350,7 +350,7 @@ func TestUnknownInstances(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 3, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 3, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestDescribesShareARequest(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 50, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 50, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func IsRefused(err error) bool {
 
 // IsMissingCredentials says that no credentials could be found: nothing was asked of AWS.
 func IsMissingCredentials(err error) bool {
-	var told *said
+	var told *callError
 	if errors.As(err, &told) {
 		err = told.err
 	}
@@ -165,7 +165,7 @@ func wrap(err error, what string) error {
 	if err == nil {
 		return nil
 	}
-	f := &failure{text: brief(err), kind: kindOf(err), err: err}
+	f := &failure{text: summarize(err), kind: kindOf(err), err: err}
 	if what != "" {
 		f.text = what + ": " + f.text
 	}
@@ -190,20 +190,20 @@ func kindOf(err error) error {
 	return nil
 }
 
-// said is an error of a call in the words that are fit for events and conditions, in place of the SDK's, which have a request id in them. The
+// callError is an error of a call in the words that are fit for events and conditions, in place of the SDK's, which have a request id in them. The
 // SDK's are logged with each attempt.
-type said struct {
+type callError struct {
 	text string
 	err  error
 }
 
-func (s *said) Error() string { return s.text }
-func (s *said) Unwrap() error { return s.err }
+func (s *callError) Error() string { return s.text }
+func (s *callError) Unwrap() error { return s.err }
 
-// brief is an error as a person wants to read it in an event or a condition: the service's code and message, without what is different each
+// summarize gives an error as a person wants to read it in an event or a condition: the service's code and message, without what is different each
 // time it is said.
-func brief(err error) string {
-	var s *said
+func summarize(err error) string {
+	var s *callError
 	var api smithy.APIError
 	var answer *awshttp.ResponseError
 	var attempt attemptTimeout

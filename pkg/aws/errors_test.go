@@ -69,10 +69,10 @@ func TestBrief(t *testing.T) {
 		{&smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "No. Encoded authorization failure message: xYz123"}, "UnauthorizedOperation: No."},
 		{&smithy.GenericAPIError{Code: "Unavailable"}, "Unavailable"},
 		{fmt.Errorf("operation error EC2: CreateFleet, %w", &url.Error{Op: "Post", URL: "https://ec2", Err: io.EOF}), "the connection to AWS failed: EOF"},
-		{fmt.Errorf("operation error EC2: X, %w", &said{text: "no AWS credentials found", err: io.EOF}), "no AWS credentials found"},
+		{fmt.Errorf("operation error EC2: X, %w", &callError{text: "no AWS credentials found", err: io.EOF}), "no AWS credentials found"},
 		{errors.New("get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found"), "no AWS credentials found"},
 	} {
-		if got := brief(tt.err); got != tt.want {
+		if got := summarize(tt.err); got != tt.want {
 			t.Errorf("brief is %q, want %q", got, tt.want)
 		}
 	}

@@ -360,7 +360,7 @@ func TestFieldsOnTheWireAndOnTheInstance(t *testing.T) {
 			tt.class(w, &nc.Spec)
 			w.SetNodeClass(nc)
 			w.types(nc.Name)
-			v := batch(nc.Name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
+			v := newBatch(nc.Name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
 			if v.NodeClass = nc.Name; len(v.Token) > 64 {
 				v.Token = v.Token[:64]
 			}

@@ -67,7 +67,7 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 	w := careless(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	v := w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))
+	v := w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))
 	res, err := w.Launch(w.ctx, v)
 	if err != nil || len(res.Instances) != 1 {
 		t.Fatal(res, err)
@@ -98,7 +98,7 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 	}{{"its own", w.Provider, "t", "claim", 1}, {"another launch batch's, another claim's", w.Provider, "u", "another", 0}, {"another cluster's", other, "t", "claim", 0}} {
 		batch, err := c.p.FindBatch(w.ctx, c.token)
 		if err != nil || len(batch) != c.want {
-			t.Errorf("%s: FindWave gives %d instances, %v; want %d", c.what, len(batch), err, c.want)
+			t.Errorf("%s: FindBatch gives %d instances, %v; want %d", c.what, len(batch), err, c.want)
 		}
 		claim, err := c.p.FindClaim(w.ctx, c.claim)
 		if err != nil || len(claim) != c.want {
@@ -133,7 +133,7 @@ func TestInstancesOfEKSAutoModeAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
 	if err != nil || len(res.Instances) != 1 {
 		t.Fatal(res, err)
 	}

@@ -79,7 +79,7 @@ func because(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + brief(err)
+	return ": " + summarize(err)
 }
 
 // keepJoin asks EKS for what is not configured.
@@ -99,7 +99,7 @@ func (p *Provider) keepJoin(ctx context.Context) {
 				wait = p.cfg.JoinEvery // a cluster of one's own: everything has to be configured
 			}
 			old := *p.join.Load()
-			if told := old.err; told == nil || brief(told) != brief(err) {
+			if told := old.err; told == nil || summarize(told) != summarize(err) {
 				logger.Error(err, "Could not learn from EKS how nodes join the cluster", "retryIn", wait)
 			}
 			old.err = err

@@ -16,7 +16,7 @@ import (
 func (w *world) userDataOf(token string) string {
 	w.t.Helper()
 	templates := w.forms("CreateLaunchTemplate")
-	w.prepared(batch(token, "on-demand", 1, offer("m5.large", "a", "on-demand")))
+	w.prepared(newBatch(token, "on-demand", 1, offer("m5.large", "a", "on-demand")))
 	forms := templates()
 	if len(forms) == 0 {
 		return ""
@@ -97,7 +97,7 @@ func TestIPv6Cluster(t *testing.T) {
 	w := newWorld(t, func(_ *Config, s *sim.Config) { s.IPv6 = true })
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.IPPrefixCount = ptr.To[int32](1) }))
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,7 +206,7 @@ type fleetErrors struct {
 	// reservations that take no more.
 	reservations []string
 	// said are the distinct codes with the message first seen and how often.
-	said  []saidError
+	said  []fleetError
 	stale bool
 	// profile: EC2 does not know the instance profile; subnet: one that was asked for has no addresses.
 	profile, subnet bool
@@ -214,7 +214,7 @@ type fleetErrors struct {
 	insufficient, throttled, refused bool
 }
 
-type saidError struct {
+type fleetError struct {
 	code, message string
 	times         int
 }
@@ -297,7 +297,7 @@ func (f *fleetErrors) say(c, message string) {
 			return
 		}
 	}
-	f.said = append(f.said, saidError{c, message, 1})
+	f.said = append(f.said, fleetError{c, message, 1})
 }
 
 // message is for events: each code once.

@@ -137,7 +137,7 @@ func (x *exhaustion) count() {
 // partNames are the parts of the facts as metrics name them.
 var partNames = map[string]string{partTypes: "types", partZones: "zones", partOnDemand: "on-demand-prices", partSpot: "spot-prices"}
 
-func countFacts(f *facts, part string, refreshed time.Time) {
+func countRegionData(f *regionData, part string, refreshed time.Time) {
 	if !refreshed.IsZero() {
 		factsRefreshed.WithLabelValues(partNames[part]).Set(float64(refreshed.Unix()))
 	}

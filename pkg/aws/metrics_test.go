@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 
 	w.sim.Before("CreateFleet", sim.Times(2, sim.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}))
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 3)
-	if _, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 5, offer("m5.large", "a", "on-demand")))); err != nil {
+	if _, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 5, offer("m5.large", "a", "on-demand")))); err != nil {
 		t.Fatal(err)
 	}
 	for name, v := range map[string][2]float64{
@@ -69,14 +69,14 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestEstimatedPricesAreCounted(t *testing.T) {
-	f := &facts{settled: true, spot: map[zonalType]float64{}}
+	f := &regionData{settled: true, spot: map[zonalType]float64{}}
 	for _, tt := range []struct {
 		settled    bool
 		od, spot   float64
 		anOnDemand map[string]float64
 	}{{false, 0, 0, nil}, {true, 1, 0, nil}, {true, 0, 0, map[string]float64{}}} {
 		f.settled, f.onDemand = tt.settled, tt.anOnDemand
-		countFacts(f, partOnDemand, time.Time{})
+		countRegionData(f, partOnDemand, time.Time{})
 		if od, spot := gauge(t, pricesEstimated.WithLabelValues("on-demand")), gauge(t, pricesEstimated.WithLabelValues("spot")); od != tt.od || spot != tt.spot {
 			t.Errorf("%+v: on demand %v, spot %v", tt, od, spot)
 		}

@@ -77,7 +77,7 @@ func TestNameFormIsLearned(t *testing.T) {
 		nc.Spec.AMIFamily, nc.Spec.AMISelectorTerms = ptr.To("Custom"), []ec2nc.AMISelectorTerm{{Tags: map[string]string{"team": "platform"}}}
 	}))
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestNamesByResource(t *testing.T) {
 	w := newWorld(t, func(_ *Config, s *sim.Config) { s.ResourceNames = true })
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,11 +27,11 @@ type offered struct {
 	types   []*capacity.InstanceType
 	unready string
 
-	from  *resolved
-	facts *facts
-	gone  *exhaustion
-	left  *map[string]int
-	known *map[typeAndImage]int64
+	from       *resolved
+	regionData *regionData
+	gone       *exhaustion
+	left       *map[string]int
+	known      *map[typeAndImage]int64
 
 	// of says what each of types was made from, in their order; zones are the labels of their offers.
 	of    []madeFrom
@@ -68,8 +68,8 @@ func (p *Provider) InstanceTypes(nodeClass string) (types []*capacity.InstanceTy
 
 // offer makes the answer for a class, reusing what of the last one still holds.
 func (p *Provider) offer(c *class, have *offered) *offered {
-	next := &offered{from: c.resolved.Load(), facts: p.catalogue.now.Load(), gone: p.exhausted.now.Load(), left: p.counts.now.Load(), known: p.learned.now.Load()}
-	f := next.facts
+	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.now.Load(), gone: p.exhausted.now.Load(), left: p.counts.now.Load(), known: p.learned.now.Load()}
+	f := next.regionData
 	switch {
 	case next.from == nil:
 		next.unready = fmt.Sprintf("EC2NodeClass %s: not resolved yet", c.name)
@@ -85,7 +85,7 @@ func (p *Provider) offer(c *class, have *offered) *offered {
 	if next.unready != "" {
 		return next
 	}
-	if have != nil && have.unready == "" && have.from == next.from && have.facts == f && have.known == next.known {
+	if have != nil && have.unready == "" && have.from == next.from && have.regionData == f && have.known == next.known {
 		next.types, next.of, next.zones = have.types, have.of, have.zones
 		if have.gone != next.gone || have.left != next.left {
 			next.types = next.refresh(have)
@@ -102,7 +102,7 @@ func (p *Provider) offer(c *class, have *offered) *offered {
 // build makes all types of a class, and takes those that are as they were from have, the last answer for the same class; nil:
 // there is none.
 func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
-	r, f := n.from, n.facts
+	r, f := n.from, n.regionData
 	now := n.availability()
 	if have == nil {
 		have = &offered{}
@@ -228,7 +228,7 @@ func (r *resolved) zones() map[string]zoneLabels {
 	return out
 }
 
-func (r *resolved) offers(h *hardware, f *facts, zones map[string]zoneLabels) []capacity.Offer {
+func (r *resolved) offers(h *hardware, f *regionData, zones map[string]zoneLabels) []capacity.Offer {
 	offers := make([]capacity.Offer, 0, 2*len(zones))
 	for _, zone := range f.zones[h.name] {
 		labels, ok := zones[zone]

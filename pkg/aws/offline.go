@@ -17,9 +17,9 @@ import (
 // by the code that the Provider uses; what only an account knows is taken from the class's status if it has one, and
 // otherwise assumed: a subnet in every zone, and an image for every machine that the class's alias or selector may mean.
 type Offline struct {
-	cfg   Config
-	facts *facts
-	zones []string
+	cfg        Config
+	regionData *regionData
+	zones      []string
 }
 
 // OfflineConfig are the settings of the scheduler that have a say in the size of nodes.
@@ -43,9 +43,9 @@ func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Offline{cfg: cfg, facts: factsOf(f)}
+	o := &Offline{cfg: cfg, regionData: regionDataOf(f)}
 	known := map[string]bool{}
-	for _, zones := range o.facts.zones {
+	for _, zones := range o.regionData.zones {
 		for _, z := range zones {
 			known[z] = true
 		}
@@ -62,9 +62,9 @@ func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
 	return o, nil
 }
 
-// factsOf is what the Provider would know of the region after asking AWS.
-func factsOf(file *CatalogFile) *facts {
-	f := &facts{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
+// regionDataOf is what the Provider would know of the region after asking AWS.
+func regionDataOf(file *CatalogFile) *regionData {
+	f := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
 	for i := range file.Types {
 		t := &file.Types[i]
 		if len(t.Virtualization) > 0 && !slices.Contains(t.Virtualization, "hvm") {
@@ -126,7 +126,7 @@ func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.Insta
 	if len(nc.Spec.CapacityReservationSelectorTerms) > 0 {
 		assumed = append(assumed, "no room in capacity reservations")
 	}
-	from := &offered{from: r, facts: o.facts, gone: &exhaustion{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
+	from := &offered{from: r, regionData: o.regionData, gone: &exhaustion{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
 	return from.build(o.cfg.Region, nil), assumed, ""
 }
 

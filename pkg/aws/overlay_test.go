@@ -19,7 +19,7 @@ func TestPricesOfOverlaysOnTheWire(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	for _, ct := range []string{"on-demand", "spot"} {
-		v := batch(ct, ct, 1, offer("c5.large", "a", ct), offer("m5.large", "a", ct), offer("m5.large", "b", ct), offer("m5.xlarge", "a", ct))
+		v := newBatch(ct, ct, 1, offer("c5.large", "a", ct), offer("m5.large", "a", ct), offer("m5.large", "b", ct), offer("m5.xlarge", "a", ct))
 		v.Prices = []float64{0.01, 0.02, 0.02, 0.5}
 		if _, err := w.Launch(w.ctx, w.prepared(v)); err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func TestLaunchTemplateOfTheUsersOwn(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 
-	res, err := w.Launch(w.ctx, w.prepared(batch("token-1", "spot", 1, offer("m5.large", "a", "spot"), offer("m5.xlarge", "a", "spot"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("token-1", "spot", 1, offer("m5.large", "a", "spot"), offer("m5.xlarge", "a", "spot"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestLaunchTemplateThatCannotBeUsed(t *testing.T) {
 			return condition(st, ec2nc.ConditionTypeAMIsReady).Status == metav1.ConditionFalse && unready == want
 		})
 	}
-	if _, err := w.Prepare(w.ctx, batch("token-1", "spot", 1, offer("m5.large", "a", "spot"))); !errors.Is(err, capacity.ErrNodeClassNotReady) {
+	if _, err := w.Prepare(w.ctx, newBatch("token-1", "spot", 1, offer("m5.large", "a", "spot"))); !errors.Is(err, capacity.ErrNodeClassNotReady) {
 		t.Errorf("preparing a launch: %v, want the class not to be ready", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestLaunchTemplateThatGoes(t *testing.T) {
 	w.keep("mine", &ec2types.RequestLaunchTemplateData{ImageId: &image})
 	w.SetNodeClass(withOwn("mine"))
 	w.types("default")
-	v := w.prepared(batch("token-1", "spot", 1, offer("m5.large", "a", "spot")))
+	v := w.prepared(newBatch("token-1", "spot", 1, offer("m5.large", "a", "spot")))
 	if _, err := w.ec2.DeleteLaunchTemplate(w.ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: awssdk.String("mine")}); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestSpreadGroupIsFullPerZone(t *testing.T) {
 	w.SetNodeClass(inGroup("apart", w.sim.AddPlacementGroup("apart", "spread", 0)))
 	w.types("default")
 	w.types("apart")
-	v := in("apart", batch("t", "on-demand", 9, offer("m5.large", "a", "on-demand")))
+	v := in("apart", newBatch("t", "on-demand", 9, offer("m5.large", "a", "on-demand")))
 	res, err := w.Launch(w.ctx, w.prepared(v))
 	if err != nil || len(res.Instances) != 7 || len(res.Exhausted) != 1 {
 		t.Errorf("%d instances, exhausted %v, %v; want 7 and the offer", len(res.Instances), res.Exhausted, err)
@@ -70,18 +70,18 @@ func TestClusterGroupIsInOneZone(t *testing.T) {
 	if l := typeOf(types, "m5.large").Labels[ec2nc.LabelPlacementGroupID]; l == "" {
 		t.Error("the types don't say in which group they will be")
 	}
-	if _, err := w.Launch(w.ctx, w.prepared(in("near", batch("t1", "on-demand", 1, offer("m5.large", "b", "on-demand"))))); err != nil {
+	if _, err := w.Launch(w.ctx, w.prepared(in("near", newBatch("t1", "on-demand", 1, offer("m5.large", "b", "on-demand"))))); err != nil {
 		t.Fatal(err)
 	}
 	// Where the group is, is learned by asking.
-	res, err := w.Launch(w.ctx, w.prepared(in("near", batch("t2", "on-demand", 2, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand")))))
+	res, err := w.Launch(w.ctx, w.prepared(in("near", newBatch("t2", "on-demand", 2, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand")))))
 	if err != nil || len(res.Instances) != 2 || res.Instances[0].Zone != "us-west-2b" {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if w.availableIn("near")["us-west-2a"] || !w.availableIn("near")["us-west-2b"] {
 		t.Errorf("available: %v", w.availableIn("near"))
 	}
-	_, err = w.Launch(w.ctx, w.prepared(in("near", batch("t3", "on-demand", 1, offer("m5.large", "c", "on-demand")))))
+	_, err = w.Launch(w.ctx, w.prepared(in("near", newBatch("t3", "on-demand", 1, offer("m5.large", "c", "on-demand")))))
 	if !errors.Is(err, capacity.ErrInsufficientCapacity) {
 		t.Errorf("where the group is not: %v", err)
 	}
@@ -91,7 +91,7 @@ func TestPartitionsAreTold(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(inGroup("parts", w.sim.AddPlacementGroup("parts", "partition", 2)))
 	w.types("parts")
-	v := in("parts", batch("t", "on-demand", 2, offer("m5.large", "a", "on-demand")))
+	v := in("parts", newBatch("t", "on-demand", 2, offer("m5.large", "a", "on-demand")))
 	res, err := w.Launch(w.ctx, w.prepared(v))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestPartitionsAreTold(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"1": true, "2": true}, got); diff != "" {
 		t.Errorf("partitions (-want +got):\n%s", diff)
 	}
-	v = in("parts", batch("t2", "on-demand", 1, offer("m5.large", "a", "on-demand")))
+	v = in("parts", newBatch("t2", "on-demand", 1, offer("m5.large", "a", "on-demand")))
 	v.Labels[ec2nc.LabelPlacementGroupPartition] = "3"
 	if _, err := w.Prepare(w.ctx, v); !errors.Is(err, capacity.ErrRefused) {
 		t.Errorf("a partition there isn't: %v", err)
@@ -172,7 +172,7 @@ func TestMachinesOfOnesOwn(t *testing.T) {
 	}
 	own := offer("m5.large", "a", "on-demand")
 	own.Tenancy = "dedicated"
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, own)))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, own)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import "strings"
 
 // price is what an offer costs in $/h. ok is false when prices are known and this type has none: it can't be bought there.
 // While prices are not known at all, machines are ordered by estimate.
-func (f *facts) price(h *hardware, zone string, spot bool) (p float64, ok bool) {
+func (f *regionData) price(h *hardware, zone string, spot bool) (p float64, ok bool) {
 	if !spot {
 		if f.onDemand == nil {
 			return estimate(h), true

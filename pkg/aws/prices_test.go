@@ -83,7 +83,7 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	before := w.types("default")
-	change := func(set func(*facts)) []*capacity.InstanceType {
+	change := func(set func(*regionData)) []*capacity.InstanceType {
 		w.catalogue.mu.Lock()
 		w.catalogue.update(set)
 		w.catalogue.mu.Unlock()
@@ -105,8 +105,8 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 		}
 		before = now
 	}
-	moved := func(name string, by float64) func(*facts) {
-		return func(f *facts) {
+	moved := func(name string, by float64) func(*regionData) {
+		return func(f *regionData) {
 			f.spot = maps.Clone(f.spot)
 			f.spot[zonalType{name, "us-west-2a"}] *= by
 		}
@@ -115,12 +115,12 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	if typeOf(before, "m5.large").Labels == nil || typeOf(before, "m5.large").Capacity == nil {
 		t.Error("a type with another price has lost its labels or its size")
 	}
-	check("the same prices, read again", change(func(f *facts) { f.spot = maps.Clone(f.spot) }))
-	check("a zone less", change(func(f *facts) {
+	check("the same prices, read again", change(func(f *regionData) { f.spot = maps.Clone(f.spot) }))
+	check("a zone less", change(func(f *regionData) {
 		f.zones = maps.Clone(f.zones)
 		f.zones["c5.large"] = f.zones["c5.large"][:2]
 	}), "c5.large")
-	check("another description", change(func(f *facts) {
+	check("another description", change(func(f *regionData) {
 		f.types = slices.Clone(f.types)
 		i := slices.Index(f.types, f.find("m6g.large"))
 		other := *f.types[i]
@@ -133,7 +133,7 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 }
 
 func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
-	f := &facts{onDemand: map[string]float64{"c5.large": 1}, spot: map[zonalType]float64{{"m5.large", "a"}: 0.02}}
+	f := &regionData{onDemand: map[string]float64{"c5.large": 1}, spot: map[zonalType]float64{{"m5.large", "a"}: 0.02}}
 	for _, tt := range []struct {
 		zone string
 		spot bool

@@ -45,7 +45,7 @@ func (p *Provider) findProfile(ctx context.Context, nc *ec2nc.EC2NodeClass) (str
 	case IsNotFound(err):
 		return "", fmt.Sprintf("spec.role: no role is called %s", role), nil
 	case IsUnauthorized(err):
-		return "", fmt.Sprintf("spec.role: not allowed to put role %s into an instance profile: %s", role, brief(err)), nil
+		return "", fmt.Sprintf("spec.role: not allowed to put role %s into an instance profile: %s", role, summarize(err)), nil
 	case err != nil:
 		return "", "", fmt.Errorf("adding role %s to instance profile %s: %w", role, name, err)
 	}

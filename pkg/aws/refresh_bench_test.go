@@ -122,8 +122,8 @@ func cpuTime(tb testing.TB) time.Duration {
 }
 
 // refresh reads everything of the region, as the provider's loops do.
-func (p *Provider) refresh(ctx context.Context, c Clients) (*facts, error) {
-	f := &facts{settled: true}
+func (p *Provider) refresh(ctx context.Context, c Clients) (*regionData, error) {
+	f := &regionData{settled: true}
 	var err error
 	if f.types, err = fetchTypes(ctx, c.EC2); err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func BenchmarkRefresh(b *testing.B) {
 			b.Fatal(err)
 		}
 		p.catalogue.mu.Lock()
-		change := p.catalogue.update(func(now *facts) { *now = *f })
+		change := p.catalogue.update(func(now *regionData) { *now = *f })
 		p.catalogue.mu.Unlock()
 		if change {
 			p.bump()
@@ -188,7 +188,7 @@ func BenchmarkRefresh(b *testing.B) {
 		return m.HeapAlloc
 	}
 	forget := func() {
-		p.catalogue.now.Store(&facts{settled: true})
+		p.catalogue.now.Store(&regionData{settled: true})
 		p.bump()
 		p.InstanceTypes(nc.Name)
 	}

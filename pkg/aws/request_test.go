@@ -42,8 +42,8 @@ func TestFleetOnTheWire(t *testing.T) {
 	}))
 	w.types("default")
 	for _, v := range []capacity.LaunchBatch{
-		batch("on-demand-token", "on-demand", 7, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("nobody.large", "a", "on-demand")),
-		batch("spot-token", "spot", 1, offer("m5.large", "c", "spot")),
+		newBatch("on-demand-token", "on-demand", 7, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("nobody.large", "a", "on-demand")),
+		newBatch("spot-token", "spot", 1, offer("m5.large", "c", "spot")),
 	} {
 		if _, err := w.Launch(w.ctx, w.prepared(v)); err != nil {
 			t.Fatal(err)

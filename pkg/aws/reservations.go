@@ -153,7 +153,7 @@ func (r *reservation) status() ec2nc.CapacityReservation {
 }
 
 // reservedOffers are the offers of a type from reservations, in zones with a subnet.
-func (r *resolved) reservedOffers(h *hardware, f *facts, zones map[string]zoneLabels) []capacity.Offer {
+func (r *resolved) reservedOffers(h *hardware, f *regionData, zones map[string]zoneLabels) []capacity.Offer {
 	var out []capacity.Offer
 	for i := range r.reservations {
 		v := &r.reservations[i]

@@ -52,7 +52,7 @@ func TestReservedCapacity(t *testing.T) {
 	}
 	key := offer("m5.large", "a", "reserved")
 	key.ReservationID = id
-	res, err := w.Launch(w.ctx, w.prepared(batch("t1", "reserved", 3, key)))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t1", "reserved", 3, key)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestReservedCapacity(t *testing.T) {
 	if o := w.reserved("m5.large"); o.Available || o.Remaining != 0 {
 		t.Errorf("used up, but offered: %+v", o)
 	}
-	if _, err := w.Launch(w.ctx, w.prepared(batch("t2", "reserved", 1, key))); !errors.Is(err, capacity.ErrInsufficientCapacity) {
+	if _, err := w.Launch(w.ctx, w.prepared(newBatch("t2", "reserved", 1, key))); !errors.Is(err, capacity.ErrInsufficientCapacity) {
 		t.Errorf("launching from a reservation that is used up: %v", err)
 	}
 	f := templates()[0]
@@ -103,7 +103,7 @@ func TestReservationsOfOtherMarkets(t *testing.T) {
 			}
 			key := offer("m5.large", "a", "reserved")
 			key.ReservationID = id
-			res, err := w.Launch(w.ctx, w.prepared(batch("t1", "reserved", 2, key)))
+			res, err := w.Launch(w.ctx, w.prepared(newBatch("t1", "reserved", 2, key)))
 			if err != nil || len(res.Instances) != 2 {
 				t.Fatalf("launched %+v: %v", res, err)
 			}
@@ -142,7 +142,7 @@ func TestOnePoolOncePerFleet(t *testing.T) {
 		}
 	}))
 	w.types("default")
-	in, err := unpack(w.prepared(batch("t", "reserved", 1, keys...)).Request)
+	in, err := unpack(w.prepared(newBatch("t", "reserved", 1, keys...)).Request)
 	if err != nil {
 		t.Fatal(err)
 	}

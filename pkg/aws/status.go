@@ -151,7 +151,7 @@ func conditionOf[T any](r *resolution, kind, reason string, p *part[T]) status.C
 	case p.known:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, p.problem
 	case p.err != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAnswered", brief(p.err)
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAnswered", summarize(p.err)
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAsked", "not looked up yet"
 	}

@@ -127,7 +127,7 @@ func TestManyLaunchesInAThrottledAccount(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 45 {
 		wg.Go(func() {
-			v := batch(fmt.Sprintf("t-%d", i), "on-demand", 12, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"))
+			v := newBatch(fmt.Sprintf("t-%d", i), "on-demand", 12, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"))
 			req, err := w.Prepare(w.ctx, v)
 			if err != nil {
 				t.Error(err)
@@ -164,7 +164,7 @@ func TestThrottledByOthers(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	w.sim.Before("CreateFleet", sim.Times(3, sim.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}))
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 5, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 5, offer("m5.large", "a", "on-demand"))))
 	if err != nil || len(res.Instances) != 5 {
 		t.Errorf("%d instances, %v", len(res.Instances), err)
 	}
@@ -174,7 +174,7 @@ func TestUnseenForAWhile(t *testing.T) {
 	w := newWorld(t, func(_ *Config, s *sim.Config) { s.DescribeLag = 200 * time.Second }) // a fifth of a second here
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
 	if err != nil {
 		t.Fatal(err)
 	}

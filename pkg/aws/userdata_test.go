@@ -231,7 +231,7 @@ func TestUserData(t *testing.T) {
 			w := newWorld(t, func(_ *Config, s *sim.Config) { s.Machines = machines })
 			w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { tt.class(&nc.Spec) }))
 			w.types("default")
-			res, err := w.Launch(w.ctx, w.prepared(batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+			res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
 			if err != nil {
 				t.Fatal(err)
 			}

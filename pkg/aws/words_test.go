@@ -104,7 +104,7 @@ func (q *quiet) fails(action string, f sim.Fault) {
 // launched is what a launch of one machine gives.
 func (q *quiet) launched(t *testing.T) (capacity.LaunchResult, error) {
 	t.Helper()
-	v := batch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
+	v := newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
 	req, err := q.Prepare(t.Context(), v)
 	if err != nil {
 		return capacity.LaunchResult{}, err

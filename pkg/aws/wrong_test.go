@@ -45,7 +45,7 @@ func TestInterruptedInstancesAreSeen(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	spot, other := offer("m5.large", "a", "spot"), offer("m5.large", "b", "spot")
-	res, err := w.Launch(w.ctx, w.prepared(batch("t", "spot", 1, spot)))
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "spot", 1, spot)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,11 +35,11 @@ type poolOffers struct {
 	*Pool
 	index int
 	// tier is equal for pools of equal weight: they compete on price.
-	tier     int
-	types    []*InstanceType
-	columns  map[string]*column
-	commons  map[string]*common
-	variants []variant
+	tier         int
+	types        []*InstanceType
+	columns      map[string]*column
+	commons      map[string]*common
+	labelChoices []labelChoice
 	// limits are the budgets of the pool, by resource.
 	limits map[corev1.ResourceName]int
 	// narrowed is how many types the requirements left out.
@@ -48,8 +48,8 @@ type poolOffers struct {
 	minimum bool
 }
 
-// variant is one choice of values for the labels that the pool leaves open.
-type variant struct {
+// labelChoice is one choice of values for the labels that the pool leaves open.
+type labelChoice struct {
 	labels      map[string]string
 	first, last int // its bins
 	ways        map[way][][]int
@@ -58,12 +58,12 @@ type variant struct {
 
 // bin is one thing to buy.
 type bin struct {
-	pool, variant, typ int
-	offer              Offer
-	price              float64 // what is compared
-	room               int     // index into rooms
-	daemons            string  // which daemons come, as a key
-	uses               []packing.Use
+	pool, labelChoice, typ int
+	offer                  Offer
+	price                  float64 // what is compared
+	room                   int     // index into rooms
+	daemons                string  // which daemons come, as a key
+	uses                   []packing.Use
 }
 
 // column is one label over the types of a pool.
@@ -83,7 +83,7 @@ func (c *catalog) label(b int, key string) (string, bool) {
 		return v, true
 	}
 	p := c.pools[x.pool]
-	if v, ok := p.variants[x.variant].labels[key]; ok {
+	if v, ok := p.labelChoices[x.labelChoice].labels[key]; ok {
 		return v, true
 	}
 	v, ok := p.types[x.typ].Labels[key]
@@ -118,11 +118,11 @@ func newCatalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bo
 			po.limits[name] = c.budgets
 			c.budgets++
 		}
-		po.variants = po.openLabels(mentioned)
-		for v := range po.variants {
-			po.variants[v].first = len(c.bins)
+		po.labelChoices = po.openLabels(mentioned)
+		for v := range po.labelChoices {
+			po.labelChoices[v].first = len(c.bins)
 			c.addBins(po, v, opts)
-			po.variants[v].last = len(c.bins)
+			po.labelChoices[v].last = len(c.bins)
 		}
 	}
 	c.addUses()
@@ -178,7 +178,7 @@ func (c *catalog) addBins(p *poolOffers, v int, opts *Options) {
 				slices.ContainsFunc(others, func(r Requirement) bool { return !o.allows(r) }) {
 				continue
 			}
-			c.bins = append(c.bins, bin{pool: p.index, variant: v, typ: t, offer: o, price: o.Price*factor + surcharge})
+			c.bins = append(c.bins, bin{pool: p.index, labelChoice: v, typ: t, offer: o, price: o.Price*factor + surcharge})
 		}
 	}
 }
@@ -297,7 +297,7 @@ type way struct{ capacityType, reservation string }
 
 // waysOf are the bins of a pool's variant that are bought the way of an offer: by type, the cheapest first.
 func (c *catalog) waysOf(p *poolOffers, v int, o Offer) [][]int {
-	x := &p.variants[v]
+	x := &p.labelChoices[v]
 	if x.ways == nil {
 		x.ways, x.ranks = map[way][][]int{}, make([]int, x.last-x.first)
 		sorted := make([]int, 0, x.last-x.first)

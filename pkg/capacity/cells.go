@@ -70,7 +70,7 @@ func (r *run) parts(bins packing.Bits, keys []string) []*part {
 		all[at] = append(all[at], b)
 	}
 	for i, p := range out {
-		p.front = r.catalog.front(all[i], func(int, int) bool { return true })
+		p.front = r.catalog.paretoFront(all[i], func(int, int) bool { return true })
 	}
 	if r.partsOf == nil {
 		r.partsOf = map[string][]*part{}

@@ -20,7 +20,7 @@ func (r *run) compatibility(n *node) *compatibility {
 		if OfferLabel(key) {
 			v, ok := r.catalog.label(n.bin, key)
 			l.keys, l.values, l.present = append(l.keys, key), append(l.values, v), append(l.present, ok)
-		} else if _, own := p.variants[x.variant].labels[key]; !own {
+		} else if _, own := p.labelChoices[x.labelChoice].labels[key]; !own {
 			l.columns = append(l.columns, p.column(key))
 		}
 	}
@@ -73,5 +73,5 @@ func (l *compatibility) content(b int) bool {
 // is says whether the node could be bought as bin b.
 func (l *compatibility) is(b int) bool {
 	x, y := &l.run.catalog.bins[l.node.bin], &l.run.catalog.bins[b]
-	return x.pool == y.pool && x.variant == y.variant && l.offer(b) && l.typ(y.typ) && l.content(b)
+	return x.pool == y.pool && x.labelChoice == y.labelChoice && l.offer(b) && l.typ(y.typ) && l.content(b)
 }

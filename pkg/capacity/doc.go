@@ -1,4 +1,4 @@
-// Package capacity is the still room of Dovetail: values in, a decision out.
+// Package capacity is the pure core of Dovetail: values in, a decision out.
 //
 // It knows demand (classes of identical pods), requirements, instance types and their offers, pools, the view of
 // a cluster, the plan of what to buy, and (in its sub-package ledger) who is promised which room. It is pure: no

@@ -66,7 +66,7 @@ func (r *run) forbid(u *unit) {
 	}
 	for _, p := range r.catalog.pools {
 		for _, f := range of[p.Name] {
-			for _, v := range p.variants {
+			for _, v := range p.labelChoices {
 				for b := v.first; b < v.last; b++ {
 					if f.rules(&r.catalog.bins[b].offer) {
 						u.bins.Clear(b)

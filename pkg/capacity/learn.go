@@ -119,7 +119,7 @@ func (r *run) atLimit(u *unit) bool {
 			continue
 		}
 		var bins []int
-		for _, v := range p.variants {
+		for _, v := range p.labelChoices {
 			for b := v.first; b < v.last; b++ {
 				if u.offered.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
 					bins = append(bins, b)

@@ -110,12 +110,12 @@ func (p *poolOffers) match(c *catalog, term Requirements, out packing.Bits) {
 	}
 	ok := make([]bool, len(p.types))
 next:
-	for v := range p.variants {
+	for v := range p.labelChoices {
 		for t := range ok {
 			ok[t] = true
 		}
 		for _, r := range typewise {
-			if value, has := p.variants[v].labels[r.Key]; has {
+			if value, has := p.labelChoices[v].labels[r.Key]; has {
 				if !r.Has(value) {
 					continue next
 				}
@@ -124,7 +124,7 @@ next:
 			p.matchColumn(r, ok)
 		}
 	bins:
-		for b := p.variants[v].first; b < p.variants[v].last; b++ {
+		for b := p.labelChoices[v].first; b < p.labelChoices[v].last; b++ {
 			if !ok[c.bins[b].typ] {
 				continue
 			}

@@ -52,7 +52,7 @@ func (r *run) label(n *node, key string) (string, bool) {
 		return r.catalog.label(n.bin, key)
 	}
 	b := &r.catalog.bins[n.bin]
-	v, ok := r.catalog.pools[b.pool].variants[b.variant].labels[key]
+	v, ok := r.catalog.pools[b.pool].labelChoices[b.labelChoice].labels[key]
 	return v, ok
 }
 

@@ -53,16 +53,16 @@ func (r *run) prune(items []item) []int {
 	var all []int
 	of := map[int]packing.Bits{}
 	for class, bins := range members {
-		for _, b := range c.front(bins, func(int, int) bool { return true }) {
+		for _, b := range c.paretoFront(bins, func(int, int) bool { return true }) {
 			all = append(all, b)
 			of[b] = columns[class]
 		}
 	}
-	return c.front(all, func(better, b int) bool { return contains(of[better], of[b]) })
+	return c.paretoFront(all, func(better, b int) bool { return contains(of[better], of[b]) })
 }
 
-// front is the bins that none of the others replaces; may says whether one can stand for the other by its labels.
-func (c *catalog) front(bins []int, may func(better, b int) bool) []int {
+// paretoFront is the bins that none of the others replaces; may says whether one can stand for the other by its labels.
+func (c *catalog) paretoFront(bins []int, may func(better, b int) bool) []int {
 	bins = slices.Clone(bins)
 	slices.SortStableFunc(bins, func(a, b int) int {
 		return cmp.Or(cmp.Compare(c.bins[a].price, c.bins[b].price), slices.Compare(c.roomOf(b), c.roomOf(a)), cmp.Compare(a, b))

@@ -102,7 +102,7 @@ func (r *run) verdict(u *unit, p *poolOffers) (reason string, retry bool, by *Fo
 		return fmt.Sprintf("its requirements leave none of %d instance types", len(p.Types)), false, nil
 	}
 	var bins []int
-	for _, v := range p.variants {
+	for _, v := range p.labelChoices {
 		for b := v.first; b < v.last; b++ {
 			bins = append(bins, b)
 		}
@@ -177,7 +177,7 @@ func (r *run) termReason(p *poolOffers, req Requirement, bins []int, more bool) 
 		known = known || ok
 	}
 	if !known && !p.typeLabel(req.Key) && !OfferLabel(req.Key) {
-		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, meant(req.Key, r.keys(p, bins)))
+		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, suggestLabel(req.Key, r.keys(p, bins)))
 	}
 	left := ""
 	if more {

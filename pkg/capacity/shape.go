@@ -113,7 +113,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 	like := r.compatibility(n)
 	var bins []int
 	enough := 0 // a type that is in brings its other zones along
-	for _, ways := range c.waysOf(p, x.variant, x.offer) {
+	for _, ways := range c.waysOf(p, x.labelChoice, x.offer) {
 		if enough >= MaxFleetTypes && !p.minimum {
 			break
 		}
@@ -137,8 +137,8 @@ func (r *run) shape(n *node, strict bool) *shape {
 			enough++
 		}
 	}
-	ranks := p.variants[x.variant].ranks
-	first := p.variants[x.variant].first
+	ranks := p.labelChoices[x.labelChoice].ranks
+	first := p.labelChoices[x.labelChoice].first
 	slices.SortFunc(bins, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
 	sensible := r.sensible(n, bins, like, need)
 	short := ""
@@ -250,7 +250,7 @@ func (r *run) template(bins []int) *PlannedNode {
 	}
 	all := p.common(types)
 	t.Labels, t.Allocatable, t.Largest, t.VolumeLimits = maps.Clone(all.labels), all.allocatable, all.largest, all.volumes
-	maps.Copy(t.Labels, p.variants[x.variant].labels)
+	maps.Copy(t.Labels, p.labelChoices[x.labelChoice].labels)
 	for _, key := range offerLabels {
 		if v, ok := c.label(bins[0], key); ok && !slices.ContainsFunc(bins, func(b int) bool { w, _ := c.label(b, key); return w != v }) {
 			t.Labels[key] = v

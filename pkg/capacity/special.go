@@ -25,12 +25,12 @@ func (r *run) offer(u *unit) {
 	}
 	u.offered = u.bins.Clone()
 	for _, p := range r.catalog.pools {
-		if len(p.variants) == 0 {
+		if len(p.labelChoices) == 0 {
 			continue
 		}
 		var with []int
 		plain := false
-		for b := p.variants[0].first; b < p.variants[len(p.variants)-1].last && !plain; b++ {
+		for b := p.labelChoices[0].first; b < p.labelChoices[len(p.labelChoices)-1].last && !plain; b++ {
 			if !u.bins.Has(b) {
 				continue
 			}
@@ -71,7 +71,7 @@ func (r *run) onDemandPrice(n *node, like *compatibility, need []int64) (price f
 	c := r.catalog
 	x := &c.bins[n.bin]
 	p := c.pools[x.pool]
-	for _, ways := range c.waysOf(p, x.variant, Offer{CapacityType: capacityTypeOnDemand}) {
+	for _, ways := range c.waysOf(p, x.labelChoice, Offer{CapacityType: capacityTypeOnDemand}) {
 		if ok && c.bins[ways[0]].price >= price {
 			break
 		}

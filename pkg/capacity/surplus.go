@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Standing is a node of a static pool, as far as it matters for the choice of the one that goes.
-type Standing struct {
+// StaticNode is a node of a static pool, as far as it matters for the choice of the one that goes.
+type StaticNode struct {
 	Claim     string
 	CreatedAt time.Time
 	// Launched: there is an instance.
@@ -22,9 +22,9 @@ type Standing struct {
 
 // Surplus are the n nodes of a static pool that go when it has that many too many (LI-3): first those that are not launched, then
 // the empty ones, then those whose pods cost least; those that ask not to be disrupted last. Of equals the youngest goes.
-func Surplus(nodes []Standing, n int) []string {
+func Surplus(nodes []StaticNode, n int) []string {
 	nodes = slices.Clone(nodes)
-	slices.SortFunc(nodes, func(a, b Standing) int {
+	slices.SortFunc(nodes, func(a, b StaticNode) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Cost, b.Cost), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Claim, b.Claim))
 	})
 	var out []string
@@ -34,7 +34,7 @@ func Surplus(nodes []Standing, n int) []string {
 	return out
 }
 
-func (s *Standing) rank() int {
+func (s *StaticNode) rank() int {
 	switch {
 	case !s.Launched:
 		return 0

@@ -9,7 +9,7 @@ import (
 
 func TestSurplus(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
-	nodes := []Standing{
+	nodes := []StaticNode{
 		{Claim: "protected", CreatedAt: at(9), Launched: true, Protected: true},
 		{Claim: "dear", CreatedAt: at(8), Launched: true, Occupied: true, Cost: 5},
 		{Claim: "cheap", CreatedAt: at(7), Launched: true, Occupied: true, Cost: 1},
@@ -20,7 +20,7 @@ func TestSurplus(t *testing.T) {
 		{Claim: "cheap, too", CreatedAt: at(7), Launched: true, Occupied: true, Cost: 1},
 	}
 	order := []string{"on its way", "empty, young", "empty, old", "cheap", "cheap, too", "dear", "protected", "protected and full"}
-	before := append([]Standing{}, nodes...)
+	before := append([]StaticNode{}, nodes...)
 	for n := -1; n <= len(nodes)+1; n++ {
 		want := order[:min(max(n, 0), len(order))]
 		if diff := cmp.Diff(want, append([]string{}, Surplus(nodes, n)...)); diff != "" {

@@ -69,7 +69,7 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 				c.replace.Keep(d.node)
 			}
 		case !goes || paused(m) && !x.forced:
-			errs = append(errs, c.stay(ctx, m))
+			errs = append(errs, c.cancelReplacement(ctx, m))
 		case now.Before(x.from):
 			soon = nearer(soon, x.from.Sub(now))
 		default:
@@ -203,8 +203,8 @@ func moves(p *corev1.Pod, now time.Time) bool {
 	return pods.Evictable(p, now) && !pods.Daemon(p) && metav1.GetControllerOfNoCopy(p) != nil
 }
 
-// stay takes back what leave has begun.
-func (c *Controller) stay(ctx context.Context, m *machine) error {
+// cancelReplacement takes back what leave has begun.
+func (c *Controller) cancelReplacement(ctx context.Context, m *machine) error {
 	uid := string(m.claim.UID)
 	d := c.leaving[uid]
 	if d == nil {

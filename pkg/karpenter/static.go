@@ -11,9 +11,9 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Standing is what the API server says now, past every cache, of a static pool: how many nodes it wants, and its claims by name,
+// StaticClaims is what the API server says now, past every cache, of a static pool: how many nodes it wants, and its claims by name,
 // true for those that are on their way out. A pool that is gone or going wants none and is not there.
-func (s *Store) Standing(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error) {
+func (s *Store) StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if replicas, there, err = s.wanted(ctx, pool); err != nil || !there {

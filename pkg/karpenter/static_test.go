@@ -40,7 +40,7 @@ func TestStandingIsPastTheCache(t *testing.T) {
 		}),
 		of("a", "static"), of("b", "static", leaving), of("c", "dynamic")))
 	w.ctx = context.Background() // not running: the cache is empty
-	replicas, there, claims, err := w.Standing(w.ctx, "static")
+	replicas, there, claims, err := w.StaticClaims(w.ctx, "static")
 	if err != nil || replicas != 3 || !there {
 		t.Errorf("%d nodes are wanted, there %v, %v", replicas, there, err)
 	}
@@ -48,7 +48,7 @@ func TestStandingIsPastTheCache(t *testing.T) {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
 	for _, pool := range []string{"dynamic", "going", "nobody"} {
-		if replicas, there, claims, err := w.Standing(w.ctx, pool); err != nil || there || replicas != 0 || claims != nil {
+		if replicas, there, claims, err := w.StaticClaims(w.ctx, pool); err != nil || there || replicas != 0 || claims != nil {
 			t.Errorf("%s: %d nodes are wanted, there %v, claims %v, %v", pool, replicas, there, claims, err)
 		}
 	}

@@ -91,7 +91,7 @@ func (w *world) isNode(name string) bool {
 
 // What static pools need of it.
 
-func (w *world) Standing(_ context.Context, pool string) (int64, bool, map[string]bool, error) {
+func (w *world) StaticClaims(_ context.Context, pool string) (int64, bool, map[string]bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.call("Standing"); err != nil || w.replicas == nil {

@@ -58,9 +58,9 @@ type Claims interface {
 	// RecordNode writes what is known of the instance by the time its Node is there: the Node's name, the image.
 	RecordNode(ctx context.Context, name string, inst capacity.Instance) error
 	Delete(ctx context.Context, name string) error
-	// Standing is what the API server says now of a static pool, past every cache: how many nodes it wants, and its claims, true
+	// StaticClaims is what the API server says now of a static pool, past every cache: how many nodes it wants, and its claims, true
 	// for those that are on their way out. One that is gone or going is not there.
-	Standing(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error)
+	StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error)
 	// TaintSeen takes down that a fresh node of a pool's claim got a NoExecute taint that the claim doesn't declare; ExpectedTaints are
 	// those that the pool's nodes are known to get. Both answer from memory.
 	TaintSeen(pool, claim string, t corev1.Taint)

@@ -418,7 +418,7 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 			continue
 		}
 		if now != nil && now.LaunchBatch != nil && now.LaunchBatch.For == capacity.ForPool {
-			m.strike(now.Pool)
+			m.recordFailure(now.Pool)
 			m.shortage(now.Pool, why)
 			m.mu.Lock()
 			m.ending[name] = true

@@ -92,7 +92,7 @@ func (m *Motor) offer(ctx context.Context) {
 	}
 	freed := m.freed.Swap(false)
 	var waiting []ledger.Waiting
-	m.reservations.read(func(l *ledger.Ledger) { waiting = l.Movable(freed) })
+	m.reservations.read(func(l *ledger.Ledger) { waiting = l.Releasable(freed) })
 	if len(waiting) == 0 {
 		return
 	}

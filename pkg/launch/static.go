@@ -114,7 +114,7 @@ func (m *Motor) mayGrow(pool string) bool {
 //  2. Too many: choose who goes.
 //  3. Too few: choose what to buy, within the limits, unless the last tries say to wait.
 func (m *Motor) keepPool(ctx context.Context, p *capacity.Pool) {
-	replicas, there, written, err := m.claims.Standing(ctx, p.Name)
+	replicas, there, written, err := m.claims.StaticClaims(ctx, p.Name)
 	if err != nil {
 		if ctx.Err() == nil {
 			m.log(ctx).V(2).Info("Could not count the nodes of a static pool", "pool", p.Name, "err", err)
@@ -124,18 +124,18 @@ func (m *Motor) keepPool(ctx context.Context, p *capacity.Pool) {
 	if !there {
 		return // whoever ends the pool ends its nodes
 	}
-	standing := m.standing(p.Name, written)
-	switch n := int64(len(standing)) - replicas; {
+	liveClaims := m.liveClaims(p.Name, written)
+	switch n := int64(len(liveClaims)) - replicas; {
 	case n > 0:
-		m.shrink(ctx, p, standing, int(n))
+		m.shrink(ctx, p, liveClaims, int(n))
 	case n < 0:
 		m.grow(ctx, p, -n)
 	}
 }
 
-// standing are the pool's claims that are there or about to be written, and not on their way out. written are those that the API
+// liveClaims are the pool's claims that are there or about to be written, and not on their way out. written are those that the API
 // server has, true for those that are deleted.
-func (m *Motor) standing(pool string, written map[string]bool) map[string]*capacity.Claim {
+func (m *Motor) liveClaims(pool string, written map[string]bool) map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
 	all := m.allClaims()
 	m.mu.Lock()
@@ -164,7 +164,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	}
 	node, why, _ := capacity.Resolve(p, nil, m.daemons(), m.cfg.Plan)
 	if node == nil {
-		m.strike(p.Name)
+		m.recordFailure(p.Name)
 		m.shortage(p.Name, why)
 		return
 	}
@@ -240,8 +240,8 @@ func (m *Motor) headroom() int {
 }
 
 // shrink ends n nodes of a static pool. Budgets are not asked; drains keep to PodDisruptionBudgets.
-func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, standing map[string]*capacity.Claim, n int) {
-	nodes, err := m.tenancy(ctx, standing)
+func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[string]*capacity.Claim, n int) {
+	nodes, err := m.occupancy(ctx, liveClaims)
 	if err != nil {
 		m.log(ctx).V(2).Info("Could not look at the nodes of a static pool; none is ended", "pool", p.Name, "err", err)
 		return
@@ -263,8 +263,8 @@ func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, standing map[strin
 	}
 }
 
-// tenancy is what would have to go with each of the nodes.
-func (m *Motor) tenancy(ctx context.Context, standing map[string]*capacity.Claim) ([]capacity.Standing, error) {
+// occupancy is what would have to go with each of the nodes.
+func (m *Motor) occupancy(ctx context.Context, liveClaims map[string]*capacity.Claim) ([]capacity.StaticNode, error) {
 	now := m.clock.Now()
 	pods := map[string][]*corev1.Pod{}
 	protected := map[string]bool{}
@@ -280,9 +280,9 @@ func (m *Motor) tenancy(ctx context.Context, standing map[string]*capacity.Claim
 	if err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	out := make([]capacity.Standing, 0, len(standing))
-	for name, c := range standing {
-		s := capacity.Standing{Claim: name, CreatedAt: c.CreatedAt, Launched: c.Launched, Protected: c.DoNotDisrupt || protected[c.NodeName]}
+	out := make([]capacity.StaticNode, 0, len(liveClaims))
+	for name, c := range liveClaims {
+		s := capacity.StaticNode{Claim: name, CreatedAt: c.CreatedAt, Launched: c.Launched, Protected: c.DoNotDisrupt || protected[c.NodeName]}
 		for _, pod := range pods[c.NodeName] {
 			cost, asks := m.judge(pod, now)
 			s.Protected = s.Protected || asks
@@ -318,8 +318,8 @@ func (m *Motor) staticLocked(pool string) *static {
 	return s
 }
 
-// strike counts a launch for a static pool that came to nothing, once for all that fail together.
-func (m *Motor) strike(pool string) {
+// recordFailure counts a launch for a static pool that came to nothing, once for all that fail together.
+func (m *Motor) recordFailure(pool string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, now := m.staticLocked(pool), m.clock.Now()
@@ -351,7 +351,7 @@ func (m *Motor) lostStatic(name string) {
 	wanted := m.ending[name]
 	m.mu.Unlock()
 	if !wanted {
-		m.strike(c.Pool)
+		m.recordFailure(c.Pool)
 	}
 }
 

@@ -135,8 +135,8 @@ func TestPausesOfAStaticPool(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		w.motor.strike("pool")
-		w.motor.strike("pool") // of the same round
+		w.motor.recordFailure("pool")
+		w.motor.recordFailure("pool") // of the same round
 		s := w.motor.statics["pool"]
 		if left := time.Until(s.next); s.failed != i+1 || left <= 0 || left > want {
 			t.Errorf("failure %d: %d counted, %v to wait, want up to %v", i+1, s.failed, left, want)

@@ -147,7 +147,7 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	out.Claim = f.Claim
 	out.Free = n.Free.Clone()
 	if f.Template != nil && out.InFlight {
-		out.Allocatable = promised(n.Allocatable, f.Template.Allocatable)
+		out.Allocatable = expectedAllocatable(n.Allocatable, f.Template.Allocatable)
 		for r, q := range out.Allocatable {
 			out.Free[r] += q - n.Allocatable[r]
 		}
@@ -186,10 +186,10 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	return &out
 }
 
-// promised is what a node that is coming up will have: what it shows, and what its kubelet still shows too little of. A starting
+// expectedAllocatable is what a node that is coming up will have: what it shows, and what its kubelet still shows too little of. A starting
 // kubelet zeroes extended resources until their device plugins come back, which they do one by one, and may not have measured
 // everything else yet; other amounts that it shows are the truth. No pod that asks for devices is bound before.
-func promised(shown, planned capacity.Resources) capacity.Resources {
+func expectedAllocatable(shown, planned capacity.Resources) capacity.Resources {
 	out := shown
 	for r, want := range planned {
 		if have := shown[r]; have < want && (have == 0 || capacity.DeviceResource(r)) {

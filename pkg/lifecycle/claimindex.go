@@ -16,7 +16,7 @@ type claimIndex struct {
 	byNode     map[string]string    // node name: claim
 	known      map[string][2]string // claim: provider ID, node name
 	missed     map[string]time.Time // claim: since when its registered Node has not been there
-	told       map[string]told      // claim: what was told of it
+	told       map[string]milestone // claim: what was told of it
 	tagAt      map[string]time.Time // claim: when its instance may be tagged again, which was refused
 	booting    map[string]booting   // claim: its Node that has no kubelet yet
 }
@@ -30,26 +30,26 @@ type booting struct {
 
 func newClaimIndex() *claimIndex {
 	return &claimIndex{byProvider: map[string]string{}, byNode: map[string]string{}, known: map[string][2]string{},
-		missed: map[string]time.Time{}, told: map[string]told{}, tagAt: map[string]time.Time{}, booting: map[string]booting{}}
+		missed: map[string]time.Time{}, told: map[string]milestone{}, tagAt: map[string]time.Time{}, booting: map[string]booting{}}
 }
 
-// told are things that are said and counted once of a claim, however often a stage is repeated because its outcome could not be
+// milestone are things that are said and counted once of a claim, however often a stage is repeated because its outcome could not be
 // written, or because the cache doesn't show it yet.
-type told uint8
+type milestone uint8
 
 const (
-	toldCame        told = 1 << iota // its kubelet came, to whoever learns from that
-	toldRegistered                   // it was registered
-	toldInitialized                  // it was initialized
-	toldDelayed                      // it is late, and waited for
-	toldGivingUp                     // it is about to be given up, and why
-	toldUntagged                     // its instance can't be tagged
-	toldGivenUp                      // it was given up
-	toldEnded                        // it has ended
+	toldCame        milestone = 1 << iota // its kubelet came, to whoever learns from that
+	toldRegistered                        // it was registered
+	toldInitialized                       // it was initialized
+	toldDelayed                           // it is late, and waited for
+	toldGivingUp                          // it is about to be given up, and why
+	toldUntagged                          // its instance can't be tagged
+	toldGivenUp                           // it was given up
+	toldEnded                             // it has ended
 )
 
 // first notes that something is told of a claim, and is false when it was before.
-func (x *claimIndex) first(claim string, what told) bool {
+func (x *claimIndex) first(claim string, what milestone) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := x.told[claim]&what != 0

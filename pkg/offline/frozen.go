@@ -32,7 +32,7 @@ func (i frozen) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEve
 	for _, o := range i.indexer.List() {
 		h.OnAdd(o, true)
 	}
-	return told{}, nil
+	return syncedRegistration{}, nil
 }
 
 func (i frozen) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
@@ -53,15 +53,15 @@ func (frozen) GetController() cache.Controller                                  
 func (frozen) Run(stop <-chan struct{})                                                 { <-stop }
 func (frozen) RunWithContext(ctx context.Context)                                       { <-ctx.Done() }
 func (frozen) HasSynced() bool                                                          { return true }
-func (frozen) HasSyncedChecker() cache.DoneChecker                                      { return told{} }
+func (frozen) HasSyncedChecker() cache.DoneChecker                                      { return syncedRegistration{} }
 func (frozen) LastSyncResourceVersion() string                                          { return "" }
 func (frozen) SetWatchErrorHandler(cache.WatchErrorHandler) error                       { return nil }
 func (frozen) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error { return nil }
 func (frozen) SetTransform(cache.TransformFunc) error                                   { return nil }
 func (frozen) IsStopped() bool                                                          { return false }
 
-// told is the registration of a handler that knows everything.
-type told struct{}
+// syncedRegistration is the registration of a handler that knows everything.
+type syncedRegistration struct{}
 
 var closed = func() <-chan struct{} {
 	c := make(chan struct{})
@@ -69,7 +69,7 @@ var closed = func() <-chan struct{} {
 	return c
 }()
 
-func (told) HasSynced() bool                     { return true }
-func (told) HasSyncedChecker() cache.DoneChecker { return told{} }
-func (told) Name() string                        { return "offline" }
-func (told) Done() <-chan struct{}               { return closed }
+func (syncedRegistration) HasSynced() bool                     { return true }
+func (syncedRegistration) HasSyncedChecker() cache.DoneChecker { return syncedRegistration{} }
+func (syncedRegistration) Name() string                        { return "offline" }
+func (syncedRegistration) Done() <-chan struct{}               { return closed }

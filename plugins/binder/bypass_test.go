@@ -117,9 +117,9 @@ func TestNominatedNodeNameCannotBypassThePin(t *testing.T) {
 	if node, err := r.choose(web, nil); err != nil || node != "planned" {
 		t.Errorf("the pod goes to %q (error %v), want its planned node", node, err)
 	}
-	stranger := pod("stranger")
-	stranger.Status.NominatedNodeName = "nominated"
-	if node, err := r.choose(stranger, nil); err != nil || node != "nominated" {
+	unplanned := pod("stranger")
+	unplanned.Status.NominatedNodeName = "nominated"
+	if node, err := r.choose(unplanned, nil); err != nil || node != "nominated" {
 		t.Errorf("a stranger goes to %q (error %v), want the node it is nominated for", node, err)
 	}
 }

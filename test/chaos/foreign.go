@@ -28,7 +28,7 @@ func (s *Stage) FillNodes(cpu string) *Fault {
 		p.Spec.PriorityClassName = "system-node-critical"
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("64Mi")}
 		if _, err := s.kube.CoreV1().Pods(p.Namespace).Create(s.ctx, p, metav1.CreateOptions{}); err != nil {
-			s.logger.Error(err, "Could not crowd a node")
+			s.logger.Error(err, "Could not fill a node")
 		}
 	})
 	return f

@@ -24,7 +24,7 @@ const (
 // Assume says that the scheduler has assumed the pod on the node: its room is accounted for there from now on. It answers
 // why that must not be, when the node is being removed. daemon: the pod belongs to a DaemonSet.
 func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
-	if n, ok := l.byName[name]; ok && n.shut(daemon) {
+	if n, ok := l.byName[name]; ok && n.closedTo(daemon) {
 		return "the node is being removed"
 	}
 	room := RoomFound

@@ -53,9 +53,9 @@ func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (bindsInFlight
 // BindsInFlight says whether pods are being bound to the node.
 func (l *Ledger) BindsInFlight(name string) bool { return len(l.assumed[name]) > 0 }
 
-// shut says that the pod may not go to the node because that is being removed. A node that was up and ends may take long to drain,
+// closedTo says that the pod may not go to the node because that is being removed. A node that was up and ends may take long to drain,
 // and needs its daemons until then; whether they bear its taints is for other filters to say.
-func (n *node) shut(daemon bool) bool {
+func (n *node) closedTo(daemon bool) bool {
 	return n.fenced && !(daemon && n.closed && n.status.Initialized) || n.nameTaken
 }
 

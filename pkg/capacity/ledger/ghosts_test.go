@@ -137,7 +137,7 @@ func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 }
 
 // The end of a machine that nobody needs is asked for until it has come: the first call may have failed.
-func TestTheEndOfADesertedMachineIsAskedForAgain(t *testing.T) {
+func TestTheEndOfAnUnneededMachineIsAskedForAgain(t *testing.T) {
 	l := New()
 	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
 	l.nodes["claim"].unneededSince = epoch

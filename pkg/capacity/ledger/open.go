@@ -138,7 +138,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	}
 	if !exhausted {
 		for _, s := range n.slots {
-			s.class.strike(now)
+			s.class.recordFailure(now)
 		}
 	}
 	l.lose(n, why, exhausted, now)

@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// crowd is a ledger with pods of one class that came one after the other, the last name first.
-func crowd(n int) (l *Ledger, uids []types.UID, now time.Time) {
+// manyPods is a ledger with pods of one class that came one after the other, the last name first.
+func manyPods(n int) (l *Ledger, uids []types.UID, now time.Time) {
 	l, now = New(), time.Unix(0, 0)
 	c := testClass("web", 100, 0)
 	for i := range n {
@@ -60,7 +60,7 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, uids, now := crowd(50)
+			l, uids, now := manyPods(50)
 			retry(l, uids, now)
 			if got := uidsOf(l.QueuedPods(), func(w Waiting) types.UID { return w.Ref.UID }); !slices.Equal(got, uids) {
 				t.Errorf("planned for as\n%v, came as\n%v", got, uids)
@@ -71,7 +71,7 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 
 // Pods whose gates end together are let go, and told, in the order in which they came.
 func TestGatesEndInTheOrderOfArrival(t *testing.T) {
-	l, uids, now := crowd(50)
+	l, uids, now := manyPods(50)
 	l.AddNode("c", nil, nil, true, now)
 	var pl []capacity.Placement
 	for _, w := range l.QueuedPods() {

@@ -166,7 +166,7 @@ func (l *Ledger) came(n *node) {
 // fail takes the pod's slot from it and plans again, later each time.
 func (l *Ledger) fail(p *pod, why string, now time.Time) {
 	l.release(p)
-	p.class.strike(now)
+	p.class.recordFailure(now)
 	l.again(p, why, now)
 }
 

@@ -190,7 +190,7 @@ func (w *world) step() string {
 			return "close " + c
 		case 3:
 			launched := w.r.Intn(2) == 0
-			movable := w.l.Movable(launched)
+			movable := w.l.Releasable(launched)
 			if len(movable) == 0 {
 				return "nothing to rehouse"
 			}

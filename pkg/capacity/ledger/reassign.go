@@ -6,15 +6,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Movable are the pods that wait for a node and would be served as well by any other room, in the order in which they wait.
+// Releasable are the pods that wait for a node and would be served as well by any other room, in the order in which they wait.
 // Pods that are joined with others by a group have to go together and are not among them. launched: those whose machine has
 // been launched, too, though it may then come for nobody.
-func (l *Ledger) Movable(launched bool) []Waiting {
+func (l *Ledger) Releasable(launched bool) []Waiting {
 	var out []Waiting
 	for _, c := range l.classes {
 		n := 0
 		for _, s := range c.slots {
-			if s.loose(launched) {
+			if s.releasable(launched) {
 				n++
 			}
 		}
@@ -26,26 +26,26 @@ func (l *Ledger) Movable(launched bool) []Waiting {
 	return out
 }
 
-// Waits says whether Movable is worth asking.
+// Waits says whether Releasable is worth asking.
 func (l *Ledger) Waits(launched bool) bool {
-	loose := func(s *slot) bool { return s.loose(launched) }
+	releasable := func(s *slot) bool { return s.releasable(launched) }
 	for _, c := range l.classes {
-		if len(c.waiting) > 0 && slices.ContainsFunc(c.slots, loose) {
+		if len(c.waiting) > 0 && slices.ContainsFunc(c.slots, releasable) {
 			return true
 		}
 	}
 	return false
 }
 
-// loose says that a pod of the class can give the slot up: it can't be used yet, and stands alone.
-func (s *slot) loose(launched bool) bool {
+// releasable says that a pod of the class can give the slot up: it can't be used yet, and stands alone.
+func (s *slot) releasable(launched bool) bool {
 	return !s.ready && s.pod == nil && s.owner == "" && s.group == nil && (launched || !s.node.launched)
 }
 
 // Reassign books other room for pods that wait for a node, and for each gives up a slot of its class: one on a claim that was
 // not launched yet rather than another, which may save the launch, and the last in plan order. Of the pods of a class, those
 // that have waited longest go first. Pods that wait no more, and pods without such a slot, get nothing. launched as in
-// Movable.
+// Releasable.
 func (l *Ledger) Reassign(placements []capacity.Placement, launched bool) {
 	onto := map[*node]bool{}
 	for _, pl := range placements {
@@ -82,7 +82,7 @@ func (c *class) surplus(onto map[*node]bool, launched bool) *slot {
 	var out *slot
 	for _, s := range slices.Backward(c.slots) {
 		switch {
-		case !s.loose(launched) || onto[s.node]:
+		case !s.releasable(launched) || onto[s.node]:
 		case !s.node.launched:
 			return s
 		case out == nil:

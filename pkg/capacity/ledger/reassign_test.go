@@ -31,7 +31,7 @@ func TestReassignFreesTheClaimThatWasNotLaunched(t *testing.T) {
 	if !l.Launching("c2", now) {
 		t.Fatal("c2 is not wanted")
 	}
-	movable := l.Movable(true)
+	movable := l.Releasable(true)
 	if len(movable) != 2 || !l.Waits(true) {
 		t.Fatalf("movable %v", movable)
 	}
@@ -66,7 +66,7 @@ func TestReassignLeavesGroupsAndReadyRoomAlone(t *testing.T) {
 	l.Named("c2", "n2", "")
 	l.Cached("n2", NodeStatus{Managed: true}, now)
 	l.Take()
-	if got := l.Movable(true); len(got) != 0 || l.Waits(true) {
+	if got := l.Releasable(true); len(got) != 0 || l.Waits(true) {
 		t.Errorf("movable %v", got)
 	}
 	l.Existing("old", NodeStatus{})
@@ -86,11 +86,11 @@ func TestReassignLeavesLaunchedMachinesAlone(t *testing.T) {
 	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
 	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a, "c2": b}, "c1", "c2")
 	l.Launching("c2", now)
-	if got := l.Movable(false); len(got) != 1 {
+	if got := l.Releasable(false); len(got) != 1 {
 		t.Errorf("movable %v, want as many as wait for machines that were not launched", got)
 	}
 	l.Launching("c1", now)
-	if got := l.Movable(false); len(got) != 0 || l.Waits(false) {
+	if got := l.Releasable(false); len(got) != 0 || l.Waits(false) {
 		t.Errorf("movable %v, want none", got)
 	}
 	l.Existing("old", NodeStatus{})

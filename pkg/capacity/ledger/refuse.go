@@ -177,8 +177,8 @@ func backoff(n int) time.Duration {
 	return min(firstBackoff<<(n-2), maxBackoff)
 }
 
-// strike counts a failure of the class, once for all pods that fail together.
-func (c *class) strike(now time.Time) {
+// recordFailure counts a failure of the class, once for all pods that fail together.
+func (c *class) recordFailure(now time.Time) {
 	if now.Before(c.next) {
 		return
 	}

@@ -105,7 +105,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 	if !ok {
 		return ""
 	}
-	if n.shut(ask.DaemonSet) {
+	if n.closedTo(ask.DaemonSet) {
 		return "the node is being removed"
 	}
 	if p == nil || p.slot == nil {

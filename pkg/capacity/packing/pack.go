@@ -168,7 +168,7 @@ func (k *kinds) result(s *state, floors []float64) *Result {
 	at := make([]int, len(k.kinds)) // the item of each kind that is being served
 	for _, b := range s.buys {
 		for times := b.times; times > 0; {
-			shares, n := k.deal(b.c, at, out.Left, times)
+			shares, n := k.assign(b.c, at, out.Left, times)
 			out.Loads = append(out.Loads, Load{Bin: b.bin, Shares: shares, Times: n})
 			times -= n
 		}
@@ -206,9 +206,9 @@ func (k *kinds) boundWithout(left []int, floors []float64) float64 {
 	return math.Max(bound, other.worth(floors, other.counts()))
 }
 
-// deal serves the items of the kinds in a content in turn, and says for how many bins, at most times, the same shares
+// assign serves the items of the kinds in a content in turn, and says for how many bins, at most times, the same shares
 // can be repeated.
-func (k *kinds) deal(c content, at, left []int, times int) ([]Share, int) {
+func (k *kinds) assign(c content, at, left []int, times int) ([]Share, int) {
 	var shares []Share
 	for _, sh := range c {
 		items := k.kinds[sh.Item].items

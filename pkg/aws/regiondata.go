@@ -15,7 +15,7 @@ import (
 )
 
 // facts are what is known of the region. They are never changed: a refresh makes new ones that share what stayed.
-type facts struct {
+type regionData struct {
 	types    []*hardware           // by name; nil: not known yet
 	zones    map[string][]string   // by type, sorted; nil: not known yet
 	onDemand map[string]float64    // $/h by type; nil: not known yet
@@ -34,7 +34,7 @@ type catalogue struct {
 	pricing  Pricing
 	changed  func()
 
-	now atomic.Pointer[facts]
+	now atomic.Pointer[regionData]
 
 	mu sync.Mutex
 	// problems is why a part of the facts isn't known or isn't fresh.
@@ -54,7 +54,7 @@ func newCatalogue(cfg *Config, c Clients, changed func()) *catalogue {
 	for _, part := range []string{partTypes, partZones, partOnDemand, partSpot} {
 		k.problems[part] = errNotAsked
 	}
-	k.now.Store(&facts{})
+	k.now.Store(&regionData{})
 	return k
 }
 
@@ -62,33 +62,33 @@ var errNotAsked = errors.New("not answered yet")
 
 // loops are the refreshes, each of which runs until ctx ends.
 func (k *catalogue) loops(cfg *Config) []func(context.Context) {
-	loop := func(part string, every time.Duration, fetch func(context.Context) (func(*facts), error)) func(context.Context) {
+	loop := func(part string, every time.Duration, fetch func(context.Context) (func(*regionData), error)) func(context.Context) {
 		return func(ctx context.Context) { k.keep(ctx, part, every, fetch) }
 	}
 	return []func(context.Context){
 		k.settle,
-		loop(partTypes, cfg.TypesEvery, func(ctx context.Context) (func(*facts), error) {
+		loop(partTypes, cfg.TypesEvery, func(ctx context.Context) (func(*regionData), error) {
 			v, err := fetchTypes(ctx, k.hardware)
-			return func(f *facts) { f.types = v }, err
+			return func(f *regionData) { f.types = v }, err
 		}),
-		loop(partZones, cfg.OfferingsEvery, func(ctx context.Context) (func(*facts), error) {
+		loop(partZones, cfg.OfferingsEvery, func(ctx context.Context) (func(*regionData), error) {
 			v, err := fetchZones(ctx, k.hardware)
-			return func(f *facts) { f.zones = v }, err
+			return func(f *regionData) { f.zones = v }, err
 		}),
-		loop(partOnDemand, cfg.PricesEvery, func(ctx context.Context) (func(*facts), error) {
+		loop(partOnDemand, cfg.PricesEvery, func(ctx context.Context) (func(*regionData), error) {
 			v, err := fetchOnDemand(ctx, k.pricing, k.region)
-			return func(f *facts) { f.onDemand = v }, err
+			return func(f *regionData) { f.onDemand = v }, err
 		}),
-		loop(partSpot, cfg.SpotEvery, func(ctx context.Context) (func(*facts), error) {
+		loop(partSpot, cfg.SpotEvery, func(ctx context.Context) (func(*regionData), error) {
 			v, err := fetchSpot(ctx, k.hardware, k.clock.Now())
-			return func(f *facts) { f.spot = v }, err
+			return func(f *regionData) { f.spot = v }, err
 		}),
 	}
 }
 
 // keep fetches a part again and again: every so often when it works, soon and then less soon when it does not. What was
 // known stays known.
-func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, fetch func(context.Context) (func(*facts), error)) {
+func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, fetch func(context.Context) (func(*regionData), error)) {
 	logger := klog.FromContext(ctx)
 	retry := backoff{}
 	for {
@@ -102,7 +102,7 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 		if err != nil {
 			wait = retry.next()
 			if known {
-				k.problems[part] = fmt.Errorf("%s: not refreshed: %s", part, brief(err))
+				k.problems[part] = fmt.Errorf("%s: not refreshed: %s", part, summarize(err))
 			} else {
 				k.problems[part] = &unknown{part, err}
 			}
@@ -110,7 +110,7 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 			retry = backoff{}
 			k.problems[part] = nil
 		}
-		change := k.update(func(f *facts) {
+		change := k.update(func(f *regionData) {
 			if err == nil {
 				set(f)
 			}
@@ -121,7 +121,7 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 			refreshed = k.clock.Now()
 		}
 		f := k.now.Load()
-		countFacts(f, part, refreshed)
+		countRegionData(f, part, refreshed)
 		k.mu.Unlock()
 		if guessing := f.settled && (f.onDemand == nil || f.spot == nil); guessing && change {
 			logger.Info("Prices are not known; machines are ordered by a rule of thumb from their size", "onDemandKnown", f.onDemand != nil, "spotKnown", f.spot != nil)
@@ -141,7 +141,7 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 }
 
 // update replaces the facts and says whether they are different now. The caller holds mu.
-func (k *catalogue) update(set func(*facts)) bool {
+func (k *catalogue) update(set func(*regionData)) bool {
 	old := k.now.Load()
 	f := *old
 	set(&f)
@@ -158,8 +158,8 @@ func (k *catalogue) settle(ctx context.Context) {
 		return
 	}
 	k.mu.Lock()
-	change := k.update(func(f *facts) { f.settled = true })
-	countFacts(k.now.Load(), partOnDemand, time.Time{})
+	change := k.update(func(f *regionData) { f.settled = true })
+	countRegionData(k.now.Load(), partOnDemand, time.Time{})
 	k.mu.Unlock()
 	if change {
 		k.changed()
@@ -211,7 +211,7 @@ type unknown struct {
 	err  error
 }
 
-func (u *unknown) Error() string        { return u.part + ": unknown: " + brief(u.err) }
+func (u *unknown) Error() string        { return u.part + ": unknown: " + summarize(u.err) }
 func (u *unknown) Unwrap() error        { return u.err }
 func (u *unknown) Is(target error) bool { return target == errUnknown }
 
@@ -236,7 +236,7 @@ func sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
 }
 
 // find is the hardware of that name, or nil.
-func (f *facts) find(name string) *hardware {
+func (f *regionData) find(name string) *hardware {
 	i, ok := slices.BinarySearchFunc(f.types, name, func(h *hardware, n string) int {
 		switch {
 		case h.name < n:

@@ -27,7 +27,7 @@ func TestMeant(t *testing.T) {
 		if want != "" {
 			want = " (is " + want + " meant?)"
 		}
-		if got := meant(key, known); got != want {
+		if got := suggestLabel(key, known); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}

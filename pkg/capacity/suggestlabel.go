@@ -27,9 +27,9 @@ func (r *run) keys(p *poolOffers, bins []int) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// meant is a hint at the label that somebody who asks for a key that there isn't may have had in mind: one of the same name with another
+// suggestLabel is a hint at the label that somebody who asks for a key that there isn't may have had in mind: one of the same name with another
 // prefix or none, one whose name ends so, or one that is a slip or two away. Empty when nothing is like it.
-func meant(key string, known []string) string {
+func suggestLabel(key string, known []string) string {
 	name := nameOf(key)
 	best, rank := "", 4
 	better := func(k string, as int) {

@@ -11,8 +11,8 @@ const maxVariants = 64
 
 // openLabels are the label sets that nodes of a pool may get: its labels, and for each custom key that its requirements
 // leave open the values that demand names, or one value when demand names none.
-func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []variant {
-	out := []variant{{labels: p.Labels}}
+func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []labelChoice {
+	out := []labelChoice{{labels: p.Labels}}
 	for _, r := range p.Requirements.sorted() {
 		if _, own := p.Labels[r.Key]; own || p.typeLabel(r.Key) || OfferLabel(r.Key) || r.Key == labelHostname || r.AllowsAbsent() {
 			continue
@@ -21,7 +21,7 @@ func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []variant 
 		if len(values)*len(out) > maxVariants {
 			values = values[:max(1, maxVariants/len(out))]
 		}
-		var next []variant
+		var next []labelChoice
 		for _, v := range out {
 			for _, value := range values {
 				labels := maps.Clone(v.labels)
@@ -29,7 +29,7 @@ func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []variant 
 					labels = map[string]string{}
 				}
 				labels[r.Key] = value
-				next = append(next, variant{labels: labels})
+				next = append(next, labelChoice{labels: labels})
 			}
 		}
 		out = next
