@@ -77,7 +77,7 @@ func readConfig(file string) (*schedulerConfig, error) {
 			}
 		}
 		out.coscheduling = out.coscheduling || enables(&p, coscheduling)
-		// Neither the door to the launcher nor the reservations are needed to judge a plan, and Coscheduling judges by more than
+		// Neither the reservations nor the launcher is needed to judge a plan, and Coscheduling judges by more than
 		// the cluster's state.
 		without(&p, append([]string{provision.Name, binder.Name, binder.GateName, coscheduling}, args.SimulationDenyList...))
 		out.profiles, out.pools = append(out.profiles, p), append(out.pools, pools)

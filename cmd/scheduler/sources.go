@@ -64,7 +64,7 @@ func inline(of []provision.Inline) []karpenter.Inline {
 	return out
 }
 
-// binding tells reservations and classifier when pods may be bound, and how long they wait.
+// binding tells the reservations and the classifier when pods may be bound, and how long they wait.
 func (d *dovetail) binding(profiles []profile, f informers.SharedInformerFactory) {
 	first := profiles[0].binder
 	d.reservations.SetPatience(ledger.Patience{Gate: first.GateDeadline.Duration, Late: first.LateAfter.Duration, Startup: profiles[0].args.InitializationTimeout.Duration})

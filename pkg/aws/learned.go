@@ -12,11 +12,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// LearnedAnnotation on an EC2NodeClass is what its nodes have shown of themselves and nobody publishes, as JSON of discovered.
+// LearnedAnnotation on an EC2NodeClass is what its nodes have shown of themselves and nobody publishes, as JSON of type discovered.
 // It is written by the program itself.
 const LearnedAnnotation = "dovetail.sh/learned"
 
-// discovered are what the nodes of a class have shown.
+// discovered is what the nodes of a class have shown.
 type discovered struct {
 	// NodeName is the form of their names.
 	NodeName nameForm `json:"nodeName,omitempty"`

@@ -27,9 +27,8 @@ const (
 )
 
 // nodeStates joins a Node with its CSINode and the storage that drivers publish for it into what the ledger wants to know. An informer
-// tells of each, in its own goroutine:
-// the lock is held until the ledger has been told, or an older status could come after a newer one and stay. It is taken before the
-// reservations's.
+// tells of each, in its own goroutine: the lock is held until the ledger has been told, or an older status could come after a newer one and
+// stay. It is taken before the lock of Reservations.
 type nodeStates struct {
 	mu      sync.Mutex
 	drivers map[string]drivers           // by Node name

@@ -74,7 +74,7 @@ func TestPanicsAreFailedTries(t *testing.T) {
 	}
 }
 
-// What a panic under the reservations's lock leaves behind is of no use to anybody.
+// What a panic under the lock of Reservations leaves behind is of no use to anybody.
 func TestPanicsInTheLedgerAreNotCaught(t *testing.T) {
 	for name, do := range map[string]func(d *Reservations){
 		"a change": func(d *Reservations) { d.Step(func(*ledger.Ledger, time.Time) { panic("a mistake") }) },

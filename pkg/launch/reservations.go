@@ -22,7 +22,7 @@ import (
 // the launcher (Tick each second, the booking of a plan) look at every pod and node in the ledger, and cycles wait for them. A panic under
 // the lock ends the process: the ledger would be half changed, and what it keeps is rebuilt at the next start.
 //
-// Lock order: the scheduling queue's lock is taken before the reservations's (PreEnqueue); the reservations never calls out.
+// Lock order: the scheduling queue's lock is taken before that of Reservations (PreEnqueue), which never calls out.
 type Reservations struct {
 	clock clock.PassiveClock
 	wake  chan struct{}
@@ -51,7 +51,7 @@ type deferred struct {
 // preemptionTry is how long preemption may try before a node is built for a pod that prefers it.
 const preemptionTry = 2 * time.Second
 
-// NewReservations returns a reservations with an empty ledger.
+// NewReservations returns Reservations with an empty ledger.
 func NewReservations(c clock.PassiveClock) *Reservations {
 	d := &Reservations{clock: c, wake: make(chan struct{}, 1), ledger: ledger.New(), later: map[types.UID]deferred{}, taken: map[types.UID]bool{}, ended: map[types.UID]bool{}}
 	d.idle.Store(true)

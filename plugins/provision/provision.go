@@ -46,7 +46,7 @@ type Classifier interface {
 // noNode has no status of its own: what is said of it is said of every node, as PreFilter plugins do.
 const noNode = ""
 
-// New returns the factory of the plugin. The demand reservations is shared by all profiles; newClassifier is called once per
+// New returns the factory of the plugin. The reservations are shared by all profiles; newClassifier is called once per
 // profile, before informers start.
 func New(demand Demand, newClassifier func(fwk.Handle) Classifier) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {

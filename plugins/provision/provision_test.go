@@ -35,7 +35,7 @@ type world struct {
 	class *capacity.Class // of the pod the test asks about
 }
 
-// SubmitLater also takes down what it was asked, which the reservations tells to its motor only.
+// SubmitLater also takes down what it was asked, which Reservations tell the launcher only.
 func (w *world) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	w.later = append(w.later, ref.UID)
 	w.reservations.SubmitLater(ref, c)
