@@ -12,9 +12,9 @@ type binding struct {
 	n    int
 }
 
-// order puts the placements in an order in which each one is allowed when all nodes are there from the start. Where the order of
-// the units leaves some out, these come first: a pod that counts the others on its node can't be the last. What is never allowed is
-// taken back; learn looks into why.
+// order puts the placements in an order in which each one is allowed when all nodes are there from the start. If some
+// placements never become legal in the order of the units, it tries again with their units first: a pod that counts the others on its node
+// can't be the last. What is never allowed is taken back; learn looks into why.
 func (r *run) order() []binding {
 	out, queues := r.sequence(r.units)
 	if late := leftOut(queues); len(late) > 0 {

@@ -102,6 +102,8 @@ type Refusal struct {
 	Message string
 	// Retryable is true when the reason will pass by itself (no capacity for now, pool limit, unready class).
 	Retryable bool
+	// Soon: in the time that a node takes to boot it is known whether there will be a node after all. No other pod is to be evicted meanwhile.
+	Soon bool
 }
 
 // PoolReason is the first constraint that no offer of a pool meets.

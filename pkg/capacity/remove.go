@@ -9,6 +9,8 @@ import (
 type Removal struct {
 	// Message is what its pod is refused with, for now.
 	Message string
+	// Soon as in Refusal.
+	Soon bool
 	// RestHolds: the other placements were tried without this one, so that they are valid although it has gone. Without it, the
 	// rest of its group goes as well: pods that were placed by where others are may have no right to their place any more.
 	RestHolds bool
@@ -95,7 +97,7 @@ func (p *Plan) removeGangs(gone []*Removal) (some bool) {
 			continue
 		}
 		if g := gangs[pl.Gang.Key]; g.lost != nil && g.left < g.missing {
-			gone[i] = &Removal{Message: fmt.Sprintf("not all of the %d pods that its group needs can be placed: %s", g.missing, g.lost.Message)}
+			gone[i] = &Removal{Message: fmt.Sprintf("not all of the %d pods that its group needs can be placed: %s", g.missing, g.lost.Message), Soon: g.lost.Soon}
 			some = true
 		}
 	}
@@ -116,7 +118,7 @@ func (p *Plan) refuse(gone []*Removal) {
 		k := key{pl.Class.Key, gone[i].Message}
 		if _, ok := at[k]; !ok {
 			at[k] = len(p.Refused)
-			p.Refused = append(p.Refused, Refusal{Class: pl.Class, Message: gone[i].Message, Retryable: true})
+			p.Refused = append(p.Refused, Refusal{Class: pl.Class, Message: gone[i].Message, Retryable: true, Soon: gone[i].Soon})
 		}
 		p.Refused[at[k]].Pods = append(p.Refused[at[k]].Pods, pl.Pod)
 	}

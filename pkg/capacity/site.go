@@ -1,7 +1,6 @@
 package capacity
 
-// site is where something is, or would be, as far as labels over which pods are counted go: the domain by topology.keys,
-// -1 without the label.
+// site holds the topology domain of a node, or of a node to be launched, for each key in topology.keys; -1 if it lacks the label.
 type site []int
 
 // of is the domain of a group that counts by a label.

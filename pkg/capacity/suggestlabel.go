@@ -27,8 +27,8 @@ func (r *run) keys(p *poolOffers, bins []int) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// suggestLabel is a hint at the label that somebody who asks for a key that there isn't may have had in mind: one of the same name with another
-// prefix or none, one whose name ends so, or one that is a slip or two away. Empty when nothing is like it.
+// suggestLabel returns a hint with the known label key that is closest to an unknown one: the same name with another prefix or none, a name
+// that ends so, or one within an edit distance of two. It returns "" when no key is close.
 func suggestLabel(key string, known []string) string {
 	name := nameOf(key)
 	best, rank := "", 4

@@ -21,8 +21,8 @@ const (
 	leadMost = 10 * time.Minute
 	// replaceEvery is how often a pass looks whether the new room is there.
 	replaceEvery = 2 * time.Second
-	// stayMost is how long before a node begins to be replaced it is no place any more for the pods of another that is being
-	// replaced: they would soon be moved again. For nodes that live for less than four times that long it is a quarter of their time.
+	// stayMost: a node whose replacement begins within this time is not a target for the pods of another node that is being replaced, because
+	// they would soon be moved again. For nodes that live for less than four times that long it is a quarter of their time.
 	stayMost = time.Hour
 )
 

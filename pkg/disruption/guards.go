@@ -26,7 +26,7 @@ const (
 	annotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
-// Reasons that are none of budgets: those don't hold back what has to go.
+// Disruption reasons that budgets do not limit: these nodes have to end.
 const (
 	reasonExpired   = "Expired"
 	reasonBlockEnds = "CapacityBlockEnds"

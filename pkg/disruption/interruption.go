@@ -20,7 +20,7 @@ import (
 const AnnotationInterrupted = "dovetail.sh/interrupted"
 
 const (
-	// reasonInterrupted is no reason of budgets, either.
+	// reasonInterrupted is a disruption reason that budgets do not limit.
 	reasonInterrupted = "Interrupted"
 	// drainFor is how much of the time before the end is kept for the drain: two rounds of pods with the usual 30 s of grace.
 	drainFor = 75 * time.Second

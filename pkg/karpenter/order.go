@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// orderOf is what a NodeClaim asks for that is none of a plan's; nil for those that are.
+// orderOf returns the request of a NodeClaim that no plan created; nil for those that a plan created.
 func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch) *capacity.Order {
 	if _, planned := nc.Annotations[BatchAnnotation]; planned && (batch == nil || batch.For != capacity.ForOrder) {
 		return nil

@@ -55,7 +55,7 @@ func (s *Store) wanted(ctx context.Context, pool string) (replicas int64, there 
 	return replicas, static && np.GetDeletionTimestamp() == nil, nil
 }
 
-// TellPool tells a pool something in an event.
+// TellPool records an event on a NodePool.
 func (s *Store) TellPool(pool, eventType, reason, note string) {
 	if np := s.poolObject(pool); np != nil {
 		s.recorder.Eventf(np, nil, eventType, reason, "Launch", "%s", shorten(note))

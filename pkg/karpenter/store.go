@@ -180,12 +180,12 @@ func (s *Store) OnClassEnd(f func(ctx context.Context, nc *ec2nc.EC2NodeClass) e
 	s.onClassEnd = append(s.onClassEnd, f)
 }
 
-// SetClusterCA says where the certificates are known from which nodes verify the API server with; they are a part of what a node was made
-// of. To be called before Run; until f knows them, classes bear no hash.
+// SetClusterCA sets the source of the certificates that nodes verify the API server with. They are part of a node class's hash: until f knows
+// them, classes get no hash. It must be called before Run.
 func (s *Store) SetClusterCA(f func() (ca string, known bool)) { s.clusterCA = f }
 
-// SetHold says where it is known why nothing may be written about pools, overlays and classes at the moment (another controller has them in
-// hand); empty: all may. To be called before Run.
+// SetHold sets a function that returns why writes to pools, overlays and classes are paused (another controller owns them), or "". It must
+// be called before Run.
 func (s *Store) SetHold(f func() string) { s.hold = f }
 
 // Client reads the store's kinds from memory and everything else live.

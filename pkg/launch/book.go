@@ -108,8 +108,8 @@ func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]stri
 	return fmt.Sprintf("Planned on %s, which has free capacity", pl.Node)
 }
 
-// recordSlots writes down what was promised on a claim in flight, so that it survives a restart: everything that ever was,
-// since whose promise has been kept is seen by the pods themselves. One write per claim at a time, in the background.
+// recordSlots writes the reservations on a claim in flight to its annotation, so that they survive a restart. It writes every reservation
+// that was ever made there: pods that have been bound since are recognized by themselves. One write per claim at a time, in the background.
 func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.Slot) {
 	if !m.promise(claim, slots) {
 		return

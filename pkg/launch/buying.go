@@ -49,7 +49,7 @@ func (m *Motor) admit(plan *capacity.Plan, how buying) {
 }
 
 // tooMuch are the nodes of a plan that the spending guard keeps from being bought, and why.
-func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]string {
+func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Removal {
 	if m.spending == nil || len(plan.Nodes) == 0 {
 		return nil
 	}
@@ -61,10 +61,10 @@ func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]string {
 			gangs[pl.Node] = pl.Gang.Key
 		}
 	}
-	out := map[string]string{}
+	out := map[string]capacity.Removal{}
 	for _, n := range plan.Nodes {
-		if why := a.refuses(n.Pool, n.Offers, workloads[n.ID], how.lift, how.urgent, gangs[n.ID]); why != "" {
-			out[n.ID] = why
+		if why, soon := a.refuses(n.Pool, n.Offers, workloads[n.ID], how.lift, how.urgent, gangs[n.ID]); why != "" {
+			out[n.ID] = capacity.Removal{Message: why, Soon: soon}
 		}
 	}
 	return out
@@ -74,7 +74,7 @@ func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]string {
 // are that others count on: with those nodes all of them would have to go, and nothing would be bought for any, ever.
 func (m *Motor) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan) {
 	out := m.tooMuch(plan, buying{})
-	why := map[types.UID]string{}
+	why := map[types.UID]capacity.Removal{}
 	grouped := false
 	for _, pl := range plan.Placements {
 		if reason, ok := out[pl.Node]; ok {
@@ -95,7 +95,7 @@ func (m *Motor) affordable(ctx context.Context, v *view, plan *capacity.Plan, wa
 		}
 		r := refused[w.Class.Key]
 		if r == nil {
-			r = &capacity.Refusal{Class: w.Class, Message: reason, Retryable: true}
+			r = &capacity.Refusal{Class: w.Class, Message: reason.Message, Retryable: true, Soon: reason.Soon}
 			refused[w.Class.Key] = r
 		}
 		r.Pods = append(r.Pods, w.Ref)

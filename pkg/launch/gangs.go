@@ -120,9 +120,8 @@ const (
 	longPause  = time.Minute
 )
 
-// rest puts off gangs that were refused a moment ago. Members of a gang don't fail together, and what found room for a part of
-// it has to give it up: without a pause each failure would be a reason to plan for all of them. A member more is a reason to try at once, and so
-// is a change of pools or offers.
+// rest puts off gangs that were refused a moment ago. The members of a gang fail one by one, and each failure would have the whole gang planned
+// again. One more member, or a change of pools or offerings, is a reason to plan at once.
 func (m *Motor) rest(gangs map[Group]*gang) {
 	if m.gangsAnew.Swap(false) {
 		clear(m.pauses)

@@ -68,9 +68,9 @@ type Claims interface {
 	// ArchitecturesOpen takes down for which workloads nodes were planned that may be arm64 although neither pool nor pods say so. It answers
 	// from memory.
 	ArchitecturesOpen([]capacity.OpenArchitecture)
-	// TellPool tells a pool something in an event.
+	// TellPool records an event on a NodePool.
 	TellPool(pool, eventType, reason, note string)
-	// TellClaim tells a NodeClaim something in an event.
+	// TellClaim records an event on a NodeClaim.
 	TellClaim(name, eventType, reason, note string)
 }
 

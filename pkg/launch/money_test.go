@@ -75,7 +75,7 @@ func TestBudgetOfAPoolAndReplacements(t *testing.T) {
 		spent := func() *money {
 			return &money{running: map[string]float64{"pool": tt.running, "other": 100}, inFlight: map[string]float64{}}
 		}
-		why := s.admit(1, spent).refuses(pool, at(3), nil, nil, tt.urgent, "")
+		why, _ := s.admit(1, spent).refuses(pool, at(3), nil, nil, tt.urgent, "")
 		if (why == "") != tt.bought {
 			t.Errorf("%s: %q", tt.name, why)
 		}
@@ -118,10 +118,10 @@ func TestWhatIsRefusedCountsForNothing(t *testing.T) {
 	}
 	a := s.admit(2, func() *money { return &money{running: map[string]float64{}, inFlight: map[string]float64{}} })
 	pool := &capacity.Pool{Name: "pool", NodeClass: "class"}
-	if why := a.refuses(pool, offers(20), nil, nil, false, ""); why == "" {
+	if why, _ := a.refuses(pool, offers(20), nil, nil, false, ""); why == "" {
 		t.Fatal("bought beyond the budget")
 	}
-	if why := a.refuses(pool, offers(5), nil, nil, false, ""); why != "" {
+	if why, _ := a.refuses(pool, offers(5), nil, nil, false, ""); why != "" {
 		t.Error(why)
 	}
 }
@@ -178,10 +178,10 @@ func TestSinceWhenABudgetIsReached(t *testing.T) {
 	since := "reached since " + p.clock.Now().UTC().Format(time.RFC3339)
 	for range 3 {
 		adm := p.admit(2, func() *money { return &money{running: map[string]float64{}, inFlight: map[string]float64{}} })
-		if why := adm.refuses(pool, offers(1), nil, nil, false, ""); why != "" {
+		if why, _ := adm.refuses(pool, offers(1), nil, nil, false, ""); why != "" {
 			t.Fatal(why)
 		}
-		if why := adm.refuses(pool, offers(100), nil, nil, false, ""); !strings.Contains(why, since) {
+		if why, _ := adm.refuses(pool, offers(100), nil, nil, false, ""); !strings.Contains(why, since) {
 			t.Errorf("%s; want %s", why, since)
 		}
 		p.clock.Step(time.Minute)

@@ -176,7 +176,7 @@ func (m *Motor) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.
 	if held.none {
 		return n, held.why
 	}
-	if why := m.spending.admit(1, m.money).refuses(n.Pool, n.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
+	if why, _ := m.spending.admit(1, m.money).refuses(n.Pool, n.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
 		return n, why
 	}
 	m.spending.buyAs(c, n.Offers, m.randomName("r"), workload, held.probe)

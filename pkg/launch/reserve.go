@@ -16,9 +16,9 @@ func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[strin
 	m.admit(plan, how)
 	if over := len(plan.Nodes) + inFlight - m.cfg.MaxInFlight; m.cfg.MaxInFlight > 0 && over > 0 {
 		why := fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", inFlight, m.cfg.MaxInFlight)
-		out := map[string]string{}
+		out := map[string]capacity.Removal{}
 		for _, n := range plan.Nodes[max(0, len(plan.Nodes)-over):] {
-			out[n.ID] = why
+			out[n.ID] = capacity.Removal{Message: why}
 		}
 		without(plan, out)
 		m.relief.crowded()
@@ -30,10 +30,10 @@ func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[strin
 		claims[n.ID] = c
 		all = append(all, c)
 	}
-	out := map[string]string{}
+	out := map[string]capacity.Removal{}
 	for i, err := range m.claims.Reserve(all...) {
 		if err != nil {
-			out[plan.Nodes[i].ID] = err.Error()
+			out[plan.Nodes[i].ID] = capacity.Removal{Message: err.Error()}
 			m.relief.limited(plan.Nodes[i].Pool.Name)
 		}
 	}
@@ -53,11 +53,11 @@ func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[strin
 
 // without takes nodes out of a plan and refuses their pods, for now, with the reason given by node. What is left has not been tried
 // without them.
-func without(plan *capacity.Plan, out map[string]string) {
+func without(plan *capacity.Plan, out map[string]capacity.Removal) {
 	gone := map[int]capacity.Removal{}
 	for i, pl := range plan.Placements {
-		if why, ok := out[pl.Node]; ok {
-			gone[i] = capacity.Removal{Message: why}
+		if r, ok := out[pl.Node]; ok {
+			gone[i] = r
 		}
 	}
 	plan.Remove(gone)

@@ -29,7 +29,7 @@ func (m *Motor) round(ctx context.Context) {
 	start := m.clock.Now()
 	changes := m.changes.Load()
 	defer func() {
-		// Who was refused for what has changed since it was looked at wasn't refused yet when the change was told.
+		// A change that came while the plan was made could not reopen pods that are refused only now.
 		if m.changes.Load() != changes {
 			m.reopen()
 		}
@@ -237,9 +237,17 @@ func uidsOf(waiting []ledger.Waiting) []types.UID {
 }
 
 func (m *Motor) refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
+	m.refuseFor(ctx, uids, why, retryable, false)
+}
+
+func (m *Motor) refuseFor(ctx context.Context, uids []types.UID, why string, retryable, soon bool) {
 	why = oneLine(why) // it becomes the pods' condition, too
 	var news []capacity.PodRef
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { news = l.Refuse(uids, why, retryable, now) })
+	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+		if news = l.Refuse(uids, why, retryable, now); soon {
+			l.Await(uids)
+		}
+	})
 	for _, ref := range news {
 		if m.pending.Get(ref.UID) != nil {
 			m.events.Pod(ref, corev1.EventTypeWarning, "FailedProvisioning", why)
@@ -253,5 +261,5 @@ func (m *Motor) refusal(ctx context.Context, r capacity.Refusal) {
 	for _, p := range r.Pods {
 		uids = append(uids, p.UID)
 	}
-	m.refuse(ctx, uids, r.Message, r.Retryable)
+	m.refuseFor(ctx, uids, r.Message, r.Retryable, r.Soon)
 }

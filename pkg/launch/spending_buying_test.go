@@ -274,6 +274,15 @@ func TestNewImages(t *testing.T) {
 			if !w.says("no node of image ami-new", "newImageNodes") {
 				t.Errorf("told %q", w.notes)
 			}
+			for _, pod := range w.motor.pending.all() {
+				class, err := w.motor.pending.classes.Class(pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if wait, why := w.reservations.Submit(refOf(pod), class); !wait {
+					t.Errorf("pod %s may have others evicted for the time that a node takes to boot: %s", pod.Name, why)
+				}
+			}
 		})
 	}
 }
@@ -312,7 +321,7 @@ func TestNewImageOfAStaticPool(t *testing.T) {
 		node, held := p.forPool(pool, &capacity.PlannedNode{Pool: pool, Offers: offers}, w)
 		adm := p.admit(10-bought, func() *money { return &money{} })
 		for range 10 - bought {
-			if adm.refuses(pool, node.Offers, []guard.Workload{w}, held.probe, false, "") != "" {
+			if why, _ := adm.refuses(pool, node.Offers, []guard.Workload{w}, held.probe, false, ""); why != "" {
 				break
 			}
 			name := fmt.Sprint("m", bought)

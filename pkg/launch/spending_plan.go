@@ -209,10 +209,10 @@ func (s *Spending) admit(total int, spent func() *money) *purchaseCheck {
 }
 
 // refuses says why a node must not be bought, or "". lift are the breakers it is a probe of, gang is one that has pods there, if any: what
-// says how many machines are tried counts it as one. What is refused counts for nothing.
-func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift []guard.Key, urgent bool, gang string) string {
+// says how many machines are tried counts it as one. What is refused counts for nothing. soon as in capacity.Refusal.
+func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift []guard.Key, urgent bool, gang string) (why string, soon bool) {
 	if a == nil {
-		return ""
+		return "", false
 	}
 	s := a.s
 	if s.cfg.Budget.limits(pool) {
@@ -225,26 +225,26 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 	}
 	for i := range offers {
 		if b := s.guard.HoldsMachine(pool.NodeClass, offers[i].Type.Image, offers[i].Offer.Zone); !lifted(b) {
-			return b.Text()
+			return b.Text(), false
 		}
 	}
 	for _, w := range workloads {
 		if b := s.guard.HoldsPods(pool.Name, w, a.now); !lifted(b) {
-			return b.Text()
+			return b.Text(), false
 		}
 	}
 	keys := doubtKeys(pool, offers, workloads)
 	if len(lift) == 0 && !a.gangs[gang] {
 		if why := a.doubts(keys); why != "" {
-			return why
+			return why, true
 		}
 	}
 	image, why := a.newImages(pool.NodeClass, offers, workloads)
 	if why != "" && !a.gangs[gang] {
-		return why
+		return why, true
 	}
 	if why := s.overBudgetLocked(a, pool, offers, urgent); why != "" {
-		return why
+		return why, false
 	}
 	for _, k := range keys {
 		if d := a.doubt[k]; d != nil {
@@ -259,7 +259,7 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 	if s.cfg.Budget.limits(pool) {
 		a.money().inFlight[pool.Name] += dearestOf(offers)
 	}
-	return ""
+	return "", false
 }
 
 // doubtKeys are the keys that a node would count for.

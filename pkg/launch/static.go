@@ -189,7 +189,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	var claims []*capacity.Claim
 	short := held.why
 	for range n {
-		if why := adm.refuses(p, node.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
+		if why, _ := adm.refuses(p, node.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
 			short = why
 			break
 		}

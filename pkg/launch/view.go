@@ -106,8 +106,8 @@ func (m *Motor) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.N
 	return &later
 }
 
-// held counts the slots that are kept for pods that have not come yet, by their owner; with those of pods that have come, but that
-// nobody counts among its owner's yet.
+// held counts the reservations for anticipated pods by their owner, and the pods that took one of them but that Pending doesn't count among
+// their owner's pods yet.
 func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted func(types.UID) bool) map[types.UID]int {
 	out := map[types.UID]int{}
 	for owner, pods := range adopted {

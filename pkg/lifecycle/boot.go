@@ -56,8 +56,8 @@ func (c *Controller) endPods(ctx context.Context, node string) error {
 	return c.killThese(ctx, list, node)
 }
 
-// deleteOrphanedPods ends the pods that a Node has left behind which is gone, and its machine with it: the next one of that name would get
-// them. That there is no such Node is asked after they are read, so that they can't be those of a new one.
+// deleteOrphanedPods deletes pods that are still bound to a Node whose instance is gone: a new Node of that name would inherit them. It asks
+// whether there is such a Node after it has read the pods, so that they can't be those of a new one.
 func (c *Controller) deleteOrphanedPods(ctx context.Context, node string) error {
 	if node == "" {
 		return nil

@@ -58,8 +58,8 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		_, done := n.Labels[karpv1.NodeRegisteredLabelKey]
 		missing = !done && !ahead && !hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
-		// What a kubelet registers with, user data has told it: with this taint came the startup taints, and a Node that is
-		// Ready has had the time to lose them.
+		// User data makes the kubelet register with the unregistered and the startup taints together, so a Node with the one had the
+		// others, and a Node that is Ready has had the time to lose them.
 		came := objects.Ready(n) && hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
 		syncNode(n, l.claim, ahead || came)
 	})

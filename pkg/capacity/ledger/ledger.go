@@ -94,6 +94,7 @@ type pod struct {
 	turned      bool      // Assumed: it was Refused before
 	adoptedFrom types.UID // the owner for whose next pod its room was held
 	broken      bool      // Refused: because a promise was not kept
+	soon        bool      // Refused: for so short a time that nobody is evicted for it
 	behind      bool      // Refused: it leaves domains to its siblings for a while (see siblings)
 	until       time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
 	// early is how many cycles in a row have ended before they asked for its slot, wake when it gets the next one (see awaken).

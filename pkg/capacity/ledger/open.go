@@ -298,7 +298,7 @@ func (l *Ledger) gatesEnd(now time.Time) {
 		why := fmt.Sprintf("its room has not become usable in %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
 		freed := l.freed
 		l.release(p)
-		l.freed = freed // what was of no use to it is no news for it
+		l.freed = freed // releasing a slot that never became usable frees nothing for others
 		l.refuse(p, why, now)
 		l.out.Words = append(l.out.Words, Word{p.ref, why})
 	}

@@ -207,8 +207,8 @@ func (l *Ledger) Bound(uid types.UID) {
 	}
 }
 
-// Seen says that whoever lets pods go has come to know the pod. The scheduler may have known it before: an effect that
-// meant the pod was lost then.
+// Seen reports that Pending has the pod now. The scheduler may have had it before: an earlier Activate for it was dropped then, so it is
+// activated again.
 func (l *Ledger) Seen(uid types.UID) {
 	if p, ok := l.pods[uid]; ok && (p.state == Refused || p.state == Open && p.slot == nil) {
 		l.out.Activate = append(l.out.Activate, p.ref)

@@ -59,7 +59,7 @@ func (l *Ledger) refuse(p *pod, why string, now time.Time) {
 
 func (l *Ledger) turnAway(p *pod, why string, now time.Time) {
 	p.state, p.since, p.why, p.retry, p.broken = Refused, now, why, time.Time{}, false
-	p.behind = false
+	p.behind, p.soon = false, false
 }
 
 // Postpone ends the wait of a queued pod that somebody else is about to help. It is planned for when that hasn't helped by then.
@@ -85,11 +85,20 @@ func (l *Ledger) Unplanned(uid types.UID) bool {
 // soon is how long a pod waits for another promise before others may be evicted for it.
 const soon = 10 * time.Second
 
-// PlannedSoon says that the pod's promise was not kept and that it is planned for again in a moment: it is no reason yet to
-// evict others, whose successors would need machines, too.
+// PlannedSoon says that the pod's promise was not kept and that it is planned for again in a moment, or that it waits for what the first
+// nodes of a plan show: that is no reason yet to evict others, whose successors would need machines, too.
 func (l *Ledger) PlannedSoon(uid types.UID, now time.Time) bool {
 	p, ok := l.pods[uid]
-	return ok && p.state == Refused && p.broken && p.retry.Sub(now) <= soon
+	return ok && p.state == Refused && (p.soon || p.broken && p.retry.Sub(now) <= soon)
+}
+
+// Await says of pods that were just refused that they wait for what the first nodes of a plan show.
+func (l *Ledger) Await(uids []types.UID) {
+	for _, uid := range uids {
+		if p, ok := l.pods[uid]; ok && p.state == Refused {
+			p.soon = true
+		}
+	}
 }
 
 // Reopen plans for refused pods again, because room was given back. Those in back-off wait on.

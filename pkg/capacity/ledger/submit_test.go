@@ -102,6 +102,9 @@ func TestPodsWhosePromiseWasBrokenArePlannedSoon(t *testing.T) {
 	if l.Refuse([]types.UID{"p"}, "nothing is large enough", true, now); l.PlannedSoon("p", now) {
 		t.Error("a pod for which there is no machine seems to get one soon")
 	}
+	if l.Await([]types.UID{"p"}); !l.PlannedSoon("p", now) {
+		t.Error("others are evicted for a pod that waits for what the first nodes show")
+	}
 	l.Reopen(now.Add(time.Hour))
 	var waits []bool
 	for range 8 {

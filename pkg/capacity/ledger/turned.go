@@ -9,11 +9,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// TurnAway remembers a pod that Object kept off the node and that no event known to the scheduler would bring back. Nothing is
-// planned for a pod of a DaemonSet: it gets another try whenever the node has changed. Another pod was kept off by the Apart of
-// pods planned here, or can't be planned for: it gets one when the node has left the ledger, so that the scheduler's own filter can
-// tell whether those that have come keep it off, and what event would change that. One that can't be planned for gets one before,
-// too: when promised room was given back, and when the node is initialized.
+// TurnAway remembers a pod that Object rejected on the node and that no event known to the scheduler would requeue.
+//
+//   - A pod of a DaemonSet is requeued whenever the node has changed: nothing is planned for it.
+//   - A pod that was rejected for anti-affinity to pods planned here, or that can't be planned for, is requeued when the node leaves the
+//     ledger: from then on the scheduler's own filter says whether pods that are there reject it, and which event would change that.
+//   - A pod that can't be planned for is requeued before that, too: when a reservation is released and when the node is initialized.
 func (l *Ledger) TurnAway(name string, ref capacity.PodRef, daemon bool) {
 	n, ok := l.byName[name]
 	if !ok {

@@ -78,8 +78,8 @@ func Pack(p *Problem, effort int) *Result {
 }
 
 // mix buys the program's contents as often as it says, rounded down after one of ups is added, and the rest the greedy way under each of the values
-// and the program's own. It does the first of that anyhow, and more, and with care of a level, as long as work is below
-// until. It returns the best of these packings and the one given.
+// and the program's own. The first attempt always runs; further ones run, with the effort of the level, while work is below until. It returns
+// the best of these packings and the one given.
 func (p *program) mix(w *works, best *state, values [][]float64, ups []float64, level, until int) *state {
 	k := p.g.k
 	p.extend()
