@@ -164,6 +164,7 @@ func (m *Motor) NodeUncached(n *corev1.Node) {
 	defer m.nodeOf.mu.Unlock()
 	delete(m.nodeOf.seen, n.Name)
 	delete(m.nodeOf.objects, n.Name)
+	m.spending.nodeLeft()
 	if m.reservations.Watches(n.Name) {
 		m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
 	}

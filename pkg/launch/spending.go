@@ -25,6 +25,8 @@ const (
 	// mostRaces is how many rounds whose pods the filters refused in the end, while pods of the same workload moved, are
 	// forgiven within an hour: where these are changes what a spread or an affinity allows.
 	mostRaces = 2
+	// pluginSpread is the scheduler's filter that counts pods by topology domain (k8s.io/kubernetes, plugins/names).
+	pluginSpread = "PodTopologySpread"
 )
 
 // Records is where the guard's state outlives the process: on the objects it is about.
@@ -84,6 +86,8 @@ type Spending struct {
 	later     map[guard.Workload]retryLater
 	// moved is when pods of a workload last came to a node or left one.
 	moved map[guard.Workload]time.Time
+	// nodeGone is when a Node last left the cluster, and with it perhaps a topology domain.
+	nodeGone time.Time
 	// kept and counted belong to the goroutine of keepSpending.
 	kept    map[guard.Owner]string
 	counted map[string]bool
@@ -295,6 +299,16 @@ func (s *Spending) named(claim, node string) {
 	if b := s.machines[claim]; b != nil && b.node != node {
 		s.nameLocked(b, node)
 	}
+}
+
+// nodeLeft says that a Node has left the cluster.
+func (s *Spending) nodeLeft() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodeGone = s.clock.Now()
 }
 
 // ready says that a Node is Ready.

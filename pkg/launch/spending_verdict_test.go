@@ -173,6 +173,23 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 	}
 }
 
+// A Node that leaves the cluster may take a topology domain with it: what a spread refuses then is forgiven twice, what other filters refuse
+// is not.
+func TestRefusedAfterANodeHasLeft(t *testing.T) {
+	for plugin, want := range map[string]string{"PodTopologySpread": "neither", "NodeAffinity": "failed: node pool pool, d ReplicaSet/web: filter NodeAffinity"} {
+		p := newPurse(t, SpendingConfig{})
+		pod := p.pod("p", "")
+		p.buys("c", pod)
+		p.clock.Step(time.Second)
+		p.nodeLeft()
+		p.rejectedByFilters("c", pod, plugin, "no", true, false)
+		p.overClaim("c", true)
+		if got := p.verdict("c"); got != want {
+			t.Errorf("%s: %s, want %s", plugin, got, want)
+		}
+	}
+}
+
 // Somebody's deletion of machines is forgiven as long as they are of one round. What was never launched has gone for other reasons, whenever
 // that is heard of.
 func TestDeletedAgainAndAgain(t *testing.T) {
