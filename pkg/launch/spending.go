@@ -148,6 +148,7 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 	now := s.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.nodeGone = now // before this process some may have left since the machines were bought
 	for o, text := range records {
 		if err := s.guard.Restore(o, text); err != nil {
 			klog.FromContext(ctx).Error(err, "The spending guard's record can't be read; it begins anew", "nodePool", o.Pool, "nodeClass", o.Class)

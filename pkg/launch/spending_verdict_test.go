@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
@@ -173,19 +174,36 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 	}
 }
 
-// A Node that leaves the cluster may take a topology domain with it: what a spread refuses then is forgiven twice, what other filters refuse
-// is not.
+// A Node that leaves the cluster may take a topology domain with it, also while no process looks: what a spread refuses then is forgiven
+// twice, what other filters refuse is not.
 func TestRefusedAfterANodeHasLeft(t *testing.T) {
-	for plugin, want := range map[string]string{"PodTopologySpread": "neither", "NodeAffinity": "failed: node pool pool, d ReplicaSet/web: filter NodeAffinity"} {
+	for _, tc := range []struct {
+		plugin         string
+		leaves, starts bool
+		want           string
+	}{
+		{plugin: "PodTopologySpread", leaves: true, want: "neither"},
+		{plugin: "PodTopologySpread", starts: true, want: "neither"},
+		{plugin: "PodTopologySpread", want: "failed: node pool pool, d ReplicaSet/web: filter PodTopologySpread"},
+		{plugin: "NodeAffinity", leaves: true, want: "failed: node pool pool, d ReplicaSet/web: filter NodeAffinity"},
+	} {
 		p := newPurse(t, SpendingConfig{})
 		pod := p.pod("p", "")
-		p.buys("c", pod)
+		c := p.buys("c", pod)
 		p.clock.Step(time.Second)
-		p.nodeLeft()
-		p.rejectedByFilters("c", pod, plugin, "no", true, false)
+		if tc.leaves {
+			p.nodeLeft()
+		}
+		if tc.starts {
+			p.restart(SpendingConfig{})
+			if err := p.restore(t.Context(), []*capacity.Claim{c}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.rejectedByFilters("c", pod, tc.plugin, "no", true, false)
 		p.overClaim("c", true)
-		if got := p.verdict("c"); got != want {
-			t.Errorf("%s: %s, want %s", plugin, got, want)
+		if got := p.verdict("c"); got != tc.want {
+			t.Errorf("%+v: %s", tc, got)
 		}
 	}
 }
