@@ -78,8 +78,13 @@ var web = guard.Workload{Namespace: "d", Owner: "ReplicaSet/web"}
 
 // buys has a machine that runs already and was bought for pods of web, and says under which Node.
 func (p *purse) buys(name string, pods ...*corev1.Pod) *capacity.Claim {
+	return p.buysProbe(name, nil, pods...)
+}
+
+// buysProbe has one that is a probe of the keys' breakers.
+func (p *purse) buysProbe(name string, probes []guard.Key, pods ...*corev1.Pod) *capacity.Claim {
 	c := &capacity.Claim{Name: name, UID: "uid-" + name, Pool: "pool", NodeClass: "class", CreatedAt: p.clock.Now(), ImageID: "ami", Zone: "a", Launched: true,
-		Purchase: &guard.Purchase{Round: "round-of-" + name, Workloads: []guard.Workload{web}}}
+		Purchase: &guard.Purchase{Round: "round-of-" + name, Workloads: []guard.Workload{web}, Probes: probes}}
 	wanted := map[types.UID]guard.Workload{}
 	for _, pod := range pods {
 		wanted[pod.UID] = web

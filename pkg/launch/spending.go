@@ -22,9 +22,8 @@ const (
 	thrownWithin = time.Hour
 	// movedFor is how long it is of interest that a workload's pods have moved: longer than a machine waits to be tried.
 	movedFor = time.Hour
-	// mostRaces is how many rounds whose pods the filters refused in the end, while pods of the same workload moved, are
-	// forgiven within an hour: where these are changes what a spread or an affinity allows.
-	mostRaces = 2
+	// mostGangs is how many rounds of machines for gangs that could not be had whole are forgiven within an hour.
+	mostGangs = 2
 	// pluginSpread is the scheduler's filter that counts pods by topology domain (k8s.io/kubernetes, plugins/names).
 	pluginSpread = "PodTopologySpread"
 )

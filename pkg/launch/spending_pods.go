@@ -278,9 +278,8 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 	case s.guard.Served(claim): // a probe that works for others
 		s.guard.Fail(claim, f, now)
 		return
-	case late && (s.moved[w].After(b.at) || plugin == pluginSpread && s.nodeGone.After(b.at)):
-		// Pods of the workload have moved, or a domain that the spread counted has gone: the plan was right when it was made.
-		f.Chance = mostRaces
 	}
+	// Pods of the workload have moved, or a domain that the spread counted has gone.
+	f.Overtaken = late && (s.moved[w].After(b.at) || plugin == pluginSpread && s.nodeGone.After(b.at))
 	b.thrown = append(b.thrown, f)
 }

@@ -38,11 +38,11 @@ func (s *Spending) Emptied(claim string) {
 }
 
 // unused says that a claim is about to be ended because the plan that it was launched for has fallen through. Where its pods wait for
-// others of their gang that can't be had, the same would be bought again and again: that is forgiven as often as a race is. waits says
-// of a pod that it has not got other room.
+// others of their gang that can't be had, the same would be bought again and again: that is forgiven a few times. waits says of a
+// pod that it has not got other room.
 func (s *Spending) unused(claim string, waits func(types.UID) bool) {
 	if s != nil {
-		s.givenBack(claim, waits, mostRaces)
+		s.givenBack(claim, waits, mostGangs)
 	}
 }
 
@@ -61,20 +61,15 @@ func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance in
 			waiting = addWorkload(waiting, w)
 		}
 	}
-	moved := false
+	overtaken := false
 	if b != nil {
 		s.mu.Lock()
-		moved = s.movedLocked(b, waiting)
+		overtaken = s.overtakenLocked(b, waiting)
 		s.mu.Unlock()
 	}
 	switch {
-	case moved && len(b.probes) > 0: // it says nothing; three in a row of that count as one that failed
-		s.Ending(claim, nil)
-	case moved:
-		chance = mostRaces
-		fallthrough
 	case len(waiting) > 0:
-		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting, Chance: chance})
+		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting, Chance: chance, Overtaken: overtaken})
 	case !thrown: // those that were thrown off it say why it has failed
 		s.Ending(claim, nil)
 	}
@@ -138,7 +133,7 @@ func mergeFaults(all []guard.Fault) guard.Fault {
 	f := all[0]
 	f.Workloads = slices.Clone(f.Workloads)
 	for _, o := range all[1:] {
-		f.Chance = min(f.Chance, o.Chance)
+		f.Chance, f.Overtaken = min(f.Chance, o.Chance), f.Overtaken && o.Overtaken
 		for _, w := range o.Workloads {
 			f.Workloads = addWorkload(f.Workloads, w)
 		}
@@ -237,7 +232,7 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 	case b.unusedSince.IsZero():
 		b.unusedSince = now
 	case now.Sub(b.unusedSince) < unusedFor || len(b.probes) == 0:
-	case s.waitsLocked(b.wanted) && !s.movedLocked(b, b.workloads):
+	case s.waitsLocked(b.wanted) && !s.overtakenLocked(b, b.workloads):
 		// Whatever keeps its pods from it would keep them from the next one.
 		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: b.workloads}, now)
 	default: // it is no probe any more: another one may be tried when somebody waits
@@ -248,10 +243,11 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 
 const causeGivenBack = "given back"
 
-// movedLocked says that pods of one of the workloads have come or gone since the machine was bought: what a spread or an affinity allows
-// may be something else by now.
-func (s *Spending) movedLocked(b *watched, workloads []guard.Workload) bool {
-	return slices.ContainsFunc(workloads, func(w guard.Workload) bool { return s.moved[w].After(b.at) })
+// overtakenLocked says that the plan that bought the machine was right when it was made: pods of one of the workloads have come or gone
+// since, and with them what a spread or an affinity allows, or it is on record that its pods were refused for nothing else.
+func (s *Spending) overtakenLocked(b *watched, workloads []guard.Workload) bool {
+	return slices.ContainsFunc(workloads, func(w guard.Workload) bool { return s.moved[w].After(b.at) }) ||
+		len(b.thrown) > 0 && mergeFaults(b.thrown).Overtaken
 }
 
 // waitsLocked says that one of these very pods still waits. Others of its workload may have come instead of pods that somebody deleted.

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,7 +157,8 @@ func TestRefusedByFilters(t *testing.T) {
 // Where pods of the workload move meanwhile, a spread may come to allow something else: that is forgiven twice.
 func TestRefusedWhilePodsMove(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
-	for i := range mostRaces + 1 {
+	const forgiven = 2
+	for i := range forgiven + 1 {
 		name := fmt.Sprint("c", i)
 		pod := p.pod("p", "")
 		p.buys(name, pod)
@@ -165,7 +167,7 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 		p.rejectedByFilters(name, pod, "", "the planned node did not pass", true, false)
 		p.overClaim(name, true)
 		want := "neither"
-		if i == mostRaces {
+		if i == forgiven {
 			want = "failed: node pool pool, d ReplicaSet/web: filter"
 		}
 		if got := p.verdict(name); got != want {
@@ -204,6 +206,47 @@ func TestRefusedAfterANodeHasLeft(t *testing.T) {
 		p.overClaim("c", true)
 		if got := p.verdict("c"); got != tc.want {
 			t.Errorf("%+v: %s", tc, got)
+		}
+	}
+}
+
+// A probe that was refused for what came after its plan says nothing: another one is bought a minute later, and three in a row count as one
+// that failed. What else refuses a probe is a failure.
+func TestProbesThatAreOvertaken(t *testing.T) {
+	for _, tc := range []struct {
+		plugin string
+		leaves bool
+		moves  bool
+		want   []int // probes that have failed, after each
+	}{
+		{plugin: "PodTopologySpread", leaves: true, want: []int{0, 0, 1, 1}},
+		{plugin: "NodeAffinity", moves: true, want: []int{0, 0, 1, 1}},
+		{plugin: "NodeAffinity", leaves: true, want: []int{1, 2, 3, 4}},
+	} {
+		p := newPurse(t, SpendingConfig{})
+		pod := p.pod("p", "")
+		p.pending.observe(nil, pod)
+		p.buys("c", pod)
+		p.fail("c", guard.Fault{Cause: "deleted", Message: "somebody has deleted it"})
+		var got []int
+		for i := range tc.want {
+			p.clock.Step(24 * time.Hour / 100)
+			name := fmt.Sprint("probe", i)
+			p.buysProbe(name, []guard.Key{guard.PodKey("pool", web)}, pod)
+			p.clock.Step(time.Second)
+			if tc.leaves {
+				p.nodeLeft()
+			}
+			if tc.moves {
+				p.podMoved(p.pod("other", "elsewhere"))
+			}
+			p.rejectedByFilters(name, pod, tc.plugin, "no", true, false)
+			p.Emptied(name)
+			p.overClaim(name, true)
+			got = append(got, p.guard.Breakers()[0].Failed)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: failed probes %v, want %v", tc.plugin, got, tc.want)
 		}
 	}
 }
@@ -260,14 +303,14 @@ func TestUnusedMachines(t *testing.T) {
 	for waits, want := range map[bool]string{true: "failed: node pool pool, d ReplicaSet/web: given back", false: "neither"} {
 		p := newPurse(t, SpendingConfig{})
 		pod := p.pod("p", "")
-		for i := range mostRaces + 1 {
+		for i := range mostGangs + 1 {
 			name := fmt.Sprint("c", i)
 			c := p.buys(name, pod)
 			c.Launched = true
 			p.observe(c)
 			p.unused(name, func(types.UID) bool { return waits })
 			p.overClaim(name, true)
-			if got := p.verdict(name); i < mostRaces && got != "neither" || i == mostRaces && got != want {
+			if got := p.verdict(name); i < mostGangs && got != "neither" || i == mostGangs && got != want {
 				t.Errorf("pods wait: %v, the %dth: %s", waits, i+1, got)
 			}
 		}

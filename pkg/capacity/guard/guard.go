@@ -12,6 +12,8 @@ const (
 	poolBreakers = 3
 	// thrownWindow: pods thrown off machines are counted over this time.
 	thrownWindow = time.Hour
+	// mostOvertaken is how many rounds whose plan was overtaken are forgiven within an hour.
+	mostOvertaken = 2
 	// changesKept bounds the changes that are remembered for machines bought before them.
 	changesKept = 200
 )

@@ -89,7 +89,7 @@ func (h *history) step() {
 		h.g.Serve(name, w, h.now)
 		h.succeeded(name, func(k Key) bool { return k.Machine() || k.PoolWide() || k.Workload == w || w == Workload{} })
 	case "fail":
-		f := Fault{Cause: h.cause(), Message: strings.Repeat("é", h.draw(200)), Chance: pick(h, 0, 0, 0, 1, 3)}
+		f := Fault{Cause: h.cause(), Message: strings.Repeat("é", h.draw(200)), Chance: pick(h, 0, 0, 0, 1, 3), Overtaken: h.draw(5) == 0}
 		for range h.draw(3) {
 			f.Workloads = append(f.Workloads, h.workload())
 		}

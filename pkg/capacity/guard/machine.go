@@ -41,6 +41,9 @@ type Fault struct {
 	Refused bool
 	// Chance: it may be chance. So many rounds of a key are forgiven within an hour.
 	Chance int
+	// Overtaken: the plan was right when it was made, and something else was true when its machine came. That is chance, and says nothing
+	// about a breaker that the machine is a probe of.
+	Overtaken bool
 }
 
 // Deleted is the fault of a machine that somebody has deleted before it had done work. People delete nodes: what does so again within the

@@ -129,7 +129,12 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	if m == nil || m.broken || f.Machine && (m.failed || m.served) || m.served && len(f.Workloads) == 0 {
 		return
 	}
-	keys := slices.DeleteFunc(m.keys(&f, g.narrow), func(k Key) bool {
+	keys := m.keys(&f, g.narrow)
+	if f.Overtaken {
+		f.Chance = mostOvertaken
+		keys = g.loseOvertaken(name, keys, now)
+	}
+	keys = slices.DeleteFunc(keys, func(k Key) bool {
 		return slices.Contains(m.faults, k) || f.Chance > 0 && g.forgives(k, m.Round, f.Chance, now)
 	})
 	if len(keys) == 0 && f.Chance > 0 {
@@ -174,6 +179,16 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 		}
 	}
 	g.merge(m.Pool, f.Cause, now)
+}
+
+// loseOvertaken takes a machine off the breakers that it was a probe of for one of the keys, and gives the keys that no breaker holds back.
+func (g *Guard) loseOvertaken(name string, keys []Key, now time.Time) []Key {
+	for _, b := range g.probed(name) {
+		if slices.ContainsFunc(keys, b.Key.covers) {
+			g.lose(b, name, now)
+		}
+	}
+	return slices.DeleteFunc(keys, func(k Key) bool { return g.covering(k) != nil })
 }
 
 // forgives says that nothing follows from a failure that may be chance: so many rounds are forgiven within an hour, where nothing has
