@@ -134,6 +134,8 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	}
 	out := *n
 	out.InFlight = st.Managed && !st.Initialized
+	// A kubelet that registers before this process knows the name of its node shows capacity that is reserved under the name of the NodeClaim.
+	out.Closed = out.InFlight && (f == nil || f.Claim == "")
 	var planned map[string]int64
 	if f != nil && f.Template != nil {
 		planned = f.Template.VolumesFree
@@ -152,7 +154,7 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 			out.Free[r] += q - n.Allocatable[r]
 		}
 	}
-	out.Closed = f.Fenced || f.Late
+	out.Closed = out.Closed || f.Fenced || f.Late
 	there, daemons := map[types.UID]bool{}, map[string]bool{}
 	for _, pod := range n.Pods {
 		there[pod.UID] = true

@@ -125,3 +125,26 @@ func TestPromisedAmounts(t *testing.T) {
 		})
 	}
 }
+
+// A kubelet may register before its node's name is known here. The capacity that its Node shows is reserved under the NodeClaim's name, and a
+// plan that used it, too, would give it away twice.
+func TestNodesWhoseClaimIsNotKnownYetTakeNoPods(t *testing.T) {
+	booting, up := ledger.NodeStatus{Managed: true}, ledger.NodeStatus{Managed: true, Initialized: true}
+	for _, tc := range []struct {
+		name string
+		f    *ledger.InFlight
+		st   ledger.NodeStatus
+		want bool
+	}{
+		{"the ledger has not seen it", nil, booting, true},
+		{"the ledger has seen it, and knows of no claim", &ledger.InFlight{Name: "n"}, booting, true},
+		{"its claim is known", &ledger.InFlight{Name: "n", Claim: "c"}, booting, false},
+		{"it is initialized", &ledger.InFlight{Name: "n"}, up, false},
+		{"it is unmanaged", nil, ledger.NodeStatus{}, false},
+	} {
+		got := (&view{}).promise(&capacity.Node{Name: "n", Free: capacity.Resources{corev1.ResourceCPU: 1000}}, tc.f, tc.st)
+		if got.Closed != tc.want {
+			t.Errorf("%s: takes no pods: %v", tc.name, got.Closed)
+		}
+	}
+}
