@@ -96,6 +96,8 @@ type Order struct {
 	Requirements Requirements
 	// Invalid is why the claim can't mean anything, naming fields; empty normally.
 	Invalid string
+	// Owner is the controller that made it, as kind and name; empty: a person, as it seems.
+	Owner string
 	// Provisioned: a pool's provisioner made it for pods, which are planned for anew. It is not launched.
 	Provisioned bool
 }

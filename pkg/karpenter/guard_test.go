@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -194,6 +196,30 @@ func TestGuardIsToldOfChanges(t *testing.T) {
 	w.edit(nc, func() { nc.Annotations = map[string]string{RetryAnnotation: "now"} })
 	next("default retry")
 	w.update(nc, func() { nc.Spec.Tags = map[string]string{"a": "b"} })
+	next("default")
+	for _, id := range []string{"ami-1", "ami-2"} {
+		amd64 := []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}}}
+		st := ec2nc.EC2NodeClassStatus{AMIs: []ec2nc.AMI{{ID: id, Name: id, Requirements: amd64}}}
+		if err := w.SetNodeClassStatus(w.ctx, "default", w.class("default").Generation, st); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("image "+id, func() bool {
+			c := w.class("default")
+			return len(c.Status.AMIs) == 1 && c.Status.AMIs[0].ID == id
+		})
+	}
+	next("default") // once: the first image is no change
+	w.update(np, func() { np.Spec.Replicas = new(int64) })
+	w.edit(np, func() { np.Finalizers = nil })
+	if err := w.api.Delete(w.ctx, w.getPool("default")); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the pool to be gone", func() bool { return w.poolObject("default") == nil })
+	again := testPool("default", plain)
+	again.UID = "another"
+	if err := w.api.Create(w.ctx, again); err != nil {
+		t.Fatal(err)
+	}
 	next("default")
 	if len(told) > 0 {
 		t.Errorf("told %q, too", <-told)

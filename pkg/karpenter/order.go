@@ -10,6 +10,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -23,6 +24,9 @@ func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch) *capacity.Order 
 		return nil
 	}
 	o := &capacity.Order{Provisioned: slices.ContainsFunc(nc.OwnerReferences, ownedByPool)}
+	if ref := metav1.GetControllerOfNoCopy(nc); ref != nil {
+		o.Owner = ref.Kind + "/" + ref.Name
+	}
 	if errs := validateClaim(nc); len(errs) > 0 {
 		o.Invalid = joinErrors(errs)
 		return o

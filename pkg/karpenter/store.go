@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -53,6 +55,8 @@ type Store struct {
 	used usage
 	// parsed are the pools by name, converted once per version of the object.
 	parsed map[string]*parsedPool
+	// deleted are pools and classes that have gone since this process began: one of the name is a change, not the first that is heard of it.
+	deleted map[guard.Owner]bool
 
 	// The callbacks are set before Run and only read afterwards.
 	onClaim []func(*capacity.Claim, bool)
@@ -105,7 +109,7 @@ func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTic
 func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	s := &Store{
 		live: live, recorder: recorder, clock: clk,
-		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), overlaid: newOverlays(), parsed: map[string]*parsedPool{}, made: newSources(),
+		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), overlaid: newOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{}, made: newSources(),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
 		delayed: map[string]classStatus{}, budgets: map[string]string{},
 		architectures: architectures{pools: map[string][]openWorkload{}},
@@ -305,6 +309,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 		s.mu.Lock()
 		delete(s.parsed, before.Name)
 		delete(s.budgets, before.Name)
+		s.deleted[guard.Owner{Pool: before.Name}] = true
 		s.mu.Unlock()
 		s.status.health.forget(before.UID)
 		s.undeclared.forget(before.Name)
@@ -324,17 +329,43 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	} else {
 		one.pool = s.made.poolFor(after)
 	}
+	owner := guard.Owner{Pool: after.Name}
 	s.mu.Lock()
 	s.parsed[after.Name] = one
+	again := s.deleted[owner]
+	delete(s.deleted, owner)
 	s.mu.Unlock()
 	s.undeclared.observe(after)
 	s.status.changed(nodePools, after.Name)
-	if have != nil {
-		s.tellGuard(guard.Owner{Pool: after.Name}, have.object, after, same)
+	switch {
+	case have != nil:
+		s.tellGuard(owner, have.object, after, same || onlyReplicas(have.object, after))
+	case again:
+		s.tellGuard(owner, after, after, false)
 	}
 	if !same {
 		s.tellPool()
 	}
+}
+
+// onlyReplicas says that nothing but the number of a pool's nodes differs: that bears on no launch that fails.
+func onlyReplicas(a, b *karpv1.NodePool) bool {
+	before := a.Spec
+	before.Replicas = b.Spec.Replicas
+	return a.UID == b.UID && equality.Semantic.DeepEqual(before, b.Spec)
+}
+
+// sameImages says that a class has resolved to the same images, or had not been resolved.
+func sameImages(a, b *ec2nc.EC2NodeClass) bool {
+	ids := func(nc *ec2nc.EC2NodeClass) (out []string) {
+		for i := range nc.Status.AMIs {
+			out = append(out, nc.Status.AMIs[i].ID)
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	before := ids(a)
+	return len(before) == 0 || slices.Equal(before, ids(b))
 }
 
 // sameIntent says that what was derived from the object's spec is still right.
@@ -369,8 +400,19 @@ func (s *Store) classChanged(before, after *ec2nc.EC2NodeClass) {
 	}
 	s.status.classChanged(name)
 	same := before != nil && !gone && sameIntent(before, after)
-	if before != nil && !gone {
-		s.tellGuard(guard.Owner{Class: name}, before, after, same)
+	owner := guard.Owner{Class: name}
+	s.mu.Lock()
+	again := s.deleted[owner]
+	if delete(s.deleted, owner); gone {
+		s.deleted[owner] = true
+	}
+	s.mu.Unlock()
+	switch {
+	case gone:
+	case before != nil:
+		s.tellGuard(owner, before, after, same && sameImages(before, after))
+	case again:
+		s.tellGuard(owner, after, after, false)
 	}
 	if same && !sameReadiness(before, after) {
 		s.tellPool()

@@ -63,6 +63,7 @@ func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Rem
 	}
 	out := map[string]capacity.Removal{}
 	for _, n := range plan.Nodes {
+		n.Offers = a.spare(n.Pool, n.Offers, workloads[n.ID])
 		if why, soon := a.refuses(n.Pool, n.Offers, workloads[n.ID], how.lift, how.urgent, gangs[n.ID]); why != "" {
 			out[n.ID] = capacity.Removal{Message: why, Soon: soon}
 		}

@@ -87,6 +87,7 @@ type world struct {
 	unready, classEnds string
 	owner              string          // who owns nodes and claims beside us
 	onNode             []*corev1.Pod   // beside the pods of the tests, on every node
+	otherPool          string          // another pool of the class; empty: none
 	selector           labels.Selector // of namespaces whose pods may cause launches; nil: all
 	namespaces         cache.Store     // what a motor's informer has
 	change             *sync.Cond
@@ -268,7 +269,11 @@ func (w *world) Pools(types func(string) ([]*capacity.InstanceType, string)) []*
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return []*capacity.Pool{{Name: "pool", NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: "pool"}, Limits: w.limits.Clone(), Used: w.takenLocked(), Replicas: cmp.Or(w.stale, w.replicas)}}
+	out := []*capacity.Pool{{Name: "pool", NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: "pool"}, Limits: w.limits.Clone(), Used: w.takenLocked(), Replicas: cmp.Or(w.stale, w.replicas)}}
+	if w.otherPool != "" {
+		out = append(out, &capacity.Pool{Name: w.otherPool, NodeClass: "class", Types: ts, Labels: map[string]string{labelPool: w.otherPool}})
+	}
+	return out
 }
 
 // takenLocked is what claims, written and reserved, take of the pool.

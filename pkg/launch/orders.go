@@ -2,7 +2,9 @@ package launch
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -171,16 +173,39 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 func (m *Motor) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.PlannedNode, string) {
 	m.buyMu.Lock()
 	defer m.buyMu.Unlock()
-	workload := guard.Workload{Owner: "NodeClaim/" + c.Name}
+	workload := orderedAs(c)
 	n, held := m.spending.forPool(n.Pool, n, workload)
 	if held.none {
 		return n, held.why
 	}
-	if why, _ := m.spending.admit(1, m.money).refuses(n.Pool, n.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
+	check := m.spending.admit(1, m.money)
+	own := *n
+	own.Offers = check.spare(n.Pool, n.Offers, []guard.Workload{workload})
+	n = &own
+	if why, _ := check.refuses(n.Pool, n.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
 		return n, why
 	}
 	m.spending.buyAs(c, n.Offers, m.randomName("r"), workload, held.probe)
 	return n, ""
+}
+
+// orderedAs is what the spending guard counts a NodeClaim of a user by: its controller, or what it asks for. By its name whoever makes the
+// same again under another one would be a stranger each time.
+func orderedAs(c *capacity.Claim) guard.Workload {
+	if c.Order != nil && c.Order.Owner != "" {
+		return guard.Workload{Owner: c.Order.Owner}
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, c.Pool, c.NodeClass, c.Taints, c.StartupTaints)
+	for _, r := range slices.Sorted(maps.Keys(c.Requests)) {
+		fmt.Fprintln(h, r, c.Requests[r])
+	}
+	if c.Order != nil {
+		for _, key := range slices.Sorted(maps.Keys(c.Order.Requirements)) {
+			fmt.Fprintln(h, c.Order.Requirements[key])
+		}
+	}
+	return guard.Workload{Owner: fmt.Sprintf("NodeClaims/%s-%x", c.NodeClass, h.Sum(nil)[:4])}
 }
 
 // inFlight tells the ledger of a claim's node that nobody's pods are planned for, for others to be planned there.

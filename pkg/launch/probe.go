@@ -99,7 +99,7 @@ func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
 			m.heldFrom[key] = (from + i) % len(all)
 			break
 		}
-		if !m.reservations.Refused(pod.UID) {
+		if !m.reservations.Refused(pod.UID) || m.mayLaunch(pod.Namespace) != nil || pod.Status.NominatedNodeName != "" {
 			continue
 		}
 		class, err := m.pending.classes.Class(pod)
@@ -243,7 +243,7 @@ func (s *Spending) due() []guard.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	return slices.DeleteFunc(s.guard.Due(now), func(k guard.Key) bool { return now.Sub(s.idle[k]) < idleFor })
+	return s.guard.Due(now, func(k guard.Key) bool { return now.Sub(s.idle[k]) < idleFor })
 }
 
 // change says that something has changed that bears on breakers.

@@ -20,6 +20,8 @@ const (
 	servedAfter = 2 * time.Minute
 	// thrownWithin: a pod that is thrown off a machine so soon after that was bought counts against its workload.
 	thrownWithin = time.Hour
+	// unfulfilledFor is how long no capacity is launched ahead for a workload whose anticipated pods have not come.
+	unfulfilledFor = time.Hour
 	// movedFor is how long it is of interest that a workload's pods have moved: longer than a machine waits to be tried.
 	movedFor = time.Hour
 	// mostGangs is how many rounds of machines for gangs that could not be had whole are forgiven within an hour.
@@ -85,6 +87,8 @@ type Spending struct {
 	later     map[guard.Workload]retryLater
 	// moved is when pods of a workload last came to a node or left one.
 	moved map[guard.Workload]time.Time
+	// unfulfilled is when a machine was last given back that was bought for nothing but anticipated pods of a workload.
+	unfulfilled map[guard.Workload]time.Time
 	// nodeGone is when a Node last left the cluster, and with it perhaps a topology domain.
 	nodeGone time.Time
 	// kept and counted belong to the goroutine of keepSpending.
@@ -131,7 +135,7 @@ func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owne
 		cfg: cfg, clock: c, records: records, owners: owners, pending: pending, classes: pending.classes, taints: taints, podsOn: podsOn, guard: guard.New(),
 		machines: map[string]*watched{}, byNode: map[string]*watched{}, byPod: map[types.UID]*watched{}, dirty: map[guard.Owner]bool{}, served: map[string]bool{},
 		refused: map[guard.Key]*corev1.Node{}, idle: map[guard.Key]time.Time{}, budgets: map[string]reached{}, reached: map[string]string{},
-		workloads: map[guard.Workload]workloadState{}, later: map[guard.Workload]retryLater{}, moved: map[guard.Workload]time.Time{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
+		workloads: map[guard.Workload]workloadState{}, later: map[guard.Workload]retryLater{}, moved: map[guard.Workload]time.Time{}, unfulfilled: map[guard.Workload]time.Time{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},
 	}
 }
 

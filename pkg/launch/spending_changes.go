@@ -40,7 +40,8 @@ const (
 
 // PoolChanged says that a pool's spec has changed, or that a user asks for another try of all that keeps it from growing.
 func (s *Spending) PoolChanged(pool, class string, retry bool) {
-	s.change(func(k guard.Key) bool { return k.Pool == pool || retry && class != "" && k.Class == class }, retry)
+	// A Node may be refused for a label that the pool's template lacks.
+	s.change(func(k guard.Key) bool { return k.Pool == pool || class != "" && k.Class == class }, retry)
 }
 
 // ClassChanged says so of a node class. pools are those that use it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -211,7 +212,8 @@ func (m *Motor) askAboutNodes(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	for k, node := range ask {
-		if err := m.cluster.TryNode(ctx, node); err != nil {
+		// A Node of that name that is there is met after admission.
+		if err := m.cluster.TryNode(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
 			klog.FromContext(ctx).V(3).Info("A Node like one that was refused is still refused", "node", node.Name, "err", err)
 			continue
 		}

@@ -175,16 +175,16 @@ func zonesOf(offers []capacity.NodeOffer) (out []string) {
 
 // purchaseCheck is asked before machines are bought, by whoever buys: one check per plan or row of claims.
 type purchaseCheck struct {
-	s        *Spending
-	now      time.Time
-	total    int            // nodes of the plan
-	newImage map[string]int // nodes of this plan of images that are new
-	underway map[string]underway
-	spent    func() *money // counted when it is first asked for
-	counted  *money
-	granted  int
-	doubt    map[guard.Key]*guard.Doubt
-	gangs    map[string]bool // whose first node is granted: the others have to come, too
+	s             *Spending
+	now           time.Time
+	total         int            // nodes of the plan
+	newImageNodes map[string]int // nodes of this plan of images that are new
+	underway      map[string]underway
+	spent         func() *money // counted when it is first asked for
+	counted       *money
+	granted       int
+	doubt         map[guard.Key]*guard.Doubt
+	gangs         map[string]bool // whose first node is granted: the others have to come, too
 }
 
 // underway are machines of a new image that were bought before.
@@ -205,7 +205,7 @@ func (s *Spending) admit(total int, spent func() *money) *purchaseCheck {
 	if s == nil {
 		return nil
 	}
-	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImage: map[string]int{}, underway: map[string]underway{}, spent: spent, doubt: map[guard.Key]*guard.Doubt{}, gangs: map[string]bool{}}
+	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImageNodes: map[string]int{}, underway: map[string]underway{}, spent: spent, doubt: map[guard.Key]*guard.Doubt{}, gangs: map[string]bool{}}
 }
 
 // refuses says why a node must not be bought, or "". lift are the breakers it is a probe of, gang is one that has pods there, if any: what
@@ -239,7 +239,7 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 			return why, true
 		}
 	}
-	image, why := a.newImages(pool.NodeClass, offers, workloads)
+	images, why := a.newImages(pool.NodeClass, offers, workloads)
 	if why != "" && !a.gangs[gang] {
 		return why, true
 	}
@@ -251,7 +251,9 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 			d.More++
 		}
 	}
-	a.newImage[image]++
+	for _, image := range images {
+		a.newImageNodes[image]++
+	}
 	a.granted++
 	if gang != "" {
 		a.gangs[gang] = true
@@ -289,37 +291,61 @@ func (a *purchaseCheck) doubts(keys []guard.Key) string {
 	return ""
 }
 
-// newImages keeps down how many machines are bought of an image of which none was ever initialized.
-func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer, workloads []guard.Workload) (key, why string) {
-	s := a.s
-	if s.cfg.NewImageNodes <= 0 || anyOffer(offers, func(o *capacity.NodeOffer) bool { return o.Type.Image == "" || s.guard.KnownImage(class, o.Type.Image) }) {
+// newImages keeps down how many machines are bought of an image of which none was ever initialized. keys are those of such images among the
+// offers.
+func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer, workloads []guard.Workload) (keys []string, why string) {
+	for _, image := range imagesOf(offers) {
+		key, text := a.newImage(class, image, workloads)
+		if key != "" {
+			keys = append(keys, key)
+		}
+		why = cmp.Or(why, text)
+	}
+	return keys, why
+}
+
+// newImage is the key of an image if it is new, and says why no more machines of it are bought for now.
+func (a *purchaseCheck) newImage(class, image string, workloads []guard.Workload) (key, why string) {
+	if a.s.cfg.NewImageNodes <= 0 || image == "" || a.s.guard.KnownImage(class, image) {
 		return "", ""
 	}
-	image := offers[0].Type.Image
 	key = class + " " + image
-	most := max(s.cfg.NewImageNodes, a.total/10)
+	most := max(a.s.cfg.NewImageNodes, a.total/10)
 	of := key + " " + fmt.Sprint(workloads)
 	u, counted := a.underway[of]
 	if !counted {
-		if u.n, u.since = s.guard.Underway(class, image, workloads); u.since.IsZero() {
+		if u.n, u.since = a.s.guard.Underway(class, image, workloads); u.since.IsZero() {
 			u.since = a.now
 		}
 		a.underway[of] = u
 	}
-	if u.n+a.newImage[key] >= most {
-		return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: the first of at most %d was launched at %s, more are once one is initialized (newImageNodes)",
-			image, class, most, u.since.UTC().Format(time.RFC3339))
+	if u.n+a.newImageNodes[key] < most {
+		return key, ""
 	}
-	return key, ""
+	return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: the first of at most %d was launched at %s, more are once one is initialized (newImageNodes)",
+		image, class, most, u.since.UTC().Format(time.RFC3339))
 }
 
-func anyOffer(offers []capacity.NodeOffer, is func(*capacity.NodeOffer) bool) bool {
-	for i := range offers {
-		if is(&offers[i]) {
-			return true
+// spare leaves out offers of new images of which enough machines are under way, where a node has others. A pool's minValues need all of them.
+func (a *purchaseCheck) spare(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) []capacity.NodeOffer {
+	if a == nil {
+		return offers
+	}
+	for _, r := range pool.Requirements {
+		if r.MinValues > 0 {
+			return offers
 		}
 	}
-	return false
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	left := slices.DeleteFunc(slices.Clone(offers), func(o capacity.NodeOffer) bool {
+		_, why := a.newImage(pool.NodeClass, o.Type.Image, workloads)
+		return why != ""
+	})
+	if len(left) == 0 {
+		return offers
+	}
+	return left
 }
 
 // allowance is what the guard says of machines that are bought for no pod.
@@ -337,7 +363,7 @@ func (s *Spending) forPool(p *capacity.Pool, n *capacity.PlannedNode, w guard.Wo
 	now := s.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due := s.guard.Due(now)
+	due := s.guard.Due(now, nil)
 	probe := func(b *guard.Breaker) (*capacity.PlannedNode, allowance) {
 		if !slices.Contains(due, b.Key) {
 			return n, allowance{none: true, why: b.Text()}

@@ -212,10 +212,8 @@ func (s *Spending) untolerated(pod *corev1.Pod) string {
 }
 
 func (s *Spending) throwLocked(b *watched, w guard.Workload, pod *corev1.Pod, f *guard.Fault, now time.Time) {
-	desired := s.owners.desired(pod, s.pending.created(objects.Controller(pod)))
-	if w.ByShape() { // no object says how many they are together
-		desired = max(desired, s.togetherLocked(w))
-	}
+	// The controller may be one of many that a workload has, or there may be none that says how many its pods are together.
+	desired := max(s.owners.desired(pod, s.pending.created(objects.Controller(pod))), s.togetherLocked(w))
 	s.guard.Throw(b.claim, b.pool, w, desired, guard.Fault{Cause: f.Cause, Message: "NodeClaim " + b.claim + ": " + f.Message}, now)
 }
 

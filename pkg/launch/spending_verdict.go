@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
@@ -53,6 +54,11 @@ func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance in
 	thrown := false
 	if b != nil {
 		wanted, thrown = b.wanted, len(b.thrown) > 0
+		if _, none := podless(b.workloads); !none && len(wanted) == 0 && !s.guard.Served(claim) {
+			for _, w := range b.workloads {
+				s.unfulfilled[w] = s.clock.Now()
+			}
+		}
 	}
 	s.mu.Unlock()
 	var waiting []guard.Workload
@@ -73,6 +79,25 @@ func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance in
 	case !thrown: // those that were thrown off it say why it has failed
 		s.Ending(claim, nil)
 	}
+}
+
+// unfulfilledOf says that a machine that was bought for pods which the pod's workload was expected to make was given back of late, because
+// they did not come: whatever keeps them away would keep them away again.
+func (s *Spending) unfulfilledOf(pod *corev1.Pod) bool {
+	if s == nil || pod == nil {
+		return false
+	}
+	s.mu.Lock()
+	none := len(s.unfulfilled) == 0
+	s.mu.Unlock()
+	if none {
+		return false
+	}
+	w := s.workloadOf(pod)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, late := s.unfulfilled[w]
+	return late
 }
 
 // over says that a claim has ended or is about to, and gives the verdict. launched: there was a machine.
@@ -173,6 +198,7 @@ func (s *Spending) settle(reservations *Reservations) {
 		}
 	}
 	maps.DeleteFunc(s.moved, func(_ guard.Workload, at time.Time) bool { return now.Sub(at) >= movedFor })
+	maps.DeleteFunc(s.unfulfilled, func(_ guard.Workload, at time.Time) bool { return now.Sub(at) >= unfulfilledFor })
 	s.guard.Tick(now)
 	s.noticeLocked()
 }

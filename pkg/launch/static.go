@@ -186,6 +186,9 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	}
 	round := m.randomName("r")
 	adm := m.spending.admit(int(n), m.money)
+	own := *node
+	own.Offers = adm.spare(p, node.Offers, []guard.Workload{workload})
+	node = &own
 	var claims []*capacity.Claim
 	short := held.why
 	for range n {

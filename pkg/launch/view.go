@@ -41,7 +41,8 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	v.DaemonSets = m.daemons()
 	v.Namespaces = m.pending.classes.namespaces
 	v.Pools = m.storage.on(m.claims.Pools(m.cloud.InstanceTypes))
-	v.Demand = append(demand(waiting), ahead(waiting, m.pending, m.owners, held(flights, adopted, m.pending.has), m.clock.Now())...)
+	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return m.spending.unfulfilledOf(m.pending.Get(w.Ref.UID)) })
+	v.Demand = append(demand(waiting), ahead(expecting, m.pending, m.owners, held(flights, adopted, m.pending.has), m.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}
 	for i := range flights {

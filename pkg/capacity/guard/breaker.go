@@ -173,7 +173,7 @@ func (b *Breaker) Text() string {
 	if b.Trial {
 		what = "its machines fail in another pool: " + what
 	}
-	next := fmt.Sprintf("one machine is tried from %s on, once pods wait for it, or after a change", b.Next.UTC().Format(time.RFC3339))
+	next := fmt.Sprintf("one machine is tried from %s on, or after a change", b.Next.UTC().Format(time.RFC3339))
 	switch {
 	case !b.Open():
 		return fmt.Sprintf("launches for %s go on: a machine has done work; they were paused since %s: %s", b.Key, b.Since.UTC().Format(time.RFC3339), what)
@@ -182,6 +182,7 @@ func (b *Breaker) Text() string {
 	case b.Refused:
 		next = "a machine is tried once the API server would accept its Node, which is asked each minute"
 	}
-	return fmt.Sprintf("launches for %s are paused since %s: %s; %s (annotation dovetail.sh/retry: at once)",
-		b.Key, b.Since.UTC().Format(time.RFC3339), what, next)
+	// Whoever cuts this cuts its end: the cause can be read on the pool or the class.
+	return fmt.Sprintf("launches are paused since %s; %s (annotation dovetail.sh/retry: at once). For %s: %s",
+		b.Since.UTC().Format(time.RFC3339), next, b.Key, what)
 }

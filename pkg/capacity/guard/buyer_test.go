@@ -126,7 +126,7 @@ func (b *buyer) run(d time.Duration) {
 }
 
 func (b *buyer) plan() {
-	due := b.g.Due(b.now)
+	due := b.g.Due(b.now, nil)
 	round := fmt.Sprintf("r%d", len(b.bought))
 	fresh := map[place]*node{}
 	var left []pod

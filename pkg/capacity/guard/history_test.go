@@ -137,7 +137,7 @@ func (h *history) buy() {
 		m.Workloads = append(m.Workloads, w)
 		w = h.workload()
 	}
-	due := h.g.Due(h.now)
+	due := h.g.Due(h.now, nil)
 	holds := []*Breaker{h.g.HoldsMachine(class, image, zone)}
 	for _, w := range m.Workloads {
 		holds = append(holds, h.g.HoldsPods(pool, w, h.now))
@@ -305,7 +305,7 @@ func (g *Guard) held(now time.Time) (out []string) {
 }
 
 func (h *history) invariants() {
-	due := h.g.Due(h.now)
+	due := h.g.Due(h.now, nil)
 	for _, b := range h.g.Breakers() {
 		if !b.Open() {
 			continue

@@ -130,21 +130,25 @@ func (g *Guard) Breakers() []*Breaker {
 }
 
 // Due are the keys of which a probe may be bought now. Of trials of a pool for the same cause there is one at a time: that which held
-// pods back last, because of the others there may be no pods any more.
-func (g *Guard) Due(now time.Time) []Key {
+// pods back last, because of the others there may be no pods any more. skip says of a key that no probe of it could be launched of late:
+// another trial has its turn then.
+func (g *Guard) Due(now time.Time, skip func(Key) bool) []Key {
+	if skip == nil {
+		skip = func(Key) bool { return false }
+	}
 	var out []Key
 	trial := map[Key]*Breaker{} // by pool and cause
 	all := g.Breakers()
 	for _, b := range all {
 		of := PoolKey(b.Key.Pool, b.Cause)
 		probing := b.Probing() && now.Sub(g.probedSince(b)) < b.pause(b.Failed) // others don't wait for longer
-		if t := trial[of]; b.Trial && (probing || b.due(now) && g.failsElsewhere(b.Key) != nil) &&
+		if t := trial[of]; b.Trial && (probing || b.due(now) && !skip(b.Key) && g.failsElsewhere(b.Key) != nil) &&
 			(t == nil || !t.Probing() && (probing || b.asked.After(t.asked))) {
 			trial[of] = b
 		}
 	}
 	for _, b := range all {
-		if b.due(now) && (!b.Trial || trial[PoolKey(b.Key.Pool, b.Cause)] == b) {
+		if b.due(now) && !skip(b.Key) && (!b.Trial || trial[PoolKey(b.Key.Pool, b.Cause)] == b) {
 			out = append(out, b.Key)
 		}
 	}

@@ -18,7 +18,7 @@ func TestProbesWithoutAVerdictPauseInTheEnd(t *testing.T) {
 	g.Fail("first", Fault{Cause: "evicted", Workloads: []Workload{w}}, now)
 	bought := 0
 	for end := now.Add(time.Hour); now.Before(end); now = now.Add(time.Second) {
-		if len(g.Due(now)) > 0 {
+		if len(g.Due(now, nil)) > 0 {
 			bought++
 			name := fmt.Sprint("probe", bought)
 			buy(name, key)

@@ -33,7 +33,7 @@ func TestEncode(t *testing.T) {
 	closed := func(workloads int) func(*Guard) {
 		return func(g *Guard) {
 			openFor(g, workloads, epoch)
-			for i, k := range g.Due(epoch.Add(time.Hour)) {
+			for i, k := range g.Due(epoch.Add(time.Hour), nil) {
 				name, at := fmt.Sprintf("p%d", i), epoch.Add(time.Hour+time.Duration(i)*time.Second)
 				g.Buy(name, Bought{Purchase: Purchase{Round: name, Workloads: []Workload{k.Workload}, Probes: []Key{k}}, Pool: "a", Class: "c", At: at})
 				g.Serve(name, k.Workload, at)
@@ -210,10 +210,10 @@ func TestOpenOf(t *testing.T) {
 		got[o] = texts
 	}
 	want := map[Owner][]string{
-		poolA: {"launches for node pool a, a-namespace Deployment/a-deployment-with-a-name-0 are paused since 2026-06-01T00:00:00Z: NodeClaim m0: " +
-			strings.Repeat("long ", 29) + "l" + "; one machine is tried from 2026-06-01T00:00:00Z on, once pods wait for it, or after a change (annotation dovetail.sh/retry: at once)"},
-		classC: {"launches for node class c, image i are paused since 2026-06-01T00:00:00Z: NodeClaim r: a webhook denies the Node; " +
-			"a machine is tried once the API server would accept its Node, which is asked each minute (annotation dovetail.sh/retry: at once)"},
+		poolA: {"launches are paused since 2026-06-01T00:00:00Z; one machine is tried from 2026-06-01T00:00:00Z on, or after a change " +
+			"(annotation dovetail.sh/retry: at once). For node pool a, a-namespace Deployment/a-deployment-with-a-name-0: NodeClaim m0: " + strings.Repeat("long ", 29) + "l"},
+		classC: {"launches are paused since 2026-06-01T00:00:00Z; a machine is tried once the API server would accept its Node, which is asked " +
+			"each minute (annotation dovetail.sh/retry: at once). For node class c, image i: NodeClaim r: a webhook denies the Node"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("texts (-want +got):\n%s", diff)
@@ -267,7 +267,7 @@ func FuzzRestore(f *testing.F) {
 		}
 		// A day of probes that fail.
 		for range 10 {
-			for _, k := range g.Due(now) {
+			for _, k := range g.Due(now, nil) {
 				name := now.String() + k.String() + k.Cause
 				g.Buy(name, Bought{Purchase: Purchase{Round: name, Workloads: []Workload{k.Workload}, Probes: []Key{k}}, Pool: k.Pool, Class: k.Class, Images: []string{k.Image}, At: now})
 				g.Locate(name, k.Image, k.Zone)

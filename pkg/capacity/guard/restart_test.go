@@ -64,7 +64,7 @@ func TestARestartDoesNotCloseWhatHasOpenedAgain(t *testing.T) {
 				g.Fail(p, tt.fault, now)
 				g.End(p, now)
 			}
-			if b := g.breakers[tt.key]; b == nil || !b.Open() || len(g.Due(now)) != 0 {
+			if b := g.breakers[tt.key]; b == nil || !b.Open() || len(g.Due(now, nil)) != 0 {
 				t.Fatal("it is not paused")
 			}
 

@@ -145,7 +145,7 @@ func (d *dialogue) buy(names, of []string, pool, zones string) {
 		Purchase: Purchase{Round: fmt.Sprintf("%s %s", d.now, names[0]), Workloads: workloads(of)}, Pool: or(pool, "a"), Class: "c",
 		Images: []string{"i"}, Zones: split(or(zones, "z")), At: d.now,
 	}
-	due := d.g.Due(d.now)
+	due := d.g.Due(d.now, nil)
 	for _, w := range append(workloads(of), NoPod) {
 		for _, zone := range m.Zones {
 			for _, b := range []*Breaker{d.g.HoldsPods(m.Pool, w, d.now), d.g.HoldsMachine(m.Class, "i", zone)} {

@@ -33,7 +33,7 @@ func TestRefusedZoneThatIsBack(t *testing.T) {
 	if b == nil {
 		t.Fatal("the zone is not held: the test shows nothing")
 	}
-	if !slices.Contains(g.Due(now), b.Key) {
+	if !slices.Contains(g.Due(now, nil), b.Key) {
 		t.Errorf("the zone is neither due nor free: %s", b.Text())
 	}
 }
@@ -108,7 +108,7 @@ func TestProbeOfAPoolWithoutAVerdict(t *testing.T) {
 	for range 24 * 60 {
 		now = now.Add(time.Minute)
 		g.Tick(now)
-		if slices.Contains(g.Due(now), pool) {
+		if slices.Contains(g.Due(now, nil), pool) {
 			bought++
 			buy(now.String())
 		}
@@ -134,7 +134,7 @@ func TestATrialWithoutAVerdict(t *testing.T) {
 	first, other := PodKey("two", workloadA), PodKey("two", workloadB)
 	asked := func(w Workload) []Key {
 		g.HoldsPods("two", w, now)
-		return g.Due(now)
+		return g.Due(now, nil)
 	}
 	if !slices.Contains(asked(workloadA), first) {
 		t.Fatal("there is no trial")
@@ -163,7 +163,7 @@ func TestAProbeWithoutAVerdict(t *testing.T) {
 	for range 48 * 60 {
 		now = now.Add(time.Minute)
 		g.Tick(now)
-		if slices.Contains(g.Due(now), k) {
+		if slices.Contains(g.Due(now, nil), k) {
 			return
 		}
 	}
