@@ -69,7 +69,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// A filter may ask for a zone although nothing the planner knows does.
+// A filter may require a zone although nothing that the planner knows does.
 func TestFixZone(t *testing.T) {
 	v := viewOf(t, 1, asking("web", "cpu=1"))
 	for _, fix := range []bool{false, true} {
@@ -80,7 +80,7 @@ func TestFixZone(t *testing.T) {
 	}
 }
 
-// What is said about refusals by filters is true: "every" when nothing is left, otherwise how many were tried.
+// The text about refusals by filters is true: "every" if nothing is left, otherwise how many were tried.
 func TestRefusalsByFiltersSayHowMuchWasTried(t *testing.T) {
 	full := testPool("full")
 	full.Limits = Resources{ResourceNodes: 0}

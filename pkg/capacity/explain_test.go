@@ -82,7 +82,7 @@ func TestExplain(t *testing.T) {
 			if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
 				t.Errorf("explanation (-want +got):\n%s", diff)
 			}
-			// To explain a plan doesn't change it.
+			// Explaining a plan must not change it.
 			if diff := cmp.Diff(Decide(v, Options{}).summary(), p.summary()); diff != "" {
 				t.Errorf("plan (-unexplained +explained):\n%s", diff)
 			}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// asking makes a pod of an app with requests, changed by the functions.
+// asking returns a pod of an app with requests, changed by the functions.
 func asking(app, requests string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := testPod(app, strings.Fields(requests)...)
 	p.Labels = map[string]string{"app": app}
@@ -94,7 +94,7 @@ func hostPortOf(port int32) func(*corev1.Pod) {
 	}
 }
 
-// running is a pod of an app that is on a node already.
+// running returns a pod of an app that is already on a node.
 func running(app string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := asking(app, "", change...)
 	p.Name = "running-" + app
@@ -127,7 +127,7 @@ func runPlans(t *testing.T, cases []planCase) {
 	}
 }
 
-// view is a view with the default pool and demand for one pod shape.
+// viewOf returns a view with the default pool and demand for n pods like pod.
 func viewOf(t *testing.T, n int, pod *corev1.Pod, nodes ...*Node) *View {
 	return &View{Pools: []*Pool{testPool("default")}, Nodes: nodes, Demand: []Demand{demandOf(t, n, pod)}}
 }
@@ -741,8 +741,8 @@ func TestBindOrderOfASpreadGoesRoundTheZones(t *testing.T) {
 	}
 }
 
-// What a filter refuses may be right in a moment, a volume that has just been bound for instance, and nothing tells of it: such
-// pods are planned for again by and by. What no offer has room for is not.
+// A refusal by a filter may be outdated in a moment, for instance once a volume is bound, and no event reports that: such pods are
+// planned for again after a while. Pods that no offering has capacity for are not.
 func TestRefusalsByFiltersAreTriedAgain(t *testing.T) {
 	for _, tc := range []struct {
 		pods string

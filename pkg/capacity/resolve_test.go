@@ -15,8 +15,8 @@ func TestResolve(t *testing.T) {
 		pool     func(*Pool)
 		requests Resources
 		daemons  []*DaemonSet
-		first    string // the cheapest offer; "" when there is none
-		types    int    // how many are left open
+		first    string // the cheapest offering; "" if there is none
+		types    int    // how many types are left open
 		labels   map[string]string
 		why      string
 		retry    bool

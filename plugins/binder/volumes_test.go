@@ -14,7 +14,7 @@ import (
 
 const ebs = "ebs.csi.aws.com"
 
-// withVolumes is a classifier for which every claim is a volume of one driver.
+// withVolumes is a classifier that counts every claim as a volume of one driver.
 type withVolumes struct{}
 
 func (withVolumes) Class(pod *corev1.Pod) (*capacity.Class, error) {
