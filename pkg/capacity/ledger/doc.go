@@ -11,7 +11,7 @@
 //	   |           Refuse | | Retry, Reopen     | node lost              | Failed               | Unassume: Open, same slot
 //	   +---- Gone ---- Refused <----------------+------------------------+
 //
-// The gate of a pod is closed while it is Queued or Planned.
+// The gate of a pod is closed while it is Queued or Planned. A pod is opened when it gets from Planned to Open.
 //
 // A slot is a reservation: capacity on one node for one pod of an equivalence class. Pods of a class are interchangeable: a pod
 // that is Planned or Open is entitled to one slot of its class, and gets the first ready one in plan order when its scheduling

@@ -32,7 +32,7 @@ type Ledger struct {
 
 // Effects are what the caller has to do after one or more events.
 type Effects struct {
-	// Activate lists the pods whose gate opened, in the order in which the ledger released them. The scheduling queue orders pods that it
+	// Activate lists the pods whose gate opened, in the order in which the ledger opened them. The scheduling queue orders pods that it
 	// receives together by its own QueueSort.
 	Activate []capacity.PodRef
 	// Cancel lists claims that no pod needs any more and that were not launched yet.

@@ -286,7 +286,7 @@ func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 	l.tidy(n)
 }
 
-// unready marks a slot as not usable any more. A pod that was released for it waits again.
+// unready marks a slot as not usable any more. A pod that was opened for it is Planned again.
 func (l *Ledger) unready(s *slot) {
 	if !s.ready {
 		return

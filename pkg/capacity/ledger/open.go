@@ -113,7 +113,7 @@ func (l *Ledger) openGroup(g *group) {
 	}
 }
 
-// open releases as many waiting pods of the class as there are ready slots.
+// open opens the gates of as many waiting pods of the class as there are ready slots.
 func (l *Ledger) open(c *class) {
 	for n := c.freeReady() - c.open; n > 0 && len(c.waiting) > 0; n-- {
 		p := c.waiting[0]
@@ -125,7 +125,7 @@ func (l *Ledger) open(c *class) {
 }
 
 // ClaimGone records that the claim has ended, or will, without providing the capacity reserved on it. Its slots are dropped and their
-// pods planned again, together with the pods of their groups that were not released yet. exhausted: the cloud had no capacity. That
+// pods planned again, together with the pods of their groups that were not opened yet. exhausted: the cloud had no capacity. That
 // counts as no failure: the offerings are remembered as unavailable, so the next plan is a different one, and it is made at once.
 func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	n, ok := l.nodes[claim]
@@ -176,7 +176,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 		p = s.pod
 	}
 	if g != nil {
-		// The slot leaves the group first. Otherwise the rest could look complete without it and be released instead of planned again.
+		// The slot leaves the group first. Otherwise the rest could look complete without it and be opened instead of planned again.
 		i := slices.Index(g.slots, s)
 		g.slots = slices.Delete(g.slots, i, i+1)
 		s.group = nil

@@ -70,7 +70,7 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 	}
 }
 
-// Pods whose gates end together are released, and their events are reported, in the order in which they arrived.
+// Pods whose gates end together are opened, and their events are reported, in the order in which they arrived.
 func TestGatesEndInTheOrderOfArrival(t *testing.T) {
 	l, uids, now := manyPods(50)
 	l.AddNode("c", nil, nil, true, now)

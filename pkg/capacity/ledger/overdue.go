@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// overdue takes back the slots of pods that were released and not bound in time: none of their cycles has reached Reserve, and none has
+// overdue takes back the slots of pods that were opened and not bound in time: none of their cycles has reached Reserve, and none has
 // failed in a way that PostFilter reported. A plugin may fail each time, or an edit of the pod may have made it unschedulable. Without a
 // limit the capacity would be lost to others, and its instance could not be ended. The pod gets no other slot for as long again as this
 // one was kept, since a new one would probably be unused, too. For pods of other schedulers othersDeadline applies.

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// opened returns a ledger with one pod that was released to its node, which is initialized.
+// opened returns a ledger with one pod that was opened for its node, which is initialized.
 func opened(t *testing.T, class *capacity.Class, now time.Time) *Ledger {
 	t.Helper()
 	l, ref := New(), capacity.PodRef{UID: "p"}
@@ -33,7 +33,7 @@ func (l *Ledger) tickTo(from, to time.Time) {
 	}
 }
 
-// A pod was released, and its cycles end before any PostFilter: its capacity must not stay reserved for ever, or the instance could never
+// A pod was opened, and its cycles end before any PostFilter: its capacity must not stay reserved for ever, or the instance could never
 // be ended.
 func TestRoomOfAPodThatIsNeverBoundIsGivenUp(t *testing.T) {
 	start := time.Unix(1_000_000, 0)

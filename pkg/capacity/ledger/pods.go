@@ -44,7 +44,7 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 		}
 	case Open:
 		if s := p.slot; s != nil && s.node.waits(s.class.Class) != "" {
-			l.unready(s) // the node has got a taint, say, since the pod was released: the pod waits as it would have before
+			l.unready(s) // the node has got a taint, say, since the pod was opened: it waits as it would have before
 		}
 		switch {
 		case p.state != Open:

@@ -233,7 +233,7 @@ func randomWorld(seed int64) *world {
 }
 
 // Whatever happens, in whatever order, the ledger is consistent, and every pod that exists either may be scheduled or waits for something
-// that will release it.
+// that will open its gate.
 func TestBooksAgreeUnderRandomEvents(t *testing.T) {
 	for seed := range int64(300) {
 		w := randomWorld(seed)
@@ -273,7 +273,7 @@ func (w *world) everybodyHasAFuture() error {
 	return nil
 }
 
-// The same events have the same effects in the same order: pods are released, planned for and reported in the order in which they
+// The same events have the same effects in the same order: pods are opened, planned for and reported in the order in which they
 // arrived, not in that of a map.
 func TestEffectsAreInAFixedOrder(t *testing.T) {
 	for seed := range int64(150) {

@@ -61,7 +61,7 @@ func TestPlanOnAClaimThatHasEndedIsNotBooked(t *testing.T) {
 	}
 }
 
-// One node of a group is there, the other one fails: the whole group is planned again, and no pod of it is released alone.
+// One node of a group is there, the other one fails: the whole group is planned again, and no pod of it is opened alone.
 func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	a, b := testClass("a", 100, 0), testClass("b", 100, 0)

@@ -158,7 +158,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// A node that is booting may lose its connection for a moment, and get a taint for that. Its pods wait, whether they were released before
+// A node that is booting may lose its connection for a moment, and get a taint for that. Its pods wait, whether they were opened before
 // or not: another instance would not be there any sooner.
 func TestTaintOfABootingNodeIsWaitedFor(t *testing.T) {
 	now := time.Unix(0, 0)

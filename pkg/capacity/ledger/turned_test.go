@@ -51,7 +51,7 @@ func TestPodsKeptApart(t *testing.T) {
 			l.TurnAway("n", capacity.PodRef{UID: "x"}, false)
 			l.Take()
 			end(l)
-			comes := len(l.QueuedPods()) > 0 // planned for again, and released later
+			comes := len(l.QueuedPods()) > 0 // planned for again, and opened later
 			for _, ref := range l.Take().Activate {
 				comes = comes || ref.UID == "x"
 			}
