@@ -45,7 +45,7 @@ type Effects struct {
 	Words []Word
 	// Waits are texts for pods' events, too: what pods wait for on nodes that exist.
 	Waits []Word
-	// Tainted lists new nodes that got a taint which keeps off pods they were bought for and which the NodePool may not declare.
+	// Tainted lists new nodes that got a taint which keeps off pods they were bought for and which their NodePools possibly do not declare.
 	Tainted []Tainted
 }
 
