@@ -31,7 +31,7 @@ type Claim struct {
 	Largest  Resources
 	// LaunchBatch is the launch batch of this claim, as recorded before the call; nil: not recorded yet.
 	LaunchBatch *LaunchBatch
-	// Slots are the pods planned for this node.
+	// Slots are the reservations on this node.
 	Slots []Slot
 	// Purchase is what the instance was bought for, as the spending guard records it; nil: not recorded.
 	Purchase *guard.Purchase
@@ -121,7 +121,7 @@ type LaunchBatch struct {
 	Pool         string   `json:"pool"`
 	NodeClass    string   `json:"nodeClass"`
 	CapacityType string   `json:"capacityType"`
-	// Offers to choose from, cheapest first.
+	// Offers are the offerings to choose from, cheapest first.
 	Offers []OfferKey `json:"offers"`
 	// Request is the provider's exact request as it will be (or was) sent, opaque here. A launch that is repeated after a crash sends the
 	// same request again, never a new one with an old token.

@@ -34,7 +34,7 @@ type Options struct {
 type Plan struct {
 	// Nodes are the nodes to buy.
 	Nodes []*PlannedNode
-	// Placements of pods on existing, in-flight and planned nodes, in the order in which they must be bound.
+	// Placements are those of pods on existing, in-flight and planned nodes, in the order in which they must be bound.
 	Placements []Placement
 	// Refused is the demand that got no placement, with reasons.
 	Refused []Refusal

@@ -211,7 +211,7 @@ func (r *run) clear(bins packing.Bits, which func(*bin) bool) {
 	}
 }
 
-// decide places what can be placed.
+// decide places all pods for which it finds capacity, and drops preferences while that helps.
 func (r *run) decide() {
 	for {
 		before := r.waiting()

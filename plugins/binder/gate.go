@@ -38,7 +38,7 @@ func NewGate(l Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Pl
 	}
 }
 
-// Name of the plugin.
+// Name returns the plugin's name.
 func (g *Gate) Name() string { return GateName }
 
 // PreEnqueue rejects the pod while its gate is closed.

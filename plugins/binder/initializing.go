@@ -50,7 +50,7 @@ func NewInitializingNodes(l Ledger, newClassifier func(fwk.Handle) Classifier, h
 	}
 }
 
-// Name of the plugin.
+// Name returns the plugin's name.
 func (g *InitializingNodes) Name() string { return InitializingNodesName }
 
 // EventsToRegister names what can end a rejection: a change of the node, of its CSI drivers or their storage, and the end of a pod. When

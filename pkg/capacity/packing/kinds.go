@@ -81,7 +81,7 @@ func (k *kinds) mostPerBin(item int) int {
 	return most
 }
 
-// measure finds the dimensions that matter, and what fits where.
+// measure finds the dimensions that matter, and which kinds fit which bins.
 func (k *kinds) measure() {
 	if len(k.p.Bins) == 0 {
 		return

@@ -47,7 +47,7 @@ type fluid struct {
 	set, pool []int
 	sets      int
 	pools     int
-	// uses tells which sets may draw on a pool.
+	// uses tells, for each pool, which sets may draw on it.
 	uses [][]bool
 	// slots are the rules that have a row.
 	slots []int
