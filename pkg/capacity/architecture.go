@@ -24,8 +24,8 @@ func (o OpenArchitecture) String() string {
 	if len(named) > MaxOpenWorkloads {
 		named, others = named[:MaxOpenWorkloads], " and others"
 	}
-	return fmt.Sprintf("pool %s leaves kubernetes.io/arch open, and pods of %s%s don't ask for one: they may run on arm64. Whether their images are made for it is not known here; "+
-		"if not, have the pool or the pods ask for amd64", o.Pool, strings.Join(named, ", "), others)
+	return fmt.Sprintf("pool %s does not fix kubernetes.io/arch, and neither do pods of %s%s: they may run on arm64. Unless their images are built for it, "+
+		"require amd64 in the pool or in the pods", o.Pool, strings.Join(named, ", "), others)
 }
 
 // LeavesArchitectureOpen reports whether nodes of the pool may be arm64 although its requirements don't name that. A pool that lists both

@@ -90,7 +90,7 @@ func TestRefusalsByFiltersSayHowMuchWasTried(t *testing.T) {
 		want  string
 	}{
 		{"nothing is left", []*Pool{testPool("default")},
-			"the scheduler's Picky filter refuses the pod on every node that could be built for it (1 tried, one for each node pool, zone and capacity type): no"},
+			"the scheduler's Picky filter refuses the pod on every node that could be launched for it (1 tried, one for each node pool, zone and capacity type): no"},
 		{"another pool is full for now", []*Pool{testPool("default"), full},
 			"default: the scheduler's Picky filter refuses the pod on the nodes that were tried (1, one for each node pool, zone and capacity type): no; full: limit of nodes 0 reached: 0 left"},
 	} {

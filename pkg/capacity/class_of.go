@@ -181,7 +181,7 @@ func (c *Class) selects(key string) bool {
 func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if DeviceResource(name) {
-			return BindInitialized, fmt.Sprintf("asks for %s, which a device plugin has to bring", name)
+			return BindInitialized, fmt.Sprintf("requests %s, which a device plugin has to provide", name)
 		}
 	}
 	if d, ends := notReadyTolerance(pod.Spec.Tolerations); ends && d < longNotReady {

@@ -222,10 +222,10 @@ func TestEarliestMomentToBind(t *testing.T) {
 	}{
 		"a ReplicaSet's pod": {func(*corev1.Pod) {}, BindEarly, ""},
 		"a GPU": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("nvidia.com/gpu=1") }, BindInitialized,
-			"asks for nvidia.com/gpu, which a device plugin has to bring"},
+			"requests nvidia.com/gpu, which a device plugin has to provide"},
 		"a pod security group": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = testList("vpc.amazonaws.com/pod-eni=1")
-		}, BindInitialized, "asks for vpc.amazonaws.com/pod-eni, which a device plugin has to bring"},
+		}, BindInitialized, "requests vpc.amazonaws.com/pod-eni, which a device plugin has to provide"},
 		"hugepages and local storage are the kubelet's": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = testList("hugepages-2Mi=4Mi", "ephemeral-storage=1Gi")
 		}, BindEarly, ""},

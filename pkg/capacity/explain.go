@@ -80,9 +80,9 @@ func (r *run) explainPlacement(u *unit, n *node, e *Explanation) {
 	if n.planned() {
 		r.explainNode(n, e)
 	} else if n.view.InFlight {
-		e.say("it is on node %s, which is being launched and has room for it", n.view.Name)
+		e.say("it is on node %s, which is being launched and has capacity for it", n.view.Name)
 	} else {
-		e.say("it is on node %s, which is there and has room for it", n.view.Name)
+		e.say("it is on node %s, which exists and has capacity for it", n.view.Name)
 	}
 	// The pod must not conflict with itself.
 	r.tally(u, n, -1)

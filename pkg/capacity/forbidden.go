@@ -101,7 +101,7 @@ func (r *run) byFilters(u *unit, by *Forbidden, pools []string, all bool) string
 	}
 	tried := r.forbidden.count(u.Key)
 	if all {
-		return fmt.Sprintf("the scheduler's %s %s the pod on every node that could be built for it (%d tried, one for each node pool, zone and capacity type): %s", who, verb, tried, by.Reason)
+		return fmt.Sprintf("the scheduler's %s %s the pod on every node that could be launched for it (%d tried, one for each node pool, zone and capacity type): %s", who, verb, tried, by.Reason)
 	}
 	named := strings.Join(pools[:min(len(pools), maxPoolsNamed)], ", ")
 	if more := len(pools) - maxPoolsNamed; more > 0 {

@@ -42,7 +42,7 @@ func (r *run) refusal(u *unit, rest []holder) Refusal {
 			reason, retry, by = by.Reason, true, nil
 		}
 		if p.Paused != "" { // whatever the reason, the pause may have left fewer offerings than usual
-			reason, retry, by = shorten(p.Paused, maxReason-40)+"; of the others: "+reason, true, nil
+			reason, retry, by = shorten(p.Paused, maxReason-40)+"; other offerings: "+reason, true, nil
 		}
 		reason = shorten(reason, maxReason)
 		out.Reasons = append(out.Reasons, PoolReason{Pool: p.Name, Reason: reason})
@@ -92,14 +92,14 @@ func (r *run) verdict(u *unit, p *poolOffers) (reason string, retry bool, by *Fo
 		return p.Unready, true, nil
 	}
 	if p.Replicas != nil {
-		return fmt.Sprintf("it keeps %d nodes and builds none for pods", *p.Replicas), false, nil
+		return fmt.Sprintf("it is a static pool of %d nodes, and none are launched for pods", *p.Replicas), false, nil
 	}
 	a := asks{terms: u.Terms, tolerations: u.Tolerations, preferred: true}
 	if t := a.tolerates(p.Taints); t != nil {
 		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false, nil
 	}
 	if len(p.types) == 0 {
-		return fmt.Sprintf("its requirements leave none of %d instance types", len(p.Types)), false, nil
+		return fmt.Sprintf("its requirements exclude all %d instance types", len(p.Types)), false, nil
 	}
 	var bins []int
 	for _, v := range p.labelChoices {
@@ -200,7 +200,7 @@ func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason str
 	refused := r.forbidden[u.Key][p.Name]
 	for _, b := range bins {
 		if taken.Has(b) {
-			reason = "a daemon holds the host port it asks for"
+			reason = "a DaemonSet's pod uses the host port it requests"
 			continue
 		}
 		if i := slices.IndexFunc(refused, func(f *Forbidden) bool { return f.rules(&r.catalog.bins[b].offer) }); i >= 0 {
@@ -230,7 +230,7 @@ func (r *run) byRoom(u *unit, bins []int) (left []int, reason string) {
 	var parts []string
 	for d, n := range u.need {
 		if n > most[d] {
-			parts = append(parts, fmt.Sprintf("%s asked, %s at most", r.dims.text(d, n), r.dims.amount(d, most[d])))
+			parts = append(parts, fmt.Sprintf("%s requested, %s at most", r.dims.text(d, n), r.dims.amount(d, most[d])))
 		}
 	}
 	if len(parts) == 0 {
@@ -241,7 +241,7 @@ func (r *run) byRoom(u *unit, bins []int) (left []int, reason string) {
 		}
 		parts = []string{strings.Join(parts, ", ") + " together"}
 	}
-	return left, fmt.Sprintf("none of %d instance types has room for it: %s", r.countTypes(bins), strings.Join(parts, ", "))
+	return left, fmt.Sprintf("none of %d instance types has capacity for it: %s", r.countTypes(bins), strings.Join(parts, ", "))
 }
 
 // byLimits returns which limit of the pool every candidate would exceed, or "".
@@ -284,7 +284,7 @@ func (r *run) byTopology(u *unit, bins []int) string {
 		}
 		if o.group.host {
 			if o.kind == affinity && (!r.first(u) || o.group.total > 0) {
-				return "no node with the pods it has affinity to has room"
+				return "no node with the pods it has affinity to has capacity"
 			}
 			continue
 		}
@@ -294,19 +294,19 @@ func (r *run) byTopology(u *unit, bins []int) string {
 		}
 		if !some {
 			return map[kind]string{
-				spread:       fmt.Sprintf("topology spread over %s with maxSkew %d allows it nowhere", o.group.key, o.skew),
-				affinity:     fmt.Sprintf("pod affinity over %s finds no pod to be near to", o.group.key),
-				antiAffinity: fmt.Sprintf("pod anti-affinity over %s leaves no place", o.group.key),
+				spread:       fmt.Sprintf("topology spread over %s with maxSkew %d allows no domain", o.group.key, o.skew),
+				affinity:     fmt.Sprintf("pod affinity over %s can't be met where nodes can be launched", o.group.key),
+				antiAffinity: fmt.Sprintf("pod anti-affinity over %s excludes every domain", o.group.key),
 			}[o.kind]
 		}
 	}
 	for _, g := range u.blocked {
 		if !g.host && !u.owns(g) {
-			return fmt.Sprintf("anti-affinity of other pods over %s leaves no place", g.key)
+			return fmt.Sprintf("anti-affinity of other pods over %s excludes every domain", g.key)
 		}
 	}
 	return noReason
 }
 
 // noReason is used when each single constraint can be met, but not all of them together.
-const noReason = "its constraints on other pods leave no place"
+const noReason = "its constraints on other pods can't all be met"

@@ -91,7 +91,7 @@ func (b *Binder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 // SignPod keeps the scheduler's batching for ordinary pods. A pod that the ledger knows must go through its own cycle.
 func (b *Binder) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if b.ledger.Knows(pod.UID) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "the pod has a plan of its own")
+		return nil, fwk.NewStatus(fwk.Unschedulable, "capacity is planned for the pod")
 	}
 	if b.ledger.Unwatched() {
 		return nil, nil
@@ -171,7 +171,7 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	c := data.(*cycle)
 	name := node.Node().Name
 	if c.pin != "" && c.pin != name {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod has room on another node")
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "capacity is reserved for the pod on another node")
 	}
 	if !b.ledger.Watches(name) {
 		return nil

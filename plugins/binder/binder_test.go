@@ -176,7 +176,7 @@ func TestPreFilterHandsSlotsOutInPlanOrder(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	const (
-		kept  = "cpu is kept for pods planned for the node"
+		kept  = "cpu is reserved for pods planned for the node"
 		apart = "anti-affinity to a pod planned for the node"
 		early = "its node has not registered yet: has no controller that would recreate it"
 	)
@@ -199,7 +199,7 @@ func TestFilter(t *testing.T) {
 		{
 			name: "a planned pod goes to no other node, whatever brings it there", pod: pod("web"), on: "other",
 			history: func(w *world) { w.place("node", pod("web")) },
-			want:    answer{"UnschedulableAndUnresolvable", "the pod has room on another node"},
+			want:    answer{"UnschedulableAndUnresolvable", "capacity is reserved for the pod on another node"},
 		},
 		{
 			name: "a stranger can't take planned room", pod: pod("stranger", cpu("2")), on: "node",
@@ -242,12 +242,12 @@ func TestFilter(t *testing.T) {
 			name: "pods are a resource like any other", pod: pod("stranger"), on: "node",
 			history: func(w *world) { w.place("node", pod("web", nothing)) },
 			used:    []*corev1.Pod{pod("b1", nothing), pod("b2", nothing)},
-			want:    answer{"Unschedulable", "pods is kept for pods planned for the node"},
+			want:    answer{"Unschedulable", "pods is reserved for pods planned for the node"},
 		},
 		{
 			name: "a planned host port is kept", pod: pod("stranger", hostPort(80)), on: "node",
 			history: func(w *world) { w.place("node", pod("web", hostPort(80))) },
-			want:    answer{"Unschedulable", "host port 80 is kept for a pod planned for the node"},
+			want:    answer{"Unschedulable", "host port 80 is reserved for a pod planned for the node"},
 		},
 		{
 			name: "a planned pod's anti-affinity holds before it is there", pod: pod("stranger", label("a")), on: "node",
@@ -376,7 +376,7 @@ func TestFilterWorksOnClonedState(t *testing.T) {
 		t.Fatal(status)
 	}
 	got := answerOf(w.Filter(t.Context(), state.Clone(), pod("web"), nodeInfo("other")))
-	if want := (answer{"UnschedulableAndUnresolvable", "the pod has room on another node"}); got != want {
+	if want := (answer{"UnschedulableAndUnresolvable", "capacity is reserved for the pod on another node"}); got != want {
 		t.Errorf("answer %v, want %v", got, want)
 	}
 }
@@ -395,7 +395,7 @@ func TestSignPod(t *testing.T) {
 		{"an idle ledger adds nothing to a signature", func(*world) {}, pod("web"), signature{success, 0}},
 		{
 			"a planned pod is not batched", func(w *world) { w.place("node", pod("web")) }, pod("web"),
-			signature{answer{"Unschedulable", "the pod has a plan of its own"}, 0},
+			signature{answer{"Unschedulable", "capacity is planned for the pod"}, 0},
 		},
 		{"a stranger is signed with its class while room is kept", func(w *world) { w.place("node", pod("web")) }, pod("stranger"), signature{success, 1}},
 		{
@@ -495,10 +495,10 @@ func TestPodsThatCannotBePlannedForComeBackForRoomThatWasKept(t *testing.T) {
 	w := newWorld(t)
 	w.place("node", pod("web", cpu("3")))
 	w.place("node", pod("other", cpu("500m")))
-	if got := w.filter(pod("odd", typo, cpu("2")), "node"); got.Reason != "cpu is kept for pods planned for the node" {
+	if got := w.filter(pod("odd", typo, cpu("2")), "node"); got.Reason != "cpu is reserved for pods planned for the node" {
 		t.Fatalf("answer %v", got)
 	}
-	if got := w.filter(pod("later", cpu("2")), "node"); got.Reason != "cpu is kept for pods planned for the node" {
+	if got := w.filter(pod("later", cpu("2")), "node"); got.Reason != "cpu is reserved for pods planned for the node" {
 		t.Fatalf("answer %v", got) // Provision makes this one demand
 	}
 	activated := func() (out []types.UID) {

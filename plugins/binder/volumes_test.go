@@ -37,7 +37,7 @@ func volumes(n int) func(*corev1.Pod) {
 }
 
 func TestFilterKeepsAttachments(t *testing.T) {
-	kept := answer{"Unschedulable", "attachments of " + ebs + " are kept for pods planned for the node"}
+	kept := answer{"Unschedulable", "attachments of " + ebs + " are reserved for pods planned for the node"}
 	for _, tc := range []struct {
 		name    string
 		planned *corev1.Pod

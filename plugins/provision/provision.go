@@ -71,18 +71,18 @@ func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev
 	class, err := p.class.Class(pod)
 	if err != nil {
 		p.demand.Withdraw(pod.UID) // capacity may still be reserved for it, if its volume was deleted since, say
-		return nil, fwk.NewStatus(fwk.Unschedulable, "no node is built for the pod: "+err.Error())
+		return nil, fwk.NewStatus(fwk.Unschedulable, "no node is launched for the pod: "+err.Error())
 	}
 	ref := capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
 	if p.args.PreemptFirst || class.Priority >= scheduling.SystemCriticalPriority {
 		p.demand.SubmitLater(ref, class)
-		return nil, fwk.NewStatus(fwk.Unschedulable, "preemption has its try before a node is built")
+		return nil, fwk.NewStatus(fwk.Unschedulable, "preemption is tried before a node is launched")
 	}
 	wait, why := p.demand.SubmitRefused(ref, class, func(node string) (plugin, reason string) {
 		status := found.Get(node)
 		return status.Plugin(), status.Message()
 	})
-	klog.FromContext(ctx).V(4).Info("Took down demand", "pod", klog.KObj(pod), "class", class.Key, "wait", wait, "reason", why)
+	klog.FromContext(ctx).V(4).Info("Recorded demand", "pod", klog.KObj(pod), "class", class.Key, "wait", wait, "reason", why)
 	switch {
 	case !wait:
 		return nil, fwk.NewStatus(fwk.Unschedulable, why)

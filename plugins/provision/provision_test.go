@@ -148,12 +148,12 @@ func TestPostFilter(t *testing.T) {
 		{
 			name: "a pod that capacity can't help is told why",
 			pod:  pod(contradicting),
-			want: answer{Code: "Unschedulable", Reason: "no node is built for the pod: pod can't be planned for: node selector and required node affinity contradict each other"},
+			want: answer{Code: "Unschedulable", Reason: "no node is launched for the pod: pod can't be planned for: node selector and required node affinity contradict each other"},
 		},
 		{
 			name: "a critical pod preempts before a machine is bought for it",
 			pod:  pod(priority(scheduling.SystemCriticalPriority)),
-			want: answer{Code: "Unschedulable", Reason: "preemption has its try before a node is built", Later: true},
+			want: answer{Code: "Unschedulable", Reason: "preemption is tried before a node is launched", Later: true},
 		},
 		{
 			name: "a pod just below critical waits like any other",
@@ -164,7 +164,7 @@ func TestPostFilter(t *testing.T) {
 			name: "with preemptFirst every pod preempts first",
 			pod:  pod(),
 			args: Args{PreemptFirst: true},
-			want: answer{Code: "Unschedulable", Reason: "preemption has its try before a node is built", Later: true},
+			want: answer{Code: "Unschedulable", Reason: "preemption is tried before a node is launched", Later: true},
 		},
 		{
 			name:    "a pod whose plan is being made keeps waiting",

@@ -111,7 +111,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	s := p.slot
 	if l.nodes[s.node.key] != s.node || s.node.closed {
 		p.slot = nil
-		l.again(p, "its node has gone", now)
+		l.again(p, "its node is gone", now)
 		return
 	}
 	p.state, p.until = Open, time.Time{} // its reservation was good, the binding failed for another reason

@@ -14,7 +14,7 @@ func (l *Ledger) awakenLater(p *pod, now time.Time) (why string) {
 		return p.why
 	}
 	p.wake = now.Add(d)
-	return "its room is ready, but its scheduling cycles end before they ask for it: another plugin ends them"
+	return "capacity is ready for it, but another plugin ends its scheduling cycles before Binder runs"
 }
 
 // awaken activates pods whose next cycle is due.

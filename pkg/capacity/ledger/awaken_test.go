@@ -27,7 +27,7 @@ func TestCyclesThatEndBeforeBinderBackOff(t *testing.T) {
 			if st != Open {
 				t.Fatalf("the pod is %v", st)
 			}
-			if cycles > 2 && !strings.Contains(why, "end before they ask for it") {
+			if cycles > 2 && !strings.Contains(why, "another plugin ends its scheduling cycles") {
 				t.Errorf("after %d cycles the pod is told %q", cycles, why)
 			}
 		}

@@ -48,7 +48,7 @@ func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (bindsInFlight
 	}
 	n.cached, n.status, n.providerID = true, st, st.ProviderID
 	n.fenced, n.closed = true, true
-	l.lose(n, "its node is ending", true, now)
+	l.lose(n, "its node is being removed", true, now)
 	return bindsInFlight
 }
 

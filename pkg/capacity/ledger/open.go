@@ -57,7 +57,7 @@ func waitReason(s *slot) string {
 	if s.group != nil {
 		for _, o := range s.group.slots {
 			if o.node.waits(o.class.Class) != "" {
-				return "other nodes of its plan are being launched: pods joined by spreading or affinity start together"
+				return "other nodes of its plan are being launched: pods that depend on each other by topology spread or affinity start together"
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func (l *Ledger) Tick(now time.Time) {
 		if p.until.IsZero() {
 			p.until = now.Add(othersDeadline)
 		} else {
-			l.fail(p, "its own scheduler has not bound it to the node that was built for it", now)
+			l.fail(p, "its own scheduler has not bound it to the node that was launched for it", now)
 		}
 	}
 	l.overdue(now)
@@ -295,7 +295,7 @@ func (l *Ledger) gatesEnd(now time.Time) {
 			continue
 		}
 		// Planning again would buy a node each time. This node may still register, and other capacity may become free.
-		why := fmt.Sprintf("its room has not become usable in %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
+		why := fmt.Sprintf("its node has not become usable within %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
 		freed := l.freed
 		l.release(p)
 		l.freed = freed // releasing a slot that never became usable frees nothing for others

@@ -16,7 +16,7 @@ func (l *Ledger) overdue(now time.Time) {
 		if p.until.IsZero() {
 			p.until = now.Add(l.patience.Gate)
 		} else {
-			why := fmt.Sprintf("its room was ready for %v, and the scheduler has not bound it there", l.patience.Gate)
+			why := fmt.Sprintf("its node was ready for %v, and the scheduler has not bound it there", l.patience.Gate)
 			l.release(p)
 			l.refuse(p, why, now)
 			p.retry, p.broken = now.Add(l.patience.Gate), true

@@ -23,7 +23,7 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 			// Pods like it were bound to nodes that died before their kubelets registered, and were created again: that failure counts
 			// for this pod, too.
 			p.state, p.since, p.retry = Refused, now, k.rest
-			p.why = "the last nodes launched for such pods never came up; the next one is launched later: " + k.lostWhy
+			p.why = "the last nodes launched for such pods never registered; the next one is launched later: " + k.lostWhy
 			return Refused, p.why
 		}
 		l.queue(p, now)

@@ -54,7 +54,7 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 		return "", l.Explain(uid)
 	case Refused:
 		if p.behind {
-			return "", "pods like it are placed first, where they were planned"
+			return "", "waiting until pods with the same requirements are bound to the nodes planned for them"
 		}
 	case Assumed:
 		if p.slot != nil {
@@ -64,7 +64,7 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 		if p.slot == nil {
 			s := p.class.free()
 			if s == nil {
-				return "", "its room is not ready"
+				return "", "the capacity reserved for it is not ready"
 			}
 			s.pod, p.slot = p, s
 			p.early, p.wake = 0, time.Time{}
@@ -99,7 +99,7 @@ type Amounts interface {
 func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 	p := l.pods[ask.UID]
 	if p != nil && p.slot != nil && p.slot.node.name != name {
-		return "the pod has room on another node"
+		return "capacity is reserved for the pod on another node"
 	}
 	n, ok := l.byName[name]
 	if !ok {
@@ -110,7 +110,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 	}
 	if p == nil || p.slot == nil {
 		if n.late && !ask.DaemonSet { // DaemonSet pods have no other node
-			return "the node has not come in time"
+			return "the node has not registered in time"
 		}
 		if why := n.early(ask.Class); why != "" {
 			return why
@@ -159,7 +159,7 @@ func (n *node) room(p *pod, of *Ask, on Amounts) string {
 			kept += d[r]
 		}
 		if kept > 0 && on.Requested(r)+kept+want > on.Allocatable(r) {
-			return fmt.Sprintf("%s is kept for pods planned for the node", r)
+			return fmt.Sprintf("%s is reserved for pods planned for the node", r)
 		}
 	}
 	for i := range ask.HostPorts {
@@ -169,7 +169,7 @@ func (n *node) room(p *pod, of *Ask, on Amounts) string {
 			}
 			for j := range s.class.HostPorts {
 				if capacity.PortConflict(&ask.HostPorts[i], &s.class.HostPorts[j]) {
-					return fmt.Sprintf("host port %d is kept for a pod planned for the node", ask.HostPorts[i].HostPort)
+					return fmt.Sprintf("host port %d is reserved for a pod planned for the node", ask.HostPorts[i].HostPort)
 				}
 			}
 		}
@@ -229,9 +229,9 @@ func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) string {
 		}
 		if kept > 0 && on.Volumes(driver)+kept+want > limit {
 			if class, ok := capacity.StorageClassOf(driver); ok {
-				return fmt.Sprintf("storage of class %s is kept for pods planned for the node", class)
+				return fmt.Sprintf("storage of class %s is reserved for pods planned for the node", class)
 			}
-			return fmt.Sprintf("attachments of %s are kept for pods planned for the node", driver)
+			return fmt.Sprintf("attachments of %s are reserved for pods planned for the node", driver)
 		}
 	}
 	return ""
