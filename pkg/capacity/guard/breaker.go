@@ -179,11 +179,11 @@ func (b *Breaker) Text() string {
 	next := fmt.Sprintf("one machine is tried from %s on, once pods wait for it, or after a change", b.Next.UTC().Format(time.RFC3339))
 	switch {
 	case !b.Open():
-		return fmt.Sprintf("launches for %s go on: a machine has done work; they were paused since %s: %s", b.Key, b.Since.UTC().Format(time.RFC3339), what)
+		return fmt.Sprintf("launches for %s are resumed: a machine has served; they were paused since %s: %s", b.Key, b.Since.UTC().Format(time.RFC3339), what)
 	case b.Probing():
 		next = "one machine is being tried"
 	case b.Refused:
-		next = "a machine is tried once the API server would accept its Node, which is asked each minute"
+		next = "the next machine is tried once the API server accepts its Node in a dry run, which is repeated each minute"
 	}
 	return fmt.Sprintf("launches for %s are paused since %s: %s; %s (annotation dovetail.sh/retry: at once)",
 		b.Key, b.Since.UTC().Format(time.RFC3339), what, next)

@@ -213,7 +213,7 @@ func TestOpenOf(t *testing.T) {
 		poolA: {"launches for node pool a, a-namespace Deployment/a-deployment-with-a-name-0 are paused since 2026-06-01T00:00:00Z: NodeClaim m0: " +
 			strings.Repeat("long ", 29) + "l" + "; one machine is tried from 2026-06-01T00:00:00Z on, once pods wait for it, or after a change (annotation dovetail.sh/retry: at once)"},
 		classC: {"launches for node class c, image i are paused since 2026-06-01T00:00:00Z: NodeClaim r: a webhook denies the Node; " +
-			"a machine is tried once the API server would accept its Node, which is asked each minute (annotation dovetail.sh/retry: at once)"},
+			"the next machine is tried once the API server accepts its Node in a dry run, which is repeated each minute (annotation dovetail.sh/retry: at once)"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("texts (-want +got):\n%s", diff)
