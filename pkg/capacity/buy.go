@@ -47,7 +47,7 @@ func (r *run) buy(units []*unit, tier int) {
 	}
 }
 
-// items returns the batches' pods to be packed; of those that have to be assigned to domain buckets, one part in so many. A batch whose
+// items returns the batches' pods to be packed; of those that have to be assigned to domain buckets only 1/part, rounded up. A batch whose
 // affinity waits for pods of another batch is tried again once those are assigned.
 func (r *run) items(units []*unit, tier, part int) []item {
 	var items []item

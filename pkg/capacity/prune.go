@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// prune returns the candidates worth passing to the packing: those that hold at least one pod, and that no other candidate can replace,
-// with at least the capacity at no higher price, for all items that may use them.
+// prune returns the candidates worth passing to the packing. It leaves out those that can't hold a single pod, and those that another
+// candidate replaces: one that all the same items may use, with at least the same capacity at no higher price.
 func (r *run) prune(items []item) []int {
 	sets := distinct(items)
 	c := r.catalog

@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Resolve finds what a node can be bought as that no pod needs: the pool's offerings that hold requests and the daemons' pods, chosen as
-// in a plan: cheapest first, of one capacity type, at most MaxFleetTypes types, minValues kept. Limits are ignored. If there is no such
-// node, why is the reason, and retry reports whether it may pass by itself.
+// Resolve chooses the offerings for a node that is not bought for pods: those of the pool that hold requests and the daemons' pods,
+// chosen as in a plan: cheapest first, of one capacity type, at most MaxFleetTypes types, minValues kept. Limits are ignored. If there
+// are none, why is the reason, and retry reports whether it may pass by itself.
 func Resolve(p *Pool, requests Resources, daemons []*DaemonSet, opts Options) (n *PlannedNode, why string, retry bool) {
 	own := *p
 	own.Limits, own.Schedulers, own.Replicas = nil, nil, nil

@@ -75,8 +75,9 @@ func (g *Guard) Underway(class, image string, workloads []Workload) (n int, sinc
 	return n, since
 }
 
-// Doubt describes a key of which some machines have failed, but not half of their round, while none has served and no more of them look
-// well than have failed. Buying for all of their demand again would buy half of the round twice before the breaker opens.
+// Doubt describes a key for which some machines of a round have failed, but fewer than half, while none has served and no more of them
+// look well than have failed. If machines were bought again for all the pods concerned, half of the round would be bought twice before
+// the breaker opens.
 type Doubt struct {
 	// Bought and Failed count machines of the round, More counts undecided ones that were bought since.
 	Bought, Failed, More int

@@ -64,8 +64,8 @@ func (g *Guard) absorb(b, o *Breaker) {
 	delete(g.breakers, o.Key)
 }
 
-// merge makes one breaker of those of a pool that are open for the same cause. Breakers that opened before a machine of the pool last
-// served don't count.
+// merge replaces the breakers of a pool that are open for the same cause by one breaker of the pool, if there are at least poolBreakers.
+// Breakers that opened before a machine of the pool last served don't count.
 func (g *Guard) merge(pool, cause string, now time.Time) {
 	if pool == "" {
 		return // users' NodeClaims without a pool have nothing in common

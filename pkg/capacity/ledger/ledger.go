@@ -82,7 +82,7 @@ const (
 type pod struct {
 	ref   capacity.PodRef
 	class *class
-	owner types.UID // the pod's own owner; the class has that of the first pod like it, which may be another
+	owner types.UID // the pod's own owner; class.Pod is the first pod of the class, which may have another
 	// arrival is the pod's position in the order in which pods were added.
 	arrival     int
 	state       State
@@ -103,7 +103,7 @@ type pod struct {
 	// stale: it was queued without a new Submit, so its class is as old as its last cycle.
 	stale bool
 	// These describe a pod that is queued again. told: why it was refused before. heard: a cycle of its own has failed since. held: a
-	// query has kept the scheduler from trying the pod since it was queued.
+	// query (Gate, Pin) or Submit has kept the scheduler from trying the pod since it was queued.
 	told  string
 	heard bool
 	held  atomic.Bool

@@ -23,7 +23,7 @@ const (
 // reasons repeatedly backs off. Nothing was launched, so this counts as no failure, and a change in the cluster ends the back-off.
 //
 // Refuse does not activate a pod that is refused for the same reason as before (numbers in the reason may differ), whose own scheduling
-// cycle has failed since, and that no query has kept from being scheduled meanwhile. With thousands of such pods each change of a pool or
+// cycle has failed since, and that no query (Gate, Pin) has kept from being scheduled since. With thousands of such pods each change of a pool or
 // an offering would cost as many cycles, ahead of pods that fit. It returns the other pods, for which the reason is new.
 func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) (news []capacity.PodRef) {
 	seen := map[*class]bool{}
