@@ -121,7 +121,7 @@ func TestSceneStorageTooSmall(t *testing.T) {
 				}
 				s.AtMost("machines in the day", s.Launched(), 1)
 				if !slices.ContainsFunc(said(), func(h chaos.Sentence) bool {
-					return h.Kind == "Pod" && strings.Contains(h.Text, "storage of class local 10Gi asked, 5Gi at most")
+					return h.Kind == "Pod" && strings.Contains(h.Text, "storage of class local 10Gi requested, 5Gi at most")
 				}) {
 					s.Failf("no event says what nodes have: %v", said())
 				}

@@ -1,6 +1,7 @@
 package capacity
 
-// coarseAllows says whether one more pod of the unit may come to a place as far as labels other than the host name go.
+// coarseAllows reports whether one more pod of the batch may be placed in the given domains, considering all topology keys but the host
+// name.
 func (r *run) coarseAllows(u *unit, where site) bool {
 	for i := range u.owned {
 		if o := &u.owned[i]; !o.group.host && !r.satisfied(u, o, where) {
@@ -38,8 +39,8 @@ func selfCount(o *owned) int {
 	return 0
 }
 
-// first says whether a pod of the unit satisfies its own affinity terms as the first of its kind: it matches all of them
-// and nothing else does.
+// first reports whether a pod of the batch satisfies its own affinity terms as the first pod that matches them: it matches all of them
+// itself, and no other pod matches any.
 func (r *run) first(u *unit) bool {
 	for i := range u.owned {
 		if o := &u.owned[i]; o.kind == affinity && (!o.self || o.group.total > 0) {
@@ -49,7 +50,7 @@ func (r *run) first(u *unit) bool {
 	return true
 }
 
-// hostRoom is how many more pods of the unit, at most k, a node may take as far as rules among pods of one node go.
+// hostRoom returns how many more pods of the batch, at most k, a node may take under the rules among pods of one node.
 func (r *run) hostRoom(u *unit, n *node, k int) int {
 	for i := range u.owned {
 		o := &u.owned[i]
@@ -62,7 +63,7 @@ func (r *run) hostRoom(u *unit, n *node, k int) int {
 				if !r.first(u) {
 					return 0
 				}
-				k = min(k, 1) // from the second on the count is positive
+				k = min(k, 1) // from the second pod on the count is positive
 			}
 			continue
 		}
@@ -84,8 +85,8 @@ func (r *run) hostRoom(u *unit, n *node, k int) int {
 	return k
 }
 
-// hostLeast is the least count on a node that a host spread group looks at. While deciding, new nodes may always come,
-// and they start at zero; when the order is made all nodes are known.
+// hostLeast returns the least count on any node that a spread group over host names considers. While nodes are being planned a new node
+// may always be added, with a count of zero; when the placements are put in order all nodes are known.
 func (r *run) hostLeast(g *group, minDomains int) int {
 	if !r.ordering && (g.hostFromZero || len(r.nodes) > r.existing) {
 		return 0

@@ -6,13 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Repels says whether pods of the class keep others off their node by required anti-affinity.
+// Repels reports whether required anti-affinity of the class's pods keeps other pods off their node.
 func (c *Class) Repels() bool {
 	return slices.ContainsFunc(c.AntiAffinity, func(t PodTerm) bool { return t.TopologyKey == labelHostname })
 }
 
-// Apart says whether required anti-affinity of one class or the other keeps their pods off the same node. What it can't know
-// without the labels of namespaces, it leaves to the scheduler's own filters.
+// Apart reports whether required anti-affinity of one class or the other keeps their pods off the same node. Terms that need the labels
+// of namespaces are left to the scheduler's own filters.
 func Apart(a, b *Class) bool { return a.repels(b) || b.repels(a) }
 
 func (c *Class) repels(other *Class) bool {

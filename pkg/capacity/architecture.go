@@ -9,12 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxOpenWorkloads is how many workloads an OpenArchitecture names.
+// MaxOpenWorkloads is how many workloads the text of an OpenArchitecture names.
 const MaxOpenWorkloads = 5
 
-// OpenArchitecture is a pool that leaves the architecture open, and for which nodes were planned that may be arm64, for workloads that
-// name no architecture either. Whether an image has a manifest for arm64 only a registry can tell; a container without one fails on
-// the node.
+// OpenArchitecture is a pool without a requirement on the architecture, for which nodes were planned that may be arm64, for workloads
+// without one either. Only a registry can tell whether an image has a manifest for arm64; a container without one fails on the node.
 type OpenArchitecture struct {
 	Pool      string
 	Workloads []string // in the order of the plan
@@ -25,11 +24,12 @@ func (o OpenArchitecture) String() string {
 	if len(named) > MaxOpenWorkloads {
 		named, others = named[:MaxOpenWorkloads], " and others"
 	}
-	return fmt.Sprintf("pool %s leaves kubernetes.io/arch open, and pods of %s%s don't ask for one: they may run on arm64. Whether their images are made for it is not known here; "+
-		"if not, have the pool or the pods ask for amd64", o.Pool, strings.Join(named, ", "), others)
+	return fmt.Sprintf("pool %s does not fix kubernetes.io/arch, and neither do pods of %s%s: they may run on arm64. Unless their images are built for it, "+
+		"require amd64 in the pool or in the pods", o.Pool, strings.Join(named, ", "), others)
 }
 
-// LeavesArchitectureOpen says that nodes of the pool may be arm64 although it doesn't name that: whoever lists both has decided.
+// LeavesArchitectureOpen reports whether nodes of the pool may be arm64 although its requirements don't name that. A pool that lists both
+// architectures has decided.
 func (p *Pool) LeavesArchitectureOpen() bool {
 	r, ok := p.Requirements[corev1.LabelArchStable]
 	if !ok {
@@ -39,9 +39,9 @@ func (p *Pool) LeavesArchitectureOpen() bool {
 	return excluded && r.Has("amd64") && r.Has("arm64")
 }
 
-// OpenArchitectures are those of a plan, by the names of the pools.
+// OpenArchitectures returns the open architectures of a plan, sorted by pool.
 func OpenArchitectures(plan *Plan) []OpenArchitecture {
-	mayBeARM := map[string]string{} // planned node: pool
+	mayBeARM := map[string]string{} // planned node to pool
 	for _, n := range plan.Nodes {
 		if n.Pool.LeavesArchitectureOpen() &&
 			slices.ContainsFunc(n.Offers, func(o NodeOffer) bool { return o.Type.Labels[corev1.LabelArchStable] == "arm64" }) {
@@ -77,7 +77,7 @@ func withoutArchitecture(term Requirements) bool {
 	return !ok
 }
 
-// Workload is what a pod of the class belongs to, as its user calls it.
+// Workload returns the name of what a pod of the class belongs to, as its user knows it.
 func (c *Class) Workload(pod PodRef) string {
 	if c.Pod == nil || metav1.GetControllerOfNoCopy(c.Pod) == nil {
 		return c.Namespace + "/" + pod.Name

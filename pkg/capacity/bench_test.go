@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// manyTypes is a catalogue of the size of a real one: families of three shapes in several generations and sizes.
+// manyTypes returns a catalog of realistic size: families of three shapes in several generations and sizes.
 func manyTypes() []*InstanceType {
 	var out []*InstanceType
 	for gen := range 12 {
@@ -100,7 +100,7 @@ func BenchmarkPlanHostSpread1000(b *testing.B) {
 	benchmarkPlan(b, v, Options{})
 }
 
-// One pod, five pools, the whole catalogue: what a plan costs at least.
+// The least that a plan costs: one pod, five pools, the whole catalog.
 func BenchmarkPlanOnePodFivePools(b *testing.B) {
 	types := manyTypes()
 	v := &View{Demand: []Demand{demandOf(b, 1, asking("web", "cpu=1 memory=1Gi"))}}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The lower bound is of what is bought: pods that limits leave out cost nothing, and those that go to the next pool cost
-// what they cost there.
+// The lower bound counts what is bought: pods that limits leave out cost nothing, and pods that use the next pool cost what they cost
+// there.
 func TestLowerBoundIsOfWhatIsBought(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -32,14 +32,14 @@ func TestLowerBoundIsOfWhatIsBought(t *testing.T) {
 	}
 }
 
-// limited is a pool with room for a quarter of the pods.
+// limited returns a pool with a limit that is enough for a quarter of the pods.
 func limited(weight int32) *Pool {
 	p := testPool("limited")
 	p.Weight, p.Limits = weight, Resources{"cpu": 10_000}
 	return p
 }
 
-// A pod that fits nowhere, for whatever reason, says nothing about the cost of the others.
+// A pod that fits nowhere, for whatever reason, has no effect on the cost of the others.
 func TestLowerBoundWithAPodThatFitsNowhere(t *testing.T) {
 	for name, pod := range map[string]Demand{
 		"more than any type has":           demandOf(t, 1, asking("big", "cpu=4000")),
@@ -70,8 +70,8 @@ func gangOf(d Demand, missing int) Demand {
 	return d
 }
 
-// No plan that is known for the same pods costs less than the bound of another: random worlds, with pods that nothing holds
-// in half of them, planned with more and more effort.
+// No plan for the same pods costs less than the bound of another plan: random worlds, in half of them with pods that nothing holds,
+// planned with increasing effort.
 func TestLowerBoundIsBelowTheBestKnownCost(t *testing.T) {
 	known, refused := 0, 0
 	for seed := range uint64(150) {
@@ -104,8 +104,8 @@ func TestLowerBoundIsBelowTheBestKnownCost(t *testing.T) {
 	}
 }
 
-// bought says which pods a plan buys nodes for, of which pools, and how many preferences are given up for them: what plans
-// must have in common to be compared by what they cost.
+// bought returns for which pods a plan buys nodes, from which pools, and how many of their preferences are dropped. Only plans with the
+// same result can be compared by cost.
 func bought(p *Plan) string {
 	nodes, count := map[string]*PlannedNode{}, map[string]int{}
 	for _, n := range p.Nodes {
@@ -116,5 +116,5 @@ func bought(p *Plan) string {
 			count[pl.Class.Pod.Name+" in "+n.Pool.Name]++
 		}
 	}
-	return fmt.Sprint(p.yielded, count) // maps are printed in order
+	return fmt.Sprint(p.yielded, count) // maps are printed in key order
 }

@@ -6,21 +6,21 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// item is what the packing is asked to place: pods of a unit that may go into the same bins.
+// item is what the packing has to place: pods of a batch that may use the same candidates.
 type item struct {
 	unit *unit
 	bins packing.Bits
 	n    int
-	// assigned: the bins are those of a cell, for the sake of constraints among pods.
+	// assigned: assign has chosen the candidates' domain bucket, because of constraints among pods.
 	assigned bool
 }
 
-// buy places what it can of the units on new nodes of one tier of pools.
+// buy places what it can of the pod batches on new nodes from one tier of pools.
 func (r *run) buy(units []*unit, tier int) {
 	var items []item
 	var loads []load
-	// What limits leave out makes uneven what was assigned evenly, so less is tried, until it is bought whole or there is
-	// one pod of each. The next round comes back for the rest.
+	// If limits leave pods out, an assignment that was even no longer is. Then fewer pods are tried, until all of them can be bought or
+	// there is one pod of each batch. The next round continues with the rest.
 	for part := 1; ; part *= 4 {
 		items = r.items(units, tier, part)
 		var even bool
@@ -47,8 +47,8 @@ func (r *run) buy(units []*unit, tier int) {
 	}
 }
 
-// items are the units' pods to be packed, of those that are assigned to cells one part of so many. A unit whose affinity
-// waits for pods of another gets its turn once those are assigned.
+// items returns the batches' pods to be packed; of those that have to be assigned to domain buckets only 1/part, rounded up. A batch whose
+// affinity waits for pods of another batch is tried again once those are assigned.
 func (r *run) items(units []*unit, tier, part int) []item {
 	var items []item
 	r.claimed = map[int]int64{}
@@ -72,7 +72,7 @@ func (r *run) items(units []*unit, tier, part int) []item {
 	return items
 }
 
-// itemsOf are the unit's pods by cell, at this tier.
+// itemsOf returns the batch's pods for this tier, by domain bucket.
 func (r *run) itemsOf(u *unit, tier, part int) []item {
 	bins := r.tierBins(u, tier)
 	if u.left == 0 || !bins.Any() {
@@ -93,22 +93,22 @@ func (r *run) itemsOf(u *unit, tier, part int) []item {
 	return out
 }
 
-// tierBins are the bins of a tier's pools that may be bought for the unit.
+// tierBins returns the candidates in a tier's pools that may be bought for the batch.
 func (r *run) tierBins(u *unit, tier int) packing.Bits {
 	bins := u.offered.Clone()
 	bins.And(r.catalog.tiers[tier])
 	return bins
 }
 
-// load is a content of planned nodes.
+// load is what a number of identical planned nodes hold.
 type load struct {
 	bin    int
 	shares []packing.Share
 	times  int
 }
 
-// pack asks the packing for new nodes. Only bins that matter are handed to it. bound is a lower bound of the cost of what
-// is packed; even says that all of what is assigned to cells is.
+// pack asks the packing for new nodes, and passes on only candidates that matter. bound is a lower bound for the cost of what is packed;
+// even reports whether all pods that were assigned to domain buckets are packed.
 func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	if len(items) == 0 {
 		return nil, 0, true
@@ -138,12 +138,12 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	}
 	even = true
 	for i, n := range out.Left {
-		even = even && (n == 0 || !items[i].assigned || !p.HoldsOne(i)) // what fits no bin isn't left out by a limit
+		even = even && (n == 0 || !items[i].assigned || !p.HoldsOne(i)) // a limit doesn't leave out what fits no candidate
 	}
 	return loads, out.Bound, even
 }
 
-// rules are the host groups as counting rules among items.
+// rules returns the groups over host names as counting rules among items.
 func (r *run) rules(items []item) []packing.Rule {
 	var out []packing.Rule
 	for _, g := range r.topo.groups {
@@ -169,8 +169,8 @@ func (r *run) rules(items []item) []packing.Rule {
 	return out
 }
 
-// grow places pods that must share a node with others, by making planned nodes larger or, for the first of their kind,
-// by one new node for as many of them as possible.
+// grow places pods that must share a node with other pods, on planned nodes that are made larger. For the first of such pods it adds one
+// new node, for as many of them as possible.
 func (r *run) grow(u *unit, tier int) {
 	bins := r.tierBins(u, tier)
 	for u.left > 0 {
@@ -186,7 +186,7 @@ func (r *run) grow(u *unit, tier int) {
 	}
 }
 
-// growth is the planned node that becomes able to take a pod of the unit at the least cost, and as what.
+// growth returns the planned node that can be made to take a pod of the batch at the least cost, and the candidate to buy it as.
 func (r *run) growth(u *unit, bins packing.Bits) (*node, int) {
 	var best *node
 	bestBin, bestCost := -1, 0.0
@@ -196,7 +196,7 @@ func (r *run) growth(u *unit, bins packing.Bits) (*node, int) {
 		}
 		like := r.compatibility(n)
 		for b := range r.catalog.bins {
-			// A node of special hardware may become a larger one for the sake of pods that must share it.
+			// A node of special hardware may become a larger one for pods that must share it.
 			if !bins.Has(b) && !(r.catalog.special.Has(n.bin) && u.bins.Has(b)) || !like.is(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
 				continue
 			}
@@ -208,7 +208,7 @@ func (r *run) growth(u *unit, bins packing.Bits) (*node, int) {
 	return best, bestBin
 }
 
-// freeAs is the room left on a planned node if it were bought as bin b.
+// freeAs returns the capacity left on a planned node if it were bought as candidate b.
 func (r *run) freeAs(n *node, b int) []int64 {
 	room := slices.Clone(r.catalog.roomOf(b))
 	for _, s := range n.content {
@@ -217,7 +217,7 @@ func (r *run) freeAs(n *node, b int) []int64 {
 	return room
 }
 
-// holdsMore says whether bin b would hold what is on a planned node and one pod of the unit.
+// holdsMore reports whether candidate b holds what is on a planned node and one more pod of the batch.
 func (r *run) holdsMore(n *node, b int, u *unit) bool {
 	free := r.freeAs(n, b)
 	for d, v := range free {
@@ -253,8 +253,8 @@ func (r *run) enlarge(n *node, b int) {
 	}
 }
 
-// openFirst buys a node for the first pods of a unit that wants to be together: the cheapest that holds all, or else
-// the one that holds most.
+// openFirst buys a node for the first pods of a batch that must share a node: the cheapest that holds all of them, or else the one that
+// holds most.
 func (r *run) openFirst(u *unit, bins packing.Bits) bool {
 	if !r.first(u) {
 		return false

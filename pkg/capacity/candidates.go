@@ -2,9 +2,9 @@ package capacity
 
 import "fmt"
 
-// Candidates are the nodes that could be bought for one pod of the class: for each pool, zone and capacity type that Options don't rule
-// out the one that a plan would buy there. Rules among pods are not looked at, nor limits, nor what is on other nodes; preferences
-// are given up. Their IDs are unique among them.
+// Candidates returns the nodes that could be bought for one pod of the class: for each pool, zone and capacity type that Options don't
+// rule out, the node that a plan would buy. It ignores rules among pods, limits and what is on other nodes, and drops preferences. The
+// nodes' IDs are unique among them.
 func (p *Planner) Candidates(view *View, class *Class, opts Options) []*PlannedNode {
 	alone := *class
 	alone.Spread, alone.Affinity, alone.AntiAffinity, alone.PreferredAffinity, alone.PreferredAntiAffinity = nil, nil, nil, nil, nil
@@ -18,7 +18,7 @@ func (p *Planner) Candidates(view *View, class *Class, opts Options) []*PlannedN
 		pool               int
 		zone, capacityType string
 	}
-	// The cheapest of each.
+	// The cheapest candidate of each.
 	best := map[place]int{}
 	var order []place
 	for b := range r.catalog.bins {

@@ -69,7 +69,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// A filter may ask for a zone although nothing the planner knows does.
+// A filter may require a zone although nothing that the planner knows does.
 func TestFixZone(t *testing.T) {
 	v := viewOf(t, 1, asking("web", "cpu=1"))
 	for _, fix := range []bool{false, true} {
@@ -80,7 +80,7 @@ func TestFixZone(t *testing.T) {
 	}
 }
 
-// What is said about refusals by filters is true: "every" when nothing is left, otherwise how many were tried.
+// The text about refusals by filters is true: "every" if nothing is left, otherwise how many were tried.
 func TestRefusalsByFiltersSayHowMuchWasTried(t *testing.T) {
 	full := testPool("full")
 	full.Limits = Resources{ResourceNodes: 0}
@@ -90,7 +90,7 @@ func TestRefusalsByFiltersSayHowMuchWasTried(t *testing.T) {
 		want  string
 	}{
 		{"nothing is left", []*Pool{testPool("default")},
-			"the scheduler's Picky filter refuses the pod on every node that could be built for it (1 tried, one for each node pool, zone and capacity type): no"},
+			"the scheduler's Picky filter refuses the pod on every node that could be launched for it (1 tried, one for each node pool, zone and capacity type): no"},
 		{"another pool is full for now", []*Pool{testPool("default"), full},
 			"default: the scheduler's Picky filter refuses the pod on the nodes that were tried (1, one for each node pool, zone and capacity type): no; full: limit of nodes 0 reached: 0 left"},
 	} {

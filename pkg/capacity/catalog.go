@@ -12,71 +12,74 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// catalog is everything that could be bought: a bin per pool, variant of its labels, instance type and available offer.
+// catalog is everything that could be bought: an offering candidate (bin) for each pool, choice of labels, instance type and available
+// offering.
 type catalog struct {
 	pools []*poolOffers
 	bins  []bin
 	dims  *dims
-	// tiers are the bins by weight of their pools, highest first.
+	// tiers are the candidates by weight of their pools, highest first.
 	tiers []packing.Bits
-	// budgets is how many limits and reservations there are; reserved is what is left of reservations, by budget.
+	// budgets is the number of limits and capacity reservations. reserved is how many instances are left in capacity reservations, by
+	// budget.
 	budgets  int
 	reserved map[int]int
-	// special are the bins of special hardware.
+	// special are the candidates of special hardware.
 	special packing.Bits
-	// matched are the bins that satisfy what is asked, by what is asked.
+	// matched are the candidates that satisfy a pod's demands on nodes, by asks.id.
 	matched map[string]packing.Bits
-	// rooms are room vectors, shared by bins of the same type and daemons. They are of one planning.
+	// rooms are the candidates' capacities per dimension, shared by candidates with the same type and daemons. They are valid for one
+	// plan.
 	rooms [][]int64
 }
 
-// poolOffers is a pool with the types its requirements leave.
+// poolOffers is a pool with the instance types that its requirements allow.
 type poolOffers struct {
 	*Pool
 	index int
-	// tier is equal for pools of equal weight: they compete on price.
+	// tier is the same for pools of equal weight, which compete on price.
 	tier         int
 	types        []*InstanceType
 	columns      map[string]*column
 	commons      map[string]*common
 	labelChoices []labelChoice
-	// limits are the budgets of the pool, by resource.
+	// limits are the budgets of the pool's limits, by resource.
 	limits map[corev1.ResourceName]int
-	// narrowed is how many types the requirements left out.
+	// narrowed is how many types the requirements exclude.
 	narrowed int
-	// minimum says that a requirement has minValues.
+	// minimum: a requirement has minValues.
 	minimum bool
 }
 
 // labelChoice is one choice of values for the labels that the pool leaves open.
 type labelChoice struct {
 	labels      map[string]string
-	first, last int // its bins
+	first, last int // its candidates
 	ways        map[way][][]int
-	ranks       []int // its bins' positions in order of price
+	ranks       []int // its candidates' positions in order of price
 }
 
-// bin is one thing to buy.
+// bin is an offering candidate: a node that can be bought.
 type bin struct {
 	pool, labelChoice, typ int
 	offer                  Offer
-	price                  float64 // what is compared
+	price                  float64 // the price that is compared
 	room                   int     // index into rooms
-	daemons                string  // which daemons come, as a key
+	daemons                string  // the daemons that run on it, as a key
 	uses                   []packing.Use
 }
 
-// column is one label over the types of a pool.
+// column holds one label's values over the types of a pool.
 type column struct {
 	values []string
-	of     []int // index into values by type, -1: absent
+	of     []int // index into values, by type; -1: the label is absent
 }
 
 func (c *catalog) typeOf(b int) *InstanceType { return c.pools[c.bins[b].pool].types[c.bins[b].typ] }
 
 func (c *catalog) roomOf(b int) []int64 { return c.rooms[c.bins[b].room] }
 
-// label is a label that a node bought as bin b will have.
+// label returns a label that a node bought as candidate b will have.
 func (c *catalog) label(b int, key string) (string, bool) {
 	x := &c.bins[b]
 	if v, ok := x.offer.label(key); ok {
@@ -90,7 +93,7 @@ func (c *catalog) label(b int, key string) (string, bool) {
 	return v, ok
 }
 
-// newCatalog lists what can be bought. mentioned are the label keys that demand asks for, with the values it names.
+// newCatalog lists what can be bought. mentioned are the label keys that the demand asks for, with the values it names.
 func newCatalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bool) *catalog {
 	c := &catalog{matched: map[string]packing.Bits{}}
 	size := 0
@@ -137,7 +140,7 @@ func newCatalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bo
 	return c
 }
 
-// left is what is left of the budgets: of limits, and of reservations.
+// left returns what is left of the budgets, that is of limits and capacity reservations.
 func (c *catalog) left() []int64 {
 	out := make([]int64, c.budgets)
 	for _, p := range c.pools {
@@ -183,7 +186,7 @@ func (c *catalog) addBins(p *poolOffers, v int, opts *Options) {
 	}
 }
 
-// addUses tells what each bin takes from the limits of its pool, and from its reservation.
+// addUses sets what each candidate takes from its pool's limits and from its capacity reservation.
 func (c *catalog) addUses() {
 	c.reserved = map[int]int{}
 	reservations := map[string]int{}
@@ -214,7 +217,7 @@ func (c *catalog) addUses() {
 	}
 }
 
-// reservation is the budget of the reservation that bin b takes from.
+// reservation returns the budget of the capacity reservation that candidate b takes from.
 func (c *catalog) reservation(b int) (budget int, ok bool) {
 	for _, use := range c.bins[b].uses {
 		if _, ok := c.reserved[use.Budget]; ok {
@@ -226,11 +229,11 @@ func (c *catalog) reservation(b int) (budget int, ok bool) {
 
 func (c *catalog) uses(b int) []packing.Use { return c.bins[b].uses }
 
-// narrow keeps the types that the pool's requirements on type labels allow.
+// narrow keeps the types that satisfy the pool's requirements on labels of instance types.
 func (p *poolOffers) narrow() {
 	var of []Requirement
 	for _, r := range p.Requirements.sorted() {
-		if p.typeLabel(r.Key) { // the pool's own labels as well: they are true of what is bought, or it is not bought
+		if p.typeLabel(r.Key) { // also the pool's own labels: a type that contradicts them can't be bought here
 			of = append(of, r)
 		}
 	}
@@ -246,7 +249,7 @@ next:
 	}
 }
 
-// typeLabel says whether a label is one that instance types bring, and not the pool.
+// typeLabel reports whether instance types set the label, rather than the pool.
 func (p *poolOffers) typeLabel(key string) bool {
 	switch key {
 	case labelHostname:
@@ -292,10 +295,12 @@ func (p *poolOffers) column(key string) *column {
 	return col
 }
 
-// way is how bins of a type can be the same node: in the same pool and variant, of the same capacity type and reservation.
+// way is what candidates of a type must have in common to be alternatives for one node, besides pool and choice of labels: the capacity
+// type and the capacity reservation.
 type way struct{ capacityType, reservation string }
 
-// waysOf are the bins of a pool's variant that are bought the way of an offer: by type, the cheapest first.
+// waysOf returns the candidates with a pool's choice of labels that are bought in the same way as the offering: by type, the cheapest
+// first.
 func (c *catalog) waysOf(p *poolOffers, v int, o Offer) [][]int {
 	x := &p.labelChoices[v]
 	if x.ways == nil {
@@ -332,7 +337,7 @@ func (c *catalog) waysOf(p *poolOffers, v int, o Offer) [][]int {
 	return x.ways[way{o.CapacityType, o.ReservationID}]
 }
 
-// cheaper orders bins by price, then by what makes the order total.
+// cheaper orders candidates by price, then by name, zone and index, so that the order is total.
 func (c *catalog) cheaper(a, b int) int {
 	if by := cmp.Compare(c.bins[a].price, c.bins[b].price); by != 0 {
 		return by

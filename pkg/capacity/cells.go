@@ -8,19 +8,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// cell is the bins of a unit that are alike for the labels over which its pods are counted.
+// cell is a domain bucket: the candidates of a pod batch that have the same values for the labels over which its pods are counted.
 type cell struct {
 	bins  packing.Bits
-	first int // a bin of it
-	// cost is the least a pod costs there when it shares its node perfectly, alone when it has a node for itself.
+	first int // one of its candidates
+	// cost is the least that a pod costs there if it shares its node perfectly, alone the least if it has a node to itself.
 	cost, alone float64
-	// paid is how many pods can be had for nothing: what reservations hold there. each is how many per node, by reservation.
+	// paid is how many pods cost nothing there, because capacity reservations hold them; each is how many of them fit on a node, by
+	// reservation.
 	paid int
 	each map[int]int
 	n    int // pods assigned
 }
 
-// next is what the next pod costs there; infinite: nothing can be had.
+// next returns what the next pod costs there; infinity: no capacity can be bought.
 func (c *cell) next() float64 {
 	if c.n < c.paid {
 		return 0
@@ -28,13 +29,13 @@ func (c *cell) next() float64 {
 	return c.cost
 }
 
-// part is bins that are alike for some keys. front are those that no other of them replaces.
+// part is candidates with the same values for some keys. front are those that no other candidate can replace.
 type part struct {
 	bins  packing.Bits
 	front []int
 }
 
-// parts splits bins by the values of the keys, in order of the bins.
+// parts splits candidates by their values for the keys, in the order of the candidates.
 func (r *run) parts(bins packing.Bits, keys []string) []*part {
 	k := make(keyBytes, 0, 1024)
 	k.count(len(keys))
@@ -79,7 +80,7 @@ func (r *run) parts(bins packing.Bits, keys []string) []*part {
 	return out
 }
 
-// cells are the parts of a unit's bins in which a pod of it can be had now.
+// cells returns the domain buckets of a batch's candidates in which capacity for one of its pods can be bought now.
 func (r *run) cells(u *unit, bins packing.Bits, keys []string) []*cell {
 	var out []*cell
 	for _, p := range r.parts(bins, keys) {
@@ -104,7 +105,7 @@ func (r *run) cells(u *unit, bins packing.Bits, keys []string) []*cell {
 	return out
 }
 
-// countPaid adds what is left of the reservation of bin b to what a cell holds for nothing.
+// countPaid adds what is left of candidate b's capacity reservation to the pods that cost nothing in the bucket.
 func (r *run) countPaid(u *unit, c *cell, b, reservation int) {
 	if _, known := c.each[reservation]; known {
 		return
@@ -119,7 +120,8 @@ func (r *run) countPaid(u *unit, c *cell, b, reservation int) {
 	c.paid += c.each[reservation] * int(min(int64(u.left), max(0, r.budgets[reservation]-r.claimed[reservation])))
 }
 
-// claim notes the reservations that pods assigned to a cell will use, so that others don't count on them as well.
+// claim records how many instances of capacity reservations the pods assigned to a bucket will use, so that other pods don't count on
+// them as well.
 func (r *run) claim(c *cell) {
 	n := c.n
 	for _, reservation := range slices.Sorted(maps.Keys(c.each)) {
@@ -131,8 +133,8 @@ func (r *run) claim(c *cell) {
 	}
 }
 
-// weigh sees whether the two ways to look at what cells cost lead to different choices, and takes the one that the plan is
-// tried with.
+// weigh finds out whether the two cost models (nodes shared perfectly, or a node per pod) lead to different choices of buckets, and
+// applies the one that this plan uses.
 func (r *run) weigh(cells []*cell) {
 	for _, c := range cells {
 		for _, o := range cells {
@@ -148,7 +150,7 @@ func (r *run) weigh(cells []*cell) {
 	}
 }
 
-// shareCost is what a pod costs in the bin when it is shared perfectly: the largest part that it takes of anything.
+// shareCost returns what a pod costs if its node is shared perfectly: the largest share that it takes of any resource.
 func (r *run) shareCost(u *unit, b int) float64 {
 	share := 1 / float64(u.most)
 	for d, n := range u.need {
@@ -159,11 +161,11 @@ func (r *run) shareCost(u *unit, b int) float64 {
 	return share * r.catalog.bins[b].price
 }
 
-// assign decides for each pod of the unit that is left in which cell it shall be, so that spread, affinity and
-// anti-affinity hold over all pods placed and assigned. Assigned pods are counted; unassume takes that back.
+// assign chooses a domain bucket for each of up to most pods of the batch, so that spread, affinity and anti-affinity hold over all pods
+// that are placed or assigned. Assigned pods are counted in the topology groups; unassume reverts that.
 //
-// kube-scheduler spreads over the domains that have nodes; here every domain that nodes can be bought in counts. Within
-// the skew that leaves, a pod goes where it is cheapest.
+// kube-scheduler spreads over the domains that have nodes; here every domain counts in which nodes can be bought. Within the skew that
+// leaves, a pod goes where it is cheapest.
 func (r *run) assign(u *unit, cells []*cell, most int) {
 	for range most {
 		lowest := u.lowest(cells, r)
@@ -190,9 +192,9 @@ func (r *run) assign(u *unit, cells []*cell, most int) {
 	}
 }
 
-// choice is what speaks for a cell.
+// choice is what the buckets are compared by.
 type choice struct {
-	// even: with one more pod there no spread is more uneven than it may be.
+	// even: with one more pod there, no spread is more uneven than it may be.
 	even  bool
 	cost  float64
 	tally tally
@@ -211,7 +213,7 @@ func (a choice) better(b choice) bool {
 	return a.tally.less(b.tally)
 }
 
-// lowest is, by the unit's own spread constraint, the least count of a domain that the cells can bring.
+// lowest returns, for each of the batch's own spread constraints, the least count of a domain that the buckets can reach.
 func (u *unit) lowest(cells []*cell, r *run) []int {
 	out := make([]int, len(u.spreads))
 	for i, g := range u.spreads {
@@ -225,7 +227,7 @@ func (u *unit) lowest(cells []*cell, r *run) []int {
 	return out
 }
 
-// even says whether one more pod at a place leaves the unit's spread constraints as even as they want to be.
+// even reports whether the batch's spread constraints hold with one more pod in the given domains.
 func (u *unit) even(where site, lowest []int) bool {
 	i := 0
 	for k := range u.owned {
@@ -236,12 +238,12 @@ func (u *unit) even(where site, lowest []int) bool {
 		if d, ok := where.of(o.group); !ok || o.group.counts[d]+selfCount(o) > o.skew+lowest[i] {
 			return false
 		}
-		i++ // u.spreads are those of u.owned, in their order
+		i++ // u.spreads are the spread constraints of u.owned, in the same order
 	}
 	return true
 }
 
-// assumption is a pod counted in a cell, though no node is there yet.
+// assumption is a pod counted in a bucket before its node is planned.
 type assumption struct {
 	unit *unit
 	bin  int
@@ -277,7 +279,7 @@ func (r *run) assume(u *unit, b, n int) {
 	}
 }
 
-// unassume takes back what assign has counted.
+// unassume reverts what assign has counted.
 func (r *run) unassume() {
 	for _, a := range r.assumed {
 		r.assume(a.unit, a.bin, -1)

@@ -12,16 +12,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// checked is a node as the checker sees it: an API object and the pods on it.
+// checked is a node as the checker sees it: an API object, and the pods on it.
 type checked struct {
 	node *corev1.Node
 	free Resources
 	vols map[string]int64
-	pods []*corev1.Pod // those of daemons among them
+	pods []*corev1.Pod // including those of daemons
 }
 
-// check replays a plan pod by pod with all nodes present, by rules written down here a second time from the Kubernetes
-// documentation and not from the planner, and returns what is wrong with it.
+// check replays a plan pod by pod with all nodes present, and returns what is wrong with it. Its rules are written a second time here,
+// from the Kubernetes documentation and not from the planner.
 func check(v *View, p *Plan, opts Options) error {
 	nodes := map[string]*checked{}
 	var all []*checked
@@ -94,7 +94,7 @@ func check(v *View, p *Plan, opts Options) error {
 	return checkAccount(v, p)
 }
 
-// checkAccount sees that every pod of the demand is placed or refused, once.
+// checkAccount checks that every pod of the demand is placed or refused exactly once.
 func checkAccount(v *View, p *Plan) error {
 	want, got := 0, len(p.Placements)
 	ahead := 0
@@ -111,7 +111,7 @@ func checkAccount(v *View, p *Plan) error {
 	return nil
 }
 
-// checkOffers sees that a planned node's offers are what the documentation of PlannedNode says.
+// checkOffers checks that a planned node's offerings are as PlannedNode documents them.
 func checkOffers(n *PlannedNode, opts Options) error {
 	types := map[string]bool{}
 	minimum := false
@@ -165,7 +165,7 @@ func checkOffers(n *PlannedNode, opts Options) error {
 	return nil
 }
 
-// hypothetical is the planned node as it will be, with its daemons.
+// hypothetical returns the planned node as it will be, with its daemons.
 func hypothetical(v *View, n *PlannedNode) (*checked, error) {
 	l := map[string]string{labelHostname: n.ID}
 	for k, val := range n.Labels {
@@ -207,7 +207,7 @@ func tolerated(pod *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect
 	return true
 }
 
-// admit says why kube-scheduler would not put a pod of the class on the node now.
+// admit returns why kube-scheduler would not put a pod of the class on the node now.
 func (c *checked) admit(v *View, class *Class, all []*checked) error {
 	pod := class.Pod
 	if !class.Requests.Fits(c.free) {

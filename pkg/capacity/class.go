@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ClassKey is the hash of everything about a pod that scheduling can depend on. Pods of one class are interchangeable.
+// ClassKey is the hash of everything about a pod that scheduling can depend on. Pods with the same key are interchangeable.
 type ClassKey string
 
 // PodRef names a pod.
@@ -15,39 +15,39 @@ type PodRef struct {
 	Namespace, Name string    `json:",omitempty"`
 }
 
-// BindTime is the earliest moment at which a pod may be bound to a planned node. docs/early-binding.md gives the reasons.
+// BindTime is the earliest time at which a pod may be bound to a planned node. docs/early-binding.md gives the reasons.
 type BindTime int
 
 const (
 	// BindEarly: as soon as the Node object exists in the scheduler's cache.
 	BindEarly BindTime = iota
-	// BindRegistered: when the kubelet has registered. For pods that nobody recreates.
+	// BindRegistered: when the kubelet has registered. For pods that no controller recreates.
 	BindRegistered
-	// BindReady: when the node is Ready and its not-ready taint gone. For pods that don't tolerate that taint for long: they would be
-	// evicted before.
+	// BindReady: when the node is Ready and its not-ready taint is gone. For pods that tolerate that taint only for a short time: they
+	// would be evicted before.
 	BindReady
-	// BindInitialized: when the node is Ready, startup taints are gone and extended resources present. For pods that ask
-	// for device-plugin resources or a pod security group.
+	// BindInitialized: when the node is Ready, startup taints are gone and extended resources present. For pods that request
+	// device-plugin resources or a pod security group.
 	BindInitialized
 )
 
-// Class is demand of one shape.
+// Class is the equivalence class of a pod: pods of a class are interchangeable for scheduling.
 type Class struct {
 	Key ClassKey
-	// Pod is a representative. It is shared and must not be changed.
+	// Pod is one of the class's pods. It is shared and must not be changed.
 	Pod *corev1.Pod
 
 	Namespace string
 	Labels    map[string]string
 	Priority  int32
-	// Requests incl. init containers, sidecars, overhead, pod-level requests, and one "pods".
+	// Requests includes init containers, sidecars, overhead, pod-level requests, and one "pods".
 	Requests Resources
-	// Terms are the required node terms, ORed: node selector, required node affinity and volume zones, intersected.
-	// Empty: any node. A nil Requirements inside matches any node.
+	// Terms are the required node terms, ORed: node selector, required node affinity and volume zones, intersected. Empty: any node. A
+	// nil Requirements inside matches any node.
 	Terms []Requirements
-	// withoutVolumes is Terms without what volumes add, when that differs: spread counts nodes by it.
+	// withoutVolumes is Terms without the terms from volumes, if that differs: spread counts the nodes that match it.
 	withoutVolumes *[]Requirements
-	// Preferred node terms, heaviest first.
+	// Preferred are the preferred node terms, heaviest first.
 	Preferred             []PreferredTerm
 	Tolerations           []corev1.Toleration
 	Spread                []SpreadConstraint
@@ -56,19 +56,19 @@ type Class struct {
 	PreferredAffinity     []PodTerm              // Weight > 0
 	PreferredAntiAffinity []PodTerm              // Weight > 0
 	HostPorts             []corev1.ContainerPort // only those with HostPort > 0
-	// Volumes is the number of CSI volumes per driver name, of volumes that count against a node's attach limit.
+	// Volumes is the number of CSI volumes that count against a node's attach limit, by driver name.
 	Volumes map[string]int64
 
-	// Bind is the earliest safe moment to bind pods of this class, BindReason why it is not BindEarly, as an event would say.
+	// Bind is the earliest safe time to bind pods of this class. BindReason is why that is not BindEarly, worded for an event.
 	Bind       BindTime
 	BindReason string
-	// ByOthers: another scheduler binds these pods, where and when it likes; their room can only be kept from ours.
+	// ByOthers: another scheduler binds these pods, where and when it likes. Their reservations only keep off pods of our own profiles.
 	ByOthers bool
 	// Drivers are the CSI drivers that must be on the node's CSINode before pods of this class may be bound.
 	Drivers []string
 }
 
-// scheduler is the name of the scheduler whose pods these are, which is a part of Key.
+// scheduler returns the name of the pods' scheduler, which is part of Key.
 func (c *Class) scheduler() string {
 	if c.Pod == nil {
 		return ""
@@ -76,7 +76,7 @@ func (c *Class) scheduler() string {
 	return c.Pod.Spec.SchedulerName
 }
 
-// PreferredTerm is a preference for nodes.
+// PreferredTerm is a node preference.
 type PreferredTerm struct {
 	Weight int32
 	Term   Requirements
@@ -96,31 +96,32 @@ type SpreadConstraint struct {
 // PodTerm is a pod (anti-)affinity term.
 type PodTerm struct {
 	TopologyKey string
-	// Namespaces the term looks at; NamespaceSelector is ORed with it (nil: none). Both unset means the pod's own.
+	// Namespaces are the namespaces that the term selects pods from; NamespaceSelector is ORed with it (nil: none). Both unset means the
+	// pod's own.
 	Namespaces        []string
 	NamespaceSelector labels.Selector
 	Selector          labels.Selector
 	Weight            int32
 }
 
-// Demand is a number of pods of one class that wait for room.
+// Demand is a number of pods of one class that need capacity.
 type Demand struct {
 	Class *Class
-	// Pods in the order in which they shall be served.
+	// Pods are in the order in which they are to be placed.
 	Pods []PodRef
-	// Owner, when set, says that Pods is empty and Ahead pods of this owner are certain to come (look-ahead).
+	// Owner, if set, says that Pods is empty and that this owner is certain to create Ahead pods (anticipated pods).
 	Owner types.UID
 	Ahead int
-	// Gang, when set, is planned as a whole or not at all, together with every other Demand of the same gang.
+	// Gang, if set, is planned as a whole or not at all, together with every other Demand of the same gang.
 	Gang *Gang
 }
 
 // Gang is a group of pods that start together.
 type Gang struct {
 	Key string
-	// Missing is how many of the pods must be placed for the plan to be worth anything.
+	// Missing is how many of the pods must be placed for the plan to be of use.
 	Missing int
 }
 
-// NamespaceLabels gives the labels of a namespace for namespaceSelector, or nil when unknown.
+// NamespaceLabels returns the labels of a namespace for namespaceSelector, or nil if they are unknown.
 type NamespaceLabels func(namespace string) labels.Set

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hash is stable across processes: class keys are recorded on claims. What pods of a class may differ in (name, UID,
-// owner, images, environment) is not in it.
+// hash is stable across processes, because class keys are recorded on claims. It leaves out what pods of a class may differ in (name,
+// UID, owner, images, environment).
 func (c *Class) hash(pod *corev1.Pod, vol VolumeFacts) ClassKey {
 	k := make(keyBytes, 0, 1024)
 	k.text(pod.Namespace, pod.Spec.SchedulerName, strconv.Itoa(int(c.Priority)), strconv.Itoa(int(c.Bind)))
@@ -31,7 +31,7 @@ func (c *Class) hash(pod *corev1.Pod, vol VolumeFacts) ClassKey {
 	for i := range pod.Spec.TopologySpreadConstraints {
 		t := &pod.Spec.TopologySpreadConstraints[i]
 		k.message(t.Size(), t.MarshalTo)
-		k.text(c.Spread[i].Selector.String()) // with matchLabelKeys: differs between revisions
+		k.text(c.Spread[i].Selector.String()) // with matchLabelKeys: the selector differs between revisions
 	}
 	k.count(len(c.HostPorts))
 	for _, p := range c.HostPorts {
@@ -95,12 +95,12 @@ func (k *keyBytes) message(size int, marshalTo func([]byte) (int, error)) {
 	at := len(*k)
 	*k = append(*k, make([]byte, size)...)
 	if n, err := marshalTo((*k)[at:]); err != nil || n != size {
-		panic("capacity: API message of " + strconv.Itoa(size) + " bytes does not marshal") // MarshalTo of generated types fails on no value
+		panic("capacity: API message of " + strconv.Itoa(size) + " bytes does not marshal") // generated MarshalTo methods never fail
 	}
 }
 
-// Shape is a hash of what pods of the class ask for, without what they are called: requests, node constraints, tolerations and
-// ports, and no labels. Pods that nobody owns are told apart by it.
+// Shape returns a hash of what pods of the class request: requests, node constraints, tolerations and ports, but no names and no labels.
+// It tells apart pods that no object owns.
 func (c *Class) Shape() string {
 	k := make(keyBytes, 0, 256)
 	k.text(c.Namespace)

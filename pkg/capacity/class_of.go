@@ -14,33 +14,33 @@ import (
 	schedhelper "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// AnnotationBind on a pod, with the value "early", says that the pod may be bound before its node has registered although
-// nobody would recreate it. It has no other value.
+// AnnotationBind on a pod, with the value "early", allows the pod to be bound before its node has registered although no controller would
+// recreate it. No other value is valid.
 const (
 	AnnotationBind = "dovetail.sh/bind"
 	bindEarly      = "early"
 )
 
-// ErrNotPlannable is wrapped by ClassOf's errors: capacity can't help this pod as it is.
+// ErrNotPlannable is wrapped by ClassOf's errors: capacity can't help the pod as it is.
 var ErrNotPlannable = errors.New("pod can't be planned for")
 
-// VolumeFacts is what the caller knows about the volumes of a pod; the zero value is a pod without any.
+// VolumeFacts is what the caller knows about a pod's volumes; the zero value is a pod without volumes.
 type VolumeFacts struct {
-	// Topology has an entry for each volume that is not reachable from everywhere: its alternatives, ORed, from the
-	// PersistentVolume's node affinity, or from the StorageClass's allowedTopologies as long as it is unbound.
+	// Topology has an entry for each volume that is not reachable from everywhere: its alternatives, ORed, from the PersistentVolume's
+	// node affinity or, while it is unbound, from the StorageClass's allowedTopologies.
 	Topology [][]Requirements
-	// Attach is the number of CSI volumes per driver name that count against a node's limit, and under StorageOf the bytes that claims
-	// which wait for their first consumer will take of the node.
+	// Attach is the number of CSI volumes that count against a node's limit, by driver name. Under StorageOf it is the bytes that claims
+	// which wait for their first consumer will take of the node's storage.
 	Attach map[string]int64
-	// Drivers are CSI drivers the pod needs on its node beyond those in Attach.
+	// Drivers are CSI drivers that the pod needs on its node, besides those in Attach.
 	Drivers []string
-	// Unbound is true when a claim waits for its first consumer.
+	// Unbound: a claim waits for its first consumer.
 	Unbound bool
-	// Problem is why the pod can't run anywhere for now: a claim that is missing, lost or waits for its volume.
+	// Problem is why the pod can't run on any node for now: a claim is missing, lost or waits for its volume.
 	Problem string
 }
 
-// ClassOf is the class of a pod. The errors wrap ErrNotPlannable and name the field.
+// ClassOf returns a pod's class. Its errors wrap ErrNotPlannable and name the field.
 func ClassOf(pod *corev1.Pod, vol VolumeFacts) (*Class, error) {
 	if vol.Problem != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotPlannable, vol.Problem)
@@ -71,8 +71,8 @@ func ClassOf(pod *corev1.Pod, vol VolumeFacts) (*Class, error) {
 	return c, nil
 }
 
-// Unplannable stands in for the class of a pod that ClassOf has none for: what the pod takes from others if it is put on
-// a node nevertheless, and bound as late as can be. It has no key, and nothing can be planned with it.
+// Unplannable stands in for the class of a pod that ClassOf returns an error for. It tells what the pod takes from others if it is put on
+// a node nevertheless, and makes it be bound as late as possible. It has no key, and nothing can be planned with it.
 func Unplannable(pod *corev1.Pod, why error) *Class {
 	requests := ResourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
@@ -82,7 +82,7 @@ func Unplannable(pod *corev1.Pod, why error) *Class {
 	var apart []PodTerm
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		if terms, err := requiredTerms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, pod.Namespace); err == nil {
-			apart = terms // or it goes nowhere: the scheduler can't read them either
+			apart = terms // otherwise the pod isn't scheduled at all: the scheduler can't parse the terms either
 		}
 	}
 	return &Class{
@@ -91,7 +91,7 @@ func Unplannable(pod *corev1.Pod, why error) *Class {
 	}
 }
 
-// podRequests are the requests as kube-scheduler counts them, and one "pods". Zero requests are left out.
+// podRequests returns the requests as kube-scheduler counts them, and one "pods". It leaves out zero requests.
 func podRequests(pod *corev1.Pod) (Resources, error) {
 	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
@@ -118,7 +118,7 @@ func podRequests(pod *corev1.Pod) (Resources, error) {
 	return out, nil
 }
 
-// hostPorts are the ports a node can give to one pod only.
+// hostPorts returns the ports of a pod that a node can give to one pod only.
 func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	add := func(c *corev1.Container) {
@@ -142,7 +142,7 @@ func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	return out
 }
 
-// sharedLabels are the pod's labels without those that are its own alone, unless one of its own terms asks for them.
+// sharedLabels returns the pod's labels without those that every pod has a value of its own for, unless one of its terms selects by them.
 func sharedLabels(pod *corev1.Pod, c *Class) map[string]string {
 	var own []string
 	for key := range pod.Labels {
@@ -160,7 +160,7 @@ func sharedLabels(pod *corev1.Pod, c *Class) map[string]string {
 	return out
 }
 
-// selects says whether a selector of the class's own spread or affinity terms mentions the label key.
+// selects reports whether a selector of the class's own spread or affinity terms mentions the label key.
 func (c *Class) selects(key string) bool {
 	for _, s := range c.Spread {
 		if mentions(s.Selector, key) {
@@ -177,11 +177,11 @@ func (c *Class) selects(key string) bool {
 	return false
 }
 
-// bindTime is the earliest safe moment to bind the pod (docs/early-binding.md) and why it is not at once.
+// bindTime returns the earliest safe time to bind the pod (docs/early-binding.md), and the reason if that is not at once.
 func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if DeviceResource(name) {
-			return BindInitialized, fmt.Sprintf("asks for %s, which a device plugin has to bring", name)
+			return BindInitialized, fmt.Sprintf("requests %s, which a device plugin has to provide", name)
 		}
 	}
 	if d, ends := notReadyTolerance(pod.Spec.Tolerations); ends && d < longNotReady {
@@ -202,13 +202,12 @@ func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 	return BindEarly, ""
 }
 
-// longNotReady is for how long a pod has to tolerate not-ready nodes to be bound before its node is Ready. A kubelet reports a node
-// that isn't Ready first, and it may take the network's agent a minute to change that. Pods tolerate it for five minutes unless they say
-// otherwise.
+// longNotReady is how long a pod must tolerate not-ready nodes to be bound before its node is Ready. A kubelet first reports its node as
+// not ready, and it may take the network's agent a minute to change that. Unless they say otherwise, pods tolerate it for five minutes.
 const longNotReady = 2 * time.Minute
 
-// notReadyTolerance is how long the pod may stay on a node that isn't Ready, as the taint eviction controller reckons: the shortest of
-// all tolerations that match counts, none is none at all. ends: false if it may stay for ever.
+// notReadyTolerance returns how long the pod may stay on a node that isn't Ready, as the taint eviction controller computes it: the
+// shortest of all matching tolerations, or no time if none matches. ends is false if the pod may stay for ever.
 func notReadyTolerance(tolerations []corev1.Toleration) (d time.Duration, ends bool) {
 	taint := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}
 	matched := false
@@ -228,8 +227,8 @@ func notReadyTolerance(tolerations []corev1.Toleration) (d time.Duration, ends b
 	return d, ends || !matched
 }
 
-// DeviceResource says whether the resource is reported by a device plugin (or by the VPC controller for
-// vpc.amazonaws.com/pod-eni) and not by the kubelet itself.
+// DeviceResource reports whether a device plugin (or the VPC controller, for vpc.amazonaws.com/pod-eni) reports the resource, and not the
+// kubelet itself.
 func DeviceResource(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

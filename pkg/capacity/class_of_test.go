@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testPod is a pod of a ReplicaSet with one container; requests as "cpu=1", "memory=1Gi".
+// testPod returns a pod of a ReplicaSet with one container; requests have the form "cpu=1", "memory=1Gi".
 func testPod(name string, requests ...string) *corev1.Pod {
 	yes := true
 	return &corev1.Pod{
@@ -23,7 +23,7 @@ func testPod(name string, requests ...string) *corev1.Pod {
 	}
 }
 
-// notReadyFor is what the API server's admission adds, with the seconds that are its default (300) or those given.
+// notReadyFor returns the tolerations that the API server's admission adds, with its default of 300 seconds, or with the seconds given.
 func notReadyFor(seconds ...int64) (out []corev1.Toleration) {
 	for i := range seconds {
 		out = append(out, corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds[i]})
@@ -126,7 +126,7 @@ func expr(key, op string, values ...string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOperator(op), Values: values}
 }
 
-// nodeAffinity has one required term per expression, ORed.
+// nodeAffinity returns an affinity with one required term per expression, ORed.
 func nodeAffinity(terms ...corev1.NodeSelectorRequirement) *corev1.Affinity {
 	s := &corev1.NodeSelector{}
 	for _, e := range terms {
@@ -222,10 +222,10 @@ func TestEarliestMomentToBind(t *testing.T) {
 	}{
 		"a ReplicaSet's pod": {func(*corev1.Pod) {}, BindEarly, ""},
 		"a GPU": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("nvidia.com/gpu=1") }, BindInitialized,
-			"asks for nvidia.com/gpu, which a device plugin has to bring"},
+			"requests nvidia.com/gpu, which a device plugin has to provide"},
 		"a pod security group": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = testList("vpc.amazonaws.com/pod-eni=1")
-		}, BindInitialized, "asks for vpc.amazonaws.com/pod-eni, which a device plugin has to bring"},
+		}, BindInitialized, "requests vpc.amazonaws.com/pod-eni, which a device plugin has to provide"},
 		"hugepages and local storage are the kubelet's": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = testList("hugepages-2Mi=4Mi", "ephemeral-storage=1Gi")
 		}, BindEarly, ""},

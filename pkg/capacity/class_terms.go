@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// maxTerms caps the cross product of node affinity terms and volume alternatives; what is beyond it is not considered,
-// which can only make the plan refuse more.
+// maxTerms limits the cross product of node affinity terms and volume alternatives. Terms beyond it are ignored, which can only make the
+// plan refuse more.
 const maxTerms = 256
 
 // nodeTerms fills Terms and Preferred.
@@ -74,7 +74,7 @@ func (c *Class) nodeTerms(pod *corev1.Pod, topology [][]Requirements) error {
 	return nil
 }
 
-// nodeTerm converts a NodeSelectorTerm; nil: it is empty, which matches no node.
+// nodeTerm converts a NodeSelectorTerm. It returns nil for an empty term, which matches no node.
 func nodeTerm(t *corev1.NodeSelectorTerm) (Requirements, error) {
 	if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
 		return nil, nil
@@ -228,7 +228,7 @@ func podTerm(t *corev1.PodAffinityTerm, namespace string, weight int32) (PodTerm
 	return out, nil
 }
 
-// mentions says whether a selector has a requirement on the label key.
+// mentions reports whether a selector has a requirement on the label key.
 func mentions(s labels.Selector, key string) bool {
 	if s == nil {
 		return false

@@ -1,11 +1,11 @@
 package capacity
 
-// compatibility asks of bins whether a planned node could be bought as them instead: from the same pool with the same
-// labels wherever its pods depend on them, of the same capacity type and with the same daemons.
+// compatibility tells as which other candidates a planned node could be bought: those from the same pool and of the same capacity type,
+// with the same daemons, and with the same values of all labels that the node's pods depend on.
 type compatibility struct {
 	run  *run
 	node *node
-	// Keys of labels that must be the same, and their values: of offers, and of types as columns.
+	// The labels that must be the same: keys, values and presence of the offering's labels, and columns of the types' labels.
 	keys    []string
 	values  []string
 	present []bool
@@ -27,15 +27,15 @@ func (r *run) compatibility(n *node) *compatibility {
 	return l
 }
 
-// offer says whether a bin of the same pool is alike as far as its offer and its daemons go.
+// offer reports whether the offering and the daemons of a candidate of the same pool are compatible.
 func (l *compatibility) offer(b int) bool {
 	c := l.run.catalog
 	x, y := &c.bins[l.node.bin], &c.bins[b]
 	return x.offer.CapacityType == y.offer.CapacityType && x.offer.ReservationID == y.offer.ReservationID && l.labels(b)
 }
 
-// labels says whether a bin of the same pool, of whatever capacity type, has the labels of its offer that pods depend on, and the
-// same daemons.
+// labels reports whether a candidate of the same pool, of any capacity type, has the same daemons and the same values of the offering's
+// labels that pods depend on.
 func (l *compatibility) labels(b int) bool {
 	c := l.run.catalog
 	if c.bins[l.node.bin].daemons != c.bins[b].daemons {
@@ -49,7 +49,7 @@ func (l *compatibility) labels(b int) bool {
 	return true
 }
 
-// typ says whether a type of the same pool is alike.
+// typ reports whether a type of the same pool is compatible.
 func (l *compatibility) typ(typ int) bool {
 	own := l.run.catalog.bins[l.node.bin].typ
 	for _, col := range l.columns {
@@ -60,7 +60,7 @@ func (l *compatibility) typ(typ int) bool {
 	return true
 }
 
-// content says whether all pods of the node may be on the bin.
+// content reports whether all pods of the node may be on the candidate.
 func (l *compatibility) content(b int) bool {
 	for _, s := range l.node.content {
 		if !s.bins.Has(b) {
@@ -70,7 +70,7 @@ func (l *compatibility) content(b int) bool {
 	return true
 }
 
-// is says whether the node could be bought as bin b.
+// is reports whether the node could be bought as candidate b.
 func (l *compatibility) is(b int) bool {
 	x, y := &l.run.catalog.bins[l.node.bin], &l.run.catalog.bins[b]
 	return x.pool == y.pool && x.labelChoice == y.labelChoice && l.offer(b) && l.typ(y.typ) && l.content(b)

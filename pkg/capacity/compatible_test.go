@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 )
 
-// randomRequirements makes the same requirements, several for some keys, for us and for Karpenter. The keys are one that
-// everybody may ask for and two of the user's own; one comes under its older name now and then.
+// randomRequirements makes the same requirements, several for some keys, as our type and as Karpenter's. The keys are a well-known one
+// and two of the user's own; one sometimes has its older name.
 func randomRequirements(d dice, minValues bool) (Requirements, scheduling.Requirements) {
 	ours, theirs := Requirements{}, scheduling.NewRequirements()
 	for range d.IntN(5) {
@@ -33,8 +33,8 @@ func randomRequirements(d dice, minValues bool) (Requirements, scheduling.Requir
 	return ours, theirs
 }
 
-// canMeet says whether a node of a pool could satisfy both the pool's and the pod's requirements: what
-// everybody may ask for need not be on the pool, what is the user's own must be.
+// canMeet reports whether a node of a pool could satisfy both the pool's and the pod's requirements: a well-known key need not be in the
+// pool's requirements, a user's own key must be.
 func canMeet(pool, pod Requirements) bool {
 	for key, r := range pod {
 		if _, ok := pool[key]; !ok && !karpv1.WellKnownLabels.Has(key) && !r.AllowsAbsent() {
@@ -45,8 +45,8 @@ func canMeet(pool, pod Requirements) bool {
 	return !impossible
 }
 
-// TestCompatibilityAgreesWithKarpenters compares pool and pod key by key. Where the two differ we are right, and the one way in
-// which they may differ is spelled out in confused.
+// TestCompatibilityAgreesWithKarpenters compares pool and pod key by key. Where the results differ ours is right, and confused describes
+// the only way in which they may differ.
 func TestCompatibilityAgreesWithKarpenters(t *testing.T) {
 	same, differ := 0, 0
 	for seed := range uint64(20000) {
@@ -68,10 +68,9 @@ func TestCompatibilityAgreesWithKarpenters(t *testing.T) {
 	}
 }
 
-// confused says that Karpenter's form of a requirement has lost whether the label must be there. It keeps no more than the set of
-// values: what contradicts itself (In (a) and In (b)) becomes DoesNotExist, which a node without the label satisfies; a NotIn together
-// with an Exists or a bound is taken for a NotIn, which such a node satisfies, too. A node does satisfy neither, as kube-scheduler
-// sees it.
+// confused reports whether Karpenter's form of a requirement has lost whether the label must be present. Karpenter keeps only the set of
+// values. A contradiction (In (a) and In (b)) becomes DoesNotExist, which a node without the label satisfies; a NotIn together with an
+// Exists or a bound becomes a NotIn, which such a node satisfies, too. For kube-scheduler the node satisfies neither.
 func confused(rs Requirements) bool {
 	for _, r := range rs {
 		listed, excluded := r.Values()
@@ -82,7 +81,7 @@ func confused(rs Requirements) bool {
 	return false
 }
 
-// TestHighestMinValuesWins also holds minValues against Karpenter's: they survive every intersection.
+// TestHighestMinValuesWins also compares minValues with Karpenter's: every intersection keeps them.
 func TestHighestMinValuesWins(t *testing.T) {
 	for seed := range uint64(5000) {
 		d := dice{rand.New(rand.NewPCG(seed, 6))}

@@ -9,15 +9,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// daemonSets are the daemons with the bins they run on.
+// daemonSets are the daemons, and the candidates that each of them runs on.
 type daemonSets struct {
 	sets []*DaemonSet
 	bins []packing.Bits
-	// of are daemons by the key that bins carry.
+	// of are the daemons by the key that candidates store.
 	of map[string][]*DaemonSet
 }
 
-// addDaemons works out each bin's daemons and what room they leave.
+// addDaemons computes each candidate's daemons and the capacity that they leave.
 func (c *catalog) addDaemons(sets []*DaemonSet) *daemonSets {
 	ds := &daemonSets{sets: sets, of: map[string][]*DaemonSet{"": nil}}
 	for _, d := range sets {
@@ -40,7 +40,7 @@ func (c *catalog) addDaemons(sets []*DaemonSet) *daemonSets {
 			}
 		}
 		if b > 0 && typ == c.typeOf(b-1) && bytes.Equal(key, last) {
-			x.room, x.daemons = c.bins[b-1].room, c.bins[b-1].daemons // offers of a type follow each other
+			x.room, x.daemons = c.bins[b-1].room, c.bins[b-1].daemons // candidates of a type are adjacent
 			continue
 		}
 		last = append(last[:0], key...)
@@ -56,7 +56,7 @@ func (c *catalog) addDaemons(sets []*DaemonSet) *daemonSets {
 	return ds
 }
 
-// RunsOn says whether a pod of the daemon will come to a node with these labels and taints.
+// RunsOn reports whether the daemon will run a pod on a node with these labels and taints.
 func (d *DaemonSet) RunsOn(labels map[string]string, taints []corev1.Taint) bool {
 	a := asks{terms: d.Class.Terms, tolerations: d.Class.Tolerations, preferred: true}
 	return a.tolerates(taints) == nil && a.matches(func(key string) (string, bool) {
@@ -65,7 +65,7 @@ func (d *DaemonSet) RunsOn(labels map[string]string, taints []corev1.Taint) bool
 	})
 }
 
-// room is what daemons leave of a type; key names those that run on bin b.
+// room returns the capacity that daemons leave of a type; key names the daemons that run on candidate b.
 func (ds *daemonSets) room(c *catalog, typ *InstanceType, key string, b int) []int64 {
 	if _, known := ds.of[key]; !known {
 		for i, d := range ds.sets {
@@ -81,12 +81,12 @@ func (ds *daemonSets) room(c *catalog, typ *InstanceType, key string, b int) []i
 		total.Add(d.Class.Requests, 1)
 	}
 	if !total.Fits(typ.Allocatable) {
-		clear(room) // a node that can't even hold its daemons is for nobody
+		clear(room) // a node that can't even hold its daemons gets no pods
 	}
 	return room
 }
 
-// among is how many of the daemons at these positions run on bin b.
+// among returns how many of the daemons at these positions run on candidate b.
 func (ds *daemonSets) among(positions []int, b int) int {
 	n := 0
 	for _, i := range positions {
@@ -97,7 +97,8 @@ func (ds *daemonSets) among(positions []int, b int) int {
 	return n
 }
 
-// avoidDaemons takes out the unit's bins on which daemons run that it must not be with, or that must not be with it.
+// avoidDaemons removes the batch's candidates with daemons that its pods must not share a node or domain with, by anti-affinity of either
+// side.
 func (r *run) avoidDaemons(u *unit) {
 	avoid := func(g *group, daemons []int) {
 		for _, d := range daemons {
@@ -118,7 +119,7 @@ func (r *run) avoidDaemons(u *unit) {
 	}
 }
 
-// countDaemons finds the groups that count pods of daemons, or that their anti-affinity makes.
+// countDaemons finds the groups that count daemons' pods, and those of anti-affinity terms that daemons' pods have.
 func (t *topology) countDaemons(sets []*DaemonSet, units []*unit, names NamespaceLabels) {
 	for i, d := range sets {
 		if a := d.Class.Pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
@@ -127,7 +128,7 @@ func (t *topology) countDaemons(sets []*DaemonSet, units []*unit, names Namespac
 			}
 		}
 	}
-	near := map[*group]bool{} // a daemon's pod comes too late for others to be near to it
+	near := map[*group]bool{} // a daemon's pod comes too late for others to have affinity to it
 	for _, u := range units {
 		for i := range u.all {
 			if u.all[i].kind == affinity {
@@ -147,7 +148,7 @@ func (t *topology) countDaemons(sets []*DaemonSet, units []*unit, names Namespac
 	}
 }
 
-// portsTaken are the bins on which a daemon holds a host port that the class asks for.
+// portsTaken returns the candidates on which a daemon uses a host port that the class requests.
 func (ds *daemonSets) portsTaken(ports []corev1.ContainerPort, bins int) packing.Bits {
 	out := packing.NewBits(bins)
 	for i, d := range ds.sets {
@@ -169,7 +170,7 @@ func portsConflict(a, b []corev1.ContainerPort) bool {
 	return false
 }
 
-// PortConflict says whether one node can't give both host ports: same number and protocol, and the same or any address
+// PortConflict reports whether one node can't provide both host ports: same number and protocol, and the same or any address
 // (k8s.io/kube-scheduler/framework, HostPortInfo: only 0.0.0.0 is any).
 func PortConflict(a, b *corev1.ContainerPort) bool {
 	return a.HostPort == b.HostPort && protocolOf(a) == protocolOf(b) && (anyIP(a.HostIP) || anyIP(b.HostIP) || a.HostIP == b.HostIP)

@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// dims are the dimensions of one planning: the resources that anything in the demand asks for, then the CSI drivers and their storage.
-// Resources nobody asks for can't stand in anybody's way.
+// dims are the dimensions of one plan: the resources that the demand requests, then the CSI drivers and their storage. Resources that no
+// pod requests can't prevent a placement.
 type dims struct {
 	resources []corev1.ResourceName
 	drivers   []string
@@ -47,7 +47,7 @@ func (d *dims) name(i int) string {
 	return "volumes of " + driver
 }
 
-// need is what a class takes.
+// need returns what a pod of the class takes, per dimension.
 func (d *dims) need(c *Class) []int64 {
 	out := make([]int64, 0, d.len())
 	for _, name := range d.resources {
@@ -59,7 +59,7 @@ func (d *dims) need(c *Class) []int64 {
 	return out
 }
 
-// room is what amounts and volume limits offer; a driver not listed is unlimited.
+// room returns what resources and volume limits provide, per dimension; a driver that isn't listed is unlimited.
 func (d *dims) room(amounts Resources, volumes map[string]int64) []int64 {
 	out := make([]int64, 0, d.len())
 	for _, name := range d.resources {
@@ -75,7 +75,7 @@ func (d *dims) room(amounts Resources, volumes map[string]int64) []int64 {
 	return out
 }
 
-// less takes need from room once, in place.
+// less subtracts need from room once, in place.
 func less(room, need []int64) {
 	for i := range room {
 		if room[i] != packing.Unlimited {
@@ -84,7 +84,7 @@ func less(room, need []int64) {
 	}
 }
 
-// amount is an amount of a dimension as people write it, text the same with the dimension's name.
+// amount formats an amount of a dimension for people; text adds the dimension's name.
 func (d *dims) amount(i int, v int64) string {
 	name := corev1.ResourceStorage
 	if i < len(d.resources) {

@@ -4,14 +4,14 @@ import (
 	"fmt"
 )
 
-// emit writes the plan down.
+// emit returns the plan.
 func (r *run) emit(order []binding) *Plan {
 	out := &Plan{}
 	if r.opts.NodeSurcharge == 0 && len(r.opts.PriceFactor) == 0 && !r.tookBack && !r.resumes {
-		out.LowerBound = r.bound // otherwise in another currency than the cost, or of pods that were taken back
+		out.LowerBound = r.bound // otherwise it is not comparable with the cost, or counts pods that were taken back
 	}
 	ids := make(map[*node]string, len(r.nodes))
-	nodes := make([]PlannedNode, 0, len(r.nodes)-r.existing) // one piece of memory for all
+	nodes := make([]PlannedNode, 0, len(r.nodes)-r.existing) // one allocation for all
 	placements := 0
 	for _, b := range order {
 		placements += b.n
@@ -27,18 +27,18 @@ func (r *run) emit(order []binding) *Plan {
 		}
 		p := n.shape.template
 		if n.lost {
-			p.Requests = r.requests(n) // fewer than the shape was made for
+			p.Requests = r.requests(n) // less than the shape was found for
 		}
-		p.ID = fmt.Sprintf("planned/%d", len(out.Nodes)+1) // no Node's name has a slash
+		p.ID = fmt.Sprintf("planned/%d", len(out.Nodes)+1) // a Node's name has no slash
 		ids[n] = p.ID
 		nodes = append(nodes, p)
 		out.Nodes = append(out.Nodes, &nodes[len(nodes)-1])
 		out.CostPerHour += p.Price
 		if p.CapacityType == CapacityTypeReserved {
-			out.LowerBound = 0 // paid for already: it would be compared with list prices
+			out.LowerBound = 0 // reserved capacity is paid for already, and would be compared with list prices
 		}
 		if p.Price < r.catalog.bins[n.bin].offer.Price {
-			out.LowerBound = 0 // minValues need special hardware that is cheaper than what was packed
+			out.LowerBound = 0 // minValues require special hardware that is cheaper than what was packed
 		}
 		out.compared += r.catalog.bins[n.shape.bins[0]].price
 	}
@@ -67,8 +67,9 @@ func (r *run) emit(order []binding) *Plan {
 	return out
 }
 
-// joined numbers the groups of units whose placements depend on each other: by a spread constraint over a label, by
-// affinity or by a gang. Anti-affinity and spread over host names hold whichever of the nodes are there already. 0: alone.
+// joined returns the number of each batch's group: batches are in one group if their placements depend on each other, by a spread
+// constraint over a label, by affinity or by a gang. Anti-affinity and spread over host names don't count, since they hold no matter
+// which of the nodes exist already. 0: no group.
 func (r *run) joined() []int {
 	parent := make([]int, len(r.units))
 	for i := range parent {

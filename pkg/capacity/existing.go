@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// fillOpen places what it can of a unit on nodes that are there, in flight or planned already, in this order.
+// fillOpen places what it can of a batch on nodes that exist, are in flight or are planned already, in this order.
 func (r *run) fillOpen(u *unit) {
 	keys := u.coarseKeys()
 	for u.left > 0 {
@@ -16,7 +16,7 @@ func (r *run) fillOpen(u *unit) {
 			return
 		}
 		r.fillPlaces(u, places, len(keys) > 0)
-		// Where every node got one more the host name's least count has risen: there may be room once more.
+		// If every node got one more pod, the least count over host names has risen, and there may be capacity again.
 		if u.left == before || !u.hostSpread() {
 			return
 		}
@@ -32,12 +32,12 @@ func (u *unit) hostSpread() bool {
 	return false
 }
 
-// places are nodes that are alike for the labels that matter to a unit.
+// places are nodes with the same values for the labels that matter to a batch.
 type places struct {
-	nodes []*node // still to be tried
+	nodes []*node // not tried yet
 }
 
-// places are the nodes with room for the unit, by the values of the keys.
+// places returns the nodes with capacity for the batch, grouped by their values for the keys.
 func (r *run) places(u *unit, keys []string) []*places {
 	var out []*places
 	index := map[string]*places{}
@@ -65,7 +65,7 @@ func (r *run) places(u *unit, keys []string) []*places {
 	return out
 }
 
-// labelIfPlaced is the label a node would have once a pod that depends on it is there.
+// labelIfPlaced returns the label that a node would have once a pod that depends on it is there.
 func (r *run) labelIfPlaced(n *node, key string) (string, bool) {
 	if n.planned() {
 		return r.catalog.label(n.bin, key)
@@ -73,7 +73,7 @@ func (r *run) labelIfPlaced(n *node, key string) (string, bool) {
 	return n.view.label(key)
 }
 
-// admits says whether the unit may be on the node as far as neither room nor other pods are concerned.
+// admits reports whether the batch's pods may be on the node, apart from capacity and other pods.
 func (r *run) admits(u *unit, n *node) bool {
 	if n.planned() {
 		return u.bins.Has(n.bin)
@@ -84,7 +84,7 @@ func (r *run) admits(u *unit, n *node) bool {
 	return u.asks.tolerates(n.view.Taints) == nil && u.asks.matches(n.view.label)
 }
 
-// fillPlaces places pods of the unit, one by one where labels matter, at the place where the fewest pods are.
+// fillPlaces places pods of the batch in the domain with the fewest pods, one by one if labels matter.
 func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 	for u.left > 0 {
 		var best *places
@@ -117,7 +117,8 @@ func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 	}
 }
 
-// tally is how many pods count at a place by the unit's own coarse spread constraints, and by those of others that count it.
+// tally is how many pods in the given domains count for the batch's own spread constraints over labels, and for those of other batches
+// that count its pods.
 type tally struct{ own, others int }
 
 func (u *unit) tally(where site) tally {

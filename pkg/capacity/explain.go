@@ -11,18 +11,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// Explanation is why a pod is where the plan has it, as things stand when all of the plan's pods are placed.
+// Explanation says why a pod is where the plan places it, with all of the plan's pods placed.
 type Explanation struct {
 	Pod PodRef
-	// Node it is placed on, as in Placement; empty: refused.
+	// Node is the node it is placed on, as in Placement; empty: refused.
 	Node string
-	// Lines are sentences without a stop: where, why not on the nodes that are there, why this node, why not another
-	// pool, and which constraints and preferences had a say.
+	// Lines are sentences without a full stop: where, why not on existing nodes, why this node, why not another pool, and which
+	// constraints and preferences mattered.
 	Lines []string
 }
 
-// explain explains the pods that were asked about, in the order in which they were. Pods that aren't in the demand are
-// left out. It must be the last thing done with a run: it takes pods out and asks again.
+// explain returns explanations for the pods that Options.Explain names, in that order; it leaves out pods that aren't in the demand. It
+// must be the last use of a run, since it removes pods and evaluates again.
 func (r *run) explain(plan *Plan, ids map[*node]string) []Explanation {
 	var out []Explanation
 	for _, uid := range r.opts.Explain {
@@ -80,11 +80,11 @@ func (r *run) explainPlacement(u *unit, n *node, e *Explanation) {
 	if n.planned() {
 		r.explainNode(n, e)
 	} else if n.view.InFlight {
-		e.say("it is on node %s, which is being launched and has room for it", n.view.Name)
+		e.say("it is on node %s, which is being launched and has capacity for it", n.view.Name)
 	} else {
-		e.say("it is on node %s, which is there and has room for it", n.view.Name)
+		e.say("it is on node %s, which exists and has capacity for it", n.view.Name)
 	}
-	// The pod itself must not stand in its own way.
+	// The pod must not conflict with itself.
 	r.tally(u, n, -1)
 	r.explainOthers(u, n, e)
 	if n.planned() {
@@ -96,7 +96,7 @@ func (r *run) explainPlacement(u *unit, n *node, e *Explanation) {
 	r.tally(u, n, 1)
 }
 
-// explainNode tells what a new node is and how full it gets.
+// explainNode describes a new node and its usage.
 func (r *run) explainNode(n *node, e *Explanation) {
 	t := &n.shape.template
 	where := ""
@@ -128,7 +128,7 @@ func (r *run) explainNode(n *node, e *Explanation) {
 
 func dollars(v float64) string { return fmt.Sprintf("%.4f", v) }
 
-// explainOthers counts why nodes that come before n, or all that are there, don't take the pod.
+// explainOthers counts the reasons why nodes before n, or all existing nodes, don't take the pod.
 func (r *run) explainOthers(u *unit, n *node, e *Explanation) {
 	counts := map[string]int{}
 	total := 0
@@ -153,7 +153,7 @@ func (r *run) explainOthers(u *unit, n *node, e *Explanation) {
 	e.say("%d %s don't take it: %s", total, which, strings.Join(parts, ", "))
 }
 
-// whyNot is the first reason why an existing node takes no pod of the unit, to be read after a number of nodes.
+// whyNot returns the first reason why an existing node takes no pod of the batch, worded to follow a number of nodes.
 func (r *run) whyNot(u *unit, n *node) string {
 	for d, v := range u.need {
 		if v > n.free[d] {
@@ -182,10 +182,10 @@ func (r *run) whyNot(u *unit, n *node) string {
 	if !r.coarseAllows(u, r.siteIfPlaced(n)) {
 		return "where its spread or affinity doesn't allow it"
 	}
-	return "that others of the plan had filled when its turn came" // what is free at the end may not have been free then
+	return "that others of the plan had filled when its turn came" // capacity that is free in the end may not have been free then
 }
 
-// explainCost compares the pod's share of its node with a node of its own.
+// explainCost compares the pod's share of its node with a node to itself.
 func (r *run) explainCost(u *unit, n *node, e *Explanation) {
 	alone, best := -1, math.Inf(1)
 	for b := range r.catalog.bins {
@@ -200,7 +200,7 @@ func (r *run) explainCost(u *unit, n *node, e *Explanation) {
 		r.catalog.typeOf(alone).Name, dollars(r.catalog.bins[alone].offer.Price))
 }
 
-// explainPools tells why the node isn't of another pool.
+// explainPools says why the node isn't from another pool.
 func (r *run) explainPools(u *unit, n *node, e *Explanation) {
 	own := r.catalog.pools[r.catalog.bins[n.bin].pool]
 	for _, p := range r.catalog.pools {
@@ -219,7 +219,7 @@ func (r *run) explainPools(u *unit, n *node, e *Explanation) {
 	}
 }
 
-// explainConstraints tells where the pods stand that its constraints count.
+// explainConstraints says where the pods are that its constraints count.
 func (r *run) explainConstraints(u *unit, n *node, e *Explanation) {
 	for i := range u.owned {
 		o := &u.owned[i]
@@ -249,7 +249,7 @@ func (r *run) explainConstraints(u *unit, n *node, e *Explanation) {
 	}
 }
 
-// explainPreferences names the preferences that were given up, and that could not all be met with others.
+// explainPreferences lists the preferences that were dropped because they could not all be met.
 func (r *run) explainPreferences(u *unit, e *Explanation) {
 	if u.level == 0 {
 		return

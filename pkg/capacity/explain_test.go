@@ -41,7 +41,7 @@ func TestExplain(t *testing.T) {
 			flight.InFlight = true
 			return viewOf(t, 1, asking("web", "cpu=1"), testNode("full", "a", 0, 8), flight, testNode("later", "a", 8, 8))
 		}, want: `
-			it is on node flight, which is being launched and has room for it
+			it is on node flight, which is being launched and has capacity for it
 			1 of the nodes before it don't take it: 1 with too little cpu
 			`},
 		{name: "spread, affinity and preferences", pod: "web-1", view: func(t *testing.T) *View {
@@ -61,7 +61,7 @@ func TestExplain(t *testing.T) {
 		}, want: `
 			it fits nowhere
 			1 of the nodes that are there don't take it: 1 with too little cpu
-			pool default: none of 12 instance types has room for it: cpu 100 asked, 15900m at most
+			pool default: none of 12 instance types has capacity for it: cpu 100 requested, 15900m at most
 			`},
 		{name: "a pod that isn't in the demand", pod: "other", view: func(t *testing.T) *View {
 			return viewOf(t, 1, asking("web", "cpu=1"))
@@ -82,7 +82,7 @@ func TestExplain(t *testing.T) {
 			if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
 				t.Errorf("explanation (-want +got):\n%s", diff)
 			}
-			// To explain a plan doesn't change it.
+			// Explaining a plan must not change it.
 			if diff := cmp.Diff(Decide(v, Options{}).summary(), p.summary()); diff != "" {
 				t.Errorf("plan (-unexplained +explained):\n%s", diff)
 			}

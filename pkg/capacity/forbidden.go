@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Forbidden rules out a class on a node, or on every new node of a pool when Node is empty.
+// Forbidden rules out a class on a node or, if Node is empty, on new nodes of a pool.
 type Forbidden struct {
 	Class ClassKey
 	Node  string
 	Pool  string
-	// With Pool: only there; empty: every one.
+	// With Pool: only in this zone and of this capacity type; empty: any.
 	Zone, CapacityType string
-	// Plugin that refused and its reason, as kube-scheduler words it.
+	// Plugin is the filter that refused, Reason its reason as kube-scheduler words it.
 	Plugin, Reason string
-	// Paused: not a filter refuses the pods there, the spending guard does.
+	// Paused: the spending guard rules the pods out there, not a filter.
 	Paused bool
 }
 
-// rules says whether it is about an offer of its pool.
+// rules reports whether it rules out an offering of its pool.
 func (f *Forbidden) rules(o *Offer) bool {
 	return (f.Zone == "" || f.Zone == o.Zone) && (f.CapacityType == "" || f.CapacityType == o.CapacityType)
 }
@@ -31,7 +31,7 @@ func (f *Forbidden) text() string {
 	return f.Plugin + ": " + f.Reason
 }
 
-// forbidden is what is ruled out on new nodes, by class and pool. There may be hundreds of pools, each with a few offers ruled out.
+// forbidden holds what is ruled out on new nodes, by class and pool. There may be hundreds of pools, each with a few offerings ruled out.
 type forbidden map[ClassKey]map[string][]*Forbidden
 
 func forbiddenOf(all []Forbidden) forbidden {
@@ -49,7 +49,7 @@ func forbiddenOf(all []Forbidden) forbidden {
 	return out
 }
 
-// count is how much of what could be built has been ruled out for a class.
+// count returns how many combinations are ruled out for a class on new nodes.
 func (f forbidden) count(class ClassKey) int {
 	n := 0
 	for _, of := range f[class] {
@@ -58,7 +58,7 @@ func (f forbidden) count(class ClassKey) int {
 	return n
 }
 
-// forbid takes what is ruled out for the unit from its bins.
+// forbid removes the candidates that are ruled out for the batch.
 func (r *run) forbid(u *unit) {
 	of := r.forbidden[u.Key]
 	if len(of) == 0 {
@@ -80,8 +80,8 @@ func (r *run) forbid(u *unit) {
 // maxPoolsNamed is how many pools the text about refusals by filters names.
 const maxPoolsNamed = 3
 
-// byFilters says what the real filters have refused: by is what they said first, pools are those in which nothing is left. all: those
-// are all the pools that could build a node for the pod.
+// byFilters returns the text for what the real filters refused. by is their first refusal, pools are those in which nothing is left. all:
+// no other pool could launch a node for the pod.
 func (r *run) byFilters(u *unit, by *Forbidden, pools []string, all bool) string {
 	var plugins []string
 	for _, p := range r.catalog.pools {
@@ -101,7 +101,7 @@ func (r *run) byFilters(u *unit, by *Forbidden, pools []string, all bool) string
 	}
 	tried := r.forbidden.count(u.Key)
 	if all {
-		return fmt.Sprintf("the scheduler's %s %s the pod on every node that could be built for it (%d tried, one for each node pool, zone and capacity type): %s", who, verb, tried, by.Reason)
+		return fmt.Sprintf("the scheduler's %s %s the pod on every node that could be launched for it (%d tried, one for each node pool, zone and capacity type): %s", who, verb, tried, by.Reason)
 	}
 	named := strings.Join(pools[:min(len(pools), maxPoolsNamed)], ", ")
 	if more := len(pools) - maxPoolsNamed; more > 0 {

@@ -84,7 +84,7 @@ func FuzzPlan(f *testing.F) {
 	f.Add(uint64(4), int64(math.MinInt64), int64(math.MaxInt64), math.NaN(), 1e300)
 	f.Fuzz(func(t *testing.T, seed uint64, cpu, memory int64, price, surcharge float64) {
 		v := dice{rand.New(rand.NewPCG(seed, 9))}.world(t)
-		// One type, one node and one limit say strange things.
+		// One type, one node and one limit have strange values.
 		typ := v.Pools[0].Types[int(seed%uint64(len(v.Pools[0].Types)))]
 		typ.Capacity, typ.Allocatable = Resources{"cpu": cpu, "memory": memory, "pods": 10}, Resources{"cpu": cpu, "memory": memory, "pods": 10}
 		for i := range typ.Offers {

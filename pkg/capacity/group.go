@@ -8,42 +8,42 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// group counts the pods a selector matches by the domains of a topology key. Host ports are groups as well: the pods
-// that hold a port, by node.
+// group is a topology group: it counts the pods that a selector matches, by the domains of a topology key. Host ports are groups, too:
+// the pods that use a port, by node.
 type group struct {
 	id   string
 	key  string
 	host bool // the domains are nodes
-	slot int  // of the key in sites, unless host
-	// Who is counted.
+	slot int  // position of the key in sites, unless host
+	// The pods that are counted.
 	selector   labels.Selector
 	namespaces []string
 	nsSelector labels.Selector
-	// first is an equality the selector needs, for quick refusal; empty key: none.
+	// firstKey and firstValue are an equality that the selector requires, to exclude pods quickly; empty key: none.
 	firstKey, firstValue string
 	onlyFirst            bool
-	// filter is which nodes count, for spread; nil: all that have the key.
+	// filter tells which nodes count, for spread; nil: all that have the key.
 	filter *nodeFilter
 	port   *corev1.ContainerPort
-	// daemons whose pods are counted, and repelling those whose pods have this anti-affinity term, by position.
+	// daemons are those whose pods are counted, repelling those whose pods have this anti-affinity term, by position.
 	daemons, repelling []int
 
-	// asked is how many units have a constraint by it in force.
+	// asked is how many pod batches have a constraint in force that uses the group.
 	asked int
-	// counts of matching pods, owners of pods that have this anti-affinity term, by domain.
+	// counts is the number of matching pods, owners the number of pods that have this anti-affinity term, by domain.
 	counts, owners map[int]int
-	// nodes is how many nodes that count there are per domain: the domains spread knows of.
+	// nodes is the number of nodes that count, by domain: these are the domains that spread considers.
 	nodes  map[int]int
 	total  int
-	lowest lowest // of host groups
-	// forced domains count as present though no node is there yet; hostFromZero: new nodes may come.
+	lowest lowest // for groups over host names
+	// forced domains count as present although no node is there yet; hostFromZero: new nodes may be added, with a count of zero.
 	forced       map[int]bool
 	hostFromZero bool
-	// base is what it was before planning.
+	// base is the state before planning.
 	base *savedCounts
 }
 
-// lowest count among nodes, how many have it (0: not known), and how many nodes there are.
+// lowest is the least count among nodes, how many nodes have it (0: not known), and how many nodes there are.
 type lowest struct{ count, nodes, domains int }
 
 type savedCounts struct {
@@ -51,15 +51,15 @@ type savedCounts struct {
 	total                 int
 }
 
-// keyPorts is the key of groups made of a host port.
+// keyPorts is the key of groups for host ports.
 const keyPorts = "hostPort"
 
-// nodeFilter is which nodes a spread constraint looks at.
+// nodeFilter tells which nodes a spread constraint considers.
 type nodeFilter struct {
 	terms       []Requirements // nil: any
 	taints      bool
 	tolerations []corev1.Toleration
-	keys        []string // all of these labels must be there
+	keys        []string // all of these labels must be present
 }
 
 type kind int
@@ -71,23 +71,23 @@ const (
 	hostPort
 )
 
-// owned is a constraint of a unit.
+// owned is a topology constraint of a pod batch.
 type owned struct {
 	group *group
 	kind  kind
-	// step is the preference it is, -1 when it is required; rank its position among those.
+	// step is the preference that it is, -1 if it is required; rank is its position among those.
 	step step
 	rank int
 	skew int
-	// minDomains, 0: unset.
+	// minDomains is the constraint's minDomains; 0: unset.
 	minDomains int
-	// self: pods of the unit are counted, too.
+	// self: the batch's own pods are counted, too.
 	self bool
 }
 
 func (o *owned) hard() bool { return o.step < 0 }
 
-// limit is how many counted pods there may be on a node with the unit's pods; ok is false when it is none of that kind.
+// limit returns how many counted pods a node with the batch's pods may have. ok is false if the constraint isn't such a limit.
 func (o *owned) limit() (n int, ok bool) {
 	switch {
 	case !o.group.host:
@@ -120,7 +120,7 @@ func newGroup(id, key string, t *PodTerm) *group {
 	return g
 }
 
-// matches says whether a pod of these labels in a namespace is counted.
+// matches reports whether a pod with these labels in the namespace is counted.
 func (g *group) matches(namespace string, podLabels map[string]string, names NamespaceLabels) bool {
 	if g.firstKey != "" {
 		if v, ok := podLabels[g.firstKey]; !ok || v != g.firstValue {
@@ -142,10 +142,10 @@ func (g *group) matches(namespace string, podLabels map[string]string, names Nam
 	return g.onlyFirst || g.selector.Matches(labels.Set(podLabels))
 }
 
-// add counts n pods more in a domain.
+// add adds n pods to a domain's count.
 func (g *group) add(domain, n int) {
 	if g.lowest.nodes > 0 && (n < 0 || g.counts[domain] == g.lowest.count) {
-		g.lowest.nodes-- // a node that is not looked at may be counted here: then it is found anew early
+		g.lowest.nodes-- // This may count a node that isn't considered: then lowest is computed again sooner than necessary.
 		if n < 0 {
 			g.lowest.nodes = 0
 		}
@@ -154,7 +154,7 @@ func (g *group) add(domain, n int) {
 	g.total += n
 }
 
-// least is the number of counted pods in the emptiest domain.
+// least returns the count of the domain with the fewest pods. The domain given by with is considered in any case.
 func (g *group) least(minDomains int, with int) int {
 	n, domains, hasWith := -1, 0, false
 	each := func(d int) {
@@ -198,7 +198,7 @@ func cloneCounts(m map[int]int) map[int]int {
 	return out
 }
 
-// termID names a pod term: who it counts and where.
+// termID identifies a pod term by the pods it selects and its topology key.
 func termID(t *PodTerm) string {
 	var b strings.Builder
 	b.WriteString(t.TopologyKey)
@@ -208,7 +208,7 @@ func termID(t *PodTerm) string {
 	return b.String()
 }
 
-// writeSelector tells apart none, one that matches nothing and one that matches everything; all three print as "".
+// writeSelector distinguishes no selector, one that matches nothing and one that matches everything; all three print as "".
 func writeSelector(b *strings.Builder, s labels.Selector) {
 	switch {
 	case s == nil:

@@ -25,7 +25,7 @@ func TestInstancesAreAssigned(t *testing.T) {
 	unrecorded := func(c *Claim) { c.LaunchBatch = nil }
 	for name, tc := range map[string]struct {
 		claims    []*Claim
-		instances []string // id, or id=claim for one that is tagged
+		instances []string // id, or id=claim for a tagged one
 		of        map[string]string
 		over      []string
 	}{
@@ -91,8 +91,8 @@ func idsOf(of map[string]Instance) map[string]string {
 	return out
 }
 
-// handOut is a launch batch at a random moment: some claims have gone, are being deleted or have their instance, some instances are
-// tagged, owned or don't show.
+// handOut returns a launch batch at a random moment: some claims are gone, are being deleted or have their instance; some instances are
+// tagged, owned or not shown yet.
 func handOut(d *rand.Rand) (w *LaunchBatch, claims []*Claim, instances []Instance) {
 	w = &LaunchBatch{Token: "t"}
 	for i := range 1 + d.IntN(6) {
@@ -130,8 +130,8 @@ func handOut(d *rand.Rand) (w *LaunchBatch, claims []*Claim, instances []Instanc
 	return w, claims, instances
 }
 
-// Whoever asks, whenever they ask: nothing is handed out twice, nothing that waits for a claim is collected, and what some have recorded
-// meanwhile changes nothing for the others.
+// Whichever controller asks, and whenever: no instance is assigned twice, none that a claim waits for is collected, and what some
+// controllers have recorded meanwhile changes nothing for the others.
 func FuzzInstancesAreAssignedOnce(f *testing.F) {
 	for seed := range uint64(500) {
 		f.Add(seed)
@@ -175,7 +175,7 @@ func FuzzInstancesAreAssignedOnce(f *testing.F) {
 			}
 		}
 
-		// A crash comes after some of it has been recorded.
+		// A crash happens after some of it was recorded.
 		var later []*Claim
 		want := idsOf(of)
 		for _, c := range claims {

@@ -2,7 +2,7 @@ package capacity
 
 import "time"
 
-// Interruption is what the cloud says of an instance that it takes away, or may.
+// Interruption is the cloud's notice that it takes an instance away, or may do so.
 type Interruption struct {
 	InstanceID string
 	Kind       InterruptionKind
@@ -16,13 +16,13 @@ type InterruptionKind string
 const (
 	// SpotInterrupted: spot capacity is taken back, in two minutes at most.
 	SpotInterrupted InterruptionKind = "SpotInterrupted"
-	// SpotRebalance: spot capacity may be taken back soon, or never.
+	// SpotRebalance: spot capacity may be taken back soon; it may also never be.
 	SpotRebalance InterruptionKind = "SpotRebalanceRecommendation"
 	// ReservationInterrupted: the owner of a reservation takes it back, in two minutes at most.
 	ReservationInterrupted InterruptionKind = "CapacityReservationInstanceInterrupted"
-	// MaintenanceScheduled: the machine will be stopped, restarted or retired.
+	// MaintenanceScheduled: the instance will be stopped, restarted or retired.
 	MaintenanceScheduled InterruptionKind = "MaintenanceScheduled"
-	// MachineStopping and MachineTerminating: it is ending, or has ended, by whoever's hand.
+	// MachineStopping and MachineTerminating: it is ending or has ended, whatever the cause.
 	MachineStopping    InterruptionKind = "InstanceStopping"
 	MachineTerminating InterruptionKind = "InstanceTerminating"
 )

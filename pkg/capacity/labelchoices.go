@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// maxVariants caps the combinations of values of a pool's open labels.
+// maxVariants limits the combinations of values of a pool's open labels.
 const maxVariants = 64
 
-// openLabels are the label sets that nodes of a pool may get: its labels, and for each custom key that its requirements
-// leave open the values that demand names, or one value when demand names none.
+// openLabels returns the label sets that nodes of a pool may get: the pool's labels and, for each custom key that its requirements leave
+// open, the values that demand names, or one value if demand names none.
 func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []labelChoice {
 	out := []labelChoice{{labels: p.Labels}}
 	for _, r := range p.Requirements.sorted() {
@@ -37,7 +37,7 @@ func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []labelCho
 	return out
 }
 
-// openValues are the values to consider for a key; named is nil when demand does not ask for the key.
+// openValues returns the values to consider for a key; named is nil if demand does not ask for the key.
 func openValues(r Requirement, named map[string]bool) []string {
 	listed, excluded := r.Values()
 	if !excluded {
@@ -52,7 +52,7 @@ func openValues(r Requirement, named map[string]bool) []string {
 			out = append(out, v)
 		}
 	}
-	// One more for pods that don't care; it must be something, or the node would not satisfy its pool.
+	// One more value, for pods that don't ask for one: without any, the node would not satisfy its pool.
 	for n := r.least(); ; n++ {
 		if v := strconv.FormatInt(n, 10); r.Has(v) {
 			if !named[v] {
@@ -65,7 +65,7 @@ func openValues(r Requirement, named map[string]bool) []string {
 	}
 }
 
-// least is the smallest integer the bounds allow, zero without any.
+// least returns the smallest integer that the bounds allow; zero without bounds.
 func (r Requirement) least() int64 {
 	switch {
 	case r.gte != nil:

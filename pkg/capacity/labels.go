@@ -7,41 +7,41 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Label keys the planner treats in a special way.
+// Label keys that the planner treats in a special way.
 const (
 	labelCapacityType = "karpenter.sh/capacity-type"
 	labelInstanceType = corev1.LabelInstanceTypeStable
 	labelZone         = corev1.LabelTopologyZone
 	labelHostname     = corev1.LabelHostname
-	// fieldNodeName stands for the node field of matchFields; no label can have this key's form on a Node of ours.
+	// fieldNodeName stands for the node field of matchFields; no managed Node has a label with such a key.
 	fieldNodeName = "metadata.name"
 )
 
-// LabelReservationID is the label of nodes from a reservation with its id.
+// LabelReservationID is the label with the id of the capacity reservation that a node is from.
 const LabelReservationID = reservationPrefix + "id"
 
 const reservationPrefix = "karpenter.k8s.aws/capacity-reservation-"
 
-// ReservationLabel says whether a label is about the reservation of a node.
+// ReservationLabel reports whether a label describes a node's capacity reservation.
 func ReservationLabel(key string) bool { return strings.HasPrefix(key, reservationPrefix) }
 
-// offerLabels are the labels that belong to the way a machine is bought, and not to its type or its pool (Offer.Labels).
+// offerLabels are the labels that depend on the offering, and not on the instance type or the pool (Offer.Labels).
 var offerLabels = []string{
 	labelZone, labelCapacityType, LabelReservationID,
 	"topology.k8s.aws/zone-id", "karpenter.k8s.aws/instance-tenancy",
 	reservationPrefix + "type", reservationPrefix + "interruptible",
 }
 
-// OfferLabel says whether a label belongs to the way a machine is bought, and not to its type or its pool.
+// OfferLabel reports whether a label depends on the offering, and not on the instance type or the pool.
 func OfferLabel(key string) bool { return slices.Contains(offerLabels, key) }
 
-// The other capacity types, as the planner has to tell them apart.
+// The other capacity types, for the planner's own use.
 const (
 	capacityTypeOnDemand = "on-demand"
 	capacityTypeSpot     = "spot"
 )
 
-// CapacityTypeReserved is the capacity type of offers that are paid for already.
+// CapacityTypeReserved is the capacity type of offerings that are paid for already.
 const CapacityTypeReserved = "reserved"
 
 // aliases are older spellings of label keys (Karpenter's normalised labels, LB-5).
@@ -54,7 +54,7 @@ var aliases = map[string]string{
 	"topology.ebs.csi.aws.com/zone":     corev1.LabelTopologyZone,
 }
 
-// NormalLabel is the present spelling of a label key.
+// NormalLabel returns the current spelling of a label key.
 func NormalLabel(key string) string {
 	if normal, ok := aliases[key]; ok {
 		return normal
@@ -62,7 +62,7 @@ func NormalLabel(key string) string {
 	return key
 }
 
-// perPodLabels differ between pods that are otherwise alike.
+// perPodLabels differ between pods that are otherwise identical.
 var perPodLabels = map[string]bool{
 	"statefulset.kubernetes.io/pod-name":       true,
 	"apps.kubernetes.io/pod-index":             true,

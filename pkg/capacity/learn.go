@@ -6,7 +6,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// learn looks at what went wrong in an attempt and changes what the next one starts from. False: nothing to learn.
+// learn finds out what went wrong in an attempt and changes what the next attempt starts from. It returns false if there is nothing to
+// change.
 func (r *run) learn() bool {
 	if r.learnGangs() {
 		r.forgetDomains()
@@ -22,7 +23,7 @@ func (r *run) learn() bool {
 	return false
 }
 
-// forgetDomains takes back what learnDomains has told: others will go elsewhere now.
+// forgetDomains reverts what learnDomains has set, because the next attempt will place pods differently.
 func (r *run) forgetDomains() {
 	for _, g := range r.topo.groups {
 		clear(g.forced)
@@ -30,14 +31,14 @@ func (r *run) forgetDomains() {
 	}
 }
 
-// mayLearn says whether there is anything that an attempt can teach.
+// mayLearn reports whether an attempt can teach anything.
 func (r *run) mayLearn() bool {
 	return slices.ContainsFunc(r.units, func(u *unit) bool { return u.gang != nil }) ||
 		slices.ContainsFunc(r.topo.groups, func(g *group) bool { return g.filter != nil }) ||
 		slices.ContainsFunc(r.catalog.pools, func(p *poolOffers) bool { return len(p.limits) > 0 || p.minimum })
 }
 
-// learnGangs leaves out the last gang that can't be placed as far as it must: without it others may have their room.
+// learnGangs leaves out the last gang that can't be placed with as many pods as it needs: without it, others may use that capacity.
 func (r *run) learnGangs() bool {
 	short := r.shortGangs()
 	if len(short) == 0 {
@@ -53,7 +54,7 @@ func (r *run) learnGangs() bool {
 	return true
 }
 
-// shortGangs are the gangs with less placed than they need, in order of demand.
+// shortGangs returns the gangs with fewer pods placed than they need, in order of demand.
 func (r *run) shortGangs() []string {
 	had, needs := map[string]int{}, map[string]int{}
 	var order []string
@@ -70,7 +71,7 @@ func (r *run) shortGangs() []string {
 	return slices.DeleteFunc(order, func(key string) bool { return had[key] >= needs[key] })
 }
 
-// learnDomains tells spread groups whose placements found no order of the domains that planned nodes bring.
+// learnDomains adds the domains that planned nodes bring to the spread groups of batches with placements that never became legal.
 func (r *run) learnDomains() bool {
 	learned := false
 	for _, u := range r.units {
@@ -98,7 +99,7 @@ func (r *run) learnDomains() bool {
 	return learned
 }
 
-// learnPriority lets higher priorities choose first when pool limits leave some of them out.
+// learnPriority makes higher priorities choose first if pool limits leave some of their pods out.
 func (r *run) learnPriority() bool {
 	if r.byPriority {
 		return false
@@ -112,7 +113,7 @@ func (r *run) learnPriority() bool {
 	return false
 }
 
-// atLimit says whether a pool's limit is what keeps the unit from it.
+// atLimit reports whether a pool's limit keeps the batch out of that pool.
 func (r *run) atLimit(u *unit) bool {
 	for _, p := range r.catalog.pools {
 		if len(p.limits) == 0 {
@@ -133,7 +134,7 @@ func (r *run) atLimit(u *unit) bool {
 	return false
 }
 
-// learnMinimum keeps units off pools whose minValues their nodes can't satisfy.
+// learnMinimum keeps batches out of pools whose minValues their nodes can't satisfy.
 func (r *run) learnMinimum() bool {
 	learned := false
 	for _, n := range r.nodes[r.existing:] {

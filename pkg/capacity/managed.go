@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Labels by which Karpenter's nodes are known, and how far they have come.
+// Labels that identify Karpenter's nodes and show their state.
 const (
 	LabelNodePool    = "karpenter.sh/nodepool"
 	LabelNodeClass   = "karpenter.k8s.aws/ec2nodeclass"
@@ -17,10 +17,10 @@ const (
 // labelComputeType is "auto" on the nodes of EKS Auto Mode.
 const labelComputeType = "eks.amazonaws.com/compute-type"
 
-// Managed says that the Node was made for a NodeClaim of ours: it has the label of a pool, or, where the claim has none, its claim as an
-// owner. It is the only place that decides it. Nodes of another provider are not managed: EKS Auto Mode and others use the same labels
-// and owners. Nothing is written on them, terminated with them or waited for on them. (Their NodePools and NodeClaims are kept out of
-// pkg/karpenter's cache.)
+// Managed reports whether the Node was made for a NodeClaim of this cluster's Dovetail: it has a pool's label or, if the claim has none,
+// the claim as an owner. Nothing else decides this. Nodes of another provider are unmanaged, although EKS Auto Mode and others use the
+// same labels and owners: nothing is written to them, they are never terminated, and nothing waits for them. (pkg/karpenter's cache
+// excludes their NodePools and NodeClaims.)
 func Managed(node *corev1.Node) bool {
 	if OfAnotherProvider(node) {
 		return false
@@ -36,8 +36,8 @@ func Managed(node *corev1.Node) bool {
 	return false
 }
 
-// OfAnotherProvider says that the Node bears the label of a node class, which providers form as GROUP/KIND, and not of ours, or is one
-// of EKS Auto Mode, which may not have got its labels yet.
+// OfAnotherProvider reports whether the Node has the label of another provider's node class (the label's form is GROUP/KIND), or belongs
+// to EKS Auto Mode, whose nodes may not have that label yet.
 func OfAnotherProvider(node *corev1.Node) bool {
 	if _, own := node.Labels[LabelNodeClass]; own {
 		return false

@@ -8,17 +8,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// asks is what a pod asks of a node apart from room.
+// asks is what a pod requires of a node, apart from capacity.
 type asks struct {
 	terms       []Requirements
 	tolerations []corev1.Toleration
 	// preferred: PreferNoSchedule taints needn't be tolerated.
 	preferred bool
-	// scheduler of the pod; empty: no pool is out of bounds.
+	// scheduler is the pod's scheduler; empty: every pool may be used.
 	scheduler string
 }
 
-// tolerates says whether the taints are tolerated.
+// tolerates returns the first taint that is not tolerated, or nil.
 func (a *asks) tolerates(taints []corev1.Taint) *corev1.Taint {
 	for i := range taints {
 		if a.preferred && taints[i].Effect == corev1.TaintEffectPreferNoSchedule {
@@ -31,7 +31,7 @@ func (a *asks) tolerates(taints []corev1.Taint) *corev1.Taint {
 	return nil
 }
 
-// matches says whether a node with these labels satisfies one of the terms.
+// matches reports whether a node with these labels satisfies one of the terms.
 func (a *asks) matches(label func(key string) (string, bool)) bool {
 	if len(a.terms) == 0 {
 		return true
@@ -54,7 +54,7 @@ func matchLabels(term Requirements, label func(key string) (string, bool)) bool 
 	return true
 }
 
-// id tells apart what is asked.
+// id is equal for equal asks.
 func (a *asks) id() string {
 	k := make(keyBytes, 0, 256)
 	k.count(len(a.terms))
@@ -69,7 +69,7 @@ func (a *asks) id() string {
 	return string(k)
 }
 
-// matching are the bins that satisfy what is asked. The set is shared and not to be changed.
+// matching returns the candidates that satisfy a. The set is shared and must not be changed.
 func (c *catalog) matching(a *asks) packing.Bits {
 	id := a.id()
 	out, known := c.matched[id]
@@ -97,7 +97,7 @@ func (c *catalog) match(a *asks) packing.Bits {
 	return out
 }
 
-// match adds the pool's bins that satisfy a term to out.
+// match adds the pool's candidates that satisfy a term to out.
 func (p *poolOffers) match(c *catalog, term Requirements, out packing.Bits) {
 	var offerwise []Requirement
 	typewise := make([]Requirement, 0, len(term))

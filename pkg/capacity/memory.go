@@ -6,23 +6,23 @@ import (
 	"strconv"
 )
 
-// memory is the catalogue of the last plan, for the next one to use when nothing it depends on has changed. Plans come
-// every second in a burst, prices every few minutes.
+// memory is the catalog of the last plan. The next plan uses it if nothing that it depends on has changed: in a burst plans are made
+// every second, while prices change every few minutes.
 type memory struct {
 	last *catalog
 	id   string
-	// types are the slices the catalogue was made of; holding them keeps their identity from being given to others.
+	// types are the slices that the catalog was made from; holding them keeps their addresses from being reused.
 	types [][]*InstanceType
 }
 
-// maxMatched caps how many different questions a catalogue remembers the answers to.
+// maxMatched limits the number of different asks for which a catalog caches the result.
 const maxMatched = 4096
 
 func (m *memory) catalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bool) *catalog {
 	id := catalogID(pools, opts, mentioned)
 	if m.last != nil && m.id == id && len(m.last.matched) < maxMatched && slices.EqualFunc(m.types, pools, sameTypes) {
 		for i, p := range m.last.pools {
-			p.Pool = pools[i] // its limits' use may be another
+			p.Pool = pools[i] // the use of its limits may have changed
 		}
 		return m.last
 	}
@@ -37,7 +37,7 @@ func sameTypes(types []*InstanceType, p *Pool) bool {
 	return len(types) == len(p.Types) && (len(types) == 0 || &types[0] == &p.Types[0])
 }
 
-// catalogID is everything a catalogue depends on, but for the types.
+// catalogID returns everything that a catalog depends on, except the types.
 func catalogID(pools []*Pool, opts *Options, mentioned map[string]map[string]bool) string {
 	k := make(keyBytes, 0, 1024)
 	k.text(strconv.FormatFloat(opts.NodeSurcharge, 'g', -1, 64))
@@ -52,7 +52,7 @@ func catalogID(pools []*Pool, opts *Options, mentioned map[string]map[string]boo
 		k.requirements(p.Requirements)
 		for _, r := range p.Requirements.sorted() {
 			k.count(r.MinValues)
-			named, is := mentioned[r.Key] // asked for without naming values differs from not asked for
+			named, is := mentioned[r.Key] // asked for without values differs from not asked for
 			k.text(strconv.FormatBool(is))
 			k.count(len(named))
 			k.text(slices.Sorted(maps.Keys(named))...)

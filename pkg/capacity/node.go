@@ -6,41 +6,41 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// node is an existing or planned node while planning.
+// node is an existing or a planned node, while a plan is made.
 type node struct {
-	index int // the domain of host groups
+	index int // its domain in groups over host names
 	view  *Node
-	// bin is what a planned node is bought as, for now; -1: an existing node.
+	// bin is the candidate that a planned node is bought as, for now; -1: an existing node.
 	bin     int
 	content []share
 	free    []int64
-	// sure is where a planned node is for certain.
+	// sure are the topology domains that a planned node certainly has.
 	sure site
-	// fixed are the labels whose value must be the same whatever is launched.
+	// fixed are the labels that must have the same value whatever is launched.
 	fixed []string
-	// present are the groups that know of the node already.
+	// present are the groups that already count the node.
 	present map[*group]bool
 	gone    bool
-	// lost: pods were taken off it since its shape was found.
+	// lost: pods were removed from it since its shape was found.
 	lost bool
 	// shape is what it may be bought as, once all is decided.
 	shape *shape
-	// short is why no set of offers satisfies the pool's minValues with this content.
+	// short says why no set of offerings for these pods satisfies the pool's minValues.
 	short string
 }
 
-// share is pods of one unit, placed at one level of its preferences.
+// share is pods of one batch on a node, placed at one level of the batch's preferences.
 type share struct {
 	unit  *unit
 	level int
-	bins  packing.Bits // the unit's at that level
+	bins  packing.Bits // the batch's candidates at that level
 	n     int
 }
 
 func (n *node) planned() bool { return n.view == nil }
 
-// label is a label of the node. For a planned one only those that are certain: while deciding those that are fixed, in
-// the end those that all its offers have in common.
+// label returns a label of the node. A planned node has only those that are certain: those in fixed while the plan is made, and once its
+// shape is known those that all its offerings have in common.
 func (r *run) label(n *node, key string) (string, bool) {
 	switch {
 	case !n.planned():
@@ -56,7 +56,7 @@ func (r *run) label(n *node, key string) (string, bool) {
 	return v, ok
 }
 
-// counts says whether a spread group looks at the node.
+// counts reports whether a spread group considers the node.
 func (r *run) counts(g *group, n *node) bool {
 	if !n.planned() {
 		return r.topo.eligible[g].Has(n.index)
@@ -64,7 +64,7 @@ func (r *run) counts(g *group, n *node) bool {
 	return r.countsBin(g, n.bin, func(key string) (string, bool) { return r.label(n, key) })
 }
 
-// countsBin says whether a spread group will look at a node bought as bin b with these labels.
+// countsBin reports whether a spread group will consider a node bought as candidate b with these labels.
 func (r *run) countsBin(g *group, b int, label func(key string) (string, bool)) bool {
 	p := r.catalog.pools[r.catalog.bins[b].pool]
 	a := asks{terms: g.filter.terms, tolerations: g.filter.tolerations, preferred: true}
@@ -79,7 +79,7 @@ func (r *run) countsBin(g *group, b int, label func(key string) (string, bool)) 
 	return a.matches(label)
 }
 
-// place puts k pods of a unit on a node.
+// place places k pods of a batch on a node.
 func (r *run) place(u *unit, n *node, k int) {
 	packing.Take(n.free, u.need, k)
 	at := -1
@@ -114,7 +114,7 @@ func (r *run) place(u *unit, n *node, k int) {
 	r.tally(u, n, k)
 }
 
-// tally counts k pods of a unit on a node in the groups that it is a member or an owner of.
+// tally adds k pods of a batch on a node to the groups that count them or that belong to their anti-affinity terms.
 func (r *run) tally(u *unit, n *node, k int) {
 	for _, g := range u.member {
 		if g.filter != nil && !r.counts(g, n) {
@@ -133,7 +133,7 @@ func (r *run) tally(u *unit, n *node, k int) {
 	}
 }
 
-// register makes the node a domain of the spread groups over labels that will count it, and counts its daemons' pods.
+// register adds the node's domains to the spread groups over labels that will count it, and counts the pods of its daemons.
 func (r *run) register(n *node) {
 	for _, g := range r.topo.opening {
 		if n.present[g] {
@@ -144,7 +144,7 @@ func (r *run) register(n *node) {
 			continue
 		}
 		if g.filter != nil && !r.counts(g, n) {
-			continue // as far as its labels are certain by now
+			continue // as far as its labels are certain now
 		}
 		if n.present == nil {
 			n.present = map[*group]bool{}
@@ -162,7 +162,7 @@ func (r *run) register(n *node) {
 	}
 }
 
-// open adds a planned node bought as bin b.
+// open adds a planned node that is bought as candidate b.
 func (r *run) open(b int) *node {
 	n := &node{index: len(r.nodes), bin: b}
 	n.free = append(n.free, r.catalog.roomOf(b)...)

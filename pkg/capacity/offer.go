@@ -7,38 +7,38 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// InstanceType is a kind of machine as one node class would run it: kubelet settings, AMI family and storage policy
-// of the class are already in its numbers and labels.
+// InstanceType is an instance type as one node class would run it: its numbers and labels include the class's kubelet settings, AMI
+// family and storage policy.
 type InstanceType struct {
 	Name string
-	// Labels every node of this type carries, single valued; without zone, capacity type and hostname.
+	// Labels are those that every node of this type has, with single values; without zone, capacity type and hostname.
 	Labels map[string]string
-	// Capacity is what the Node's status.capacity will say.
+	// Capacity is the status.capacity that the Node will have.
 	Capacity Resources
-	// Allocatable is what is left for pods. It must never be above what the kubelet will report, or early-bound pods
-	// are rejected there.
+	// Allocatable is what is left for pods. It must never exceed what the kubelet will report, or the kubelet rejects pods that were
+	// bound early.
 	Allocatable Resources
-	// Special: bare metal, or a machine with GPUs or accelerators. It is slow to boot, or has what most pods can't use, and is bought
-	// only for pods that nothing else holds.
+	// Special: bare metal, or an instance with GPUs or accelerators. It is slow to boot, or has what most pods can't use, and is bought
+	// only for pods that fit nothing else.
 	Special bool
 	// Image is the image that a node of this type starts from; empty: not known.
 	Image string
-	// CapacityOverlaid says that a NodeOverlay has added to both.
+	// CapacityOverlaid: a NodeOverlay has added to Capacity and Allocatable.
 	CapacityOverlaid bool
-	// VolumeLimits is the number of volumes per CSI driver name, and under StorageOf the bytes for volumes; what is not listed is
+	// VolumeLimits is the number of volumes by CSI driver name and, under StorageOf, the bytes for volumes. What is not listed is
 	// unlimited.
 	VolumeLimits map[string]int64
-	// Offers are the ways to buy it. Order is not significant.
+	// Offers are the ways to buy it, in no particular order.
 	Offers []Offer
 }
 
-// PriceOverlaid says whether a NodeOverlay has had its say about the price of one of the offers.
+// PriceOverlaid reports whether a NodeOverlay has set or changed the price of one of the offerings.
 func (t *InstanceType) PriceOverlaid() bool {
 	return slices.ContainsFunc(t.Offers, func(o Offer) bool { return o.PriceOverlaid })
 }
 
-// AddExtra gives the type resources that the cloud doesn't know of, or other amounts of them than it says. It must be the caller's
-// own copy; the maps it shares with the one it was copied from stay as they are. Huge pages come out of the memory for pods.
+// AddExtra gives the type resources that the cloud doesn't know, or other amounts of those it knows. The caller must own t; the maps that
+// t shares with other types stay as they are. Huge pages are subtracted from the memory for pods.
 func (t *InstanceType) AddExtra(extra Resources) {
 	before := t.Capacity
 	t.Capacity, t.Allocatable, t.CapacityOverlaid = t.Capacity.Clone(), t.Allocatable.Clone(), true
@@ -50,28 +50,28 @@ func (t *InstanceType) AddExtra(extra Resources) {
 	}
 }
 
-// Offer is one way to buy an instance type.
+// Offer is an offering: one way to buy an instance type.
 type Offer struct {
 	Zone         string
 	CapacityType string // on-demand, spot or reserved
-	// Price in $/h is what is compared, after overlays: next to nothing for what is reserved and so paid for anyway. +Inf: nobody
-	// knows, and nobody buys it.
+	// Price in $/h is what is compared, after overlays. Reserved capacity costs next to nothing, because it is paid for anyway. +Inf: the
+	// price is unknown, and the offering is not bought.
 	Price float64
-	// PriceOverlaid says that a NodeOverlay has had its say about the price: it is a wish, and not what the cloud asks for.
+	// PriceOverlaid: a NodeOverlay has set or changed the price, so that it is not what the cloud asks for.
 	PriceOverlaid bool
-	// Available is false while the offer is remembered as having no capacity.
+	// Available is false while the offering is remembered as unavailable.
 	Available bool
-	// ReservationID and Remaining are set for reserved offers: how many instances the reservation still holds.
+	// ReservationID and Remaining are set for reserved offerings; Remaining is how many instances the capacity reservation has left.
 	ReservationID string
 	Remaining     int
-	// Tenancy is "dedicated" for hardware nobody else shares; empty: shared.
+	// Tenancy is "dedicated" for hardware that no other account shares; empty: shared.
 	Tenancy string
-	// Labels a node bought this way carries beside its type's labels, zone and capacity type (zone id, tenancy, reservation).
-	// They are shared between offers and must not be changed.
+	// Labels are those of a node bought this way, besides its type's labels, zone and capacity type (zone id, tenancy, reservation). They
+	// are shared between offerings and must not be changed.
 	Labels map[string]string
 }
 
-// label is a label that the offer brings.
+// label returns a label that the offering sets.
 func (o *Offer) label(key string) (string, bool) {
 	switch key {
 	case labelZone:
@@ -85,13 +85,13 @@ func (o *Offer) label(key string) (string, bool) {
 	return v, ok
 }
 
-// allows says whether a node bought this way satisfies a requirement on a label of offers.
+// allows reports whether a node bought this way satisfies a requirement on a label of offerings.
 func (o *Offer) allows(r Requirement) bool {
 	v, ok := o.label(r.Key)
 	return ok && r.Has(v) || !ok && r.AllowsAbsent()
 }
 
-// Satisfies says whether a node bought this way satisfies requirements on labels of offers.
+// Satisfies reports whether a node bought this way satisfies requirements on labels of offerings.
 func (o *Offer) Satisfies(rs Requirements) bool {
 	for _, r := range rs {
 		if !o.allows(r) {
@@ -101,23 +101,23 @@ func (o *Offer) Satisfies(rs Requirements) bool {
 	return true
 }
 
-// NodeOffer is an offer of a certain type: one thing CreateFleet may be asked for.
+// NodeOffer is an offering with its instance type: one thing that CreateFleet may be asked for.
 type NodeOffer struct {
 	Type  *InstanceType
 	Offer Offer
 }
 
-// OfferKey names an offer for remembering and recording.
+// OfferKey identifies an offering in records and among unavailable offerings.
 type OfferKey struct {
 	InstanceType string `json:"type"`
 	Zone         string `json:"zone"`
 	CapacityType string `json:"capacityType"`
-	// ReservationID is set for reserved offers only.
+	// ReservationID is set for reserved offerings only.
 	ReservationID string `json:"reservation,omitempty"`
 	Tenancy       string `json:"tenancy,omitempty"`
 }
 
-// Key names the offer.
+// Key returns the offering's key.
 func (o NodeOffer) Key() OfferKey {
 	return OfferKey{InstanceType: o.Type.Name, Zone: o.Offer.Zone, CapacityType: o.Offer.CapacityType, ReservationID: o.Offer.ReservationID, Tenancy: o.Offer.Tenancy}
 }

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// binding is n pods of a unit bound to a node, one after the other.
+// binding is n pods of a batch bound to a node, one after the other.
 type binding struct {
 	unit *unit
 	node *node
 	n    int
 }
 
-// order puts the placements in an order in which each one is allowed when all nodes are there from the start. If some
-// placements never become legal in the order of the units, it tries again with their units first: a pod that counts the others on its node
-// can't be the last. What is never allowed is taken back; learn looks into why.
+// order returns the placements in an order in which each one is legal if all nodes exist from the start. If some placements never become
+// legal in the order of the batches, it tries again with their batches first: a pod that counts the others on its node can't be the last.
+// Placements that never become legal are removed; learn finds out why.
 func (r *run) order() []binding {
 	out, queues := r.sequence(r.units)
 	if late := leftOut(queues); len(late) > 0 {
@@ -33,8 +33,8 @@ func (r *run) order() []binding {
 	return out
 }
 
-// sequence is an order in which each placement is allowed, with the units in turn as far as they go, and what has found no place
-// in it.
+// sequence returns an order in which each placement is legal, with the batches in turn, each as far as possible, and the placements that
+// never became legal.
 func (r *run) sequence(units []*unit) ([]binding, []*queue) {
 	r.ordering = true
 	for _, g := range r.topo.groups {
@@ -67,7 +67,7 @@ func (r *run) sequence(units []*unit) ([]binding, []*queue) {
 	return out, pending
 }
 
-// leftOut is how many placements of each unit have had no turn.
+// leftOut returns how many placements of each batch are left in the queues.
 func leftOut(queues []*queue) map[*unit]int {
 	out := map[*unit]int{}
 	for _, q := range queues {
@@ -87,19 +87,19 @@ func total(of map[*unit]int) (n int) {
 	return n
 }
 
-// queue is a unit's placements that have not had their turn.
+// queue holds a batch's placements that are not in the order yet.
 type queue struct {
 	unit   *unit
 	coarse bool
 	places []*line
 }
 
-// line is placements at nodes that are alike for the labels that matter to the unit.
+// line holds placements on nodes with the same values for the labels that matter to the batch.
 type line struct {
 	waiting []placed
 }
 
-// done takes the placement at a position out. Mostly it is the first.
+// done removes the placement at a position, which is mostly the first.
 func (l *line) done(at int) {
 	if at == 0 {
 		l.waiting = l.waiting[1:]
@@ -148,7 +148,7 @@ func merged(all []placed) []placed {
 	return out
 }
 
-// drain appends what of a queue is allowed now.
+// drain appends the placements of a queue that are legal now.
 func (r *run) drain(q *queue, out []binding) []binding {
 	for {
 		l, i := r.nextAllowed(q)
@@ -173,7 +173,7 @@ func (r *run) drain(q *queue, out []binding) []binding {
 	}
 }
 
-// nextAllowed is the placement whose turn it is: at the least crowded place that allows it.
+// nextAllowed returns the next placement: in the domain with the fewest pods in which one is legal.
 func (r *run) nextAllowed(q *queue) (*line, int) {
 	var best *line
 	bestAt, bestTally := 0, tally{}
@@ -203,7 +203,7 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 	return best, bestAt
 }
 
-// takeBack undoes the placements that never had their turn.
+// takeBack removes the placements that never became legal.
 func (q *queue) takeBack() {
 	for _, l := range q.places {
 		for _, p := range l.waiting {
@@ -214,7 +214,7 @@ func (q *queue) takeBack() {
 	}
 }
 
-// reshape lets nodes that lost pods become cheaper, with the labels they had.
+// reshape finds the offerings of nodes that lost pods again, since cheaper ones may hold the rest. Their labels stay the same.
 func (r *run) reshape() {
 	for _, n := range r.nodes[r.existing:] {
 		if n.gone || !n.lost {
@@ -227,7 +227,7 @@ func (r *run) reshape() {
 	}
 }
 
-// drop takes n pods of a unit off the node. A planned node without pods is not bought.
+// drop removes k pods of a batch from the node. A planned node without pods is not bought.
 func (n *node) drop(u *unit, k int) {
 	for i := range n.content {
 		if s := &n.content[i]; s.unit == u {

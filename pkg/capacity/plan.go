@@ -4,109 +4,111 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaxFleetTypes is how many instance types a planned node leaves open at most (Karpenter's number, LT-11).
+// MaxFleetTypes is the maximum number of instance types of a planned node's offerings (Karpenter's number, LT-11).
 const MaxFleetTypes = 60
 
 // Options are the planner's settings.
 type Options struct {
-	// NodeSurcharge is added to the price of every new node in $/h, for disks, addresses and load that list prices omit.
+	// NodeSurcharge is added to the price of every new node, in $/h, for disks, addresses and load that list prices omit.
 	NodeSurcharge float64
-	// PriceFactor multiplies the price of an instance family ("m6g": 1.1) when comparing; missing: 1.
+	// PriceFactor multiplies the price of an instance family ("m6g": 1.1) when prices are compared; missing: 1.
 	PriceFactor map[string]float64
 	// IgnorePreferences drops every preference before the first try (Karpenter's preferencePolicy Ignore).
 	IgnorePreferences bool
-	// RelaxMinValues takes what there is where pools' minValues can't be met (Karpenter's minValuesPolicy BestEffort).
+	// RelaxMinValues accepts fewer values where a pool's minValues can't be met (Karpenter's minValuesPolicy BestEffort).
 	RelaxMinValues bool
-	// Effort is a deterministic measure of how much work may go into a cheaper plan (0: the fast path only). It is not
-	// time, so that the same view gives the same plan; the caller maps its time budget to it. One is about a microsecond of
-	// a core: 50,000 suits a batch that can wait a twentieth of a second, 1,000,000 leaves little to gain.
+	// Effort is a deterministic measure of how much work may be spent on a cheaper plan (0: the fast path only). It is not time, so that
+	// the same view gives the same plan; the caller converts its time budget. One unit is about a microsecond on one core: 50,000 suits a
+	// batch that can wait for 50 ms, 1,000,000 leaves little to gain.
 	Effort int
 	// Forbidden are placements that the real filters have refused before: they are not proposed again.
 	Forbidden []Forbidden
-	// FixZone are classes whose new nodes are to be of one zone although nothing the planner knows depends on it: the real filters may.
+	// FixZone are classes whose new nodes must be in one zone although nothing that the planner knows depends on it: the real filters may
+	// depend on it.
 	FixZone map[ClassKey]bool
-	// Explain are pods, by UID, whose place the plan shall explain.
+	// Explain are the UIDs of pods whose placement the plan explains.
 	Explain []types.UID
 }
 
 // Plan is a decision: where each pod of the demand goes, and what has to be bought for it.
 type Plan struct {
-	// Nodes to buy.
+	// Nodes are the nodes to buy.
 	Nodes []*PlannedNode
-	// Placements of pods on existing, in-flight and planned nodes, in the order in which they must be bound.
+	// Placements are those of pods on existing, in-flight and planned nodes, in the order in which they must be bound.
 	Placements []Placement
-	// Refused demand with reasons.
+	// Refused is the demand that got no placement, with reasons.
 	Refused []Refusal
-	// CostPerHour of Nodes at list price; LowerBound a value that no way of packing the pods of the new nodes costs less than
-	// (0: unknown: with surcharges and factors of prices, where capacity that is paid for already is bought, or where pods were
-	// taken back in the end). Effort makes it sharper.
+	// CostPerHour is the price of Nodes at list price. LowerBound is a value below which no packing of the new nodes' pods can cost; 0:
+	// unknown, because prices have surcharges or factors, capacity is bought that is paid for already, or pods were taken back in the
+	// end. Effort makes it sharper.
 	CostPerHour, LowerBound float64
-	// compared is the cost as prices are compared, yielded how many preferences were given up for pods that are placed.
+	// compared is the cost in the prices that are compared, yielded how many preferences were dropped for pods that are placed.
 	compared float64
 	yielded  int
-	// Explanations of the pods that Options.Explain names and the demand has.
+	// Explanations are those of the pods that Options.Explain names, if the demand has them.
 	Explanations []Explanation
 }
 
-// PlannedNode is a node to buy: a set of offers all of which hold what is planned for it. Nodes share their
-// maps and slices, which are not to be changed.
+// PlannedNode is a node to buy: a set of offerings each of which holds the pods planned for it. Nodes share their maps and slices, which
+// must not be changed.
 type PlannedNode struct {
 	// ID is unique within the plan; it never equals the name of a node.
 	ID   string
 	Pool *Pool
-	// CapacityType is one; capacity types are never mixed in a node.
+	// CapacityType is the capacity type of all its offerings.
 	CapacityType string
-	// Offers to choose from, cheapest first, at most MaxFleetTypes types. The zone is the same in all of them when a pod
-	// of the node depends on the zone.
+	// Offers are the offerings to choose from, cheapest first, with at most MaxFleetTypes types. All have the same zone if a pod of the
+	// node depends on the zone.
 	Offers []NodeOffer
-	// Labels every possible outcome has in common, without hostname.
+	// Labels are those that every possible outcome has in common, without hostname.
 	Labels map[string]string
-	// Allocatable is the component-wise smallest of the offers' types.
+	// Allocatable is the component-wise minimum over the offerings' types.
 	Allocatable Resources
-	// Largest is the component-wise largest Capacity of the offers' types: what counts against pool limits.
+	// Largest is the component-wise maximum of the Capacity of the offerings' types; it counts against pool limits.
 	Largest Resources
 	// Requests is the sum of the planned pods and daemons.
 	Requests Resources
-	// Daemons are the DaemonSets whose pods will come to this node.
+	// Daemons are the DaemonSets that will run pods on this node.
 	Daemons []*DaemonSet
-	// VolumeLimits is the component-wise smallest of the offers' types, per CSI driver.
+	// VolumeLimits is the component-wise minimum over the offerings' types, by CSI driver.
 	VolumeLimits map[string]int64
-	// Price is the price of the first offer.
+	// Price is the price of the first offering.
 	Price float64
-	// MinValuesRelaxed: the offers leave fewer values than the pool's minValues ask for.
+	// MinValuesRelaxed: the offerings have fewer values than the pool's minValues require.
 	MinValuesRelaxed bool
 }
 
-// Placement of one pod. Pods of a class are interchangeable: it is the order of a class's placements that counts.
+// Placement is the placement of one pod. Pods of a class are interchangeable: what counts is the order of a class's placements.
 type Placement struct {
 	Class *Class
-	// Pod is the holder; for look-ahead demand it is zero and Owner is the holder.
+	// Pod is the pod. For an anticipated pod it is zero, and Owner is set.
 	Pod   PodRef
 	Owner types.UID
-	// Node is the name of a View node or the ID of a planned node.
+	// Node is the name of a node of the View, or the ID of a planned node.
 	Node string
-	// Group joins placements that depend on each other by a shared spread, affinity or gang term: none of them may be
-	// bound before the nodes of all of them are there. 0: independent.
+	// Group joins placements that depend on each other by a shared spread, affinity or gang term: none of them may be bound before the
+	// nodes of all of them exist. 0: independent.
 	Group int
-	// Gang the pod is a member of; nil: none.
+	// Gang is the gang of the pod; nil: none.
 	Gang *Gang
 }
 
-// Refusal of pods of one class.
+// Refusal is pods of one class without a placement.
 type Refusal struct {
 	Class *Class
 	Pods  []PodRef
-	// Reasons per pool, in pool order.
+	// Reasons are per pool, in pool order.
 	Reasons []PoolReason
-	// Message reads well in `kubectl describe pod` and is capped in length.
+	// Message is written for `kubectl describe pod`, and limited in length.
 	Message string
-	// Retryable is true when the reason will pass by itself (no capacity for now, pool limit, unready class).
+	// Retryable: the reason may pass by itself (no capacity for now, pool limit, unready class).
 	Retryable bool
-	// Soon: in the time that a node takes to boot it is known whether there will be a node after all. No other pod is to be evicted meanwhile.
+	// Soon: within the time that a node takes to boot it will be known whether the pods get a node after all. No other pod is evicted for
+	// them meanwhile.
 	Soon bool
 }
 
-// PoolReason is the first constraint that no offer of a pool meets.
+// PoolReason is the first constraint that no offering of a pool meets.
 type PoolReason struct {
 	Pool   string
 	Reason string

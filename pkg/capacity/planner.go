@@ -6,34 +6,34 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// Planner plans. It keeps its catalogue of offers between plans as long as pools and their types stay the same, the types
-// by identity: who changes a type hands over a new slice. It is not safe for use by several goroutines at a time.
+// Planner makes plans. It keeps its catalog of offerings between plans as long as the pools and their types stay the same. Types are
+// compared by identity: a caller that changes a type must pass a new slice. A Planner is not safe for concurrent use.
 type Planner struct{ memory memory }
 
-// NewPlanner makes a planner that has seen nothing yet.
+// NewPlanner returns a planner without a catalog.
 func NewPlanner() *Planner { return &Planner{} }
 
-// Decide plans once.
+// Decide makes one plan.
 func Decide(view *View, opts Options) *Plan { return NewPlanner().Plan(view, opts) }
 
-// maxAttempts bounds how often a plan is made anew with what the last one has taught.
+// maxAttempts limits how often a plan is made again with what the last attempt has taught.
 const maxAttempts = 8
 
 // Plan decides where each pod of the demand goes and what has to be bought for it. It is a pure function of its
 // arguments.
 //
-//  1. Demand is merged into units of identical pods; pools and types into a catalogue of bins.
+//  1. Demand is merged into batches of identical pods; pools and types into a catalog of offering candidates.
 //  2. Pods and constraints on existing nodes are counted.
-//  3. Units fill the room that is there or on its way, in order of the demand.
-//  4. What is left is packed on new nodes, pools of the highest weight first.
-//  5. Units with something left give up a preference, and it starts again at 3 for them.
-//  6. Each new node becomes the set of offers that hold its pods.
-//  7. Placements are put in an order in which each is allowed with all nodes present. What that teaches (a domain
-//     nobody had thought of, a gang that is short) starts it again at 3 for all.
-//  8. Where it isn't clear what a zone costs, the same is done with the other opinion, and the better plan is kept.
+//  3. Pod batches fill capacity that exists or is being launched, in order of the demand.
+//  4. The remaining pods are packed on new nodes, using pools of the highest weight first.
+//  5. Batches with pods left drop a preference each, and step 3 starts again for them.
+//  6. Each new node gets the set of offerings that hold its pods.
+//  7. Placements are put in an order in which each is legal with all nodes present. If that teaches something (a domain
+//     that no count knew, a gang without enough placements), step 3 starts again for all batches.
+//  8. If it isn't clear what a zone costs, the same is done with the other cost model, and the better plan is kept.
 func (p *Planner) Plan(view *View, opts Options) *Plan {
 	r := newRun(view, &opts, &p.memory)
-	// What is learned hardly depends on how well nodes are packed, so effort waits until there is nothing to learn.
+	// What attempts teach hardly depends on how well nodes are packed, so effort is spent only when there is nothing left to learn.
 	effort := max(0, opts.Effort)
 	if r.mayLearn() || r.mayDoubt() {
 		effort = packing.Quick
@@ -55,10 +55,10 @@ func (p *Planner) Plan(view *View, opts Options) *Plan {
 	return plan
 }
 
-// maxDoubted is how many pods may be planned for a second time because it isn't clear what zones cost.
+// maxDoubted is the maximum number of pods for which a second plan is made because it isn't clear what zones cost.
 const maxDoubted = 2000
 
-// settled plans until an attempt teaches nothing any more.
+// settled makes plans until an attempt teaches nothing more.
 func (r *run) settled(effort int) *Plan {
 	for attempt := 1; ; attempt++ {
 		r.reset()
@@ -72,10 +72,10 @@ func (r *run) settled(effort int) *Plan {
 	}
 }
 
-// maxResumed bounds how often planning goes on with what was taken back.
+// maxResumed limits how often planning continues with pods that were taken back.
 const maxResumed = 3
 
-// resumed goes on planning for pods that were taken back at the end, and for those that may have the room they leave.
+// resumed continues planning for pods that were taken back at the end, and for pods that may use the capacity which that has freed.
 func (r *run) resumed(order []binding) *Plan {
 	plan := r.emit(order)
 	for range maxResumed {
@@ -95,12 +95,12 @@ func (r *run) resumed(order []binding) *Plan {
 	return plan
 }
 
-// mayDoubt says whether there are constraints that make pods choose between zones and the like.
+// mayDoubt reports whether constraints make pods choose between zones or other domains.
 func (r *run) mayDoubt() bool {
 	return slices.ContainsFunc(r.topo.groups, func(g *group) bool { return !g.host })
 }
 
-// better says whether a plan places more pods than another, or as many with more of their preferences, or for less.
+// better reports whether a plan places more pods than another or, with as many, keeps more of their preferences or costs less.
 func (p *Plan) better(than *Plan) bool {
 	if a, b := p.refused(), than.refused(); a != b {
 		return a < b

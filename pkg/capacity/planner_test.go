@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// asking makes a pod of an app with requests, changed by the functions.
+// asking returns a pod of an app with requests, changed by the functions.
 func asking(app, requests string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := testPod(app, strings.Fields(requests)...)
 	p.Labels = map[string]string{"app": app}
@@ -94,7 +94,7 @@ func hostPortOf(port int32) func(*corev1.Pod) {
 	}
 }
 
-// running is a pod of an app that is on a node already.
+// running returns a pod of an app that is already on a node.
 func running(app string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := asking(app, "", change...)
 	p.Name = "running-" + app
@@ -127,7 +127,7 @@ func runPlans(t *testing.T, cases []planCase) {
 	}
 }
 
-// view is a view with the default pool and demand for one pod shape.
+// viewOf returns a view with the default pool and demand for n pods like pod.
 func viewOf(t *testing.T, n int, pod *corev1.Pod, nodes ...*Node) *View {
 	return &View{Pools: []*Pool{testPool("default")}, Nodes: nodes, Demand: []Demand{demandOf(t, n, pod)}}
 }
@@ -149,7 +149,7 @@ func TestPlanOfPlainPods(t *testing.T) {
 			default on-demand r.2 : map[db:1]
 			`},
 		{name: "nothing is large enough", view: func(t *testing.T) *View { return viewOf(t, 2, asking("web", "cpu=64")) }, want: `
-			refused 2 web: default: none of 12 instance types has room for it: cpu 64 asked, 15900m at most
+			refused 2 web: default: none of 12 instance types has capacity for it: cpu 64 requested, 15900m at most
 			`},
 		{name: "unschedulable nodes get nothing", view: func(t *testing.T) *View {
 			n := testNode("n1", "a", 2, 8)
@@ -340,7 +340,7 @@ func TestPlanOfSpread(t *testing.T) {
 			default on-demand c.2 a: map[web:1]
 			default on-demand c.2 b: map[web:1]
 			default on-demand c.2 c: map[web:1]
-			refused 1 web: default: topology spread over topology.kubernetes.io/zone with maxSkew 1 allows it nowhere
+			refused 1 web: default: topology spread over topology.kubernetes.io/zone with maxSkew 1 allows no domain
 			`},
 		{name: "nodes the pod can't use don't count, by default", view: func(t *testing.T) *View {
 			return viewOf(t, 4, asking("web", "cpu=800m", withSpread(labelZone), on(labelZone, "a", "b")), testNode("n1", "c", 0, 0))
@@ -356,7 +356,7 @@ func TestPlanOfSpread(t *testing.T) {
 			default on-demand c.2 a: map[web:1]
 			default on-demand c.2 b: map[web:1]
 			default on-demand c.2 c: map[web:1]
-			refused 1 web: default: topology spread over topology.kubernetes.io/zone with maxSkew 1 allows it nowhere
+			refused 1 web: default: topology spread over topology.kubernetes.io/zone with maxSkew 1 allows no domain
 			`},
 		{name: "unless the policy says otherwise", view: func(t *testing.T) *View {
 			n := testNode("n1", "z", 0, 0)
@@ -457,7 +457,7 @@ func TestPlanOfPodAffinity(t *testing.T) {
 			default on-demand c.2 a: map[web:1]
 			default on-demand c.2 b: map[web:1]
 			default on-demand c.2 c: map[web:1]
-			refused 1 web: default: pod anti-affinity over topology.kubernetes.io/zone leaves no place
+			refused 1 web: default: pod anti-affinity over topology.kubernetes.io/zone excludes every domain
 			`},
 		{name: "near pods that are there", view: func(t *testing.T) *View {
 			return viewOf(t, 1, asking("web", "cpu=1", near("db", labelZone)), testNode("n1", "b", 0, 0, running("db")))
@@ -487,7 +487,7 @@ func TestPlanOfPodAffinity(t *testing.T) {
 			default on-demand c.4 : map[side:1 web:1]
 			`},
 		{name: "near nothing", view: func(t *testing.T) *View { return viewOf(t, 1, asking("web", "cpu=1", near("db", labelZone))) }, want: `
-			refused 1 web: default: pod affinity over topology.kubernetes.io/zone finds no pod to be near to
+			refused 1 web: default: pod affinity over topology.kubernetes.io/zone can't be met where nodes can be launched
 			`},
 		{name: "a preferred distance, as long as it can be had", view: func(t *testing.T) *View { return viewOf(t, 4, asking("web", "cpu=100m", preferAway("web", labelZone))) }, want: `
 			default on-demand c.2 a: map[web:2]
@@ -741,8 +741,8 @@ func TestBindOrderOfASpreadGoesRoundTheZones(t *testing.T) {
 	}
 }
 
-// What a filter refuses may be right in a moment, a volume that has just been bound for instance, and nothing tells of it: such
-// pods are planned for again by and by. What no offer has room for is not.
+// A refusal by a filter may be outdated in a moment, for instance once a volume is bound, and no event reports that: such pods are
+// planned for again after a while. Pods that no offering has capacity for are not.
 func TestRefusalsByFiltersAreTriedAgain(t *testing.T) {
 	for _, tc := range []struct {
 		pods string

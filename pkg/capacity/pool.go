@@ -6,50 +6,51 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Pool is where nodes may be bought: a NodePool, a legacy Provisioner or an inline pool, in one form.
+// Pool describes where nodes may be bought: a NodePool, a legacy Provisioner or an inline pool, in one form.
 type Pool struct {
 	Name   string
 	Weight int32
-	// NodeClass is the name under which the cloud knows the provider configuration.
+	// NodeClass is the name under which the cloud provider knows the node class.
 	NodeClass string
-	// Replicas is how many nodes a static pool keeps, whoever asks for them; nil: nodes are built for pods. Pods run on its nodes
-	// like on any other, but none is built for them.
+	// Replicas is how many nodes a static pool keeps, whatever the demand; nil: nodes are launched for pods. Pods may run on a static
+	// pool's nodes, but none is launched for them.
 	Replicas *int64
-	// Schedulers may have nodes built here for their pods, by name; empty: all.
+	// Schedulers are the names of the schedulers for whose pods nodes may be launched here; empty: all.
 	Schedulers []string
-	// Labels every node of the pool carries, including karpenter.sh/nodepool.
+	// Labels are those of every node of the pool, including karpenter.sh/nodepool.
 	Labels map[string]string
-	// Requirements narrow the offers; Labels are part of them as single values.
+	// Requirements restrict the offerings; they include Labels as single values.
 	Requirements Requirements
 	Taints       []corev1.Taint
-	// StartupTaints are expected to be removed by somebody else: pods need not tolerate them to be planned here.
+	// StartupTaints will be removed by an agent on the node, so pods need not tolerate them to be planned here.
 	StartupTaints []corev1.Taint
-	// Limits caps Used plus what is planned. A resource not listed is not limited. ResourceNodes counts nodes.
+	// Limits is the maximum of Used plus what is planned. A resource not listed is not limited. ResourceNodes counts nodes.
 	Limits Resources
-	// MaxDollars is what the pool's nodes may cost in dollars per hour; 0: any amount.
+	// MaxDollars is how many dollars per hour the pool's nodes may cost; 0: any amount.
 	MaxDollars float64
-	// Used is what live and in-flight nodes take, in-flight ones at their largest possible type.
+	// Used is what live and in-flight nodes count for, in-flight ones with their largest possible type.
 	Used Resources
-	// Types are what the node class can run, not yet narrowed by Requirements.
+	// Types are the types that the node class can run, not yet narrowed by Requirements.
 	Types []*InstanceType
-	// Paused is why some of the pool's offers are taken for unavailable though the cloud has them: the spending guard holds them
-	// back. Empty: none are.
+	// Paused says why some of the pool's offerings count as unavailable although the cloud has them: breakers of the spending guard are
+	// open. Empty: none.
 	Paused string
-	// Unready is why the pool can't be used now (its own condition or its node class's); empty when it can.
+	// Unready says why the pool can't be used now (its own condition or its node class's); empty if it can.
 	Unready string
 }
 
-// Serves says whether nodes of the pool may be built for pods of the scheduler; "" stands for pods that are nobody's demand.
+// Serves reports whether nodes of the pool may be launched for pods of the scheduler; "" stands for pods without a scheduler, such as
+// daemons.
 func (p *Pool) Serves(scheduler string) bool {
 	return len(p.Schedulers) == 0 || scheduler == "" || slices.Contains(p.Schedulers, scheduler)
 }
 
-// DaemonSet is a daemon whose pod will run on every node it fits: its room is planned on new nodes and kept on
-// initializing ones.
+// DaemonSet is a daemon that runs a pod on every node it fits. Capacity for that pod is planned on new nodes and reserved on initializing
+// ones.
 type DaemonSet struct {
 	Namespace, Name string
-	// Class is the class of its pods: requests, node requirements and tolerations (those the DaemonSet controller adds
-	// included). Its pods are counted by the spread and affinity of others, and its anti-affinity keeps others off; where
-	// daemons themselves go is not planned.
+	// Class is the class of its pods: requests, node requirements and tolerations (including those that the DaemonSet controller adds).
+	// The spread and affinity of other pods count its pods, and its anti-affinity keeps other pods off; where daemons themselves run is
+	// not planned.
 	Class *Class
 }

@@ -23,7 +23,7 @@ func TestAPoolsLabelsAndRequirements(t *testing.T) {
 			default on-demand m.4 b: map[web:1]
 		`},
 		{"a label that no type has leaves nothing", world(func(p *Pool) { p.Labels[corev1.LabelArchStable] = "riscv" }), Options{}, `
-			refused 1 web: default: its requirements leave none of 16 instance types
+			refused 1 web: default: its requirements exclude all 16 instance types
 		`},
 		{"a kind of reservation that nobody has is not made up", world(func(p *Pool) {
 			p.Requirements = p.Requirements.And(ValueIn("karpenter.k8s.aws/capacity-reservation-type", "capacity-block"))

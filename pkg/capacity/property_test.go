@@ -20,7 +20,7 @@ func (d dice) one(in int) bool { return d.IntN(in) == 0 }
 
 func pick[T any](d dice, from ...T) T { return from[d.IntN(len(from))] }
 
-// world is a random view: small, so that constraints meet each other often.
+// world returns a random view: small, so that constraints often interact.
 func (d dice) world(t testing.TB) *View {
 	v := &View{}
 	types := testTypes()
@@ -147,7 +147,7 @@ func (d dice) node(name string, apps []string) *Node {
 	return n
 }
 
-// shape is what a random pod asks apart from resources.
+// shape returns what a random pod requires apart from resources.
 func (d dice) shape(apps []string) []func(*corev1.Pod) {
 	var out []func(*corev1.Pod)
 	if d.one(4) {
@@ -199,8 +199,8 @@ func (d dice) volumes() VolumeFacts {
 	return v
 }
 
-// hostable is the least that one pod of a class costs alone on a node of the pool, with fixed labels, on special hardware only if
-// that is allowed; false: no offer can host it.
+// hostable returns the least cost of one pod of a class alone on a node of the pool, with fixed labels, and on special hardware only if
+// that is allowed; false: no offering can host it.
 func hostable(v *View, p *Pool, c *Class, fixed map[string]string, special bool) (float64, bool) {
 	best, found := math.Inf(1), false
 	if p.Unready != "" {
@@ -259,7 +259,7 @@ func hostable(v *View, p *Pool, c *Class, fixed map[string]string, special bool)
 	return best, found
 }
 
-// free says whether nothing but room, labels and rules within one node concern the class.
+// onlyWithinNodes reports whether only capacity, labels and rules within one node concern the class.
 func onlyWithinNodes(v *View, c *Class) bool {
 	for _, d := range v.Demand {
 		for _, s := range d.Class.Spread {
@@ -321,8 +321,8 @@ func checkNotRefusedInVain(v *View, p *Plan) error {
 	return nil
 }
 
-// checkCost sees that pods alone, each on the cheapest node of the same pool and with the same labels that matter, would
-// not cost less.
+// checkCost checks that it would not cost less to give each pod the cheapest node of its own, in the same pool and with the same labels
+// that matter.
 func checkCost(v *View, p *Plan) error {
 	cost, alone := 0.0, 0.0
 	nodes := map[string]*PlannedNode{}
@@ -330,7 +330,7 @@ func checkCost(v *View, p *Plan) error {
 		nodes[n.ID] = n
 		cost += n.Price
 		if n.Pool.Limits != nil {
-			return nil // few nodes may be dearer than many
+			return nil // few nodes may cost more than many
 		}
 		for _, r := range n.Pool.Requirements {
 			if r.MinValues > 0 {
@@ -341,7 +341,7 @@ func checkCost(v *View, p *Plan) error {
 	for _, pl := range p.Placements {
 		n, ok := nodes[pl.Node]
 		if len(pl.Class.Affinity)+len(pl.Class.PreferredAffinity) > 0 || len(pl.Class.Spread) > 0 && len(p.Refused) > 0 {
-			return nil // may not be alone, or was planned to be with pods that were refused in the end
+			return nil // it may not be alone, or was planned together with pods that were refused in the end
 		}
 		if !ok {
 			continue
@@ -381,7 +381,7 @@ func checkWorld(t testing.TB, seed uint64) {
 	}
 }
 
-// checkMemory sees that a planner that has planned something else for the same pools before plans the same.
+// checkMemory checks that a planner makes the same plan after it has made another plan for the same pools.
 func checkMemory(t testing.TB, seed uint64, v *View, p *Plan, opts Options) {
 	planner := NewPlanner()
 	d := dice{rand.New(rand.NewPCG(seed, 2))}

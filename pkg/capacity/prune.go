@@ -7,13 +7,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// prune is the bins worth handing to the packing: those that hold at least one thing, and that no other bin replaces for
-// all items that may use them, with at least the room at no more cost.
+// prune returns the candidates worth passing to the packing. It leaves out those that can't hold a single pod, and those that another
+// candidate replaces: one that all the same items may use, with at least the same capacity at no higher price.
 func (r *run) prune(items []item) []int {
 	sets := distinct(items)
 	c := r.catalog
-	// Bins are alike when the same items may use them. Of those with the same room and budgets, as a type's in other zones,
-	// only the cheapest matters.
+	// Candidates are in one class if the same items may use them. Of those with the same capacity and budgets, such as a type's in other
+	// zones, only the cheapest matters.
 	type same struct {
 		class, room, pool int
 		reservation       string
@@ -61,7 +61,8 @@ func (r *run) prune(items []item) []int {
 	return c.paretoFront(all, func(better, b int) bool { return contains(of[better], of[b]) })
 }
 
-// paretoFront is the bins that none of the others replaces; may says whether one can stand for the other by its labels.
+// paretoFront returns the candidates that no other one can replace; may reports whether one can stand for another as far as its labels
+// are concerned.
 func (c *catalog) paretoFront(bins []int, may func(better, b int) bool) []int {
 	bins = slices.Clone(bins)
 	slices.SortStableFunc(bins, func(a, b int) int {
@@ -80,7 +81,7 @@ next:
 	return kept
 }
 
-// replaces says whether bin a, which costs no more, has all of b's room and takes no more of any budget.
+// replaces reports whether candidate a, which costs no more than b, has all of b's capacity and takes no more from any budget.
 func (c *catalog) replaces(a, b int) bool {
 	if c.bins[a].room != c.bins[b].room {
 		ra, rb := c.roomOf(a), c.roomOf(b)
@@ -98,13 +99,13 @@ func (c *catalog) replaces(a, b int) bool {
 	return true
 }
 
-// binSet is a set of bins that items share, with what each of them needs.
+// binSet is a set of candidates that items share, with the need of each of them.
 type binSet struct {
 	bins  packing.Bits
 	needs [][]int64
 }
 
-// fits says whether the room holds one of the needs. The one that was held last is tried first.
+// fits reports whether the capacity holds one of the needs. The need that was held last is tried first.
 func (s *binSet) fits(room []int64) bool {
 	for i, need := range s.needs {
 		if packing.Fits(room, need, 1) > 0 {
@@ -131,7 +132,7 @@ func distinct(items []item) []*binSet {
 	return out
 }
 
-// contains says whether all of b is in a.
+// contains reports whether all of b is in a.
 func contains(a, b packing.Bits) bool {
 	for i := range b {
 		if b[i]&^a[i] != 0 {

@@ -11,13 +11,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// maxMessage caps a refusal's message, maxReason one pool's part of it, in bytes.
+// maxMessage limits the length of a refusal's message, maxReason that of one pool's part of it, in bytes.
 const (
 	maxMessage = 900
 	maxReason  = 250
 )
 
-// refusal says why pods of a unit are not in the plan.
+// refusal returns why pods of a batch are not in the plan.
 func (r *run) refusal(u *unit, rest []holder) Refusal {
 	out := Refusal{Class: u.Class}
 	for _, h := range rest {
@@ -30,19 +30,19 @@ func (r *run) refusal(u *unit, rest []holder) Refusal {
 		out.Retryable = true
 		parts = append(parts, fmt.Sprintf("not all of the %d pods that its group needs can be placed", u.gang.Missing))
 	}
-	var filtered []string // pools in which the real filters refuse everything
+	var filtered []string // pools in which the real filters refuse every candidate
 	var first *Forbidden
 	at, elsewhere := len(parts), false
 	for _, p := range r.catalog.pools {
 		if !p.Serves(u.scheduler()) {
-			continue // somebody else's
+			continue // for other schedulers only
 		}
 		reason, retry, by := r.verdict(u, p)
 		if by != nil && by.Paused {
 			reason, retry, by = by.Reason, true, nil
 		}
-		if p.Paused != "" { // whatever stands in the way, it may be that there are fewer offers than usual
-			reason, retry, by = shorten(p.Paused, maxReason-40)+"; of the others: "+reason, true, nil
+		if p.Paused != "" { // whatever the reason, the pause may have left fewer offerings than usual
+			reason, retry, by = shorten(p.Paused, maxReason-40)+"; other offerings: "+reason, true, nil
 		}
 		reason = shorten(reason, maxReason)
 		out.Reasons = append(out.Reasons, PoolReason{Pool: p.Name, Reason: reason})
@@ -68,7 +68,7 @@ func (r *run) refusal(u *unit, rest []holder) Refusal {
 	return out
 }
 
-// shorten cuts text at a word's end.
+// shorten cuts text at the end of a word.
 func shorten(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -80,26 +80,26 @@ func shorten(s string, most int) string {
 	return strings.ToValidUTF8(s[:cut], "") + " ..."
 }
 
-// reason is the first constraint that no offer of the pool meets, and whether that may pass by itself.
+// reason returns the first constraint that no offering of the pool meets, and whether that may pass by itself.
 func (r *run) reason(u *unit, p *poolOffers) (reason string, retry bool) {
 	reason, retry, _ = r.verdict(u, p)
 	return reason, retry
 }
 
-// verdict is reason, and what the real filters said when it is they who refuse all that is left.
+// verdict is reason; it also returns a refusal by the real filters if they refuse all candidates that are left.
 func (r *run) verdict(u *unit, p *poolOffers) (reason string, retry bool, by *Forbidden) {
 	if p.Unready != "" {
 		return p.Unready, true, nil
 	}
 	if p.Replicas != nil {
-		return fmt.Sprintf("it keeps %d nodes and builds none for pods", *p.Replicas), false, nil
+		return fmt.Sprintf("it is a static pool of %d nodes, and none are launched for pods", *p.Replicas), false, nil
 	}
 	a := asks{terms: u.Terms, tolerations: u.Tolerations, preferred: true}
 	if t := a.tolerates(p.Taints); t != nil {
 		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false, nil
 	}
 	if len(p.types) == 0 {
-		return fmt.Sprintf("its requirements leave none of %d instance types", len(p.Types)), false, nil
+		return fmt.Sprintf("its requirements exclude all %d instance types", len(p.Types)), false, nil
 	}
 	var bins []int
 	for _, v := range p.labelChoices {
@@ -114,13 +114,13 @@ func (r *run) verdict(u *unit, p *poolOffers) (reason string, retry bool, by *Fo
 		return reason, false, nil
 	}
 	if why, ok := u.banned[p]; ok {
-		return why, true, nil // what the real filters said, as in byBins
+		return why, true, nil // may pass by itself, like the filters' refusals in byBins
 	}
 	if bins, reason = r.byRoom(u, bins); len(bins) == 0 {
 		return reason, false, nil
 	}
 	if bins, reason, by = r.byBins(u, p, bins); len(bins) == 0 {
-		// A volume, a claim or another pod may change what the filter says, and no pool event tells.
+		// A volume, a claim or another pod may change the filter's answer, and no event of a pool reports that.
 		return reason, by != nil, by
 	}
 	if reason = r.byLimits(p, bins); reason != "" {
@@ -136,7 +136,7 @@ func taintText(t *corev1.Taint) string {
 	return t.Key + ":" + string(t.Effect)
 }
 
-// byTerms keeps the bins that match a node term. The reason speaks of the term that comes furthest.
+// byTerms keeps the candidates that match a node term. The reason is about the term of which the most requirements can be met.
 func (r *run) byTerms(u *unit, p *poolOffers, bins []int) (left []int, reason string) {
 	if len(u.Terms) == 0 {
 		return bins, ""
@@ -194,13 +194,13 @@ func (r *run) countTypes(bins []int) int {
 	return len(types)
 }
 
-// byBins keeps the bins that neither daemons' ports nor earlier refusals rule out. by: it is not for the ports alone.
+// byBins keeps the candidates that neither daemons' ports nor earlier refusals rule out. by is nil if only ports rule candidates out.
 func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason string, by *Forbidden) {
 	taken := r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins))
 	refused := r.forbidden[u.Key][p.Name]
 	for _, b := range bins {
 		if taken.Has(b) {
-			reason = "a daemon holds the host port it asks for"
+			reason = "a DaemonSet's pod uses the host port it requests"
 			continue
 		}
 		if i := slices.IndexFunc(refused, func(f *Forbidden) bool { return f.rules(&r.catalog.bins[b].offer) }); i >= 0 {
@@ -215,7 +215,7 @@ func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason str
 	return left, reason, by
 }
 
-// byRoom keeps the bins with room for one pod.
+// byRoom keeps the candidates with capacity for one pod.
 func (r *run) byRoom(u *unit, bins []int) (left []int, reason string) {
 	most := make([]int64, r.dims.len())
 	for _, b := range bins {
@@ -230,7 +230,7 @@ func (r *run) byRoom(u *unit, bins []int) (left []int, reason string) {
 	var parts []string
 	for d, n := range u.need {
 		if n > most[d] {
-			parts = append(parts, fmt.Sprintf("%s asked, %s at most", r.dims.text(d, n), r.dims.amount(d, most[d])))
+			parts = append(parts, fmt.Sprintf("%s requested, %s at most", r.dims.text(d, n), r.dims.amount(d, most[d])))
 		}
 	}
 	if len(parts) == 0 {
@@ -241,10 +241,10 @@ func (r *run) byRoom(u *unit, bins []int) (left []int, reason string) {
 		}
 		parts = []string{strings.Join(parts, ", ") + " together"}
 	}
-	return left, fmt.Sprintf("none of %d instance types has room for it: %s", r.countTypes(bins), strings.Join(parts, ", "))
+	return left, fmt.Sprintf("none of %d instance types has capacity for it: %s", r.countTypes(bins), strings.Join(parts, ", "))
 }
 
-// byLimits says which limit of the pool none of the bins keeps.
+// byLimits returns which limit of the pool every candidate would exceed, or "".
 func (r *run) byLimits(p *poolOffers, bins []int) string {
 	reason := ""
 	for _, b := range bins {
@@ -275,7 +275,7 @@ func (r *run) limitReason(p *poolOffers, budget int) string {
 	return "the capacity reservation is used up"
 }
 
-// byTopology names the constraint among pods that none of the bins satisfies, as things stand at the end of the plan.
+// byTopology returns the constraint among pods that none of the candidates satisfies, as counted at the end of the plan.
 func (r *run) byTopology(u *unit, bins []int) string {
 	for i := range u.owned {
 		o := &u.owned[i]
@@ -284,7 +284,7 @@ func (r *run) byTopology(u *unit, bins []int) string {
 		}
 		if o.group.host {
 			if o.kind == affinity && (!r.first(u) || o.group.total > 0) {
-				return "no node with the pods it has affinity to has room"
+				return "no node with the pods it has affinity to has capacity"
 			}
 			continue
 		}
@@ -294,19 +294,19 @@ func (r *run) byTopology(u *unit, bins []int) string {
 		}
 		if !some {
 			return map[kind]string{
-				spread:       fmt.Sprintf("topology spread over %s with maxSkew %d allows it nowhere", o.group.key, o.skew),
-				affinity:     fmt.Sprintf("pod affinity over %s finds no pod to be near to", o.group.key),
-				antiAffinity: fmt.Sprintf("pod anti-affinity over %s leaves no place", o.group.key),
+				spread:       fmt.Sprintf("topology spread over %s with maxSkew %d allows no domain", o.group.key, o.skew),
+				affinity:     fmt.Sprintf("pod affinity over %s can't be met where nodes can be launched", o.group.key),
+				antiAffinity: fmt.Sprintf("pod anti-affinity over %s excludes every domain", o.group.key),
 			}[o.kind]
 		}
 	}
 	for _, g := range u.blocked {
 		if !g.host && !u.owns(g) {
-			return fmt.Sprintf("anti-affinity of other pods over %s leaves no place", g.key)
+			return fmt.Sprintf("anti-affinity of other pods over %s excludes every domain", g.key)
 		}
 	}
 	return noReason
 }
 
-// noReason is said when each single constraint can be met, and not all of them together.
-const noReason = "its constraints on other pods leave no place"
+// noReason is used when each single constraint can be met, but not all of them together.
+const noReason = "its constraints on other pods can't all be met"

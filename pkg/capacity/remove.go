@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// Removal is why a placement has to leave a plan.
+// Removal says why a placement has to leave a plan.
 type Removal struct {
-	// Message is what its pod is refused with, for now.
+	// Message is the reason with which its pod is refused for now.
 	Message string
 	// Soon as in Refusal.
 	Soon bool
-	// RestHolds: the other placements were tried without this one, so that they are valid although it has gone. Without it, the
-	// rest of its group goes as well: pods that were placed by where others are may have no right to their place any more.
+	// RestHolds: the other placements were verified without this one, so they stay valid without it. Otherwise the rest of its group has
+	// to go as well: pods that were placed relative to others may not be allowed there any more.
 	RestHolds bool
 }
 
-// Remove takes placements out of the plan, by their index, and refuses their pods, for now. With a placement go
+// Remove removes placements from the plan, by their index, and refuses their pods for now. With a placement it removes
 //
-//   - its group, unless the rest was tried without it;
-//   - its gang, when fewer of the gang would be left than it needs to run, and then the groups of its members;
-//   - planned nodes that nothing is placed on any more.
+//   - its group, unless the rest was verified without it;
+//   - its gang, if fewer pods of the gang would be left than it needs to run, and then the groups of its members;
+//   - planned nodes without any placement left.
 //
-// Placements that stay keep their order.
+// The remaining placements keep their order.
 func (p *Plan) Remove(out map[int]Removal) {
 	if len(out) == 0 {
 		return
@@ -43,7 +43,7 @@ func (p *Plan) Remove(out map[int]Removal) {
 		}
 	}
 	p.Placements = kept
-	p.LowerBound = 0 // it counts what has gone
+	p.LowerBound = 0 // it counts what was removed
 	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *PlannedNode) bool {
 		if used[n.ID] {
 			return false
@@ -53,7 +53,7 @@ func (p *Plan) Remove(out map[int]Removal) {
 	})
 }
 
-// removeGroups marks what goes with placements without which the rest of their group was not tried, and says whether there was any.
+// removeGroups marks the rest of the groups that were not verified without a removed placement, and reports whether there was any.
 func (p *Plan) removeGroups(gone []*Removal) (some bool) {
 	groups := map[int]*Removal{}
 	for i, pl := range p.Placements {
@@ -69,7 +69,7 @@ func (p *Plan) removeGroups(gone []*Removal) (some bool) {
 	return some
 }
 
-// removeGangs marks what is left of gangs that have lost too much, and says whether there was any.
+// removeGangs marks what is left of gangs that have lost too many pods, and reports whether there was any.
 func (p *Plan) removeGangs(gone []*Removal) (some bool) {
 	type count struct {
 		left, missing int
@@ -104,7 +104,7 @@ func (p *Plan) removeGangs(gone []*Removal) (some bool) {
 	return some
 }
 
-// refuse refuses the pods of placements that go, those of a class together that have the same reason.
+// refuse refuses the pods of removed placements. Those of a class with the same reason become one Refusal.
 func (p *Plan) refuse(gone []*Removal) {
 	type key struct {
 		class   ClassKey
@@ -112,7 +112,7 @@ func (p *Plan) refuse(gone []*Removal) {
 	}
 	at := map[key]int{}
 	for i, pl := range p.Placements {
-		if gone[i] == nil || pl.Owner != "" { // who is only expected isn't told
+		if gone[i] == nil || pl.Owner != "" { // an anticipated pod doesn't exist yet
 			continue
 		}
 		k := key{pl.Class.Key, gone[i].Message}

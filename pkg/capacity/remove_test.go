@@ -124,7 +124,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// checkRemoved says what is wrong with a plan after Remove, as far as it can be told from the plan before it.
+// checkRemoved returns what is wrong with a plan after Remove, as far as the plan before it shows.
 func checkRemoved(v *View, before, after *Plan, out map[int]Removal) error {
 	needs, left, had := map[string]int{}, map[string]int{}, map[string]int{}
 	groups := map[int]bool{}
@@ -165,7 +165,7 @@ func checkRemoved(v *View, before, after *Plan, out map[int]Removal) error {
 	return checkAccountWithout(v, before, after)
 }
 
-// checkAccountWithout sees that each pod is placed or refused, once.
+// checkAccountWithout checks that each pod is placed or refused exactly once.
 func checkAccountWithout(v *View, before, after *Plan) error {
 	seen := map[types.UID]int{}
 	for _, pl := range after.Placements {
@@ -191,7 +191,7 @@ func checkAccountWithout(v *View, before, after *Plan) error {
 func removeSome(t *testing.T, seed uint64) {
 	d := dice{rand.New(rand.NewPCG(seed, 11))}
 	v := d.world(t)
-	for i := range v.Demand { // more gangs than a world has by itself
+	for i := range v.Demand { // more gangs than a random world has
 		if d.one(2) {
 			v.Demand[i].Gang = &Gang{Key: pick(d, "g1", "g2"), Missing: 1 + d.IntN(6)}
 		}

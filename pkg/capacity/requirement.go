@@ -23,10 +23,10 @@ const (
 	Lte          Operator = "Lte"
 )
 
-// Requirement is a set of allowed values of one label key: either the values listed or, complemented, all others;
-// cut by integer bounds when there are any. Whether the label may be absent is kept apart from that, so that the
-// intersection of In (a) and In (b) is impossible and not "the label is absent", which the zero Requirement means.
-// Requirements are values: nothing changes one after it was made.
+// Requirement is a set of allowed values of one label key: either the listed values or, as a complement, all others; in both cases within
+// integer bounds if there are any. Whether the label may be absent is stored separately, so that the intersection of In (a) and In (b) is
+// impossible, and not "the label is absent", which the zero Requirement means. Requirements are values: nothing changes one after it was
+// made.
 type Requirement struct {
 	Key        string
 	complement bool
@@ -38,8 +38,8 @@ type Requirement struct {
 	MinValues int
 }
 
-// NewRequirement makes a requirement of one operator. The error names the operator and the value, not the object: the
-// caller knows the field.
+// NewRequirement returns a requirement with one operator. The error names the operator and the value, but not the object: the caller
+// knows the field.
 func NewRequirement(key string, op Operator, values ...string) (Requirement, error) {
 	r := Requirement{Key: key}
 	switch op {
@@ -76,7 +76,7 @@ func (r *Requirement) bound(op Operator, n int64) {
 	const maxInt, minInt = int64(^uint64(0) >> 1), -int64(^uint64(0)>>1) - 1
 	switch {
 	case op == Gt && n == maxInt || op == Lt && n == minInt:
-		*r = Requirement{Key: r.Key, present: true} // nothing is beyond the end
+		*r = Requirement{Key: r.Key, present: true} // no integer is beyond the end of the range
 		return
 	case op == Gt:
 		n++
@@ -92,12 +92,12 @@ func (r *Requirement) bound(op Operator, n int64) {
 	}
 }
 
-// ValueIn is the requirement that the key has one of the values; it never fails.
+// ValueIn returns the requirement that the key has one of the values; it never fails.
 func ValueIn(key string, values ...string) Requirement {
 	return Requirement{Key: key, values: setOf(values), present: true}
 }
 
-// Has says whether a label of that value satisfies the requirement.
+// Has reports whether a label with that value satisfies the requirement.
 func (r Requirement) Has(value string) bool {
 	_, listed := r.values[value]
 	return listed != r.complement && r.within(value)
@@ -111,13 +111,13 @@ func (r Requirement) within(value string) bool {
 	return err == nil && (r.gte == nil || n >= *r.gte) && (r.lte == nil || n <= *r.lte)
 }
 
-// AllowsAbsent says whether a node without the label satisfies the requirement: NotIn and DoesNotExist do.
+// AllowsAbsent reports whether a node without the label satisfies the requirement: NotIn and DoesNotExist do.
 func (r Requirement) AllowsAbsent() bool { return !r.present }
 
-// Impossible says that no node satisfies the requirement, with or without the label.
+// Impossible reports whether no node satisfies the requirement, with or without the label.
 func (r Requirement) Impossible() bool { return r.present && r.Empty() }
 
-// Empty says that no value can satisfy the requirement. DoesNotExist is empty, too.
+// Empty reports whether no value can satisfy the requirement. DoesNotExist is empty, too.
 func (r Requirement) Empty() bool {
 	if r.complement {
 		return r.gte != nil && r.lte != nil && *r.gte > *r.lte
@@ -125,12 +125,12 @@ func (r Requirement) Empty() bool {
 	return len(r.values) == 0
 }
 
-// Values are the listed values in order and whether they are what is excluded.
+// Values returns the listed values in order, and whether they are the excluded ones.
 func (r Requirement) Values() (values []string, excluded bool) {
 	return slices.Sorted(maps.Keys(r.values)), r.complement
 }
 
-// Single is the one value the requirement allows.
+// Single returns the one value that the requirement allows, if there is exactly one.
 func (r Requirement) Single() (string, bool) {
 	if r.complement || len(r.values) != 1 {
 		return "", false
@@ -141,7 +141,7 @@ func (r Requirement) Single() (string, bool) {
 	return "", false
 }
 
-// Intersect allows what both allow.
+// Intersect returns a requirement that allows what both allow.
 func (r Requirement) Intersect(o Requirement) Requirement {
 	out := Requirement{Key: r.Key, complement: r.complement && o.complement, gte: r.gte, lte: r.lte,
 		present: r.present || o.present, MinValues: max(r.MinValues, o.MinValues)}
@@ -155,7 +155,7 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 		if out.gte != nil && out.lte != nil && *out.gte > *out.lte {
 			return Requirement{Key: r.Key, present: out.present, MinValues: out.MinValues}
 		}
-		// What the bounds exclude need not be listed.
+		// Values that the bounds exclude need not be listed.
 		for _, values := range []map[string]struct{}{r.values, o.values} {
 			for v := range values {
 				if out.within(v) {
@@ -209,10 +209,10 @@ func (r Requirement) String() string {
 	return s
 }
 
-// Requirements are requirements by key; a key not listed is free.
+// Requirements are requirements by key; a key that is not listed may have any value.
 type Requirements map[string]Requirement
 
-// Impossible is the first requirement, by key, that no node satisfies.
+// Impossible returns the first requirement, by key, that no node satisfies.
 func (rs Requirements) Impossible() (Requirement, bool) {
 	for _, r := range rs.sorted() {
 		if r.Impossible() {
@@ -222,7 +222,7 @@ func (rs Requirements) Impossible() (Requirement, bool) {
 	return Requirement{}, false
 }
 
-// sorted are the requirements in the order of their keys.
+// sorted returns the requirements in the order of their keys.
 func (rs Requirements) sorted() []Requirement {
 	out := make([]Requirement, 0, len(rs))
 	for _, key := range slices.Sorted(maps.Keys(rs)) {
@@ -246,12 +246,12 @@ func (rs Requirements) And(r ...Requirement) Requirements {
 	return out
 }
 
-// Intersect narrows rs by all of o.
+// Intersect returns rs narrowed by all of o.
 func (rs Requirements) Intersect(o Requirements) Requirements {
 	return rs.And(slices.Collect(maps.Values(o))...)
 }
 
-// Match says whether a node with exactly these labels satisfies all requirements.
+// Match reports whether a node with exactly these labels satisfies all requirements.
 func (rs Requirements) Match(labels map[string]string) bool {
 	for key, r := range rs {
 		v, ok := labels[key]
@@ -262,7 +262,7 @@ func (rs Requirements) Match(labels map[string]string) bool {
 	return true
 }
 
-// LabelRequirements are the requirements that say what the labels say.
+// LabelRequirements returns requirements that are satisfied by exactly these labels' values.
 func LabelRequirements(labels map[string]string) Requirements {
 	out := make(Requirements, len(labels))
 	for k, v := range labels {

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 )
 
-// universe is values that tell requirements apart: listed ones, unlisted ones, integers on both sides of every bound.
+// universe holds values that distinguish requirements: listed ones, unlisted ones, integers on both sides of every bound.
 var universe = []string{"a", "b", "c", "other", "", "-3", "-2", "-1", "0", "1", "2", "3", "4", "5", "6", "007"}
 
-// randomTerm is an operator and values that it takes.
+// randomTerm returns an operator and values that it accepts.
 func randomTerm(d dice) (Operator, []string) {
 	op := pick(d, In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte)
 	var values []string
@@ -30,7 +30,7 @@ func randomTerm(d dice) (Operator, []string) {
 	return op, values
 }
 
-// randomRequirement makes the same requirement for us and for Karpenter.
+// randomRequirement returns the same requirement as our type and as Karpenter's.
 func randomRequirement(d dice) (Requirement, *scheduling.Requirement) {
 	op, values := randomTerm(d)
 	r, err := NewRequirement("k", op, values...)
@@ -61,8 +61,8 @@ func TestRequirementsAgreeWithKarpenters(t *testing.T) {
 	}
 }
 
-// A node satisfies an intersection exactly when it satisfies each part, with and without the label. Karpenter differs
-// here: what contradicts itself means "absent" there.
+// A node satisfies an intersection if and only if it satisfies each part, with and without the label. Karpenter differs here: a
+// contradiction means "absent" there.
 func TestIntersectionsAreConjunctions(t *testing.T) {
 	nodes := []map[string]string{{}}
 	for _, v := range universe {

@@ -6,16 +6,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Resolve finds what a node that no pod asks for may be bought as: the offers of the pool that hold requests and the pods of
-// daemons, chosen as a plan chooses them: cheapest first, of one capacity type, at most MaxFleetTypes types, minValues kept.
-// Limits are not looked at. Without a node, why says what stands in the way, and retry whether that may pass by itself.
+// Resolve chooses the offerings for a node that is not bought for pods: those of the pool that hold requests and the daemons' pods,
+// chosen as in a plan: cheapest first, of one capacity type, at most MaxFleetTypes types, minValues kept. Limits are ignored. If there
+// are none, why is the reason, and retry reports whether it may pass by itself.
 func Resolve(p *Pool, requests Resources, daemons []*DaemonSet, opts Options) (n *PlannedNode, why string, retry bool) {
 	own := *p
 	own.Limits, own.Schedulers, own.Replicas = nil, nil, nil
 	class := &Class{Key: "order", Pod: &corev1.Pod{}, Requests: requests.Clone(),
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
 	if class.Requests[corev1.ResourcePods] == 0 {
-		class.Requests[corev1.ResourcePods] = 1 // nothing at all can't be packed
+		class.Requests[corev1.ResourcePods] = 1 // the packing needs at least one pod
 	}
 	opts.Effort, opts.Forbidden = 0, nil
 	plan := Decide(&View{Pools: []*Pool{&own}, Demand: []Demand{{Class: class, Pods: []PodRef{{UID: "order"}}}}, DaemonSets: daemons}, opts)

@@ -15,8 +15,8 @@ func TestResolve(t *testing.T) {
 		pool     func(*Pool)
 		requests Resources
 		daemons  []*DaemonSet
-		first    string // the cheapest offer; "" when there is none
-		types    int    // how many are left open
+		first    string // the cheapest offering; "" if there is none
+		types    int    // how many types are left open
 		labels   map[string]string
 		why      string
 		retry    bool
@@ -43,9 +43,9 @@ func TestResolve(t *testing.T) {
 			r.MinValues = 2
 			p.Requirements = p.Requirements.And(r)
 		}, why: "minValues: only 1 of 2 values of karpenter.k8s.aws/instance-family are possible", retry: true},
-		{name: "too much", requests: Resources{"cpu": 64000}, why: "none of 12 instance types has room for it: cpu 64 asked, 15900m at most"},
+		{name: "too much", requests: Resources{"cpu": 64000}, why: "none of 12 instance types has capacity for it: cpu 64 requested, 15900m at most"},
 		{name: "no such type", pool: func(p *Pool) { p.Requirements = p.Requirements.And(ValueIn(labelInstanceType, "z.1")) },
-			why: "its requirements leave none of 16 instance types"},
+			why: "its requirements exclude all 16 instance types"},
 		{name: "no such zone", pool: func(p *Pool) { p.Requirements = p.Requirements.And(ValueIn(labelZone, "z")) },
 			why: "none of 12 instance types is available in the zones and capacity types it allows", retry: true},
 		{name: "a class that isn't ready", pool: func(p *Pool) { p.Unready = "not resolved yet" }, why: "not resolved yet", retry: true},

@@ -28,7 +28,7 @@ func ResourcesOf(list corev1.ResourceList) Resources {
 	return out
 }
 
-// whole is Value without its silent wrap-around for quantities outside int64.
+// whole is Quantity.Value without its silent wrap-around for quantities outside int64.
 func whole(q resource.Quantity) int64 {
 	if v, ok := q.AsInt64(); ok {
 		return v
@@ -42,7 +42,7 @@ func whole(q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// milli is MilliValue without its silent wrap-around for quantities above MaxInt64/1000.
+// milli is Quantity.MilliValue without its silent wrap-around for quantities above MaxInt64/1000.
 func milli(q resource.Quantity) int64 {
 	if v := whole(q); v > math.MaxInt64/1000 {
 		return math.MaxInt64
@@ -52,7 +52,7 @@ func milli(q resource.Quantity) int64 {
 	return q.MilliValue()
 }
 
-// List converts back to the API's form.
+// List converts r to the API's form.
 func (r Resources) List() corev1.ResourceList {
 	out := make(corev1.ResourceList, len(r))
 	for name, v := range r {
@@ -68,7 +68,7 @@ func (r Resources) List() corev1.ResourceList {
 	return out
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a copy that shares no memory with r.
 func (r Resources) Clone() Resources {
 	if r == nil {
 		return Resources{}
@@ -83,14 +83,14 @@ func (r Resources) Add(o Resources, n int64) {
 	}
 }
 
-// Sub takes o from r in place. A resource r does not have becomes negative.
+// Sub subtracts o from r in place. A resource that r does not have becomes negative.
 func (r Resources) Sub(o Resources) {
 	for name, v := range o {
 		r[name] = satAdd(r[name], satMul(v, -1))
 	}
 }
 
-// Fits says whether every positive amount of r is available. A resource missing from available is zero there.
+// Fits reports whether every positive amount of r is available. A resource missing from available is zero there.
 func (r Resources) Fits(available Resources) bool {
 	for name, v := range r {
 		if v > 0 && v > available[name] {
@@ -109,7 +109,7 @@ func (r Resources) AtLeast(o Resources) {
 	}
 }
 
-// AtMost lowers r in place to the component-wise minimum of r and o; a resource one of them lacks is zero.
+// AtMost lowers r in place to the component-wise minimum of r and o; a resource that one of them lacks is zero.
 func (r Resources) AtMost(o Resources) {
 	for name, v := range r {
 		if ov := o[name]; ov < v {

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// run is one planning: what was compiled from the view, and below what has been decided so far.
+// run is the making of one plan: what is derived from the view, and below that what has been decided so far.
 type run struct {
 	view          *View
 	opts          *Options
@@ -18,17 +18,17 @@ type run struct {
 	daemons       *daemonSets
 	topo          *topology
 	allBudgets    []int64
-	existing      int // nodes of the view
+	existing      int // number of the view's nodes
 	free          [][]int64
 	forbiddenNode map[forbiddenNode]bool
 	forbidden     forbidden
-	nodeSites     []site // of the view's nodes
-	binSites      []site // of bins, as far as anybody asked
+	nodeSites     []site // topology domains of the view's nodes
+	binSites      []site // topology domains of candidates, filled when needed
 	partsOf       map[string][]*part
 	described     map[string]*PlannedNode
 
-	// Learned between attempts.
-	excluded   map[string]bool // gangs
+	// Learned in earlier attempts.
+	excluded   map[string]bool // gangs that are left out
 	byPriority bool
 
 	// Decided in this attempt.
@@ -36,15 +36,15 @@ type run struct {
 	budgets []int64
 	assumed []assumption
 	bound   float64
-	effort  int // left
-	// claimed is what pods that are assigned but not packed yet will take from reservations.
+	effort  int // what is left of it
+	// claimed is what pods that are assigned but not packed yet will take from capacity reservations.
 	claimed map[int]int64
-	// ordering: all nodes are known, their order of filling is being made. tookBack: not everything was placed that had been.
-	// resumes: what was taken back is planned for once more.
+	// ordering: all nodes are known, and the placements are being put in order. tookBack: some placements were taken back. resumes:
+	// planning continues for what was taken back.
 	ordering, tookBack, resumes bool
 
-	// alone says how this plan looks at the cost of zones and the like: a node per pod, or nodes that are shared perfectly.
-	// ambiguous: it matters somewhere.
+	// alone selects the cost model for zones and other domains: a node per pod, or nodes that are shared perfectly. ambiguous: the two
+	// models lead to different choices.
 	alone, ambiguous bool
 }
 
@@ -88,14 +88,14 @@ func newRun(view *View, opts *Options, memory *memory) *run {
 	return r
 }
 
-// softTaints says whether there are PreferNoSchedule taints anywhere.
+// softTaints reports whether any pool or node has a PreferNoSchedule taint.
 func softTaints(view *View) bool {
 	soft := func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule }
 	return slices.ContainsFunc(view.Pools, func(p *Pool) bool { return slices.ContainsFunc(p.Taints, soft) }) ||
 		slices.ContainsFunc(view.Nodes, func(n *Node) bool { return slices.ContainsFunc(n.Taints, soft) })
 }
 
-// mentioned are the label keys that units ask for or are counted by, with the values they name.
+// mentioned returns the label keys that batches ask for or are counted by, with the values they name.
 func mentioned(units []*unit, groups []*group) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	key := func(k string) map[string]bool {
@@ -131,7 +131,7 @@ func mentioned(units []*unit, groups []*group) map[string]map[string]bool {
 	return out
 }
 
-// reset forgets what an attempt has decided.
+// reset discards the decisions of the last attempt.
 func (r *run) reset() {
 	r.nodes, r.budgets, r.assumed, r.bound = nil, slices.Clone(r.allBudgets), nil, 0
 	r.ordering, r.tookBack, r.resumes = false, false, false
@@ -150,7 +150,7 @@ func (r *run) reset() {
 	}
 }
 
-// resume makes the placements that found their turn what planning goes on from.
+// resume makes the placements of the order the starting point for further planning.
 func (r *run) resume(order []binding) {
 	r.assumed, r.ordering, r.tookBack, r.resumes = nil, false, false, true
 	r.budgets = slices.Clone(r.allBudgets)
@@ -186,7 +186,7 @@ func (r *run) resume(order []binding) {
 	}
 }
 
-// relax sets what the unit asks at its level.
+// relax sets what the batch requires at its level of preferences.
 func (r *run) relax(u *unit) {
 	u.relaxed()
 	r.topo.changes++
@@ -211,7 +211,7 @@ func (r *run) clear(bins packing.Bits, which func(*bin) bool) {
 	}
 }
 
-// decide places what can be placed.
+// decide places all pods for which it finds capacity, and drops preferences while that helps.
 func (r *run) decide() {
 	for {
 		before := r.waiting()
@@ -252,7 +252,7 @@ func (r *run) waiting() int {
 	return n
 }
 
-// batches are the units to be bought for together: all, or one batch per priority where pool limits don't suffice for all.
+// batches returns the pod batches to be bought for together: all, or those of each priority if pool limits don't suffice for all.
 func (r *run) batches() [][]*unit {
 	var out [][]*unit
 	for _, u := range r.units {
@@ -269,7 +269,7 @@ func (r *run) batches() [][]*unit {
 	return out
 }
 
-// giveUp lets each unit with pods left give up one preference, or have special hardware if it has none left.
+// giveUp makes each batch with pods left drop one preference or, if it has none left, use special hardware.
 func (r *run) giveUp() bool {
 	some := false
 	for _, u := range r.units {

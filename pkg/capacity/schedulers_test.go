@@ -11,11 +11,11 @@ func of(scheduler string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.SchedulerName = scheduler }
 }
 
-// Profiles of one binary have nodes built in their own pools, from one plan.
+// Profiles of one binary get nodes from their own pools, in one plan.
 func TestPoolsOfSchedulers(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		pools map[string][]string // whom each serves
+		pools map[string][]string // the schedulers that each pool serves
 		want  string
 	}{
 		{"pools that say nothing serve everybody, together", map[string][]string{"x": nil}, "x on-demand c.4 : map[a:2 b:2]\n"},
@@ -38,7 +38,7 @@ func TestPoolsOfSchedulers(t *testing.T) {
 				}
 			}
 			planner := NewPlanner()
-			for range 2 { // the second time from memory
+			for range 2 { // the second time with the cached catalog
 				if diff := cmp.Diff(tc.want, planner.Plan(view, Options{}).summary()); diff != "" {
 					t.Errorf("plan (-want +got):\n%s", diff)
 				}
@@ -47,7 +47,7 @@ func TestPoolsOfSchedulers(t *testing.T) {
 	}
 }
 
-// A planner that remembers its catalogue sees when a pool serves others than before.
+// A planner with a cached catalog notices when a pool serves other schedulers than before.
 func TestPoolsChangeHands(t *testing.T) {
 	p := testPool("x")
 	p.Schedulers = []string{"a"}

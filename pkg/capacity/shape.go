@@ -9,15 +9,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// shape is what nodes of equal content have in common: the offers to choose from.
+// shape is what nodes with the same content have in common: the offerings to choose from.
 type shape struct {
 	bins []int // cheapest first
-	// template holds what a PlannedNode says, but for its ID.
+	// template is their PlannedNode, without the ID.
 	template PlannedNode
 	short    string
 }
 
-// shapes finds the offers of each planned node. Nodes without any are given up.
+// shapes finds the offerings of each planned node. Nodes without any are dropped.
 func (r *run) shapes() {
 	r.shapesWithin(nil)
 	if over := r.overLimit(); len(over) > 0 {
@@ -47,7 +47,7 @@ func (u *unit) remove(from *node, n int) {
 	u.placed = slices.DeleteFunc(u.placed, func(p placed) bool { return p.n == 0 })
 }
 
-// shapesWithin finds the offers; for the pools in strict none that takes more of a limit than what was planned with.
+// shapesWithin finds the offerings. For the pools in strict it omits those that take more of a limit than the plan's own candidate.
 func (r *run) shapesWithin(strict map[int]bool) {
 	known := map[string]*shape{}
 	var key []byte
@@ -75,7 +75,7 @@ func (r *run) shapesWithin(strict map[int]bool) {
 	}
 }
 
-// overLimit are the pools whose limits the nodes would pass if each became its largest offer.
+// overLimit returns the pools whose limits the nodes would exceed if each became its largest offering.
 func (r *run) overLimit() map[int]bool {
 	left := slices.Clone(r.allBudgets)
 	over := map[int]bool{}
@@ -98,8 +98,8 @@ func (r *run) overLimit() map[int]bool {
 	return over
 }
 
-// shape finds the offers that hold a node's content: of the same pool, labels, capacity type and daemons, cheapest first.
-// Without bins, short says why there are none.
+// shape finds the offerings that hold a node's content: of the same pool, labels, capacity type and daemons, cheapest first. If there are
+// none, short says why.
 func (r *run) shape(n *node, strict bool) *shape {
 	c := r.catalog
 	x := &c.bins[n.bin]
@@ -112,7 +112,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 	}
 	like := r.compatibility(n)
 	var bins []int
-	enough := 0 // a type that is in brings its other zones along
+	enough := 0 // types found so far; each comes with its other zones
 	for _, ways := range c.waysOf(p, x.labelChoice, x.offer) {
 		if enough >= MaxFleetTypes && !p.minimum {
 			break
@@ -125,7 +125,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 			if !like.offer(b) {
 				continue
 			}
-			// Bins of a type with the same daemons have the same room.
+			// Candidates of a type with the same daemons have the same capacity.
 			if !fits && packing.Fits(c.roomOf(b), need, 1) == 0 {
 				break
 			}
@@ -159,8 +159,8 @@ func (r *run) shape(n *node, strict bool) *shape {
 	return s
 }
 
-// sensible is the bins, sorted by price, without special hardware where the node is planned as something else, and without spot
-// offers that are dearer than the same node on demand.
+// sensible returns the candidates, sorted by price, without special hardware unless the node is planned as such, and without spot
+// offerings that are dearer than the same node on demand.
 func (r *run) sensible(n *node, bins []int, like *compatibility, need []int64) []int {
 	c := r.catalog
 	if !c.special.Has(n.bin) {
@@ -180,7 +180,7 @@ func (r *run) sensible(n *node, bins []int, like *compatibility, need []int64) [
 	return bins[:dear:dear]
 }
 
-// takesNoMore says whether bin b takes no more of any limit than bin a.
+// takesNoMore reports whether candidate b takes no more of any limit than candidate a.
 func (r *run) takesNoMore(b, a int) bool {
 	for i, use := range r.catalog.uses(b) {
 		if use.Amount > r.catalog.uses(a)[i].Amount {
@@ -190,7 +190,8 @@ func (r *run) takesNoMore(b, a int) bool {
 	return true
 }
 
-// choose cuts bins, sorted by price, to MaxFleetTypes types such that the pool's minValues are kept; short says which can't be.
+// choose reduces candidates, sorted by price, to MaxFleetTypes types that satisfy the pool's minValues; short says which minValues can't
+// be met.
 func (c *catalog) choose(p *poolOffers, bins []int) (chosen []int, short string) {
 	types := map[int]bool{}
 	for _, req := range p.Requirements.sorted() {
@@ -216,7 +217,7 @@ func (c *catalog) choose(p *poolOffers, bins []int) (chosen []int, short string)
 	return slices.DeleteFunc(slices.Clone(bins), func(b int) bool { return !types[c.bins[b].typ] }), short
 }
 
-// describe fills the template from the shape's bins.
+// describe fills the template from the shape's candidates.
 func (r *run) describe(n *node, s *shape) {
 	key := make([]byte, 0, 3*len(s.bins))
 	for _, b := range s.bins {
@@ -231,7 +232,7 @@ func (r *run) describe(n *node, s *shape) {
 	s.template.Requests = r.requestsOf(n, t.Daemons)
 }
 
-// template is what is known of a planned node by its bins.
+// template returns what the candidates determine about a planned node.
 func (r *run) template(bins []int) *PlannedNode {
 	c := r.catalog
 	x := &c.bins[bins[0]]
@@ -260,17 +261,17 @@ func (r *run) template(bins []int) *PlannedNode {
 	return t
 }
 
-// common is what instance types have in common. It is shared and not to be changed.
+// common is what instance types have in common. It is shared and must not be changed.
 type common struct {
 	labels               map[string]string
 	allocatable, largest Resources
 	volumes              map[string]int64
 }
 
-// maxCommon caps how many sets of types are remembered.
+// maxCommon limits how many sets of types are cached.
 const maxCommon = 2048
 
-// common finds what the types at these positions have in common, or remembers it.
+// common finds what the types at these positions have in common, or returns it from the cache.
 func (p *poolOffers) common(types []int) *common {
 	key := make([]byte, 0, 3*len(types))
 	for _, t := range types {
@@ -309,7 +310,7 @@ func (p *poolOffers) common(types []int) *common {
 	return out
 }
 
-// requests is the sum of a planned node's pods and daemons.
+// requests returns the sum of the requests of a planned node's pods and daemons.
 func (r *run) requests(n *node) Resources { return r.requestsOf(n, n.shape.template.Daemons) }
 
 func (r *run) requestsOf(n *node, daemons []*DaemonSet) Resources {

@@ -3,13 +3,13 @@ package capacity
 // site holds the topology domain of a node, or of a node to be launched, for each key in topology.keys; -1 if it lacks the label.
 type site []int
 
-// of is the domain of a group that counts by a label.
+// of returns the domain for a group over a label.
 func (s site) of(g *group) (domain int, ok bool) {
 	d := s[g.slot]
 	return d, d >= 0
 }
 
-// site makes a site of labels.
+// site returns the site for labels.
 func (t *topology) site(label func(key string) (string, bool)) site {
 	out := make(site, len(t.keys))
 	for i, key := range t.keys {
@@ -21,7 +21,7 @@ func (t *topology) site(label func(key string) (string, bool)) site {
 	return out
 }
 
-// number gives each key over which groups count a place in sites.
+// number assigns each key over which groups count a position in sites.
 func (t *topology) number() {
 	slots := map[string]int{}
 	for _, g := range t.groups {
@@ -38,7 +38,7 @@ func (t *topology) number() {
 	}
 }
 
-// siteBought is where a node bought as bin b would be.
+// siteBought returns the site of a node bought as candidate b.
 func (r *run) siteBought(b int) site {
 	if r.binSites == nil {
 		r.binSites = make([]site, len(r.catalog.bins))
@@ -49,7 +49,7 @@ func (r *run) siteBought(b int) site {
 	return r.binSites[b]
 }
 
-// siteIfPlaced is where a node would be once a pod that depends on it is there.
+// siteIfPlaced returns the site that a node would have once a pod that depends on it is there.
 func (r *run) siteIfPlaced(n *node) site {
 	if n.planned() {
 		return r.siteBought(n.bin)
@@ -57,12 +57,12 @@ func (r *run) siteIfPlaced(n *node) site {
 	return r.nodeSites[n.index]
 }
 
-// ascertain notes where a planned node is for certain by now.
+// ascertain sets the domains that a planned node certainly has by now.
 func (r *run) ascertain(n *node) {
 	n.sure = r.topo.site(func(key string) (string, bool) { return r.label(n, key) })
 }
 
-// domain is the node's domain in a group, as far as it is certain.
+// domain returns the node's domain in a group, as far as it is certain.
 func (r *run) domain(n *node, g *group) (int, bool) {
 	switch {
 	case g.host:

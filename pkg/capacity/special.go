@@ -4,8 +4,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// setSpecial notes which bins are of special hardware (InstanceType.Special). Reserved capacity is never counted among them: it is
-// paid for whether it is used or not.
+// setSpecial finds the candidates of special hardware (InstanceType.Special). Reserved capacity is never among them: it is paid for
+// whether it is used or not.
 func (c *catalog) setSpecial() {
 	c.special = packing.NewBits(len(c.bins))
 	for b := range c.bins {
@@ -15,8 +15,8 @@ func (c *catalog) setSpecial() {
 	}
 }
 
-// offer sets which of the unit's bins may be bought for it: special hardware only in pools that have nothing else with room for
-// one of its pods, or where all else has been tried.
+// offer sets which of the batch's candidates may be bought for it: special hardware only in pools where nothing else holds one of its
+// pods, or if all else was tried.
 func (r *run) offer(u *unit) {
 	u.offered, u.spared = u.bins, false
 	special := u.bins.Clone()
@@ -50,7 +50,7 @@ func (r *run) offer(u *unit) {
 	u.spared = special.Any()
 }
 
-// takeSpecial lets the unit have special hardware that it was spared, if that has room for its pods.
+// takeSpecial allows the batch special hardware that offer left out, if that holds one of its pods.
 func (r *run) takeSpecial(u *unit) bool {
 	if !u.spared {
 		return false
@@ -65,8 +65,8 @@ func (r *run) takeSpecial(u *unit) bool {
 	return false
 }
 
-// onDemandPrice is what the node would cost if it were bought on demand, with the same content and labels otherwise, and at least
-// the room that need asks for; false: it can't be.
+// onDemandPrice returns what the node would cost on demand, with the same pods and otherwise the same labels, and with at least the
+// capacity need; false: it can't be bought so.
 func (r *run) onDemandPrice(n *node, like *compatibility, need []int64) (price float64, ok bool) {
 	c := r.catalog
 	x := &c.bins[n.bin]

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// withSpecial adds types that are cheaper than all others, so that nothing but what they are keeps them out of a plan: bare metal
-// in one size, and machines with a GPU in two.
+// withSpecial adds types that are cheaper than all others, so that only being special keeps them out of a plan: bare metal in one size,
+// and instances with a GPU in two.
 func withSpecial(v *View) *View {
 	for _, p := range v.Pools {
 		p.Types = slices.Clone(p.Types)
@@ -26,7 +26,7 @@ func withSpecial(v *View) *View {
 	return v
 }
 
-// without makes types of families unavailable in zones; no zones: in all.
+// without makes types of the families unavailable in the zones; no zones: in all.
 func without(v *View, families string, zones ...string) *View {
 	for _, p := range v.Pools {
 		for _, typ := range p.Types {
@@ -128,7 +128,7 @@ func TestSpecialHardwareIsForPodsThatNothingElseHolds(t *testing.T) {
 	})
 }
 
-// What a node may become is chosen with the same care as what it is planned as.
+// A node's alternative offerings are chosen with the same care as the one that it is planned as.
 func TestOffersOfANode(t *testing.T) {
 	spotAndOnDemand := func(v *View) *View {
 		v.Pools[0].Requirements = Requirements{}.And(ValueIn(corev1.LabelArchStable, "amd64"))

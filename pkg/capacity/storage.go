@@ -2,12 +2,12 @@ package capacity
 
 import "strings"
 
-// storagePrefix begins no name of a CSI driver: those have no slash.
+// storagePrefix is the prefix of no CSI driver's name: these have no slash.
 const storagePrefix = "storageclass/"
 
-// StorageOf is the key among CSI drivers (Volumes, VolumesFree, VolumeLimits, Drivers) of the room that a node has for a StorageClass's
-// volumes, in bytes, where that comes with the node. A pod with such volumes waits until the driver has published it, as it waits for a driver.
+// StorageOf returns the key, among CSI drivers (Volumes, VolumesFree, VolumeLimits, Drivers), for a node's own storage for volumes of a
+// StorageClass, in bytes. A pod with such volumes waits until the driver has published that capacity, as it waits for a driver.
 func StorageOf(class string) string { return storagePrefix + class }
 
-// StorageClassOf is the class whose room the key stands for, if it isn't a driver.
+// StorageClassOf returns the StorageClass that a key of StorageOf is for; ok is false for a driver.
 func StorageClassOf(key string) (class string, ok bool) { return strings.CutPrefix(key, storagePrefix) }

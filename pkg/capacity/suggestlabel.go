@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// keys are the labels that a node of these bins can have, and those that its pool says something about, sorted.
+// keys returns the labels that a node of these candidates can have, and those that its pool mentions, sorted.
 func (r *run) keys(p *poolOffers, bins []int) []string {
 	all := map[string]bool{}
 	for key := range p.Labels {
@@ -27,8 +27,8 @@ func (r *run) keys(p *poolOffers, bins []int) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// suggestLabel returns a hint with the known label key that is closest to an unknown one: the same name with another prefix or none, a name
-// that ends so, or one within an edit distance of two. It returns "" when no key is close.
+// suggestLabel returns a hint with the known label key that is closest to an unknown one: the same name with another prefix or none, a
+// name that ends in it, or one within an edit distance of two. It returns "" when no key is close.
 func suggestLabel(key string, known []string) string {
 	name := nameOf(key)
 	best, rank := "", 4
@@ -57,7 +57,7 @@ func suggestLabel(key string, known []string) string {
 
 func nameOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
-// editDistance is how many letters are to be put in, taken out or replaced to make a into b.
+// editDistance returns how many letters must be inserted, removed or replaced to turn a into b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

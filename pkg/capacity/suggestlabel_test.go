@@ -20,7 +20,7 @@ func TestMeant(t *testing.T) {
 		"karpenter.k8s.aws/intsance-family": "karpenter.k8s.aws/instance-family",
 		"teams":                             "team",
 		"example.org/tier":                  "example.com/tier",
-		"tee":                               "", // too short to be like anything
+		"tee":                               "", // too short to be close to any key
 		"owner":                             "",
 		"example.com/purpose":               "",
 	} {
@@ -33,7 +33,7 @@ func TestMeant(t *testing.T) {
 	}
 }
 
-// A refusal tells who has mistyped a label which one there is.
+// If a label is mistyped, the refusal names the one that exists.
 func TestRefusalHintsAtALabel(t *testing.T) {
 	for key, want := range map[string]string{
 		"topology.k8s.io/zone": "default: the pod asks for topology.k8s.io/zone in (a), a label that the pool's nodes don't have (is topology.kubernetes.io/zone meant?)",
@@ -46,7 +46,7 @@ func TestRefusalHintsAtALabel(t *testing.T) {
 	}
 }
 
-// With BestEffort the pool's minValues are met as far as they can be, and the node says so.
+// With BestEffort the pool's minValues are met as far as possible, and the planned node records that.
 func TestMinValuesRelaxed(t *testing.T) {
 	view := func(n int) *View {
 		v := viewOf(t, 1, asking("web", "cpu=1"))

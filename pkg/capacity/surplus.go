@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// StaticNode is a node of a static pool, as far as it matters for the choice of the one that goes.
+// StaticNode is a node of a static pool, with what matters when the pool is scaled down.
 type StaticNode struct {
 	Claim     string
 	CreatedAt time.Time
-	// Launched: there is an instance.
+	// Launched: an instance exists.
 	Launched bool
-	// Occupied: pods are there that would have to go elsewhere. Cost is what ending them early costs, the less the sooner the
-	// node would go anyway.
+	// Occupied: it has pods that would need another node. Cost is the disruption cost of evicting them, which falls as the node's
+	// expiration comes closer.
 	Occupied bool
 	Cost     float64
-	// Protected: it, or a pod there, asks not to be disrupted.
+	// Protected: the node or a pod on it asks not to be disrupted.
 	Protected bool
 }
 
-// Surplus are the n nodes of a static pool that go when it has that many too many (LI-3): first those that are not launched, then
-// the empty ones, then those whose pods cost least; those that ask not to be disrupted last. Of equals the youngest goes.
+// Surplus returns the n nodes to remove from a static pool with too many (LI-3): first those that are not launched, then empty ones, then
+// those with the lowest disruption cost; nodes that ask not to be disrupted come last. Among equals the youngest is removed.
 func Surplus(nodes []StaticNode, n int) []string {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b StaticNode) int {

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Tolerates says whether one of the tolerations tolerates the taint (k8s.io/api core/v1, Toleration).
+// Tolerates reports whether one of the tolerations tolerates the taint (k8s.io/api core/v1, Toleration).
 func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		t := &tolerations[i]
@@ -23,7 +23,7 @@ func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	return false
 }
 
-// Untolerated is the first NoSchedule or NoExecute taint that is not tolerated, or nil.
+// Untolerated returns the first NoSchedule or NoExecute taint that is not tolerated, or nil.
 func Untolerated(tolerations []corev1.Toleration, taints []corev1.Taint) *corev1.Taint {
 	for i := range taints {
 		if taints[i].Effect != corev1.TaintEffectPreferNoSchedule && !Tolerates(tolerations, &taints[i]) {

@@ -11,19 +11,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// topology is every group that demand or existing pods bring.
+// topology holds the topology groups of the demand and of existing pods.
 type topology struct {
 	groups []*group
 	byID   map[string]*group
 	// domains numbers the values of each key.
 	domains map[string]map[string]int
-	// keys over which groups count, other than the host name.
+	// keys are the topology keys of the groups, except the host name.
 	keys []string
-	// eligible existing nodes, by group; missing: all.
+	// eligible are the existing nodes that count, by group; missing: all.
 	eligible map[*group]packing.Bits
-	// changes counts how often constraints came into or out of force.
+	// changes is the number of times that constraints came into or went out of force.
 	changes int
-	// opening are the groups that a new node concerns before any pod is on it.
+	// opening are the groups that a new node changes before any pod is placed on it.
 	opening []*group
 }
 
@@ -41,7 +41,7 @@ func (t *topology) group(id string, term *PodTerm) *group {
 	return g
 }
 
-// domain numbers a value of a key.
+// domain returns the number of a key's value.
 func (t *topology) domain(key, value string) int {
 	values, ok := t.domains[key]
 	if !ok {
@@ -56,7 +56,7 @@ func (t *topology) domain(key, value string) int {
 	return d
 }
 
-// constrain finds the groups of the units' own constraints.
+// constrain makes the groups of the batches' own constraints.
 func (t *topology) constrain(units []*unit) {
 	for _, u := range units {
 		soft := 0
@@ -70,8 +70,8 @@ func (t *topology) constrain(units []*unit) {
 			s := &u.Spread[i]
 			term := &PodTerm{TopologyKey: s.TopologyKey, Selector: s.Selector, Namespaces: []string{u.Namespace}}
 			if s.Selector.Empty() {
-				// PodTopologySpread counts no pods for a selector that matches all of them (countPodsMatchSelector): what
-				// is left of the constraint is that the node must have the label.
+				// PodTopologySpread counts no pods for a selector that matches all of them (countPodsMatchSelector). Only the requirement
+				// that the node has the label is left of the constraint.
 				term.Selector = labels.Nothing()
 			}
 			f := &nodeFilter{taints: s.NodeTaintsHonor, keys: hardKeys}
@@ -109,7 +109,7 @@ func (t *topology) terms(u *unit, terms []PodTerm, k kind, s step) {
 	}
 }
 
-// id tells filters apart.
+// id is equal for equal filters.
 func (f *nodeFilter) id() string {
 	var b strings.Builder
 	for _, term := range f.terms {
@@ -119,7 +119,7 @@ func (f *nodeFilter) id() string {
 	return b.String()
 }
 
-// ports makes a group per host port, and per address where demand names addresses.
+// ports makes a group for each host port, or for each of its addresses if demand names addresses.
 func (t *topology) ports(units []*unit) {
 	type port struct {
 		protocol corev1.Protocol
@@ -160,7 +160,7 @@ func (t *topology) ports(units []*unit) {
 	}
 }
 
-// join tells units which groups they are members of.
+// join sets which groups each batch is a member of.
 func (t *topology) join(units []*unit, names NamespaceLabels) {
 	anti := map[*group]bool{}
 	for _, g := range t.groups {

@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// count counts what is on existing nodes. It adds the groups of existing pods' own anti-affinity terms as far as they
-// concern the units.
+// count counts the pods on existing nodes. It also makes the groups of existing pods' own anti-affinity terms, if these select pods of
+// the batches.
 func (t *topology) count(nodes []*Node, units []*unit, names NamespaceLabels) {
 	own := len(t.groups)
 	t.countOwners(nodes, units, names)
@@ -75,7 +75,7 @@ func (t *topology) countPorts(p *corev1.Pod, node int, groups []*group) {
 	}
 }
 
-// countOwners counts the pods whose anti-affinity forbids pods of the units.
+// countOwners counts the pods whose anti-affinity excludes pods of the batches.
 func (t *topology) countOwners(nodes []*Node, units []*unit, names NamespaceLabels) {
 	type known struct{ groups []*group }
 	seen := map[string]known{}
@@ -105,7 +105,7 @@ func (t *topology) countOwners(nodes []*Node, units []*unit, names NamespaceLabe
 	}
 }
 
-// concerning are the groups of the terms that select pods of any unit. Terms that don't parse select nothing, as in
+// concerning returns the groups of the terms that select pods of any batch. Terms that can't be parsed select nothing, as in
 // kube-scheduler.
 func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, units []*unit, names NamespaceLabels) []*group {
 	var out []*group
@@ -130,7 +130,7 @@ func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, 
 	return out
 }
 
-// allows says whether the filter counts an existing node.
+// allows reports whether the filter counts an existing node.
 func (f *nodeFilter) allows(n *Node) bool {
 	a := asks{terms: f.terms, tolerations: f.tolerations, preferred: true}
 	for _, key := range f.keys {
@@ -138,7 +138,7 @@ func (f *nodeFilter) allows(n *Node) bool {
 			return false
 		}
 	}
-	// A cordoned node counts until it has the taint that goes with it, as in kube-scheduler.
+	// A cordoned node counts until it has the unschedulable taint, as in kube-scheduler.
 	if f.taints && a.tolerates(n.Taints) != nil {
 		return false
 	}
@@ -147,7 +147,7 @@ func (f *nodeFilter) allows(n *Node) bool {
 
 var unschedulableTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
-// label is a label of an existing node, or its name under the key of matchFields.
+// label returns a label of an existing node, or its name for the key of matchFields.
 func (n *Node) label(key string) (string, bool) {
 	v, ok := n.Labels[key]
 	if !ok && key == fieldNodeName {
@@ -156,7 +156,7 @@ func (n *Node) label(key string) (string, bool) {
 	return v, ok
 }
 
-// groupIndex finds the groups that may count a pod without asking each of them.
+// groupIndex finds the groups that may count a pod without checking every group.
 type groupIndex struct {
 	byKey map[string]map[string][]*group
 	rest  []*group

@@ -10,31 +10,30 @@ import (
 )
 
 const (
-	// undeclaredNodes is how many fresh nodes of a pool have to get the same taint before it is taken for one that all of them get.
+	// undeclaredNodes is how many new nodes of a pool have to get the same taint before all of its new nodes are expected to get it.
 	undeclaredNodes = 2
-	// undeclaredMemory is how long that is believed after the last node that got it.
+	// undeclaredMemory is how long that is expected after the last node that got it.
 	undeclaredMemory = 24 * time.Hour
 )
 
-// UndeclaredTaints are the NoExecute taints that others put on the fresh nodes of pools which don't declare them. Pods that are
-// bound before such a taint comes are evicted by it at once, their successors have another node bought, and so on: what two nodes have
-// shown is treated as the pool's startup taint. The zero value knows none. Not safe for concurrent use.
+// UndeclaredTaints are the NoExecute taints that other programs put on new nodes although the nodes' pools don't declare them. Such a
+// taint immediately evicts pods that were bound before it appeared, another node is bought for their replacements, and so on. A taint
+// that two nodes got is therefore treated as a startup taint of the pool. The zero value is empty. Not safe for concurrent use.
 type UndeclaredTaints struct {
 	pools map[string][]*UndeclaredTaint
 }
 
-// UndeclaredTaint is one of them: the taint, on which fresh nodes it was seen, and when the last time.
+// UndeclaredTaint is one of them, with the time at which a new node was last seen with it.
 type UndeclaredTaint struct {
 	Taint corev1.Taint `json:"taint"`
 	Seen  time.Time    `json:"seen"`
-	// claims have had it; undeclaredNodes of them are enough to know.
+	// claims are those whose nodes had it; undeclaredNodes of them are enough.
 	claims []string
-	// learned, and recorded somewhere: no claims are known of it.
+	// learned: enough nodes had it, or it was restored (then claims is empty).
 	learned bool
 }
 
-// OthersTaint says that a taint of a fresh node has neither been put there by Kubernetes nor by this program: who put it there was not
-// expected.
+// OthersTaint reports whether a taint of a new node was put there neither by Kubernetes nor by Dovetail, so that it was not expected.
 func OthersTaint(t *corev1.Taint) bool {
 	domain, _, _ := strings.Cut(t.Key, "/")
 	switch domain {
@@ -44,7 +43,7 @@ func OthersTaint(t *corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute
 }
 
-// See takes down that a fresh node of the pool has got the taint, and says whether that has taught anything.
+// See records that a new node of the pool has got the taint, and reports whether the taint is learned with that.
 func (u *UndeclaredTaints) See(pool, claim string, t corev1.Taint, now time.Time) (news bool) {
 	one := u.of(pool, t)
 	one.Seen = now
@@ -56,7 +55,7 @@ func (u *UndeclaredTaints) See(pool, claim string, t corev1.Taint, now time.Time
 	return one.learned
 }
 
-// Restore takes what was known before a restart.
+// Restore adds the taints that were known before a restart.
 func (u *UndeclaredTaints) Restore(pool string, known []UndeclaredTaint) {
 	for _, k := range known {
 		one := u.of(pool, k.Taint)
@@ -67,7 +66,7 @@ func (u *UndeclaredTaints) Restore(pool string, known []UndeclaredTaint) {
 	}
 }
 
-// Declared forgets what the pool declares now.
+// Declared forgets the taints that the pool declares now.
 func (u *UndeclaredTaints) Declared(pool string, taints ...corev1.Taint) {
 	left := slices.DeleteFunc(u.pools[pool], func(one *UndeclaredTaint) bool {
 		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&one.Taint) })
@@ -80,7 +79,8 @@ func (u *UndeclaredTaints) Declared(pool string, taints ...corev1.Taint) {
 // Forget forgets a pool.
 func (u *UndeclaredTaints) Forget(pool string) { delete(u.pools, pool) }
 
-// Learned are the taints that a fresh node of the pool is expected to get, in a fixed order. One that no node has had for a day is none.
+// Learned returns the taints that a new node of the pool is expected to get, in a fixed order. A taint that no node has got for a day is
+// not among them.
 func (u *UndeclaredTaints) Learned(pool string, now time.Time) []UndeclaredTaint {
 	var out []UndeclaredTaint
 	for _, one := range u.pools[pool] {

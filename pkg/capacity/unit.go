@@ -9,46 +9,46 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// unit is the demand of one class (and gang) within a planning.
+// unit is a pod batch: the demand of one class (and gang) in one plan.
 type unit struct {
 	*Class
 	index   int
 	holders []holder
 	gang    *Gang
 	need    []int64
-	// fixZone: its new nodes are to be of one zone.
+	// fixZone: its new nodes must be in one zone each.
 	fixZone bool
 
-	// steps are the preferences in the order in which they are given up; those before level have been.
+	// steps are the preferences in the order in which they are dropped; those before level have been.
 	steps []step
 	level int
-	// all are the topology constraints at level 0, owned those still in force.
+	// all are the topology constraints with all preferences, owned those that are in force.
 	all   []owned
 	owned []owned
-	// member are the groups whose selector counts pods of this unit.
+	// member are the groups whose selector matches pods of this batch.
 	member []*group
-	// blocked by pods that own an anti-affinity term which selects this unit: the groups of those terms.
+	// blocked are the groups of anti-affinity terms, of other pods or its own, that select pods of this batch.
 	blocked []*group
-	// spreads are the groups over coarse keys that the unit's own constraints in force spread it by.
+	// spreads are the groups of its own spread constraints in force over labels other than the host name.
 	spreads []*group
 	asks    asks
-	// bins that may be bought for the unit, room aside.
+	// bins are the candidates that may be bought for the batch, apart from capacity.
 	bins packing.Bits
-	// offered are those that are bought for it: without special hardware, unless that is needed. spared: some was left out;
-	// special: it may have all, since nothing else would do.
+	// offered are those of them that are bought for it: without special hardware, unless that is needed. spared: some were left out;
+	// special: it may use all, since nothing else holds its pods.
 	offered         packing.Bits
 	spared, special bool
-	// keysKept are what keysNow remembers, and keysAt since when.
+	// keysKept is the cached result of keysNow, keysAt the value of topology.changes it belongs to.
 	keysKept []string
 	keysAt   int
-	// most is how many of its pods one node may hold by the unit's own constraints on nodes in force.
+	// most is how many of its pods one node may hold under the batch's own constraints in force.
 	most int
 
 	left   int
 	placed []placed
-	// unordered is how many were placed but found no turn in the order.
+	// unordered is how many of its placements never became legal.
 	unordered int
-	// banned pools, for reasons found while planning.
+	// banned are pools that it can't use, with reasons found while planning.
 	banned map[*poolOffers]string
 }
 
@@ -57,16 +57,16 @@ type holder struct {
 	owner types.UID
 }
 
-// placed are pods of a unit on a node.
+// placed is pods of a batch on a node.
 type placed struct {
 	node *node
 	n    int
 }
 
-// step is one preference that can be given up.
+// step is one preference that can be dropped.
 type step int
 
-// Steps in Karpenter's order (PK-5), after the first: alternative required terms are weighed together here, not one by one.
+// The steps are in Karpenter's order (PK-5), without its first: alternative required terms are considered together here, not one by one.
 const (
 	dropPreferredAffinity step = iota
 	dropPreferredAntiAffinity
@@ -75,7 +75,7 @@ const (
 	toleratePreferNoSchedule
 )
 
-// unitsOf merges demand by class and gang, in order of first appearance.
+// unitsOf merges demand into pod batches by class and gang, in order of first appearance.
 func unitsOf(demand []Demand) []*unit {
 	type key struct {
 		class ClassKey
@@ -105,7 +105,7 @@ func unitsOf(demand []Demand) []*unit {
 	return out
 }
 
-// findSteps lists the preferences. softTaints: there are PreferNoSchedule taints anywhere.
+// findSteps lists the preferences. softTaints: some pool or node has a PreferNoSchedule taint.
 func (u *unit) findSteps(softTaints bool) {
 	u.steps = nil
 	for range u.PreferredAffinity {
@@ -127,7 +127,7 @@ func (u *unit) findSteps(softTaints bool) {
 	}
 }
 
-// dropped is how many steps of one kind have been taken.
+// dropped returns how many steps of one kind have been dropped.
 func (u *unit) dropped(kind step) int {
 	n := 0
 	for _, s := range u.steps[:u.level] {
@@ -138,7 +138,7 @@ func (u *unit) dropped(kind step) int {
 	return n
 }
 
-// relaxed sets what is asked at the unit's level: of the preferred node terms the heaviest that is left counts as required.
+// relaxed sets what the batch requires at its level: the heaviest preferred node term that is not dropped counts as required.
 func (u *unit) relaxed() {
 	u.asks = asks{terms: u.Terms, tolerations: u.Tolerations, preferred: u.dropped(toleratePreferNoSchedule) > 0, scheduler: u.scheduler()}
 	if n := u.dropped(dropPreferredTerm); n < len(u.Preferred) {
@@ -155,10 +155,10 @@ func (u *unit) relaxed() {
 	u.enforce(func(o *owned) bool { return o.step < 0 || o.rank >= u.dropped(o.step) })
 }
 
-// demandHard leaves in force only what filters insist on.
+// demandHard puts only required constraints in force.
 func (u *unit) demandHard() { u.enforce((*owned).hard) }
 
-// enforce puts those of the unit's constraints in force that which says, and no others.
+// enforce puts those of the batch's constraints in force for which which returns true, and no others.
 func (u *unit) enforce(which func(*owned) bool) {
 	u.keysKept = nil
 	for i := range u.owned {
@@ -183,10 +183,10 @@ func (u *unit) enforce(which func(*owned) bool) {
 	}
 }
 
-// concerns says whether somebody asks for where pods of a group are. It may be nobody: preferences are given up.
+// concerns reports whether any constraint uses the group. Preferences that used it may have been dropped.
 func (g *group) concerns() bool { return g.asked > 0 || len(g.owners)+len(g.repelling) > 0 }
 
-// ownTerms are the required node terms without what volumes add, as spread counts nodes.
+// ownTerms returns the required node terms without those from volumes, which is how spread selects nodes.
 func (c *Class) ownTerms() []Requirements {
 	if c.withoutVolumes != nil {
 		return *c.withoutVolumes
@@ -194,7 +194,7 @@ func (c *Class) ownTerms() []Requirements {
 	return c.Terms
 }
 
-// keysNow are the unit's keys, remembered as long as no constraint of anybody came into or out of force.
+// keysNow returns the batch's keys, cached until a constraint of any batch comes into or goes out of force.
 func (r *run) keysNow(u *unit) []string {
 	if u.keysAt != r.topo.changes || u.keysKept == nil {
 		u.keysKept, u.keysAt = slices.Sorted(maps.Keys(u.keys())), r.topo.changes
@@ -202,8 +202,8 @@ func (r *run) keysNow(u *unit) []string {
 	return u.keysKept
 }
 
-// keys are the labels whose value decides whether the unit may be on a node. A node that takes the unit must have one
-// value of each whatever is launched for it.
+// keys returns the labels whose value decides whether the batch's pods may be on a node. A node for the batch must have one value of
+// each, whatever is launched for it.
 func (u *unit) keys() map[string]bool {
 	out := map[string]bool{}
 	if u.fixZone {
@@ -228,7 +228,7 @@ func (u *unit) keys() map[string]bool {
 		if !g.host {
 			out[g.key] = true
 		}
-		if g.filter != nil { // whether its pods are counted must not depend on what is launched
+		if g.filter != nil { // whether the group counts its pods must not depend on what is launched
 			for _, key := range g.filter.keys {
 				out[key] = true
 			}
@@ -244,7 +244,7 @@ func (u *unit) keys() map[string]bool {
 	return out
 }
 
-// coarseKeys are the labels other than the host name over which the unit's pods are counted or limited.
+// coarseKeys returns the labels other than the host name over which the batch's pods are counted or limited.
 func (u *unit) coarseKeys() []string {
 	keys := map[string]bool{}
 	for _, o := range u.owned {
@@ -260,7 +260,7 @@ func (u *unit) coarseKeys() []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// follows says whether the unit must share a node with other pods.
+// follows reports whether the batch's pods must share a node with other pods.
 func (u *unit) follows() bool {
 	for _, o := range u.owned {
 		if o.kind == affinity && o.group.host {
@@ -270,7 +270,7 @@ func (u *unit) follows() bool {
 	return false
 }
 
-// owns says whether a constraint of the unit that is in force counts by the group.
+// owns reports whether a constraint of the batch that is in force uses the group.
 func (u *unit) owns(g *group) bool {
 	for i := range u.owned {
 		if u.owned[i].group == g {

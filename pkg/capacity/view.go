@@ -6,15 +6,15 @@ import (
 
 // View is everything a plan depends on. The same view gives the same plan.
 type View struct {
-	// Pools in the order in which they are tried: weight, highest first, then name.
+	// Pools are in the order in which they are tried: weight, highest first, then name.
 	Pools []*Pool
 	// Nodes are existing and in-flight nodes. Order is significant: earlier nodes are filled first.
 	Nodes []*Node
-	// Demand in the order in which it is served: priority, highest first.
+	// Demand is in the order in which it is placed: priority, highest first.
 	Demand []Demand
-	// DaemonSets whose pods will come to new nodes that they fit.
+	// DaemonSets are those whose pods run on new nodes that they fit.
 	DaemonSets []*DaemonSet
-	// Namespaces gives namespace labels; nil: no namespace has labels.
+	// Namespaces returns namespace labels; nil: no namespace has labels.
 	Namespaces NamespaceLabels
 }
 
@@ -22,26 +22,27 @@ type View struct {
 type Node struct {
 	// Name is the Node's name; for a node whose Node object isn't there yet, its NodeClaim's name.
 	Name string
-	// Claim is the NodeClaim's name; empty for nodes that aren't ours.
+	// Claim is the NodeClaim's name; empty for unmanaged nodes.
 	Claim string
 	// InFlight is true as long as the node has not been initialized.
 	InFlight bool
-	// Labels incl. hostname. In flight: only those that are certain.
+	// Labels includes the hostname. In flight: only labels that are certain.
 	Labels map[string]string
-	// Taints a pod must tolerate; without the ephemeral and startup taints of a node in flight.
+	// Taints are those that a pod must tolerate; without the ephemeral and startup taints of a node in flight.
 	Taints []corev1.Taint
 	// Unschedulable nodes are counted as topology domains but get no pods.
 	Unschedulable bool
-	// Closed nodes are counted, too, and get no pods whatever these tolerate: they are about to go, or have not come in time.
+	// Closed nodes are counted, too, and get no pods, whatever these tolerate: they are about to be removed, or have not registered in
+	// time.
 	Closed      bool
 	Allocatable Resources
-	// Free is Allocatable less what is bound, assumed or promised there and less missing DaemonSet pods.
+	// Free is Allocatable minus what is bound, assumed or reserved there, and minus the DaemonSet pods that are missing.
 	Free Resources
-	// Pods bound, assumed or promised there, for topology, affinity and host ports. Shared, not to be changed.
+	// Pods are those bound or assumed there or with a reservation, for topology, affinity and host ports. Shared, must not be changed.
 	Pods []*corev1.Pod
-	// VolumesFree is the number of volumes per CSI driver that can still be attached, and under StorageOf the bytes that are free; what
+	// VolumesFree is the number of volumes that can still be attached, by CSI driver, and under StorageOf the bytes that are free. What
 	// is not listed is unlimited.
 	VolumesFree map[string]int64
-	// Boot is equal for nodes that take equally long to come up, as far as that is known. In flight only.
+	// Boot is equal for nodes that take equally long to boot, as far as that is known. In flight only.
 	Boot string
 }

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// workloads are kinds of demand that users have.
+// workloads returns kinds of demand that users have.
 func workloads(t testing.TB) map[string][]Demand {
 	out := map[string][]Demand{}
 	for name, w := range map[string]struct {
@@ -70,7 +70,7 @@ func TestCostOverTheLowerBound(t *testing.T) {
 		t.Logf("%-40s %8.2f $/h, bound %8.2f, ratio %.4f", name, p.CostPerHour, bound, ratio)
 		most := 1.06
 		if name == "few large pods" {
-			most = 1.10 // the bound lets pods be cut where a node's best content is hard to find
+			most = 1.10 // the bound allows fractions of pods where the best content of a node is hard to find
 		}
 		if ratio > most {
 			t.Errorf("%s: costs %.4f of its lower bound, want %.2f at most", name, ratio, most)

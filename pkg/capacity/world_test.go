@@ -11,7 +11,8 @@ import (
 
 var testZones = []string{"a", "b", "c"}
 
-// testType is an instance type "family.cpuXmemGi" with offers on-demand and, at a third of the price, spot in every zone.
+// testType returns an instance type "family.cpuXmemGi" with on-demand offerings and, at a third of the price, spot offerings in every
+// zone.
 func testType(name, arch string, cpu, memGi int64, price float64) *InstanceType {
 	family, _, _ := strings.Cut(name, ".")
 	t := &InstanceType{
@@ -28,7 +29,7 @@ func testType(name, arch string, cpu, memGi int64, price float64) *InstanceType 
 	return t
 }
 
-// testTypes are families c, m and r in four sizes, and ca on arm64.
+// testTypes returns the families c, m and r in four sizes, and ca on arm64.
 func testTypes() []*InstanceType {
 	var out []*InstanceType
 	for _, f := range []struct {
@@ -43,14 +44,13 @@ func testTypes() []*InstanceType {
 	return out
 }
 
-// testPool is an on-demand pool of amd64 types.
+// testPool returns an on-demand pool of amd64 types.
 func testPool(name string) *Pool {
 	return &Pool{Name: name, Labels: map[string]string{"karpenter.sh/nodepool": name}, Types: testTypes(),
 		Requirements: Requirements{}.And(ValueIn(labelCapacityType, "on-demand"), ValueIn(corev1.LabelArchStable, "amd64"))}
 }
 
-// withOfferLabels gives offers the labels that come with the way of buying, and each on-demand offer a dearer one on
-// hardware of its own beside it.
+// withOfferLabels adds the labels that depend on the offering, and for each on-demand offering a dearer one on dedicated hardware.
 func withOfferLabels(v *View) *View {
 	for _, t := range v.Pools[0].Types {
 		for i := range t.Offers {
@@ -68,13 +68,13 @@ func withOfferLabels(v *View) *View {
 	return v
 }
 
-// testNode is an existing node of a zone with so much free.
+// testNode returns an existing node in a zone with that much free capacity.
 func testNode(name, zone string, cpu, gi int64, pods ...*corev1.Pod) *Node {
 	room := Resources{"cpu": cpu * 1000, "memory": gi << 30, "pods": 30}
 	return &Node{Name: name, Labels: map[string]string{labelHostname: name, labelZone: zone, labelCapacityType: "on-demand"}, Allocatable: room, Free: room, Pods: pods}
 }
 
-// demandOf is n pods like the one given.
+// demandOf returns the demand of n pods like the one given.
 func demandOf(t testing.TB, n int, pod *corev1.Pod) Demand {
 	t.Helper()
 	d := Demand{Class: mustClass(t, pod)}
@@ -84,7 +84,7 @@ func demandOf(t testing.TB, n int, pod *corev1.Pod) Demand {
 	return d
 }
 
-// summary prints a plan in one line per node, refusals last.
+// summary prints a plan with one line per node, refusals last.
 func (p *Plan) summary() string {
 	var b strings.Builder
 	on := map[string]map[string]int{}

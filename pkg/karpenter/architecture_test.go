@@ -29,8 +29,8 @@ func TestOpenArchitectureIsSaid(t *testing.T) {
 		w.ArchitecturesOpen([]capacity.OpenArchitecture{{Pool: "default", Workloads: workloads}})
 	}
 	of := func(named string) string {
-		return "False ArchitectureOpen: pool default leaves kubernetes.io/arch open, and pods of " + named + " don't ask for one: they may run on arm64. " +
-			"Whether their images are made for it is not known here; if not, have the pool or the pods ask for amd64"
+		return "False ArchitectureOpen: pool default does not fix kubernetes.io/arch, and neither do pods of " + named + ": they may run on arm64. " +
+			"Unless their images are built for it, require amd64 in the pool or in the pods"
 	}
 	planned(w, "shop/web")
 	says(w, "default", of("shop/web"))

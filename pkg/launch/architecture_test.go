@@ -24,7 +24,7 @@ func TestPoolsAreToldOfOpenArchitectures(t *testing.T) {
 		w.submit(4)
 		w.plans()
 		w.mu.Lock()
-		if len(w.openArchitectures) != want || want > 0 && !strings.HasPrefix(w.openArchitectures[0], "pool pool leaves kubernetes.io/arch open, and pods of d/") {
+		if len(w.openArchitectures) != want || want > 0 && !strings.HasPrefix(w.openArchitectures[0], "pool pool does not fix kubernetes.io/arch, and neither do pods of d/") {
 			t.Errorf("large is %s: told %q, want %d", arch, w.openArchitectures, want)
 		}
 		w.mu.Unlock()

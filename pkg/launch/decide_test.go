@@ -86,7 +86,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "what they refuse again is not bought", object: func(string) string { return "nowhere" }, trials: 2,
-			refused: []string{"the scheduler's Picky filter refuses the pod on every node that could be built for it (2 tried, one for each node pool, zone and capacity type): nowhere"},
+			refused: []string{"the scheduler's Picky filter refuses the pod on every node that could be launched for it (2 tried, one for each node pool, zone and capacity type): nowhere"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

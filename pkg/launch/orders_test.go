@@ -81,7 +81,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 		{"an invalid claim", func(*world) {}, func(c *capacity.Claim) { c.Order.Invalid = "spec.taints[0].key: Required value" },
 			"mine Invalid for good: spec.taints[0].key: Required value"},
 		{"more than any machine has", func(*world) {}, func(c *capacity.Claim) { c.Requests = capacity.Resources{corev1.ResourceCPU: 64000} },
-			"mine NoCompatibleInstanceTypes for good: spec.resources.requests: none of 2 instance types has room for it: cpu 64 asked, 4 at most"},
+			"mine NoCompatibleInstanceTypes for good: spec.resources.requests: none of 2 instance types has capacity for it: cpu 64 requested, 4 at most"},
 		{"a type that there is not", func(*world) {}, func(c *capacity.Claim) {
 			c.Order.Requirements = capacity.Requirements{}.And(capacity.ValueIn(corev1.LabelTopologyZone, "nowhere"))
 		}, "mine NoCompatibleInstanceTypes for now: spec.requirements: none of 2 instance types is available"},

@@ -250,7 +250,7 @@ func TestDecideAsksAnewAboutWhatWasHopeless(t *testing.T) {
 	f := only(map[string]string{teamLabel: "nobody"})
 	d, scene := deciderFor(f, clocktesting.NewFakePassiveClock(time.Unix(0, 0))), teams(t, 3, "a")
 	plan := mustDecide(t, d, scene)
-	if len(plan.Nodes) != 0 || !strings.Contains(plan.Refused[0].Message, "on every node that could be built for it (6 tried, ") {
+	if len(plan.Nodes) != 0 || !strings.Contains(plan.Refused[0].Message, "on every node that could be launched for it (6 tried, ") {
 		t.Fatalf("%d nodes, refused: %v", len(plan.Nodes), plan.Refused)
 	}
 	f.object = func(*corev1.Node) string { return "" }

@@ -248,7 +248,9 @@ func TestPodsOfManyControllersAreCountedTogether(t *testing.T) {
 		p.buys(fmt.Sprint("c", i), p.pod(fmt.Sprint("p", i), ""))
 	}
 	for i := range 3 {
-		pod := p.pod(fmt.Sprint("p", i), "", func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].APIVersion = "Job", "batch/v1" })
+		pod := p.pod(fmt.Sprint("p", i), "", func(pod *corev1.Pod) {
+			pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].APIVersion = "Job", "batch/v1"
+		})
 		p.mu.Lock()
 		p.throwLocked(p.machines[fmt.Sprint("c", i)], web, pod, &guard.Fault{Cause: causePreempted}, p.clock.Now())
 		p.mu.Unlock()

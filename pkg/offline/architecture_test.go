@@ -24,8 +24,8 @@ func TestOpenArchitectures(t *testing.T) {
 	const arch = "{key: kubernetes.io/arch, operator: In, values: [%]}"
 	of := func(values string) string { return strings.Replace(arch, "%", values, 1) }
 	const amd64 = "      nodeSelector: {kubernetes.io/arch: amd64}"
-	const warning = "pool general leaves kubernetes.io/arch open, and pods of shop/web don't ask for one: they may run on arm64. Whether their images are made for it is not known here; " +
-		"if not, have the pool or the pods ask for amd64"
+	const warning = "pool general does not fix kubernetes.io/arch, and neither do pods of shop/web: they may run on arm64. Unless their images are built for it, " +
+		"require amd64 in the pool or in the pods"
 	for _, tc := range []struct {
 		name, text string
 		want       []string

@@ -58,15 +58,15 @@ spec:
 		{"each machine holds what one has shown", large + driver(local) + node(1) + published("25Gi", local, "node-1") + db(5),
 			[]string{bought, bought + " (2)", "node-1: shop/db (2)"}},
 		{"less than a volume", large + driver(local) + node(4) + published("5Gi", local, "node-1") + db(1),
-			[]string{"refused db-0: general: none of 1 instance types has room for it: storage of class lvm 10Gi asked, 5Gi at most"}},
+			[]string{"refused db-0: general: none of 1 instance types has capacity for it: storage of class lvm 10Gi requested, 5Gi at most"}},
 		{"machines without the driver", large + driver(local) + node(4) + db(1),
-			[]string{"refused db-0: general: none of 1 instance types has room for it: storage of class lvm 10Gi asked, 0 at most"}},
+			[]string{"refused db-0: general: none of 1 instance types has capacity for it: storage of class lvm 10Gi requested, 0 at most"}},
 		{"another size that nobody has seen", pool("general", "", "{key: node.kubernetes.io/instance-type, operator: In, values: [m1.large, m1.xlarge]}") + driver(local) +
 			node(4) + published("5Gi", local, "node-1") + db(1), []string{"general m1.xlarge on-demand eu-test-1a,eu-test-1b: shop/db"}},
 		{"a zone's is where it is published", large + driver(zone) + node(0) + published("25Gi", zone, "eu-test-1b") + db(1),
 			[]string{"general m1.large on-demand eu-test-1b: shop/db"}},
 		{"a zone's that is too small", large + driver(zone) + node(0) + published("5Gi", zone, "eu-test-1b") + db(1),
-			[]string{"refused db-0: the scheduler's VolumeBinding filter refuses the pod on every node that could be built for it (2 tried, one for each node pool, zone and capacity type): node(s) did not have enough free storage"}},
+			[]string{"refused db-0: the scheduler's VolumeBinding filter refuses the pod on every node that could be launched for it (2 tried, one for each node pool, zone and capacity type): node(s) did not have enough free storage"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := Plan(t.Context(), set(t, class+tc.text), settings(t))

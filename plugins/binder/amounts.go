@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// amounts reads a NodeInfo in capacity units without copying it.
+// amounts reads a NodeInfo in the units of pkg/capacity, without copying it.
 type amounts struct {
 	fwk.NodeInfo
 	class Classifier
@@ -16,7 +16,7 @@ type amounts struct {
 
 var _ ledger.Amounts = amounts{}
 
-// Requested is what bound and assumed pods ask for.
+// Requested returns what bound and assumed pods request.
 func (a amounts) Requested(r corev1.ResourceName) int64 {
 	if r == corev1.ResourcePods {
 		return int64(len(a.GetPods()))
@@ -24,7 +24,7 @@ func (a amounts) Requested(r corev1.ResourceName) int64 {
 	return amount(a.GetRequested(), r)
 }
 
-// Allocatable is what the node has for pods.
+// Allocatable returns what the node has for pods.
 func (a amounts) Allocatable(r corev1.ResourceName) int64 {
 	if r == corev1.ResourcePods {
 		return int64(a.GetAllocatable().GetAllowedPodNumber())
@@ -32,8 +32,8 @@ func (a amounts) Allocatable(r corev1.ResourceName) int64 {
 	return amount(a.GetAllocatable(), r)
 }
 
-// Volumes counts a volume once for each pod that uses it: NodeVolumeLimits is exact, this only keeps room. It is asked only for
-// pods with volumes on nodes that have more of them coming.
+// Volumes counts a volume once for each pod that uses it: NodeVolumeLimits is exact, this only protects reservations. It is called only
+// for pods with volumes, on nodes where more volumes are planned.
 func (a amounts) Volumes(driver string) int64 {
 	n := int64(0)
 	for _, p := range a.GetPods() {
@@ -46,7 +46,7 @@ func (a amounts) Volumes(driver string) int64 {
 	return n
 }
 
-// Daemon looks at each pod: it is asked only on nodes that DaemonSets' pods are still expected on.
+// Daemon looks at every pod. It is called only for nodes on which pods of DaemonSets are still expected.
 func (a amounts) Daemon(key string) bool {
 	for _, p := range a.GetPods() {
 		if key != "" && objects.DaemonSetKey(p.GetPod()) == key {

@@ -12,24 +12,23 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 )
 
-// ArgsKind of Binder's arguments.
+// ArgsKind is the kind of Binder's arguments.
 const ArgsKind = "BinderArgs"
 
-// Args configure Binder.
+// Args configures Binder.
 type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// EarliestBinding is when a pod may be bound to a node that was built for it, at the earliest: Early (default; while the node is
-	// booting, where nothing speaks against it), Registered or Initialized. A pod that has to wait longer waits longer.
+	// EarliestBinding is when a pod may be bound, at the earliest, to a node that was launched for it: Early (default: while the node is
+	// booting, where that is safe), Registered or Initialized. Pods that have to wait longer than that do.
 	EarliestBinding string `json:"earliestBinding,omitempty"`
-	// GateDeadline is how long a pod waits for the node that was planned for it. It may go anywhere then.
+	// GateDeadline is how long a pod waits for the node that was planned for it. After that it may go to any node.
 	GateDeadline *metav1.Duration `json:"gateDeadline,omitempty"`
-	// LateAfter is the time to registration after which a node gets no further pods, until enough nodes have shown how long they
-	// take.
+	// LateAfter is the time to registration after which a node gets no further pods, until enough nodes have shown how long they take.
 	LateAfter *metav1.Duration `json:"lateAfter,omitempty"`
 }
 
-// Moments at which pods may be bound.
+// Values of EarliestBinding.
 const (
 	Early       = "Early"
 	Registered  = "Registered"
@@ -38,11 +37,11 @@ const (
 
 var moments = map[string]capacity.BindTime{Early: capacity.BindEarly, Registered: capacity.BindRegistered, Initialized: capacity.BindInitialized}
 
-// Earliest is EarliestBinding.
+// Earliest returns EarliestBinding as a BindTime.
 func (a *Args) Earliest() capacity.BindTime { return moments[a.EarliestBinding] }
 
-// DecodeArgs reads the plugin's arguments strictly: unknown fields are errors, as are values that make no sense. The
-// error names the field. No arguments are the defaults.
+// DecodeArgs reads the plugin's arguments strictly: unknown fields and invalid values are errors that name the field. Without arguments
+// the defaults apply.
 func DecodeArgs(obj runtime.Object) (*Args, error) {
 	args := &Args{}
 	if err := pluginargs.Decode(obj, ArgsKind, args); err != nil {
@@ -81,7 +80,7 @@ func (a *Args) validate() (errs field.ErrorList) {
 	return errs
 }
 
-// Contradicts names a field of the whole process in which the arguments of two profiles differ; empty: there is none.
+// Contradicts returns a field that applies to the whole process and in which the arguments of two profiles differ, or "".
 func (a *Args) Contradicts(b *Args) string {
 	switch {
 	case a.GateDeadline.Duration != b.GateDeadline.Duration:

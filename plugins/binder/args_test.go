@@ -82,7 +82,7 @@ func TestContradictingArgs(t *testing.T) {
 	}
 }
 
-// FuzzDecodeArgs: what is accepted can be written down and read again as the same.
+// FuzzDecodeArgs checks that arguments that are accepted can be encoded and decoded again without a change.
 func FuzzDecodeArgs(f *testing.F) {
 	for _, raw := range []string{``, `{}`, `{"earliestBinding":"Registered","gateDeadline":"1h","lateAfter":"1m"}`, "gateDeadline: 2m\nlateAfter: 1s\n", `null`, `[]`} {
 		f.Add([]byte(raw))

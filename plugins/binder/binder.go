@@ -17,10 +17,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Name of the plugin in profiles.
+// Name is the plugin's name in profiles.
 const Name = "Binder"
 
-// Binder brings planned pods to their nodes and keeps others out of their room.
+// Binder brings planned pods to their nodes and keeps other pods out of the capacity that is reserved for them.
 type Binder struct {
 	ledger Ledger
 	class  Classifier
@@ -36,7 +36,7 @@ var (
 	_ fwk.PostBindPlugin    = &Binder{}
 )
 
-// Ledger answers from memory, at once; see pkg/capacity/ledger for what the answers mean.
+// Ledger answers from memory, without waiting; see pkg/capacity/ledger for what its methods mean.
 type Ledger interface {
 	Unwatched() bool
 	Knows(uid types.UID) bool
@@ -54,7 +54,7 @@ type Ledger interface {
 	Settled(uid types.UID, node string)
 }
 
-// Classifier tells a pod's class.
+// Classifier returns a pod's equivalence class.
 type Classifier interface {
 	Class(pod *corev1.Pod) (*capacity.Class, error)
 }
@@ -62,7 +62,7 @@ type Classifier interface {
 // New returns the factory of the plugin; the ledger is shared by all profiles.
 func New(l Ledger, newClassifier func(fwk.Handle) Classifier) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		// What they say concerns the ledger and the classifier, which cmd sets up.
+		// The arguments concern the ledger and the classifier, which cmd sets up.
 		if _, err := DecodeArgs(obj); err != nil {
 			return nil, fmt.Errorf("profile %q: %w", h.ProfileName(), err)
 		}
@@ -70,55 +70,55 @@ func New(l Ledger, newClassifier func(fwk.Handle) Classifier) func(context.Conte
 	}
 }
 
-// Name of the plugin.
+// Name returns the plugin's name.
 func (b *Binder) Name() string { return Name }
 
-// EventsToRegister names one event on purpose: every event registered here makes the queue look at all pods this plugin
-// has turned away. A pod that was refused a node's room becomes demand by its PostFilter and is served by the ledger,
-// which opens gates by Activate, as does a DaemonSet's, or one that can't be demand; a new Node may have room for the others.
+// EventsToRegister names one event only: for every event registered here the queue looks at all pods that this plugin has rejected. A pod
+// that was rejected to protect a node's reserved capacity becomes demand in its PostFilter, and the ledger requeues it with Activate. The
+// ledger also requeues DaemonSet pods and pods that can't become demand (TurnAway). For the others a new Node may have capacity.
 func (b *Binder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add},
 		QueueingHintFn: func(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
 			if b.ledger.Gated(pod.UID) {
-				return fwk.QueueSkip, nil // the ledger lets it go when its own node is there
+				return fwk.QueueSkip, nil // the ledger activates it when its own node is there
 			}
-			return fwk.Queue, nil // also a pod that was refused: nothing of ours is coming for it
+			return fwk.Queue, nil // also a refused pod: no capacity is being launched for it
 		},
 	}}, nil
 }
 
-// SignPod keeps batching on for ordinary pods. A pod the ledger knows must go through its own cycle.
+// SignPod keeps the scheduler's batching for ordinary pods. A pod that the ledger knows must go through its own cycle.
 func (b *Binder) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if b.ledger.Knows(pod.UID) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "the pod has a plan of its own")
+		return nil, fwk.NewStatus(fwk.Unschedulable, "capacity is planned for the pod")
 	}
 	if b.ledger.Unwatched() {
 		return nil, nil
 	}
-	// What Filter asks beyond what other plugins sign: the priority, and how early the pod may be bound.
+	// What Filter depends on, beyond what other plugins sign: the priority, and how early the pod may be bound.
 	class, err := b.class.Class(pod)
 	if err != nil {
-		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error()) // Filter looks at it, and it has no key
+		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error()) // Filter checks it, and there is no key to sign it with
 	}
 	return []fwk.SignFragment{{Key: "dovetail.sh/class", Value: string(class.Key)}}, nil
 }
 
 const stateKey fwk.StateKey = Name
 
-// cycle is what Filter needs of the pod.
+// cycle is what Filter needs to know about the pod.
 type cycle struct {
 	ask ledger.Ask
 	pin string
-	// refused: there is no plan for the pod, and none will be made before something changes. unplannable: none can be made.
+	// refused: no plan has capacity for the pod, and none will before something changes. unplannable: no plan can be made for it.
 	refused, unplannable bool
 }
 
-// Clone shares the state: nothing changes it after PreFilter.
+// Clone returns the same state, because nothing changes it after PreFilter.
 func (c *cycle) Clone() fwk.StateData { return c }
 
-// PreFilter pins a planned pod to its node. Skip would switch Filter off, so it is returned only while there is nothing
-// that Filter could object to, however many other pods wait for plans or were refused.
+// PreFilter pins a planned pod to its node. Skip would switch Filter off, so PreFilter returns it only while there is nothing that Filter
+// could object to, however many other pods wait for plans or were refused.
 func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if b.ledger.Unwatched() && !b.ledger.Knows(pod.UID) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -129,8 +129,8 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		b.ledger.Adopt(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
 	}
 	if err != nil {
-		// It can't be planned for, but it may fit somewhere: it takes no promised room, and is bound to no node that is
-		// not there yet.
+		// No plan can be made for it, but it may fit on a node. It takes no reserved capacity, and is not bound to a node that is still
+		// booting.
 		class = capacity.Unplannable(pod, err)
 	}
 	c.ask.Class = class
@@ -145,7 +145,7 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	}
 	node, wait := b.ledger.Pin(pod.UID)
 	if wait != "" {
-		// Pending would say it better, but the framework takes it for an error at this point.
+		// Pending would express this better, but the framework treats it as an error here.
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, wait)
 	}
 	if node == "" {
@@ -155,11 +155,11 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	return &fwk.PreFilterResult{NodeNames: sets.New(node)}, nil
 }
 
-// PreFilterExtensions are not needed: what other pods do on a node changes nothing in the ledger.
+// PreFilterExtensions returns nil: what other pods do on a node changes nothing in the ledger.
 func (b *Binder) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter keeps promised room for those it was promised to, and a pinned pod on its node (a nominated node name or a
-// batching hint bypasses PreFilter's answer).
+// Filter keeps reserved capacity for the pods that it is reserved for, and a pinned pod on its node (a nominated node name or a batching
+// hint bypasses PreFilter's result).
 func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	data, err := state.Read(stateKey)
 	if err != nil {
@@ -171,7 +171,7 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	c := data.(*cycle)
 	name := node.Node().Name
 	if c.pin != "" && c.pin != name {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod has room on another node")
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "capacity is reserved for the pod on another node")
 	}
 	if !b.ledger.Watches(name) {
 		return nil
@@ -185,9 +185,9 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	return nil
 }
 
-// Reserve tells the ledger that the pod's room is accounted for by the scheduler's cache from now on. When the node has
-// been fenced since Filter, the pod has to look for another: no PostFilter follows a failed Reserve and no event tells of
-// a fence, so the queue is told that the pod is worth another try.
+// Reserve tells the ledger that the scheduler's cache accounts for the pod from now on. If the node was cordoned in the ledger since
+// Filter, the pod has to look for another one. No PostFilter follows a failed Reserve, and no event reports such a cordon, so Reserve
+// activates the pod itself.
 func (b *Binder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if why := b.ledger.Assume(pod.UID, node, objects.OfDaemonSet(pod)); why != "" {
 		b.handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
@@ -196,12 +196,12 @@ func (b *Binder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod,
 	return nil
 }
 
-// Unreserve gives the pod its promise back.
+// Unreserve gives the pod its reservation back.
 func (b *Binder) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) {
 	b.ledger.Unassume(pod.UID, node)
 }
 
-// PostBind ends the promise: it was kept.
+// PostBind ends the reservation, which has been used.
 func (b *Binder) PostBind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) {
 	b.ledger.Settled(pod.UID, node)
 }

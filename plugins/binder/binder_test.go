@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// answer is a status as the framework reads it.
+// answer is a status as the framework sees it.
 type answer struct{ Code, Reason string }
 
 func answerOf(s *fwk.Status) answer { return answer{s.Code().String(), s.Message()} }
@@ -155,7 +155,7 @@ func TestPreFilter(t *testing.T) {
 	}
 }
 
-// Pods of a class are interchangeable: slots are handed out in plan order, and a pod keeps the one it got.
+// Pods of a class are interchangeable: they get slots in plan order, and a pod keeps the one it got.
 func TestPreFilterHandsSlotsOutInPlanOrder(t *testing.T) {
 	w := newWorld(t)
 	w.place("first", pod("web-1"))
@@ -176,7 +176,7 @@ func TestPreFilterHandsSlotsOutInPlanOrder(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	const (
-		kept  = "cpu is kept for pods planned for the node"
+		kept  = "cpu is reserved for pods planned for the node"
 		apart = "anti-affinity to a pod planned for the node"
 		early = "its node has not registered yet: has no controller that would recreate it"
 	)
@@ -186,7 +186,7 @@ func TestFilter(t *testing.T) {
 		history func(w *world)
 		pod     *corev1.Pod
 		on      string
-		used    []*corev1.Pod // bound to the node
+		used    []*corev1.Pod // the pods bound to the node
 		want    answer
 	}{
 		{
@@ -199,7 +199,7 @@ func TestFilter(t *testing.T) {
 		{
 			name: "a planned pod goes to no other node, whatever brings it there", pod: pod("web"), on: "other",
 			history: func(w *world) { w.place("node", pod("web")) },
-			want:    answer{"UnschedulableAndUnresolvable", "the pod has room on another node"},
+			want:    answer{"UnschedulableAndUnresolvable", "capacity is reserved for the pod on another node"},
 		},
 		{
 			name: "a stranger can't take planned room", pod: pod("stranger", cpu("2")), on: "node",
@@ -242,12 +242,12 @@ func TestFilter(t *testing.T) {
 			name: "pods are a resource like any other", pod: pod("stranger"), on: "node",
 			history: func(w *world) { w.place("node", pod("web", nothing)) },
 			used:    []*corev1.Pod{pod("b1", nothing), pod("b2", nothing)},
-			want:    answer{"Unschedulable", "pods is kept for pods planned for the node"},
+			want:    answer{"Unschedulable", "pods is reserved for pods planned for the node"},
 		},
 		{
 			name: "a planned host port is kept", pod: pod("stranger", hostPort(80)), on: "node",
 			history: func(w *world) { w.place("node", pod("web", hostPort(80))) },
-			want:    answer{"Unschedulable", "host port 80 is kept for a pod planned for the node"},
+			want:    answer{"Unschedulable", "host port 80 is reserved for a pod planned for the node"},
 		},
 		{
 			name: "a planned pod's anti-affinity holds before it is there", pod: pod("stranger", label("a")), on: "node",
@@ -367,7 +367,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// DefaultPreemption works on clones of the state: what PreFilter has found out must be in them.
+// DefaultPreemption works on clones of the state, so these must contain what PreFilter has found.
 func TestFilterWorksOnClonedState(t *testing.T) {
 	w := newWorld(t)
 	w.place("node", pod("web"))
@@ -376,7 +376,7 @@ func TestFilterWorksOnClonedState(t *testing.T) {
 		t.Fatal(status)
 	}
 	got := answerOf(w.Filter(t.Context(), state.Clone(), pod("web"), nodeInfo("other")))
-	if want := (answer{"UnschedulableAndUnresolvable", "the pod has room on another node"}); got != want {
+	if want := (answer{"UnschedulableAndUnresolvable", "capacity is reserved for the pod on another node"}); got != want {
 		t.Errorf("answer %v, want %v", got, want)
 	}
 }
@@ -395,7 +395,7 @@ func TestSignPod(t *testing.T) {
 		{"an idle ledger adds nothing to a signature", func(*world) {}, pod("web"), signature{success, 0}},
 		{
 			"a planned pod is not batched", func(w *world) { w.place("node", pod("web")) }, pod("web"),
-			signature{answer{"Unschedulable", "the pod has a plan of its own"}, 0},
+			signature{answer{"Unschedulable", "capacity is planned for the pod"}, 0},
 		},
 		{"a stranger is signed with its class while room is kept", func(w *world) { w.place("node", pod("web")) }, pod("stranger"), signature{success, 1}},
 		{
@@ -414,7 +414,7 @@ func TestSignPod(t *testing.T) {
 	}
 }
 
-// Two pods that Filter may answer differently must not share a signature.
+// Two pods for which Filter may return different results must not have the same signature.
 func TestSignPodTellsClassesApart(t *testing.T) {
 	w := newWorld(t)
 	w.place("node", pod("web"))
@@ -448,7 +448,7 @@ func TestReserveMovesThePromiseToTheCache(t *testing.T) {
 	if status := w.Reserve(ctx, nil, web, "node"); !status.IsSuccess() {
 		t.Fatalf("Reserve: %v", status)
 	}
-	// The scheduler's cache counts the pod now; counting the promise, too, would keep out who fits.
+	// The scheduler's cache counts the pod now. If the reservation counted as well, pods that fit would be kept out.
 	if got := w.filter(pod("stranger", cpu("1")), "node", web); got != success {
 		t.Errorf("beside the assumed pod: %v, want %v", got, success)
 	}
@@ -468,8 +468,8 @@ func TestReserveMovesThePromiseToTheCache(t *testing.T) {
 	}
 }
 
-// A node may be fenced after the pod's Filter has passed. No event will tell the queue about it: the pod has to be woken,
-// or it would wait for some other node's event, or minutes.
+// A node may be fenced after the pod's Filter has passed. No event reports that to the queue: the pod has to be activated, or it would
+// wait for another node's event, or for minutes.
 func TestReserveOnAFencedNode(t *testing.T) {
 	w := newWorld(t)
 	if !w.reservations.Fence("node") {
@@ -483,23 +483,23 @@ func TestReserveOnAFencedNode(t *testing.T) {
 	if diff := cmp.Diff([]string{"default/web"}, w.handle.activated); diff != "" {
 		t.Errorf("woken pods (-want +got):\n%s", diff)
 	}
-	w.Unreserve(t.Context(), nil, web, "node") // the framework undoes failed reservations, too
+	w.Unreserve(t.Context(), nil, web, "node") // the framework also undoes failed reservations
 	if got := w.filter(pod("stranger"), "node"); got.Reason != "the node is being removed" {
 		t.Errorf("after Unreserve the fence has gone: %v", got)
 	}
 }
 
-// A pod that can't be planned for and is kept off promised room has to be remembered: PostFilter takes nothing down for it, and no event
-// of the cluster tells that the promise has ended.
+// A pod that can't be planned for and is rejected to protect a reservation has to be remembered: PostFilter does not submit it, and no
+// cluster event reports that the reservation has ended.
 func TestPodsThatCannotBePlannedForComeBackForRoomThatWasKept(t *testing.T) {
 	w := newWorld(t)
 	w.place("node", pod("web", cpu("3")))
 	w.place("node", pod("other", cpu("500m")))
-	if got := w.filter(pod("odd", typo, cpu("2")), "node"); got.Reason != "cpu is kept for pods planned for the node" {
+	if got := w.filter(pod("odd", typo, cpu("2")), "node"); got.Reason != "cpu is reserved for pods planned for the node" {
 		t.Fatalf("answer %v", got)
 	}
-	if got := w.filter(pod("later", cpu("2")), "node"); got.Reason != "cpu is kept for pods planned for the node" {
-		t.Fatalf("answer %v", got) // Provision makes demand of this one
+	if got := w.filter(pod("later", cpu("2")), "node"); got.Reason != "cpu is reserved for pods planned for the node" {
+		t.Fatalf("answer %v", got) // Provision makes this one demand
 	}
 	activated := func() (out []types.UID) {
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
@@ -527,7 +527,7 @@ func TestQueueingHint(t *testing.T) {
 		{"a pod that waits for its plan need not look", func(w *world) { w.submit(pod("web")) }, fwk.QueueSkip},
 		{"a pod that waits for its own node need not look", func(w *world) { w.launch("claim", pod("web")) }, fwk.QueueSkip},
 		{
-			// Nothing of ours is coming for it. Skip would strand it until the queue is flushed, after minutes.
+			// No capacity is launched for it. Skip would strand it until the queue is flushed, minutes later.
 			"a refused pod may fit the new node", func(w *world) {
 				w.submit(pod("web"))
 				w.refuse("web", "no pool allows it")
@@ -599,7 +599,7 @@ func mustClass(t *testing.T, p *corev1.Pod) *capacity.Class {
 
 var errBroken = errors.New("broken")
 
-// A state that can't be read is an accident, not an answer: the pod must be tried again.
+// A state that can't be read is an error, not a rejection: the pod must be tried again.
 func TestFilterTellsAccidentsFromAnswers(t *testing.T) {
 	w := newWorld(t)
 	status := w.Filter(t.Context(), brokenState{framework.NewCycleState()}, pod("web"), nodeInfo("node"))

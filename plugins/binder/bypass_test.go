@@ -21,16 +21,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 )
 
-// Upstream looks at some nodes before, or without, heeding what PreFilter has answered. Here its own code does so.
+// Upstream considers some nodes before it uses PreFilter's result, or without using it. These tests run upstream's own code.
 
-// realWorld is a scheduler with Binder among its plugins. It does not run: tests run its cycles.
+// realWorld is a scheduler with Binder among its plugins. It does not run; tests run its cycles.
 type realWorld struct {
 	*world
 	sched *scheduler.Scheduler
 	cycle int64
 }
 
-// newRealWorld has nodes of four CPUs in its cache, each with one bound pod that asks for so much, "" for none.
+// newRealWorld has nodes of four CPUs in its cache, each with one bound pod that requests that much cpu, or "" for none.
 func newRealWorld(t *testing.T, nodes map[string]string) *realWorld {
 	t.Helper()
 	r := &realWorld{world: newWorld(t)}
@@ -43,7 +43,7 @@ func newRealWorld(t *testing.T, nodes map[string]string) *realWorld {
 	ours.Plugins.MultiPoint.Enabled = append(ours.Plugins.MultiPoint.Enabled, schedulerapi.Plugin{Name: Name})
 	for _, c := range ours.PluginConfig {
 		if args, ok := c.Args.(*schedulerapi.PodTopologySpreadArgs); ok {
-			args.DefaultingType = schedulerapi.ListDefaulting // the system's default constraints turn batching off
+			args.DefaultingType = schedulerapi.ListDefaulting // the default constraints turn batching off
 		}
 	}
 	client := fake.NewClientset()
@@ -72,7 +72,7 @@ func newRealWorld(t *testing.T, nodes map[string]string) *realWorld {
 	return r
 }
 
-// cycles counts the cycles that tests run past the queue: batching needs them to be consecutive.
+// cycles counts the cycles that tests run without the queue: batching needs them to be consecutive.
 type cycles struct {
 	internalqueue.SchedulingQueue
 	n *int64
@@ -92,7 +92,7 @@ func (r *realWorld) bind(p *corev1.Pod, node string) {
 	}
 }
 
-// choose is the pod's scheduling cycle up to the choice of a node.
+// choose runs the pod's scheduling cycle up to the choice of a node.
 func (r *realWorld) choose(p *corev1.Pod, signature fwk.PodSignature) (node string, err error) {
 	r.Helper()
 	r.cycle++
@@ -108,7 +108,7 @@ func (r *realWorld) choose(p *corev1.Pod, signature fwk.PodSignature) (node stri
 	return result.SuggestedHost, err
 }
 
-// A nominated node name is looked at before PreFilter's answer is.
+// A nominated node is checked before PreFilter's result is used.
 func TestNominatedNodeNameCannotBypassThePin(t *testing.T) {
 	r := newRealWorld(t, map[string]string{"planned": "", "nominated": ""})
 	web := pod("web")
@@ -124,7 +124,7 @@ func TestNominatedNodeNameCannotBypassThePin(t *testing.T) {
 	}
 }
 
-// So is the next best node of the pod before it, if that had the same shape. Pods are signed when they enter the queue,
+// The same goes for the next best node of the previous pod, if that had the same signature. Pods are signed when they enter the queue,
 // which may be before anything is planned for them.
 func TestBatchingHintCannotBypassThePin(t *testing.T) {
 	r := newRealWorld(t, map[string]string{"best": "", "second": "500m", "planned": "1"})
@@ -147,8 +147,8 @@ func TestBatchingHintCannotBypassThePin(t *testing.T) {
 	}
 }
 
-// A planned node that has left the cache again is no place to go: the cycle fails in a way that brings the pod to
-// PostFilter, so that it is planned for anew.
+// A planned node that has left the cache again can't be used: the cycle fails in a way that brings the pod to PostFilter, so that it is
+// planned for again.
 func TestPinToANodeThatIsNotInTheSnapshot(t *testing.T) {
 	r := newRealWorld(t, map[string]string{"other": ""})
 	web := pod("web")
@@ -160,8 +160,8 @@ func TestPinToANodeThatIsNotInTheSnapshot(t *testing.T) {
 	}
 }
 
-// A pod may be in its cycle when its gate closes. To the framework that must be a "no", which brings the pod to PostFilter
-// and then behind its gate; an error would put it into a back-off that Activate alone can end, with an error in the log.
+// A pod may be in its cycle when its gate closes. For the framework that must be a rejection, which brings the pod to PostFilter and then
+// behind its gate; an error would put it into a back-off that only Activate can end, and log an error.
 func TestPodThatSlippedThroughItsGateIsRefusedNotAnAccident(t *testing.T) {
 	r := newRealWorld(t, map[string]string{"other": ""})
 	for name, p := range map[string]*corev1.Pod{"queued": pod("queued"), "planned": pod("planned")} {

@@ -14,10 +14,11 @@ import (
 // GateName is the name of the plugin in profiles.
 const GateName = "BinderGate"
 
-// Gate keeps pods that are planned for, or about to be, out of the scheduling queue until their node is there: they burn no cycles. It is
-// a part of Binder, and a plugin of its own because of its events: it has none. The queue asks the plugin that has gated a pod about
-// every event that this plugin has registered, under the queue's lock: Binder's new Nodes, a thousand of them for each of 100,000 pods.
-// Gates are opened by the ledger, which has the pods activated. Profiles with Binder get it at start-up; nobody has to name it.
+// Gate keeps pods that are planned for, or about to be, out of the scheduling queue until their node is there, so that they use no
+// scheduling cycles. It belongs to Binder, and is a plugin of its own because it registers no events: for each event that the plugin
+// which gated a pod has registered, the queue asks that plugin about the pod, under the queue's lock. Binder registers new Nodes: with a
+// thousand of them each of 100,000 pods would be asked about a thousand times. The ledger opens gates by having the pods activated.
+// Profiles with Binder get this plugin at start-up; it need not be named.
 type Gate struct {
 	ledger Ledger
 }
@@ -37,10 +38,10 @@ func NewGate(l Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Pl
 	}
 }
 
-// Name of the plugin.
+// Name returns the plugin's name.
 func (g *Gate) Name() string { return GateName }
 
-// PreEnqueue is the gate.
+// PreEnqueue rejects the pod while its gate is closed.
 func (g *Gate) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	if closed, why := g.ledger.Gate(pod.UID); closed {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
@@ -48,5 +49,5 @@ func (g *Gate) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	return nil
 }
 
-// EventsToRegister names none. Without the method the queue would take the plugin to be interested in all of them.
+// EventsToRegister registers no event. Without this method the queue would assume that the plugin is interested in all of them.
 func (g *Gate) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) { return nil, nil }

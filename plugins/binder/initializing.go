@@ -19,16 +19,16 @@ import (
 // InitializingNodesName is the name of the plugin in profiles.
 const InitializingNodesName = "InitializingNodes"
 
-// InitializingNodes is for profiles without Binder in a scheduler that has it in another profile. All profiles read Nodes from one
-// informer, whose transform hides the taints of initializing nodes, because Binder says which pods may be bound there. Nobody
-// says so to pods of other profiles: the plugin refuses them the nodes whose hidden taints they don't tolerate, and the room
-// that is planned for others. Nothing is built for these pods, and nothing is planned for them.
+// InitializingNodes is for profiles without Binder in a scheduler that has Binder in another profile. All profiles read Nodes from one
+// informer, whose transform hides the taints of initializing nodes, because Binder decides which pods may be bound there. For pods of
+// profiles without Binder this plugin does so: it rejects nodes whose hidden taints they don't tolerate, and protects capacity that is
+// reserved for others. No node is launched for these pods, and nothing is planned for them.
 type InitializingNodes struct {
 	binder Binder
 	hidden HiddenTaints
 }
 
-// HiddenTaints are the taints of a Node that the scheduler's informer doesn't show.
+// HiddenTaints returns the taints of a Node that the scheduler's informer doesn't show.
 type HiddenTaints func(*corev1.Node) []corev1.Taint
 
 var (
@@ -50,11 +50,12 @@ func NewInitializingNodes(l Ledger, newClassifier func(fwk.Handle) Classifier, h
 	}
 }
 
-// Name of the plugin.
+// Name returns the plugin's name.
 func (g *InitializingNodes) Name() string { return InitializingNodesName }
 
-// EventsToRegister names what can end a refusal: a change of the node, its CSI drivers and their storage, a pod that leaves. Hidden taints go without
-// a change of the taints that the scheduler sees; labels, conditions and the annotation that holds them change with them.
+// EventsToRegister names what can end a rejection: a change of the node, of its CSI drivers or their storage, and the end of a pod. When
+// hidden taints go, the taints that the scheduler sees stay the same; but the labels, the conditions or the annotation that holds the
+// hidden taints change.
 func (g *InitializingNodes) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeTaint | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation},
@@ -65,7 +66,7 @@ func (g *InitializingNodes) EventsToRegister(context.Context) ([]fwk.ClusterEven
 	}, nil
 }
 
-// afterNode decides from the Node as it is now: the pod may be refused for more than its taints.
+// afterNode decides from the Node as it is now, since the pod may be rejected for more than its taints.
 func (g *InitializingNodes) afterNode(_ klog.Logger, pod *corev1.Pod, _, now any) (fwk.QueueingHint, error) {
 	if node, ok := now.(*corev1.Node); ok && capacity.Untolerated(pod.Spec.Tolerations, g.hidden(node)) != nil {
 		return fwk.QueueSkip, nil
@@ -73,14 +74,14 @@ func (g *InitializingNodes) afterNode(_ klog.Logger, pod *corev1.Pod, _, now any
 	return fwk.Queue, nil
 }
 
-// SignPod keeps batching on: like Binder, Filter looks at the pod's class.
+// SignPod keeps the scheduler's batching; like Binder's, Filter depends on the pod's class.
 func (g *InitializingNodes) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	signed, status := g.binder.SignPod(ctx, pod)
 	return append(signed, fwk.SignFragment{Key: fwk.TolerationsSignerName, Value: fwk.TolerationsSigner(pod)}), status
 }
 
-// PreFilter works out what Filter asks the ledger. It never returns Skip: a node may have hidden taints that the ledger has not
-// heard of yet.
+// PreFilter prepares what Filter asks the ledger. It never returns Skip: a node may have hidden taints that the ledger doesn't know of
+// yet.
 func (g *InitializingNodes) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if g.binder.ledger.Unwatched() {
 		return nil, nil
@@ -97,11 +98,11 @@ func (g *InitializingNodes) PreFilter(_ context.Context, state fwk.CycleState, p
 	return nil, nil
 }
 
-// PreFilterExtensions are not needed: what other pods do on a node changes nothing in the ledger.
+// PreFilterExtensions returns nil: what other pods do on a node changes nothing in the ledger.
 func (g *InitializingNodes) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter refuses nodes as TaintToleration would if it saw all of their taints, so that preemption leaves them alone, too, and keeps
-// the room of pods that are planned for the node.
+// Filter rejects nodes as TaintToleration would if it saw all of their taints, so that preemption leaves them alone, too, and protects
+// capacity that is reserved for pods planned for the node.
 func (g *InitializingNodes) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	o := node.Node()
 	if t := capacity.Untolerated(pod.Spec.Tolerations, g.hidden(o)); t != nil {
@@ -122,7 +123,7 @@ func (g *InitializingNodes) Filter(_ context.Context, state fwk.CycleState, pod 
 	return nil
 }
 
-// Reserve refuses a node whose end has begun since Filter, and tells the ledger that a pod is on its way there.
+// Reserve rejects a node whose removal has begun since Filter, and tells the ledger that a pod is being bound there.
 func (g *InitializingNodes) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	return g.binder.Reserve(ctx, state, pod, node)
 }

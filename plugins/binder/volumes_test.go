@@ -14,7 +14,7 @@ import (
 
 const ebs = "ebs.csi.aws.com"
 
-// withVolumes is a classifier for which every claim is a volume of one driver.
+// withVolumes is a classifier that counts every claim as a volume of one driver.
 type withVolumes struct{}
 
 func (withVolumes) Class(pod *corev1.Pod) (*capacity.Class, error) {
@@ -37,7 +37,7 @@ func volumes(n int) func(*corev1.Pod) {
 }
 
 func TestFilterKeepsAttachments(t *testing.T) {
-	kept := answer{"Unschedulable", "attachments of " + ebs + " are kept for pods planned for the node"}
+	kept := answer{"Unschedulable", "attachments of " + ebs + " are reserved for pods planned for the node"}
 	for _, tc := range []struct {
 		name    string
 		planned *corev1.Pod

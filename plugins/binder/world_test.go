@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
-// world is the plugin before a real ledger.
+// world is the plugin with a real ledger.
 type world struct {
 	*testing.T
 	*Binder
@@ -33,7 +33,7 @@ func newWorld(t *testing.T) *world {
 	return &world{T: t, reservations: reservations, handle: h, Binder: &Binder{ledger: reservations, class: classifier{}, handle: h}}
 }
 
-// handle is what the plugin asks of the framework.
+// handle is what the plugin needs of the framework.
 type handle struct {
 	fwk.Handle
 	activated []string
@@ -51,7 +51,7 @@ func refOf(p *corev1.Pod) capacity.PodRef {
 	return capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 }
 
-// submit is what Provision does with a pod that fits nowhere.
+// submit does what Provision does with a pod that fits nowhere.
 func (w *world) submit(p *corev1.Pod) {
 	w.Helper()
 	w.reservations.Submit(refOf(p), mustClass(w.T, p))
@@ -72,7 +72,7 @@ func (w *world) launch(claim string, p *corev1.Pod) {
 	})
 }
 
-// daemon tells that a pod of a DaemonSet will come to a node that is being launched.
+// daemon announces a DaemonSet's pod for a node that is being launched.
 func (w *world) daemon(claim, name, cpu string) {
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.AddNode(claim, &capacity.Node{}, map[string]capacity.Resources{
@@ -80,7 +80,7 @@ func (w *world) daemon(claim, name, cpu string) {
 	})
 }
 
-// appear shows the claim's Node in the scheduler's cache.
+// appear adds the claim's Node to the scheduler's cache.
 func (w *world) appear(claim, name string, st ledger.NodeStatus) {
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Named(claim, name, "")
@@ -99,7 +99,7 @@ func (w *world) place(name string, p *corev1.Pod) {
 	})
 }
 
-// filter is one pod's PreFilter, and Filter for one node with the given pods on it.
+// filter runs one pod's PreFilter, and Filter for one node with the given pods on it.
 func (w *world) filter(p *corev1.Pod, node string, on ...*corev1.Pod) answer {
 	w.Helper()
 	state := framework.NewCycleState()
@@ -109,7 +109,7 @@ func (w *world) filter(p *corev1.Pod, node string, on ...*corev1.Pod) answer {
 	return answerOf(w.Filter(w.Context(), state, p, nodeInfo(node, on...)))
 }
 
-// nodeInfo is a node of four CPUs and room for three pods.
+// nodeInfo returns a node with four CPUs and capacity for three pods.
 func nodeInfo(name string, on ...*corev1.Pod) fwk.NodeInfo {
 	info := framework.NewNodeInfo(on...)
 	info.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
@@ -117,7 +117,7 @@ func nodeInfo(name string, on ...*corev1.Pod) fwk.NodeInfo {
 	return info
 }
 
-// pod asks for one CPU and has a controller that would recreate it.
+// pod returns a pod that requests one CPU and has a controller that would recreate it.
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name),
@@ -154,7 +154,7 @@ func namespace(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Namespace = name }
 }
 
-// apartFrom pods of the app, on the same node.
+// apartFrom gives the pod anti-affinity to pods of the app on the same node.
 func apartFrom(app string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
@@ -162,7 +162,7 @@ func apartFrom(app string) func(*corev1.Pod) {
 	}
 }
 
-// over changes what the pod's anti-affinity is over.
+// over changes the topology key of the pod's anti-affinity.
 func over(key string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = key
@@ -173,10 +173,10 @@ func nothing(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRe
 func orphan(p *corev1.Pod)  { p.OwnerReferences = nil }
 func daemon(p *corev1.Pod)  { p.OwnerReferences[0].Kind = "DaemonSet" }
 
-// typo makes a pod that can't be planned for.
+// typo makes a pod one that can't be planned for.
 func typo(p *corev1.Pod) { p.Annotations = map[string]string{"dovetail.sh/bind": "typo"} }
 
-// contradicting is a pod that no node can ever host.
+// contradicting makes a pod one that no node can ever host.
 func contradicting(p *corev1.Pod) {
 	p.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"}
 	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{

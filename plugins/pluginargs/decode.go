@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// GroupVersion of all arguments.
+// GroupVersion is the apiVersion of all arguments.
 const GroupVersion = "config.dovetail.sh/v1"
 
-// Decode reads a plugin's arguments into args, which may be nil in the profile: then nothing is read. Unknown fields, fields
-// named twice and fields in another case are errors, as upstream has it for its own arguments.
+// Decode reads a plugin's arguments into args. A profile may have none; then args stays as it is. Unknown fields, duplicate fields and
+// fields in another case are errors, as they are for upstream's own arguments.
 func Decode(obj runtime.Object, kind string, args any) error {
 	switch o := obj.(type) {
 	case nil:
@@ -42,7 +42,7 @@ func Decode(obj runtime.Object, kind string, args any) error {
 	return fmt.Errorf("want %s %s, have %T", GroupVersion, kind, obj)
 }
 
-// naming is err with the field it is about: a duration that is none doesn't say where it stands.
+// naming adds to err the name of the field that it is about: the error for an invalid duration, for one, doesn't name it.
 func naming(data []byte, args any, err error) error {
 	fields := map[string]stdjson.RawMessage{}
 	if stdjson.Unmarshal(data, &fields) != nil {
@@ -58,7 +58,7 @@ func naming(data []byte, args any, err error) error {
 	return err
 }
 
-// ValidateKind checks apiVersion and kind; arguments that name neither are of the right kind.
+// ValidateKind checks apiVersion and kind. Arguments may leave out both.
 func ValidateKind(tm metav1.TypeMeta, kind string) field.ErrorList {
 	want := GroupVersion + "/" + kind
 	if have := tm.APIVersion + "/" + tm.Kind; have != "/" && have != want {

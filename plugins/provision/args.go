@@ -14,110 +14,110 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 )
 
-// ArgsKind of Provision's arguments.
+// ArgsKind is the kind of Provision's arguments.
 const ArgsKind = "ProvisionArgs"
 
-// Args configure Provision and, through it, the motors that serve it. Names follow Karpenter's settings where it has them.
+// Args configures Provision and, through it, the controllers behind it. Names follow Karpenter's settings where it has them.
 type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// ClusterName tags and names everything that is made in the cloud.
+	// ClusterName is the tag and the name prefix of everything that is created in the cloud.
 	ClusterName string `json:"clusterName,omitempty"`
-	// ClusterEndpoint is the API server's URL as kubelets reach it; empty: asked from EKS.
+	// ClusterEndpoint is the API server's URL as kubelets reach it; empty: read from EKS.
 	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
-	// ClusterCABundle is the API server's CA, base64 PEM; empty: asked from EKS.
+	// ClusterCABundle is the API server's CA, base64 PEM; empty: read from EKS.
 	ClusterCABundle string `json:"clusterCABundle,omitempty"`
-	// ClusterCIDR is the service network; empty: asked from EKS.
+	// ClusterCIDR is the service network; empty: read from EKS.
 	ClusterCIDR string `json:"clusterCIDR,omitempty"`
-	// Region is the AWS region; empty: AWS_REGION or the instance's own.
+	// Region is the AWS region; empty: AWS_REGION, or the region of the instance that the scheduler runs on.
 	Region string `json:"region,omitempty"`
-	// VMMemoryOverheadPercent is taken off an instance type's memory until a first node has shown the true value.
+	// VMMemoryOverheadPercent is the fraction of an instance type's memory (0.075 is 7.5 %) that is subtracted until a first node has
+	// shown the true value.
 	VMMemoryOverheadPercent *float64 `json:"vmMemoryOverheadPercent,omitempty"`
-	// ReservedENIs are network interfaces of a node that its pods don't use (custom networking of the CNI).
+	// ReservedENIs is how many network interfaces of a node its pods don't use (custom networking of the CNI).
 	ReservedENIs int `json:"reservedENIs,omitempty"`
-	// PrefixDelegation: the CNI gives interfaces prefixes of addresses, so that nodes take more pods.
+	// PrefixDelegation: the CNI assigns prefixes of addresses to interfaces, so that nodes take more pods.
 	PrefixDelegation bool `json:"prefixDelegation,omitempty"`
 
-	// InterruptionQueue is the name of the SQS queue that tells about instances that will end; empty: none is read.
+	// InterruptionQueue is the name of the SQS queue with notices about instances that will be interrupted; empty: none is read.
 	InterruptionQueue string `json:"interruptionQueue,omitempty"`
-	// DefaultInstanceProfile is that of Provisioners and AWSNodeTemplates that name none.
+	// DefaultInstanceProfile is the instance profile of Provisioners and AWSNodeTemplates that name none.
 	DefaultInstanceProfile string `json:"defaultInstanceProfile,omitempty"`
 
-	// NodePools and EC2NodeClasses are those of this profile alone, beside the objects of these kinds.
+	// NodePools and EC2NodeClasses belong to this profile alone, in addition to the cluster's objects of these kinds.
 	NodePools      []Inline `json:"nodePools,omitempty"`
 	EC2NodeClasses []Inline `json:"ec2NodeClasses,omitempty"`
-	// NodePoolSelector selects, by their labels, the NodePools and Provisioners in which nodes are built for pods of this profile;
+	// NodePoolSelector selects, by their labels, the NodePools and Provisioners from which nodes are launched for pods of this profile;
 	// nil: all.
 	NodePoolSelector *metav1.LabelSelector `json:"nodePoolSelector,omitempty"`
 
 	// NamespaceSelector selects, by their labels, the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// NodeSurcharge is added to the price of every node when plans are compared, in $/h: what list prices omit.
+	// NodeSurcharge is added to the price of every node when plans are compared, in $/h, for costs that list prices omit.
 	NodeSurcharge float64 `json:"nodeSurcharge,omitempty"`
 	// PriceFactors multiply the prices of instance families when plans are compared.
 	PriceFactors map[string]float64 `json:"priceFactors,omitempty"`
 
-	// BatchIdleDuration: a burst is planned when no pod has come for so long, BatchMaxDuration: at the latest then.
+	// A batch of pods is planned when no pod has arrived for BatchIdleDuration, or at the latest after BatchMaxDuration.
 	BatchIdleDuration *metav1.Duration `json:"batchIdleDuration,omitempty"`
 	BatchMaxDuration  *metav1.Duration `json:"batchMaxDuration,omitempty"`
-	// RegistrationTimeout is how long after its launch an instance may be without a kubelet that registers its Node.
+	// RegistrationTimeout is how long after its launch an instance may take until its kubelet registers its Node.
 	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
 	// InitializationTimeout is how long after its registration a Ready node that pods wait for may keep its startup taints.
 	InitializationTimeout *metav1.Duration `json:"initializationTimeout,omitempty"`
-	// MaxClaimsInFlight caps nodes that are launched and not yet initialized.
+	// MaxClaimsInFlight limits the nodes that are launched and not yet initialized.
 	MaxClaimsInFlight *int `json:"maxClaimsInFlight,omitempty"`
-	// MaxTerminationsPerMinute bounds how many nodes end per minute by decision of Dovetail.
+	// MaxTerminationsPerMinute limits how many nodes Dovetail may decide to end per minute.
 	MaxTerminationsPerMinute *int `json:"maxTerminationsPerMinute,omitempty"`
-	// MaxDollarsPerHour is what nodes may cost in all, in dollars per hour at list price, MaxLaunchesPerMinute how many are launched
-	// within a minute at most; 0: no bound. What runs already is never ended for it.
+	// MaxDollarsPerHour limits what nodes may cost in all, in dollars per hour at list price, and MaxLaunchesPerMinute how many are
+	// launched within a minute; 0: no limit. Running nodes are never ended because of them.
 	MaxDollarsPerHour    float64 `json:"maxDollarsPerHour,omitempty"`
 	MaxLaunchesPerMinute int     `json:"maxLaunchesPerMinute,omitempty"`
-	// NewImageNodes is how many nodes of an image are launched, none of which was ever initialized, before the first one is; a tenth of
-	// a plan if that is more. 0: any number.
+	// NewImageNodes is how many nodes of an image may be launched before one of that image has ever been initialized, or a tenth of a
+	// plan if that is more. 0: any number.
 	NewImageNodes *int `json:"newImageNodes,omitempty"`
-	// DisruptionDryRun: what would be ended is said, and nothing is.
+	// DisruptionDryRun: nodes that would be ended are reported, and not ended.
 	DisruptionDryRun bool `json:"disruptionDryRun,omitempty"`
-	// PreemptFirst lets preemption have its try before a node is built, for every pod.
+	// PreemptFirst makes preemption try first, for every pod, before a node is launched for it.
 	PreemptFirst bool `json:"preemptFirst,omitempty"`
 	// PreferencePolicy is Respect (default) or Ignore.
 	PreferencePolicy string `json:"preferencePolicy,omitempty"`
-	// MinValuesPolicy is Strict (default), or BestEffort: where a pool's minValues can't be met, what there is will do.
+	// MinValuesPolicy is Strict (default), or BestEffort: if a pool's minValues can't be met, as many values as there are suffice.
 	MinValuesPolicy string `json:"minValuesPolicy,omitempty"`
-	// ProvisionFor names other schedulers: nodes are built for pods that they report as unschedulable, and they bind them, once
+	// ProvisionFor names other schedulers. Nodes are launched for pods that they report as unschedulable, and they bind these pods once
 	// the nodes have registered.
 	ProvisionFor []string `json:"provisionFor,omitempty"`
-	// SimulationDenyList names plugins of the profile that are left out when plans are verified, because their factories
-	// must not run twice.
+	// SimulationDenyList names plugins of the profile that are left out when plans are verified, because their factories must not run
+	// twice.
 	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
 }
 
-// Inline is an object in the arguments: its name, and the spec as an object of the kind would have it.
+// Inline is an object in the arguments: a name, and the spec that an object of the kind would have.
 type Inline struct {
 	Name string          `json:"name,omitempty"`
 	Spec json.RawMessage `json:"spec,omitempty"`
 }
 
-// maxRegistrationTimeout is beyond what any machine needs.
+// maxRegistrationTimeout is longer than any instance needs.
 const maxRegistrationTimeout = 24 * time.Hour
 
-// minInitializationTimeout is what any node has, whatever it lacks.
+// minInitializationTimeout is how long every node may take at least.
 const minInitializationTimeout = 15 * time.Minute
 
-// Preference policies.
+// Values of PreferencePolicy.
 const (
 	PreferenceRespect = "Respect"
 	PreferenceIgnore  = "Ignore"
 )
 
-// Policies for minValues.
+// Values of MinValuesPolicy.
 const (
 	MinValuesStrict     = "Strict"
 	MinValuesBestEffort = "BestEffort"
 )
 
-// DecodeArgs reads the plugin's arguments strictly: unknown fields are errors, as are values that make no sense. The
-// error names the field.
+// DecodeArgs reads the plugin's arguments strictly: unknown fields and invalid values are errors that name the field.
 func DecodeArgs(obj runtime.Object) (*Args, error) {
 	args := &Args{}
 	if err := pluginargs.Decode(obj, ArgsKind, args); err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// defaults is what an administrator gets who names the cluster and nothing else.
+// defaults returns the arguments of an administrator who only names the cluster.
 func defaults() Args {
 	return Args{
 		ClusterName:             "dev",

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	// clusterForm is what EKS takes, and dots, which names of clusters elsewhere have.
+	// clusterForm is what EKS allows, plus dots, which cluster names elsewhere have.
 	clusterForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$`)
 	regionForm  = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+)+-[0-9]+$`)
 	queueForm   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
@@ -30,10 +30,10 @@ var (
 	familyForm  = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
-// placeholder is what the shipped configuration has in place of a cluster's name, also in that of its queue.
+// placeholder stands in the shipped configuration for the cluster's name, also as part of the queue's name.
 const placeholder = "CHANGE-ME"
 
-// validateCluster checks what nodes are told of the cluster, and where its machines are.
+// validateCluster checks what nodes need to know about the cluster, and where their instances are launched.
 func (a *Args) validateCluster() (errs field.ErrorList) {
 	form := func(name, value string, form *regexp.Regexp) {
 		if value != "" && !form.MatchString(value) {
@@ -58,7 +58,7 @@ func (a *Args) validateCluster() (errs field.ErrorList) {
 	return errs
 }
 
-// validBundle is why text isn't base64 of certificates in PEM form.
+// validBundle returns an error unless text is base64 of certificates in PEM form.
 func validBundle(text string) error {
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -76,7 +76,7 @@ func validBundle(text string) error {
 	return nil
 }
 
-// validatePlan checks what shapes plans. Pools and classes are read elsewhere: what they may say is their definitions' affair.
+// validatePlan checks the fields that influence plans. Pools and classes are validated elsewhere, against their definitions.
 func (a *Args) validatePlan() (errs field.ErrorList) {
 	if s := a.NodeSurcharge; !(s >= 0) || math.IsInf(s, 1) {
 		errs = append(errs, field.Invalid(field.NewPath("nodeSurcharge"), s, "must not be negative"))
@@ -102,10 +102,10 @@ func (a *Args) validatePlan() (errs field.ErrorList) {
 	return errs
 }
 
-// ofProfile are the fields that each profile has for itself; all others are of the whole process.
+// ofProfile are the fields that each profile has for itself; all others apply to the whole process.
 var ofProfile = sets.New("apiVersion", "kind", "preemptFirst", "nodePools", "ec2NodeClasses", "nodePoolSelector", "simulationDenyList", "provisionFor")
 
-// Contradicts names a field of the whole process in which the arguments of two profiles differ; empty: there is none.
+// Contradicts returns a field that applies to the whole process and in which the arguments of two profiles differ, or "".
 func (a *Args) Contradicts(b *Args) string {
 	of := func(a *Args) map[string]json.RawMessage {
 		out := map[string]json.RawMessage{}
@@ -114,7 +114,7 @@ func (a *Args) Contradicts(b *Args) string {
 			err = json.Unmarshal(raw, &out)
 		}
 		if err != nil {
-			panic(err) // arguments that were decoded can be encoded
+			panic(err) // decoded arguments can be encoded
 		}
 		return out
 	}

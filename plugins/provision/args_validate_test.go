@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// testBundle is a CA as clusterCABundle holds it.
+// testBundle is a CA in the form of clusterCABundle.
 var testBundle = func() string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -69,7 +69,7 @@ func TestInvalidArgs(t *testing.T) {
 	}
 }
 
-// Every field is either each profile's own or the whole process's; of the latter profiles may not differ.
+// Every field belongs to each profile or to the whole process; profiles may not differ in the latter.
 func TestContradictingArgs(t *testing.T) {
 	decode := func(more string) *Args {
 		args, err := DecodeArgs(&runtime.Unknown{Raw: []byte(`{"clusterName":"dev"` + more + `}`)})
@@ -101,7 +101,7 @@ func TestContradictingArgs(t *testing.T) {
 	}
 }
 
-// FuzzDecodeArgs: what is accepted can be written down and read again as the same.
+// FuzzDecodeArgs checks that arguments that are accepted can be encoded and decoded again without a change.
 func FuzzDecodeArgs(f *testing.F) {
 	for _, raw := range []string{
 		``, `{}`, `{"clusterName":"dev"}`, "clusterName: dev\nregion: us-west-2\n", `{"clusterName":"dev","nodePools":[{"name":"a","spec":{"x":[1,2.5,null]}}]}`,

@@ -1,3 +1,3 @@
-// Package provision is the door through which a pod that fits nowhere becomes demand. Its PostFilter takes the pod down
-// and returns at once; what comes of it is decided in pkg/launch. It knows no cloud, no Karpenter type and no arithmetic.
+// Package provision turns a pod that fits on no node into demand. Its PostFilter submits the pod and returns at once; pkg/launch decides
+// what is done for it. The package knows no cloud and no Karpenter type, and calculates nothing.
 package provision

@@ -25,7 +25,7 @@ const (
 	failed   = "the planned node did not pass the scheduler's filters"
 )
 
-// world is the plugin before a real ledger.
+// world is the plugin with a real ledger.
 type world struct {
 	*testing.T
 	clock        *clocktesting.FakeClock
@@ -35,7 +35,7 @@ type world struct {
 	class *capacity.Class // of the pod the test asks about
 }
 
-// SubmitLater also takes down what it was asked, which Reservations tell the launcher only.
+// SubmitLater also records the call, which Reservations only pass on to the launcher.
 func (w *world) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	w.later = append(w.later, ref.UID)
 	w.reservations.SubmitLater(ref, c)
@@ -72,7 +72,7 @@ func (w *world) plan(pod *corev1.Pod) {
 	})
 }
 
-// nodeThere lets the planned node appear in the scheduler's cache, which opens the pod's gate.
+// nodeThere adds the planned node to the scheduler's cache, which opens the pod's gate.
 func (w *world) nodeThere() {
 	w.step(func(l *ledger.Ledger, now time.Time) {
 		l.Launching("claim", now)
@@ -81,7 +81,7 @@ func (w *world) nodeThere() {
 	})
 }
 
-// cycle begins the pod's next cycle: it is pinned to the planned node.
+// cycle begins the pod's next cycle: the pod is pinned to the planned node.
 func (w *world) cycle(pod *corev1.Pod) {
 	w.Helper()
 	if node, why := w.reservations.Pin(pod.UID); node != "node" {
@@ -127,7 +127,7 @@ func TestPostFilter(t *testing.T) {
 		pod     *corev1.Pod
 		args    Args
 		history func(w *world, pod *corev1.Pod) // what has happened to the pod before
-		said    string                          // by a PreFilter plugin, of every node
+		said    string                          // the reason of a PreFilter plugin, for every node
 		want    answer
 	}{
 		{
@@ -148,12 +148,12 @@ func TestPostFilter(t *testing.T) {
 		{
 			name: "a pod that capacity can't help is told why",
 			pod:  pod(contradicting),
-			want: answer{Code: "Unschedulable", Reason: "no node is built for the pod: pod can't be planned for: node selector and required node affinity contradict each other"},
+			want: answer{Code: "Unschedulable", Reason: "no node is launched for the pod: pod can't be planned for: node selector and required node affinity contradict each other"},
 		},
 		{
 			name: "a critical pod preempts before a machine is bought for it",
 			pod:  pod(priority(scheduling.SystemCriticalPriority)),
-			want: answer{Code: "Unschedulable", Reason: "preemption has its try before a node is built", Later: true},
+			want: answer{Code: "Unschedulable", Reason: "preemption is tried before a node is launched", Later: true},
 		},
 		{
 			name: "a pod just below critical waits like any other",
@@ -164,7 +164,7 @@ func TestPostFilter(t *testing.T) {
 			name: "with preemptFirst every pod preempts first",
 			pod:  pod(),
 			args: Args{PreemptFirst: true},
-			want: answer{Code: "Unschedulable", Reason: "preemption has its try before a node is built", Later: true},
+			want: answer{Code: "Unschedulable", Reason: "preemption is tried before a node is launched", Later: true},
 		},
 		{
 			name:    "a pod whose plan is being made keeps waiting",
@@ -282,8 +282,8 @@ func TestPostFilter(t *testing.T) {
 	}
 }
 
-// Room is kept for the pod, and then it can't be planned for any more: its volume has gone, say, or an annotation is wrong. Nobody else
-// would tell the ledger, and the machine could never be ended.
+// Capacity is reserved for the pod, and then it can't be planned for any more: its volume is gone, say, or an annotation is wrong.
+// Nothing else would tell the ledger, and the instance could never be ended.
 func TestPodThatCantBePlannedForAnyMoreGivesItsRoomBack(t *testing.T) {
 	for name, pinned := range map[string]bool{"pinned": true, "let go": false} {
 		t.Run(name, func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestPodThatCantBePlannedForAnyMoreGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-// namedHandle is all that a factory may ask at this point.
+// namedHandle is all that a factory may use at this point.
 type namedHandle struct{ fwk.Handle }
 
 func (namedHandle) ProfileName() string { return "ours" }
@@ -340,7 +340,7 @@ func TestNewNamesTheProfile(t *testing.T) {
 	}
 }
 
-// statuses are what the filters say of nodes.
+// statuses are what the filters report for nodes.
 type statuses map[string]*fwk.Status
 
 func (s statuses) Get(node string) *fwk.Status {
@@ -354,8 +354,8 @@ func (s statuses) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeIn
 	return nil, nil
 }
 
-// Which filter refuses a pod on the node that was built for it is on record: pods of others that another filter refuses fail of
-// something else.
+// It is recorded which filter rejects a pod on the node that was launched for it: pods that another filter rejects fail for another
+// reason.
 func TestTheFilterThatRefusesAPodOnItsNodeIsNamed(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
 	w := &world{T: t, clock: c, reservations: launch.NewReservations(c)}

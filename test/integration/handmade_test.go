@@ -168,7 +168,7 @@ func TestClaimsMadeByHandForAPool(t *testing.T) {
 	} {
 		e.apply(strings.Replace(strings.Replace(handmade, "name: mine", "name: "+name, 1), change[0], change[1], 1))
 	}
-	e.claim("impossible", "refused", says("spec.requirements: its requirements leave none of"))
+	e.claim("impossible", "refused", says("spec.requirements: its requirements exclude all"))
 	e.claim("too-large", "refused", says("spec.resources.requests: none of"))
 	c := e.claim("mine", "initialized", initialized)
 	if _, err := cluster.Until(e.wait(), e.api, &karpv1.NodePoolList{}, func(pools []*karpv1.NodePool) (bool, string, error) {

@@ -7,71 +7,72 @@ import (
 )
 
 const (
-	// minPause and maxPause bound the time between probes: it begins with twice the life of the longest-lived machine that
-	// failed, or minPause, and doubles.
+	// minPause and maxPause bound the pause between probes. The first pause is twice the life of the longest-lived machine that failed,
+	// or minPause; later ones double.
 	minPause = 15 * time.Minute
 	maxPause = 6 * time.Hour
-	// memory is how long a breaker that has closed goes on where it stood when it opens again.
+	// memory is how long a closed breaker is remembered: if it opens again within this time, its pauses continue where they stood.
 	memory = 24 * time.Hour
-	// A change of what bears on a breaker has it probed early, not oftener than each earlySpacing and earlyPerDay times a day.
+	// A change that concerns a breaker makes its probe due early, at most once per earlySpacing and earlyPerDay times a day.
 	earlySpacing = 10 * time.Minute
 	earlyPerDay  = 6
-	// excuseSpacing: a machine that was bought before such a change doesn't open a breaker, once in this time.
+	// excuseSpacing: failures of machines that were bought before such a change don't open a breaker. Only one change per excuseSpacing
+	// has this effect.
 	excuseSpacing = time.Hour
-	// mostFailing bounds the members of a breaker.
+	// mostFailing is the maximum number of a breaker's members.
 	mostFailing = 200
-	// mostLost probes in a row without a verdict count as one that failed.
+	// mostLost consecutive probes without a verdict count as one that failed.
 	mostLost = 3
-	// lostProbe is how long a probe that has neither failed nor succeeded keeps the next one waiting.
+	// lostProbe is how long the next probe waits after one that has neither failed nor succeeded.
 	lostProbe = time.Minute
 )
 
-// Breaker is one key that fails, or has failed within a day.
+// Breaker belongs to one key that fails or has failed within a day.
 type Breaker struct {
 	Key Key
-	// Cause is what the machines failed of, for comparison; Message says it to people.
+	// Cause is why the machines failed, for comparison; Message says it to people.
 	Cause, Message string
-	// Since is when it opened; Closed when a probe succeeded: from then on it only remembers. Zero while it is open.
+	// Since is when it opened. Closed is when a probe succeeded, zero while it is open; a closed breaker only remembers.
 	Since, Closed time.Time
-	// Next is when a probe may be bought. Failed counts probes that failed, which the pause doubles with.
+	// Next is when a probe may be bought. Failed counts failed probes; each doubles the pause.
 	Next   time.Time
 	Failed int
-	// Life is that of the longest-lived machine that failed, at most maxPause.
+	// Life is the life of the longest-lived machine that failed, at most maxPause.
 	Life time.Duration
-	// Refused: the API server refused the Node. It is asked again with a dry run, which costs nothing, and until it agrees
-	// no machine is bought.
+	// Refused: the API server refused the Node. It is asked again with a dry run, which costs nothing; until it accepts the Node, no
+	// machine is bought.
 	Refused bool
-	// Trial: nothing has failed here, but in another pool. One machine is tried at once.
+	// Trial: the workload fails in another pool, and nothing has failed here. One machine is tried at once.
 	Trial bool
-	// Members are the workloads whose breakers one of a pool has replaced, and those that have failed since. Its probe should be
-	// for another workload, if one waits: that frees all others.
+	// Members are the workloads whose breakers a pool's breaker has replaced, and those that have failed since. If another workload
+	// waits, the probe should be for that one: its success ends the pause for all workloads but the members.
 	Members []Workload
-	// Early are the early probes of the last day.
+	// Early are the times of the early probes within the last day.
 	Early []time.Time
-	// Tried are zones in which machines failed that a breaker of more than one zone counts, the latest last: its probe should go to
-	// another, or to the first of them, so that one bad zone doesn't keep the others closed.
+	// Tried are the zones in which machines failed that a breaker of several zones counts, the latest last. Its probe should go to
+	// another zone, or to the first of these, so that one bad zone doesn't keep the others closed.
 	Tried []string
-	// probes are the machines under way as probes; a gang has several. false: the next probe doesn't wait for this one any more, and
-	// its failure says nothing, because it was bought before a change or another of its gang has failed. It may still succeed.
+	// probes are the probes in progress, by NodeClaim; a gang has several. false: the next probe doesn't wait for this one any more, and
+	// its failure no longer counts, because it was bought before a change or another one of its gang has failed. It may still succeed.
 	probes map[string]bool
-	lost   int       // probes without a verdict since one had one
-	excuse time.Time // the change because of which failures were last forgiven
-	asked  time.Time // when a trial last held pods back
-	// changed: what bears on it has changed since the last probe failed.
+	lost   int       // probes that ended without a verdict since one had a verdict
+	excuse time.Time // time of the last change because of which failures were forgiven
+	asked  time.Time // when a trial last made pods wait
+	// changed: something that concerns the breaker has changed since the last probe failed.
 	changed bool
-	// replaced are those whose place it has taken.
+	// replaced are the breakers that this one has replaced.
 	replaced []*Breaker
 }
 
-// Open says that the breaker holds anything back.
+// Open reports whether the breaker stops launches.
 func (b *Breaker) Open() bool { return b.Closed.IsZero() }
 
-// failedFor says that the breaker is open because pods of the workload failed.
+// failedFor reports whether the breaker opened because pods of the workload failed.
 func (b *Breaker) failedFor(w Workload) bool {
 	return b.Key.Workload == w || b.Key.PoolWide() && slices.Contains(b.Members, w)
 }
 
-// Probing says that a probe is under way.
+// Probing reports whether a probe is in progress that the next one has to wait for.
 func (b *Breaker) Probing() bool {
 	for _, awaited := range b.probes {
 		if awaited {
@@ -88,33 +89,33 @@ func (b *Breaker) probe(name string, awaited bool) {
 	b.probes[name] = awaited
 }
 
-// join adds a workload to those that a breaker of a pool stands for.
+// join adds a workload to the members of a pool's breaker.
 func (b *Breaker) join(w Workload) {
 	if b.Key.PoolWide() && w != (Workload{}) && len(b.Members) < mostFailing && !slices.Contains(b.Members, w) {
 		b.Members = append(b.Members, w)
 	}
 }
 
-// tried takes down where a machine failed.
+// tried records the zone in which a machine failed.
 func (b *Breaker) tried(zone string) {
 	if b.Key.Machine() && b.Key.Zone == "" && zone != "" {
 		b.Tried = append(slices.DeleteFunc(b.Tried, func(z string) bool { return z == zone }), zone)
 	}
 }
 
-// leave has the next probe not wait for those under way.
+// leave makes the next probe not wait for those in progress.
 func (b *Breaker) leave() {
 	for name := range b.probes {
 		b.probes[name] = false
 	}
 }
 
-// due says that a probe may be bought now.
+// due reports whether a probe may be bought now.
 func (b *Breaker) due(now time.Time) bool {
 	return b.Open() && !b.Probing() && !b.Refused && !now.Before(b.Next)
 }
 
-// pause is the time before the next probe when so many have failed.
+// pause returns the time before the next probe after that many failures.
 func (b *Breaker) pause(failed int) time.Duration {
 	d := max(minPause, 2*b.Life)
 	for range failed {
@@ -126,7 +127,8 @@ func (b *Breaker) pause(failed int) time.Duration {
 	return min(d, maxPause)
 }
 
-// patience is how long a probe without a verdict is waited for. A pool's is for one of many workloads that have nothing in common.
+// patience returns how long a breaker waits for a probe without a verdict. A pool's breaker waits for a shorter time: its probe is for
+// one of many workloads that have nothing in common.
 func (b *Breaker) patience() time.Duration {
 	if b.Key.PoolWide() {
 		return b.pause(b.Failed)
@@ -134,7 +136,7 @@ func (b *Breaker) patience() time.Duration {
 	return maxPause
 }
 
-// fail takes down that a probe has failed.
+// fail records that a probe has failed.
 func (b *Breaker) fail(now time.Time) {
 	b.Next = now.Add(b.pause(b.Failed))
 	b.Failed++
@@ -142,8 +144,9 @@ func (b *Breaker) fail(now time.Time) {
 	b.leave()
 }
 
-// early makes a probe due now because something that bears on the breaker has changed. forced: a user asks for it. One that is under
-// way was bought before the change, so it isn't waited for.
+// early makes a probe due now because something that concerns the breaker has changed or, if forced, because a user asked for it. A probe
+// in progress was bought before the change, so the next one doesn't wait for it. early returns false if the breaker is closed or has had
+// too many early probes.
 func (b *Breaker) early(now time.Time, forced bool) bool {
 	waits := now.Before(b.Next) || b.Probing()
 	if !b.Open() || !forced && waits && !b.mayBeEarly(now) {
@@ -167,7 +170,7 @@ func (b *Breaker) mayBeEarly(now time.Time) bool {
 	return n < earlyPerDay && (n == 0 || now.Sub(b.Early[n-1]) >= earlySpacing)
 }
 
-// Text says why nothing is bought, since when, and what would end that.
+// Text returns why nothing is bought, since when, and what would end that.
 func (b *Breaker) Text() string {
 	what := b.Message
 	if b.Trial {
@@ -176,13 +179,13 @@ func (b *Breaker) Text() string {
 	next := fmt.Sprintf("one machine is tried from %s on, or after a change", b.Next.UTC().Format(time.RFC3339))
 	switch {
 	case !b.Open():
-		return fmt.Sprintf("launches for %s go on: a machine has done work; they were paused since %s: %s", b.Key, b.Since.UTC().Format(time.RFC3339), what)
+		return fmt.Sprintf("launches for %s are resumed: a machine has served; they were paused since %s: %s", b.Key, b.Since.UTC().Format(time.RFC3339), what)
 	case b.Probing():
 		next = "one machine is being tried"
 	case b.Refused:
-		next = "a machine is tried once the API server would accept its Node, which is asked each minute"
+		next = "the next machine is tried once the API server accepts its Node in a dry run, which is repeated each minute"
 	}
-	// Whoever cuts this cuts its end: the cause can be read on the pool or the class.
+	// Texts that are too long lose their end: the cause can be read on the pool or the class, too.
 	return fmt.Sprintf("launches are paused since %s; %s (annotation dovetail.sh/retry: at once). For %s: %s",
 		b.Since.UTC().Format(time.RFC3339), next, b.Key, what)
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// buyer is a launcher in virtual time that buys for pods what the guard lets it buy, at once. A test says what becomes of machines.
+// buyer is a launcher in virtual time that immediately buys for its pods what the guard allows. A test decides what happens to the
+// machines.
 type buyer struct {
 	t       *testing.T
 	g       *Guard
@@ -18,14 +19,14 @@ type buyer struct {
 	waiting []pod
 	alive   map[string]*node
 	bought  []*node
-	// fate says what becomes of a machine: it calls after.
+	// fate decides what happens to a machine: it calls after.
 	fate func(b *buyer, n *node)
-	// perNode pods share a machine, if they were planned for together. patience: so long after its machine failed a pod isn't
-	// planned for, but by a probe. newImage: so many machines of an image that never came up, 0: any number.
+	// perNode is how many pods share a machine if they are planned together. patience is how long after its machine failed a pod is not
+	// planned for, except with a probe. newImage limits the machines of an image of which none was ever initialized; 0: any number.
 	perNode  int
 	patience time.Duration
 	newImage int
-	first    int // machines of the first round
+	first    int // number of machines in the first round
 }
 
 type place struct{ pool, zone string }
@@ -33,7 +34,7 @@ type place struct{ pool, zone string }
 type pod struct {
 	workload Workload
 	desired  int
-	again    time.Time // not planned for before
+	again    time.Time // not planned for before this time
 }
 
 type node struct {
@@ -76,7 +77,7 @@ func newBuyer(t *testing.T, fate func(*buyer, *node), places ...place) *buyer {
 	return b
 }
 
-// wants adds workloads with so many pods each.
+// wants adds workloads with that many pods each.
 func (b *buyer) wants(workloads, pods int) *buyer {
 	for i := range workloads {
 		for range pods {
@@ -90,12 +91,12 @@ func (b *buyer) after(d time.Duration, do func()) {
 	heap.Push(&b.queue, happening{b.now.Add(d), len(b.queue) + len(b.bought), do})
 }
 
-// each does something again and again.
+// each calls do at regular intervals.
 func (b *buyer) each(d time.Duration, do func()) {
 	b.after(d, func() { do(); b.each(d, do) })
 }
 
-// run lets time pass: what happens at one time happens, then machines are bought.
+// run lets time pass: first everything happens that is due at a time, then machines are bought.
 func (b *buyer) run(d time.Duration) {
 	end := b.now.Add(d)
 	for !b.now.After(end) {
@@ -167,7 +168,7 @@ func (b *buyer) plan() {
 	}
 }
 
-// choose is a machine for a pod: one of this plan with room, or a new one where nothing holds it back, or one that is a probe.
+// choose returns a machine for a pod: one of this plan with free capacity, a new one if no breaker stops it, or one that is a probe.
 func (b *buyer) choose(p pod, due []Key, fresh map[place]*node, underway int) *node {
 	for _, at := range b.places {
 		var probes []Key
@@ -189,17 +190,17 @@ func (b *buyer) choose(p pod, due []Key, fresh map[place]*node, underway int) *n
 	return nil
 }
 
-// bystander says that a pool's probe should rather be for another pod, whose workload has not failed.
+// bystander reports whether a pool's probe should be for another pod, whose workload has not failed.
 func (b *buyer) bystander(o *Breaker, p pod) bool {
 	return o.Key.PoolWide() && o.failedFor(p.workload) && slices.ContainsFunc(b.waiting, func(p pod) bool { return !o.failedFor(p.workload) })
 }
 
-// untried says that a probe should go to another zone than this one.
+// untried reports whether a probe should go to another zone than this one.
 func (b *buyer) untried(tried []string, zone string) bool {
 	return slices.ContainsFunc(b.places, func(p place) bool { return slices.Index(tried, p.zone) < slices.Index(tried, zone) })
 }
 
-// throwOff has pods thrown off a machine: their controllers make others. failed: before it did any work.
+// throwOff throws the pods off a machine; their controllers create new ones. failed: before the machine served.
 func (b *buyer) throwOff(n *node, cause string, failed bool) {
 	if b.alive[n.name] == nil {
 		return
@@ -217,14 +218,14 @@ func (b *buyer) throwOff(n *node, cause string, failed bool) {
 	b.end(n, true)
 }
 
-// breakDown has a machine end of a fault of its own.
+// breakDown ends a machine with a machine fault.
 func (b *buyer) breakDown(n *node, cause string) {
 	n.failed = true
 	b.g.Fail(n.name, Fault{Machine: true, Cause: cause, Message: cause}, b.now)
 	b.end(n, true)
 }
 
-// serve has the machine do work for all its pods.
+// serve makes the machine serve all its pods.
 func (b *buyer) serve(n *node) {
 	n.served = b.now
 	b.g.Initialized(n.name, b.now)
@@ -245,7 +246,7 @@ func (b *buyer) end(n *node, again bool) {
 	}
 }
 
-// restart has a new process go on: from records, and from what is written on the machines.
+// restart replaces the guard by a new one, made from the records and from what is recorded on the machines.
 func (b *buyer) restart() {
 	fresh := New()
 	for o := range b.g.Owners() {
@@ -268,7 +269,7 @@ func (b *buyer) restart() {
 	b.g = fresh
 }
 
-// count is how many machines were bought in a time, and not in the first round.
+// count returns how many machines were bought within a time, in all and without the first round.
 func (b *buyer) count(within time.Duration) (all, afterFirst int) {
 	for _, n := range b.bought {
 		if n.at.Sub(epoch) <= within {

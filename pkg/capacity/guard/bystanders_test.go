@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestBystanders has machines fail for a day for some pods, while others come one by one. It says how long those wait.
+// TestBystanders makes machines fail for some pods for a day, while other pods arrive one by one, and limits how long those wait.
 func TestBystanders(t *testing.T) {
 	good := func(i int) pod {
 		return pod{workload: Workload{Namespace: "n", Owner: fmt.Sprintf("Deployment/good%d", i%3)}, desired: 1}
@@ -17,7 +17,7 @@ func TestBystanders(t *testing.T) {
 		bad    int
 		places []place
 		fate   func(b *buyer, n *node)
-		// most: a good pod waits no longer. failed machines in the day.
+		// most is the longest time that a good pod waits; failed is the number of failed machines in the day.
 		most   time.Duration
 		failed int
 	}{
@@ -27,7 +27,7 @@ func TestBystanders(t *testing.T) {
 			most: 0, failed: 2 * 9,
 		},
 		{
-			// Two probes have failed before the first of them comes.
+			// Two probes have failed before the first of the good pods arrives.
 			name: "pods of ten workloads are thrown off, so that the pool is paused until one of another does work", bad: 10, places: []place{{"a", "x"}},
 			fate: func(b *buyer, n *node) { thrown(time.Second)(b, n) },
 			most: 30 * time.Minute, failed: 10 * 9,
@@ -81,7 +81,7 @@ func TestBystanders(t *testing.T) {
 	}
 }
 
-// TestOldMachinesProveNothing has old machines go on doing work, for pods that come and go, while no new one ever registers.
+// TestOldMachinesProveNothing lets old machines go on serving short-lived pods, while no new machine registers.
 func TestOldMachinesProveNothing(t *testing.T) {
 	sick := false
 	b := newBuyer(t, func(b *buyer, n *node) {
@@ -96,7 +96,7 @@ func TestOldMachinesProveNothing(t *testing.T) {
 		b.wants(1, 20)
 	})
 	i := 0
-	b.each(time.Minute, func() { // a Job on a machine that has room
+	b.each(time.Minute, func() { // a Job on a machine with free capacity
 		n := b.bought[i%20]
 		i++
 		b.g.Serve(n.name, Workload{Namespace: "n", Owner: fmt.Sprintf("CronJob/%d", i%7)}, b.now)
@@ -108,7 +108,7 @@ func TestOldMachinesProveNothing(t *testing.T) {
 	}
 }
 
-// TestRefusedNodes has the API server refuse Nodes for a day: with a dry run it says so, or it doesn't.
+// TestRefusedNodes makes the API server refuse Nodes for a day; a dry run is refused as well, or it is not.
 func TestRefusedNodes(t *testing.T) {
 	for _, agrees := range []bool{false, true} {
 		b := newBuyer(t, func(b *buyer, n *node) {
@@ -132,7 +132,7 @@ func TestRefusedNodes(t *testing.T) {
 	}
 }
 
-// TestChangesAllDay has something that bears on a breaker change each minute: that costs six more machines.
+// TestChangesAllDay makes a change every minute that concerns a breaker: that costs six more machines.
 func TestChangesAllDay(t *testing.T) {
 	b := newBuyer(t, thrown(time.Second)).wants(1, 1)
 	b.each(time.Minute, func() { b.g.Changed(func(Key) bool { return true }, false, b.now) })

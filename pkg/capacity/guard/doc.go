@@ -1,9 +1,9 @@
 // Package guard decides when to stop buying machines that do no work.
 //
-// Back-off alone is no guard: a machine that fails after a quarter of an hour and is bought again five minutes later is paid for
-// three quarters of the time, for ever. The guard gives a verdict on every machine that was bought, and opens a breaker where
-// machines fail one after the other. While a breaker is open nothing is bought against it but one probe at a time, later each
-// time, until a probe has done work.
+// Back-off alone is not enough: a machine that fails after 15 minutes and is bought again five minutes later is paid for three
+// quarters of the time, for ever. The guard gives a verdict on every machine that was bought, and opens a breaker where machines
+// fail one after the other. While a breaker is open, machines are bought against it only as probes, one at a time and at growing
+// intervals, until a probe has served (done the work it was bought for).
 //
 //	bought -> undecided -> served | failed | neither
 //
@@ -11,10 +11,10 @@
 //	   ^                                     |                                                                    |
 //	   +-------------probe succeeded---------+--------------------------------------------------------------------+
 //
-// There are three kinds of breakers (Key): machine faults concern a node class and image, whatever pods, narrowed to a zone when
-// another zone works; pod faults concern one workload in one pool; three workloads that fail in a pool for the same cause
-// become one breaker of the pool.
+// There are three kinds of breakers (Key). Machine faults concern a node class and image, whatever the pods, and only one zone if
+// the image works in another. Pod faults concern one workload in one pool. If three workloads fail in a pool for the same cause,
+// their breakers become one breaker of the pool.
 //
-// The package is a step machine of values: what happened comes in with the time at which it happened, breakers and notices come
-// out. It has no lock, clock or goroutine. What has to be done about it, and where it is kept, is pkg/launch's.
+// The package is a pure state machine: events come in with the time at which they happened, breakers and notices come out. It has
+// no lock, clock or goroutine. pkg/launch acts on the results and stores them.
 package guard

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// While part of a round has failed and no more of it looks well, its key is in doubt.
+// While part of a round has failed and no more machines of it look well, its key is in doubt.
 func TestDoubts(t *testing.T) {
 	w := Workload{Namespace: "default", Owner: "Deployment/web"}
 	pods, image := PodKey("pool", w), MachineKey("class", "image", "")
@@ -23,7 +23,7 @@ func TestDoubts(t *testing.T) {
 		{name: "as many look well", failed: 2, ran: 2, key: pods, want: "2 of 10 failed, 0 more"},
 		{name: "more look well", failed: 2, ran: 3, key: pods, want: "none"},
 		{name: "one has done work", failed: 2, served: true, key: pods, want: "none"},
-		{name: "all have failed", failed: 10, key: pods, want: "none"}, // a breaker has the word
+		{name: "all have failed", failed: 10, key: pods, want: "none"}, // then a breaker is open
 		{name: "an image's has failed", failed: 1, key: image, want: "1 of 10 failed, 0 more"},
 		{name: "more of an image's are initialized", failed: 1, ran: 2, key: image, want: "none"},
 	} {
@@ -64,7 +64,7 @@ func TestDoubts(t *testing.T) {
 	}
 }
 
-// A node that is Ready shows others that its image is good, whatever it may still lack for the pods it was bought for.
+// A node that is Ready shows other workloads that its image works, whatever it still lacks for its own pods.
 func TestUnderway(t *testing.T) {
 	gpu, web := Workload{Namespace: "default", Owner: "Deployment/gpu"}, Workload{Namespace: "default", Owner: "Deployment/web"}
 	g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
@@ -90,7 +90,7 @@ func TestUnderway(t *testing.T) {
 	check("one has failed itself", 3, 2)
 }
 
-// A machine for pods that are to move has served when its node is there, which says nothing of them.
+// A replacement has served when its node is up. That tells nothing about its pods, which have not moved yet.
 func TestMovesThatHaveNotCome(t *testing.T) {
 	w := Workload{Namespace: "default", Owner: "Deployment/web"}
 	for came, want := range map[bool]bool{false: true, true: false} {
@@ -110,7 +110,7 @@ func TestMovesThatHaveNotCome(t *testing.T) {
 	}
 }
 
-// A pod that is thrown off another machine says nothing of a probe that works for others.
+// A pod that is thrown off another machine tells nothing about a probe that serves other workloads.
 func TestThrownOffAnotherMachine(t *testing.T) {
 	a, b := Workload{Namespace: "default", Owner: "Deployment/a"}, Workload{Namespace: "default", Owner: "Deployment/b"}
 	for off, want := range map[string]bool{"probe": false, "other": true} {

@@ -6,34 +6,34 @@ import (
 )
 
 const (
-	// zoneMemory is how long a machine that became initialized in another zone narrows machine faults to the zone they are in.
+	// zoneMemory: a machine fault counts for its zone only if machines of the image became initialized in another zone within this time.
 	zoneMemory = time.Hour
-	// poolBreakers is how many workloads have to fail in a pool for the same cause to become one breaker of the pool.
+	// poolBreakers is how many workloads have to fail in a pool for the same cause before their breakers become one breaker of the pool.
 	poolBreakers = 3
-	// thrownWindow: pods thrown off machines are counted over this time.
+	// thrownWindow is the time over which pods that were thrown off machines are counted.
 	thrownWindow = time.Hour
-	// mostOvertaken is how many rounds whose plan was overtaken are forgiven within an hour.
+	// mostOvertaken is how many rounds are forgiven within an hour because the cluster changed after their plans were made.
 	mostOvertaken = 2
-	// changesKept bounds the changes that are remembered for machines bought before them.
+	// changesKept is how many changes are remembered, for machines that were bought before them.
 	changesKept = 200
 )
 
-// Guard is the state. Not safe for concurrent use.
+// Guard holds all machines and breakers. It is not safe for concurrent use.
 type Guard struct {
 	machines map[string]*machine
 	rounds   map[string][]*machine
-	failing  map[string]bool // rounds of which some have failed
+	failing  map[string]bool // rounds in which a machine has failed
 	breakers map[Key]*Breaker
-	// served is when a machine of a key last did work; initialized, by class, image and zone, when one last became initialized.
+	// served is when a machine of a key last served. initialized is when a machine of a class, image and zone last became initialized.
 	served, initialized map[Key]time.Time
-	// known are images, by class, of which a machine was initialized once.
+	// known are images, with their class, of which a machine was initialized at least once.
 	known  map[Key]bool
 	thrown map[Key][]throw
-	// forgiven are rounds machines of which failed by chance, as it seems.
+	// forgiven are rounds in which machines failed by chance, as it seems.
 	forgiven map[Key][]forgiven
 	changes  []change
 	out      []Notice
-	// recovered: machines that are bought from now on are new.
+	// recovered: all machines of earlier processes are known, those bought from now on are new.
 	recovered bool
 }
 
@@ -42,30 +42,30 @@ type throw struct {
 	cause string
 }
 
-// forgiven is a round whose machines failed by chance, and when the first of them did.
+// forgiven is a round in which machines failed by chance, and when the first of them did.
 type forgiven struct {
 	round string
 	at    time.Time
 }
 
-// change is something that bears on the breakers that match.
+// change is a change that concerns the breakers whose keys match.
 type change struct {
 	at    time.Time
 	match func(Key) bool
 }
 
-// Notice is something that has happened to a breaker.
+// Notice reports what happened to a breaker.
 type Notice struct {
 	Kind NoticeKind
 	Key  Key
 	Text string
 }
 
-// NoticeKind says what has happened.
+// NoticeKind is the kind of a notice.
 type NoticeKind string
 
-// Notices: a breaker opened, a probe of it failed and the next is later, it closed, it is over without a probe's success, an image
-// has had its first node.
+// Kinds of notices: a breaker opened; a probe of it failed and the next one is later; it closed; it ended without a successful probe; an
+// image has its first initialized node.
 const (
 	Opened    NoticeKind = "Opened"
 	Paused    NoticeKind = "Paused"
@@ -74,7 +74,7 @@ const (
 	Known     NoticeKind = "Known"
 )
 
-// New returns a guard that knows nothing.
+// New returns an empty guard.
 func New() *Guard {
 	return &Guard{
 		machines: map[string]*machine{}, rounds: map[string][]*machine{}, failing: map[string]bool{}, breakers: map[Key]*Breaker{},
@@ -82,7 +82,7 @@ func New() *Guard {
 	}
 }
 
-// Take returns what has happened since the last call.
+// Take returns the notices since the last call.
 func (g *Guard) Take() []Notice {
 	out := g.out
 	g.out = nil
@@ -93,7 +93,7 @@ func (g *Guard) note(kind NoticeKind, b *Breaker) {
 	g.out = append(g.out, Notice{Kind: kind, Key: b.Key, Text: b.Text()})
 }
 
-// Buy takes down a machine that is about to be bought, or that was when a process before this one ran. name is its NodeClaim's.
+// Buy records a machine that is about to be bought, or that an earlier process bought. name is that of its NodeClaim.
 func (g *Guard) Buy(name string, m Bought) {
 	if g.machines[name] != nil {
 		return
@@ -105,15 +105,15 @@ func (g *Guard) Buy(name string, m Bought) {
 	g.machines[name] = one
 	g.rounds[m.Round] = append(g.rounds[m.Round], one)
 	for _, k := range m.Probes {
-		// One that was bought before the breaker opened was a probe of an earlier time, whose verdict it has had.
+		// A machine that was bought before the breaker opened was a probe of an earlier opening, which has had its verdict.
 		if b := g.breakers[k]; b != nil && b.Open() && !m.At.Before(b.Since.Truncate(time.Second)) {
-			// An earlier process may have seen it fail already.
+			// An earlier process may have seen it fail: then the next probe is at least minPause later.
 			b.probe(name, g.recovered || b.Next.Sub(m.At) < minPause)
 		}
 	}
 }
 
-// Locate says as what the machine was launched.
+// Locate records the image and the zone with which the machine was launched.
 func (g *Guard) Locate(name, image, zone string) {
 	if m := g.machines[name]; m != nil {
 		if image != "" {
@@ -123,8 +123,8 @@ func (g *Guard) Locate(name, image, zone string) {
 	}
 }
 
-// Tick forgets what is over: memories older than a day, trials whose cause has gone, and breakers of which nobody has bought a probe
-// within a day of its being due: what they hold back is gone, or wants no machines any more.
+// Tick forgets what is over: breakers that closed more than a day ago, trials whose cause is gone, and open breakers for which no probe
+// was bought within a day after one was due, since what they stop is gone or needs no machines any more.
 func (g *Guard) Tick(now time.Time) {
 	for _, b := range g.Breakers() {
 		k := b.Key
@@ -135,13 +135,13 @@ func (g *Guard) Tick(now time.Time) {
 			delete(g.breakers, k)
 			g.note(Forgotten, b)
 		case b.Open() && b.Probing() && now.Sub(g.probedSince(b)) >= b.patience():
-			// Its pod may never run, for a reason of its own: the others don't wait for it for ever, but longer each time. It may still
-			// succeed.
+			// The probe's pod may never run, for a reason of its own. The next probe doesn't wait for it for ever, but longer each time.
+			// It may still succeed.
 			b.leave()
 			b.Next = now
 			b.Failed++
 		case b.Open() && b.Next.Sub(now) > maxPause:
-			b.Next = now.Add(maxPause) // it was kept by a process with another clock
+			b.Next = now.Add(maxPause) // it was stored by a process with another clock
 		}
 	}
 	for k, all := range g.thrown {

@@ -11,21 +11,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// history is what happens to a guard at random, and what it must keep to all the time.
+// history makes random calls to a guard and checks what must always hold.
 type history struct {
 	draw func(n int) int
 	g    *Guard
 	now  time.Time
-	// obedient: nothing is bought that the guard holds back. Otherwise any call comes at any time.
+	// obedient: nothing is bought that the guard stops. Otherwise calls come in any order.
 	obedient bool
-	names    []string // of machines that are alive
+	names    []string // of live machines
 	at       map[string]time.Time
 	probes   map[string][]Key
-	// failed is when a probe of a breaker last failed, by key, and pause the least until the next; freed: something has changed since.
+	// failed is when a probe of a breaker last failed, by key, and pause is the least time until the next probe. freed: something has
+	// changed since.
 	failed   map[Key]time.Time
 	pause    map[Key]time.Duration
 	freed    map[Key]bool
-	counted  map[Key][]time.Time // probes that were due without a change, and that got a verdict
+	counted  map[Key][]time.Time // probes that were due without a change, and that had a verdict
 	bought   int
 	journal  strings.Builder
 	problems []string
@@ -67,7 +68,7 @@ func (h *history) machine() string {
 	return h.names[h.draw(len(h.names))]
 }
 
-// step is something that happens.
+// step makes one random event.
 func (h *history) step() {
 	h.now = h.now.Add(pick(h, 0, 0, time.Second, time.Minute, 2*time.Minute, 15*time.Minute, time.Hour, 7*time.Hour))
 	what := pick(h, "buy", "buy", "buy", "buy", "locate", "initialized", "steady", "serve", "fail", "fail", "fail", "fail", "break", "throw", "end", "end",
@@ -173,7 +174,7 @@ func (h *history) buy() {
 	}
 }
 
-// probe takes down that a probe is bought.
+// probe records that a probe is bought.
 func (h *history) probe(k Key) {
 	b := h.g.breakers[k]
 	if b.Probing() || b.Refused {
@@ -184,7 +185,7 @@ func (h *history) probe(k Key) {
 	}
 }
 
-// fail has a machine fail, and takes down whose probe that was.
+// fail makes a machine fail, and records whose probe it was.
 func (h *history) fail(name string, f Fault) {
 	before := map[Key]int{}
 	for _, b := range h.g.Breakers() {
@@ -202,7 +203,7 @@ func (h *history) fail(name string, f Fault) {
 	h.settle()
 }
 
-// settle forgets what was known of breakers that are new.
+// settle forgets what it knows about breakers that are new.
 func (h *history) settle() {
 	for k := range h.failed {
 		if b := h.g.breakers[k]; b == nil || b.Failed == 0 || !b.Open() {
@@ -233,7 +234,7 @@ func (h *history) end(name string) {
 	delete(h.probes, name)
 }
 
-// restart has the guard's state go through its records: what holds anything back stays the same.
+// restart writes the guard's state to its records and reads it back: everything that was stopped stays stopped.
 func (h *history) restart() {
 	texts := map[Owner]string{}
 	owners := h.g.Owners()
@@ -260,7 +261,7 @@ func (h *history) restart() {
 	if diff := cmp.Diff(h.g.held(h.now), fresh.held(h.now)); diff != "" {
 		h.problem("another process holds back something else: %s", diff)
 	}
-	if h.draw(2) == 0 { // the machines are known to the new one, too
+	if h.draw(2) == 0 { // the new guard learns of the machines, too
 		for _, name := range h.names {
 			m := h.g.machines[name]
 			fresh.Buy(name, m.Bought)
@@ -278,7 +279,7 @@ func (h *history) restart() {
 	}
 }
 
-// held is what can be seen of a guard that outlives it.
+// held returns the visible state of a guard that a restart must keep.
 func (g *Guard) held(now time.Time) (out []string) {
 	for _, b := range g.Breakers() {
 		if b.Trial && !b.Probing() || !b.Open() && now.Sub(b.Closed) >= memory {
@@ -341,7 +342,7 @@ func (h *history) invariants() {
 	}
 }
 
-// over ends everything: nothing is left of it three days later.
+// over ends all machines: three days later the guard has nothing left.
 func (h *history) over() {
 	for len(h.names) > 0 {
 		h.end(h.names[0])

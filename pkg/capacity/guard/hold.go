@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// HoldsMachine is the breaker that keeps machines of an image from being bought in a zone; nil: none.
+// HoldsMachine returns the open breaker that stops machines of an image in a zone, or nil.
 func (g *Guard) HoldsMachine(class, image, zone string) *Breaker {
 	return g.covering(MachineKey(class, image, zone))
 }
 
-// HoldsPods is the breaker that keeps machines from being bought for a workload in a pool; nil: none. After a fault in one pool
-// the first machine in another is a probe, too.
+// HoldsPods returns the open breaker that stops machines for a workload in a pool, or nil. If the workload fails in another pool, the
+// first machine in this one is a probe, too.
 func (g *Guard) HoldsPods(pool string, w Workload, now time.Time) *Breaker {
 	k := PodKey(pool, w)
 	if b := g.covering(k); b != nil {
@@ -35,7 +35,7 @@ func (g *Guard) HoldsPods(pool string, w Workload, now time.Time) *Breaker {
 	return t
 }
 
-// failsElsewhere is the breaker of another pool because of which the workload is on trial in this one; nil: it isn't, or no more.
+// failsElsewhere returns the breaker of another pool because of which the workload is on trial in this one, or nil.
 func (g *Guard) failsElsewhere(k Key) (found *Breaker) {
 	for _, b := range g.breakers {
 		if !b.Open() || b.Trial || b.Key.Machine() || b.Key.Pool == k.Pool || !b.failedFor(k.Workload) {
@@ -51,15 +51,15 @@ func (g *Guard) failsElsewhere(k Key) (found *Breaker) {
 	return found
 }
 
-// KnownImage says that a machine of the image was initialized once.
+// KnownImage reports whether a machine of the image was initialized at least once.
 func (g *Guard) KnownImage(class, image string) bool { return g.known[MachineKey(class, image, "")] }
 
-// Know says that a machine of the image was initialized, before anything of this was kept.
+// Know records that a machine of the image was initialized before the guard kept records.
 func (g *Guard) Know(class, image string) { g.known[MachineKey(class, image, "")] = true }
 
-// Underway is how many machines of an image are bought and not decided, and when the first of them was bought. Those that failed
-// count until their round is over: what becomes of the others decides whether more are bought. One whose node is Ready counts for
-// its own workloads only: to others it says that the image is good.
+// Underway returns how many machines of an image are bought and undecided, and when the first of them was bought. Failed machines count
+// until their round is over: the verdicts on the others of the round decide whether more are bought. A machine whose node is Ready counts
+// for its own workloads only; for other workloads it shows that the image works.
 func (g *Guard) Underway(class, image string, workloads []Workload) (n int, since time.Time) {
 	own := func(w Workload) bool { return slices.Contains(workloads, w) }
 	for _, round := range g.rounds {
@@ -75,17 +75,17 @@ func (g *Guard) Underway(class, image string, workloads []Workload) (n int, sinc
 	return n, since
 }
 
-// Doubt is what is known of a key some of whose machines have failed, not yet half of their round, while none has done work and no more
-// of them look well than have failed: whoever bought for all of their demand again would buy half of the round twice before the breaker
-// opens.
+// Doubt describes a key for which some machines of a round have failed, but fewer than half, while none has served and no more of them
+// look well than have failed. If machines were bought again for all the pods concerned, half of the round would be bought twice before
+// the breaker opens.
 type Doubt struct {
-	// Bought and Failed machines of the round, and More that were bought since and are not decided.
+	// Bought and Failed count machines of the round, More counts undecided ones that were bought since.
 	Bought, Failed, More int
 	// Since is when the first of them failed.
 	Since time.Time
 }
 
-// Doubts is the key's doubt; nil: there is none.
+// Doubts returns the key's doubt, or nil.
 func (g *Guard) Doubts(k Key) *Doubt {
 	for _, name := range slices.Sorted(maps.Keys(g.failing)) {
 		round := g.rounds[name]
@@ -124,7 +124,7 @@ func (g *Guard) Doubts(k Key) *Doubt {
 	return nil
 }
 
-// Breakers are all that are open or remembered, in a fixed order.
+// Breakers returns all breakers, open or remembered, in a fixed order.
 func (g *Guard) Breakers() []*Breaker {
 	return slices.SortedFunc(maps.Values(g.breakers), func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })
 }

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Workload is what pods belong to: the topmost controller that can be read, as Kind/name, or, of pods and Jobs that no other
-// object owns, their shape. What is bought for no pod at all has an Owner and no Namespace.
+// Workload is what pods belong to: the topmost controller that can be read, as Kind/name, or the shape of the pods if nothing owns them
+// or their Job. What is bought for no pod has an Owner and no Namespace.
 type Workload struct {
 	Namespace string `json:"ns,omitempty"`
 	Owner     string `json:"owner"`
 }
 
-// NoPod stands for the workload of a machine that was bought for no pod and has no Owner of its own.
+// NoPod is the workload of a machine that was bought for no pod and has no Owner of its own.
 var NoPod = Workload{Owner: "machines for no pod"}
 
-// byShape is what the Owner of pods that nothing owns begins with.
+// byShape is the prefix of the Owner of pods that no object owns.
 const byShape = "pods of shape "
 
-// OfShape is the workload of pods that nothing owns.
+// OfShape returns the workload of pods that no object owns.
 func OfShape(namespace, shape string) Workload { return Workload{namespace, byShape + shape} }
 
-// ByShape says that no object says how many pods the workload has.
+// ByShape reports whether the workload is a shape, so that no object tells how many pods it has.
 func (w Workload) ByShape() bool { return strings.HasPrefix(w.Owner, byShape) }
 
 func (w Workload) String() string {
@@ -32,7 +32,7 @@ func (w Workload) String() string {
 	return w.Namespace + " " + w.Owner
 }
 
-// Key is what a breaker holds back. Exactly one of three forms is used:
+// Key is what a breaker stops. Exactly one of three forms is used:
 //
 //	machine faults: Class, Image, and Zone when only that zone fails
 //	pod faults:     Pool, Workload
@@ -47,22 +47,22 @@ type Key struct {
 	Cause    string   `json:"cause,omitempty"`
 }
 
-// MachineKey is the key of faults of machines of an image. zone: only there; empty: everywhere.
+// MachineKey returns the key of machine faults of an image in a zone, or in all zones if zone is empty.
 func MachineKey(class, image, zone string) Key { return Key{Class: class, Image: image, Zone: zone} }
 
-// PodKey is the key of faults of one workload's pods in a pool.
+// PodKey returns the key of faults of one workload's pods in a pool.
 func PodKey(pool string, w Workload) Key { return Key{Pool: pool, Workload: w} }
 
-// PoolKey is the key of faults of many workloads in a pool that have the same cause.
+// PoolKey returns the key of faults that many workloads in a pool have for the same cause.
 func PoolKey(pool, cause string) Key { return Key{Pool: pool, Cause: cause} }
 
-// Machine says that the key is of machine faults.
+// Machine reports whether the key is one of machine faults.
 func (k Key) Machine() bool { return k.Class != "" }
 
-// PoolWide says that the key holds back every pod of a pool.
+// PoolWide reports whether the key stops every pod of a pool.
 func (k Key) PoolWide() bool { return !k.Machine() && k.Workload == (Workload{}) }
 
-// valid says that the key is of one of the three forms.
+// valid reports whether the key has one of the three forms.
 func (k Key) valid() bool {
 	if k.Machine() {
 		return k.Pool == "" && k.Workload == (Workload{}) && k.Cause == ""
@@ -70,7 +70,7 @@ func (k Key) valid() bool {
 	return k.Pool != "" && k.Image == "" && k.Zone == "" && (k.Workload == (Workload{}) || k.Cause == "")
 }
 
-// covers says that a breaker of k holds back what one of other would.
+// covers reports whether a breaker of k stops all that one of other would.
 func (k Key) covers(other Key) bool {
 	switch {
 	case k.Machine() != other.Machine():
@@ -97,7 +97,7 @@ func (k Key) String() string {
 	return fmt.Sprintf("node pool %s, %s", k.Pool, k.Workload)
 }
 
-// compareKeys orders keys for output that is the same each time.
+// compareKeys orders keys, so that output is the same each time.
 func compareKeys(a, b Key) int {
 	return cmp.Or(
 		cmp.Compare(a.Class, b.Class), cmp.Compare(a.Image, b.Image), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Pool, b.Pool),

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Probes that end without a verdict, one after the other, are a machine a minute all the same: the third counts as a failure.
+// Probes that end without a verdict, one after the other, would cost a machine a minute: the third counts as a failure.
 func TestProbesWithoutAVerdictPauseInTheEnd(t *testing.T) {
 	g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	w := Workload{Namespace: "default", Owner: "Deployment/web"}

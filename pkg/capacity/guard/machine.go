@@ -6,70 +6,71 @@ import (
 	"time"
 )
 
-// Purchase is what a machine was bought for, as it is recorded on its NodeClaim.
+// Purchase is what a machine was bought for, as recorded on its NodeClaim.
 type Purchase struct {
-	// Round names the plan that bought it. A breaker opens when half of a round has failed.
+	// Round names the plan that bought the machine. A breaker opens when half of a round has failed.
 	Round string `json:"round"`
-	// Workloads whose pods it was bought for; empty: for no pod (NoPod).
+	// Workloads are those whose pods it was bought for; empty: no pod (NoPod).
 	Workloads []Workload `json:"workloads,omitempty"`
-	// Moves: these pods run elsewhere, and are to move there.
+	// Moves: the machine is a replacement; its pods still run on other nodes.
 	Moves bool `json:"moves,omitempty"`
-	// Probes are the breakers it is a probe of.
+	// Probes are the keys of the breakers that it is a probe of.
 	Probes []Key `json:"probes,omitempty"`
-	// When is the time, in seconds since 1970: a NodeClaim of a user may be much older than its machine. Zero: with its NodeClaim.
+	// When is the time of the purchase, in seconds since 1970: a user's NodeClaim may be much older than its machine. Zero: when the
+	// NodeClaim was created.
 	When int64 `json:"at,omitempty"`
 }
 
-// Bought is a machine as it was bought.
+// Bought describes a machine at the time of its purchase.
 type Bought struct {
 	Purchase
 	Pool, Class string
-	// Images and Zones it may become; one of each once it is launched (Located).
+	// Images and Zones are those it may get. Once it is launched it has one of each (Locate).
 	Images, Zones []string
 	At            time.Time
 }
 
 // Fault is why a machine failed.
 type Fault struct {
-	// Machine: the machine itself was no good, whatever pods it was bought for.
+	// Machine: the machine itself failed, whatever pods it was bought for.
 	Machine bool
-	// Cause names the fault so that those of different workloads can be compared: "taint example.com/agent". Message is for people.
+	// Cause names the fault, so that faults of different workloads can be compared: "taint example.com/agent". Message is for people.
 	Cause, Message string
-	// Workloads whose pods were thrown off; empty: all it was bought for.
+	// Workloads are those whose pods were thrown off; empty: all that it was bought for.
 	Workloads []Workload
 	// Refused: the API server refused its Node.
 	Refused bool
-	// Chance: it may be chance. So many rounds of a key are forgiven within an hour.
+	// Chance: the failure may be chance. So many rounds of a key are forgiven within an hour.
 	Chance int
-	// Overtaken: the plan was right when it was made, and something else was true when its machine came. That is chance, and says nothing
-	// about a breaker that the machine is a probe of.
+	// Overtaken: the plan was right when it was made, but the cluster had changed by the time the machine came. That counts as chance,
+	// and tells nothing about a breaker that the machine is a probe of.
 	Overtaken bool
 }
 
-// Deleted is the fault of a machine that somebody has deleted before it had done work. People delete nodes: what does so again within the
-// hour is no person's whim.
+// Deleted returns the fault of a machine that was deleted before it served. People delete nodes, so one round is forgiven; a second one
+// within the hour is hardly a coincidence.
 func Deleted(message string) *Fault { return &Fault{Cause: "deleted", Message: message, Chance: 1} }
 
-// CauseUninitialized begins the cause of faults of nodes that did not become initialized.
+// CauseUninitialized is the prefix of the causes for nodes that did not become initialized.
 const CauseUninitialized = "not initialized"
 
-// Uninitialized says that a fault's cause is one of these.
+// Uninitialized reports whether the cause is one of these.
 func Uninitialized(cause string) bool { return strings.HasPrefix(cause, CauseUninitialized) }
 
 type machine struct {
 	Bought
 	image, zone string
-	// served and failed are the verdict; broken: it failed of a machine fault, otherwise faults are the keys it failed for.
+	// served and failed are the verdict. broken: it failed for a machine fault; otherwise faults are the keys it failed for.
 	served, failed, broken bool
-	ready                  bool // its node has been Ready
+	ready                  bool // its node has been Ready at some time
 	faults                 []Key
-	// worked are the workloads it has done work for, ran those whose pods were Running there.
+	// worked are the workloads it has served, ran those whose pods were Running there.
 	worked, ran           []Workload
 	initialized, failedAt time.Time
 	over                  bool
 }
 
-// keys are what a fault of the machine counts for.
+// keys returns the keys that a fault of the machine counts for.
 func (m *machine) keys(f *Fault, narrow func(m *machine, image string) Key) []Key {
 	if f.Machine {
 		images := []string{m.image}
@@ -95,7 +96,7 @@ func (m *machine) keys(f *Fault, narrow func(m *machine, image string) Key) []Ke
 	return out
 }
 
-// failedOf says that the machine failed of what the key is about.
+// failedOf reports whether the machine has failed for what the key is about.
 func (m *machine) failedOf(k Key) bool {
 	if k.Machine() {
 		return m.broken && m.of(k)
@@ -103,7 +104,8 @@ func (m *machine) failedOf(k Key) bool {
 	return slices.Contains(m.faults, k)
 }
 
-// up says that the machine looks well to who cares for the key: its node is initialized, or a pod runs there.
+// up reports whether the machine looks well as far as the key is concerned: for machine faults its node is initialized, otherwise a pod
+// runs there.
 func (m *machine) up(k Key) bool {
 	switch {
 	case k.Machine():
@@ -114,12 +116,12 @@ func (m *machine) up(k Key) bool {
 	return slices.Contains(m.ran, k.Workload)
 }
 
-// forPods says that the machine was bought for pods.
+// forPods reports whether the machine was bought for pods.
 func (m *machine) forPods() bool {
 	return slices.ContainsFunc(m.Workloads, func(w Workload) bool { return w.Namespace != "" })
 }
 
-// of says that the machine counts for a key.
+// of reports whether the machine counts for a key.
 func (m *machine) of(k Key) bool {
 	switch {
 	case k.Machine():

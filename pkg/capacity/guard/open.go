@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// covering is the open breaker that holds the key back; nil: none.
+// covering returns the open breaker that stops the key, trials aside, or nil.
 func (g *Guard) covering(k Key) *Breaker {
 	if b := g.breakers[k]; b != nil && b.Open() && !b.Trial {
 		return b
@@ -19,7 +19,7 @@ func (g *Guard) covering(k Key) *Breaker {
 	return found
 }
 
-// open opens a breaker. One that has closed within a day goes on where it stood.
+// open opens a breaker. If it closed within the last day, it continues where it stood.
 func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 	b := g.breakers[k]
 	if b == nil || !b.Open() && now.Sub(b.Closed) >= memory {
@@ -47,8 +47,8 @@ func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 	g.note(Opened, b)
 }
 
-// absorb replaces a breaker by one that covers it. Its pauses don't become those of what has not failed, but it keeps them for when
-// the other closes.
+// absorb replaces the breaker o by b, which covers it. o's pauses don't apply to the rest of what b stops; o keeps them for when b
+// closes.
 func (g *Guard) absorb(b, o *Breaker) {
 	b.Life = max(b.Life, o.Life)
 	if !o.Trial {
@@ -64,11 +64,11 @@ func (g *Guard) absorb(b, o *Breaker) {
 	delete(g.breakers, o.Key)
 }
 
-// merge makes one breaker of a pool's that are open for the same cause, if no machine of the pool has done work since the first
-// of them opened. Those that opened before one did don't count.
+// merge replaces the breakers of a pool that are open for the same cause by one breaker of the pool, if there are at least poolBreakers.
+// Breakers that opened before a machine of the pool last served don't count.
 func (g *Guard) merge(pool, cause string, now time.Time) {
 	if pool == "" {
-		return // NodeClaims of users that name no pool have nothing in common
+		return // users' NodeClaims without a pool have nothing in common
 	}
 	var same []*Breaker
 	served := g.served[PoolKey(pool, "")]
@@ -84,8 +84,8 @@ func (g *Guard) merge(pool, cause string, now time.Time) {
 	g.open(PoolKey(pool, cause), Fault{Cause: cause, Message: first.Message}, first.Life, now)
 }
 
-// excused says that a failure is forgiven, because the machine was bought before a change that bears on it. One change forgives
-// all that were bought before it; the next that does is an hour later.
+// excused reports whether a failure is forgiven because the machine was bought before a change that concerns the key. One change forgives
+// the failures of all machines bought before it; the next change that does so is an hour later.
 func (g *Guard) excused(k Key, bought, now time.Time) bool {
 	b := g.breakers[k]
 	if b != nil && bought.Before(b.excuse) {
@@ -98,16 +98,15 @@ func (g *Guard) excused(k Key, bought, now time.Time) bool {
 		return false
 	}
 	if b == nil {
-		b = &Breaker{Key: k, Since: now, Closed: now.Add(-memory)} // remembers the excuse only
+		b = &Breaker{Key: k, Since: now, Closed: now.Add(-memory)} // only remembers the excuse
 		g.breakers[k] = b
 	}
 	b.excuse = g.changes[i].at
 	return true
 }
 
-// close takes down that a probe has succeeded. Breakers that this one has replaced, and those of workloads and zones that have failed
-// since, are closed, too, if something has changed or as far as the probe proves anything about them; others are back, and their
-// probes are due.
+// close records that a probe has succeeded. Breakers that b has replaced, and those of workloads and zones that have failed since, close,
+// too, if something has changed or the probe proves that they work; the others open again, and their probes are due.
 func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {
 	if !b.Key.Machine() {
 		g.latest(g.served, PoolKey(b.Key.Pool, b.Cause), now)
@@ -150,7 +149,7 @@ func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {
 	g.note(Closed, b)
 }
 
-// probedSince is when the latest probe that a breaker waits for was bought.
+// probedSince returns when the latest probe that the breaker waits for was bought.
 func (g *Guard) probedSince(b *Breaker) (at time.Time) {
 	for name, awaited := range b.probes {
 		if m := g.machines[name]; awaited && m != nil && m.At.After(at) {
@@ -160,7 +159,7 @@ func (g *Guard) probedSince(b *Breaker) (at time.Time) {
 	return at
 }
 
-// probed are the open breakers that the machine is a probe of, in a fixed order.
+// probed returns the open breakers that the machine is a probe of, in a fixed order.
 func (g *Guard) probed(name string) []*Breaker {
 	var out []*Breaker
 	for _, b := range g.breakers {
@@ -172,8 +171,8 @@ func (g *Guard) probed(name string) []*Breaker {
 	return out
 }
 
-// Changed says that something has changed that bears on the keys that match: breakers are probed soon. forced: a user asks for
-// it, with the retry annotation.
+// Changed records a change that concerns the keys that match: their breakers are probed soon. forced: a user asks for it with the retry
+// annotation.
 func (g *Guard) Changed(match func(Key) bool, forced bool, now time.Time) {
 	g.changes = append(g.changes, change{now, match})
 	g.changes = slices.Clone(g.changes[max(0, len(g.changes)-changesKept):])
@@ -184,9 +183,9 @@ func (g *Guard) Changed(match func(Key) bool, forced bool, now time.Time) {
 	}
 }
 
-// Accepted says that the API server would accept a Node that it refused before.
+// Accepted records that the API server would accept a Node that it refused before.
 func (g *Guard) Accepted(k Key, now time.Time) {
-	// It may refuse the Node itself again, so the pause is cut short no oftener than by other changes.
+	// It may still refuse the real Node, so this shortens the pause no more often than other changes do.
 	if b := g.breakers[k]; b != nil && b.Open() && b.Refused && !b.early(now, false) {
 		b.Refused = false
 	}

@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// maxRecord is how long the record of one owner may be, in bytes.
+// maxRecord is the maximum length of one owner's record, in bytes.
 const maxRecord = 4 << 10
 
-// Record is what is kept of the breakers of one owner: of a node class its machine faults and known images, of a node pool its
-// pod faults.
+// Record is what is stored about the breakers of one owner: a node class's machine faults and known images, or a node pool's pod faults.
 type Record struct {
 	Breakers []entry `json:"breakers,omitempty"`
-	// Images of which a machine was initialized once.
+	// Images are those of which a machine was initialized at least once.
 	Images []string `json:"images,omitempty"`
 }
 
-// entry is a breaker as it is kept. Times are in seconds since 1970, durations in seconds.
+// entry is a breaker as it is stored. Times are in seconds since 1970, durations in seconds.
 type entry struct {
 	Key     Key        `json:"key"`
 	Cause   string     `json:"cause,omitempty"`
@@ -41,18 +40,18 @@ type entry struct {
 
 const (
 	mostMembers = 20
-	mostNames   = 1 << 10 // bytes of members
+	mostNames   = 1 << 10 // bytes of the members' names
 	mostImages  = 16
 	mostMessage = 160
-	mostFailed  = 32 // the pause doesn't grow any more long before
+	mostFailed  = 32 // the pause stops growing long before
 )
 
-// Owner is whose record holds the breakers of a key.
+// Owner is the object whose record holds the breakers of a key.
 type Owner struct {
-	Class, Pool string // one of them
+	Class, Pool string // one of them is set
 }
 
-// OwnerOf is the owner of a key's record.
+// OwnerOf returns the owner of a key's record.
 func OwnerOf(k Key) Owner {
 	if k.Machine() {
 		return Owner{Class: k.Class}
@@ -60,7 +59,7 @@ func OwnerOf(k Key) Owner {
 	return Owner{Pool: k.Pool}
 }
 
-// Owners are those that have anything to keep.
+// Owners returns the owners that have anything to store.
 func (g *Guard) Owners() map[Owner]bool {
 	out := map[Owner]bool{}
 	for k := range g.breakers {
@@ -72,8 +71,8 @@ func (g *Guard) Owners() map[Owner]bool {
 	return out
 }
 
-// Encode is the record of an owner, or "" when there is nothing to keep. Where it gets too long it leaves out memories of breakers
-// that have closed, the oldest first; open ones that don't fit are merged into one breaker of the whole pool or class.
+// Encode returns the record of an owner, or "" if there is nothing to store. If it is too long, Encode leaves out closed breakers, the
+// oldest first; if the open ones still don't fit, it merges them into one breaker of the whole pool or class.
 func (g *Guard) Encode(o Owner, now time.Time) string {
 	var r Record
 	latest := func(a, b Key) int { return cmp.Or(g.initialized[b].Compare(g.initialized[a]), compareKeys(a, b)) }
@@ -94,7 +93,7 @@ func (g *Guard) Encode(o Owner, now time.Time) string {
 		}
 		text, err := json.Marshal(r)
 		if err != nil {
-			panic("guard: a record does not marshal: " + err.Error()) // it has nothing that could fail
+			panic("guard: a record does not marshal: " + err.Error()) // it has nothing that can fail
 		}
 		if len(text) <= maxRecord {
 			return string(text)
@@ -110,11 +109,11 @@ func (g *Guard) Encode(o Owner, now time.Time) string {
 	}
 }
 
-// of are an owner's open breakers, and those that remember, the latest first.
+// of returns an owner's open breakers and those it only remembers, the latest first.
 func (g *Guard) of(o Owner, now time.Time) (open, closed []*Breaker) {
 	for _, b := range g.Breakers() {
 		switch {
-		case OwnerOf(b.Key) != o || b.Trial && !b.Probing(): // a trial is made anew when it is asked for
+		case OwnerOf(b.Key) != o || b.Trial && !b.Probing(): // a trial is made again when it is needed
 		case b.Open():
 			open = append(open, b)
 		case now.Sub(b.Closed) < memory:
@@ -125,7 +124,7 @@ func (g *Guard) of(o Owner, now time.Time) (open, closed []*Breaker) {
 	return open, closed
 }
 
-// mergeAll makes one breaker of all that are open.
+// mergeAll replaces all of an owner's open breakers by one.
 func (g *Guard) mergeAll(o Owner, open []*Breaker, now time.Time) {
 	all := MachineKey(o.Class, "", "")
 	if o.Pool != "" {
@@ -169,7 +168,7 @@ func entryOf(b *Breaker) entry {
 	return e
 }
 
-// Restore takes in what an earlier process has kept of an owner. What this one knows already wins.
+// Restore reads what an earlier process stored for an owner. What this process knows already is kept.
 func (g *Guard) Restore(o Owner, text string) error {
 	if text == "" {
 		return nil
@@ -217,7 +216,7 @@ func (e *entry) breaker() *Breaker {
 	return b
 }
 
-// Recovered says that the machines that are there after a restart are known: probes that are gone are over without a verdict.
+// Recovered records that the machines that exist after a restart are known (Buy). Probes whose machines are gone end without a verdict.
 func (g *Guard) Recovered(now time.Time) {
 	g.recovered = true
 	for _, b := range g.breakers {
@@ -229,7 +228,7 @@ func (g *Guard) Recovered(now time.Time) {
 	}
 }
 
-// OpenOf are the texts of the open breakers in a record, for the condition of its object.
+// OpenOf returns the texts of the open breakers in a record, for the condition of its object.
 func OpenOf(text string) (texts []string, err error) {
 	g := New()
 	var r Record

@@ -14,7 +14,7 @@ var (
 	classC = Owner{Class: "c"}
 )
 
-// openFor has pods of so many workloads fail, each of a cause of its own.
+// openFor makes pods of that many workloads fail, each for a cause of its own.
 func openFor(g *Guard, workloads int, from time.Time) {
 	for i := range workloads {
 		name := fmt.Sprintf("m%d", i)
@@ -45,7 +45,7 @@ func TestEncode(t *testing.T) {
 		name  string
 		have  func(*Guard)
 		owner Owner
-		// want are the keys that are kept, longest at most how many there are.
+		// want are the keys that are kept, most is how many there may be.
 		want   []string
 		most   int
 		images []string
@@ -137,7 +137,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestEncodeMergesWhatDoesNotFit holds back, before and after, at least what was held back.
+// TestEncodeMergesWhatDoesNotFit checks that what was stopped before the merge is stopped after it.
 func TestEncodeMergesWhatDoesNotFit(t *testing.T) {
 	g := New()
 	g.Recovered(epoch)
@@ -212,16 +212,16 @@ func TestOpenOf(t *testing.T) {
 	want := map[Owner][]string{
 		poolA: {"launches are paused since 2026-06-01T00:00:00Z; one machine is tried from 2026-06-01T00:00:00Z on, or after a change " +
 			"(annotation dovetail.sh/retry: at once). For node pool a, a-namespace Deployment/a-deployment-with-a-name-0: NodeClaim m0: " + strings.Repeat("long ", 29) + "l"},
-		classC: {"launches are paused since 2026-06-01T00:00:00Z; a machine is tried once the API server would accept its Node, which is asked " +
-			"each minute (annotation dovetail.sh/retry: at once). For node class c, image i: NodeClaim r: a webhook denies the Node"},
+		classC: {"launches are paused since 2026-06-01T00:00:00Z; the next machine is tried once the API server accepts its Node in a dry run, " +
+			"which is repeated each minute (annotation dovetail.sh/retry: at once). For node class c, image i: NodeClaim r: a webhook denies the Node"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("texts (-want +got):\n%s", diff)
 	}
 }
 
-// FuzzRestore reads records that anybody may have edited: what is taken in holds back what it says, for no more than six hours,
-// and comes out of another process the same.
+// FuzzRestore reads records that a user may have edited: a restored breaker stops what its record says, for no more than six hours, and
+// another process writes the same record again.
 func FuzzRestore(f *testing.F) {
 	g := New()
 	g.Recovered(epoch)
@@ -265,7 +265,7 @@ func FuzzRestore(f *testing.F) {
 		if diff := cmp.Diff(first, again.Encode(o, now)); diff != "" {
 			t.Fatalf("another process writes something else: %s", diff)
 		}
-		// A day of probes that fail.
+		// A day of failing probes.
 		for range 10 {
 			for _, k := range g.Due(now, nil) {
 				name := now.String() + k.String() + k.Cause

@@ -15,14 +15,14 @@ func boughtFor(at time.Time, round, pool string, w Workload, probes ...Key) Boug
 	return Bought{Purchase: Purchase{Round: round, Workloads: []Workload{w}, Probes: probes}, Pool: pool, Class: "class", Images: []string{"image"}, Zones: []string{"z"}, At: at}
 }
 
-// A machine that closed a breaker once says nothing of the same breaker that has opened again since, however many processes come after.
+// A machine that closed a breaker once tells nothing about the same breaker after it has opened again, however many restarts follow.
 func TestARestartDoesNotCloseWhatHasOpenedAgain(t *testing.T) {
 	start := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	machineKey, podKey := MachineKey("class", "image", ""), PodKey("pool", workloadA)
 	for name, tt := range map[string]struct {
 		key    Key
 		fault  Fault
-		within time.Duration // it opens again so long after it has closed
+		within time.Duration // it opens again this long after it closed
 	}{
 		"machine fault":                 {machineKey, Fault{Machine: true, Cause: "c", Message: "c"}, 10 * time.Hour},
 		"pod fault":                     {podKey, Fault{Cause: "c", Message: "c"}, 10 * time.Hour},
@@ -55,7 +55,7 @@ func TestARestartDoesNotCloseWhatHasOpenedAgain(t *testing.T) {
 			now = now.Add(15 * time.Minute)
 			g.Fail("bad2", tt.fault, now)
 			g.End("bad2", now)
-			for i := range 3 { // probes that fail
+			for i := range 3 { // failing probes
 				now = now.Add(7 * time.Hour)
 				p := fmt.Sprint("p", i)
 				g.Buy(p, boughtFor(now, p, "pool", workloadA, tt.key))
@@ -68,7 +68,7 @@ func TestARestartDoesNotCloseWhatHasOpenedAgain(t *testing.T) {
 				t.Fatal("it is not paused")
 			}
 
-			// The same as Spending.restore does it, two minutes of a pod that still runs there included.
+			// As Spending.restore does, two minutes of a pod that still runs there included.
 			next := New()
 			if err := next.Restore(owner, g.Encode(owner, now)); err != nil {
 				t.Fatal(err)
@@ -81,7 +81,7 @@ func TestARestartDoesNotCloseWhatHasOpenedAgain(t *testing.T) {
 			now = now.Add(2 * time.Minute)
 			next.Steady("probe", now)
 			next.Serve("probe", workloadA, now)
-			// and without a restart:
+			// The same without a restart.
 			g.Steady("probe", now)
 			g.Serve("probe", workloadA, now)
 			if b := g.breakers[tt.key]; !b.Open() {
@@ -94,7 +94,7 @@ func TestARestartDoesNotCloseWhatHasOpenedAgain(t *testing.T) {
 	}
 }
 
-// A replacement whose pods have not come has served, which says nothing of them, after a restart neither.
+// A replacement whose pods have not moved yet has served. That tells nothing about its pods, also after a restart.
 func TestMovesThatHaveNotComeAfterARestart(t *testing.T) {
 	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	m := boughtFor(now, "r", "two", workloadA)
@@ -113,7 +113,7 @@ func TestMovesThatHaveNotComeAfterARestart(t *testing.T) {
 	live.Steady("m", served)
 
 	next.Buy("m", m)
-	next.Serve("m", NoPod, served) // as Spending.restore says what stands on the claim
+	next.Serve("m", NoPod, served) // as Spending.restore reports what is recorded on the claim
 	next.Initialized("m", now)
 	fails(next)
 	later := served.Add(time.Minute)

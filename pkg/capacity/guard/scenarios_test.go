@@ -9,7 +9,7 @@ import (
 
 const day = 24 * time.Hour
 
-// thrown has pods thrown off each machine after a time.
+// thrown throws the pods off each machine after a time.
 func thrown(after time.Duration) func(*buyer, *node) {
 	return func(b *buyer, n *node) { b.after(after, func() { b.throwOff(n, "taint agent", true) }) }
 }
@@ -18,7 +18,7 @@ func broken(after time.Duration) func(*buyer, *node) {
 	return func(b *buyer, n *node) { b.after(after, func() { b.breakDown(n, "never registered") }) }
 }
 
-// firstServesLate is a fate that spares the first machine: it does work after an hour.
+// firstServesLate spares the first machine, which serves after an hour.
 func firstServesLate(fate func(*buyer, *node)) func(*buyer, *node) {
 	return func(b *buyer, n *node) {
 		if len(b.bought) == 1 {
@@ -29,14 +29,15 @@ func firstServesLate(fate func(*buyer, *node)) func(*buyer, *node) {
 	}
 }
 
-// TestLastingFaults has something fail for a day, and counts machines.
+// TestLastingFaults makes something fail for a day, and counts machines.
 func TestLastingFaults(t *testing.T) {
 	tests := []struct {
 		name string
 		make func(t *testing.T) *buyer
-		// most machines: in the first hour and in the day, after the first round in the day, and of those such as failed. Zero: not said.
+		// The most machines: in the first hour, in the day, in the day after the first round, and the failed ones among these. Zero: not
+		// checked.
 		hour, all, after, failed int
-		// forgets: pods thrown off machines that have done work are counted by each process anew.
+		// forgets: a new process starts counting pods thrown off machines that served at zero.
 		forgets bool
 	}{
 		{
@@ -189,8 +190,8 @@ func servedThenThrown(served, off time.Duration) func(*buyer, *node) {
 	}
 }
 
-// TestMended has the cause of failures go away, with a change that the guard hears of. All pods that wait have machines two boots and
-// four minutes later.
+// TestMended removes the cause of failures, with a change that is reported to the guard. Two boots and four minutes later all waiting
+// pods have machines.
 func TestMended(t *testing.T) {
 	const boot = time.Minute
 	faults := map[string]struct {
@@ -227,8 +228,8 @@ func TestMended(t *testing.T) {
 	}
 }
 
-// TestFewMachinesFail has one in twenty machines never register, in rounds of different sizes. The others do work four minutes
-// after they were bought.
+// TestFewMachinesFail: one in twenty machines never registers, in rounds of different sizes. The others serve four minutes after they
+// were bought.
 func TestFewMachinesFail(t *testing.T) {
 	opened := 0
 	for seed := range uint64(200) {

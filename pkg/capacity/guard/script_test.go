@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/*.txt with what comes out now; understand the difference before you keep it")
 
-// TestDialogues plays testdata/*.txt: commands, and after ">" what came of them. The commands are methods of dialogue.
+// TestDialogues plays testdata/*.txt: commands, each followed by its expected output after ">". The commands are methods of dialogue.
 func TestDialogues(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -42,14 +42,14 @@ func TestDialogues(t *testing.T) {
 	}
 }
 
-// epoch is when every test begins.
+// epoch is the time at which every test begins.
 var epoch = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// dialogue is a guard that is talked to. Machines are of class c and, if no command says otherwise, image i, zone z, pool a.
+// dialogue runs commands against a guard. Machines are of class c and, unless a command says otherwise, of image i, zone z and pool a.
 type dialogue struct {
 	g   *Guard
 	now time.Time
-	all []Bought // alive, with their names in Round behind a space
+	all []Bought // live machines, with their names in Round, after a space
 	out strings.Builder
 }
 
@@ -87,7 +87,7 @@ func (d *dialogue) do(command string, args []string) {
 			d.now = epoch.Add(after)
 		}
 		d.g.Tick(d.now)
-	case "buy": // MACHINES WORKLOADS [POOL] [ZONES]: one round; whatever is due they are probes of
+	case "buy": // MACHINES WORKLOADS [POOL] [ZONES]: one round; the machines are probes of all breakers that are due
 		d.buy(strings.Split(arg(0), ","), split(arg(1)), arg(2), arg(3))
 	case "located": // MACHINE ZONE [IMAGE]
 		d.g.Locate(arg(0), arg(2), arg(1))
@@ -173,7 +173,7 @@ func (d *dialogue) buy(names, of []string, pool, zones string) {
 	}
 }
 
-// restart has a new process go on from the records.
+// restart replaces the guard by a new one made from the records.
 func (d *dialogue) restart() {
 	fresh := New()
 	for o := range d.g.Owners() {
@@ -244,7 +244,7 @@ func split(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// workload is one by its name; a name with a slash is that of what was bought for no pod.
+// workload returns the workload of that name; a name with a slash is that of a machine bought for no pod.
 func workload(name string) Workload {
 	switch {
 	case name == "":

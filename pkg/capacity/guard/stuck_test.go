@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A zone whose Node was refused, and which a breaker of all zones has replaced, is due when it is back: nobody asks about its Node any more.
+// A zone whose Node was refused, and whose breaker one of all zones replaced, is due for a probe when its breaker opens again: nothing
+// asks the API server about its Node any more.
 func TestRefusedZoneThatIsBack(t *testing.T) {
 	g, now := New(), epoch
 	g.Recovered(now)
@@ -38,7 +39,7 @@ func TestRefusedZoneThatIsBack(t *testing.T) {
 	}
 }
 
-// A doubt about a gang's round does not outlive its machines, whatever else was bought in the same plan.
+// A doubt about a gang's round ends with its machines, whatever else was bought in the same plan.
 func TestDoubtEndsWithItsMachines(t *testing.T) {
 	g, now := New(), epoch
 	g.Recovered(now)
@@ -53,11 +54,11 @@ func TestDoubtEndsWithItsMachines(t *testing.T) {
 	buy("web", web)
 	now = now.Add(time.Minute)
 	g.Serve("web", web, now)
-	g.Fail("g1", Fault{Cause: "preempted", Workloads: []Workload{gang}}, now) // one of three: no breaker
+	g.Fail("g1", Fault{Cause: "preempted", Workloads: []Workload{gang}}, now) // one of three: no breaker opens
 	if g.Doubts(PodKey("p", gang)) == nil {
 		t.Fatal("no doubt: the test shows nothing")
 	}
-	for _, n := range []string{"g1", "g2", "g3"} { // the others are ended for nobody's failure
+	for _, n := range []string{"g1", "g2", "g3"} { // the others end, which is no failure
 		g.End(n, now)
 	}
 	if d := g.Doubts(PodKey("p", gang)); d != nil {
@@ -65,7 +66,7 @@ func TestDoubtEndsWithItsMachines(t *testing.T) {
 	}
 }
 
-// Nor does it come back when the work that ended it is forgotten.
+// The doubt also doesn't return when the guard forgets that a machine served, which had ended the doubt.
 func TestDoubtDoesNotComeBack(t *testing.T) {
 	g, now := New(), epoch
 	g.Recovered(now)
@@ -90,7 +91,7 @@ func TestDoubtDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// The probe of a pool's breaker is for a pod that never runs, for a reason of its own: the others don't wait for it for ever.
+// A pool's probe is for a pod that never runs, for a reason of its own: other pods don't wait for it for ever.
 func TestProbeOfAPoolWithoutAVerdict(t *testing.T) {
 	g, now := New(), epoch
 	g.Recovered(now)
@@ -122,7 +123,7 @@ func TestProbeOfAPoolWithoutAVerdict(t *testing.T) {
 	}
 }
 
-// One pod that never runs, for a reason of its own, does not keep others waiting for ever in a pool where nothing has failed.
+// A pod that never runs, for a reason of its own, does not make others wait for ever in a pool where nothing has failed.
 func TestATrialWithoutAVerdict(t *testing.T) {
 	g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	g.Recovered(now)
@@ -150,7 +151,7 @@ func TestATrialWithoutAVerdict(t *testing.T) {
 	t.Errorf("after two days %s is still held back by the trial of %s", other, first)
 }
 
-// The same within one key: pods and Jobs that no other object owns share one by their shape, whatever their images.
+// The same within one key: pods and Jobs that no other object owns share a key by their shape, whatever their images.
 func TestAProbeWithoutAVerdict(t *testing.T) {
 	g, now := New(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	g.Recovered(now)

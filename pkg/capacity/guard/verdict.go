@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Ready says that the machine's node has been Ready, whatever it may still lack that users have declared.
+// Ready records that the machine's node has been Ready. It may still lack what users have declared for it, such as devices.
 func (g *Guard) Ready(name string) {
 	if m := g.machines[name]; m != nil {
 		m.ready = true
 	}
 }
 
-// Initialized says that the machine's node is fit for what it was bought for.
+// Initialized records when the machine's node became initialized.
 func (g *Guard) Initialized(name string, at time.Time) {
 	m := g.machines[name]
 	if m == nil {
@@ -27,15 +27,15 @@ func (g *Guard) Initialized(name string, at time.Time) {
 	}
 }
 
-// Ran says that a pod of the workload is Running on the machine. That is no work yet.
+// Ran records that a pod of the workload is Running on the machine. With that alone it has not served yet.
 func (g *Guard) Ran(name string, w Workload) {
 	if m := g.machines[name]; m != nil && !slices.Contains(m.ran, w) {
 		m.ran = append(m.ran, w)
 	}
 }
 
-// Steady says that the node has been initialized for as long as it takes to believe it. That is all the work of a machine that was
-// bought for no pod, or for pods that are to move and have not yet, and it proves the image.
+// Steady records that the node has been initialized long enough to trust it. That proves that the image works. A machine has served with
+// that if it was bought for no pod, or as a replacement whose pods have not moved yet.
 func (g *Guard) Steady(name string, now time.Time) {
 	m := g.machines[name]
 	if m == nil {
@@ -45,7 +45,7 @@ func (g *Guard) Steady(name string, now time.Time) {
 	case !m.forPods():
 		g.Serve(name, Workload{}, now)
 	case m.Moves && !m.failed && len(m.ran) == 0:
-		g.serve(m, now) // it is there for pods that have not moved yet, which says nothing of them
+		g.serve(m, now) // it is there for pods that have not moved yet, so this tells nothing about them
 	}
 	for _, b := range g.probed(name) {
 		if b.Key.Machine() {
@@ -54,14 +54,15 @@ func (g *Guard) Steady(name string, now time.Time) {
 	}
 	at := now
 	if !m.initialized.IsZero() {
-		at = m.initialized // a process that has just begun hears of old machines
+		at = m.initialized // a process that has just started learns of old machines
 	}
 	g.latest(g.served, MachineKey(m.Class, m.image, ""), at)
 	g.latest(g.served, MachineKey(m.Class, m.image, m.zone), at)
 }
 
-// Serve says that the machine has done work for a workload. The zero workload: for none in particular; NoPod: for somebody, and that closes
-// no breaker of a workload. What pods do later on a machine that has long done work says nothing about new ones.
+// Serve records that the machine has served a workload. The zero workload stands for all that it was bought for; NoPod for one that isn't
+// known any more, which closes no workload's breaker. Only the first call for a workload sets when it was last served: what its pods do
+// later on an old machine tells nothing about new ones.
 func (g *Guard) Serve(name string, w Workload, now time.Time) {
 	m := g.machines[name]
 	if m == nil {
@@ -72,7 +73,7 @@ func (g *Guard) Serve(name string, w Workload, now time.Time) {
 	switch w {
 	case Workload{}:
 		worked = m.Workloads
-	case NoPod: // a process before this one knew for whom; pods that were to move may not have come
+	case NoPod: // an earlier process knew for which; the pods of a replacement may not have come
 		if !m.Moves {
 			worked = append(worked, m.Workloads...)
 		}
@@ -112,18 +113,18 @@ func (g *Guard) latest(of map[Key]time.Time, k Key, at time.Time) {
 	}
 }
 
-// Served says that the machine has done work; nothing that happens to it makes it a failure any more.
+// Served reports whether the machine has served; after that nothing makes it a failure.
 func (g *Guard) Served(name string) bool { return g.machines[name] != nil && g.machines[name].served }
 
-// Decided says that the machine has had its verdict, or is none of the guard's.
+// Decided reports whether the machine has its verdict, or isn't known to the guard.
 func (g *Guard) Decided(name string) bool {
 	m := g.machines[name]
 	return m == nil || m.served || m.failed
 }
 
-// Fail says that the machine ended, or that its pods were thrown off it, before it had done work. Pods may be thrown off one by one:
-// each call counts for workloads that it has not failed for yet. A machine that has done work doesn't fail, but it is a failed
-// probe of those workloads' breakers whose pods were thrown off it (f.Workloads).
+// Fail records that the machine ended, or that its pods were thrown off it, before it served. Pods may be thrown off one by one: each
+// call counts for workloads that the machine has not failed for yet. A machine that has served doesn't fail any more, but it is a failed
+// probe for the breakers of workloads whose pods were thrown off it (f.Workloads).
 func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	m := g.machines[name]
 	if m == nil || m.broken || f.Machine && (m.failed || m.served) || m.served && len(f.Workloads) == 0 {
@@ -149,7 +150,7 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	m.faults = append(m.faults, keys...)
 	life := min(now.Sub(m.At), maxPause)
 	for _, b := range g.probed(name) {
-		// If it failed of something else it says nothing about this, and may still do so while it lives (End).
+		// A probe that failed for another reason tells nothing about this breaker. It may still do so while it lives (End).
 		if slices.ContainsFunc(keys, b.Key.covers) || b.Key.Machine() && f.Machine {
 			g.failProbe(b, name, &f, life, now)
 		}
@@ -181,7 +182,8 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	g.merge(m.Pool, f.Cause, now)
 }
 
-// loseOvertaken takes a machine off the breakers that it was a probe of for one of the keys, and gives the keys that no breaker holds back.
+// loseOvertaken ends, without a verdict, the machine's probes of breakers that cover one of the keys, and returns the keys that no
+// breaker stops.
 func (g *Guard) loseOvertaken(name string, keys []Key, now time.Time) []Key {
 	for _, b := range g.probed(name) {
 		if slices.ContainsFunc(keys, b.Key.covers) {
@@ -191,8 +193,8 @@ func (g *Guard) loseOvertaken(name string, keys []Key, now time.Time) []Key {
 	return slices.DeleteFunc(keys, func(k Key) bool { return g.covering(k) != nil })
 }
 
-// forgives says that nothing follows from a failure that may be chance: so many rounds are forgiven within an hour, where nothing has
-// failed for a day. What fails more often would have the next machines fail, too.
+// forgives reports whether a failure that may be chance is ignored: that many rounds are forgiven within an hour for a key without
+// failures in the last day. With more failures than that, the next machines would probably fail, too.
 func (g *Guard) forgives(k Key, round string, most int, now time.Time) bool {
 	if b := g.breakers[k]; b != nil && (b.Open() || now.Sub(b.Closed) < memory) {
 		return false
@@ -206,7 +208,7 @@ func (g *Guard) forgives(k Key, round string, most int, now time.Time) bool {
 	return known
 }
 
-// failProbe takes down that a probe has failed.
+// failProbe records that a probe has failed.
 func (g *Guard) failProbe(b *Breaker, name string, f *Fault, life time.Duration, now time.Time) {
 	awaited := b.probes[name]
 	delete(b.probes, name)
@@ -225,8 +227,9 @@ func (g *Guard) failProbe(b *Breaker, name string, f *Fault, life time.Duration,
 	g.note(kind, b)
 }
 
-// narrow is the key of a machine fault: the zone's if machines of the image came up in another zone since an hour before this one
-// was bought, and while the zone's breaker is open: its probes say nothing about zones where nothing was tried.
+// narrow returns the key of a machine fault: that of the zone, if machines of the image became initialized in another zone at most an
+// hour before this one was bought; also while the zone's breaker is open, because its probes tell nothing about zones where nothing was
+// tried.
 func (g *Guard) narrow(m *machine, image string) Key {
 	all, here := MachineKey(m.Class, image, ""), MachineKey(m.Class, image, m.zone)
 	if image == "" || m.zone == "" {
@@ -243,9 +246,9 @@ func (g *Guard) narrow(m *machine, image string) Key {
 	return all
 }
 
-// Throw says that a pod of a workload, whose controller wants so many, was thrown off a machine (of the NodeClaim name) soon after that was bought,
-// whether the machine had done work or not. More often than twice the number within an hour opens the workload's breaker; half
-// of the number, once it has been open within a day.
+// Throw records that a pod was thrown off the machine of the NodeClaim name soon after the machine was bought, whether or not that had
+// served. desired is how many pods the workload's controller wants. More than twice that number within an hour opens the workload's
+// breaker; half of it does so if the breaker was open within the last day.
 func (g *Guard) Throw(name, pool string, w Workload, desired int, f Fault, now time.Time) {
 	k := PodKey(pool, w)
 	g.thrown[k] = append(slices.DeleteFunc(g.thrown[k], func(t throw) bool { return now.Sub(t.at) >= thrownWindow }), throw{now, f.Cause})
@@ -253,7 +256,7 @@ func (g *Guard) Throw(name, pool string, w Workload, desired int, f Fault, now t
 		b.join(w)
 		if m := g.machines[name]; m != nil && m.served {
 			if _, probe := b.probes[name]; probe {
-				g.failProbe(b, name, &f, min(now.Sub(m.At), maxPause), now) // it works for others, not for this workload
+				g.failProbe(b, name, &f, min(now.Sub(m.At), maxPause), now) // the machine serves others, not this workload
 			}
 		}
 		return
@@ -278,7 +281,7 @@ func (g *Guard) Throw(name, pool string, w Workload, desired int, f Fault, now t
 	g.merge(pool, f.Cause, now)
 }
 
-// workloadsThrown is how many workloads' pods were thrown off machines of the pool for the cause.
+// workloadsThrown returns how many workloads had pods thrown off machines of the pool for the cause since then.
 func (g *Guard) workloadsThrown(pool, cause string, since time.Time) int {
 	n := 0
 	for k, all := range g.thrown {
@@ -289,7 +292,7 @@ func (g *Guard) workloadsThrown(pool, cause string, since time.Time) int {
 	return n
 }
 
-// End says that the machine is over, or that nobody will say more of it.
+// End records that the machine is gone, or that nothing more will be reported about it.
 func (g *Guard) End(name string, now time.Time) {
 	m := g.machines[name]
 	if m == nil {
@@ -306,14 +309,14 @@ func (g *Guard) End(name string, now time.Time) {
 	}
 }
 
-// lose takes a probe off a breaker that it says nothing about.
+// lose ends a probe of the breaker without a verdict.
 func (g *Guard) lose(b *Breaker, name string, now time.Time) {
 	awaited := b.probes[name]
 	delete(b.probes, name)
 	if !awaited {
 		return
 	}
-	// Each may be nobody's failure. A row of them is a machine a minute all the same.
+	// Each of them may have a harmless cause, but one after the other they would cost a machine a minute.
 	if b.lost++; b.lost >= mostLost {
 		b.fail(now)
 		g.note(Paused, b)

@@ -8,8 +8,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Adopt gives a pod that comes for the first time room that is held for its owner's next pods; false: there is none. Were it
-// left to find room by itself, it might find some elsewhere, and the node that was bought for it would come for nobody.
+// Adopt gives a new pod a reservation that was made for its owner's next pods, and returns false if there is none. A pod that is left to
+// find capacity by itself may find it on another node, and the node that was bought for it would stay unused.
 func (l *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class, now time.Time) bool {
 	if l.pods[ref.UID] != nil || !l.Expects(c) {
 		return false
@@ -18,7 +18,7 @@ func (l *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class, now time.Time) bo
 	return l.adopt(p, p.owner, now)
 }
 
-// Adopted are the pods that are not bound yet and took room that was held for their owner's next pod, by that owner.
+// Adopted returns, by owner, the unbound pods that took a reservation made for that owner's next pods.
 func (l *Ledger) Adopted() map[types.UID][]types.UID {
 	out := map[types.UID][]types.UID{}
 	for uid, p := range l.pods {
@@ -29,13 +29,13 @@ func (l *Ledger) Adopted() map[types.UID][]types.UID {
 	return out
 }
 
-// Expects says whether room is held for a pod of the class's owner that has not come yet.
+// Expects reports whether capacity is reserved for a pod that the class's owner has yet to create.
 func (l *Ledger) Expects(c *capacity.Class) bool {
 	k := l.classes[c.Key]
 	return k != nil && k.heldFor(ownerOf(c)) != nil
 }
 
-// heldFor is a slot that is held for the owner's next pod, if possible one that it can be bound to now; nil: there is none.
+// heldFor returns a slot that is reserved for the owner's next pod, a ready one if possible, or nil.
 func (c *class) heldFor(owner types.UID) (out *slot) {
 	if owner == "" {
 		return nil
@@ -52,7 +52,7 @@ func (c *class) heldFor(owner types.UID) (out *slot) {
 	return out
 }
 
-// adopt gives a new pod a slot that is held for its owner.
+// adopt gives a new pod a slot that is reserved for its owner, and returns false if there is none.
 func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 	s := p.class.heldFor(owner)
 	if s == nil {
@@ -78,10 +78,10 @@ func ownerOf(c *capacity.Class) types.UID {
 	return ""
 }
 
-// Holds says whether room is held for pods of the owner.
+// Holds reports whether capacity is reserved for pods that the owner has yet to create.
 func (l *Ledger) Holds(owner types.UID) bool { return l.held[owner] > 0 }
 
-// hold keeps the slot for the owner's next pod; an empty owner: no more.
+// hold reserves the slot for the owner's next pod. An empty owner ends the reservation for an owner.
 func (l *Ledger) hold(s *slot, owner types.UID) {
 	if s.owner != "" {
 		if l.held[s.owner]--; l.held[s.owner] == 0 {

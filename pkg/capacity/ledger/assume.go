@@ -8,21 +8,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Room is whose room a pod was bound to.
+// Room tells whether a pod was bound to the capacity that was planned for it.
 type Room string
 
-// Kinds of room.
+// The values of Room.
 const (
-	// RoomFound: nothing was planned for the pod, it found room.
+	// RoomFound: nothing was planned for the pod; it was bound to free capacity.
 	RoomFound Room = "found"
-	// RoomPlanned: a slot of its class.
+	// RoomPlanned: the pod was bound with a reservation of its class.
 	RoomPlanned Room = "planned"
-	// RoomOther: something was planned for it, and it went elsewhere. That is a plan that was not kept.
+	// RoomOther: capacity was planned for the pod, but it was bound elsewhere. The plan was not kept.
 	RoomOther Room = "other"
 )
 
-// Assume says that the scheduler has assumed the pod on the node: its room is accounted for there from now on. It answers
-// why that must not be, when the node is being removed. daemon: the pod belongs to a DaemonSet.
+// Assume records that the scheduler has assumed the pod on the node; from now on the scheduler's cache accounts for it there. Assume
+// returns a reason to refuse this if the node is being removed or must not take the pod yet, otherwise "". daemon: the pod belongs to a
+// DaemonSet.
 func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
 	if n, ok := l.byName[name]; ok && n.closedTo(daemon) {
 		return "the node is being removed"
@@ -31,13 +32,13 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
 	if p := l.pods[uid]; p != nil {
 		if n, ok := l.byName[name]; ok && !daemon {
 			if why := n.early(p.class.Class); why != "" {
-				return why // the node has changed since Filter: a taint, or it isn't Ready any more
+				return why // the node has changed since Filter: it has a new taint or is no longer Ready
 			}
 		}
 		switch {
 		case p.slot != nil:
 			room = RoomPlanned
-			// The promise is kept: from here the scheduler's cache counts the pod, so the slot must not.
+			// The reservation is used: from here the scheduler's cache counts the pod, so the slot must not count it, too.
 			s := p.slot
 			if s.node.status.Managed && !s.node.status.Registered {
 				if s.node.took == nil {
@@ -73,7 +74,7 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
 	return ""
 }
 
-// landed ends the time between Reserve and the end of the binding.
+// landed ends the interval between Reserve and the end of the binding, and returns what Assume recorded.
 func (l *Ledger) landed(uid types.UID, name string) Room {
 	room := l.assumed[name][uid]
 	delete(l.assumed[name], uid)
@@ -92,7 +93,7 @@ func indexOf(list []*slot, s *slot) int {
 	return -1
 }
 
-// Unassume says that the pod was not bound after all: it keeps its slot for the next try, if the node is still there.
+// Unassume records that the pod was not bound after all. It keeps its slot for the next attempt if the node still exists.
 func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	l.landed(uid, name)
 	p := l.pods[uid]
@@ -100,7 +101,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 		return
 	}
 	if p.slot == nil && p.turned {
-		p.state = Refused // as it was: found room doesn't make what it was refused for any better
+		p.state = Refused // as before: having found free capacity does not remove the reason it was refused for
 		return
 	}
 	if p.slot == nil {
@@ -110,10 +111,10 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	s := p.slot
 	if l.nodes[s.node.key] != s.node || s.node.closed {
 		p.slot = nil
-		l.again(p, "its node has gone", now)
+		l.again(p, "its node is gone", now)
 		return
 	}
-	p.state, p.until = Open, time.Time{} // its room was good, something else was in the way
+	p.state, p.until = Open, time.Time{} // its reservation was good, the binding failed for another reason
 	s.class.insert(s)
 	s.node.add(s)
 	if s.group != nil {
@@ -124,7 +125,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	}
 }
 
-// Settled says that the pod's binding was written, and answers whose room it has.
+// Settled records that the pod's binding was written, and returns which capacity the pod was bound to.
 func (l *Ledger) Settled(uid types.UID, name string) Room {
 	room := l.landed(uid, name)
 	if n, ok := l.byName[name]; ok {
@@ -132,7 +133,7 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 	}
 	if p := l.pods[uid]; p != nil {
 		p.class.served()
-		if p.state == Planned || p.state == Open { // it was planned for while it was being bound: that room is nobody's
+		if p.state == Planned || p.state == Open { // it was planned for while it was being bound: no pod needs that reservation
 			l.release(p)
 		} else if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {
 			l.tidy(p.slot.node)

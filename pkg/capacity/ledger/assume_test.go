@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A binding fails after the node's next heartbeat: the pod has its room still, and nothing has failed that would count.
+// A binding fails after the node's next heartbeat: the pod keeps its reservation, and nothing counts as a failure.
 func TestUnassumeAfterAHeartbeat(t *testing.T) {
 	up := NodeStatus{Managed: true, Registered: true, Initialized: true, ProviderID: "id"}
 	assumed := func() *Ledger {

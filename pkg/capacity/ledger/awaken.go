@@ -2,10 +2,10 @@ package ledger
 
 import "time"
 
-// awakenLater gives an open pod another cycle, because the last one ended without asking for its slot. Once that is what happens to
-// a cycle that had begun before the pod was planned for. Again and again it means that another plugin ends them first, one that comes
-// before Binder, and each cycle that is asked for at once is the next turn of a loop that the queue's own back-off doesn't slow.
-// It answers what the pod waits for.
+// awakenLater gives an open pod another scheduling cycle, because the last one ended without asking for the pod's slot. That happens once
+// to a cycle that began before the pod was planned for. If it happens again and again, a plugin that runs before Binder ends the cycles;
+// activating the pod at once each time would make a loop that the queue's own back-off does not slow. awakenLater returns what the pod
+// waits for.
 func (l *Ledger) awakenLater(p *pod, now time.Time) (why string) {
 	p.early++
 	d := backoff(p.early - 1)
@@ -14,10 +14,10 @@ func (l *Ledger) awakenLater(p *pod, now time.Time) (why string) {
 		return p.why
 	}
 	p.wake = now.Add(d)
-	return "its room is ready, but its scheduling cycles end before they ask for it: another plugin ends them"
+	return "capacity is ready for it, but another plugin ends its scheduling cycles before Binder runs"
 }
 
-// awaken gives pods their next cycle that are due for one.
+// awaken activates pods whose next cycle is due.
 func (l *Ledger) awaken(now time.Time) {
 	for p := range l.podsIn(func(p *pod) bool { return !p.wake.IsZero() && !now.Before(p.wake) }) {
 		p.wake = time.Time{}

@@ -5,41 +5,41 @@ import (
 	"time"
 )
 
-// Patience is how long the ledger waits for what doesn't come.
+// Patience holds the ledger's time limits.
 type Patience struct {
-	// Gate is how long a pod's gate stays closed for a plan: longer than a launch and a registration may take.
+	// Gate is how long a pod's gate stays closed for a plan. It is longer than a launch and a registration may take.
 	Gate time.Duration
-	// Late is how long a node may take to register until enough nodes of its kind have shown how long they take; later, it gets no
-	// further pods.
+	// Late is the time a node may take to register until enough nodes of its kind have shown how long they take. A node that takes longer
+	// gets no further pods.
 	Late time.Duration
-	// Startup is how much longer a gate stays closed for a node that is Ready and only keeps its startup taints: whoever looks after
-	// nodes gives it up in that time.
+	// Startup is how much longer a gate stays closed for a node that is Ready and only keeps its startup taints. Within that time the
+	// node's lifecycle controller gives up on it.
 	Startup time.Duration
 }
 
-// usualPatience is that of a new ledger.
+// usualPatience is the default.
 var usualPatience = Patience{Gate: 25 * time.Minute, Late: 3 * time.Minute, Startup: time.Hour}
 
-// SetPatience replaces the usual patience.
+// SetPatience replaces the default time limits.
 func (l *Ledger) SetPatience(p Patience) { l.patience = p }
 
 const (
-	// bootSamples are remembered, and bootsKnown of them are enough to expect nodes sooner than is usual; any number of them is
-	// enough to give nodes more time.
+	// bootSamples registration times are remembered. bootsKnown of them are enough to expect nodes sooner than Patience.Late; any number
+	// of them is enough to give nodes more time than that.
 	bootSamples = 200
 	bootsKnown  = 30
-	// bootMargin is added to one and a half times what almost all nodes have taken. A node that is wrongly taken for late costs a
-	// second machine for the next pods, one that is waited for in vain costs these pods some time.
+	// bootMargin is added to 1.5 times the time that almost all nodes have taken. Taking a node for late by mistake costs a second
+	// instance for the next pods; waiting for a node in vain costs these pods time.
 	bootMargin = 30 * time.Second
 	// leastPatience is how long any node may take, however fast others were.
 	leastPatience = time.Minute
 )
 
-// bootTimes learns how long nodes that boot alike take from launch to registration.
+// bootTimes learns how long nodes with the same boot configuration take from launch to registration.
 type bootTimes struct {
 	samples []time.Duration
 	next    int
-	usual   time.Duration // the patience that the samples suggest
+	usual   time.Duration // the time limit that the samples suggest
 }
 
 func (b *bootTimes) add(d time.Duration) {
@@ -53,7 +53,7 @@ func (b *bootTimes) add(d time.Duration) {
 	b.usual = max(sorted[len(sorted)*99/100]*3/2+bootMargin, leastPatience)
 }
 
-// late is the time after which a node is unusually late. first is it as long as none has come.
+// late returns how long after its launch a node counts as late. Without samples that is first; with few samples it is at least first.
 func (b *bootTimes) late(first time.Duration) time.Duration {
 	switch {
 	case b == nil:
@@ -64,7 +64,7 @@ func (b *bootTimes) late(first time.Duration) time.Duration {
 	return b.usual
 }
 
-// booted learns from a node that has registered. What became of it while no process looked is not known, nor when.
+// booted learns from a node that has registered. It ignores recovered nodes: they may have registered while no process watched.
 func (l *Ledger) booted(n *node, now time.Time) {
 	if n.launchedAt.IsZero() || n.recovered || n.template == nil {
 		return
@@ -77,7 +77,7 @@ func (l *Ledger) booted(n *node, now time.Time) {
 	b.add(now.Sub(n.launchedAt))
 }
 
-// lateAfter is how long after its launch the node is late.
+// lateAfter returns how long after its launch the node counts as late.
 func (l *Ledger) lateAfter(n *node) time.Duration {
 	if n.template == nil {
 		return l.patience.Late

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// boot lets a node come that takes so long, and launched gives one that is on its way.
+// boot makes a node register after that time; launched returns one that is in flight.
 func boot(l *Ledger, kind, claim string, now time.Time, takes time.Duration) {
 	registers(l, launched(l, kind, claim, now), now.Add(takes))
 }
@@ -37,7 +37,7 @@ func late(l *Ledger, claim string) bool {
 	panic("there is no claim " + claim)
 }
 
-// lateAfter is after how many seconds a node that was launched at the given time is late; 0: not within an hour.
+// lateAfter returns after how many seconds a node that was launched at the given time is late; 0: not within an hour.
 func lateAfter(l *Ledger, claim string, at time.Time) int {
 	for s := range 3600 {
 		if l.Tick(at.Add(time.Duration(s) * time.Second)); late(l, claim) {
@@ -80,7 +80,7 @@ func TestWhatIsLateIsLearnedPerKind(t *testing.T) {
 	}
 }
 
-// The slowest of the healthy ones is not late.
+// The slowest healthy node is not late.
 func TestOneOfAHundredIsNotLate(t *testing.T) {
 	l, start := New(), time.Unix(1_000_000, 0)
 	for i := range 200 {
@@ -92,7 +92,8 @@ func TestOneOfAHundredIsNotLate(t *testing.T) {
 	}
 }
 
-// The process was down for an hour: that teaches nothing about how long nodes take, and nodes that came meanwhile are not late.
+// The process was down for an hour. The ledger learns nothing from that about boot times, and nodes that registered meanwhile are not
+// late.
 func TestDowntimeIsNoBootTime(t *testing.T) {
 	l, start := New(), time.Unix(1_000_000, 0)
 	for i := range 40 {

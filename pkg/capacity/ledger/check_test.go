@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// check returns what is wrong with the ledger's books, or nil.
+// check returns what is inconsistent in the ledger, or nil.
 func check(l *Ledger) error {
 	held := map[types.UID]int{}
 	for _, c := range l.classes {

@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Two controllers whose pods are alike, two bare ReplicaSets for instance, share a class. Room that a plan holds for the next pod of one of
-// them is that pod's when it comes while the plan is made, and not the other's.
+// Two controllers with identical pods, such as two ReplicaSets without Deployments, share a class. A reservation that a plan makes for
+// the next pod of one of them is for that pod if it is created while the plan is made, and not for the other's.
 func TestPodsThatComeWhileAPlanIsMadeAreKnownByTheirOwnOwners(t *testing.T) {
 	of := func(owner types.UID) *capacity.Class {
 		c := testClass("same", 100, 0)

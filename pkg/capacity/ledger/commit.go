@@ -10,23 +10,24 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// ownerHold is how long room is held for pods that are certain to come.
+// ownerHold is how long capacity stays reserved for pods that a controller is certain to create.
 const ownerHold = 10 * time.Second
 
-// Commit books a plan's placements. Nodes that are to be bought were added before (AddNode); placements name them by
-// claim. Pods that are no longer queued (they ended, or were bound meanwhile) get nothing. plan makes group ids unique
-// across plans. A placement on a claim that has ended since the plan was made, or on a node that was fenced, is not booked, nor
-// is what is joined to it: their pods stay queued.
+// Commit turns a plan's placements into reservations. Nodes that are to be bought were added before (AddNode); placements name them by
+// claim. Pods that are no longer queued (they ended, or were bound meanwhile) get nothing. plan makes group ids unique across plans.
+// Commit skips placements on a claim that has ended since the plan was made or on a node that was fenced, and all placements of their
+// groups: those pods stay queued.
 func (l *Ledger) Commit(plan string, placements []capacity.Placement, now time.Time) {
 	l.commit(plan, placements, nil, now)
 }
 
-// commit books placements; those of an owner are held for holds[i], or for pods that are about to come when holds is nil.
+// commit books placements. Reservations for an owner last as holds[i] says; if holds is nil, they are for pods that are about to be
+// created, and last for ownerHold.
 func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []hold, now time.Time) {
 	fallen := l.fallen(placements)
 	come := l.come(placements)
 	groups := map[int]*group{}
-	var joined []*group // in the plan's order, as the nodes are
+	var joined []*group // in the order of the plan, like nodes
 	var nodes []*node
 	for i, pl := range placements {
 		var p *pod
@@ -72,21 +73,21 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 		l.openNode(n)
 	}
 	l.tidyAll(placements)
-	// A node whose pods have all gone since is never launched: left on the books, others would be planned on it and wait for
-	// ever.
+	// A claim whose pods have all gone since is never launched. If its node stayed in the ledger, later plans would place pods on it, and
+	// these would wait for ever.
 	for n := range l.nodesIn(func(n *node) bool { return n.claim != "" && !n.launched && !n.cached && len(n.slots) == 0 }) {
 		l.tidy(n)
 	}
 }
 
-// expected is who room is held for.
+// expected identifies pods that capacity is reserved for before they exist.
 type expected struct {
 	class capacity.ClassKey
 	owner types.UID
 }
 
-// come are the queued pods that a plan holds room for without knowing them: they were created while it was made. In the order in
-// which they came.
+// come returns the queued pods that a plan reserves capacity for without naming them, because they were created while it was made. They
+// are in the order in which they arrived.
 func (l *Ledger) come(placements []capacity.Placement) map[expected][]*pod {
 	held, named := map[expected]bool{}, map[types.UID]bool{}
 	for _, pl := range placements {
@@ -108,7 +109,7 @@ func (l *Ledger) come(placements []capacity.Placement) map[expected][]*pod {
 	return out
 }
 
-// tidyAll forgets the existing nodes of a plan on which nothing was booked in the end.
+// tidyAll forgets the existing nodes of a plan on which nothing was reserved in the end.
 func (l *Ledger) tidyAll(placements []capacity.Placement) {
 	for _, pl := range placements {
 		if n, ok := l.byName[pl.Node]; ok {
@@ -117,8 +118,8 @@ func (l *Ledger) tidyAll(placements []capacity.Placement) {
 	}
 }
 
-// fallen says which placements are on nodes that the ledger has no more or that are being removed, or joined to such a one;
-// nil: none.
+// fallen returns a function that reports whether a placement has to be skipped: the ledger no longer has its node, the node is being
+// removed, or its group has such a placement. It returns nil if none has to be skipped.
 func (l *Ledger) fallen(placements []capacity.Placement) func(capacity.Placement) bool {
 	gone, groups := map[string]bool{}, map[int]bool{}
 	for _, pl := range placements {
@@ -149,12 +150,12 @@ func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
 	p.class.waiting = append(p.class.waiting, p)
 }
 
-// Slots are the claim's slots as they are recorded on it, in plan order. Which pod holds which slot of a class is not
-// settled before its cycle: the record names as many entitled pods as there are slots.
+// Slots returns the claim's reservations as they are recorded on it, in plan order. Which pod of a class gets which slot is decided only
+// when its scheduling cycle begins; the record names as many entitled pods as there are slots.
 func (l *Ledger) Slots(claim string) []capacity.Slot { return l.AllSlots([]string{claim})[claim] }
 
-// AllSlots are the Slots of several claims. Whose slots they are is worked out once per class, which for one claim after the
-// other would be most of the work.
+// AllSlots returns the Slots of several claims. It works out once per class which pod has which slot; doing that once per claim would be
+// most of the work.
 func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
 	holders := map[*class]map[*slot]*pod{}
 	out := make(map[string][]capacity.Slot, len(claims))
@@ -186,8 +187,8 @@ func (l *Ledger) slotsOf(n *node, holders map[*class]map[*slot]*pod) []capacity.
 	return out
 }
 
-// holders gives each slot of the class that isn't held for an owner a pod: its own, or one that is entitled to a slot of
-// its kind.
+// holders returns a pod for each slot of the class that isn't reserved for an owner: the pod that is pinned to it, or one that is
+// entitled to a slot of the class, ready slots going to open pods.
 func (l *Ledger) holders(c *class) map[*slot]*pod {
 	var open []*pod
 	for _, p := range l.pods {
@@ -211,17 +212,17 @@ func (l *Ledger) holders(c *class) map[*slot]*pod {
 	return out
 }
 
-// Restored is a slot read back from a claim after a restart, with its class as its living pod gives it.
+// Restored is a reservation read back from a claim after a restart, with the class that its pod has now.
 type Restored struct {
 	Slot  capacity.Slot
-	Node  string // claim
+	Node  string // the claim's name
 	Class *capacity.Class
 }
 
-// Restore books slots read back from claims. It is called once, before any other event but AddNode; slots of pods that
-// have ended are left out by the caller. A pod that more than one claim has a slot for was planned anew before the first claim's record
-// had been written again: the later promise holds. orders is the highest order on record; what is planned from now on comes after it, so that
-// this can be told after the next restart, too.
+// Restore books reservations read back from claims. It is called once, before any other event but AddNode; the caller leaves out
+// reservations of pods that have ended. If several claims have a reservation for one pod, the pod was planned again before the first
+// claim's record had been rewritten, and the reservation with the highest order counts. orders is the highest order on record; what is
+// planned from now on gets higher ones, so that this still works after the next restart.
 func (l *Ledger) Restore(slots []Restored, orders int, now time.Time) {
 	l.seq = max(l.seq, orders)
 	latest := map[types.UID]int{}
@@ -231,14 +232,14 @@ func (l *Ledger) Restore(slots []Restored, orders int, now time.Time) {
 	slots = slices.DeleteFunc(slices.Clone(slots), func(r Restored) bool { return r.Slot.Order < latest[r.Slot.Pod.UID] })
 	slices.SortStableFunc(slots, func(a, b Restored) int { return a.Slot.Order - b.Slot.Order })
 	groups := map[string]*group{}
-	var joined []*group // in the plans' order
+	var joined []*group // in the order of the plans
 	for _, r := range slots {
 		p := l.pods[r.Slot.Pod.UID]
 		switch {
 		case p == nil:
 			p = l.add(r.Slot.Pod, r.Class)
 		case p.state == Queued || p.state == Refused:
-			l.reclass(p, r.Class) // the scheduler was faster than the intent log
+			l.reclass(p, r.Class) // the scheduler submitted the pod before the records were read
 		default:
 			continue
 		}
@@ -260,7 +261,7 @@ func (l *Ledger) Restore(slots []Restored, orders int, now time.Time) {
 	}
 }
 
-// Refs are the pods that a claim's loss would concern, for events.
+// Refs returns the pods that would lose their reservation with the claim, for events.
 func (l *Ledger) Refs(claim string) []capacity.PodRef {
 	var out []capacity.PodRef
 	for _, s := range l.Slots(claim) {

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// cpuOf is a node of which the DaemonSets' pods that are there have taken 300m each.
+// cpuOf is a node on which the DaemonSets' pods that are there use 300m each.
 type cpuOf struct {
 	allocatable int64
 	daemons     []string
@@ -21,8 +21,8 @@ func (a cpuOf) Allocatable(r corev1.ResourceName) int64 { return a.allocatable }
 func (cpuOf) Volumes(string) int64                      { return 0 }
 func (a cpuOf) Daemon(key string) bool                  { return slices.Contains(a.daemons, key) }
 
-// A DaemonSet's pod that tolerates nothing is made when its node is Ready, which is when it is initialized: its room is kept
-// from others beyond that, until it has come, has gone, or has had its time.
+// A DaemonSet's pod without tolerations is created when its node is Ready, which is when it is initialized. Its capacity stays reserved
+// beyond that, until the pod is bound, the DaemonSet is gone, or the time limit is reached.
 func TestRoomOfDaemonsOutlastsInitialization(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, tc := range map[string]struct {
@@ -57,8 +57,8 @@ func TestRoomOfDaemonsOutlastsInitialization(t *testing.T) {
 	}
 }
 
-// The scheduler's cache may show a DaemonSet's pod before the ledger is told that it was bound. Its room isn't kept twice, or a
-// pod would be refused the very node that was planned for it.
+// The scheduler's cache may show a DaemonSet's pod before the ledger learns that it was bound. Its capacity must not be reserved twice,
+// or a pod would be refused on the very node that was planned for it.
 func TestRoomOfDaemonsIsNotKeptTwice(t *testing.T) {
 	l, now := New(), time.Unix(1000, 0)
 	l.AddNode("c", &capacity.Node{}, map[string]capacity.Resources{"d/logs": {corev1.ResourceCPU: 300}}, true, now)
@@ -73,7 +73,7 @@ func TestRoomOfDaemonsIsNotKeptTwice(t *testing.T) {
 	}
 }
 
-// A DaemonSet's pod goes to a node that others are kept off for being late. What it is refused for is told it when that is over.
+// A DaemonSet's pod may go to a late node, which other pods may not. When the reason for a rejection is gone, the pod is activated.
 func TestDaemonsOnNodesThatRefuseThem(t *testing.T) {
 	l, now := New(), time.Unix(1000, 0)
 	l.AddNode("c", &capacity.Node{}, nil, true, now)
@@ -104,8 +104,8 @@ func TestDaemonsOnNodesThatRefuseThem(t *testing.T) {
 	}
 }
 
-// The pods of a DaemonSet turn out larger than was planned: a pod that was planned beside them leaves them their room, and another
-// node is planned for it.
+// A DaemonSet's pods turn out larger than planned: a pod that was planned beside them leaves them the capacity, and is planned for on
+// another node.
 func TestDaemonsThatOutgrowTheirRoom(t *testing.T) {
 	l, now := New(), time.Unix(1000, 0)
 	c := testClass("a", 700, 0)

@@ -1,9 +1,9 @@
-// Package ledger knows every planned node and every promise of room on a node, and says when a waiting pod may go.
+// Package ledger keeps every planned node and every reservation of node capacity, and decides when a waiting pod may be scheduled.
 //
-// It is a pure step machine: events in (methods), effects out (Take). It has no lock, no clock and no goroutine; the
-// motor that owns it (pkg/launch) serializes calls, tells the time, and runs the effects.
+// It is a pure state machine: events in (methods), effects out (Take). It has no lock, no clock and no goroutine; pkg/launch
+// serializes the calls, passes in the time, and carries out the effects.
 //
-// A pod:
+// The states of a pod:
 //
 //	          Submit              Commit                nodes there            Pin, Assume          Bound
 //	unknown ----------> Queued ------------> Planned ----------------> Open ---------------> Assumed ------> forgotten
@@ -11,16 +11,16 @@
 //	   |           Refuse | | Retry, Reopen     | node lost              | Failed               | Unassume: Open, same slot
 //	   +---- Gone ---- Refused <----------------+------------------------+
 //
-// The gate of a pod is closed while it is Queued or Planned.
+// The gate of a pod is closed while it is Queued or Planned. A pod is opened when it gets from Planned to Open.
 //
-// A slot is room for one pod of a class on one node. Pods of a class are interchangeable: a pod that is Planned or Open is
-// entitled to one slot of its class, and gets the first ready one in plan order when its cycle begins. A slot becomes
-// ready when its node is in the scheduler's cache and may take pods of the class, and, if it belongs to a group, when
-// that holds for every slot of the group.
+// A slot is a reservation: capacity on one node for one pod of an equivalence class. Pods of a class are interchangeable: a pod
+// that is Planned or Open is entitled to one slot of its class, and gets the first ready one in plan order when its scheduling
+// cycle begins. A slot becomes ready when its node is in the scheduler's cache and may take pods of the class; the slots of a
+// group become ready together, when that holds for all of them.
 //
 // Invariants (checked by the property test):
-//   - per class, slots not yet handed out = entitled pods without a slot + slots held by an owner;
+//   - per class, slots not yet given to a pod = entitled pods without a slot + slots reserved for an owner;
 //   - a pod has at most one slot, a slot at most one pod;
 //   - open pods without a slot never outnumber ready slots that are free;
-//   - a node without slots that is not watched, fenced or in flight is not remembered.
+//   - a node without slots is forgotten unless it is watched, fenced or in flight.
 package ledger

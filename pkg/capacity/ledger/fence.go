@@ -2,7 +2,8 @@ package ledger
 
 import "time"
 
-// Fence keeps everything off the node from now on, unless something is planned for it or on its way there.
+// Fence cordons the node in the ledger: no pod may go there from now on. It returns false, and does nothing, if pods are planned for the
+// node or are being bound to it.
 func (l *Ledger) Fence(name string) bool {
 	n, ok := l.byName[name]
 	if ok && len(n.slots) > 0 || len(l.assumed[name]) > 0 {
@@ -17,24 +18,25 @@ func (l *Ledger) Fence(name string) bool {
 	return true
 }
 
-// Unfence ends a fence, unless the node's end has begun meanwhile.
+// Unfence lifts the cordon, unless the node's removal has begun meanwhile.
 func (l *Ledger) Unfence(name string) {
 	if n, ok := l.byName[name]; ok && !n.closed {
 		n.fenced = false
-		l.openNode(n) // a plan made before the fence may have been booked under it
+		l.openNode(n) // a plan made before Fence may have been booked meanwhile
 		l.tidy(n)
 	}
 }
 
-// Close says that the end of a Node has begun, which nobody takes back: the one that the scheduler's cache shows with this
-// status. It is fenced until it has gone, or another machine has its name, and what is promised there is planned anew. It
-// answers whether pods that were assumed before are still being bound there. It may be said again and again.
+// Close records that the removal of a Node has begun, which can't be undone. st is what the scheduler's cache shows of that Node. It
+// stays fenced until it is gone or another instance has its name, and what is reserved there is planned again. Close reports whether pods
+// that were assumed before are still being bound there. It may be called repeatedly.
 func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (bindsInFlight bool) {
 	bindsInFlight = l.BindsInFlight(name)
 	n, ok := l.byName[name]
 	switch {
 	case ok && (!n.is(st) || n.providerID != "" && st.ProviderID == ""):
-		// A claim waits for the name. A Node that doesn't say whose it is may be an earlier machine's: the claim's own isn't fenced for it.
+		// A claim's node is to get this name. A Node without a provider id may belong to an earlier instance, so the claim's own node
+		// isn't fenced for it.
 		n.nameTaken = true
 		return bindsInFlight
 	case ok && n.closed:
@@ -46,25 +48,25 @@ func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (bindsInFlight
 	}
 	n.cached, n.status, n.providerID = true, st, st.ProviderID
 	n.fenced, n.closed = true, true
-	l.lose(n, "its node is ending", true, now)
+	l.lose(n, "its node is being removed", true, now)
 	return bindsInFlight
 }
 
-// BindsInFlight says whether pods are being bound to the node.
+// BindsInFlight reports whether pods are being bound to the node.
 func (l *Ledger) BindsInFlight(name string) bool { return len(l.assumed[name]) > 0 }
 
-// closedTo says that the pod may not go to the node because that is being removed. A node that was up and ends may take long to drain,
-// and needs its daemons until then; whether they bear its taints is for other filters to say.
+// closedTo reports whether the node is being removed and must not take the pod. An initialized node that is being removed may take long
+// to drain and needs its DaemonSet pods until then; other filters check whether these tolerate its taints.
 func (n *node) closedTo(daemon bool) bool {
 	return n.fenced && !(daemon && n.closed && n.status.Initialized) || n.nameTaken
 }
 
-// releaseName takes its name from a node that ends.
+// releaseName removes the name from a node that is being removed, because another instance has the name now.
 func (l *Ledger) releaseName(n *node) {
 	delete(l.byName, n.name)
 	if n.claim == "" {
 		l.leave(n)
 		return
 	}
-	n.name, n.cached, n.status = "", false, NodeStatus{} // it stays fenced until the claim has gone
+	n.name, n.cached, n.status = "", false, NodeStatus{} // it stays fenced until its claim is gone
 }

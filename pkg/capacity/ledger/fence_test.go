@@ -10,8 +10,8 @@ import (
 
 var upAndRunning = NodeStatus{ProviderID: "id", Managed: true, Registered: true, Initialized: true}
 
-// The end of a node that is up: from one moment on nothing is planned there and no pod but daemons goes there, and whoever ends
-// it knows of the pods that were let through before.
+// The removal of an initialized node: from one moment on nothing is planned there and only DaemonSet pods may go there, and the caller
+// learns about pods that were assumed before.
 func TestClosedNodesTakeNobody(t *testing.T) {
 	l, c := New(), testClass("c", 1000, 0)
 	promised := func(uids ...types.UID) {
@@ -70,7 +70,7 @@ func TestClosedNodesTakeNobody(t *testing.T) {
 	}
 }
 
-// An emptiness decision that was carried out stays one: its fence is not taken back any more.
+// An emptiness decision that was carried out is final: its fence can't be lifted any more.
 func TestClosingWhatIsFenced(t *testing.T) {
 	l := New()
 	if !l.Fence("n") || l.Close("n", upAndRunning, epoch) {
@@ -82,7 +82,7 @@ func TestClosingWhatIsFenced(t *testing.T) {
 	}
 }
 
-// Names come again. The fence is one machine's, and goes with it, seen or unseen.
+// Names are reused. A fence belongs to one instance and ends with it, whether the end was observed or not.
 func TestNamesOfClosedNodes(t *testing.T) {
 	next := upAndRunning
 	next.ProviderID = "id2"

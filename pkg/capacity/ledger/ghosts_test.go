@@ -32,7 +32,7 @@ func TestSettledGivesBackWhatWasPlannedMeanwhile(t *testing.T) {
 	}
 }
 
-// A plan that was made before a fence is not booked under it: its pods would wait for the end of a node.
+// A plan that was made before a node was fenced makes no reservation there: its pods would wait for a node that is being removed.
 func TestNothingIsBookedOnAFencedNode(t *testing.T) {
 	l, c := New(), testClass("c", 1000, 0)
 	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
@@ -53,7 +53,7 @@ func TestNothingIsBookedOnAFencedNode(t *testing.T) {
 	}
 }
 
-// What a pod gives up at its gate's deadline is no reason to plan for it again: that would buy a node each time.
+// A reservation that a pod loses at its gate's deadline is no reason to plan for the pod again: that would buy a node each time.
 func TestGateDeadlineIsTheEndOfIt(t *testing.T) {
 	l, c := New(), testClass("c", 1000, 0)
 	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
@@ -70,7 +70,7 @@ func TestGateDeadlineIsTheEndOfIt(t *testing.T) {
 	}
 }
 
-// Refusals cost nothing but time: as soon as pools or offers change nobody waits for the end of a back-off.
+// Refusals cost only time: as soon as pools or offerings change, no pod waits for the end of a back-off.
 func TestAChangeEndsTheBackoffOfRefusals(t *testing.T) {
 	l, c, now := New(), testClass("c", 1000, 0), epoch
 	l.Submit(capacity.PodRef{UID: "u"}, c, now)
@@ -101,7 +101,7 @@ func TestAChangeEndsTheBackoffOfRefusals(t *testing.T) {
 	}
 }
 
-// A claim that ends has its Node a moment longer: nothing may be planned there.
+// The Node of a claim that ends exists a moment longer: nothing may be planned there.
 func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 	l, c := New(), testClass("c", 1000, 0)
 	status := NodeStatus{ProviderID: "id", Managed: true}
@@ -123,7 +123,7 @@ func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 		t.Errorf("left behind:\n%s", l)
 	}
 
-	// The name is free for another machine, even if nobody has seen the Node go.
+	// The name is free for another instance, even if the Node's deletion was not observed.
 	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
 	l.Named("claim", "n", "id")
 	l.Cached("n", status, epoch)
@@ -136,7 +136,7 @@ func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 	}
 }
 
-// The end of a machine that nobody needs is asked for until it has come: the first call may have failed.
+// The end of an instance that no pod needs is requested until it has happened: the first call may have failed.
 func TestTheEndOfAnUnneededMachineIsAskedForAgain(t *testing.T) {
 	l := New()
 	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
@@ -156,7 +156,7 @@ func TestTheEndOfAnUnneededMachineIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// The slots of many claims take as long to tell as those of one.
+// AllSlots for many claims takes as long as for one.
 func BenchmarkAllSlots(b *testing.B) {
 	l, c := New(), testClass("c", 1000, 0)
 	const pods, per = 10000, 10
@@ -183,8 +183,8 @@ func BenchmarkAllSlots(b *testing.B) {
 	}
 }
 
-// A pod that its controller creates while the plan is made that holds room for it takes that room: planned for once more, it would
-// be bought a machine of its own, and the held one would stay empty.
+// A pod that its controller creates while a plan is made that reserves capacity for it takes that reservation. If it were planned for
+// again, another instance would be bought for it, and the reservation would stay unused.
 func TestPodsThatComeWhileRoomIsPlannedForThem(t *testing.T) {
 	l, c := New(), ownedClass("c")
 	for _, uid := range []types.UID{"first", "second", "third"} {

@@ -9,21 +9,21 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// hold is for how long a slot is kept, and for the successors of whose pods.
+// hold tells how long a slot is reserved for an owner, and which node's pods the owner will replace there.
 type hold struct {
 	leaving string
 	until   time.Time
 }
 
-// Successor is what a pod that is going to come instead of another is known by.
+// Successor identifies a pod that will be created to replace another one.
 type Successor struct {
 	Owner types.UID
 	Class capacity.ClassKey
 }
 
-// Move books room for the successors of pods whose nodes are about to go: all placements have an Owner, leaving[i] is the node
-// that placement i empties. The room is kept until Extend or Release says otherwise, at first until the given time, and goes to
-// whoever of the owner comes first.
+// Move reserves capacity for the pods that will replace those of nodes about to be drained. All placements have an Owner; leaving[i] is
+// the node that placement i empties. The reservations last until the given time unless Extend or Release changes that, and go to the
+// owner's next pods, first come, first served.
 func (l *Ledger) Move(plan string, placements []capacity.Placement, leaving []string, until, now time.Time) {
 	holds := make([]hold, len(placements))
 	for i := range placements {
@@ -32,7 +32,7 @@ func (l *Ledger) Move(plan string, placements []capacity.Placement, leaving []st
 	l.commit(plan, placements, holds, now)
 }
 
-// Held is how many slots are kept for successors of the node's pods, and how many of them are on nodes that are up.
+// Held returns how many slots are reserved for replacements of the node's pods, and how many of those are ready on nodes that are up.
 func (l *Ledger) Held(leaving string) (held map[Successor]int, up int) {
 	held = map[Successor]int{}
 	for _, s := range l.heldFor(leaving) {
@@ -44,14 +44,14 @@ func (l *Ledger) Held(leaving string) (held map[Successor]int, up int) {
 	return held, up
 }
 
-// Extend keeps the room for the successors of the node's pods until then.
+// Extend keeps the reservations for replacements of the node's pods until the given time.
 func (l *Ledger) Extend(leaving string, until time.Time) {
 	for _, s := range l.heldFor(leaving) {
 		s.until = until
 	}
 }
 
-// Release gives up what is left of the room for the successors of the node's pods.
+// Release drops what is left of the reservations for replacements of the node's pods.
 func (l *Ledger) Release(leaving string) {
 	for _, s := range l.heldFor(leaving) {
 		l.drop(s)
@@ -71,5 +71,5 @@ func (l *Ledger) heldFor(leaving string) []*slot {
 	return out
 }
 
-// up says that pods bound to the node start at once.
+// up reports whether pods that are bound to the node can start at once.
 func (n *node) up() bool { return n.cached && (!n.status.Managed || n.status.Initialized) }

@@ -11,14 +11,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// ownedClass is a class whose pods belong to a controller.
+// ownedClass returns a class whose pods belong to a controller.
 func ownedClass(key string) *capacity.Class {
 	c := testClass(key, 100, 0)
 	c.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "rs", Controller: new(true)}}}}
 	return c
 }
 
-// moving books room for two successors of pods of node old on a node that is being launched.
+// moving reserves capacity for replacements of two pods of node old, on a node that is being launched.
 func moving(l *Ledger, c *capacity.Class, now time.Time) {
 	l.AddNode("claim", &capacity.Node{}, nil, false, now)
 	l.Move("1", []capacity.Placement{{Class: c, Owner: "rs", Node: "claim"}, {Class: c, Owner: "rs", Node: "claim"}}, []string{"old", "old"}, now.Add(time.Minute), now)
@@ -83,7 +83,7 @@ func TestRoomForSuccessorsIsGivenBack(t *testing.T) {
 	}
 }
 
-// The node for successors is lost: nothing is planned again by itself, whoever asked sees that the room is missing.
+// The node for the replacements is lost: nothing is planned again automatically; the caller sees that the reservations are missing.
 func TestRoomForSuccessorsIsLost(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), ownedClass("a")

@@ -12,64 +12,64 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Ledger is the state. Not safe for concurrent use.
+// Ledger holds all nodes, pods and reservations. It is not safe for concurrent use.
 type Ledger struct {
-	nodes   map[string]*node // by key: the claim's name, or the Node's for nodes that have no claim
+	nodes   map[string]*node // by key: the claim's name, or the Node's name for nodes without a claim
 	byName  map[string]*node // by Node name, once known
 	pods    map[types.UID]*pod
 	classes map[capacity.ClassKey]*class
-	// assumed are pods of every profile between Reserve and the end of their binding, by Node name.
+	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed  map[string]map[types.UID]Room
-	held     map[types.UID]int     // slots that are held for pods to come, by their owner
+	held     map[types.UID]int     // number of slots reserved for pods that don't exist yet, by owner
 	boots    map[string]*bootTimes // by capacity.Node.Boot
 	patience Patience
-	freed    bool // promised room was given back since the last tick
+	freed    bool // a reservation was released since the last tick
 	rejected []Rejected
 	out      Effects
-	seq      int // of the slots
-	arrivals int // of pods and nodes
+	seq      int // the last slot's order
+	arrivals int // number of pods and nodes added so far
 }
 
-// Effects are what the owner has to do after one or more events.
+// Effects are what the caller has to do after one or more events.
 type Effects struct {
-	// Activate are pods whose gate opened, in the order in which they were let go. Of those that the scheduling queue gets together it takes
-	// the next one by its own QueueSort.
+	// Activate lists the pods whose gate opened, in the order in which the ledger opened them. The scheduling queue orders pods that it
+	// receives together by its own QueueSort.
 	Activate []capacity.PodRef
-	// Cancel are claims that nobody needs any more and that were not launched yet.
+	// Cancel lists claims that no pod needs any more and that were not launched yet.
 	Cancel []string
-	// End are claims that were launched for a plan that has fallen through, and that nothing else was planned on since.
+	// End lists claims that were launched for a plan that was given up, and that no other pod was planned on since.
 	End []string
-	// Plan says that there are queued pods.
+	// Plan reports that there are queued pods.
 	Plan bool
-	// Words are for the pods' events: promises that were not kept and are not tried again at once.
+	// Words are texts for pods' events: reservations that were lost and are not planned again at once.
 	Words []Word
-	// Waits are, too: what pods wait for on nodes that are there.
+	// Waits are texts for pods' events, too: what pods wait for on nodes that exist.
 	Waits []Word
-	// Tainted are fresh nodes that have got a taint which keeps off pods they were bought for, and which nobody may have declared.
+	// Tainted lists new nodes that got a taint which keeps off pods they were bought for and which their NodePools possibly do not declare.
 	Tainted []Tainted
 }
 
-// Tainted is a claim's node and the taint.
+// Tainted is a taint and the claim whose node has it.
 type Tainted struct {
 	Claim string
 	Taint corev1.Taint
 }
 
-// Word is something to be said of a pod.
+// Word is a text for a pod's events.
 type Word struct {
 	Ref  capacity.PodRef
 	Note string
 }
 
-// Empty says that there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (e Effects) Empty() bool {
 	return len(e.Activate) == 0 && len(e.Cancel) == 0 && len(e.End) == 0 && !e.Plan && len(e.Words) == 0 && len(e.Waits) == 0 && len(e.Tainted) == 0
 }
 
-// State of a pod.
+// State is the state of a pod.
 type State int
 
-// States as drawn in the package comment.
+// The states drawn in the package comment.
 const (
 	Unknown State = iota
 	Queued
@@ -82,28 +82,28 @@ const (
 type pod struct {
 	ref   capacity.PodRef
 	class *class
-	owner types.UID // its own: the class is that of the first pod like it, which may have another
-	// arrival is its place in the order in which pods came.
+	owner types.UID // the pod's own owner; class.Pod is the first pod of the class, which may have another
+	// arrival is the pod's position in the order in which pods were added.
 	arrival     int
 	state       State
-	slot        *slot // pinned; nil while Planned and until the first cycle
+	slot        *slot // the slot it is pinned to; nil while Planned and until the first cycle
 	since       time.Time
 	why         string    // what it waits for, or why it was refused
 	retry       time.Time // Refused: when to plan again; zero: when something changes
-	failed      int       // launches or placements in a row that did not get it bound
+	failed      int       // consecutive launches or placements that did not get it bound
 	turned      bool      // Assumed: it was Refused before
-	adoptedFrom types.UID // the owner for whose next pod its room was held
-	broken      bool      // Refused: because a promise was not kept
-	soon        bool      // Refused: for so short a time that nobody is evicted for it
-	behind      bool      // Refused: it leaves domains to its siblings for a while (see siblings)
-	until       time.Time // Open: when its room is given up; zero: the next tick says (see overdue)
-	// early is how many cycles in a row have ended before they asked for its slot, wake when it gets the next one (see awaken).
+	adoptedFrom types.UID // the owner for whose next pod its slot was reserved
+	broken      bool      // Refused: because its reservation was lost
+	soon        bool      // Refused: for so short a time that no pod is evicted for it
+	behind      bool      // Refused: it leaves topology domains to its siblings for a while (see siblings)
+	until       time.Time // Open: when its slot is taken back; zero: the next tick sets it (see overdue)
+	// early counts consecutive cycles that ended before they asked for its slot; wake is when it gets the next one (see awaken).
 	early int
 	wake  time.Time
-	// stale: queued without word from the pod itself, so that its class is as old as its last cycle.
+	// stale: it was queued without a new Submit, so its class is as old as its last cycle.
 	stale bool
-	// Of a pod that is queued again: told is why it was refused before, heard that a cycle of its own has found nothing since, and
-	// held that the scheduler has been told to leave it waiting since it was queued. Queries set it.
+	// These describe a pod that is queued again. told: why it was refused before. heard: a cycle of its own has failed since. held: a
+	// query (Gate, Pin) or Submit has kept the scheduler from trying the pod since it was queued.
 	told  string
 	heard bool
 	held  atomic.Bool
@@ -111,17 +111,17 @@ type pod struct {
 
 type class struct {
 	*capacity.Class
-	pods    int       // of Ledger.pods, in whatever state
-	slots   []*slot   // not assumed, in plan order
-	waiting []*pod    // Planned, in the order of their plans
-	open    int       // pods that are Open and have no slot yet
-	failed  int       // rounds in a row that did not get a pod of it bound
-	next    time.Time // failures before this moment belong to the same round
-	refused int       // plans in a row that had no room for it
-	patient time.Time // refusals before this moment belong to the same plan
-	lost    int       // rounds in a row of nodes that took pods of it and whose kubelets never came
-	lostWhy string    // what became of the last one
-	rest    time.Time // nothing is planned for new pods of it before this moment, once that happened again
+	pods    int       // number of entries in Ledger.pods, in any state
+	slots   []*slot   // slots not assumed yet, in plan order
+	waiting []*pod    // Planned pods, in the order of their plans
+	open    int       // number of Open pods that have no slot yet
+	failed  int       // consecutive rounds that did not get a pod of it bound
+	next    time.Time // failures before this time belong to the same round
+	refused int       // consecutive plans that had no capacity for it
+	patient time.Time // refusals before this time belong to the same plan
+	lost    int       // consecutive rounds of nodes that took pods of it and whose kubelets never registered
+	lostWhy string    // what happened to the last one
+	rest    time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
 }
 
 type slot struct {
@@ -129,17 +129,17 @@ type slot struct {
 	node  *node
 	order int
 	group *group
-	pod   *pod      // who it is pinned to
-	owner types.UID // held for a pod of this owner that has not come yet
-	until time.Time // end of the owner's hold
-	// leaving is the node whose pods' successors the slot is held for; empty: for pods that are about to come anyway.
+	pod   *pod      // the pod that is pinned to it
+	owner types.UID // reserved for a pod that this owner has yet to create
+	until time.Time // end of the reservation for an owner
+	// leaving is the node whose pods will be replaced here; empty: the slot is for pods that are about to be created anyway.
 	leaving string
 	ready   bool
-	told    string // what a pod was last told it waits for here
-	news    bool   // and nobody has heard of it yet
+	told    string // the last reason to wait that was reported for it
+	news    bool   // told has changed and has not been reported yet
 }
 
-// group joins slots none of which may be used before all can.
+// group joins slots that may be used only when all of them can be.
 type group struct {
 	id    string
 	slots []*slot
@@ -167,10 +167,10 @@ func (l *Ledger) Take() Effects {
 	return out
 }
 
-// Empty says that nothing is promised to anybody and no node needs watching: every query would answer "no objection".
+// Empty reports whether the ledger has no nodes and no pods: every query would answer "no objection".
 func (l *Ledger) Empty() bool { return len(l.nodes) == 0 && len(l.pods) == 0 }
 
-// NoNodes says that nothing is promised or kept on any node: to pods that the ledger doesn't know it has nothing to say.
+// NoNodes reports whether the ledger has no nodes: then it never objects to pods that it doesn't know.
 func (l *Ledger) NoNodes() bool { return len(l.nodes) == 0 }
 
 func (l *Ledger) class(c *capacity.Class) *class {
@@ -182,7 +182,7 @@ func (l *Ledger) class(c *capacity.Class) *class {
 	return k
 }
 
-// forget drops a class that nothing refers to.
+// forget drops a class that nothing refers to any more.
 func (l *Ledger) forget(c *class) {
 	if len(c.slots) > 0 || len(c.waiting) > 0 || c.failed > 0 || c.lost > 0 || c.pods > 0 {
 		return
@@ -190,13 +190,13 @@ func (l *Ledger) forget(c *class) {
 	delete(l.classes, c.Key)
 }
 
-// insert keeps slots in plan order.
+// insert adds a slot and keeps plan order.
 func (c *class) insert(s *slot) {
 	i, _ := slices.BinarySearchFunc(c.slots, s, func(a, b *slot) int { return cmp.Compare(a.order, b.order) })
 	c.slots = slices.Insert(c.slots, i, s)
 }
 
-// free is the first ready slot nobody has, in plan order.
+// free returns the first ready slot in plan order that has no pod and no owner.
 func (c *class) free() *slot {
 	for _, s := range c.slots {
 		if s.ready && s.pod == nil && s.owner == "" {
@@ -216,5 +216,5 @@ func (c *class) freeReady() int {
 	return n
 }
 
-// Pending says that Take would return effects.
+// Pending reports whether Take would return any effects.
 func (l *Ledger) Pending() bool { return !l.out.Empty() }

@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// promised is a pod with a promise on a claim whose instance has been launched.
+// promised adds a pod with a reservation on a claim whose instance was launched.
 func promised(t *testing.T, l *Ledger, now time.Time) {
 	t.Helper()
 	c := testClass("a", 100, 0)
@@ -17,7 +17,7 @@ func promised(t *testing.T, l *Ledger, now time.Time) {
 	l.Launching("claim", now)
 }
 
-// Nobody knows the name before the kubelet brings its Node, and the Node is seen before the name is told.
+// The name is unknown until the kubelet registers its Node, and the Node is seen before the name is recorded.
 func TestNameIsToldAfterTheNodeWasSeen(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	promised(t, l, now)
@@ -38,7 +38,7 @@ func TestNameIsToldAfterTheNodeWasSeen(t *testing.T) {
 	}
 }
 
-// The kubelet registers under another name than the one its Node was created under ahead of it.
+// The kubelet registers under another name than the one under which its Node was created ahead.
 func TestNodeComesUnderAnotherName(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	promised(t, l, now)
@@ -61,7 +61,7 @@ func TestNodeComesUnderAnotherName(t *testing.T) {
 	}
 }
 
-// The same, and the new Node has not been seen yet: the promise waits for it.
+// The same, but the new Node has not been seen yet: the reservation waits for it.
 func TestNodeIsToComeUnderAnotherName(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	promised(t, l, now)

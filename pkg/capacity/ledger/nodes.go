@@ -13,91 +13,94 @@ import (
 
 type node struct {
 	key, name string
-	// arrival is its place in the order in which nodes came.
+	// arrival is the node's position in the order in which nodes were added.
 	arrival int
 	claim   string
-	// providerID the Node must have; a Node of the same name that belongs to another instance is not this node (HB-9).
+	// providerID is what the Node must have. A Node of the same name that belongs to another instance is not this node (HB-9).
 	providerID string
 	// template is the node as it was planned, for plans made while it is in flight.
 	template   *capacity.Node
-	launched   bool // an instance exists or may exist: the claim can't be cancelled any more
+	launched   bool // an instance exists or may exist: the claim can no longer be cancelled
 	launchedAt time.Time
-	// recovered: it was launched before this process began, and launchedAt is when that heard of it.
+	// recovered: it was launched before this process began, and launchedAt is when this process learned of it.
 	recovered bool
 	// cached: the scheduler's cache has the Node; status is what it shows.
 	cached bool
 	status NodeStatus
 	slots  []*slot
-	// reserved is the sum of the slots per priority.
+	// reserved is the sum of the slots' requests per priority.
 	reserved map[int32]capacity.Resources
-	// daemons whose pods will come to the node and have not been bound yet. Most DaemonSet pods are made only when the node is
-	// Ready and without startup taints, which is when it is initialized; from then on they have daemonGrace, until daemonsEnd.
+	// daemons are the DaemonSets whose pods will be bound to the node and have not been yet. Most DaemonSet pods are created only when
+	// the node is Ready and without startup taints, which is when it is initialized; after that, capacity for them is kept for
+	// daemonGrace, until daemonsEnd.
 	daemons    map[string]capacity.Resources
 	daemonsEnd time.Time
-	// turned are pods of DaemonSets that the node refused, rejectedPods are others (see TurnAway).
+	// turned are DaemonSet pods that were rejected on the node, rejectedPods are other pods (see TurnAway).
 	turned, rejectedPods map[types.UID]capacity.PodRef
-	// fenced: the node is being removed, nothing may go there. closed: its end has begun, which nobody takes back (see Close).
+	// fenced: the node is cordoned, nothing may go there. closed: its removal has begun and can't be undone (see Close).
 	fenced, closed bool
-	// nameTaken: the Node that has the name now is another machine's, and is ending.
+	// nameTaken: the Node that has the name now belongs to another instance and is being removed.
 	nameTaken bool
-	// others: it has taken pods that were not planned there.
+	// others: pods were bound here that were not planned here.
 	others bool
-	// late: the node has not come in time; it gets no further pods.
+	// late: the node has not registered in time; it gets no further pods.
 	late bool
 	// used: a pod was bound here, planned or not.
 	used bool
-	// unneededSince is when the plan that the node was launched for fell through; zero: it did not.
+	// unneededSince is when the plan that the node was launched for was given up, or when its end was last requested; zero: neither.
 	unneededSince time.Time
-	// endRequested: its end was asked for at that time instead.
+	// endRequested: Effects.End has requested the node's end.
 	endRequested bool
-	// took are the classes whose pods were bound here before the kubelet came: whether that was any good is still to be seen.
+	// took are the classes whose pods were bound here before the kubelet registered: it may still never register.
 	took map[capacity.ClassKey]*capacity.Class
-	// meant are the classes whose pods were planned here, bound or not. tainted: what was said of taints that keep them off.
+	// meant are the classes whose pods were planned here, bound or not. tainted are the taints that notice has reported.
 	meant   map[capacity.ClassKey]*capacity.Class
 	tainted []corev1.Taint
 }
 
-// daemonGrace is how long the room of a DaemonSet's pod is kept on an initialized node to which it does not come. It is long:
-// the DaemonSet controller makes its pods at the pace of its client's limits.
+// daemonGrace is how long capacity for a DaemonSet's pod is kept on an initialized node where the pod is missing. It is long because the
+// DaemonSet controller creates its pods at the rate of its client's limits.
 const daemonGrace = time.Minute
 
 // NodeStatus is what the scheduler's cache shows of a Node.
 type NodeStatus struct {
 	ProviderID string
-	// Managed: the node belongs to a pool and its life up to Initialized is watched here.
+	// Managed: the node belongs to a pool, and the ledger watches it until it is Initialized.
 	Managed     bool
 	Registered  bool
 	Initialized bool
-	// KubeletReady: the kubelet says so. Ready: and the taint that follows it has gone, too.
+	// KubeletReady: the kubelet reports Ready. Ready: and the not-ready taint that follows it is gone, too.
 	KubeletReady, Ready bool
-	// Taints as the scheduler sees them, without those the transform hides.
+	// Taints are those the scheduler sees, without those that the informer's transform hides.
 	Taints []corev1.Taint
-	// Expected are taints that nodes of its pool have shown to get although the pool doesn't declare them.
+	// Expected are taints that nodes of its pool are known to get although the pool doesn't declare them.
 	Expected []corev1.Taint
-	// Drivers are the CSI drivers on its CSINode, and capacity.StorageOf the classes whose capacity has been published for it.
+	// Drivers are the CSI drivers on its CSINode and, in the form of capacity.StorageOf, the storage classes with capacity published for
+	// it.
 	Drivers []string
-	// VolumeLimits is how many volumes of a driver can be attached, and how many bytes are published; what is not listed has no limit.
+	// VolumeLimits is how many volumes of a driver can be attached, and how many bytes of storage are published. What is not listed has
+	// no limit.
 	VolumeLimits map[string]int64
 }
 
-// AddNode tells of a node that is to be launched, or is being launched (after a restart), under its claim's name.
+// AddNode adds a node that is to be launched or (after a restart) is being launched, under its claim's name.
 func (l *Ledger) AddNode(claim string, template *capacity.Node, daemons map[string]capacity.Resources, launched bool, now time.Time) {
 	n := l.node(claim)
 	n.claim, n.template, n.launched, n.launchedAt = claim, template, launched, now
 	n.daemons = daemons
 }
 
-// RecoverNode is AddNode for a node that was launched before this process began. It has as long as any other from now on: its kubelet
-// may have come meanwhile, and nobody has looked at it yet.
+// RecoverNode is AddNode for a node that was launched before this process began. Its time limits start now: its kubelet may have
+// registered meanwhile, and the ledger hasn't seen the Node yet.
 func (l *Ledger) RecoverNode(claim string, template *capacity.Node, daemons map[string]capacity.Resources, now time.Time) {
 	l.AddNode(claim, template, daemons, true, now)
 	l.nodes[claim].recovered = true
 }
 
-// Has says whether a claim's node is on the books.
+// Has reports whether the ledger has the claim's node.
 func (l *Ledger) Has(claim string) bool { return l.nodes[claim] != nil }
 
-// find is the node of that key or name, or nil.
+// find returns the node with that key or name, or nil.
 func (l *Ledger) find(key string) *node {
 	if n, ok := l.nodes[key]; ok {
 		return n
@@ -115,8 +118,8 @@ func (l *Ledger) node(key string) *node {
 	return n
 }
 
-// Launching says that the call that launches the claim's instance is about to be made: it can't be cancelled any more.
-// It answers false when the claim is not needed any more and must not be launched.
+// Launching records that the call that launches the claim's instance is about to be made, so that the claim can't be cancelled any more.
+// It returns false if no pod needs the claim any more; then it must not be launched.
 func (l *Ledger) Launching(claim string, now time.Time) bool {
 	n, ok := l.nodes[claim]
 	if !ok || len(n.slots) == 0 {
@@ -126,14 +129,14 @@ func (l *Ledger) Launching(claim string, now time.Time) bool {
 	return true
 }
 
-// Named says under which name and provider id the claim's Node will be found. It is called before the Node is created.
+// Named records the name and the provider id that the claim's Node will have. It is called before the Node is created.
 func (l *Ledger) Named(claim, name, providerID string) {
 	n, ok := l.nodes[claim]
 	if !ok {
 		return
 	}
 	if n.name != "" && n.name != name {
-		// Expected under another name: what was seen there was not this node.
+		// It was expected under another name: what was seen there was not this node.
 		if l.byName[n.name] == n {
 			delete(l.byName, n.name)
 		}
@@ -146,7 +149,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 	other := l.byName[name]
 	l.byName[name] = n
 	if other != nil && other != n && n.is(NodeStatus{ProviderID: other.machine()}) {
-		// The Node was seen before its name was told (after a restart): what is known of it belongs here.
+		// The Node was seen before its name was recorded (after a restart): what is known of it belongs to the claim's node.
 		n.cached, n.status, n.fenced, n.closed = other.cached, other.status, other.fenced, other.closed
 		n.turned, n.rejectedPods, other.turned, other.rejectedPods = other.turned, other.rejectedPods, nil, nil
 		for _, s := range slices.Clone(other.slots) {
@@ -156,31 +159,31 @@ func (l *Ledger) Named(claim, name, providerID string) {
 		}
 		delete(l.nodes, other.key)
 	} else if other != nil && other != n && other.claim == "" && len(other.slots) == 0 {
-		l.leave(other) // of an earlier machine of that name
+		l.leave(other) // the node of an earlier instance with that name
 		n.nameTaken = other.closed
 	}
 	l.openNode(n)
 }
 
-// IsNamed says whether the claim's node is known by that name, or is nobody's concern here.
+// IsNamed reports whether the claim's node has that name, or the ledger doesn't have the claim.
 func (l *Ledger) IsNamed(claim, name string) bool {
 	n, ok := l.nodes[claim]
 	return !ok || n.name == name
 }
 
-// machine is the provider id of the node's machine, as far as it is known.
+// machine returns the provider id of the node's instance, or "" if it isn't known.
 func (n *node) machine() string { return cmp.Or(n.providerID, n.status.ProviderID) }
 
-// is says whether the status can be this node's.
+// is reports whether the status can be this node's.
 func (n *node) is(st NodeStatus) bool {
 	return n.providerID == "" || st.ProviderID == "" || n.providerID == st.ProviderID
 }
 
-// Cached says that the scheduler's cache has the Node, new or changed.
+// Cached records that the Node was added to the scheduler's cache or has changed there.
 func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	n, ok := l.byName[name]
 	if ok && n.closed && !n.is(st) {
-		l.releaseName(n) // another machine has its name
+		l.releaseName(n) // another instance has its name
 		ok = false
 	}
 	if ok && !n.is(st) {
@@ -220,7 +223,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	l.tidy(n)
 }
 
-// Existing tells of a Node that is in the scheduler's cache and about to be planned on.
+// Existing adds a Node that is in the scheduler's cache and about to be planned on.
 func (l *Ledger) Existing(name string, st NodeStatus) {
 	n, ok := l.byName[name]
 	if !ok {
@@ -228,12 +231,12 @@ func (l *Ledger) Existing(name string, st NodeStatus) {
 		n.name = name
 		l.byName[name] = n
 	}
-	if n.claim == "" && !n.cached { // new here, or known for its fence only
+	if n.claim == "" && !n.cached { // new, or known only because it is fenced
 		n.cached, n.status = true, st
 	}
 }
 
-// DaemonBound says that the pod of a DaemonSet has arrived on the node.
+// DaemonBound records that the DaemonSet's pod was bound to the node.
 func (l *Ledger) DaemonBound(name, daemon string) {
 	if n, ok := l.byName[name]; ok {
 		delete(n.daemons, daemon)
@@ -243,7 +246,7 @@ func (l *Ledger) DaemonBound(name, daemon string) {
 	}
 }
 
-// Daemons says which DaemonSets' pods are still to come to the claim's node.
+// Daemons sets which DaemonSets' pods the claim's node has yet to get.
 func (l *Ledger) Daemons(claim string, daemons map[string]capacity.Resources) {
 	if n, ok := l.nodes[claim]; ok {
 		n.daemons = daemons
@@ -253,8 +256,8 @@ func (l *Ledger) Daemons(claim string, daemons map[string]capacity.Resources) {
 	}
 }
 
-// Uncached says that the scheduler's cache has lost the Node. Its slots wait for it to come back: whether it will is the
-// claim's affair (NodeGone).
+// Uncached records that the scheduler's cache has lost the Node. The slots of a claim's node wait for the Node to return; if it doesn't,
+// the claim's own end drops them (ClaimGone).
 func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 	n, ok := l.byName[name]
 	if !ok {
@@ -264,14 +267,14 @@ func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 	if !n.is(NodeStatus{ProviderID: providerID}) {
 		return
 	}
-	if n.status.Initialized { // it had all its life up to there: nothing of it is in flight
+	if n.status.Initialized { // an initialized node waits for nothing more
 		n.daemons = nil
 		if l.tidy(n); l.nodes[n.key] != n {
 			return
 		}
 	}
 	n.cached, n.status = false, NodeStatus{}
-	n.closed = n.closed && n.claim != "" // until the claim has gone
+	n.closed = n.closed && n.claim != "" // until the claim is gone
 	n.fenced = n.closed
 	if n.claim == "" {
 		l.lose(n, "the node was deleted", true, now)
@@ -283,7 +286,7 @@ func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 	l.tidy(n)
 }
 
-// unready takes back a promise that its slot can be used now; a pod that was let go for it waits again.
+// unready marks a slot as not usable any more. A pod that was opened for it is Planned again.
 func (l *Ledger) unready(s *slot) {
 	if !s.ready {
 		return
@@ -318,7 +321,7 @@ func (l *Ledger) lastOpen(c *class) *pod {
 	return last
 }
 
-// remove takes a slot off the node's books.
+// remove removes a slot from the node.
 func (n *node) remove(s *slot) {
 	i := slices.Index(n.slots, s)
 	if i < 0 {
@@ -346,7 +349,7 @@ func (n *node) add(s *slot) {
 	sum.Add(s.class.Requests, 1)
 }
 
-// keptFor says that a pod is being bound to its slot on the node, and comes back to it if that fails.
+// keptFor reports whether a pod is being bound to its slot on the node: if that fails, the pod gets the slot back.
 func (l *Ledger) keptFor(n *node) bool {
 	for uid := range l.assumed[n.name] {
 		if p := l.pods[uid]; p != nil && p.slot != nil && p.slot.node == n {
@@ -356,7 +359,7 @@ func (l *Ledger) keptFor(n *node) bool {
 	return false
 }
 
-// tidy forgets a node nothing depends on, and cancels a claim nobody needs that was not launched.
+// tidy forgets a node that nothing depends on, and cancels a claim that no pod needs and that was not launched.
 func (l *Ledger) tidy(n *node) {
 	if len(n.slots) > 0 || n.fenced || n.status.Initialized && len(n.daemons) > 0 || l.keptFor(n) {
 		return
@@ -366,7 +369,7 @@ func (l *Ledger) tidy(n *node) {
 		l.out.Cancel = append(l.out.Cancel, n.claim)
 	case n.cached && n.status.Managed && !n.status.Initialized: // watched until it is initialized
 		return
-	case n.claim != "" && !n.cached: // launched: the room is there for others to plan on
+	case n.claim != "" && !n.cached: // launched: its capacity can be used by later plans
 		return
 	}
 	l.leave(n)

@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// waits says why pods of the class can't be bound to the node now; empty when they can. It is the table of
-// docs/early-binding.md: nothing is bound early that must not be.
+// waits returns why pods of the class can't be bound to the node now, or "" if they can. It is the table of docs/early-binding.md: no pod
+// is bound early that must not be.
 func (n *node) waits(c *capacity.Class) string {
 	switch {
 	case n.fenced:
@@ -28,7 +28,7 @@ func (n *node) waits(c *capacity.Class) string {
 		return "its node has not registered yet: " + c.BindReason
 	}
 	if n.status.Managed && !n.status.Initialized {
-		// Afterwards a taint is no longer a matter of waiting: the filters refuse the node and the pod is planned again.
+		// Once the node is initialized, a taint is not waited for: the filters refuse the node and the pod is planned again.
 		if t := capacity.Untolerated(c.Tolerations, n.status.Taints); t != nil {
 			return fmt.Sprintf("its node still has the taint %s", t.ToString())
 		}
@@ -57,14 +57,14 @@ func waitReason(s *slot) string {
 	if s.group != nil {
 		for _, o := range s.group.slots {
 			if o.node.waits(o.class.Class) != "" {
-				return "other nodes of its plan are being launched: pods joined by spreading or affinity start together"
+				return "other nodes of its plan are being launched: pods that depend on each other by topology spread or affinity start together"
 			}
 		}
 	}
 	return "the other pods of its plan are placed first"
 }
 
-// openNode makes slots ready after something about their node has changed.
+// openNode makes slots ready after their node has changed.
 func (l *Ledger) openNode(n *node) {
 	l.recall(n)
 	touched := map[*class]bool{}
@@ -83,7 +83,7 @@ func (l *Ledger) openNode(n *node) {
 	for _, g := range groups {
 		l.openGroup(g)
 	}
-	for _, s := range slices.Clone(n.slots) { // in the node's order
+	for _, s := range slices.Clone(n.slots) { // in the order of the node's slots
 		if touched[s.class] {
 			delete(touched, s.class)
 			l.open(s.class)
@@ -113,7 +113,7 @@ func (l *Ledger) openGroup(g *group) {
 	}
 }
 
-// open lets as many waiting pods of the class go as there are ready slots.
+// open opens the gates of as many waiting pods of the class as there are ready slots.
 func (l *Ledger) open(c *class) {
 	for n := c.freeReady() - c.open; n > 0 && len(c.waiting) > 0; n-- {
 		p := c.waiting[0]
@@ -124,15 +124,15 @@ func (l *Ledger) open(c *class) {
 	}
 }
 
-// ClaimGone says that the claim has ended, or will, without giving the room it promised. Its slots are dropped, their
-// pods planned again, and with them the pods of their groups that were not let go yet. exhausted: for lack of capacity,
-// which is nobody's failure: the offers are remembered, the next plan is another one, and it is made at once.
+// ClaimGone records that the claim has ended, or will, without providing the capacity reserved on it. Its slots are dropped and their
+// pods planned again, together with the pods of their groups that were not opened yet. exhausted: the cloud had no capacity. That
+// counts as no failure: the offerings are remembered as unavailable, so the next plan is a different one, and it is made at once.
 func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	n, ok := l.nodes[claim]
 	if !ok {
 		return
 	}
-	n.launched = true // never cancelled by tidy: it is gone
+	n.launched = true // tidy must not cancel it: it is gone
 	for _, c := range n.took {
 		l.class(c).lose(why, now)
 	}
@@ -148,7 +148,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	}
 	delete(l.byName, n.name)
 	if n.cached {
-		// The Node is seen for a moment longer, and not marked yet: nothing may be planned there or go there.
+		// The Node exists a moment longer and isn't marked yet: no pod may be planned there or go there.
 		l.nodes[n.name] = &node{key: n.name, name: n.name, arrival: n.arrival, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
 			reserved: map[int32]capacity.Resources{}}
 		l.byName[n.name] = l.nodes[n.name]
@@ -162,10 +162,10 @@ func (l *Ledger) lose(n *node, why string, blameless bool, now time.Time) {
 	l.tidy(n)
 }
 
-// evict drops a slot whose room won't come and plans again for whom it was meant.
+// evict drops a slot whose capacity won't become available, and plans for its pod again.
 func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 	if slices.Index(s.node.slots, s) < 0 {
-		return // gone with its group
+		return // dropped with its group already
 	}
 	g := s.group
 	c := s.class
@@ -176,7 +176,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 		p = s.pod
 	}
 	if g != nil {
-		// It leaves the group first: without it the rest could look complete, and would be let go instead of planned anew.
+		// The slot leaves the group first. Otherwise the rest could look complete without it and be opened instead of planned again.
 		i := slices.Index(g.slots, s)
 		g.slots = slices.Delete(g.slots, i, i+1)
 		s.group = nil
@@ -188,7 +188,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 		c.open--
 		l.requeue(p, why, blameless, now)
 	default:
-		// Somebody's entitlement ends with the slot: the last one to come waits longest anyway.
+		// One pod's entitlement ends with the slot: that of the last one, which would wait longest anyway.
 		if k := len(c.waiting); k > 0 {
 			p := c.waiting[k-1]
 			c.waiting = c.waiting[:k-1]
@@ -218,18 +218,18 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 	l.again(p, why, now)
 }
 
-// othersDeadline is how long another scheduler may take to bind the pod once its node is there.
+// othersDeadline is how long another scheduler may take to bind the pod once its node exists.
 const othersDeadline = 10 * time.Minute
 
-// Tick ends what has lasted long enough: gates, holds for owners, back-offs, the trust in nodes that don't come.
+// Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register.
 func (l *Ledger) Tick(now time.Time) {
 	if l.freed {
-		// Room that was kept from refused pods is free, and no event of the cluster tells them.
+		// Capacity that was reserved is free, and no cluster event makes refused pods retry for that.
 		l.freed = false
 		l.Reopen(now)
 		for _, p := range l.pods {
 			if p.state == Queued {
-				p.told = "" // if they are refused for the same reason again, the scheduler has to look all the same
+				p.told = "" // if they are refused for the same reason again, the scheduler has to look at them all the same
 			}
 		}
 		l.recallAllUnknown()
@@ -241,7 +241,7 @@ func (l *Ledger) Tick(now time.Time) {
 		if p.until.IsZero() {
 			p.until = now.Add(othersDeadline)
 		} else {
-			l.fail(p, "its own scheduler has not bound it to the node that was built for it", now)
+			l.fail(p, "its own scheduler has not bound it to the node that was launched for it", now)
 		}
 	}
 	l.overdue(now)
@@ -282,9 +282,9 @@ func (l *Ledger) Tick(now time.Time) {
 	}
 }
 
-// gatesEnd opens the gates of pods whose room has not become usable in time.
+// gatesEnd opens the gates of pods whose node has not become usable in time.
 func (l *Ledger) gatesEnd(now time.Time) {
-	startup := map[*class]bool{} // classes some of whose nodes are Ready but for their startup taints
+	startup := map[*class]bool{} // classes with a node that is Ready except for its startup taints
 	for p := range l.podsIn(func(p *pod) bool { return p.state == Planned && now.Sub(p.since) > l.patience.Gate }) {
 		wait, looked := startup[p.class]
 		if !looked {
@@ -294,8 +294,8 @@ func (l *Ledger) gatesEnd(now time.Time) {
 		if wait && now.Sub(p.since) <= l.patience.Gate+l.patience.Startup {
 			continue
 		}
-		// Not planned again: that would buy a node each time. Its node may still come, and other room may appear.
-		why := fmt.Sprintf("its room has not become usable in %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
+		// Planning again would buy a node each time. This node may still register, and other capacity may become free.
+		why := fmt.Sprintf("its node has not become usable within %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
 		freed := l.freed
 		l.release(p)
 		l.freed = freed // releasing a slot that never became usable frees nothing for others
@@ -304,29 +304,29 @@ func (l *Ledger) gatesEnd(now time.Time) {
 	}
 }
 
-// unneededFor is how long others may plan on a node whose own plan fell through.
+// unneededFor is how long other pods may be planned on a node whose own plan was given up.
 const unneededFor = 10 * time.Second
 
-// endUnneeded ends a machine that was launched for pods that start together or not at all, when they don't, and nobody else has
-// taken it: as long as its kubelet hasn't come nothing is lost with it. It is said again until the claim has gone.
+// endUnneeded ends an instance that was launched for a group of pods that start together or not at all, when the group was given up and
+// no other pod uses it. Until its kubelet registers nothing is lost with it. The request is repeated until the claim is gone.
 func (l *Ledger) endUnneeded(n *node, now time.Time) {
 	switch {
 	case n.unneededSince.IsZero():
-	case n.endRequested: // nothing goes there any more: it has to end
+	case n.endRequested: // nothing may go there any more, so it has to end
 		if now.Sub(n.unneededSince) >= unneededFor {
 			n.unneededSince = now
 			l.out.End = append(l.out.End, n.claim)
 		}
 	case len(n.slots) > 0 || n.used || n.status.Registered || n.claim == "":
 		n.unneededSince = time.Time{}
-	case len(l.assumed[n.name]) > 0: // bound in a moment, or not
+	case len(l.assumed[n.name]) > 0: // a pod is being bound there; wait for the result
 	case now.Sub(n.unneededSince) >= unneededFor:
 		n.unneededSince, n.fenced, n.endRequested = now, true, true
 		l.out.End = append(l.out.End, n.claim)
 	}
 }
 
-// Explain says what a pod waits for, or why it was refused; empty for pods that wait for nothing of ours.
+// Explain returns what a pod waits for, or why it was refused; "" for a pod that doesn't wait for the ledger.
 func (l *Ledger) Explain(uid types.UID) string {
 	p, ok := l.pods[uid]
 	if !ok {
@@ -391,8 +391,8 @@ var stateNames = [...]string{"unknown", "queued", "planned", "open", "assumed", 
 
 func (s State) String() string { return stateNames[s] }
 
-// Replan takes one slot of the pod's class off a claim's node, because the node has turned out not to suit it, and plans
-// for the pod again.
+// Replan drops one slot of the pod's class on a claim's node, because the node has turned out not to suit the pod, and plans for the pod
+// again.
 func (l *Ledger) Replan(uid types.UID, claim, why string, now time.Time) {
 	p, n := l.pods[uid], l.nodes[claim]
 	if p == nil || n == nil || p.state != Planned {

@@ -8,11 +8,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Maps have no order. Whatever leaves the ledger in a row, or depends on which comes first, goes by the order in which pods and nodes came
-// to the ledger: the same events have the same effects in the same order, and of pods that are alike in everything the first one stays
-// the first, however often it has waited.
+// Maps have no order. Where the order of results matters, or which of several comes first, the ledger uses the order in which pods and
+// nodes were added to it: the same events have the same effects in the same order, and of pods that are otherwise equal the oldest stays
+// first, however often it has waited.
 
-// add takes down a pod that was not known.
+// add adds a pod that the ledger doesn't know.
 func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 	l.arrivals++
 	p := &pod{ref: ref, class: l.class(c), owner: ownerOf(c), arrival: l.arrivals}
@@ -21,15 +21,15 @@ func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 	return p
 }
 
-// remove forgets a pod that is to have nothing any more.
+// remove forgets a pod whose entitlement has ended.
 func (l *Ledger) remove(p *pod) {
 	delete(l.pods, p.ref.UID)
 	p.class.pods--
 	l.forget(p.class)
 }
 
-// podsIn gives the pods of which is says so, in the order in which they came. One that is concerned by what was done to another before it
-// is asked again.
+// podsIn returns the pods for which is returns true, in the order in which they were added. It asks is again before it yields each pod,
+// because what was done to an earlier one may have changed the answer.
 func (l *Ledger) podsIn(is func(*pod) bool) iter.Seq[*pod] {
 	var found []*pod
 	for _, p := range l.pods {
@@ -67,8 +67,7 @@ func (l *Ledger) nodesIn(is func(*node) bool) iter.Seq[*node] {
 
 func byArrival(a, b *pod) int { return cmp.Compare(a.arrival, b.arrival) }
 
-// byWait sorts pods that wait since different times, and those that have waited as long by their arrival: after a failure they all begin
-// to wait anew at the same moment.
+// byWait sorts pods by the time since which they wait, then by arrival: after a failure all of them start to wait at the same moment.
 func byWait(a, b Waiting) int {
 	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.arrival, b.arrival))
 }

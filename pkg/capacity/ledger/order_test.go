@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// manyPods is a ledger with pods of one class that came one after the other, the last name first.
+// manyPods returns a ledger with pods of one class that arrived one after the other, the last name first.
 func manyPods(n int) (l *Ledger, uids []types.UID, now time.Time) {
 	l, now = New(), time.Unix(0, 0)
 	c := testClass("web", 100, 0)
@@ -30,7 +30,8 @@ func uidsOf[T any](all []T, uid func(T) types.UID) (out []types.UID) {
 	return out
 }
 
-// However they fail, pods are planned for in the order in which they came, though they all wait anew since the same moment.
+// However they fail, pods are planned for in the order in which they arrived, although all of them start to wait again at the same
+// moment.
 func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 	for name, retry := range map[string]func(l *Ledger, uids []types.UID, now time.Time){
 		"the back-off is over": func(l *Ledger, uids []types.UID, now time.Time) {
@@ -69,7 +70,7 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 	}
 }
 
-// Pods whose gates end together are let go, and told, in the order in which they came.
+// Pods whose gates end together are opened, and their events are reported, in the order in which they arrived.
 func TestGatesEndInTheOrderOfArrival(t *testing.T) {
 	l, uids, now := manyPods(50)
 	l.AddNode("c", nil, nil, true, now)

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// opened is a ledger with one pod that was let go to its node, which is up.
+// opened returns a ledger with one pod that was opened for its node, which is initialized.
 func opened(t *testing.T, class *capacity.Class, now time.Time) *Ledger {
 	t.Helper()
 	l, ref := New(), capacity.PodRef{UID: "p"}
@@ -33,7 +33,8 @@ func (l *Ledger) tickTo(from, to time.Time) {
 	}
 }
 
-// A pod was let go, and its cycles end before any PostFilter: its room isn't kept for ever, or the machine could never be ended.
+// A pod was opened, and its cycles end before any PostFilter: its capacity must not stay reserved for ever, or the instance could never
+// be ended.
 func TestRoomOfAPodThatIsNeverBoundIsGivenUp(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	for name, pinned := range map[string]bool{"had a cycle": true, "never had one": false} {
@@ -58,7 +59,7 @@ func TestRoomOfAPodThatIsNeverBoundIsGivenUp(t *testing.T) {
 				t.Error("the machine can't be ended")
 			}
 			l.Unfence("node")
-			// Others may have the room at once; the pod itself isn't planned for again as long as it had it.
+			// Others may use the capacity at once. The pod itself isn't planned for again for as long as it had its slot.
 			l.tickTo(end, end.Add(9*time.Minute))
 			if n := len(l.QueuedPods()); n > 0 {
 				t.Error("the pod is planned for again at once")
@@ -74,7 +75,7 @@ func TestRoomOfAPodThatIsNeverBoundIsGivenUp(t *testing.T) {
 	}
 }
 
-// A cycle that got as far as Reserve has shown that the room is good: a binding that fails, or a gang that isn't complete yet.
+// A cycle that got as far as Reserve has shown that the reservation is good: the binding failed, or a gang isn't complete yet.
 func TestRoomIsKeptWhileCyclesEndForOtherReasons(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	l := opened(t, testClass("a", 100, 0), start)
@@ -95,7 +96,7 @@ func TestRoomIsKeptWhileCyclesEndForOtherReasons(t *testing.T) {
 	}
 }
 
-// The time of another scheduler begins when the node is there, however long that took.
+// The time limit of another scheduler begins when the node exists, however long that took.
 func TestOtherSchedulersHaveTheirTimeFromTheNodeOn(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	l, c, ref := New(), testClass("a~", 100, 0), capacity.PodRef{UID: "p"}

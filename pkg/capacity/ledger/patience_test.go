@@ -43,7 +43,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A gate outlasts its deadline while its node is Ready and keeps its startup taint, as long as such a node is kept.
+// A gate stays closed beyond its deadline while its node is Ready and has its startup taint, as long as such a node is kept.
 func TestGatesOutlastStartupTaints(t *testing.T) {
 	start := time.Unix(0, 0)
 	agent := []corev1.Taint{{Key: "agent", Effect: corev1.TaintEffectNoSchedule}}

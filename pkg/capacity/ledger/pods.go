@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Submit is called when the scheduler found no node for the pod. It answers the state the pod is in now: Queued when a
-// plan is coming, Refused with the reason when it was planned for before and nothing has changed since.
+// Submit is called when the scheduler found no node for the pod. It returns the pod's new state: Queued when a plan will be made, Refused
+// with the reason when a plan had no capacity for it and nothing has changed since.
 func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (State, string) {
 	p, ok := l.pods[ref.UID]
 	if !ok {
@@ -20,9 +20,10 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 			return p.state, p.why
 		}
 		if k := p.class; k.lost > 1 && now.Before(k.rest) {
-			// Its like were bound to nodes that died before their kubelets came, and made anew: for this one, too, that was a failure.
+			// Pods like it were bound to nodes that died before their kubelets registered, and were created again: that failure counts
+			// for this pod, too.
 			p.state, p.since, p.retry = Refused, now, k.rest
-			p.why = "the last nodes launched for such pods never came up; the next one is launched later: " + k.lostWhy
+			p.why = "the last nodes launched for such pods never registered; the next one is launched later: " + k.lostWhy
 			return Refused, p.why
 		}
 		l.queue(p, now)
@@ -31,7 +32,7 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 	}
 	switch p.state {
 	case Queued:
-		p.held.Store(true) // its cycle ended without a try of preemption
+		p.held.Store(true) // its cycle ended without an attempt at preemption
 		l.reclass(p, c)
 		p.stale = false
 	case Refused:
@@ -43,16 +44,16 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 		}
 	case Open:
 		if s := p.slot; s != nil && s.node.waits(s.class.Class) != "" {
-			l.unready(s) // its node came to have a taint, say, since the pod was let go: it waits for that, as it would have before
+			l.unready(s) // the node has got a taint, say, since the pod was opened: it waits as it would have before
 		}
 		switch {
 		case p.state != Open:
 			return p.state, p.why
 		case p.slot == nil:
-			// The cycle that failed had begun before the plan was made. The next one will be pinned.
+			// The cycle that failed began before the plan was made. The next one will be pinned.
 			return p.state, l.awakenLater(p, now)
 		default:
-			// Its cycle ran and failed: the room it was promised was not good enough.
+			// Its cycle was pinned and failed: the filters refused the planned node.
 			l.reject(p, "the planned node did not pass the scheduler's filters")
 			l.fail(p, "the planned node did not pass the scheduler's filters", now)
 		}
@@ -80,7 +81,7 @@ func (l *Ledger) queue(p *pod, now time.Time) {
 	l.out.Plan = true
 }
 
-// QueuedPods are the pods that wait for a plan, those first that have waited longest, and then in the order in which they came.
+// QueuedPods returns the pods that wait for a plan, those that have waited longest first, then in the order in which they arrived.
 func (l *Ledger) QueuedPods() []Waiting {
 	var out []Waiting
 	for _, p := range l.pods {
@@ -97,25 +98,25 @@ type Waiting struct {
 	Ref   capacity.PodRef
 	Class *capacity.Class
 	Since time.Time
-	Stale bool // the pod has not been looked at since it was made to wait again: by now it may be of another class (see Renew)
+	Stale bool // queued again without a new Submit: by now it may be of another class (see Renew)
 
 	arrival int
 }
 
-// Renew says of what class stale pods are by now.
+// Renew sets the present classes of stale pods.
 func (l *Ledger) Renew(classes map[types.UID]*capacity.Class) {
 	for uid, c := range classes {
 		p, ok := l.pods[uid]
 		if !ok || p.state != Queued || !p.stale {
-			continue // it has spoken for itself meanwhile
+			continue // it was submitted again meanwhile
 		}
 		p.stale = false
 		l.reclass(p, c)
 	}
 }
 
-// Dismiss ends the wait of queued pods that can't be planned for any more, and lets the scheduler look at them. Should a cycle
-// of theirs fail once they can be, they come again.
+// Dismiss removes queued pods that can't be planned for any more, and lets the scheduler try them. If a later cycle of theirs fails, they
+// are submitted again.
 func (l *Ledger) Dismiss(uids []types.UID) {
 	for _, uid := range uids {
 		if p, ok := l.pods[uid]; ok && p.state == Queued {
@@ -125,8 +126,7 @@ func (l *Ledger) Dismiss(uids []types.UID) {
 	}
 }
 
-// Join queues a pod because another one of its group is planned for, even if it was refused before, and answers the state it
-// is in now.
+// Join queues a pod because another member of its gang is planned for, even if it was refused before, and returns its new state.
 func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) State {
 	p, ok := l.pods[ref.UID]
 	switch {
@@ -142,7 +142,7 @@ func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) Sta
 	return p.state
 }
 
-// lose counts a node that took pods of the class and never came up, once for all that go together.
+// lose counts a node that took pods of the class and never registered; nodes that fail at about the same time count once.
 func (c *class) lose(why string, now time.Time) {
 	c.lostWhy = why
 	if now.Before(c.rest) {
@@ -152,7 +152,7 @@ func (c *class) lose(why string, now time.Time) {
 	c.rest = now.Add(max(backoff(c.lost), firstBackoff))
 }
 
-// came ends that count: the node's kubelet is there.
+// came resets that count: the node's kubelet has registered.
 func (l *Ledger) came(n *node) {
 	for key := range n.took {
 		if c, ok := l.classes[key]; ok {
@@ -163,14 +163,14 @@ func (l *Ledger) came(n *node) {
 	n.took = nil
 }
 
-// fail takes the pod's slot from it and plans again, later each time.
+// fail takes the pod's slot away and plans again, after a delay that grows with each failure.
 func (l *Ledger) fail(p *pod, why string, now time.Time) {
 	l.release(p)
 	p.class.recordFailure(now)
 	l.again(p, why, now)
 }
 
-// again queues a pod whose promise was not kept, after its back-off.
+// again queues a pod that has lost its reservation, after its back-off.
 func (l *Ledger) again(p *pod, why string, now time.Time) {
 	p.failed++
 	if d := backoff(max(p.failed, p.class.failed)); d > 0 {
@@ -182,7 +182,7 @@ func (l *Ledger) again(p *pod, why string, now time.Time) {
 	l.queue(p, now)
 }
 
-// Gone says that the pod was deleted, ended, or bound by somebody else.
+// Gone records that the pod was deleted, has ended, or was bound by another scheduler.
 func (l *Ledger) Gone(uid types.UID) {
 	p, ok := l.pods[uid]
 	if !ok {
@@ -195,11 +195,11 @@ func (l *Ledger) Gone(uid types.UID) {
 	l.release(p)
 	l.remove(p)
 	if assumed != nil && l.nodes[assumed.node.key] == assumed.node {
-		l.tidy(assumed.node) // it was kept for the pod
+		l.tidy(assumed.node) // the node was kept for the pod
 	}
 }
 
-// Bound says that the pod was bound: it and its class have had what they were promised.
+// Bound records that the pod was bound, which ends its class's failure counts.
 func (l *Ledger) Bound(uid types.UID) {
 	if p, ok := l.pods[uid]; ok {
 		p.class.served()
@@ -207,21 +207,21 @@ func (l *Ledger) Bound(uid types.UID) {
 	}
 }
 
-// Seen reports that Pending has the pod now. The scheduler may have had it before: an earlier Activate for it was dropped then, so it is
-// activated again.
+// Seen records that pkg/launch's list of pending pods has the pod now. The scheduler may have had it earlier; an Activate from that time
+// was dropped, so the pod is activated again.
 func (l *Ledger) Seen(uid types.UID) {
 	if p, ok := l.pods[uid]; ok && (p.state == Refused || p.state == Open && p.slot == nil) {
 		l.out.Activate = append(l.out.Activate, p.ref)
 	}
 }
 
-// served ends the counts of failures: a pod of the class was bound.
+// served resets the failure counts, because a pod of the class was bound.
 func (c *class) served() {
 	c.failed, c.next = 0, time.Time{}
 	c.refused, c.patient = 0, time.Time{}
 }
 
-// release takes the pod's entitlement away: its slot, or, while it has none, the slot of its class that is needed least.
+// release ends the pod's entitlement and drops its slot or, if it has none yet, the slot of its class that is needed least.
 func (l *Ledger) release(p *pod) {
 	switch p.state {
 	case Planned:
@@ -236,12 +236,13 @@ func (l *Ledger) release(p *pod) {
 			l.drop(p.slot)
 		}
 	}
-	p.slot = nil // an assumed pod's slot is off the books already
+	p.slot = nil // Assume has removed an assumed pod's slot already
 	p.state = Unknown
 }
 
-// spare is the slot of the class to give up when an entitlement ends: the last in plan order, so that what is left is
-// still a prefix of a verified plan; never a ready one while others will do, since ready ones are counted on.
+// spare returns the slot of the class to drop when an entitlement ends: the last in plan order, so that the remaining ones are still a
+// prefix of a verified plan. It prefers slots with the given readiness: planned pods drop slots that are not ready, since open pods count
+// on the ready ones.
 func (c *class) spare(ready bool) *slot {
 	var other *slot
 	for _, s := range slices.Backward(c.slots) {
@@ -258,7 +259,7 @@ func (c *class) spare(ready bool) *slot {
 	return other
 }
 
-// drop removes a slot and, with the last one, the reason for its node.
+// drop removes a slot, and its node if nothing else depends on that.
 func (l *Ledger) drop(s *slot) {
 	if s == nil {
 		return

@@ -20,14 +20,14 @@ func testClass(key string, cpu int64, prio int32) *capacity.Class {
 	return &capacity.Class{Key: capacity.ClassKey(key), Priority: prio, Requests: capacity.Resources{corev1.ResourceCPU: cpu}}
 }
 
-// world drives a ledger with random events and keeps its own account of what the outside knows.
+// world makes random events for a ledger and keeps its own record of what the outside knows.
 type world struct {
 	l       *Ledger
 	r       *rand.Rand
 	now     time.Time
 	classes []*capacity.Class
-	pods    map[types.UID]*capacity.Class // unbound pods that live
-	claims  map[string]string             // claim -> node name or ""
+	pods    map[types.UID]*capacity.Class // unbound pods that exist
+	claims  map[string]string             // claim to node name, or ""
 	cached  map[string]bool
 	assumed map[types.UID]string
 	n       int
@@ -91,7 +91,7 @@ func (w *world) step() string {
 		w.claims[claims[0]] = ""
 		w.l.AddNode(claims[0], nil, nil, false, w.now)
 		if old := w.anyClaim(); old != "" && old != claims[0] {
-			w.l.AddNode("c-extra", nil, nil, true, w.now) // exists for a moment, never gets a slot
+			w.l.AddNode("c-extra", nil, nil, true, w.now) // it exists for a moment and never gets a slot
 			w.l.ClaimGone("c-extra", "", true, w.now)
 		}
 		var pl []capacity.Placement
@@ -102,7 +102,7 @@ func (w *world) step() string {
 			pl = append(pl, capacity.Placement{Class: w.classes[0], Owner: "rs1", Node: claims[0]})
 		}
 		w.l.Commit(fmt.Sprint(w.n), pl, w.now)
-		if w.r.Intn(3) == 0 { // room for the successors of pods of a node that goes
+		if w.r.Intn(3) == 0 { // reservations for the replacements of a drained node's pods
 			moved := []capacity.Placement{{Class: w.classes[1], Owner: "rs2", Node: claims[0], Group: w.r.Intn(2)}, {Class: w.classes[0], Owner: "rs1", Node: claims[0]}}
 			w.l.Move(fmt.Sprint(w.n, "m"), moved, []string{"old-1", "old-2"}, w.now.Add(time.Duration(w.r.Intn(90))*time.Second), w.now)
 		}
@@ -232,8 +232,8 @@ func randomWorld(seed int64) *world {
 	return w
 }
 
-// Whatever happens in whatever order, the books agree, and every pod that lives is either free to be scheduled, or there
-// is something under way that will let it go.
+// Whatever happens, in whatever order, the ledger is consistent, and every pod that exists either may be scheduled or waits for something
+// that will open its gate.
 func TestBooksAgreeUnderRandomEvents(t *testing.T) {
 	for seed := range int64(300) {
 		w := randomWorld(seed)
@@ -273,7 +273,8 @@ func (w *world) everybodyHasAFuture() error {
 	return nil
 }
 
-// The same events have the same effects in the same order: pods are let go, planned for and told as they came, not as a map has them.
+// The same events have the same effects in the same order: pods are opened, planned for and reported in the order in which they
+// arrived, not in that of a map.
 func TestEffectsAreInAFixedOrder(t *testing.T) {
 	for seed := range int64(150) {
 		a, b := randomWorld(seed), randomWorld(seed)

@@ -9,7 +9,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A pod that would be evicted from a node that isn't Ready waits for that, and its gate closes again when the node is so no more.
+// A pod that would be evicted from a node that isn't Ready waits until the node is Ready, and its gate closes again when the node no
+// longer is.
 func TestPodsThatWaitForReady(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("fast", 100, 0)
@@ -32,7 +33,7 @@ func TestPodsThatWaitForReady(t *testing.T) {
 		if shut, why := l.Gate("a"); shut != step.shut {
 			t.Errorf("%s: gate shut: %t (%s), want %t", step.name, shut, why, step.shut)
 		}
-		// A pod without a plan is treated alike.
+		// A pod without a plan is treated the same.
 		if why := l.Object("n1", &Ask{UID: "stranger", Class: c}, cpuOf{allocatable: 1000}); (why != "") != step.shut {
 			t.Errorf("%s: a stranger is told %q, want it refused: %t", step.name, why, step.shut)
 		}
@@ -42,7 +43,7 @@ func TestPodsThatWaitForReady(t *testing.T) {
 	}
 }
 
-// A taint that comes between the pod's Filter and its Reserve is seen in time: the pod would be evicted at once.
+// A taint that appears between the pod's Filter and its Reserve is seen in time: otherwise the pod would be evicted at once.
 func TestTaintsThatComeBeforeThePodIsAssumed(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("web", 100, 0)

@@ -6,9 +6,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Releasable are the pods that wait for a node and would be served as well by any other room, in the order in which they wait.
-// Pods that are joined with others by a group have to go together and are not among them. launched: those whose machine has
-// been launched, too, though it may then come for nobody.
+// Releasable returns the pods that wait for a node and could use any other capacity as well, those that have waited longest first. Pods
+// whose slots belong to a group have to be scheduled together and are not among them. launched includes pods whose instance has been
+// launched, although it may then stay unused.
 func (l *Ledger) Releasable(launched bool) []Waiting {
 	var out []Waiting
 	for _, c := range l.classes {
@@ -26,7 +26,7 @@ func (l *Ledger) Releasable(launched bool) []Waiting {
 	return out
 }
 
-// Waits says whether Releasable is worth asking.
+// Waits reports whether Releasable would return any pods.
 func (l *Ledger) Waits(launched bool) bool {
 	releasable := func(s *slot) bool { return s.releasable(launched) }
 	for _, c := range l.classes {
@@ -37,14 +37,14 @@ func (l *Ledger) Waits(launched bool) bool {
 	return false
 }
 
-// releasable says that a pod of the class can give the slot up: it can't be used yet, and stands alone.
+// releasable reports whether a pod of the class can give the slot up: it isn't ready, has no pod or owner, and belongs to no group.
 func (s *slot) releasable(launched bool) bool {
 	return !s.ready && s.pod == nil && s.owner == "" && s.group == nil && (launched || !s.node.launched)
 }
 
-// Reassign books other room for pods that wait for a node, and for each gives up a slot of its class: one on a claim that was
-// not launched yet rather than another, which may save the launch, and the last in plan order. Of the pods of a class, those
-// that have waited longest go first. Pods that wait no more, and pods without such a slot, get nothing. launched as in
+// Reassign reserves other capacity for pods that wait for a node. For each of them it drops a slot of the pod's class, preferably one on
+// a claim that was not launched yet, which may save the launch, and among these the last in plan order. Within a class, the pods that
+// have waited longest are moved first. Pods that no longer wait, and pods of a class without such a slot, get nothing. launched as in
 // Releasable.
 func (l *Ledger) Reassign(placements []capacity.Placement, launched bool) {
 	onto := map[*node]bool{}
@@ -62,7 +62,7 @@ func (l *Ledger) Reassign(placements []capacity.Placement, launched bool) {
 			kept = append(kept, pl)
 		}
 	}
-	var nodes []*node // in the plan's order
+	var nodes []*node // in the order of the plan
 	for _, pl := range kept {
 		l.seq++
 		n := l.node(pl.Node)
@@ -77,7 +77,7 @@ func (l *Ledger) Reassign(placements []capacity.Placement, launched bool) {
 	l.tidyAll(placements)
 }
 
-// surplus is the slot to give up for room on other nodes.
+// surplus returns the slot to drop in exchange for capacity on the nodes in onto; it is never on one of these.
 func (c *class) surplus(onto map[*node]bool, launched bool) *slot {
 	var out *slot
 	for _, s := range slices.Backward(c.slots) {

@@ -22,7 +22,7 @@ func waiting(l *Ledger, c *capacity.Class, now time.Time, group int, onto map[st
 	l.Take()
 }
 
-// A pod that waits for a machine takes room that has appeared; the launch that it doesn't need any more is called off.
+// A pod that waits for an instance takes capacity that has become free; the launch that it no longer needs is cancelled.
 func TestReassignFreesTheClaimThatWasNotLaunched(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("gpu", 100, 0)
@@ -55,7 +55,7 @@ func TestReassignFreesTheClaimThatWasNotLaunched(t *testing.T) {
 	}
 }
 
-// Pods that start together are not torn apart, and pods that can be bound already need nothing.
+// Pods that start together are not separated, and pods that can be bound already need nothing else.
 func TestReassignLeavesGroupsAndReadyRoomAlone(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c, other := New(), testClass("spread", 100, 0), testClass("web", 100, 0)
@@ -79,7 +79,7 @@ func TestReassignLeavesGroupsAndReadyRoomAlone(t *testing.T) {
 	}
 }
 
-// Room that appears because a node is coming up is no reason to leave a machine that is on its way: it would come for nobody.
+// Capacity on a node that is about to be up is no reason to drop the reservation on a launched instance: that would stay unused.
 func TestReassignLeavesLaunchedMachinesAlone(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("bare", 100, 0)

@@ -8,22 +8,23 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Back-off of a class or pod whose nodes did not get it bound: the first time costs nothing, since a race with another
-// pod is the likeliest cause; then it doubles.
+// Back-off of a class or pod that new nodes did not get bound. The first failure costs nothing, since its likeliest cause is a race with
+// another pod; after that the back-off doubles.
 const (
 	firstBackoff = time.Second
 	maxBackoff   = 5 * time.Minute
-	// lostMemory is longer than a kubelet may take (15 min), or nodes that never come would never count as a row.
+	// lostMemory is longer than a kubelet may take to register (15 min). Otherwise nodes that never register would not count as
+	// consecutive.
 	lostMemory = 20 * time.Minute
 )
 
-// Refuse ends the wait of queued pods without a plan. Their gates open, so that ordinary scheduling and preemption may
-// help them. retryable: the reason may pass by itself, they are planned for again after a while; a class that is refused for
-// such a reason again and again backs off. That costs nothing but time, so it is no failure, and a change ends it.
+// Refuse ends the wait of queued pods that no plan has capacity for. Their gates open, so that ordinary scheduling and preemption may
+// help them. retryable: the reason may pass by itself, and the pods are planned for again after a while; a class that is refused for such
+// reasons repeatedly backs off. Nothing was launched, so this counts as no failure, and a change in the cluster ends the back-off.
 //
-// A pod that hears what it was told before, whatever the numbers in it are by now, that has had a cycle of its own since and that the
-// scheduler has not been kept from looking at meanwhile, is left where it is: with thousands of such pods each change of a pool or an
-// offer would cost as many cycles, before those of pods that fit. It answers the others, to whom this is news.
+// Refuse does not activate a pod that is refused for the same reason as before (numbers in the reason may differ), whose own scheduling
+// cycle has failed since, and that no query (Gate, Pin) has kept from being scheduled since. With thousands of such pods each change of a pool or
+// an offering would cost as many cycles, ahead of pods that fit. It returns the other pods, for which the reason is new.
 func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) (news []capacity.PodRef) {
 	seen := map[*class]bool{}
 	waits := l.siblings(now)
@@ -50,7 +51,7 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 	return news
 }
 
-// refuse turns the pod away and has the scheduler look at it.
+// refuse marks the pod as Refused and has the scheduler look at it.
 func (l *Ledger) refuse(p *pod, why string, now time.Time) {
 	l.turnAway(p, why, now)
 	p.heard = false
@@ -62,7 +63,8 @@ func (l *Ledger) turnAway(p *pod, why string, now time.Time) {
 	p.behind, p.soon = false, false
 }
 
-// Postpone ends the wait of a queued pod that somebody else is about to help. It is planned for when that hasn't helped by then.
+// Postpone ends the wait of a queued pod that something else may help: preemption, or a later attempt for its whole gang. If it is still
+// refused at the given time, it is planned for again.
 func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
 	if p, ok := l.pods[uid]; ok && p.state == Queued {
 		l.refuse(p, why, now)
@@ -70,29 +72,29 @@ func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
 	}
 }
 
-// Refused says that there was no room for the pod in any plan.
+// Refused reports whether no plan had capacity for the pod.
 func (l *Ledger) Refused(uid types.UID) bool {
 	p, ok := l.pods[uid]
 	return ok && p.state == Refused
 }
 
-// Unplanned says that the pod waits for a plan, or was refused one: no room is kept for it.
+// Unplanned reports whether the pod waits for a plan or was refused one, so that no capacity is reserved for it.
 func (l *Ledger) Unplanned(uid types.UID) bool {
 	p, ok := l.pods[uid]
 	return ok && (p.state == Refused || p.state == Queued)
 }
 
-// soon is how long a pod waits for another promise before others may be evicted for it.
+// soon is the longest wait for another reservation during which no pods are evicted for the pod.
 const soon = 10 * time.Second
 
-// PlannedSoon says that the pod's promise was not kept and that it is planned for again in a moment, or that it waits for what the first
-// nodes of a plan show: that is no reason yet to evict others, whose successors would need machines, too.
+// PlannedSoon reports whether the pod lost its reservation and is planned for again in a moment, or waits for the result of a plan's
+// first nodes. Neither is a reason yet to evict other pods, whose replacements would need instances, too.
 func (l *Ledger) PlannedSoon(uid types.UID, now time.Time) bool {
 	p, ok := l.pods[uid]
 	return ok && p.state == Refused && (p.soon || p.broken && p.retry.Sub(now) <= soon)
 }
 
-// Await says of pods that were just refused that they wait for what the first nodes of a plan show.
+// Await marks pods that were just refused because they wait for the result of a plan's first nodes.
 func (l *Ledger) Await(uids []types.UID) {
 	for _, uid := range uids {
 		if p, ok := l.pods[uid]; ok && p.state == Refused {
@@ -101,7 +103,7 @@ func (l *Ledger) Await(uids []types.UID) {
 	}
 }
 
-// Reopen plans for refused pods again, because room was given back. Those in back-off wait on.
+// Reopen plans for refused pods again, because capacity was released. Pods in back-off keep waiting.
 func (l *Ledger) Reopen(now time.Time) {
 	for _, p := range l.pods {
 		if p.state == Refused && (p.retry.IsZero() || !now.Before(p.retry)) {
@@ -110,8 +112,8 @@ func (l *Ledger) Reopen(now time.Time) {
 	}
 }
 
-// Changed is Reopen because offers or pools changed: what was refused for lack of them is planned for again however often it
-// was refused, though not within the second. Whom machines were launched for in vain waits on.
+// Changed is Reopen after a change of offerings or pools. Pods that were refused for lack of them are planned for again however often
+// they were refused, but not within a second of their refusal. Pods that nodes were launched for in vain keep waiting.
 func (l *Ledger) Changed(now time.Time) {
 	for _, c := range l.classes {
 		c.refused, c.patient = 0, time.Time{}
@@ -126,8 +128,8 @@ func (l *Ledger) Changed(now time.Time) {
 	l.Reopen(now)
 }
 
-// Relieved plans again for pods that were refused for what may pass by itself, because there is room below a limit again. Their back-off
-// goes on where it was if that doesn't help.
+// Relieved plans again for pods that were refused for a reason that may pass by itself, because usage has fallen below a limit. If that
+// doesn't help, their back-off continues where it was.
 func (l *Ledger) Relieved(now time.Time) {
 	for _, p := range l.pods {
 		if p.state == Refused && !p.broken && !p.retry.IsZero() {
@@ -136,8 +138,8 @@ func (l *Ledger) Relieved(now time.Time) {
 	}
 }
 
-// sameReason says that two reasons differ in their numbers at most: how much of a limit is left, how many nodes are on their way. They
-// are other ones with each plan, and no news for a pod that waits.
+// sameReason reports whether two reasons differ at most in numbers, such as what is left of a limit or how many nodes are in flight.
+// These change with each plan and are no news for a pod that waits.
 func sameReason(a, b string) bool {
 	for a != b {
 		i := 0
@@ -156,7 +158,7 @@ func sameReason(a, b string) bool {
 	return true
 }
 
-// number is the length of the number that the text begins with, its unit included: 0, 12, 1.5Gi, 3m20s, 12:30.
+// number returns the length of the number at the beginning of the text, including its unit (0, 12, 1.5Gi, 3m20s, 12:30), or 0.
 func number(s string) int {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return 0
@@ -172,10 +174,10 @@ func inNumber(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '.' || c == ':'
 }
 
-// inName says that a number behind the character is part of a name: pool-1, c5.large, v1_2.
+// inName reports whether a number after the character is part of a name: pool-1, c5.large, v1_2.
 func inName(c byte) bool { return inNumber(c) || c == '-' || c == '_' || c == '/' }
 
-// backoff before try n+1 after n failures.
+// backoff returns the delay before try n+1, after n failures.
 func backoff(n int) time.Duration {
 	if n < 2 {
 		return 0
@@ -195,7 +197,7 @@ func (c *class) recordFailure(now time.Time) {
 	c.next = now.Add(max(backoff(c.failed), firstBackoff))
 }
 
-// refusal counts a plan without room for the class, once for all of its pods.
+// refusal counts a plan without capacity for the class, once for all of its pods.
 func (c *class) refusal(now time.Time) {
 	if now.Before(c.patient) {
 		return

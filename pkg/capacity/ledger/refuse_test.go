@@ -40,7 +40,7 @@ func TestSameReason(t *testing.T) {
 	}
 }
 
-// Pods that wait for a limit are not looked at by the scheduler whenever another amount is left of it.
+// Pods that wait for a limit don't get a scheduling cycle whenever the rest of the limit is another number.
 func TestOtherNumbersInAReasonAreNoNews(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New()
@@ -72,7 +72,7 @@ func TestOtherNumbersInAReasonAreNoNews(t *testing.T) {
 	}
 }
 
-// Room below a limit is worth another plan for those who may wait for it, and only for them.
+// Capacity below a limit is a reason to plan again for the pods that may be waiting for it, and only for them.
 func TestRelieved(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New()

@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// The pod a node was planned for goes while the plan is being made. The node is never launched, so that the next plan must
-// not find it in flight.
+// The pod that a node was planned for is deleted while the plan is made. The node is never launched, so the next plan must not find it in
+// flight.
 func TestNodeWhoseDemandWentIsForgottenAtCommit(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	a := testClass("a", 100, 0)
@@ -29,8 +29,8 @@ func TestNodeWhoseDemandWentIsForgottenAtCommit(t *testing.T) {
 	}
 }
 
-// A claim ends while a plan is being made that puts pods on its node. Nothing is booked there, or they would wait for a node
-// that never comes; neither is what is joined to it.
+// A claim ends while a plan is made that places pods on its node. These and the rest of their groups get no reservation, or they would
+// wait for a node that never exists.
 func TestPlanOnAClaimThatHasEndedIsNotBooked(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	a := testClass("a", 100, 0)
@@ -61,7 +61,7 @@ func TestPlanOnAClaimThatHasEndedIsNotBooked(t *testing.T) {
 	}
 }
 
-// One node of a group is there, the other one fails: the whole group is planned anew, nobody is let go alone.
+// One node of a group is there, the other one fails: the whole group is planned again, and no pod of it is opened alone.
 func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	a, b := testClass("a", 100, 0), testClass("b", 100, 0)
@@ -90,7 +90,7 @@ func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
 	}
 }
 
-// A fence that was refused leaves nothing behind that a later plan would wait for.
+// A Fence that was refused leaves nothing behind that a later plan would wait for.
 func TestRefusedFenceLeavesNothing(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	l.Assume("other", "n", false)
@@ -115,8 +115,8 @@ func TestRefusedFenceLeavesNothing(t *testing.T) {
 	}
 }
 
-// Instances die as soon as they run (a key that can't be used, a broken image); their pods were bound early and are made
-// anew each time. Each round comes later than the last.
+// Instances die as soon as they run (an encryption key that can't be used, a broken image). Their pods were bound early and are recreated
+// each time. Each round comes later than the last.
 func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
 	a := testClass("a", 100, 0)
@@ -142,7 +142,7 @@ func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
 		l.Settled(pod.UID, name)
 		now = now.Add(10 * time.Second)
 		l.Tick(now)
-		if i == 3 { // this one comes
+		if i == 3 { // this one registers
 			l.Cached(name, NodeStatus{Managed: true, Registered: true}, now)
 		}
 		l.ClaimGone(claim, "the instance is gone", false, now)
@@ -157,8 +157,8 @@ func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
 	}
 }
 
-// What is planned after a restart comes after every promise on record, also those that are not kept any more: which of two promises to a
-// pod is the later one has to be told after the next restart, too.
+// What is planned after a restart has a higher order than every reservation on record, including those that are no longer used: after the
+// next restart, too, the ledger has to find out which of two reservations for a pod is the later one.
 func TestOrdersGoOnAfterARestart(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("web", 100, 0)

@@ -8,19 +8,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Rejected is a pod that the scheduler's filters refused on the node that was built for it.
+// Rejected is a pod that the scheduler's filters refused on the node that was launched for it.
 type Rejected struct {
 	Claim, Node    string
 	Pod            capacity.PodRef
-	Plugin, Reason string // as far as they are known
-	// Beside: pods have gone to the node that were not planned there, so that its room may be theirs. A pod of a higher priority may.
+	Plugin, Reason string // if known
+	// Beside: other pods were bound to the node without a plan, so they may have taken the pod's capacity. Pods of a higher priority may
+	// do that.
 	Beside bool
 }
 
-// HasRejected says that TakeRejected would answer any.
+// HasRejected reports whether TakeRejected would return any.
 func (l *Ledger) HasRejected() bool { return len(l.rejected) > 0 }
 
-// TakeRejected are the pods that were refused so since the last call.
+// TakeRejected returns the pods that were rejected since the last call.
 func (l *Ledger) TakeRejected() []Rejected {
 	out := l.rejected
 	l.rejected = nil
@@ -28,13 +29,14 @@ func (l *Ledger) TakeRejected() []Rejected {
 }
 
 func (l *Ledger) reject(p *pod, reason string) {
-	const most = 10_000 // nobody asks where nothing is guarded
+	const most = 10_000 // without a guard nothing takes them
 	if s := p.slot; s != nil && s.node.claim != "" && len(l.rejected) < most {
 		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Node: s.node.name, Pod: p.ref, Reason: reason, Beside: s.node.others})
 	}
 }
 
-// RejectedBy says which filter has refused the pod, if it was refused just now. by answers it of a node.
+// RejectedBy records which filter rejected the pod, if the pod was the last one to be rejected. by returns the filter and its reason for
+// a node.
 func (l *Ledger) RejectedBy(pod types.UID, by func(node string) (plugin, reason string)) {
 	if n := len(l.rejected) - 1; n >= 0 && l.rejected[n].Pod.UID == pod && l.rejected[n].Plugin == "" {
 		r := &l.rejected[n]
@@ -44,7 +46,7 @@ func (l *Ledger) RejectedBy(pod types.UID, by func(node string) (plugin, reason 
 	}
 }
 
-// Keeps says of claims whether anything is kept on their nodes.
+// Keeps reports for each claim whether its node has reservations or pods that are being bound.
 func (l *Ledger) Keeps(claims []string) map[string]bool {
 	out := make(map[string]bool, len(claims))
 	for _, name := range claims {
@@ -54,7 +56,7 @@ func (l *Ledger) Keeps(claims []string) map[string]bool {
 	return out
 }
 
-// Forgive ends the back-off of pods and their classes, because what they failed of is over, and plans for them again.
+// Forgive ends the back-off of pods and their classes, because the cause of their failures is gone, and plans for them again.
 func (l *Ledger) Forgive(uids []types.UID, now time.Time) {
 	for _, uid := range uids {
 		p, ok := l.pods[uid]

@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Whoever hears that a planned pod was refused on its node hears also that a pod which was not planned there has gone to it before: its room
-// may be that pod's.
+// A rejection of a planned pod on its node also tells whether an unplanned pod was bound to the node before, which may have taken the
+// pod's capacity.
 func TestRejectedBesideOthers(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		now := time.Unix(0, 0)

@@ -11,19 +11,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Watches says whether the ledger has anything to say about the Node.
+// Watches reports whether the ledger may object to pods on the Node.
 func (l *Ledger) Watches(name string) bool {
 	_, ok := l.byName[name]
 	return ok
 }
 
-// Knows says whether the ledger has anything to say about the pod.
+// Knows reports whether the ledger has the pod.
 func (l *Ledger) Knows(uid types.UID) bool {
 	_, ok := l.pods[uid]
 	return ok
 }
 
-// Gate says whether the pod has to stay out of the scheduling queue, and what it waits for.
+// Gate reports whether the pod has to stay out of the scheduling queue, and what it waits for.
 func (l *Ledger) Gate(uid types.UID) (closed bool, why string) {
 	if !l.Gated(uid) {
 		return false, ""
@@ -31,7 +31,7 @@ func (l *Ledger) Gate(uid types.UID) (closed bool, why string) {
 	return true, l.Explain(uid)
 }
 
-// Gated is Gate without the reason, which costs more the more pods of the class wait.
+// Gated is Gate without the reason, which takes longer to find the more pods of the class wait.
 func (l *Ledger) Gated(uid types.UID) bool {
 	p, ok := l.pods[uid]
 	if !ok || p.state != Queued && p.state != Planned {
@@ -41,8 +41,8 @@ func (l *Ledger) Gated(uid types.UID) bool {
 	return true
 }
 
-// Pin hands the pod its slot: the class's first ready one in plan order, and the same one ever after. An empty node with
-// wait set: a plan is being made or carried out. Both empty: the pod is free to go anywhere.
+// Pin gives the pod a slot, the first ready one of its class in plan order, and returns the slot's node; later calls return the same. If
+// node is empty and wait is not, a plan is being made or carried out. If both are empty, the pod may go to any node.
 func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 	p, ok := l.pods[uid]
 	if !ok {
@@ -54,7 +54,7 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 		return "", l.Explain(uid)
 	case Refused:
 		if p.behind {
-			return "", "pods like it are placed first, where they were planned"
+			return "", "waiting until pods with the same requirements are bound to the nodes planned for them"
 		}
 	case Assumed:
 		if p.slot != nil {
@@ -64,7 +64,7 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 		if p.slot == nil {
 			s := p.class.free()
 			if s == nil {
-				return "", "its room is not ready"
+				return "", "the capacity reserved for it is not ready"
 			}
 			s.pod, p.slot = p, s
 			p.early, p.wake = 0, time.Time{}
@@ -75,31 +75,31 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 	return "", ""
 }
 
-// Ask is a pod that wants to go to a node.
+// Ask is a pod that Object checks against a node.
 type Ask struct {
 	UID       types.UID
 	Class     *capacity.Class
-	DaemonSet bool                       // its room is what others must leave free
-	Apart     map[capacity.ClassKey]bool // as Ledger.Apart says
+	DaemonSet bool                       // Object keeps capacity free for it, it keeps none for others
+	Apart     map[capacity.ClassKey]bool // from Ledger.Apart
 }
 
-// Amounts is what the scheduler knows of a node, per resource.
+// Amounts returns what the scheduler counts on a node, per resource.
 type Amounts interface {
 	Requested(corev1.ResourceName) int64
 	Allocatable(corev1.ResourceName) int64
-	// Volumes is how many volumes of the CSI driver its pods use.
+	// Volumes returns how many volumes of the CSI driver the node's pods use.
 	Volumes(driver string) int64
-	// Daemon says whether a pod of the DaemonSet (namespace/name) is among the node's pods.
+	// Daemon reports whether a pod of the DaemonSet (namespace/name) is on the node.
 	Daemon(key string) bool
 }
 
-// Object says why the pod may not go to the node, or "" when it may: a pinned pod goes to its own node only; promised
-// room of the same or a higher priority and room for DaemonSet pods that have not come yet is kept; pods that must not be
-// bound early stay off initializing nodes; pods that must not share a node with one that is planned there stay off, too.
+// Object returns why the pod may not go to the node, or "" if it may. A pinned pod may only go to its own node. Capacity that is reserved
+// for pods of the same or a higher priority, or for DaemonSet pods that are not there yet, stays free. Pods that must not be bound early
+// stay off initializing nodes, and no pod may go to a node planned for a pod that it must not share a node with.
 func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 	p := l.pods[ask.UID]
 	if p != nil && p.slot != nil && p.slot.node.name != name {
-		return "the pod has room on another node"
+		return "capacity is reserved for the pod on another node"
 	}
 	n, ok := l.byName[name]
 	if !ok {
@@ -109,8 +109,8 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 		return "the node is being removed"
 	}
 	if p == nil || p.slot == nil {
-		if n.late && !ask.DaemonSet { // theirs have nowhere else to go
-			return "the node has not come in time"
+		if n.late && !ask.DaemonSet { // DaemonSet pods have no other node
+			return "the node has not registered in time"
 		}
 		if why := n.early(ask.Class); why != "" {
 			return why
@@ -122,7 +122,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
 	return n.room(p, ask, on)
 }
 
-// early says why a pod without a plan can't be bound to the node yet.
+// early returns why a pod without a plan can't be bound to the node yet, or "".
 func (n *node) early(c *capacity.Class) string {
 	if !n.cached || !n.status.Managed || n.status.Initialized {
 		return ""
@@ -130,7 +130,7 @@ func (n *node) early(c *capacity.Class) string {
 	return n.waits(c)
 }
 
-// room says what the pod would take from others.
+// room returns which reserved capacity the pod would take, or "" if none.
 func (n *node) room(p *pod, of *Ask, on Amounts) string {
 	if len(n.reserved) == 0 && len(n.daemons) == 0 {
 		return ""
@@ -138,7 +138,7 @@ func (n *node) room(p *pod, of *Ask, on Amounts) string {
 	ask := of.Class
 	var missing []capacity.Resources
 	for key, d := range n.daemons {
-		if !on.Daemon(key) { // whoever says that it was bound may be slower than the scheduler's cache
+		if !on.Daemon(key) { // DaemonBound may be called later than the scheduler's cache has the pod
 			missing = append(missing, d)
 		}
 	}
@@ -159,7 +159,7 @@ func (n *node) room(p *pod, of *Ask, on Amounts) string {
 			kept += d[r]
 		}
 		if kept > 0 && on.Requested(r)+kept+want > on.Allocatable(r) {
-			return fmt.Sprintf("%s is kept for pods planned for the node", r)
+			return fmt.Sprintf("%s is reserved for pods planned for the node", r)
 		}
 	}
 	for i := range ask.HostPorts {
@@ -169,7 +169,7 @@ func (n *node) room(p *pod, of *Ask, on Amounts) string {
 			}
 			for j := range s.class.HostPorts {
 				if capacity.PortConflict(&ask.HostPorts[i], &s.class.HostPorts[j]) {
-					return fmt.Sprintf("host port %d is kept for a pod planned for the node", ask.HostPorts[i].HostPort)
+					return fmt.Sprintf("host port %d is reserved for a pod planned for the node", ask.HostPorts[i].HostPort)
 				}
 			}
 		}
@@ -180,11 +180,11 @@ func (n *node) room(p *pod, of *Ask, on Amounts) string {
 	return n.attachments(p, ask, on)
 }
 
-// Apart is what Object says to a pod that must not share the node with one that is planned there.
+// Apart is Object's reason for a pod that must not share the node with a pod that is planned there.
 const Apart = "anti-affinity to a pod planned for the node"
 
-// Apart are the classes with room promised somewhere whose pods must not share a node with those of c. It is asked once for
-// each cycle, as it looks at every class.
+// Apart returns the classes that have slots somewhere and whose pods must not share a node with those of c. It looks at every class, so
+// it is called once per scheduling cycle.
 func (l *Ledger) Apart(c *capacity.Class) map[capacity.ClassKey]bool {
 	var out map[capacity.ClassKey]bool
 	own := c.Repels()
@@ -199,11 +199,11 @@ func (l *Ledger) Apart(c *capacity.Class) map[capacity.ClassKey]bool {
 	return out
 }
 
-// apart says that the pod and one that is planned for the node must not share it. The scheduler's own filter sees that only once
-// one of them is there, and then the other would have no place.
+// apart returns a reason if the pod and one that is planned for the node must not share it. The scheduler's own filter sees the conflict
+// only once one of them is on the node, and then there would be no place for the other.
 func (n *node) apart(p *pod, ask *Ask) string {
 	if len(ask.Apart) == 0 || p != nil && p.slot != nil && p.slot.node == n {
-		return "" // or its own place was planned with the others in mind
+		return "" // or its own slot was planned with the others in mind
 	}
 	for _, s := range n.slots {
 		if ask.Apart[s.class.Key] && s.class.Priority >= ask.Class.Priority {
@@ -213,7 +213,8 @@ func (n *node) apart(p *pod, ask *Ask) string {
 	return ""
 }
 
-// attachments says which driver's volumes the pod would take from others. A driver whose CSINode states no number has no limit.
+// attachments returns a reason if the pod would take volume attachments from planned pods. A driver without a number on its CSINode has
+// no limit.
 func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) string {
 	for driver, want := range ask.Volumes {
 		limit, limited := n.status.VolumeLimits[driver]
@@ -228,15 +229,15 @@ func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) string {
 		}
 		if kept > 0 && on.Volumes(driver)+kept+want > limit {
 			if class, ok := capacity.StorageClassOf(driver); ok {
-				return fmt.Sprintf("storage of class %s is kept for pods planned for the node", class)
+				return fmt.Sprintf("storage of class %s is reserved for pods planned for the node", class)
 			}
-			return fmt.Sprintf("attachments of %s are kept for pods planned for the node", driver)
+			return fmt.Sprintf("attachments of %s are reserved for pods planned for the node", driver)
 		}
 	}
 	return ""
 }
 
-// InFlight is a node with its promises, for the next plan.
+// InFlight is a node with its reservations, as input for the next plan.
 type InFlight struct {
 	Claim, Name string
 	Template    *capacity.Node
@@ -249,14 +250,15 @@ type InFlight struct {
 	Daemons     map[string]capacity.Resources
 }
 
-// Promise is a slot: room for one pod of a class. UID is the pod when it is settled, Owner who it is held for until one comes.
+// Promise is a reservation for one pod of a class. UID is set once a pod is pinned to it; Owner is set while it is reserved for the
+// owner's next pod.
 type Promise struct {
 	Class *capacity.Class
 	UID   types.UID
 	Owner types.UID
 }
 
-// InFlight lists every node the ledger knows, in no order.
+// InFlight returns every node of the ledger, in no particular order.
 func (l *Ledger) InFlight() []InFlight {
 	out := make([]InFlight, 0, len(l.nodes))
 	for _, n := range l.nodes {

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// siblings answers whether refused pods of a class have to leave domains to others of the class: these have reservations that count on each
-// other's place (a spread over zones, say), on nodes that are on their way. If a refused pod took free room meanwhile, siblings would not
-// pass the filters any more on the nodes that were launched for them. It waits no longer than a node may take to register.
+// siblings returns a function that reports whether refused pods of a class have to leave topology domains to other pods of the class.
+// These have reservations that depend on each other (a spread over zones, say) on nodes that are being launched. If a refused pod took
+// free capacity meanwhile, the others might no longer pass the filters on their nodes. The wait is no longer than a node may take to
+// register.
 func (l *Ledger) siblings(now time.Time) func(*class) bool {
 	known := map[*class]bool{}
 	return func(c *class) bool {
@@ -22,7 +23,7 @@ func (l *Ledger) siblings(now time.Time) func(*class) bool {
 	}
 }
 
-// endWaitsForSiblings has the scheduler look at refused pods whose siblings have their nodes, or take too long.
+// endWaitsForSiblings activates refused pods whose siblings have their nodes, or wait for them too long.
 func (l *Ledger) endWaitsForSiblings(now time.Time) {
 	waits := l.siblings(now)
 	for p := range l.podsIn(func(p *pod) bool { return p.behind && !waits(p.class) }) {

@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Three pods are spread over zones, and the plan has nodes for two. The third must not take free room before the others are where they
-// were planned, or one of them doesn't pass the spread there any more.
+// Three pods are spread over zones, and the plan has nodes for two of them. The third must not take free capacity before the others are
+// bound where they were planned, or one of these no longer passes the spread constraint there.
 func TestRefusedPodsLeaveDomainsToTheirSiblings(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A cycle that began before the plan and fails after it says nothing about the plan.
+// A cycle that began before the plan and fails after it tells nothing about the plan.
 func TestCycleThatBeganBeforeThePlanDoesNotFailIt(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New()
@@ -36,7 +36,7 @@ func TestCycleThatBeganBeforeThePlanDoesNotFailIt(t *testing.T) {
 	}
 }
 
-// A node that joined and never becomes usable doesn't hold its pods for ever, and doesn't make them buy another one.
+// A node that joined and never becomes usable doesn't make its pods wait for ever, and doesn't make them buy another node.
 func TestGateHasADeadline(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New()
@@ -66,7 +66,7 @@ func TestGateHasADeadline(t *testing.T) {
 	}
 }
 
-// A pod that was refused because room was kept for another is planned for when that promise ends.
+// A pod that was refused because capacity was reserved for another pod is planned for again when that reservation ends.
 func TestRefusedPodsHearOfRoomGivenBack(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New()
@@ -92,7 +92,7 @@ func TestRefusedPodsHearOfRoomGivenBack(t *testing.T) {
 	}
 }
 
-// A promise that was broken is made again, later each time. Until that takes long nobody is evicted for the pod.
+// A reservation that was lost is made again, later each time. Unless that takes long, no other pod is evicted for the pod.
 func TestPodsWhosePromiseWasBrokenArePlannedSoon(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New()
@@ -122,7 +122,8 @@ func TestPodsWhosePromiseWasBrokenArePlannedSoon(t *testing.T) {
 	}
 }
 
-// A pod for which room is held takes it when it is first seen, before it looks for another place; at best room it can use now.
+// A pod for which capacity is reserved takes it when it is first seen, before it looks for another place; preferably capacity that it can
+// use now.
 func TestAdopt(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New()
@@ -157,8 +158,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// A node that is coming up may lose touch for a moment, and get a taint for it. Its pods wait, whether they were let go before or
-// not: another machine wouldn't be there any sooner.
+// A node that is booting may lose its connection for a moment, and get a taint for that. Its pods wait, whether they were opened before
+// or not: another instance would not be there any sooner.
 func TestTaintOfABootingNodeIsWaitedFor(t *testing.T) {
 	now := time.Unix(0, 0)
 	unreachable := NodeStatus{Managed: true, Registered: true, Taints: []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}}
@@ -205,8 +206,8 @@ func TestTaintOfABootingNodeIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Pods that are refused as before cost the scheduler no cycle, unless it has been told to leave them waiting meanwhile or has not
-// looked at them since the first word.
+// Pods that are refused for the same reason again cost the scheduler no cycle, unless a query has made it leave them waiting meanwhile,
+// or it has not tried them since the first refusal.
 func TestPodsRefusedOnceMoreAreLeftWhereTheyAre(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := testClass("a", 100, 0)
@@ -215,8 +216,8 @@ func TestPodsRefusedOnceMoreAreLeftWhereTheyAre(t *testing.T) {
 	cycle := func(l *Ledger) { l.Submit(ref, c, now) }
 	for _, tc := range []struct {
 		name      string
-		before    func(l *Ledger) // between the first word and the next plan
-		meanwhile func(l *Ledger) // while that is made
+		before    func(l *Ledger) // between the first refusal and the next plan
+		meanwhile func(l *Ledger) // while that plan is made
 		why       string
 		woken     bool
 	}{

@@ -2,18 +2,18 @@ package ledger
 
 import "github.com/dovetail-scheduler/dovetail/pkg/capacity"
 
-// Summary is what there is, in numbers.
+// Summary counts what the ledger holds.
 type Summary struct {
-	// Pods by state, as State.String has it.
+	// Pods is the number of pods by state; the keys are those of State.String.
 	Pods map[string]int `json:"pods"`
-	// Nodes that are watched: those on their way, and those with promises or fences.
+	// Nodes is how many nodes are watched: those in flight, and those with reservations or cordons.
 	Nodes int `json:"nodes"`
-	// Slots are promises on them, Ready those that may be used.
+	// Slots is how many reservations they have, Ready how many of these may be used.
 	Slots int `json:"slots"`
 	Ready int `json:"ready"`
 }
 
-// Summary counts.
+// Summary returns the counts.
 func (l *Ledger) Summary() Summary {
 	out := Summary{Pods: map[string]int{}, Nodes: len(l.nodes)}
 	for _, p := range l.pods {
@@ -30,7 +30,7 @@ func (l *Ledger) Summary() Summary {
 	return out
 }
 
-// NotInitialized is how many nodes of claims are on their way, from their plans on.
+// NotInitialized returns how many nodes of claims are not initialized, including those not launched yet.
 func (l *Ledger) NotInitialized() (n int) {
 	for _, node := range l.nodes {
 		if node.claim != "" && !node.status.Initialized {
@@ -40,10 +40,10 @@ func (l *Ledger) NotInitialized() (n int) {
 	return n
 }
 
-// Some are up to n of the pods, others each time: who wants to see all of them over time need not hold everybody else up for long.
+// Some returns up to n of the pods, others each time: a caller that wants to see all of them over time need not hold the lock for long.
 func (l *Ledger) Some(n int) []capacity.PodRef {
 	out := make([]capacity.PodRef, 0, min(n, len(l.pods)))
-	for _, p := range l.pods { // Go begins anywhere
+	for _, p := range l.pods { // map iteration starts anywhere
 		if len(out) == n {
 			break
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// waitsForTaints says that pods of the class wait for a node that is Ready and has a taint which will be taken off it.
+// waitsForTaints reports whether pods of the class wait for a node that is Ready and has a taint that is going to be removed.
 func (c *class) waitsForTaints() bool {
 	return slices.ContainsFunc(c.slots, func(s *slot) bool {
 		st := &s.node.status
@@ -16,16 +16,16 @@ func (c *class) waitsForTaints() bool {
 	})
 }
 
-// Awaited says that pods are planned for the claim's node which have not been bound yet.
+// Awaited reports whether pods are planned for the claim's node that have not been bound yet.
 func (l *Ledger) Awaited(claim string) bool {
 	n := l.nodes[claim]
 	return n != nil && len(n.slots) > 0
 }
 
-// notice says once of each NoExecute taint on a node whose kubelet isn't Ready yet that it keeps off pods which the node was bought for,
-// whether they are still to come or were bound before it came, and have been evicted by it. A taint that all of them tolerate harms
-// nobody. One that comes to a node which is Ready is not waited for (docs/design/undeclared.md), also while a taint of Kubernetes still
-// keeps that node from being initialized.
+// notice reports, once each, NoExecute taints on a node whose kubelet isn't Ready yet if they keep off pods the node was bought for: pods
+// that are not bound yet, or that were bound before the taint appeared and evicted by it. A taint that all of them tolerate does no harm.
+// A taint that appears on a Ready node is not waited for (docs/design/undeclared.md), even if a taint of Kubernetes still keeps the node
+// from being initialized.
 func (l *Ledger) notice(n *node) {
 	if n.claim == "" || !n.status.Managed || n.status.KubeletReady || n.status.Initialized {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A NoExecute taint that others put on a fresh node is noticed if it evicts or keeps off pods that the node was bought for.
+// A NoExecute taint that another program put on a new node is reported if it evicts or keeps off pods that the node was bought for.
 func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
 	tolerant := []corev1.Toleration{{Key: "scanner", Operator: corev1.TolerationOpExists}}
@@ -18,7 +18,7 @@ func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		tolerations []corev1.Toleration
-		bound       bool // before the taint came
+		bound       bool // before the taint appeared
 		seen        []NodeStatus
 		want        []Tainted
 	}{
@@ -55,7 +55,8 @@ func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 	}
 }
 
-// Where nodes are known to get a taint that the pool doesn't declare, pods that don't tolerate it wait until it could have come, and gone.
+// If nodes are known to get a taint that the pool doesn't declare, pods that don't tolerate it wait until it would have appeared and been
+// removed.
 func TestExpectedTaintsHoldPods(t *testing.T) {
 	expected := []corev1.Taint{{Key: "scanner", Effect: corev1.TaintEffectNoExecute}}
 	now := time.Unix(0, 0)

@@ -1,7 +1,7 @@
 package ledger
 
-// tell says what the pods planned for a node wait for, once the Node is there and each time that changes. That the node has
-// still to come was said when it was planned.
+// tell reports what the pods planned for a node wait for, once the Node exists and each time the reason changes. That the Node didn't
+// exist yet was reported when it was planned.
 func (l *Ledger) tell(n *node) {
 	if !n.cached {
 		return
@@ -18,8 +18,8 @@ func (l *Ledger) tell(n *node) {
 	}
 }
 
-// tellClass tells the pods that would get the slots of which there is news. Pods of a class are interchangeable; the first
-// ones that wait are meant for the first slots.
+// tellClass reports changed reasons to the pods that would get the slots. Pods of a class are interchangeable; the first waiting pods
+// count for the first slots.
 func (l *Ledger) tellClass(c *class) {
 	i := 0
 	for _, s := range c.slots {

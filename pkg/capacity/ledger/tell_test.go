@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A pod hears what it waits for when its Node is there, and again whenever that changes, but not twice.
+// It is reported what a pod waits for once its Node exists, and again whenever the reason changes, but not twice.
 func TestWaitingPodsAreTold(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("gpu", 100, 0)
@@ -39,7 +39,7 @@ func TestWaitingPodsAreTold(t *testing.T) {
 	}
 }
 
-// One class may wait on several nodes: each of its pods hears of one.
+// Pods of one class may wait for several nodes: for each pod one node is reported.
 func TestEachWaitingPodIsToldOfOneNode(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("job", 100, 0)

@@ -37,7 +37,7 @@ func (l *Ledger) recall(n *node) {
 	n.turned = nil
 }
 
-// recallUnknown gives pods that were kept off the node and that the ledger doesn't know another try.
+// recallUnknown activates pods that were rejected on the node and that the ledger doesn't know.
 func (l *Ledger) recallUnknown(n *node) {
 	for _, uid := range slices.Sorted(maps.Keys(n.rejectedPods)) {
 		if l.pods[uid] == nil {
@@ -61,7 +61,7 @@ func (l *Ledger) recallAllUnknown() {
 	}
 }
 
-// leave takes the node off the books.
+// leave removes the node from the ledger and activates the pods that were rejected on it.
 func (l *Ledger) leave(n *node) {
 	l.recall(n)
 	for _, uid := range slices.Sorted(maps.Keys(n.rejectedPods)) {

@@ -20,8 +20,8 @@ func repelling(key, app string) *capacity.Class {
 	return c
 }
 
-// A pod that nothing can be planned for is kept apart from one that is planned for a node. When that has come, the scheduler's own
-// filter has to see it: no event would ever bring the pod back otherwise.
+// A pod that can't be planned for is rejected because of anti-affinity to a pod that is planned for a node. Once that pod is bound, the
+// scheduler's own filter has to see the other one: otherwise no event would ever requeue it.
 func TestPodsKeptApart(t *testing.T) {
 	planned, other := repelling("planned", "a"), testClass("stranger", 100, 0)
 	other.Labels = map[string]string{"app": "a"}
@@ -51,7 +51,7 @@ func TestPodsKeptApart(t *testing.T) {
 			l.TurnAway("n", capacity.PodRef{UID: "x"}, false)
 			l.Take()
 			end(l)
-			comes := len(l.QueuedPods()) > 0 // planned for again, and let go after
+			comes := len(l.QueuedPods()) > 0 // planned for again, and opened later
 			for _, ref := range l.Take().Activate {
 				comes = comes || ref.UID == "x"
 			}
@@ -68,8 +68,8 @@ func TestPodsKeptApart(t *testing.T) {
 	}
 }
 
-// Nothing is planned for a pod that can't be planned for, and the scheduler has no event for room that was promised to others: it comes
-// back when there may be room, not after minutes.
+// Nothing is planned for a pod that can't be planned for, and the scheduler has no event for capacity that was reserved for others. The
+// pod is requeued when there may be capacity, not minutes later.
 func TestPodsThatCannotBePlannedForComeBack(t *testing.T) {
 	planned := testClass("planned", 600, 0)
 	for name, tc := range map[string]struct {
@@ -130,7 +130,7 @@ func TestPodsThatCannotBePlannedForComeBack(t *testing.T) {
 	}
 }
 
-// Whom the planned pods must be kept from is known before the scheduler looks at nodes, and costs nothing when it is nobody.
+// Apart is computed before the scheduler looks at nodes, and costs nothing if it is empty.
 func TestApart(t *testing.T) {
 	l := New()
 	l.Existing("n", upAndRunning)

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A gang whose last node can't be had leaves nothing behind: the machines that came are ended if nobody takes them soon.
+// A gang whose last node can't be launched leaves nothing behind: its instances are ended unless other pods use them soon.
 func TestMachinesOfAGangThatFellThrough(t *testing.T) {
 	for _, tc := range []struct {
 		name string

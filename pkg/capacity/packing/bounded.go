@@ -4,10 +4,10 @@ import (
 	"math"
 )
 
-// bounded is a small linear program: most c.x with a.x <= b and 0 <= x <= hi, by the simplex method on a tableau, with
-// bounds kept implicit. It reuses its memory.
+// bounded is a small linear program: maximize c.x with a.x <= b and 0 <= x <= hi, by the simplex method on a tableau with implicit
+// bounds. It reuses its memory.
 type bounded struct {
-	c     []float64 // of the caller
+	c     []float64 // the caller's slice
 	t     []float64
 	z     []float64
 	ub    []float64
@@ -15,14 +15,14 @@ type bounded struct {
 	xb    []float64
 	in    []bool
 	upper []bool
-	// sign is what makes of z what a step in the column's direction gains: 0 where there is no step.
+	// sign turns z into the gain of a step in the column's direction; it is 0 where no step is possible.
 	sign []float64
-	// mu are the rows' multipliers of the last solve.
+	// mu are the rows' multipliers (dual prices) after the last solve.
 	mu   []float64
 	work int
 }
 
-// solve fills x and returns the value of the Lagrangian at mu, which no feasible point passes whatever mu is.
+// solve fills x and returns the value of the Lagrangian at mu, which is an upper bound for every feasible point, whatever mu is.
 func (l *bounded) solve(a [][]float64, b, hi, c []float64, x *[]float64) float64 {
 	n, m := len(c), len(b)
 	w := n + m
@@ -81,7 +81,7 @@ func resize(s []float64, n int) []float64 {
 	return s[:n]
 }
 
-// step lets column e enter or change its bound.
+// step brings column e into the basis, or moves it to its other bound.
 func (l *bounded) step(e, m, w int) {
 	dir := 1.0
 	if l.upper[e] {

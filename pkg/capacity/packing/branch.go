@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// branch is a part of the contents: at least lo and at most hi of each.
+// branch is a subset of the contents: those with at least lo and at most hi pieces of each item.
 type branch struct {
 	lo, hi, x []float64
 	bound     float64
 }
 
-// branch looks into parts of the contents, the most promising first, each cut in two where its relaxation breaks a thing.
-// It returns a bound that holds for all contents.
+// branch searches subsets of the contents, the most promising first, and splits each in two at a number of pieces that is fractional in
+// its relaxation. It returns an upper bound that holds for all contents.
 func (s *knapsack) branch(b int, value []float64, bound float64, steps int) float64 {
 	n := len(s.items)
 	s.open = append(s.open[:0], &branch{lo: make([]float64, n), hi: slices.Clone(s.hi), x: slices.Clone(s.x), bound: bound})
@@ -33,7 +33,7 @@ func (s *knapsack) branch(b int, value []float64, bound float64, steps int) floa
 		}
 		q := broken(top.x)
 		if q < 0 {
-			return top.bound // whole, but not found by rounding: the rules forbid it
+			return top.bound // all numbers are whole, but rounding did not give this content: the rules forbid it
 		}
 		for _, up := range []bool{false, true} {
 			next := &branch{lo: top.lo, hi: top.hi}
@@ -65,7 +65,7 @@ func (s *knapsack) branch(b int, value []float64, bound float64, steps int) floa
 	return bound
 }
 
-// broken is the position farthest from a whole number, -1: all are whole.
+// broken returns the position whose value is farthest from a whole number, or -1 if all are whole.
 func broken(x []float64) int {
 	at, far := -1, 1e-6
 	for q, v := range x {
@@ -76,7 +76,7 @@ func broken(x []float64) int {
 	return at
 }
 
-// relax solves a branch's program. False: it has no solution.
+// relax solves a branch's linear program. It returns false if there is no solution.
 func (s *knapsack) relax(o *branch, value []float64) bool {
 	b := make([]float64, len(s.b))
 	hi := make([]float64, len(s.items))

@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// generator solves the configuration program by column generation (Gilmore and Gomory): a column is a whole content of a
-// bin, and those worth buying are found by filling bins for the most value under the program's multipliers.
+// generator solves the configuration program by column generation (Gilmore and Gomory). A column is the whole content of one bin; columns
+// worth adding are found by filling bins for the highest value under the program's multipliers.
 type generator struct {
 	k     *kinds
 	works *works
-	// pool are the contents found so far, seen tells them apart.
+	// pool are the contents found so far; seen keeps duplicates out.
 	pool []buy
 	seen map[string]bool
-	// near are bins whose best content was last worth nearly what it must be.
+	// near are bins whose best content was last nearly as valuable per dollar as that of the best bin.
 	near  []bool
 	round int
-	// level of care with which bins are filled; it rises when nothing is found.
+	// level is the care with which bins are filled; it rises when nothing is found.
 	level int
-	// end is where work stops.
+	// end is the amount of work at which improve stops.
 	end int
-	// bound is the highest lower bound seen for the demand the generator was made for, floors the kinds' values that it is the
-	// sum of: no bin's content is worth more under them than the bin costs.
+	// bound is the highest lower bound found for the demand that the generator was made for. floors are the kinds' values that it is the
+	// sum of: under them no bin's content is worth more than the bin costs.
 	bound  float64
 	floors []float64
 }
@@ -31,7 +31,7 @@ func newGenerator(k *kinds, w *works) *generator {
 	return &generator{k: k, works: w, level: 0, seen: map[string]bool{}, near: make([]bool, len(k.p.Bins))}
 }
 
-// add remembers a content; false: it was known.
+// add remembers a content. It returns false if the content was known.
 func (g *generator) add(b int, c content) bool {
 	key := binary.AppendUvarint(nil, uint64(b))
 	for _, s := range c {
@@ -46,14 +46,14 @@ func (g *generator) add(b int, c content) bool {
 	return true
 }
 
-// program is the configuration program for what is left, over the contents in the pool.
+// program is the configuration program for what is left to pack, over the contents in the pool.
 type program struct {
 	g    *generator
 	lp   *cover
-	row  []int // by kind, -1: nothing left
-	kind []int // by row
-	used int   // contents of the pool that are columns already
-	id   []int // column to content, less the start columns
+	row  []int // row of each kind, -1: nothing left
+	kind []int // kind of each row
+	used int   // number of contents in the pool that have columns already
+	id   []int // content of each column after the start columns
 	left []int
 }
 
@@ -82,7 +82,7 @@ func (g *generator) program(left []int) *program {
 	return p
 }
 
-// plain is the bin that holds a kind alone at the least price each.
+// plain returns the bin that holds pieces of one kind alone at the lowest price per piece, and how many it holds.
 func (g *generator) plain(i, left int) (bin, count int) {
 	bin = -1
 	best := math.Inf(1)
@@ -101,7 +101,7 @@ func (g *generator) plain(i, left int) (bin, count int) {
 	return bin, count
 }
 
-// extend makes columns of the contents that are new in the pool, cut to what is left.
+// extend adds columns for the contents that are new in the pool, cut to what is left to pack.
 func (p *program) extend() int {
 	added := 0
 	for ; p.used < len(p.g.pool); p.used++ {
@@ -123,7 +123,7 @@ func (p *program) extend() int {
 	return added
 }
 
-// multipliers by kind.
+// multipliers returns the rows' multipliers by kind.
 func (p *program) multipliers() []float64 {
 	out := make([]float64, len(p.row))
 	for i, r := range p.row {
@@ -134,11 +134,11 @@ func (p *program) multipliers() []float64 {
 	return out
 }
 
-// maxProgram caps the work of solving the program once; it stays a packing, if a dearer one, when it is cut short.
+// maxProgram limits the work of solving the program once. If that is cut short, the solution is still a packing, if a dearer one.
 const maxProgram = 20e6
 
-// improve generates contents until nothing is worth more than its price, or the budget of work is spent. centre is where
-// the multipliers are held near to: they oscillate otherwise.
+// improve generates contents until none is worth more than its price, or the budget of work is spent. Since the multipliers oscillate,
+// bins are filled under values between them and centre, which improve moves to the values of the best bound found.
 func (g *generator) improve(p *program, centre []float64, budget int) {
 	g.end = g.works.spent() + budget
 	lead := 0.6
@@ -190,9 +190,8 @@ func (g *generator) improve(p *program, centre []float64, budget int) {
 	}
 }
 
-// price fills bins under the trial values and keeps the contents that are worth more than their price under the
-// multipliers. bound is the most that any bin's content can be worth per dollar under the trial values; 0: not all were
-// looked at.
+// price fills bins under the trial values and keeps the contents that are worth more than their price under the multipliers (duals).
+// bound is the most that any bin's content can be worth per dollar under the trial values; 0: not all bins were looked at.
 func (g *generator) price(p *program, trial, duals []float64) (found bool, bound float64) {
 	all := g.round%4 == 0
 	g.round++
@@ -228,7 +227,7 @@ func (g *generator) price(p *program, trial, duals []float64) (found bool, bound
 		if found {
 			return found, 0
 		}
-		all, bound = true, 0 // nothing near any more: look at all
+		all, bound = true, 0 // the near bins gave nothing: look at all bins
 	}
 	return found, bound
 }

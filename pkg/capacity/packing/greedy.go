@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// buy is a content of a bin and how often to buy it.
+// buy is the content of a bin and how often to buy it.
 type buy struct {
 	bin   int
 	c     content // by kind
 	times int
 }
 
-// state is what is left to do in a packing under way.
+// state is a packing in progress, with what is left to pack.
 type state struct {
 	left    []int // by kind
 	budgets []int64
@@ -36,7 +36,7 @@ func (s *state) remaining() int {
 	return n
 }
 
-// affordable is how often, at most n times, a bin can be bought.
+// affordable returns how often bin b can be bought within the budgets, at most n times.
 func (s *state) affordable(p *Problem, b, n int) int {
 	for _, u := range p.Bins[b].Uses {
 		if u.Amount > 0 {
@@ -46,7 +46,7 @@ func (s *state) affordable(p *Problem, b, n int) int {
 	return n
 }
 
-// take buys a content.
+// take buys x.
 func (s *state) take(p *Problem, x buy) {
 	for _, sh := range x.c {
 		s.left[sh.Item] -= sh.Count * x.times
@@ -58,7 +58,7 @@ func (s *state) take(p *Problem, x buy) {
 	s.cost += p.Bins[x.bin].Price * float64(x.times)
 }
 
-// repeats is how often a content fits whole into what is left.
+// repeats returns how often a whole content can be bought: what is left to pack must fill it.
 func (s *state) repeats(p *Problem, b int, c content) int {
 	n := math.MaxInt
 	for _, sh := range c {
@@ -67,16 +67,16 @@ func (s *state) repeats(p *Problem, b int, c content) int {
 	return s.affordable(p, b, n)
 }
 
-// greedy buys, again and again, the bin whose content is worth most per dollar, and repeats that content while it fits
-// whole. Bins shrink by themselves towards the end, as less is left to fill them with.
+// greedy repeatedly buys the bin whose content is worth most per dollar, as often as what is left fills that content. Towards the end
+// bins get smaller by themselves, since less is left to fill them with.
 type greedy struct {
 	k        *kinds
 	knapsack *knapsack
-	// care with which bins are filled as long as the knapsack's work is below until.
+	// care is the care with which bins are filled while the knapsack's work is below until.
 	care  care
 	until int
-	// hope is what a bin's content may be worth per dollar at most, from the last time it was filled: what is left only
-	// gets less.
+	// hope is the most that a bin's content may be worth per dollar, from the last time the bin was filled. It stays an upper bound,
+	// because what is left only gets less.
 	hope []float64
 }
 
@@ -84,7 +84,7 @@ func newGreedy(k *kinds, knapsack *knapsack, how care, until int) *greedy {
 	return &greedy{k: k, knapsack: knapsack, care: how, until: until, hope: make([]float64, len(k.p.Bins))}
 }
 
-// run completes the packing. value is by kind, in dollars.
+// run completes the packing. value is the value of a piece in dollars, by kind.
 func (g *greedy) run(s *state, value []float64) {
 	for b := range g.hope {
 		g.hope[b] = math.Inf(1)
@@ -133,7 +133,8 @@ func (g *greedy) run(s *state, value []float64) {
 	}
 }
 
-// sort puts the highest hope first; of equals the dearer bin, which means fewer of them. Little changes between two calls.
+// sort puts the highest hope first; of equals the dearer bin, which means fewer bins. It sorts by insertion, since little changes between
+// two calls.
 func (g *greedy) sort(order []int) {
 	for at := 1; at < len(order); at++ {
 		b := order[at]

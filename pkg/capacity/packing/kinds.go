@@ -6,34 +6,36 @@ import (
 	"slices"
 )
 
-// kinds are the items of a problem with those merged that are alike in everything, and the numbers of needs and rooms as
-// the linear programs want them. Hundreds of small services come down to dozens of kinds.
+// kinds are the items of a problem, merged where they are identical, with needs and capacities in the form that the linear programs use.
+// Hundreds of small services make dozens of kinds.
 type kinds struct {
 	p     *Problem
 	book  *rulebook
 	kinds []kind
-	// dims are the dimensions that can run short; scale is the largest room in each.
+	// dims are the dimensions that can run short; scale is the largest capacity in each.
 	dims  []int
 	scale []float64
-	// fits are, by bin, the kinds that it can hold one of, in order, and caps how many of each alone.
+	// fits are, by bin, the kinds of which the bin can hold a piece, in order. caps are how many pieces of each it can hold if it holds
+	// nothing else.
 	fits [][]int
 	caps [][]int
-	// rooms are the bins' rooms in dims.
+	// rooms are the bins' capacities in dims.
 	rooms [][]int64
 }
 
 type kind struct {
-	items []int // of the problem
+	items []int // the items of the problem that are merged in it
 	count int
 	need  []int64
 	needs []int64   // in dims
 	size  []float64 // need over scale, by position in dims
 	bins  Bits
-	// most is how many one bin may hold by the kind's own rules.
+	// most is how many pieces one bin may hold by the kind's own rules.
 	most int
-	// share is what a thing's largest share of a bin costs at least, alone what the cheapest bin that holds it does.
+	// share is the least that a piece costs in any bin by its largest share of the bin's capacity. alone is the price of the cheapest bin
+	// that holds a piece.
 	share, alone float64
-	// joint are the rules with other kinds among its members, as rows for the linear program.
+	// joint are the rules that have other kinds among their members, too, as rows for the linear program.
 	joint []int
 }
 
@@ -52,7 +54,7 @@ func newKinds(p *Problem) *kinds {
 		}
 		key = it.Bins.AppendTo(key)
 		if len(k.book.of[i]) > 0 {
-			key = binary.AppendUvarint(key, uint64(i)+1) // rules count items, not kinds
+			key = binary.AppendUvarint(key, uint64(i)+1) // rules name items, so such an item is a kind of its own
 		}
 		at, ok := index[string(key)]
 		if !ok {
@@ -68,7 +70,7 @@ func newKinds(p *Problem) *kinds {
 	return k
 }
 
-// mostPerBin is how many of an item one bin may hold by rules in which it is owner and member.
+// mostPerBin returns how many pieces of an item one bin may hold, by rules in which the item is owner and member.
 func (k *kinds) mostPerBin(item int) int {
 	most := int(^uint(0) >> 1)
 	for _, e := range k.book.of[item] {
@@ -79,7 +81,7 @@ func (k *kinds) mostPerBin(item int) int {
 	return most
 }
 
-// measure finds the dimensions that matter, and what fits where.
+// measure finds the dimensions that matter, and which kinds fit which bins.
 func (k *kinds) measure() {
 	if len(k.p.Bins) == 0 {
 		return
@@ -129,7 +131,7 @@ func (k *kinds) measure() {
 	}
 }
 
-// room is a bin's room in a dimension as the linear programs see it.
+// room returns a bin's capacity in a dimension as the linear programs see it.
 func (k *kinds) room(b, j int) float64 {
 	room := k.p.Bins[b].Room[k.dims[j]]
 	if room == Unlimited {
@@ -138,7 +140,7 @@ func (k *kinds) room(b, j int) float64 {
 	return float64(room) / k.scale[j]
 }
 
-// findJoint finds the rules that are a plain limit on the sum of several kinds.
+// findJoint finds the rules that simply limit the sum of several kinds.
 func (k *kinds) findJoint() {
 	of := make(map[int]int, len(k.p.Items))
 	for i := range k.kinds {
@@ -166,5 +168,5 @@ func (k *kinds) findJoint() {
 	}
 }
 
-// limit of a plain rule.
+// limit returns the limit of such a rule.
 func (k *kinds) limit(rule int) int { return k.p.Rules[rule].Owners[0].Limit }

@@ -4,32 +4,32 @@ import (
 	"slices"
 )
 
-// knapsack finds what to put into one bin: the most value, with at most left of each kind. It solves the linear
-// relaxation over the dimensions and the plain joint rules, rounds it down, tops it up, and branches on what is broken for
-// a while. It holds scratch space, so one goroutine uses it.
+// knapsack finds the most valuable content for one bin, with at most left pieces of each kind. It solves the linear relaxation over the
+// dimensions and the joint rules, rounds it down, tops it up, and then, depending on care, searches and branches on fractional numbers.
+// It holds scratch memory, so only one goroutine may use it.
 type knapsack struct {
 	k     *kinds
 	tally *tally
-	// The program: items are the kinds considered, a its rows by item.
+	// The linear program: items are the kinds considered, a its rows by item.
 	items []int
 	hi    []float64
 	a     [][]float64
 	b     []float64
 	lp    bounded
-	rows  []int // joint rules with a row
-	rowOf []int // by rule, -1: none
+	rows  []int // joint rules that have a row
+	rowOf []int // row of each rule, -1: none
 	x     []float64
-	order []int // of items, by rank
+	order []int // positions in items, by rank
 	eff   []float32
-	// ranked is, by bin, the kinds it fits as they were ranked last, as positions in fits: the next ranking hardly differs.
+	// ranked is, by bin, the last ranking of the kinds that fit it, as positions in fits: the next ranking hardly differs.
 	ranked [][]int
 	// at are the items' positions in fits, absent those of the kinds that aren't considered.
 	at, absent []int
-	room       []int64 // in dims
+	room       []int64 // free capacity, in dims
 	count      []int   // by kind, of the content being made
 	best       []int
 	bestV      float64
-	nodes      int // left to visit of a search
+	nodes      int // steps that a search has left
 	open       []*branch
 	work       int
 }
@@ -43,17 +43,17 @@ func newKnapsack(k *kinds) *knapsack {
 	return s
 }
 
-// content of a bin: how many of which kinds, by kind.
+// content is what one bin holds; the Item of a Share is a kind here.
 type content []Share
 
-// care is how much is done for a better content than rounding gives: steps of a search, which finds balanced contents of
-// few large things, and branches of the program, which does it for many small ones.
+// care is how much is done to improve on the rounded content: steps of a search, which finds balanced contents of few large pieces, and
+// branches of the program, which does so for many small ones.
 type care struct{ steps, branches int }
 
 // cares are the levels of care, each several times as costly as the one before.
 var cares = []care{{}, {60, 0}, {400, 10}, {3000, 60}, {20000, 400}}
 
-// fill finds a valuable content of bin b. bound is a value that no content passes, by the relaxation.
+// fill finds a valuable content of bin b. By the relaxation no content is worth more than bound.
 func (s *knapsack) fill(b int, left []int, value []float64, how care) (c content, worth, bound float64) {
 	s.prepare(b, left, value)
 	if len(s.items) == 0 {
@@ -88,10 +88,10 @@ func (s *knapsack) values(value []float64) []float64 {
 	return s.lp.c
 }
 
-// maxJoint caps the rows for joint rules; the others are kept when rounding.
+// maxJoint limits the rows for joint rules; the other rules are kept when rounding.
 const maxJoint = 12
 
-// prepare sets up the program of bin b, its items in the order in which they were ranked last.
+// prepare sets up the program of bin b, with its items in the order of the last ranking.
 func (s *knapsack) prepare(b int, left []int, value []float64) {
 	k := s.k
 	for _, r := range s.rows {
@@ -153,8 +153,8 @@ func (s *knapsack) prepare(b int, left []int, value []float64) {
 	s.work += (m + 2) * len(s.items)
 }
 
-// rank orders the items by value per cost of what they take, at the multipliers of the relaxation. Of equals the larger
-// come first: the small ones fill what is left. That is why efficiency is rounded.
+// rank orders the items by value per cost of what they take, at the multipliers of the relaxation. Of equals the larger come first,
+// because small ones fill gaps. To make nearly equal items equal, the ratio is rounded to float32.
 func (s *knapsack) rank(value []float64) {
 	s.order, s.eff = s.order[:0], s.eff[:0]
 	for q, i := range s.items {
@@ -175,7 +175,7 @@ func (s *knapsack) rank(value []float64) {
 		}
 		return x < y
 	}
-	// Insertion is fastest where little has changed.
+	// Insertion sort is fastest where little has changed.
 	moves := 0
 	for at := 1; at < len(s.order) && moves < 16*len(s.order); at++ {
 		q := s.order[at]
@@ -197,7 +197,7 @@ func (s *knapsack) rank(value []float64) {
 	s.work += 4*len(s.items) + moves
 }
 
-// remember keeps the ranking for the next time.
+// remember keeps the ranking for the next time the bin is filled.
 func (s *knapsack) remember(b int) {
 	ranked := s.ranked[b][:0]
 	for _, q := range s.order {
@@ -206,7 +206,7 @@ func (s *knapsack) remember(b int) {
 	s.ranked[b] = append(ranked, s.absent...)
 }
 
-// round makes a content of the relaxation: rounded down, then topped up in order of rank.
+// round makes a content from the relaxation: rounded down, then topped up in order of rank.
 func (s *knapsack) round(b int, value []float64) {
 	s.start(b)
 	for _, q := range s.order {
@@ -231,11 +231,11 @@ func (s *knapsack) start(b int) {
 	}
 }
 
-// put adds up to n of a kind and returns how many went in.
+// put adds up to n pieces of a kind and returns how many it added.
 func (s *knapsack) put(i, n int) int {
 	x := &s.k.kinds[i]
 	for d, need := range x.needs {
-		if need > s.room[d] { // most often something doesn't fit at all: that needs no division
+		if need > s.room[d] { // most often nothing fits at all, and that needs no division
 			return 0
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The bounded program is compared with the best of a grid of points, which no optimum may be below, and with its own
-// Lagrangian value, which no feasible point may be above.
+// The result of the bounded program is compared with the best of a grid of points, which the optimum can't be below, and with its own
+// Lagrangian value, which no feasible point may exceed.
 func TestBoundedProgram(t *testing.T) {
 	for seed := range uint64(300) {
 		d := rand.New(rand.NewPCG(seed, 1))
@@ -77,8 +77,8 @@ func bestPoint(a [][]float64, b, hi, c, x []float64, at int) float64 {
 	return best
 }
 
-// The covering program's multipliers must price every column at no more than it costs, and what is needed at what the
-// optimum costs: then it is the optimum.
+// The covering program's multipliers must price every column at no more than its cost, and the need at the cost of the optimum: then it
+// is the optimum.
 func TestCoveringProgram(t *testing.T) {
 	for seed := range uint64(200) {
 		d := rand.New(rand.NewPCG(seed, 2))

@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// maxRows caps the configuration program: its cost grows with the square of the number of kinds, and with so many of them
-// the greedy is nearly as good.
+// maxRows limits the configuration program: its cost grows with the square of the number of kinds, and with that many kinds the greedy
+// packing is nearly as good.
 const maxRows = 400
 
-// nearly is the part above what resources cost at which the program has little to add: what is left to gain is in the last
-// bins, which aren't full.
+// nearly is the fraction above the lower bound below which the program has little to add: what is left to gain is in the last bins, which
+// aren't full.
 const nearly = 0.01
 
-// worthwhile is the part of its cost that a packing must have lost for another round to be tried.
+// worthwhile is the fraction of its cost that a packing must have saved in a round for another round to be tried.
 const worthwhile = 1e-4
 
-// Quick is the effort of a packing that is to be made in no time, whatever it costs.
+// Quick is the effort for a packing that is needed at once, whatever it costs.
 const Quick = -1
 
-// Pack finds a cheap packing. effort is how much work may go beyond the fast path, about a microsecond each; the same
-// problem and effort give the same answer.
+// Pack finds a cheap packing. effort is how much work may go beyond the fast path, in units of about a microsecond; the same problem and
+// effort give the same result.
 //
-//  1. Prices: a linear program over resources says what things are worth.
-//  2. Greedy under these prices, and as long as that is cheap under others.
-//  3. The contents found so far are mixed by a linear program, rounded down, and completed greedily.
+//  1. Prices: a linear program over resources gives pieces a value.
+//  2. Greedy packing under these values, and under others as long as that is cheap.
+//  3. A linear program mixes the contents found so far; its solution is rounded down and completed greedily.
 //  4. With effort: more contents are generated until nothing is gained, and mixed again.
-//  5. With what work is left, parts of the packing are undone and made anew.
+//  5. With the work that is left, parts of the packing are undone and packed again.
 func Pack(p *Problem, effort int) *Result {
 	k := newKinds(p)
 	if len(k.kinds) == 0 {
@@ -77,9 +77,9 @@ func Pack(p *Problem, effort int) *Result {
 	return out
 }
 
-// mix buys the program's contents as often as it says, rounded down after one of ups is added, and the rest the greedy way under each of the values
-// and the program's own. The first attempt always runs; further ones run, with the effort of the level, while work is below until. It returns
-// the best of these packings and the one given.
+// mix makes packings from the program's solution: its contents as often as the solution says, rounded down after one of ups is added, and
+// the rest greedily, under the program's own multipliers and under each of the values. The first attempt always runs; further ones run,
+// with the effort of the level, while work is below until. It returns the best of these packings and the one given.
 func (p *program) mix(w *works, best *state, values [][]float64, ups []float64, level, until int) *state {
 	k := p.g.k
 	p.extend()
@@ -106,7 +106,7 @@ func (p *program) mix(w *works, best *state, values [][]float64, ups []float64, 
 	return best
 }
 
-// views are different opinions on what things are worth, given the fluid one: by their largest share of a bin, and between.
+// views returns three estimates of what pieces are worth: the fluid ones given, the pieces' largest share of a bin, and the mean of both.
 func (k *kinds) views(fluid []float64) [][]float64 {
 	share, mean := make([]float64, len(fluid)), make([]float64, len(fluid))
 	for i := range share {
@@ -116,7 +116,7 @@ func (k *kinds) views(fluid []float64) [][]float64 {
 	return [][]float64{fluid, share, mean}
 }
 
-// better says whether a packing leaves less over, or costs less.
+// better reports whether a packing leaves fewer pieces over or, if as many, costs less.
 func (s *state) better(than *state) bool {
 	if a, b := s.remaining(), than.remaining(); a != b {
 		return a < b
@@ -124,8 +124,8 @@ func (s *state) better(than *state) bool {
 	return s.cost < than.cost*(1-1e-12)
 }
 
-// clip keeps values between half a thing's share of the cheapest bin and what it costs in a bin of its own. Multipliers may
-// be nothing, or anything where only bins of which there are few hold a thing.
+// clip keeps values between half of a piece's share of the cheapest bin and the price of the cheapest bin that holds it. Multipliers may
+// be zero, or anything where only scarce bins hold a piece.
 func (k *kinds) clip(value []float64) {
 	for i := range k.kinds {
 		x := &k.kinds[i]
@@ -137,7 +137,7 @@ func (k *kinds) clip(value []float64) {
 	}
 }
 
-// apart is the plainest packing: each thing in the cheapest bin that holds it. No plan may be dearer.
+// apart returns the simplest packing: each piece in the cheapest bin that holds it. No plan may cost more.
 func (k *kinds) apart() *state {
 	s := k.newState()
 	for i := range k.kinds {
@@ -159,13 +159,13 @@ func (k *kinds) apart() *state {
 	return s
 }
 
-// result tells things of one kind apart again. What found no place costs nothing, so that the bound is without it.
+// result splits kinds into items again. Pieces that found no place cost nothing, so the bound leaves them out.
 func (k *kinds) result(s *state, floors []float64) *Result {
 	out := &Result{Cost: s.cost, Bound: k.boundWithout(s.left, floors), Left: make([]int, len(k.p.Items))}
 	for i := range k.p.Items {
 		out.Left[i] = k.p.Items[i].Count
 	}
-	at := make([]int, len(k.kinds)) // the item of each kind that is being served
+	at := make([]int, len(k.kinds)) // the item of each kind that is being assigned
 	for _, b := range s.buys {
 		for times := b.times; times > 0; {
 			shares, n := k.assign(b.c, at, out.Left, times)
@@ -176,8 +176,8 @@ func (k *kinds) result(s *state, floors []float64) *Result {
 	return out
 }
 
-// boundWithout is a value that no packing of what isn't left costs less than; 0: unknown. The floors hold however many things
-// there are; where some of what bins could hold is left, because budgets are spent, prices of the rest alone may tell more.
+// boundWithout returns a lower bound for the cost of the pieces that are placed; 0: unknown. The floors hold for any number of pieces. If
+// pieces are left over that bins could hold, because budgets are spent, prices for the placed pieces alone may give a higher bound.
 func (k *kinds) boundWithout(left []int, floors []float64) float64 {
 	placed, less := k.counts(), false
 	for i, n := range left {
@@ -192,7 +192,7 @@ func (k *kinds) boundWithout(left []int, floors []float64) float64 {
 	rest.Items = slices.Clone(k.p.Items)
 	for i := range k.kinds {
 		n := left[i]
-		for _, it := range slices.Backward(k.kinds[i].items) { // as deal leaves them
+		for _, it := range slices.Backward(k.kinds[i].items) { // assign takes items in order, so the last ones are left
 			take := min(n, rest.Items[it].Count)
 			rest.Items[it].Count -= take
 			n -= take
@@ -206,8 +206,8 @@ func (k *kinds) boundWithout(left []int, floors []float64) float64 {
 	return math.Max(bound, other.worth(floors, other.counts()))
 }
 
-// assign serves the items of the kinds in a content in turn, and says for how many bins, at most times, the same shares
-// can be repeated.
+// assign distributes the pieces of a content over the kinds' items, in order, and returns for how many bins, at most times, the same
+// shares can be repeated.
 func (k *kinds) assign(c content, at, left []int, times int) ([]Share, int) {
 	var shares []Share
 	for _, sh := range c {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machines are bins of three families in doubling sizes: cpu in milli, memory in MiB, pods.
+// machines returns bins of three families in doubling sizes: cpu in milli-CPU, memory in MiB, pods.
 func machines() []Bin {
 	var out []Bin
 	for _, f := range []struct {
@@ -32,7 +32,7 @@ func every(bins []Bin) Bits {
 	return b
 }
 
-// optimum is the least cost of packing things one by one into bins, by trying all partitions: for few things only.
+// optimum returns the least cost of packing pieces into bins, by trying all partitions: for few pieces only.
 func optimum(p *Problem) float64 {
 	var things []int
 	for i := range p.Items {
@@ -78,7 +78,7 @@ func optimum(p *Problem) float64 {
 	return best[1<<n-1]
 }
 
-// keepsRules reads Rule's documentation a second time.
+// keepsRules implements Rule's documentation a second time.
 func keepsRules(p *Problem, count map[int]int) bool {
 	for _, r := range p.Rules {
 		members := 0
@@ -94,7 +94,7 @@ func keepsRules(p *Problem, count map[int]int) bool {
 	return true
 }
 
-// checkResult sees that a result is a packing of the problem.
+// checkResult checks that a result is a packing of the problem.
 func checkResult(p *Problem, r *Result) error {
 	left := make([]int, len(p.Items))
 	for i := range p.Items {
@@ -157,7 +157,7 @@ func randomProblem(d *rand.Rand, items, most int) *Problem {
 		p.Rules = append(p.Rules, rule)
 	}
 	if items > 2 && d.IntN(3) == 0 {
-		p.Rules = append(p.Rules, Rule{Members: []int{1}, Owners: []Owner{{2, 0}}}) // 2 keeps away from 1
+		p.Rules = append(p.Rules, Rule{Members: []int{1}, Owners: []Owner{{2, 0}}}) // item 2 excludes item 1
 	}
 	return p
 }
@@ -192,7 +192,7 @@ func TestRandomPackings(t *testing.T) {
 	for seed := range uint64(60) {
 		d := rand.New(rand.NewPCG(seed, 8))
 		p := randomProblem(d, 1+d.IntN(30), 60)
-		if d.IntN(3) == 0 { // a limit of cpu, and a bin of which there are two
+		if d.IntN(3) == 0 { // a limit of cpu, and a bin of which two can be bought
 			p.Budgets = []int64{int64(d.IntN(400) * 1000), 2}
 			for b := range p.Bins {
 				p.Bins[b].Uses = []Use{{0, p.Bins[b].Room[0]}}
@@ -218,7 +218,7 @@ func TestRandomPackings(t *testing.T) {
 	}
 }
 
-// placedOf is a problem with what has found a place only, without budgets.
+// placedOf returns the problem without budgets and with only those pieces that found a place.
 func placedOf(p *Problem, r *Result) *Problem {
 	out := *p
 	out.Budgets, out.Items, out.Bins = nil, slices.Clone(p.Items), slices.Clone(p.Bins)
@@ -231,8 +231,8 @@ func placedOf(p *Problem, r *Result) *Problem {
 	return &out
 }
 
-// The bound is of what found a place: a thing that fits no bin changes nothing about it, and where budgets leave things out
-// it holds for the rest.
+// The bound counts pieces that found a place: a piece that fits no bin does not change it, and if budgets leave pieces out it holds for
+// the rest.
 func TestBoundIsOfWhatFoundAPlace(t *testing.T) {
 	for seed := range uint64(80) {
 		d := rand.New(rand.NewPCG(seed, 9))
@@ -268,7 +268,7 @@ func sum(left []int) (n int) {
 	return n
 }
 
-// services is a batch of many small services, as the planner's users have it.
+// services returns a problem with many small services, as is typical of the planner's users.
 func services(apps int) *Problem {
 	d := rand.New(rand.NewPCG(1, 1))
 	p := &Problem{Bins: machines()}
@@ -279,7 +279,7 @@ func services(apps int) *Problem {
 	return p
 }
 
-// large is a batch of large things, where whole numbers matter.
+// large returns a problem with large pieces, where rounding matters.
 func large(apps int) *Problem {
 	d := rand.New(rand.NewPCG(2, 1))
 	p := &Problem{Bins: machines()}

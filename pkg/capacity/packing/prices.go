@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// prices gives each kind a value in dollars: what its resources, and its slots where rules limit how many share a bin,
-// cost in a packing in which things may be cut into pieces and bins bought in fractions. That is a linear program over
-// the sets of bins that kinds may use: bins that serve the same kinds pool their room, and each set draws on the pools it
-// may use. floors are such values of which no bin's content is worth more than the bin costs: their sum over things is a
-// value that no packing of these things costs less than; nil: unknown.
+// prices gives each kind a value in dollars: what its resources, and its slots where rules limit how many pieces share a bin, cost in a
+// packing in which pieces may be cut and bins bought in fractions. That is a linear program over the sets of bins that kinds may use:
+// bins that serve the same kinds pool their capacity, and each set draws on the pools it may use. floors are such values under which no
+// bin's content is worth more than the bin costs: their sum over pieces is a lower bound for the cost of any packing of these pieces;
+// nil: unknown.
 func (k *kinds) prices() (values, floors []float64) {
 	lp := &fluid{k: k}
 	lp.index()
@@ -23,7 +23,7 @@ func (k *kinds) prices() (values, floors []float64) {
 	return values, floors
 }
 
-// counts are how many things of each kind there are.
+// counts returns how many pieces of each kind there are.
 func (k *kinds) counts() []int {
 	out := make([]int, len(k.kinds))
 	for i := range k.kinds {
@@ -32,7 +32,7 @@ func (k *kinds) counts() []int {
 	return out
 }
 
-// worth is the sum of values over so many things of each kind; 0 without values.
+// worth returns the sum of the values of that many pieces of each kind; 0 without values.
 func (k *kinds) worth(values []float64, counts []int) float64 {
 	sum := 0.0
 	for i, v := range values {
@@ -43,18 +43,18 @@ func (k *kinds) worth(values []float64, counts []int) float64 {
 
 type fluid struct {
 	k *kinds
-	// set of bins by kind, and pool by bin.
+	// set is the set of bins of each kind, pool the pool of each bin.
 	set, pool []int
 	sets      int
 	pools     int
-	// uses tells which sets may draw on a pool.
+	// uses tells, for each pool, which sets may draw on it.
 	uses [][]bool
 	// slots are the rules that have a row.
 	slots []int
 	rows  int
 }
 
-// rows: set x dimension, then pool x dimension, then slots.
+// The order of rows: set x dimension, then pool x dimension, then slots.
 func (f *fluid) setRow(s, j int) int  { return s*len(f.k.dims) + j }
 func (f *fluid) poolRow(p, j int) int { return (f.sets+p)*len(f.k.dims) + j }
 func (f *fluid) slotRow(i int) int    { return (f.sets+f.pools)*len(f.k.dims) + i }
@@ -95,14 +95,14 @@ func (f *fluid) index() {
 	f.rows = f.slotRow(0)
 }
 
-// maxFluid caps the work of solving the program; its multipliers are usable at any time.
+// maxFluid limits the work of solving the program; its multipliers are usable at any time.
 const maxFluid = 30e6
 
-// maxSlots caps the rows for rules: with more of them the program costs more than it tells.
+// maxSlots limits the rows for rules: more of them cost more than they tell.
 const maxSlots = 150
 
-// findSlots finds the rules that may make bins necessary which room alone does not: those that limit their own members, with
-// members enough for half of the bins that there will be at least.
+// findSlots finds the rules that may make more bins necessary than capacity alone does: those that limit their own members, and whose
+// members need more than half as many bins as there will be at least.
 func (f *fluid) findSlots(bins float64) {
 	need := make([]float64, len(f.k.p.Rules))
 	most := bins
@@ -125,7 +125,7 @@ func (f *fluid) findSlots(bins float64) {
 	f.rows = f.slotRow(len(f.slots))
 }
 
-// solve gives the kinds' values and floors, and how many bins are bought.
+// solve returns the kinds' values and floors, and how many bins are bought.
 func (f *fluid) solve() (values, floors []float64, bins float64) {
 	k, n := f.k, len(f.k.dims)
 	need := make([]float64, f.rows)
@@ -136,7 +136,7 @@ func (f *fluid) solve() (values, floors []float64, bins float64) {
 	kindSlots := make([][]int, len(k.kinds))
 	for i := range k.kinds {
 		if math.IsInf(k.kinds[i].alone, 1) {
-			continue // nothing holds it
+			continue // no bin holds it
 		}
 		for j := range n {
 			need[f.setRow(f.set[i], j)] += k.kinds[i].size[j] * float64(k.kinds[i].count)
@@ -161,7 +161,7 @@ func (f *fluid) solve() (values, floors []float64, bins float64) {
 		start[r] = column{rows: []int32{int32(r)}, vals: []float64{1}, price: 1e3*dear + 1}
 	}
 	lp := newCover(need, start)
-	// Room a pool passes on to a set.
+	// Capacity that a pool passes on to a set.
 	for p := range f.pools {
 		for s := range f.sets {
 			if !f.uses[p][s] {
@@ -172,7 +172,7 @@ func (f *fluid) solve() (values, floors []float64, bins float64) {
 			}
 		}
 	}
-	members := make([]map[int]bool, len(f.slots)) // sets with members of the rule
+	members := make([]map[int]bool, len(f.slots)) // sets that have members of the rule
 	for i, r := range f.slots {
 		members[i] = map[int]bool{}
 		for q := range k.kinds {
@@ -206,8 +206,8 @@ func (f *fluid) solve() (values, floors []float64, bins float64) {
 	return f.read(lp, kindSlots, members)
 }
 
-// read makes of the program's multipliers prices that hold for every bin, whether or not the program was solved to the end:
-// a set's room costs what the cheapest pool it draws on asks, and all are scaled so that no bin is worth more than it costs.
+// read turns the program's multipliers into prices that hold for every bin, whether or not the program was solved to the end: a set's
+// capacity costs as much as in the cheapest pool it draws on, and all prices are scaled so that no bin is worth more than it costs.
 func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (values, floors []float64, bins float64) {
 	k, n := f.k, len(f.k.dims)
 	price := func(row int) float64 { return math.Max(0, lp.duals[row]) }
@@ -232,7 +232,7 @@ func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (valu
 		if math.IsInf(k.kinds[i].alone, 1) {
 			continue
 		}
-		held := 0.0 // as far as pools bear it out
+		held := 0.0 // the part of the value that the pools' prices justify
 		for j := range n {
 			d := price(f.setRow(f.set[i], j))
 			values[i] += d * k.kinds[i].size[j]
@@ -255,14 +255,14 @@ func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (valu
 		}
 	}
 	for b := range k.p.Bins {
-		if k.p.Bins[b].Scarce { // they may hold anything, and cost nearly nothing
+		if k.p.Bins[b].Scarce { // they may hold anything, and cost next to nothing
 			return values, nil, bins
 		}
 	}
 	return values, floors, bins
 }
 
-// limit is the loosest limit of a rule's owners: no bin holds more of its members, whichever of them are in it.
+// limit returns the loosest limit of a rule's owners: no bin holds more of its members, whichever owners are in it.
 func (f *fluid) limit(rule int) int {
 	most := 0
 	for _, o := range f.k.p.Rules[rule].Owners {
@@ -271,7 +271,7 @@ func (f *fluid) limit(rule int) int {
 	return most
 }
 
-// serves says whether one of the sets may draw on a pool.
+// serves reports whether one of the sets may draw on the pool.
 func (f *fluid) serves(sets map[int]bool, pool int) bool {
 	for s := range sets {
 		if f.uses[pool][s] {

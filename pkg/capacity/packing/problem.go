@@ -5,26 +5,26 @@ import (
 	"math"
 )
 
-// Unlimited room of a bin in a dimension.
+// Unlimited is the capacity of a bin in a dimension that does not matter.
 const Unlimited = math.MaxInt64
 
-// Item is a number of equal things.
+// Item is a number of identical pieces.
 type Item struct {
-	// Need per dimension, never negative.
+	// Need is what a piece takes per dimension, never negative.
 	Need  []int64
 	Count int
-	// Bins the item may go into as far as anything but room is concerned.
+	// Bins are those that the item may go into, as far as anything but capacity is concerned.
 	Bins Bits
 }
 
-// Bin is a thing to buy.
+// Bin is something to buy.
 type Bin struct {
-	// Room per dimension; Unlimited where it does not matter.
+	// Room is the capacity per dimension; Unlimited where it does not matter.
 	Room  []int64
 	Price float64
-	// Uses are what buying one takes from budgets.
+	// Uses are what buying one takes from the budgets.
 	Uses []Use
-	// Scarce bins are few, so that their price says nothing about what things cost.
+	// Scarce bins are few, so that their price says nothing about what pieces cost.
 	Scarce bool
 }
 
@@ -34,30 +34,30 @@ type Use struct {
 	Amount int64
 }
 
-// Rule is a counting rule within one bin: as soon as a thing of an owner is in it, it may hold Limit of the members at
-// most. An item that may be there n times is an owner and the only member; two items that exclude each other are one
-// owner with limit 0 and one member.
+// Rule is a counting rule within one bin: once a piece of an owner is in it, the bin may hold at most Limit pieces of the members. An
+// item that may be there n times is an owner and the only member; two items that exclude each other are one owner with limit 0 and one
+// member.
 type Rule struct {
 	Members []int
 	Owners  []Owner
 }
 
-// Owner is an item that insists on a rule.
+// Owner is an item that makes a rule apply.
 type Owner struct {
 	Item  int
 	Limit int
 }
 
-// Problem is what Pack is asked.
+// Problem is the input of Pack.
 type Problem struct {
 	Items []Item
 	Bins  []Bin
 	Rules []Rule
-	// Budgets are what is left of amounts that bins take from.
+	// Budgets are what is left of the amounts that Uses take from.
 	Budgets []int64
 }
 
-// HoldsOne says whether one of the bins that an item may go into has room for a thing of it.
+// HoldsOne reports whether one of the bins that an item may go into can hold a piece of it.
 func (p *Problem) HoldsOne(item int) bool {
 	it := &p.Items[item]
 	for b := range p.Bins {
@@ -68,46 +68,46 @@ func (p *Problem) HoldsOne(item int) bool {
 	return false
 }
 
-// Share is a number of things of one item.
+// Share is a number of pieces of one item.
 type Share struct {
 	Item, Count int
 }
 
-// Load is a content of a bin, and how many bins of it to buy.
+// Load is the content of a bin, and how many such bins to buy.
 type Load struct {
 	Bin    int
-	Shares []Share // by item
+	Shares []Share // sorted by item
 	Times  int
 }
 
-// Result is what Pack answers.
+// Result is what Pack returns.
 type Result struct {
 	Loads []Load
-	// Left is, by item, how many found no place.
+	// Left is, by item, how many pieces found no place.
 	Left []int
 	Cost float64
-	// Bound is a value that no packing of the things that found a place costs less than, budgets aside; 0: unknown.
+	// Bound is a lower bound for the cost of any packing of the pieces that found a place, budgets aside; 0: unknown.
 	Bound float64
-	// Effort that was spent.
+	// Effort is how much was spent, in the unit of Pack's effort.
 	Effort int
 }
 
 // Bits is a set of small numbers.
 type Bits []uint64
 
-// NewBits makes an empty set for numbers below n.
+// NewBits returns an empty set for numbers below n.
 func NewBits(n int) Bits { return make(Bits, (n+63)/64) }
 
 // Set adds i.
 func (b Bits) Set(i int) { b[i/64] |= 1 << (i % 64) }
 
-// Clear takes i out.
+// Clear removes i.
 func (b Bits) Clear(i int) { b[i/64] &^= 1 << (i % 64) }
 
-// Has says whether i is in the set.
+// Has reports whether i is in the set.
 func (b Bits) Has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
 
-// Any says whether the set is not empty.
+// Any reports whether the set is not empty.
 func (b Bits) Any() bool {
 	for _, w := range b {
 		if w != 0 {
@@ -125,31 +125,31 @@ func (b Bits) AppendTo(out []byte) []byte {
 	return out
 }
 
-// Clone is a copy.
+// Clone returns a copy.
 func (b Bits) Clone() Bits { return append(Bits(nil), b...) }
 
-// And takes out in place what is not in o.
+// And removes, in place, what is not in o.
 func (b Bits) And(o Bits) {
 	for i := range b {
 		b[i] &= o[i]
 	}
 }
 
-// AndNot takes out in place what is in o.
+// AndNot removes, in place, what is in o.
 func (b Bits) AndNot(o Bits) {
 	for i := range b {
 		b[i] &^= o[i]
 	}
 }
 
-// Or adds in place what is in o.
+// Or adds, in place, what is in o.
 func (b Bits) Or(o Bits) {
 	for i := range b {
 		b[i] |= o[i]
 	}
 }
 
-// Fits is how many things of a need the room holds, at most limit.
+// Fits returns how many pieces with the need the capacity holds, at most limit.
 func Fits(room, need []int64, limit int) int {
 	for d, n := range need {
 		if n <= 0 {
@@ -165,7 +165,7 @@ func Fits(room, need []int64, limit int) int {
 	return limit
 }
 
-// Take takes n times the need from the room in place.
+// Take subtracts n times the need from the capacity, in place.
 func Take(room, need []int64, n int) {
 	for d := range need {
 		if room[d] != Unlimited {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// maxVain is how many times in a row nothing may be gained.
+// maxVain is how many attempts in a row may gain nothing.
 const maxVain = 200
 
-// recreate undoes parts of a packing and makes them anew, and keeps what is cheaper, as long as there is work left. What is
-// undone are some of the bins that are worth least per dollar, and others by chance, which is the same every time.
+// recreate undoes parts of a packing, packs them again, and keeps what is cheaper, as long as there is work left (ruin and recreate). It
+// undoes some of the bins whose content is worth least per dollar, and others at random, with the same seed every time.
 func (k *kinds) recreate(w *works, g *generator, s *state, values [][]float64) *state {
 	chance := rand.New(rand.NewPCG(1, 2))
 	value := values[0]
@@ -31,13 +31,13 @@ func (k *kinds) recreate(w *works, g *generator, s *state, values [][]float64) *
 			}
 		}
 		if w.spent() == before {
-			return s // nothing to do: a packing of nothing
+			return s // no work was done: the packing is empty
 		}
 	}
 	return s
 }
 
-// perturbed shakes values a little, but for the first rounds.
+// perturbed changes values a little at random, except in the first rounds.
 func perturbed(value []float64, chance *rand.Rand, round int) []float64 {
 	out := slices.Clone(value)
 	if round < 3 {
@@ -49,7 +49,7 @@ func perturbed(value []float64, chance *rand.Rand, round int) []float64 {
 	return out
 }
 
-// pick chooses bins to undo: how many of each buy. The less a bin's content is worth per dollar, the likelier it is.
+// pick chooses bins to undo and returns how many of each buy. The less a bin's content is worth per dollar, the likelier it is chosen.
 func (s *state) pick(k *kinds, value []float64, chance *rand.Rand) []int {
 	weights := make([]float64, len(s.buys))
 	sum, bins := 0.0, 0
@@ -78,7 +78,7 @@ func (s *state) pick(k *kinds, value []float64, chance *rand.Rand) []int {
 	return out
 }
 
-// without is the packing less so many of each buy; nil: nothing is undone.
+// without returns the packing without that many bins of each buy, or nil if nothing is undone.
 func (s *state) without(p *Problem, undo []int) *state {
 	out := &state{left: slices.Clone(s.left), budgets: slices.Clone(s.budgets)}
 	some := false

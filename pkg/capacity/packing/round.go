@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// whole buys the contents of a solved program as often as it says, rounded down when up is added.
+// whole buys the contents of a solved program as often as its solution says, rounded down after up is added.
 func (p *program) whole(s *state, up float64) {
 	type part struct {
 		x buy
@@ -13,7 +13,7 @@ func (p *program) whole(s *state, up float64) {
 	var parts []part
 	for r, id := range p.lp.basis {
 		if id < p.lp.m {
-			continue // surplus or a start column, which is in the pool as well
+			continue // a surplus column, or a start column, whose content is in the pool as well
 		}
 		x := p.g.pool[p.id[id-p.lp.m]]
 		if n := int(p.lp.x[r] + 1e-6 + up); n > 0 {

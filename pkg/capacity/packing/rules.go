@@ -1,9 +1,9 @@
 package packing
 
-// rulebook is the rules as a fill asks them: by item.
+// rulebook holds the rules by item, as filling a bin needs them.
 type rulebook struct {
 	rules []Rule
-	// of are the rules that concern an item as owner or member.
+	// of are, by item, the rules that concern it as owner or member.
 	of [][]ruleOf
 }
 
@@ -38,10 +38,10 @@ func newRulebook(rules []Rule, items int) *rulebook {
 	return b
 }
 
-// tally is the state of the rules within one bin.
+// tally is the state of the rules for one bin.
 type tally struct {
 	members []int
-	// strictest limit of the owners present, -1: no owner present.
+	// limit is the strictest limit of the owners present, -1: no owner is present.
 	limit []int
 }
 
@@ -57,7 +57,7 @@ func (t *tally) reset() {
 	}
 }
 
-// room is how many of an item, at most n, the rules allow in addition.
+// room returns how many more pieces of an item, at most n, the rules allow.
 func (b *rulebook) room(t *tally, item, n int) int {
 	for _, e := range b.of[item] {
 		limit := t.limit[e.rule]

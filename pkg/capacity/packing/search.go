@@ -4,11 +4,11 @@ import (
 	"math"
 )
 
-// search goes through contents depth first in order of rank, cut off by the bound that the multipliers give.
+// search tries contents depth first, in order of rank, and prunes them by the bound that the multipliers give.
 func (s *knapsack) search(b int, value []float64, steps int) {
 	s.nodes = steps
 	s.start(b)
-	// gain is what items from here on may add beyond what the multipliers charge for the room they take.
+	// gain is what the items from here on may add beyond what the multipliers charge for the capacity they take.
 	gain := make([]float64, len(s.order)+1)
 	for at := len(s.order) - 1; at >= 0; at-- {
 		q := s.order[at]
@@ -71,7 +71,7 @@ func (s *knapsack) takeOut(i, n int) {
 	}
 	s.count[i] -= n
 	if it := x.items[0]; len(s.k.book.of[it]) > 0 {
-		// Limits of owners don't add up: they are told again from what is left.
+		// Owners' limits don't add up: the strictest one is found again among the owners that are left.
 		for _, e := range s.k.book.of[it] {
 			if e.member {
 				s.tally.members[e.rule] -= n

@@ -11,35 +11,34 @@ type column struct {
 	price float64
 }
 
-// cover is the linear program: least price.x with A.x >= need, x >= 0. It is solved by the revised simplex method with a
-// dense inverse of the basis, from a basis that the caller gives; columns may be added between calls of solve. What it
-// answers is used as advice and, by its multipliers, for bounds that hold whatever the multipliers are: a loss of
-// precision can make a plan dearer, never wrong.
+// cover is the linear program: minimize price.x with A.x >= need, x >= 0. It is solved by the revised simplex method with a dense inverse
+// of the basis, from a basis that the caller gives; columns may be added between calls of solve. The solution is used as advice and,
+// through its multipliers, for bounds that hold whatever the multipliers are: a loss of precision can make a plan dearer, never wrong.
 type cover struct {
 	m    int
 	cols []column
 	need []float64
-	// basis holds a column per row; surplus columns, -1 in row r, are numbered -1-r.
+	// basis is the column of each row; the surplus column with -1 in row r has the number -1-r.
 	basis   []int
 	inBasis []bool
 	surplus []bool
 	inv     []float64 // row major
-	x       []float64 // of the basis
+	x       []float64 // value of each column of the basis
 	duals   []float64
 	enter   []float64
 	work    int
-	since   int // pivots since the inverse was computed anew
-	at      int // where entering goes on looking
+	since   int // pivots since the inverse was last computed from scratch
+	at      int // column where entering continues
 }
 
-// newCover starts from the first len(need) columns, the r-th of which must be positive in row r and absent elsewhere.
+// newCover starts from the first len(need) columns. The r-th of them must be positive in row r and have no other rows.
 func newCover(need []float64, start []column) *cover {
 	m := len(need)
 	c := &cover{m: m, cols: start, need: make([]float64, m), basis: make([]int, m), surplus: make([]bool, m),
 		inv: make([]float64, m*m), x: make([]float64, m), duals: make([]float64, m), enter: make([]float64, m)}
 	c.inBasis = make([]bool, len(start))
 	for r := range need {
-		// A little more than asked for, differently in each row, keeps pivots from being degenerate.
+		// A little more need than given, different in each row, keeps pivots from being degenerate.
 		c.need[r] = need[r]*(1+1e-8*float64(1+r*7919%997)/997) + 1e-9*float64(1+r%13)
 		c.basis[r], c.inBasis[r] = r, true
 		c.inv[r*m+r] = 1 / start[r].vals[0]
@@ -60,7 +59,7 @@ func (c *cover) price(id int) float64 {
 	return c.cols[id].price
 }
 
-// value of the basis.
+// value returns the cost of the basis.
 func (c *cover) value() float64 {
 	v := 0.0
 	for r, id := range c.basis {
@@ -99,7 +98,8 @@ func (c *cover) solve(most int) bool {
 	return false
 }
 
-// entering finds a column that is worth more than it costs: the best of a stretch of columns, going round.
+// entering finds a column that is worth more than it costs: the best one of a stretch of columns. The next call continues after that
+// stretch.
 func (c *cover) entering() (id int, ok bool) {
 	best := -1e-9
 	n := len(c.cols)
@@ -135,7 +135,7 @@ func (c *cover) entering() (id int, ok bool) {
 	return id, ok
 }
 
-// pivot brings a column into the basis. False: the numbers don't allow it.
+// pivot brings a column into the basis. It returns false if the numbers don't allow it.
 func (c *cover) pivot(id int) bool {
 	m, w := c.m, c.enter
 	clear(w)
@@ -205,7 +205,7 @@ func (c *cover) pivot(id int) bool {
 	return true
 }
 
-// refresh computes the inverse anew, by Gauss-Jordan elimination with partial pivoting.
+// refresh computes the inverse from scratch, by Gauss-Jordan elimination with partial pivoting.
 func (c *cover) refresh() {
 	c.since = 0
 	m := c.m

@@ -1,17 +1,17 @@
 package packing
 
-// works keeps account of work: of numbers touched, more or less.
+// works counts work: roughly, how many numbers were touched.
 type works struct {
 	knapsack *knapsack
 	lps      []*cover
-	// end is where work that may be left out ends.
+	// end is the amount of work after which optional work stops.
 	end int
 }
 
-// What the fast path may cost: so that 100,000 things a second are packed, and a few not in more than a few milliseconds.
+// The work of the fast path, which packs 100,000 pieces a second, and a few pieces within a few milliseconds.
 const fastWork, fastWorkPerThing = 1.5e6, 2.5e3
 
-// perEffort is how much work takes a microsecond, measured over workloads of many kinds.
+// perEffort is how much work takes a microsecond, measured over many kinds of workloads.
 const perEffort = 750
 
 func newWorks(k *kinds, effort int) *works {
@@ -35,5 +35,5 @@ func (w *works) spent() int {
 	return n
 }
 
-// left is how much work may still be done.
+// left returns how much work may still be done.
 func (w *works) left() int { return w.end - w.spent() }
