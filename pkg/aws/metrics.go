@@ -72,7 +72,7 @@ func init() {
 // noAnswer is the code of an attempt that AWS did not answer.
 const noAnswer = "Connection"
 
-// countRequest takes note of an attempt.
+// countRequest counts an attempt in the metrics.
 func countRequest(service, action string, took time.Duration, err error) {
 	c := code(err)
 	if err != nil && c == "" {
@@ -85,7 +85,7 @@ func countRequest(service, action string, took time.Duration, err error) {
 	}
 }
 
-// countLaunch takes note of a launch call.
+// countLaunch counts a launch call in the metrics.
 func countLaunch(w *capacity.LaunchBatch, res *capacity.LaunchResult, took time.Duration, err error) {
 	outcome := "full"
 	switch {
@@ -108,7 +108,7 @@ func countLaunch(w *capacity.LaunchBatch, res *capacity.LaunchResult, took time.
 	}
 }
 
-// kind is what a scope stands for, as metrics name it.
+// kind returns the kind of a scope, as metrics name it.
 func (s scope) kind() string {
 	switch {
 	case s.subnet != "":
@@ -123,7 +123,7 @@ func (s scope) kind() string {
 	return "pool"
 }
 
-// count tells how much is remembered.
+// count sets the metric of remembered scopes.
 func (x *exhaustion) count() {
 	n := map[string]int{"subnet": 0, "placement-group": 0, "capacity-type": 0, "type": 0, "pool": 0}
 	for s := range x.until {
@@ -134,7 +134,7 @@ func (x *exhaustion) count() {
 	}
 }
 
-// partNames are the parts of the facts as metrics name them.
+// partNames are the parts of the region data as metrics name them.
 var partNames = map[string]string{partTypes: "types", partZones: "zones", partOnDemand: "on-demand-prices", partSpot: "spot-prices"}
 
 func countRegionData(f *regionData, part string, refreshed time.Time) {
