@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// web is a Deployment; more goes to the end of its pod's spec.
+// web returns a Deployment; more is appended to its pod's spec.
 func web(replicas, more string) string {
 	return `
 apiVersion: apps/v1
@@ -98,7 +98,7 @@ func TestWhatIsIgnored(t *testing.T) {
 	}
 }
 
-// Warnings may be the clue to an error, so they come with it.
+// Warnings are returned together with errors, because they may explain them.
 func TestWarningsComeWithErrors(t *testing.T) {
 	s, err := Read(Options{Manifests: []string{"-"}, Stdin: strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {contaners: []}}")})
 	if err == nil || !strings.Contains(err.Error(), "Pod default/p: spec.containers: Required value") {
@@ -137,7 +137,7 @@ func TestNamespaceOfObjectsThatNameNone(t *testing.T) {
 	}
 }
 
-// What is there stands back behind what is to be, but for pods, and is not checked again.
+// Objects in the manifests replace existing ones, except pods, and existing objects aren't validated again.
 func TestExisting(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
 	if err := os.WriteFile(file, []byte(`
