@@ -53,7 +53,7 @@ func TestReadInline(t *testing.T) {
 	if ref := other.Spec.Template.Spec.NodeClassRef.Name; ref != "object" {
 		t.Errorf("the pool refers to class %s, want the object of that name", ref)
 	}
-	// What an API server would have filled in.
+	// With the defaults that an API server would have filled in.
 	want := karpv1.NodePoolSpec{
 		Weight: ptr.To[int32](3), Limits: karpv1.Limits{"cpu": resource.MustParse("10")},
 		Template: karpv1.NodeClaimTemplate{Spec: karpv1.NodeClaimTemplateSpec{
@@ -129,7 +129,7 @@ func selecting(t testing.TB, selector string) func(map[string]string) bool {
 	return func(of map[string]string) bool { return s.Matches(labels.Set(of)) }
 }
 
-// With nothing but the definition of claims, the arguments are all there is.
+// If only the definition of NodeClaims is installed, the pools and classes of the arguments are the only ones.
 func TestPoolsOfArguments(t *testing.T) {
 	api := newFakeAPI()
 	for _, k := range kinds {
@@ -198,7 +198,7 @@ func TestStatusOfPoolsOfArguments(t *testing.T) {
 	}
 }
 
-// A pool that is taken out of the arguments leaves its nodes alone until they are empty.
+// When a pool is removed from the arguments, its nodes stay until they are empty.
 func TestPoolTakenOutOfTheArguments(t *testing.T) {
 	left := karpenters("one")
 	left.Labels[karpv1.NodePoolLabelKey], left.OwnerReferences = "args_main", nil
