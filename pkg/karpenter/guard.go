@@ -161,7 +161,7 @@ func (m *guardMap) put(ctx context.Context, key, text string) error {
 	return nil
 }
 
-// RecordServed sets the condition on a claim that its instance has served.
+// RecordServed sets the claim's condition which states that a pod has run on its instance.
 func (s *Store) RecordServed(ctx context.Context, c *capacity.Claim) error {
 	return client.IgnoreNotFound(s.patchStatus(ctx, c, func(nc *karpv1.NodeClaim) {
 		nc.StatusConditions(status.WithClock(s.clock)).SetTrueWithReason(Served, "Served", "")
