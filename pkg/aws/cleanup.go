@@ -104,7 +104,7 @@ func (p *Provider) tidyProfiles(ctx context.Context) error {
 		if err := p.deleteProfile(ctx, own, &v); err != nil {
 			return err
 		}
-		klog.FromContext(ctx).V(2).Info("Removed an instance profile nobody uses", "profile", awssdk.ToString(v.InstanceProfileName))
+		klog.FromContext(ctx).V(2).Info("Removed an unused instance profile", "profile", awssdk.ToString(v.InstanceProfileName))
 	}
 	return nil
 }

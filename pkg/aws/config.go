@@ -62,7 +62,7 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("region is required")
 	}
 	if c.ClusterName == "" {
-		return c, fmt.Errorf("clusterName is required: instances are found by it")
+		return c, fmt.Errorf("clusterName is required: it identifies the cluster's instances")
 	}
 	if c.ClusterCIDR != "" {
 		if _, err := netip.ParsePrefix(c.ClusterCIDR); err != nil {

@@ -134,7 +134,7 @@ func turns(s *middleware.Stack, t *throttle) error {
 			service, action := awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)
 			began := t.clock.Now()
 			if err := t.turn(ctx, service, action, in.Parameters); err != nil {
-				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s: %w", action, err)
+				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for the client-side rate limit of %s: %w", action, err)
 			}
 			turnSeconds.WithLabelValues(service, action).Observe(t.clock.Since(began).Seconds())
 			deadline := callDeadline
@@ -179,7 +179,7 @@ func attempts(s *middleware.Stack, t *throttle) error {
 			if ok && !mine.used {
 				mine.used = true
 			} else if err := t.wait(ctx, awsmiddleware.GetServiceID(ctx), action); err != nil {
-				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s again: %w", action, err)
+				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for the client-side rate limit of %s again: %w", action, err)
 			}
 			began := t.clock.Now()
 			out, meta, err := attempt(ctx, action, in, next)
@@ -187,7 +187,7 @@ func attempts(s *middleware.Stack, t *throttle) error {
 				countRequest(awsmiddleware.GetServiceID(ctx), action, t.clock.Since(began), err)
 			}
 			if err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).V(3).Info("An AWS call was not answered as it should be", "service", awsmiddleware.GetServiceID(ctx), "action", action, "err", err)
+				klog.FromContext(ctx).V(3).Info("An AWS call failed", "service", awsmiddleware.GetServiceID(ctx), "action", action, "err", err)
 				if ok {
 					mine.failed = err
 				}

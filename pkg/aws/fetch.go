@@ -35,7 +35,7 @@ func fetchTypes(ctx context.Context, api hardwareAPI) ([]*hardware, error) {
 		return nil, err
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("describing instance types: EC2 knows none")
+		return nil, fmt.Errorf("describing instance types: EC2 returned none")
 	}
 	slices.SortFunc(out, byName)
 	return out, nil
@@ -78,7 +78,7 @@ func fetchZones(ctx context.Context, api hardwareAPI) (map[string][]string, erro
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("describing instance type offerings: EC2 knows none")
+		return nil, fmt.Errorf("describing instance type offerings: EC2 returned none")
 	}
 	for _, zones := range out {
 		slices.Sort(zones)
@@ -111,7 +111,7 @@ func fetchSpot(ctx context.Context, api hardwareAPI, now time.Time) (map[zonalTy
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("describing spot price history: EC2 knows none")
+		return nil, fmt.Errorf("describing spot price history: EC2 returned none")
 	}
 	return out, nil
 }

@@ -64,13 +64,13 @@ func (p *Provider) joinData() (*joined, error) {
 	default:
 		return j, nil
 	}
-	return nil, fmt.Errorf("the cluster's join data is not known: %s is not configured and EKS has not said it%s", missing, because(j.err))
+	return nil, fmt.Errorf("the cluster's join data is not known: %s is not configured, and EKS has not returned it%s", missing, because(j.err))
 }
 
 func (p *Provider) kubernetesVersion() (string, error) {
 	j := p.join.Load()
 	if j.version == "" {
-		return "", fmt.Errorf("the cluster's Kubernetes version is not known: it is not configured and EKS has not said it%s", because(j.err))
+		return "", fmt.Errorf("the cluster's Kubernetes version is not known: it is not configured, and EKS has not returned it%s", because(j.err))
 	}
 	return j.version, nil
 }
@@ -100,7 +100,7 @@ func (p *Provider) keepJoin(ctx context.Context) {
 			}
 			old := *p.join.Load()
 			if told := old.err; told == nil || summarize(told) != summarize(err) {
-				logger.Error(err, "Could not learn from EKS how nodes join the cluster", "retryIn", wait)
+				logger.Error(err, "Could not get from EKS how nodes join the cluster", "retryIn", wait)
 			}
 			old.err = err
 			j = &old

@@ -84,7 +84,7 @@ func TestClusterThatEKSDoesNotKnow(t *testing.T) {
 	st := w.status("needs", func(st ec2nc.EC2NodeClassStatus) bool {
 		return strings.Contains(condition(st, ec2nc.ConditionTypeValidationSucceeded).Message, "No cluster found")
 	})
-	if m := condition(st, ec2nc.ConditionTypeValidationSucceeded).Message; !strings.HasPrefix(m, "the cluster's join data is not known: clusterEndpoint is not configured and EKS has not said it: ResourceNotFoundException") {
+	if m := condition(st, ec2nc.ConditionTypeValidationSucceeded).Message; !strings.HasPrefix(m, "the cluster's join data is not known: clusterEndpoint is not configured, and EKS has not returned it: ResourceNotFoundException") {
 		t.Errorf("ValidationSucceeded says %q", m)
 	}
 	if n := len(w.sim.Calls("DescribeCluster")); n > 2 {

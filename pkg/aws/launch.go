@@ -74,7 +74,7 @@ func (p *Provider) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	if f.profile {
 		p.awaitProfile(ctx, w.NodeClass)
 	}
-	return res, &failure{text: cmp.Or(res.Message, "EC2 gave no instance and said no reason"), kind: f.sentinel()}
+	return res, &failure{text: cmp.Or(res.Message, "EC2 launched no instance and gave no reason"), kind: f.sentinel()}
 }
 
 // failed returns the error for a call that failed as a whole.

@@ -187,7 +187,7 @@ func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) t
 	}
 	raw, err := json.Marshal(l)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Could not write down what was learned of a node class")
+		klog.FromContext(ctx).Error(err, "Could not encode what was discovered about the nodes of a class")
 		return 0
 	}
 	if kept := c.kept.Load(); kept != nil && string(raw) == *kept {
@@ -198,7 +198,7 @@ func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) t
 	}
 	*next = p.clock.Now().Add(learnedPause)
 	if err := keep(c.name, string(raw)); err != nil {
-		klog.FromContext(ctx).Error(err, "Could not keep what was learned of a node class", "retryIn", learnedPause)
+		klog.FromContext(ctx).Error(err, "Could not record what was discovered about the nodes of a class", "retryIn", learnedPause)
 		return learnedPause
 	}
 	kept := string(raw)

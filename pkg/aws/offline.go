@@ -124,7 +124,7 @@ func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.Insta
 		assumed = append(assumed, what)
 	}
 	if len(nc.Spec.CapacityReservationSelectorTerms) > 0 {
-		assumed = append(assumed, "no room in capacity reservations")
+		assumed = append(assumed, "no free capacity in capacity reservations")
 	}
 	from := &offered{from: r, regionData: o.regionData, gone: &exhaustion{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
 	return from.build(o.cfg.Region, nil), assumed, ""

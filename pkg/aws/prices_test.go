@@ -34,8 +34,8 @@ func TestPricesUnknown(t *testing.T) {
 		t.Fatal("all is well")
 	}
 	if diff := cmp.Diff([]string{
-		"on-demand prices: unknown: AccessDeniedException: not for you; machines are ordered by a rule of thumb from their size",
-		"spot prices: unknown: AccessDeniedException: not for you; machines are ordered by a rule of thumb from their size",
+		"on-demand prices: unknown: AccessDeniedException: not for you; instance types are ordered by prices estimated from their sizes",
+		"spot prices: unknown: AccessDeniedException: not for you; instance types are ordered by prices estimated from their sizes",
 	}, strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}

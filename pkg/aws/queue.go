@@ -51,7 +51,7 @@ func (p *Provider) listen(ctx context.Context) {
 			pause = queuePause
 			continue
 		}
-		logger.Error(err, "Could not hear of interruptions, will retry", "pause", pause)
+		logger.Error(err, "Could not read the interruption queue, will retry", "pause", pause)
 		url = "" // the queue may have been deleted and created again
 		sleep(ctx, p.clock, pause)
 		pause = min(2*pause, queuePauseMost)
@@ -84,10 +84,10 @@ func (p *Provider) hear(ctx context.Context, url string) error {
 		said, err := interruptionsOf(awssdk.ToString(out.Messages[i].Body))
 		switch {
 		case err != nil:
-			logger.Error(err, "A message on the interruption queue can't be understood, it is deleted", "message", awssdk.ToString(out.Messages[i].MessageId))
+			logger.Error(err, "A message on the interruption queue can't be understood and is deleted", "message", awssdk.ToString(out.Messages[i].MessageId))
 			interruptionMessages.WithLabelValues("unknown").Inc()
 		case len(said) == 0:
-			logger.V(4).Info("A message on the interruption queue is about something else", "message", awssdk.ToString(out.Messages[i].MessageId))
+			logger.V(4).Info("A message on the interruption queue is not about an interruption", "message", awssdk.ToString(out.Messages[i].MessageId))
 			interruptionMessages.WithLabelValues("other").Inc()
 		default:
 			interruptionMessages.WithLabelValues(string(said[0].Kind)).Inc()
@@ -100,7 +100,7 @@ func (p *Provider) hear(ctx context.Context, url string) error {
 	if len(heard) > 0 {
 		for i, err := range p.onInterruption(ctx, heard) {
 			if err != nil {
-				logger.Error(err, "An interruption was not seen to, its message will come again", "instance", heard[i].InstanceID, "kind", heard[i].Kind)
+				logger.Error(err, "An interruption could not be handled; its message will be received again", "instance", heard[i].InstanceID, "kind", heard[i].Kind)
 				seen[from[i]] = err
 			}
 		}
@@ -124,7 +124,7 @@ func (p *Provider) forget(ctx context.Context, url string, messages []sqstypes.M
 		return wrap(err, "deleting from the interruption queue")
 	}
 	if len(out.Failed) > 0 { // they are delivered and handled again
-		klog.FromContext(ctx).Info("SQS kept messages that were to be deleted", "messages", len(out.Failed), "code", awssdk.ToString(out.Failed[0].Code))
+		klog.FromContext(ctx).Info("SQS failed to delete some messages", "messages", len(out.Failed), "code", awssdk.ToString(out.Failed[0].Code))
 	}
 	return nil
 }

@@ -124,12 +124,12 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 		countRegionData(f, part, refreshed)
 		k.mu.Unlock()
 		if guessing := f.settled && (f.onDemand == nil || f.spot == nil); guessing && change {
-			logger.Info("Prices are not known; machines are ordered by a rule of thumb from their size", "onDemandKnown", f.onDemand != nil, "spotKnown", f.spot != nil)
+			logger.Info("Prices are not known; instance types are ordered by prices estimated from their sizes", "onDemandKnown", f.onDemand != nil, "spotKnown", f.spot != nil)
 		}
 		if err != nil {
-			logger.Error(err, "Could not refresh what AWS offers", "part", part, "retryIn", wait)
+			logger.Error(err, "Could not refresh instance types or prices", "part", part, "retryIn", wait)
 		} else {
-			logger.V(3).Info("Refreshed what AWS offers", "part", part, "changed", change)
+			logger.V(3).Info("Refreshed instance types or prices", "part", part, "changed", change)
 		}
 		if change {
 			k.changed()
@@ -181,7 +181,7 @@ func (k *catalogue) status() error {
 			continue
 		}
 		if (part == partOnDemand || part == partSpot) && (errors.Is(err, errUnknown) || errors.Is(err, errNotAsked)) {
-			err = fmt.Errorf("%w; machines are ordered by a rule of thumb from their size", err)
+			err = fmt.Errorf("%w; instance types are ordered by prices estimated from their sizes", err)
 		}
 		errs = append(errs, err)
 	}

@@ -87,11 +87,11 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 		case k == batchTag || slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }):
 			return fmt.Sprintf("spec.tags: the key %q is set by the program itself", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return fmt.Sprintf("spec.tags: the key %q begins with aws:, which AWS keeps for itself", k)
+			return fmt.Sprintf("spec.tags: the key %q begins with aws:, which AWS reserves", k)
 		case utf8.RuneCountInString(k) > maxTagKey:
-			return fmt.Sprintf("spec.tags: the key %q has %d characters; EC2 takes %d", k, utf8.RuneCountInString(k), maxTagKey)
+			return fmt.Sprintf("spec.tags: the key %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(k), maxTagKey)
 		case utf8.RuneCountInString(spec.Tags[k]) > maxTagValue:
-			return fmt.Sprintf("spec.tags: the value of %q has %d characters; EC2 takes %d", k, utf8.RuneCountInString(spec.Tags[k]), maxTagValue)
+			return fmt.Sprintf("spec.tags: the value of %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(spec.Tags[k]), maxTagValue)
 		}
 	}
 	ours := instanceTags
@@ -99,7 +99,7 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 		ours-- // instead of ours
 	}
 	if n := len(spec.Tags); n+ours > maxTags {
-		return fmt.Sprintf("spec.tags: %d tags and the %d that every instance needs besides are %d; EC2 takes %d on an instance", n, ours, n+ours, maxTags)
+		return fmt.Sprintf("spec.tags: %d tags and the %d that every instance needs besides are %d; EC2 allows %d on an instance", n, ours, n+ours, maxTags)
 	}
 	return ""
 }
@@ -165,7 +165,7 @@ func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 		return "spec.userData: " + err.Error()
 	}
 	if len(data) > userDataLimit {
-		return fmt.Sprintf("spec.userData: %d bytes with what the node needs; EC2 takes %d", len(data), userDataLimit)
+		return fmt.Sprintf("spec.userData: %d bytes with what the node needs; EC2 allows %d", len(data), userDataLimit)
 	}
 	return ""
 }
@@ -175,7 +175,7 @@ func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 	var out []string
 	k := spec.Kubelet
 	if addressedInterfaces(spec) > 1 && spec.AssociatePublicIPAddress != nil {
-		out = append(out, "spec.associatePublicIPAddress: EC2 gives none to machines with several network interfaces")
+		out = append(out, "spec.associatePublicIPAddress: EC2 assigns none to instances with several network interfaces")
 	}
 	switch f.name {
 	case ec2nc.AMIFamilyBottlerocket:
@@ -183,21 +183,21 @@ func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 			out = append(out, "spec.kubelet.podsPerCore: Bottlerocket has no such setting")
 		}
 		if k != nil && len(k.ClusterDNS) > 1 {
-			out = append(out, "spec.kubelet.clusterDNS[1]: Bottlerocket takes one address")
+			out = append(out, "spec.kubelet.clusterDNS[1]: Bottlerocket accepts only one address")
 		}
 	case ec2nc.AMIFamilyWindows2019, ec2nc.AMIFamilyWindows2022, ec2nc.AMIFamilyWindows2025:
 		if k != nil && len(k.ClusterDNS) > 1 {
-			out = append(out, "spec.kubelet.clusterDNS[1]: Windows takes one address")
+			out = append(out, "spec.kubelet.clusterDNS[1]: Windows accepts only one address")
 		}
 		if spec.InstanceStorePolicy != nil {
 			out = append(out, "spec.instanceStorePolicy: Windows has no such setting")
 		}
 	case ec2nc.AMIFamilyCustom:
 		if k != nil {
-			out = append(out, "spec.kubelet: counted with, but what the kubelet gets is up to spec.userData")
+			out = append(out, "spec.kubelet: used for planning, but spec.userData determines what the kubelet gets")
 		}
 		if spec.InstanceStorePolicy != nil {
-			out = append(out, "spec.instanceStorePolicy: counted with, but the disks are set up by spec.userData")
+			out = append(out, "spec.instanceStorePolicy: used for planning, but spec.userData sets up the disks")
 		}
 	}
 	return strings.Join(out, "; ")

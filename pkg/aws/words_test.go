@@ -212,7 +212,7 @@ func TestWordsOfAnAnswerInHTML(t *testing.T) {
 	}
 	inBubble(t, html, func(t *testing.T, q *quiet) {
 		pass(callDeadline + 10*time.Second)
-		const want = "on-demand prices: unknown: HTTP 500 Internal Server Error; machines are ordered by a rule of thumb from their size"
+		const want = "on-demand prices: unknown: HTTP 500 Internal Server Error; instance types are ordered by prices estimated from their sizes"
 		if err := q.Status(); err == nil || err.Error() != want {
 			t.Errorf("status: %v\nwant:   %s", err, want)
 		}

@@ -72,7 +72,7 @@ func decodeAnnotation(key, value string, into any) error {
 		return fmt.Errorf("annotation %s: %w", key, err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return fmt.Errorf("annotation %s: there is something behind the value", key)
+		return fmt.Errorf("annotation %s: there is more data after the value", key)
 	}
 	return nil
 }

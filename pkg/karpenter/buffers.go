@@ -29,12 +29,12 @@ func (p *poolStatus) watchBuffers(ctx context.Context) {
 		var once sync.Once
 		err = buffers.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 			once.Do(func() {
-				klog.FromContext(ctx).Info("CapacityBuffers can't be read, trying on. Should there be any: they have no effect", "reason", err)
+				klog.FromContext(ctx).Info("CapacityBuffers can't be read, will retry. If there are any, they have no effect", "reason", err)
 			})
 		})
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "CapacityBuffers are not watched. Should there be any: they have no effect")
+		klog.FromContext(ctx).Error(err, "CapacityBuffers are not watched. If there are any, they have no effect")
 		return
 	}
 	p.buffers.Store(buffers)

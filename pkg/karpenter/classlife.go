@@ -30,7 +30,7 @@ func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) er
 		nc := base.DeepCopy()
 		nc.Finalizers = append(nc.Finalizers, ec2nc.TerminationFinalizer)
 		if err := p.write(ctx, base, nc, false); err != nil {
-			return fmt.Errorf("putting the finalizer on EC2NodeClass %s: %w", base.Name, err)
+			return fmt.Errorf("adding the finalizer to EC2NodeClass %s: %w", base.Name, err)
 		}
 		return nil // the watch event of this write brings us back
 	}
@@ -82,7 +82,7 @@ func (p *poolStatus) endClass(ctx context.Context, base *ec2nc.EC2NodeClass) err
 	if len(users) > 0 {
 		slices.Sort(users)
 		p.recorder.Eventf(base, nil, corev1.EventTypeNormal, "WaitingOnNodeClaimTermination", "Delete", "%s",
-			shorten(fmt.Sprintf("%d NodeClaims use it still: %s", len(users), strings.Join(users, ", "))))
+			shorten(fmt.Sprintf("%d NodeClaims still use it: %s", len(users), strings.Join(users, ", "))))
 		return nil
 	}
 	for _, f := range p.onClassEnd {
@@ -93,8 +93,8 @@ func (p *poolStatus) endClass(ctx context.Context, base *ec2nc.EC2NodeClass) err
 	nc := base.DeepCopy()
 	nc.Finalizers = slices.DeleteFunc(nc.Finalizers, func(f string) bool { return f == ec2nc.TerminationFinalizer })
 	if err := p.write(ctx, base, nc, false); err != nil {
-		return fmt.Errorf("taking the finalizer off EC2NodeClass %s: %w", base.Name, err)
+		return fmt.Errorf("removing the finalizer from EC2NodeClass %s: %w", base.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("EC2NodeClass is not used any more and goes", "ec2NodeClass", base.Name)
+	klog.FromContext(ctx).V(2).Info("EC2NodeClass is no longer used; removed its finalizer", "ec2NodeClass", base.Name)
 	return nil
 }

@@ -52,7 +52,7 @@ func sameReadiness(a, b *ec2nc.EC2NodeClass) bool {
 }
 
 func notReadyText(name string, c *status.Condition) string {
-	return fmt.Sprintf("EC2NodeClass %s: another controller says that it is not ready (%s): %s", name, c.Reason, c.Message)
+	return fmt.Sprintf("EC2NodeClass %s: another controller reports that it is not ready (%s): %s", name, c.Reason, c.Message)
 }
 
 // NodeClassEnds asks the API server, bypassing every cache, whether a claim that refers to the class must be deleted, as Karpenter

@@ -29,7 +29,7 @@ func readySays(ready metav1.ConditionStatus, reason string, generation int64) fu
 var saidNotReady = readySays(metav1.ConditionFalse, "Quarantined", 1)
 
 func TestClassesThatAreNotReadyByAnothersWord(t *testing.T) {
-	const foreign = "EC2NodeClass default: another controller says that it is not ready (Quarantined): by order of security"
+	const foreign = "EC2NodeClass default: another controller reports that it is not ready (Quarantined): by order of security"
 	ownFalse := func(nc *ec2nc.EC2NodeClass) {
 		resolvedInto(nc)
 		nc.StatusConditions().SetFalse(ec2nc.ConditionTypeSubnetsReady, "SubnetsNotFound", "spec.subnetSelectorTerms matches nothing")

@@ -237,7 +237,7 @@ func TestProvisionerThatIsWrong(t *testing.T) {
 
 func TestProvisionerWithASettingWithoutEffect(t *testing.T) {
 	w := newWorld(t, newFakeAPI(provisioner(t, `{provider: `+settled+`, blockDeviceMappings: [{deviceName: /dev/sdb, virtualName: ephemeral0}]}}`))).leading()
-	const want = "without effect, and nothing is lost: spec.provider.blockDeviceMappings[0].virtualName (EC2 maps instance store volumes by itself)"
+	const want = "without effect, which is harmless: spec.provider.blockDeviceMappings[0].virtualName (EC2 maps instance store volumes by itself)"
 	w.eventually("it is said, and is no loss", func() bool {
 		for _, c := range w.getProvisioner("old").Status.Conditions {
 			if string(c.Type) == FieldsHonored {

@@ -32,7 +32,7 @@ const (
 	// leaseRetry is how often we retry when the API server can't tell us whether a lease was really not renewed.
 	leaseRetry = 2 * time.Second
 
-	unreadLeases = "whether Karpenter leads in this cluster is not known yet"
+	unreadLeases = "it is not known yet whether Karpenter is active in this cluster"
 )
 
 // ExternalController watches for a Karpenter controller that leads in this cluster. As long as there is one, it owns nodes and claims:
@@ -195,7 +195,7 @@ func (i *ExternalController) judge(ctx context.Context, read bool) time.Duration
 				i.observe(fresh)
 				left = leastLease
 			case err != nil && !apierrors.IsNotFound(err):
-				why, next = "whether Karpenter still leads in this cluster can't be read: "+err.Error(), leaseRetry
+				why, next = "can't read whether Karpenter is still active in this cluster: "+err.Error(), leaseRetry
 			}
 		}
 		if left > 0 {
@@ -222,7 +222,7 @@ func heldBy(l *coordinationv1.Lease) string {
 	if h := l.Spec.HolderIdentity; h != nil && *h != "" {
 		holder = ", held by " + *h
 	}
-	return fmt.Sprintf("Karpenter leads in this cluster (lease %s%s): nothing is launched, changed or ended until it has gone", klog.KObj(l), holder)
+	return fmt.Sprintf("Karpenter is active in this cluster (lease %s%s): nothing is launched, changed or terminated until it has stopped", klog.KObj(l), holder)
 }
 
 // say stores the answer and, if it has changed, logs it and calls the OnChange functions.
@@ -236,9 +236,9 @@ func (i *ExternalController) say(ctx context.Context, why string) {
 	}
 	logger := klog.FromContext(ctx)
 	if why != "" {
-		logger.Info("Holding still", "reason", why)
+		logger.Info("Paused", "reason", why)
 	} else {
-		logger.Info("No Karpenter leads in this cluster: nodes and claims are ours")
+		logger.Info("No Karpenter is active in this cluster: Dovetail manages its nodes and NodeClaims")
 	}
 	for _, f := range i.onChange {
 		f()

@@ -53,5 +53,5 @@ func withoutForeign(e watch.Event, have cache.KeyGetter) (watch.Event, bool) {
 
 // leftAlone logs an ignored object once per object and watch, because its group or kind may be a typing error.
 func leftAlone(o client.Object, group string) {
-	klog.Background().V(2).Info("Left alone: its node class is another provider's", "object", klog.KObj(o), "group", group)
+	klog.Background().V(2).Info("Not managed: its node class belongs to another provider", "object", klog.KObj(o), "group", group)
 }

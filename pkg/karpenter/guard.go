@@ -197,7 +197,7 @@ func (s *Store) budget(pool string, set status.ConditionSet) {
 	why := s.budgets[pool]
 	s.mu.RUnlock()
 	if why != "" {
-		set.SetTrueWithReason(BudgetReached, "BudgetReached", shorten("nothing more is bought for now: "+why))
+		set.SetTrueWithReason(BudgetReached, "BudgetReached", shorten("no more nodes are launched for now: "+why))
 	} else if set.Get(BudgetReached) != nil {
 		_ = set.Clear(BudgetReached)
 	}

@@ -157,7 +157,7 @@ func TestBudgetReachedIsSaid(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"))).leading()
 	w.BudgetReached("default", "nodes of the pool cost at most $2.00 an hour")
 	w.eventually("it is said", func() bool {
-		return messageOf(w.getPool("default"), BudgetReached) == "True nothing more is bought for now: nodes of the pool cost at most $2.00 an hour"
+		return messageOf(w.getPool("default"), BudgetReached) == "True no more nodes are launched for now: nodes of the pool cost at most $2.00 an hour"
 	})
 	w.BudgetReached("default", "")
 	w.eventually("it is over", func() bool { _, said := conditions(w.getPool("default"))[BudgetReached]; return !said })

@@ -84,7 +84,7 @@ func readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (clien
 	}
 	seen.Insert(in.Name)
 	if len(in.Spec) == 0 {
-		return k.fresh(), append(errs, field.Required(at.Child("spec"), "says what a "+k.Kind+" would"))
+		return k.fresh(), append(errs, field.Required(at.Child("spec"), "has the same fields as that of a "+k.Kind))
 	}
 	u := &unstructured.Unstructured{}
 	whole, err := json.Marshal(map[string]any{"apiVersion": k.GroupVersion().String(), "kind": k.Kind, "metadata": map[string]any{}, "spec": json.RawMessage(in.Spec)})
@@ -132,7 +132,7 @@ func (s *Store) SetProfiles(profiles []Profile) error {
 	share := func(p Profile, kind, name, origin string, spec any) error {
 		key := kind + " " + name
 		if before, ok := all[key]; ok && !equality.Semantic.DeepEqual(before.o, spec) {
-			return fmt.Errorf("profiles %q and %q say different things of %s %q: give one of them another name", before.by, p.Scheduler, kind, origin)
+			return fmt.Errorf("profiles %q and %q define %s %q differently: give one of them another name", before.by, p.Scheduler, kind, origin)
 		}
 		all[key] = said{p.Scheduler, spec}
 		return nil
@@ -213,7 +213,7 @@ func (s *Store) retireArgs(pool string) {
 		np = &karpv1.NodePool{}
 		np.Name, np.UID = pool, types.UID(pool)
 		np.Annotations = map[string]string{
-			originAnnotation: strings.TrimPrefix(pool, argsPrefix), malformedAnnotation: "the profiles' arguments have no such pool any more",
+			originAnnotation: strings.TrimPrefix(pool, argsPrefix), malformedAnnotation: "the profiles' arguments no longer contain this pool",
 		}
 		np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
 		np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("0s")

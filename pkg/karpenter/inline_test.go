@@ -204,7 +204,7 @@ func TestPoolTakenOutOfTheArguments(t *testing.T) {
 	left.Labels[karpv1.NodePoolLabelKey], left.OwnerReferences = "args_main", nil
 	w := newWorld(t, newFakeAPI(left)).leading()
 	p := w.pool("args_main")
-	if want := "nodePools main: the profiles' arguments have no such pool any more"; p == nil || p.Unready != want {
+	if want := "nodePools main: the profiles' arguments no longer contain this pool"; p == nil || p.Unready != want {
 		t.Fatalf("pool %+v, want it unready: %s", p, want)
 	}
 	np := &karpv1.NodePool{}
@@ -294,7 +294,7 @@ func TestProfilesThatContradictEachOther(t *testing.T) {
 	pools, classes := readInlined(t, []Inline{inlined(t, "main", inlinePool+`}}}`)}, []Inline{inlined(t, "main", inlineClass)})
 	heavier, _ := readInlined(t, []Inline{inlined(t, "main", inlinePool+`}}, weight: 3}`)}, []Inline{inlined(t, "main", inlineClass)})
 	err := w.SetProfiles([]Profile{{Scheduler: "x", Pools: pools, Classes: classes}, {Scheduler: "y", Pools: heavier, Classes: classes}})
-	if want := `profiles "x" and "y" say different things of nodePools "main": give one of them another name`; err == nil || err.Error() != want {
+	if want := `profiles "x" and "y" define nodePools "main" differently: give one of them another name`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

@@ -43,7 +43,7 @@ var (
 func (s *providerSettings) validate() field.ErrorList {
 	errs := validateSelector(s.SubnetSelector, subnetID, s.at.Child("subnetSelector"))
 	if len(s.SubnetSelector) == 0 {
-		errs = append(errs, field.Required(s.at.Child("subnetSelector"), "says where to launch"))
+		errs = append(errs, field.Required(s.at.Child("subnetSelector"), "selects the subnets to launch in"))
 	}
 	errs = append(errs, s.validateTags()...)
 	if ptr.Deref(s.LaunchTemplate, "") != "" {

@@ -73,12 +73,12 @@ func (s *Store) NodeClassProblem(name string) string {
 func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 	largest, err := encodeAnnotation(LargestAnnotation, c.Largest)
 	if err != nil {
-		return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+		return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)
 	}
 	purchase := ""
 	if c.Purchase != nil {
 		if purchase, err = encodeAnnotation(PurchaseAnnotation, c.Purchase); err != nil {
-			return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+			return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)
 		}
 	}
 	ask := false
@@ -109,7 +109,7 @@ func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+		return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func validateOverlay(o *karpv1alpha1.NodeOverlaySpec, at *field.Path) (errs fiel
 	}
 	switch price, change := o.Price, o.PriceAdjustment; {
 	case price != nil && change != nil:
-		errs = append(errs, field.Forbidden(at.Child("priceAdjustment"), "price says what it costs already"))
+		errs = append(errs, field.Forbidden(at.Child("priceAdjustment"), "it and price exclude each other"))
 	case price != nil && (!priceForm.MatchString(*price) || !finite(*price)):
 		errs = append(errs, field.Invalid(at.Child("price"), *price, "must be dollars an hour, like 0.25"))
 	case change != nil && (!adjustmentForm.MatchString(*change) || !finite(strings.TrimSuffix(*change, "%"))):
@@ -145,7 +145,7 @@ func validateExtra(name corev1.ResourceName, q *resource.Quantity, at *field.Pat
 	domain, _, qualified := strings.Cut(string(name), "/")
 	switch {
 	case karpv1.WellKnownResources.Has(name):
-		return field.ErrorList{field.Forbidden(at, "the cloud says how much of it there is")}
+		return field.ErrorList{field.Forbidden(at, "its amount is known from EC2")}
 	case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
 		if _, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)); err != nil {
 			errs = append(errs, field.Invalid(at, string(name), "names no page size"))

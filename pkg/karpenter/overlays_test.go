@@ -212,7 +212,7 @@ func TestOverlaysOnTypes(t *testing.T) {
 		"one that can't be read": {
 			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("a", []string{m}, price("1"), adjusted("+1")), testOverlay("b", []string{m}, price("2"))},
 			want:     "m5.large ao 2*, aspot 2*, bo 2*, bspot 2*\n" + plainC,
-			problems: map[string]string{"a": "RuntimeValidation: spec.priceAdjustment: Forbidden: price says what it costs already"},
+			problems: map[string]string{"a": "RuntimeValidation: spec.priceAdjustment: Forbidden: it and price exclude each other"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -344,14 +344,14 @@ func TestInvalidOverlays(t *testing.T) {
 		"an unknown operator":                   {testOverlay("o", []string{"team Near a"}), `spec.requirements[0].operator: Unsupported value: "Near": supported values: "DoesNotExist", "Exists", "Gt", "Gte", "In", "Lt", "Lte", "NotIn"`},
 		"an unknown capacity type":              {testOverlay("o", []string{"karpenter.sh/capacity-type In cheap"}), `spec.requirements[0].values: Unsupported value: "cheap": supported values: "on-demand", "reserved", "spot"`},
 		"too many requirements":                 {testOverlay("o", slices.Repeat(zone, 101)), `spec.requirements: Too many: 101: must have at most 100 items`},
-		"both prices":                           {testOverlay("o", zone, price("1"), adjusted("+1")), `spec.priceAdjustment: Forbidden: price says what it costs already`},
+		"both prices":                           {testOverlay("o", zone, price("1"), adjusted("+1")), `spec.priceAdjustment: Forbidden: it and price exclude each other`},
 		"a price with a sign":                   {testOverlay("o", zone, price("-1")), `spec.price: Invalid value: "-1": must be dollars an hour, like 0.25`},
 		"a price that only looks like a number": {testOverlay("o", zone, price("Inf")), `spec.price: Invalid value: "Inf": must be dollars an hour, like 0.25`},
 		"a price beyond all numbers":            {testOverlay("o", zone, price(strings.Repeat("9", 400))), `spec.price: Invalid value: "` + strings.Repeat("9", 400) + `": must be dollars an hour, like 0.25`},
 		"an adjustment without sign":            {testOverlay("o", zone, adjusted("1")), `spec.priceAdjustment: Invalid value: "1": must be an amount or a percentage with its sign, like -0.1 or +10%, and no less than -100%`},
 		"more than all off":                     {testOverlay("o", zone, adjusted("-101%")), `spec.priceAdjustment: Invalid value: "-101%": must be an amount or a percentage with its sign, like -0.1 or +10%, and no less than -100%`},
-		"memory":                                {testOverlay("o", zone, extra("memory", "1Gi")), `spec.capacity[memory]: Forbidden: the cloud says how much of it there is`},
-		"what the cloud counts itself":          {testOverlay("o", zone, extra("vpc.amazonaws.com/pod-eni", "1")), `spec.capacity[vpc.amazonaws.com/pod-eni]: Forbidden: the cloud says how much of it there is`},
+		"memory":                                {testOverlay("o", zone, extra("memory", "1Gi")), `spec.capacity[memory]: Forbidden: its amount is known from EC2`},
+		"what the cloud counts itself":          {testOverlay("o", zone, extra("vpc.amazonaws.com/pod-eni", "1")), `spec.capacity[vpc.amazonaws.com/pod-eni]: Forbidden: its amount is known from EC2`},
 		"a resource without domain":             {testOverlay("o", zone, extra("widgets", "1")), `spec.capacity[widgets]: Invalid value: "widgets": must be an extended resource with a domain of your own, like example.com/widget`},
 		"a resource of Kubernetes":              {testOverlay("o", zone, extra("kubernetes.io/w", "1")), `spec.capacity[kubernetes.io/w]: Invalid value: "kubernetes.io/w": must be an extended resource with a domain of your own, like example.com/widget`},
 		"a part of a thing":                     {testOverlay("o", zone, extra("example.com/w", "1500m")), `spec.capacity[example.com/w]: Invalid value: "1500m": must be a whole number and not negative`},

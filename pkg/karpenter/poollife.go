@@ -100,7 +100,7 @@ func (p *poolStatus) readOwner(ctx context.Context, ref metav1.OwnerReference) (
 		}
 	}
 	// Not wrapped: a failure to read must not look as if the claim were deleted.
-	return nil, false, fmt.Errorf("reading whether %s %s is there: %v", k.Kind, ref.Name, err)
+	return nil, false, fmt.Errorf("reading whether %s %s exists: %v", k.Kind, ref.Name, err)
 }
 
 func (p *poolStatus) endWithPool(ctx context.Context, nc *karpv1.NodeClaim) error {
@@ -115,6 +115,6 @@ func (p *poolStatus) endWithPool(ctx context.Context, nc *karpv1.NodeClaim) erro
 	}
 	ref := nc.OwnerReferences[0]
 	klog.FromContext(ctx).V(2).Info("Deleted a NodeClaim whose pool was deleted", "nodeClaim", nc.Name, "kind", ref.Kind, "pool", ref.Name)
-	p.recorder.Eventf(nc, nil, corev1.EventTypeNormal, reasonPoolDeleted, "Delete", "%s %s was deleted, and its nodes end with it", ref.Kind, ref.Name)
+	p.recorder.Eventf(nc, nil, corev1.EventTypeNormal, reasonPoolDeleted, "Delete", "%s %s was deleted, so its nodes are terminated", ref.Kind, ref.Name)
 	return nil
 }

@@ -79,7 +79,7 @@ func TestClaimsOfPoolsThatWentMeanwhile(t *testing.T) {
 		karpenters("of-args", ownedBy("args_gone")),
 	)).leading()
 	w.endingAre("pool-gone", "pool-made-anew", "provisioner-gone")
-	w.told("Normal NodePoolDeleted NodePool gone was deleted, and its nodes end with it")
+	w.told("Normal NodePoolDeleted NodePool gone was deleted, so its nodes are terminated")
 }
 
 func TestClaimsGoWithTheirPool(t *testing.T) {

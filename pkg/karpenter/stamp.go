@@ -92,12 +92,12 @@ func (p *poolStatus) annotate(ctx context.Context, o client.Object, st stamp) er
 	st.put(annotations)
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
-		return fmt.Errorf("noting the hash of %s: %w", o.GetName(), err)
+		return fmt.Errorf("recording the hash of %s: %w", o.GetName(), err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := p.live.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, raw)); err != nil {
-		return fmt.Errorf("noting the hash of %s: %w", o.GetName(), err)
+		return fmt.Errorf("recording the hash of %s: %w", o.GetName(), err)
 	}
 	return nil
 }

@@ -99,11 +99,11 @@ func TestPoolConditions(t *testing.T) {
 				"NodeClassReady": "False UnhealthyDependents: EC2NodeClass default: SubnetsReady is False (SubnetsNotFound): spec.subnetSelectorTerms matches nothing",
 			},
 		},
-		"a class of which another controller says that it is not ready": {
+		"a class of which another controller reports that it is not ready": {
 			class: testClass("default", resolvedInto, saidNotReady),
 			want: map[string]string{
 				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
-				"NodeClassReady": "False Quarantined: EC2NodeClass default: another controller says that it is not ready (Quarantined): by order of security",
+				"NodeClassReady": "False Quarantined: EC2NodeClass default: another controller reports that it is not ready (Quarantined): by order of security",
 			},
 		},
 		"a class that is going": {
@@ -254,7 +254,7 @@ func TestBudgetsThatLimitNothingAreSaid(t *testing.T) {
 			{Nodes: "5", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty, karpv1.DisruptionReasonDrifted}},
 		}
 	}))).leading()
-	const want = "without effect, and nothing is lost: spec.disruption.budgets[1] (no node is ended for the reason Drifted or Underutilized)"
+	const want = "without effect, which is harmless: spec.disruption.budgets[1] (no node is terminated for the reason Drifted or Underutilized)"
 	w.eventually("it is said", func() bool {
 		c := w.getPool("default").StatusConditions().Get(FieldsHonored)
 		return c.IsTrue() && c.Message == want

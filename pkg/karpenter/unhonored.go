@@ -23,7 +23,7 @@ var unhonoredFields = []unhonored{
 		return np.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty && np.Spec.Disruption.ConsolidateAfter.Duration != nil &&
 			np.Spec.Replicas == nil && !forbids(np, karpv1.DisruptionReasonUnderutilized)
 	}},
-	{"spec.template.spec.expireAfter", "no time at all would end nodes as soon as they are there: they do not expire", func(np *karpv1.NodePool) bool {
+	{"spec.template.spec.expireAfter", "zero would terminate nodes as soon as they exist: they do not expire", func(np *karpv1.NodePool) bool {
 		d := np.Spec.Template.Spec.ExpireAfter.Duration
 		return d != nil && *d == 0
 	}},
@@ -56,7 +56,7 @@ func unhonoredBy(np *karpv1.NodePool) (lost, idle string) {
 		lost = "no effect yet: " + strings.Join(out, ", ")
 	}
 	if len(more) > 0 {
-		idle = "without effect, and nothing is lost: " + strings.Join(more, ", ")
+		idle = "without effect, which is harmless: " + strings.Join(more, ", ")
 	}
 	return lost, idle
 }
@@ -72,7 +72,7 @@ func idleBudgets(np *karpv1.NodePool) []string {
 		for _, r := range b.Reasons {
 			reasons = append(reasons, string(r))
 		}
-		out = append(out, fmt.Sprintf("spec.disruption.budgets[%d] (no node is ended for the reason %s)", i, strings.Join(reasons, " or ")))
+		out = append(out, fmt.Sprintf("spec.disruption.budgets[%d] (no node is terminated for the reason %s)", i, strings.Join(reasons, " or ")))
 	}
 	return out
 }

@@ -80,9 +80,9 @@ var understood = map[schema.GroupKind]kind{
 
 // apart are ignored kinds that get an explanation.
 var apart = map[schema.GroupKind]string{
-	{Group: "batch", Kind: "CronJob"}:                       "is ignored: when its jobs will run is not known",
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: "is ignored: its target is planned with the replicas it asks for itself",
-	{Kind: "ResourceQuota"}:                                 "is ignored: pods are planned as if none forbade them",
+	{Group: "batch", Kind: "CronJob"}:                       "is ignored: it is not known when its jobs will run",
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: "is ignored: its target is planned with the replicas in its own spec",
+	{Kind: "ResourceQuota"}:                                 "is ignored: pods are planned as if no quota limited them",
 	{Kind: "ReplicationController"}:                         "is ignored: make it a Deployment",
 }
 

@@ -183,7 +183,7 @@ func (r *reader) keep(gk schema.GroupKind, d *document, e entry) {
 		}
 	case e.existing: // the same dump twice
 	default:
-		r.errs = append(r.errs, d.errorf("it is in %s already", r.set.entries[at].source))
+		r.errs = append(r.errs, d.errorf("it is already in %s", r.set.entries[at].source))
 	}
 }
 
@@ -202,6 +202,6 @@ func (r *reader) sum() {
 		kinds = append(kinds, fmt.Sprintf("%d %s", r.quiet[kind], kind))
 	}
 	if len(kinds) > 0 {
-		r.set.warn("ignored, since they have no say in where pods go: %s", strings.Join(kinds, ", "))
+		r.set.warn("ignored, because they don't affect where pods are placed: %s", strings.Join(kinds, ", "))
 	}
 }

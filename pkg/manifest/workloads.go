@@ -169,7 +169,7 @@ func (m *maker) statefulSet(set *appsv1.StatefulSet) {
 // job creates the pods that run at the same time.
 func (m *maker) job(job *batchv1.Job) {
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {
-		m.set.warn("Job %s/%s is suspended: it needs no room", job.Namespace, job.Name)
+		m.set.warn("Job %s/%s is suspended: it needs no capacity", job.Namespace, job.Name)
 		return
 	}
 	n := int(*job.Spec.Parallelism)

@@ -83,7 +83,7 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: sum}
 spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}
-`, warnings: []string{"Job default/sum is suspended: it needs no room"}},
+`, warnings: []string{"Job default/sum is suspended: it needs no capacity"}},
 		{name: "a DaemonSet's come with nodes", text: strings.Replace(strings.Replace(web("1", ""), "Deployment", "DaemonSet", 1), "  replicas: 1\n", "", 1)},
 		{name: "pods themselves, finished ones excepted", text: `
 {apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {containers: [{name: c, image: c}]}}

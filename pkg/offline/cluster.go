@@ -49,7 +49,7 @@ func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, err
 func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Namespace, bound []*corev1.Pod, profiles []schedulerapi.KubeSchedulerProfile) (*cluster, error) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://offline.invalid", Transport: nobody{}})
 	if err != nil {
-		return nil, fmt.Errorf("making a client that asks nobody: %w", err)
+		return nil, fmt.Errorf("making a client that sends no requests: %w", err)
 	}
 	f := informers.NewSharedInformerFactory(client, 0)
 	nodes := manifest.All[*corev1.Node](set)

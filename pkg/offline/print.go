@@ -179,7 +179,7 @@ func (p *printer) refused(r *Report) {
 }
 
 func (p *printer) sum(r *Report, wide bool) {
-	p.printf("%s to buy for %s: $%s/h, $%.0f a month", plural(len(r.Nodes), "node"), plural(r.Pods, "pod"), dollars(r.TotalPerHour), r.TotalPerHour*hoursPerMonth)
+	p.printf("%s to launch for %s: $%s/h, $%.0f a month", plural(len(r.Nodes), "node"), plural(r.Pods, "pod"), dollars(r.TotalPerHour), r.TotalPerHour*hoursPerMonth)
 	if n := len(r.Refused); n > 0 {
 		p.printf("; %s refused", plural(n, "pod"))
 	}

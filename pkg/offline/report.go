@@ -189,7 +189,7 @@ func (r *Report) explain(pod *corev1.Pod, plan *capacity.Plan) {
 	}
 	for _, one := range r.Refused {
 		if len(e.Lines) == 0 && one.Namespace == pod.Namespace && one.Name == pod.Name {
-			e.Lines = []string{"it gets no room: " + one.Reason}
+			e.Lines = []string{"it gets no node: " + one.Reason}
 		}
 	}
 }

@@ -63,7 +63,7 @@ func Catch(ctx context.Context, part string, f func() error) (err error) {
 		default:
 			caught.WithLabelValues(part).Inc()
 			e := &Error{part, v}
-			klog.FromContext(ctx).Error(e, "Caught a panic; this is a mistake in the program. What panicked will be tried again", "part", part, "stack", string(debug.Stack()))
+			klog.FromContext(ctx).Error(e, "Caught a panic, which is a bug. The work that panicked will be retried", "part", part, "stack", string(debug.Stack()))
 			err = e
 		}
 	}()

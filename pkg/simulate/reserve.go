@@ -56,7 +56,7 @@ func (t *trial) reserve(ctx context.Context, by *filters, state fwk.CycleState, 
 // promise is reserve for a pod whose capacity was reserved before: a refusal is only logged.
 func (t *trial) promise(ctx context.Context, by *filters, state fwk.CycleState, step capacity.Step) {
 	if refused := t.reserve(ctx, by, state, step); refused != nil {
-		klog.FromContext(ctx).V(3).Info("A plugin refuses to count a pod that has been promised room", "pod", klog.KObj(step.Pod),
+		klog.FromContext(ctx).V(3).Info("A plugin refuses to count a pod with promised capacity", "pod", klog.KObj(step.Pod),
 			"node", step.Node, "plugin", refused.plugin, "reason", refused.reason)
 	}
 }

@@ -37,7 +37,7 @@ type spreadConstraint struct {
 	known  bool
 }
 
-var errSpreadState = errors.New("the state of PodTopologySpread is not as this version of Kubernetes has it")
+var errSpreadState = errors.New("the state of PodTopologySpread doesn't have the form that this version of Kubernetes gives it")
 
 // spreadOf reads the class's spread state; nil without an error means that the pod has no hard constraints.
 func spreadOf(state fwk.CycleState) (*spread, error) {

@@ -62,7 +62,7 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 			t.overlay.place(t.podInfo(p), node)
 			t.promise(ctx, w.of(p.Pod), framework.NewCycleState(), p)
 		} else {
-			logger.V(3).Info("Promised room is on a node that isn't there", "pod", klog.KObj(p.Pod), "node", p.Node)
+			logger.V(3).Info("Promised capacity is on a node that doesn't exist", "pod", klog.KObj(p.Pod), "node", p.Node)
 		}
 	}
 	var rejections []capacity.Rejection
@@ -83,7 +83,7 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	node := t.overlay.writable(step.Node)
 	if node == nil {
-		return &verdict{reason: fmt.Sprintf("node %q isn't there", step.Node)}, nil
+		return &verdict{reason: fmt.Sprintf("node %q doesn't exist", step.Node)}, nil
 	}
 	c, err := t.class(ctx, step)
 	if err != nil {

@@ -102,7 +102,7 @@ func TestVerify(t *testing.T) {
 		{
 			name:  "a node that went away is said to be gone",
 			trial: capacity.Trial{Steps: []capacity.Step{step(web, "gone")}},
-			want:  []string{`0 : node "gone" isn't there`},
+			want:  []string{`0 : node "gone" doesn't exist`},
 		},
 		{
 			name: "a hypothetical node carries the pods of its DaemonSets",

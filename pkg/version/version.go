@@ -78,11 +78,11 @@ func full(kubernetes string) string { return kubernetes + "+dovetail-" + Version
 func check(linked string) error {
 	const build = "build it with 'make build', or with the -ldflags that docs/install.md gives"
 	if strings.HasPrefix(linked, "v0.0.0") {
-		return fmt.Errorf("this binary was linked without its Kubernetes version and takes itself for v0.0.0: %s", build)
+		return fmt.Errorf("this binary was linked without its Kubernetes version and reports v0.0.0: %s", build)
 	}
 	v, err := utilversion.ParseSemantic(linked)
 	if err != nil {
-		return fmt.Errorf("this binary was linked with the Kubernetes version %q, which is none (%w): %s", linked, err, build)
+		return fmt.Errorf("this binary was linked with the Kubernetes version %q, which is not valid (%w): %s", linked, err, build)
 	}
 	if minor := fmt.Sprintf("%d.%d", v.Major(), v.Minor()); minor != kubeversion.DefaultKubeBinaryVersion {
 		return fmt.Errorf("this binary was linked as Kubernetes %s, but its code is that of %s: %s", linked, kubeversion.DefaultKubeBinaryVersion, build)

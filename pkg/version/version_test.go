@@ -19,9 +19,9 @@ func TestCheckLinkedVersion(t *testing.T) {
 		"v0.0.0-master+$Format:%H$":   "make build", // no -ldflags: go run, go install
 		"v0.0.0-master+abc":           "linked without its Kubernetes version",
 		"v1.35.4":                     "its code is that of 1.36",
-		"v1.36":                       `"v1.36", which is none`,
-		"":                            `"", which is none`,
-		"$(git describe --match 'v')": "which is none",
+		"v1.36":                       `"v1.36", which is not valid`,
+		"":                            `"", which is not valid`,
+		"$(git describe --match 'v')": "which is not valid",
 	} {
 		err := check(linked)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -71,7 +71,7 @@ func TestBesideKarpenter(t *testing.T) {
 		byNode[c.Status.NodeName] = c
 	}
 	empty, deleted, kept := byNode[pods[0].Spec.NodeName], byNode[pods[1].Spec.NodeName], byNode[pods[2].Spec.NodeName]
-	const why = "Karpenter leads in this cluster (lease kube-system/karpenter-leader-election, held by karpenter-0)"
+	const why = "Karpenter is active in this cluster (lease kube-system/karpenter-leader-election, held by karpenter-0)"
 	e.eventSays("default", "HeldBack", why)
 	if err := e.api.Delete(e.ctx, pods[0], client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)

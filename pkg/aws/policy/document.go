@@ -51,7 +51,7 @@ func Document(s Scope) ([]byte, error) {
 	}
 	for _, a := range actions {
 		if left[a] {
-			return nil, fmt.Errorf("%s is called, and no statement says on what it is allowed", a)
+			return nil, fmt.Errorf("%s is called, but no statement allows it", a)
 		}
 	}
 	raw, err := json.MarshalIndent(doc, "", "  ")
