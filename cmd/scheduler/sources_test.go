@@ -76,7 +76,7 @@ func TestPoolsOfProfilesAreRead(t *testing.T) {
 			`profile "x": Provision arguments: nodePools[0].spec.wieght: Forbidden: there is no such field`},
 		{"a class of nothing", []profile{profileOf(t, "x", "ec2NodeClasses: [{name: main}]", "")}, `profile "x": Provision arguments: ec2NodeClasses[0].spec: Required value`},
 		{"two profiles with other pools of one name", []profile{profileOf(t, "x", pool, ""), profileOf(t, "y", strings.Replace(pool, "weight: 3", "weight: 4", 1), "")},
-			`profiles "x" and "y" say different things of nodePools "main"`},
+			`profiles "x" and "y" define nodePools "main" differently`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""

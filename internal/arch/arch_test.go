@@ -75,7 +75,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// goList asks the go command for the imports of every package of the module, tests left out.
+// goList asks the go command for the imports of every package of the module, without its tests.
 func goList(t *testing.T) map[string][]string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")

@@ -1,4 +1,4 @@
-// Package arch keeps the rooms apart: who may import whom is a test here, with a reason per line.
+// Package arch tests which package of this module may import which, with a reason per rule.
 //
-// It is not for style; that is what verify's other tools look at.
+// It does not check style; other tools of make verify do.
 package arch

@@ -10,10 +10,10 @@ import (
 // module is the path of this module.
 const module = "github.com/dovetail-scheduler/dovetail"
 
-// Rule says what a room must not import: neither its packages, nor packages of this module that they reach. What a library
-// imports for itself is the library's affair.
+// Rule lists imports that are forbidden to a folder of this module, whether it imports them itself or through other packages of this
+// module. What a library imports is not checked.
 type Rule struct {
-	Room   string   // folder of this module; packages below it belong to it
+	Room   string   // folder of this module, with all packages below it
 	Away   []string // import paths, with all below them
 	Reason string
 }
@@ -102,14 +102,14 @@ var Rules = []Rule{
 	{"test/cluster", []string{scheduler}, "the test binaries that import it must link in seconds"},
 }
 
-// exceptions are below a room without being bound by its rules.
+// exceptions are packages below a rule's folder that the rule does not apply to, with the reason.
 var exceptions = map[string]string{
 	module + "/test/cluster/cmd/controlplane": "it is the kube-apiserver that others needn't link",
 	module + "/test/cluster/inprocess":        "it exists for tests that link kube-apiserver on purpose",
 }
 
-// Violations returns one line per forbidden import, sorted. imports holds the packages of this module and what each of them
-// imports directly, without its tests.
+// Violations returns one line per forbidden import, sorted. imports holds, for each package of this module, what it imports directly,
+// without its tests.
 func Violations(imports map[string][]string, rules []Rule) []string {
 	var lines []string
 	for _, rule := range rules {
@@ -131,7 +131,7 @@ func Violations(imports map[string][]string, rules []Rule) []string {
 	return slices.Compact(lines)
 }
 
-// reach returns, for every package that pkg imports directly or through packages of this module, one shortest way to it.
+// reach returns, for every package that pkg imports directly or through packages of this module, a shortest import path to it.
 func reach(imports map[string][]string, pkg string) [][]string {
 	seen := map[string]bool{pkg: true}
 	ways := [][]string{{pkg}}
@@ -147,7 +147,7 @@ func reach(imports map[string][]string, pkg string) [][]string {
 	return ways[1:]
 }
 
-// below tells whether an import path is the given one or lies below it. A room "pkg/aws" is not above "pkg/awsome".
+// below reports whether an import path is the given one or lies below it. "pkg/awsome" is not below "pkg/aws".
 func below(path, above string) bool {
 	return path == above || strings.HasPrefix(path, above+"/")
 }

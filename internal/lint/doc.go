@@ -1,4 +1,4 @@
-// Package lint keeps the few house rules that no public tool knows, as a test with a reason per rule.
+// Package lint checks the few rules of this project that no public tool knows, as a test with a reason per rule.
 //
-// It is not for taste: what isn't worth a red build isn't a rule here.
+// It does not check taste: what isn't worth a failing build isn't a rule here.
 package lint

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// named is a test as documentation names it: in full, or by its beginning and three dots.
+// named matches a test's name in the documentation: in full, or its beginning and three dots.
 var named = regexp.MustCompile("`(Test[A-Z]\\w*)(\\.\\.\\.)?`")
 
-// What documentation says is proved by a test has that test.
+// Every test that the documentation names exists.
 func TestDocumentedTestsExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	tests := map[string]bool{}
@@ -62,7 +62,7 @@ func exists(tests map[string]bool, name string, beginning bool) bool {
 	return false
 }
 
-// each calls do with every file below root whose name ends so.
+// each calls do with every file below root whose name ends with end.
 func each(t *testing.T, root, end string, do func(path string) error) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -11,7 +11,7 @@ import (
 
 var quoted = regexp.MustCompile("`([A-Za-z]+)(\\.\\.\\.)?`")
 
-// Each row of docs/early-binding.md names what shows it, and everything that is named is there: a test function, a scene of
+// Each row of docs/early-binding.md names what proves it, and everything that is named exists: a test function, a scene of
 // test/realkubelet, or a check of a test.
 func TestEarlyBindingNamesWhatIsThere(t *testing.T) {
 	root := filepath.Join("..", "..")

@@ -13,7 +13,7 @@ import (
 func TestModule(t *testing.T) {
 	root := filepath.Join("..", "..")
 	files := token.NewFileSet()
-	documented := map[string]bool{} // folder with Go files: has a package comment in some file
+	documented := map[string]bool{} // folder with Go files: whether a file has a package comment
 	parsed := 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

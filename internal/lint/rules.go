@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Rule looks at one parsed file.
+// Rule checks one parsed file.
 type Rule struct {
 	Name, Reason string
 	// Find calls report for each place that breaks the rule. path is relative to the module's root.
@@ -76,16 +76,16 @@ var Rules = []Rule{
 	},
 }
 
-// private are words that only this project would use for what they stood for; docs/glossary.md has the ones that replace them. Some
-// are words of others, which may use them: exceptions by the start of the path.
+// private are words with a meaning that only this project gave them; docs/glossary.md has the words that replace them. Some also have
+// a usual meaning: the paths that begin as listed may use them.
 var private = map[string][]string{
 	"athand": nil, "census": nil, "crowd": nil, "departure": nil, "desert": nil, "desk": nil, "doubtful": nil, "film": nil, "forsaken": nil, "heir": nil,
 	"incumbent": nil, "janitor": nil, "landing": nil, "leaver": nil, "lessons": nil, "likeness": nil, "lodger": nil, "parted": nil, "pulse": nil,
 	"rehouse": nil, "ruin": nil, "sack": nil, "seam": nil, "sitting": nil, "slips": nil, "stranger": nil, "thrifty": nil, "vacate": nil, "wave": nil,
-	"tenancy": {"cmd/scheduler/aws.go", "pkg/aws/", "pkg/capacity/claim.go", "pkg/capacity/labels.go", "pkg/capacity/offer.go", "pkg/capacity/world_test.go", "pkg/karpenter/claim", "pkg/launch/finish.go", "test/ec2/", "test/integration/handmade_test.go"}, // EC2's
+	"tenancy": {"cmd/scheduler/aws.go", "pkg/aws/", "pkg/capacity/claim.go", "pkg/capacity/labels.go", "pkg/capacity/offer.go", "pkg/capacity/world_test.go", "pkg/karpenter/claim", "pkg/launch/finish.go", "test/ec2/", "test/integration/handmade_test.go"}, // a word of EC2's
 }
 
-// allowed are names of others that have such a word in them.
+// allowed are existing names that contain such a word.
 var allowed = []string{"dovetail.sh/wave"}
 
 // privateWords reports private words in file names, identifiers and texts of the product.
@@ -121,7 +121,7 @@ func privateWords(path string, file *ast.File, report func(token.Pos)) {
 	})
 }
 
-// words splits at everything that is no letter, and camelCase at its humps, into lower case.
+// words splits a text at everything that is not a letter and at the capitals of camelCase, into lower-case words.
 func words(name string) (out []string) {
 	for _, part := range wordParts.FindAllString(name, -1) {
 		out = append(out, strings.ToLower(part))

@@ -15,7 +15,7 @@ import (
 
 var reasonName = regexp.MustCompile(`^reason[A-Z]`)
 
-// Every reason that is a constant and every metric stands in the documentation: what an operator sees, an operator can look up.
+// The documentation contains every reason that is a constant and every metric, so that an operator can look up what he sees.
 func TestSignalsAreDocumented(t *testing.T) {
 	root := filepath.Join("..", "..")
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -60,9 +60,9 @@ func TestSignalsAreDocumented(t *testing.T) {
 	}
 }
 
-// found is what the files of a folder name.
+// found are the constants and metrics in the files of a folder.
 type found struct {
-	strings map[string]string // constants
+	strings map[string]string // constants by name
 	metrics []string          // full names
 }
 
@@ -109,7 +109,7 @@ func constants(t *testing.T, folder string) found {
 	return out
 }
 
-// metricName is the full name of the metric that lit are the options of, or "".
+// metricName returns the full name of the metric whose options lit is, or "".
 func metricName(lit *ast.CompositeLit, values map[string]string) string {
 	if kind, ok := lit.Type.(*ast.SelectorExpr); !ok || !strings.HasSuffix(kind.Sel.Name, "Opts") {
 		return ""

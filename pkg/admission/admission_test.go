@@ -17,7 +17,7 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
 )
 
-// list is a resource list: names and amounts in turn.
+// list returns a resource list from alternating names and amounts.
 func list(of ...string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := 0; i < len(of); i += 2 {
@@ -33,7 +33,7 @@ func limitRange(name string, item corev1.LimitRangeItem) *corev1.LimitRange {
 	return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}}}
 }
 
-// What is worked out here is what the API server's own code makes of the same pod.
+// The results are the same as those of the API server's own code for the same pod.
 func TestRequestsAsTheAPIServerMakesThem(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	container := func(requests, limits corev1.ResourceList) corev1.Container {
@@ -106,7 +106,7 @@ func TestRequestsAsTheAPIServerMakesThem(t *testing.T) {
 	}
 }
 
-// apiServers is the pod as the API server's defaults and its LimitRanger make it.
+// apiServers returns the pod after the API server's defaults and its LimitRanger.
 func apiServers(t *testing.T, pod *corev1.Pod, ranges []*corev1.LimitRange) *corev1.Pod {
 	t.Helper()
 	legacyscheme.Scheme.Default(pod)

@@ -8,7 +8,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 )
 
-// DefaultPriorityClass is the class of pods that name none, or nil. Of several the lowest counts.
+// DefaultPriorityClass returns the class of pods that name none, or nil. If several are marked as default, the lowest counts.
 func DefaultPriorityClass(classes []*schedulingv1.PriorityClass) (out *schedulingv1.PriorityClass) {
 	for _, c := range classes {
 		if c.GlobalDefault && (out == nil || c.Value < out.Value) {
@@ -18,7 +18,7 @@ func DefaultPriorityClass(classes []*schedulingv1.PriorityClass) (out *schedulin
 	return out
 }
 
-// SetPriority gives the pod the priority of its class, or of the default one; nil: there is neither, and its priority is 0.
+// SetPriority sets the pod's priority to that of class, its own or the default one; nil: there is neither, and the priority is 0.
 func SetPriority(pod *corev1.Pod, class *schedulingv1.PriorityClass) {
 	if pod.Spec.Priority != nil {
 		return
@@ -36,7 +36,7 @@ func SetPriority(pod *corev1.Pod, class *schedulingv1.PriorityClass) {
 	}
 }
 
-// SetRuntimeClass adds what the pod's runtime costs, and on which nodes it is to be found.
+// SetRuntimeClass adds the overhead of the pod's runtime class, and its node selector and tolerations.
 func SetRuntimeClass(pod *corev1.Pod, class *nodev1.RuntimeClass) {
 	if class.Overhead != nil && pod.Spec.Overhead == nil {
 		pod.Spec.Overhead = class.Overhead.PodFixed

@@ -7,8 +7,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Default does what the API server's defaults do to pods and not to templates (k8s.io/kubernetes pkg/apis/core/v1,
-// SetDefaults_Pod): requests follow limits, and ports of pods in their node's network are the node's. It comes before the rest.
+// Default applies the API server's defaults that exist for pods but not for pod templates (k8s.io/kubernetes pkg/apis/core/v1,
+// SetDefaults_Pod): requests follow limits, and ports of pods in the host network are host ports. It must run before the rest.
 func Default(pod *corev1.Pod) {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
@@ -22,7 +22,7 @@ func Default(pod *corev1.Pod) {
 	defaultPodLevel(pod)
 }
 
-// defaultPodLevel fills in the pod's own requests: what its containers ask for together, and else its own limits.
+// defaultPodLevel fills in pod-level requests: the sum of the containers' requests, or else the pod-level limits.
 func defaultPodLevel(pod *corev1.Pod) {
 	own := pod.Spec.Resources
 	if own == nil || len(own.Limits)+len(own.Requests) == 0 {
@@ -62,7 +62,7 @@ func defaultHostPorts(containers []corev1.Container) {
 	}
 }
 
-// fill adds what is not there yet.
+// fill adds the entries that are missing.
 func fill(to *corev1.ResourceList, from corev1.ResourceList) {
 	for name, q := range from {
 		if _, ok := (*to)[name]; ok {

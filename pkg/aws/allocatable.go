@@ -21,41 +21,41 @@ const (
 	ebsDriver = "ebs.csi.aws.com"
 )
 
-// nodeSettings is what a class says about the size of its nodes, ready to be applied to any type.
+// nodeSettings are the settings of a class that determine the size of its nodes, in a form that can be applied to any instance type.
 type nodeSettings struct {
 	family       *family
 	overhead     float64 // share of memory the kubelet never sees
 	reservedENIs int64
-	prefixes     bool // interfaces have prefixes of addresses, not addresses
+	prefixes     bool // the CNI gives interfaces address prefixes instead of single addresses
 
 	maxPods, podsPerCore         *int32
 	kubeReserved, systemReserved capacity.Resources
 	evictMemory, evictStorage    threshold
 
-	// rootBytes is the size of the volume with the kubelet's files; 0: not said.
+	// rootBytes is the size of the volume with the kubelet's files; 0: not known.
 	rootBytes int64
 	raid0     bool
-	// volumes attached from the start, root included.
+	// volumes is how many volumes are attached from the start, including root.
 	volumes int64
 
 	// interfaces: the class lists its network interfaces.
 	interfaces bool
 	efaOnly    int64
-	// efaOnlyCard0 take interfaces of card 0 from the pods.
+	// efaOnlyCard0 is how many EFA-only interfaces on card 0 are not available to pods.
 	efaOnlyCard0 int64
 }
 
-// threshold is an eviction signal: an amount or a share of the capacity.
+// threshold is an eviction threshold: an amount or a share of the capacity.
 type threshold struct {
 	bytes int64
-	share float64 // of 1
+	share float64 // 0 to 1
 }
 
 func (t threshold) of(capacity int64) int64 {
 	return t.bytes + int64(math.Ceil(float64(capacity)*t.share))
 }
 
-// settingsOf reads a class. problem names the field that can't be read.
+// settingsOf reads the settings of a class. problem names the first field that is invalid.
 func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *family, cfg *Config) (s *nodeSettings, problem string) {
 	s = &nodeSettings{
 		family: f, overhead: cfg.VMMemoryOverheadPercent, reservedENIs: int64(cfg.ReservedENIs), prefixes: cfg.PrefixDelegation,
@@ -107,7 +107,7 @@ func amounts(field string, m map[string]string) (capacity.Resources, string) {
 	return out, ""
 }
 
-// thresholdOf reads "100Mi" or "10%". The kubelet takes 100 % for "no threshold".
+// thresholdOf parses "100Mi" or "10%". The kubelet takes 100 % as "no threshold".
 func thresholdOf(v string) (threshold, error) {
 	if p, ok := strings.CutSuffix(v, "%"); ok {
 		f, err := strconv.ParseFloat(p, 64)
@@ -123,7 +123,7 @@ func thresholdOf(v string) (threshold, error) {
 	return threshold{bytes: q.Value()}, nil
 }
 
-// rootVolume is the size of the volume that holds the kubelet's files, and how many volumes the class attaches.
+// rootVolume returns the size of the volume that holds the kubelet's files, and how many volumes the class attaches.
 func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) {
 	size := func(m *ec2nc.BlockDeviceMapping) int64 {
 		if m.EBS == nil || m.EBS.VolumeSize == nil {
@@ -146,7 +146,7 @@ func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) 
 			return size(m), int64(len(ms))
 		}
 	}
-	// Of an unknown image, the last device is taken to be the one that counts, as Karpenter does.
+	// If the image's root device is unknown, the last device counts as root, as in Karpenter.
 	if f.rootDevice == "" && size(ms[len(ms)-1]) > 0 {
 		return size(ms[len(ms)-1]), int64(len(ms))
 	}
@@ -158,8 +158,8 @@ func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) 
 	return def, int64(len(ms))
 }
 
-// size is what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory
-// is what such nodes were seen to have, in bytes; 0: none was seen yet.
+// size returns what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory is the
+// capacity that such nodes have reported before, in bytes; 0: none has yet.
 func (s *nodeSettings) size(h *hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {
 	capac = capacity.Resources{
 		corev1.ResourceCPU:              h.vcpu * 1000,
@@ -192,8 +192,8 @@ func (s *nodeSettings) size(h *hardware, memory int64) (capac, alloc capacity.Re
 	return capac, alloc, map[string]int64{ebsDriver: s.attachable(h)}
 }
 
-// memory is less than the type's: the hypervisor and the kernel take a share nobody publishes, and Graviton kernels keep
-// 64 MiB of contiguous memory for devices.
+// memory returns the capacity in bytes that the kubelet will see. It is less than the type's: the hypervisor and the kernel take a
+// share that is not published, and Graviton kernels reserve 64 MiB of contiguous memory for devices.
 func (s *nodeSettings) memory(h *hardware) int64 {
 	m := h.memoryMiB
 	if h.arch == "arm64" {
@@ -202,9 +202,9 @@ func (s *nodeSettings) memory(h *hardware) int64 {
 	return (m - int64(math.Ceil(float64(m)*s.overhead))) * mi
 }
 
-// storage is what a file system leaves of the volume, or of the instance store where the class makes one disk of it.
-// A 20 GiB volume shows as 19.93 GiB with xfs and as 19.6 GiB with ext4; a pod bound to room that isn't there would be
-// rejected by the kubelet, so the worse of them counts.
+// storage returns what a file system leaves of the volume, or of the instance store if the class combines it to one disk. A 20 GiB
+// volume shows as 19.93 GiB with xfs and as 19.6 GiB with ext4. The smaller value counts, because the kubelet rejects a pod that was
+// bound to storage the node doesn't have.
 func (s *nodeSettings) storage(h *hardware) int64 {
 	size := s.rootBytes
 	if s.raid0 && h.storeGB > 0 {
@@ -213,8 +213,8 @@ func (s *nodeSettings) storage(h *hardware) int64 {
 	return size - size/50
 }
 
-// eniPods is the number of pods the VPC CNI has addresses for, with so many in the place of each: one place of each interface
-// is the interface's own, and two pods use the host's network.
+// eniPods returns the number of pods for which the VPC CNI has addresses, with perSlot addresses in each slot of an interface. One
+// slot of each interface holds the interface's own address, and two pods use the host's network.
 func (s *nodeSettings) eniPods(h *hardware, reserved, perSlot int64) int64 {
 	enis := h.cards0() - reserved - s.efaOnlyCard0
 	if enis <= 0 || h.ipv4PerENI <= 0 {
@@ -224,15 +224,15 @@ func (s *nodeSettings) eniPods(h *hardware, reserved, perSlot int64) int64 {
 }
 
 const (
-	// prefixSize is the number of addresses in a /28, which takes the place of one address where the CNI delegates prefixes.
+	// prefixSize is the number of addresses in a /28, which takes one slot if the CNI delegates prefixes.
 	prefixSize = 16
-	// What AWS recommends as the most pods where addresses don't bound them
+	// The most pods that AWS recommends where addresses don't limit them
 	// (docs.aws.amazon.com/eks/latest/userguide/cni-increase-ip-addresses-procedure.html).
 	mostPodsSmall, mostPods = 110, 250
 	smallBelow              = 30 // vCPUs
 )
 
-// addressedPods is the number of pods the CNI has addresses for, as it is configured.
+// addressedPods returns the number of pods for which the CNI has addresses, as it is configured.
 func (s *nodeSettings) addressedPods(h *hardware) int64 {
 	if !s.prefixes || !h.nitro() {
 		return s.eniPods(h, s.reservedENIs, 1)
@@ -265,14 +265,14 @@ func (s *nodeSettings) pods(h *hardware) int64 {
 	return n
 }
 
-// kube is what the family's bootstrap reserves for kubelet and container runtime: 6 % of the first core, 1 % of the
-// second, 0.5 % of the third and fourth, 0.25 % of the rest; 255 MiB and 11 MiB per pod; 1 GiB of disk.
+// kube returns what the family's bootstrap script reserves for kubelet and container runtime: 6 % of the first core, 1 % of the
+// second, 0.5 % of the third and fourth, 0.25 % of the rest; 255 MiB plus 11 MiB per pod; 1 GiB of disk.
 func (s *nodeSettings) kube(h *hardware, pods int64) capacity.Resources {
 	if s.family.eniMemory {
 		pods = s.eniPods(h, 0, 1)
 	}
 	cores := func(from, to int64) int64 { return max(0, min(h.vcpu, to)-from) }
-	// Hundredths of a percent of a core are tenths of a milli-CPU: summed in those, rounded down per step as the scripts do.
+	// 1 % of a core is 10 milli-CPU. The sum is in milli-CPU, rounded down at each step like the scripts do.
 	cpu := cores(0, 1)*60 + cores(1, 2)*10 + cores(2, 4)*5 + cores(4, h.vcpu)*25/10
 	out := capacity.Resources{
 		corev1.ResourceCPU:              cpu,
@@ -315,8 +315,8 @@ func (s *nodeSettings) devices(h *hardware) capacity.Resources {
 	return out
 }
 
-// attachable is how many volumes the EBS CSI driver will offer: the type's limit less the volumes that are there from the
-// start; on types with a shared limit also less network interfaces, instance-store disks and accelerators.
+// attachable returns how many volumes the EBS CSI driver will offer: the type's limit less the volumes that are attached from the
+// start. On types with a shared limit, network interfaces, instance-store disks and accelerators are subtracted, too.
 func (s *nodeSettings) attachable(h *hardware) int64 {
 	limit := h.ebsAttachments
 	switch {
@@ -328,7 +328,7 @@ func (s *nodeSettings) attachable(h *hardware) int64 {
 	}
 	limit -= s.volumes
 	if h.nitro() && !h.ebsDedicated {
-		// The CNI attaches a second interface early on.
+		// The CNI attaches a second interface soon after start.
 		limit -= 2 + h.storeDisk
 		for _, d := range h.gpus {
 			limit -= d.count

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Machines as EC2 describes them.
+// Instance types as EC2 describes them.
 var (
 	m5large = &hardware{name: "m5.large", arch: "amd64", hypervisor: "nitro", vcpu: 2, memoryMiB: 8192,
 		cards: []networkCard{{0, 3}}, ipv4PerENI: 10}
@@ -30,7 +30,7 @@ var (
 		accelerators: []device{{name: "Trainium", manufacturer: "aws", count: 16, neuron: true}}}
 )
 
-// branch are so many branch interfaces.
+// branch is a resource list with n branch interfaces.
 func branch(n int64) map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{"vpc.amazonaws.com/pod-eni": n}
 }
@@ -44,7 +44,7 @@ func TestSize(t *testing.T) {
 		overhead float64
 		prefixes bool
 		hardware *hardware
-		// Amounts in milli-CPU, MiB, MiB, pieces.
+		// Amounts in milli-CPU, MiB, MiB, pods.
 		capCPU, capMemory, cpu, memory, storage, pods int64
 		extended                                      map[corev1.ResourceName]int64
 		volumes                                       int64
@@ -62,7 +62,7 @@ func TestSize(t *testing.T) {
 			storage: 17039,
 			// 28 - root volume - 2 interfaces
 			volumes: 25,
-			// of the VPC resource controller's table, as in the following
+			// from the VPC resource controller's table, as in the following cases
 			extended: branch(9),
 		},
 		{
@@ -109,7 +109,8 @@ func TestSize(t *testing.T) {
 			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 60, storage: 17039, volumes: 25, extended: branch(9),
 		},
 		{
-			// 3 x 9 x 16 + 2 = 434 addresses; below 30 cores 110 are recommended. Memory is kept for 29 pods, as the image does.
+			// 3 x 9 x 16 + 2 = 434 addresses; below 30 cores 110 pods are recommended. Memory is reserved for 29 pods, as the image
+			// does.
 			name: "prefix delegation", family: "AL2023", overhead: 0.075, prefixes: true, hardware: m5large,
 			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 110, storage: 17039, volumes: 25, extended: branch(9),
 		},
@@ -139,7 +140,7 @@ func TestSize(t *testing.T) {
 		{
 			name: "Bottlerocket keeps memory for maxPods, and has a volume for the system", family: "Bottlerocket", overhead: 0.075, hardware: m5large,
 			spec: ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{MaxPods: ptr.To[int32](110), PodsPerCore: ptr.To[int32](2)}},
-			// 7577 - (255 + 1210) - 100; podsPerCore is not known to it
+			// 7577 - (255 + 1210) - 100; Bottlerocket ignores podsPerCore
 			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 17039, volumes: 24, extended: branch(9),
 		},
 		{
@@ -240,7 +241,7 @@ func TestReservedInterfaces(t *testing.T) {
 	cfg, _ := Config{Region: "r", ClusterName: "c", ReservedENIs: 1}.complete()
 	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, families["AL2023"], &cfg)
 	_, alloc, _ := s.size(m5large, 0)
-	// 2 x 9 + 2 pods; memory is kept as if there were none reserved
+	// 2 x 9 + 2 pods; memory is reserved as if no interface were reserved
 	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {
 		t.Errorf("allocatable (-want +got):\n%s", diff)
 	}

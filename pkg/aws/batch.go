@@ -14,12 +14,12 @@ const (
 	batchSize = 500
 )
 
-// batcher turns calls for one key each into calls for many: a batch goes when nobody has joined for batchIdle, when its
-// first caller has waited for batchMax, or when it is full. Each caller gets its own key's answer. A batch lives in one
-// goroutine that ends with it.
+// batcher turns calls for one key each into calls for many. A batch is sent when no caller has joined for batchIdle, when its first
+// caller has waited for batchMax, or when it is full. Each caller gets its own key's answer. A batch runs in one goroutine, which ends
+// when the batch has its answers.
 type batcher[K comparable, V any] struct {
 	clock clock.WithTicker
-	// run answers for every key; keys left out answer with the zero value.
+	// run returns the answers for all keys; keys without an answer get the zero value.
 	run func(ctx context.Context, keys []K) map[K]answer[V]
 
 	mu   sync.Mutex
@@ -34,7 +34,7 @@ type answer[V any] struct {
 type batch[K comparable, V any] struct {
 	keys    map[K]struct{}
 	order   []K
-	joined  chan struct{} // one slot: somebody has joined
+	joined  chan struct{} // buffer of one: signals that a caller has joined
 	full    chan struct{}
 	waiting int
 	cancel  context.CancelFunc
@@ -46,7 +46,7 @@ func newBatcher[K comparable, V any](c clock.WithTicker, run func(context.Contex
 	return &batcher[K, V]{clock: c, run: run}
 }
 
-// do answers for one key.
+// do returns the answer for one key.
 func (b *batcher[K, V]) do(ctx context.Context, key K) (V, error) {
 	x := b.joinBatch(ctx, key)
 	select {
@@ -59,7 +59,7 @@ func (b *batcher[K, V]) do(ctx context.Context, key K) (V, error) {
 			if b.open == x {
 				b.open = nil
 			}
-			x.cancel() // nobody is left to hear the answer
+			x.cancel() // no caller waits for the answer any more
 		}
 		b.mu.Unlock()
 		var zero V
@@ -73,7 +73,8 @@ func (b *batcher[K, V]) joinBatch(ctx context.Context, key K) *batch[K, V] {
 	x := b.open
 	if x == nil {
 		x = &batch[K, V]{keys: map[K]struct{}{}, joined: make(chan struct{}, 1), full: make(chan struct{}), done: make(chan struct{})}
-		// The first caller's values (its logger) without its end: the others must not suffer from that.
+		// The batch's context has the first caller's values (its logger), but not its cancellation, which must not affect the other
+		// callers.
 		var bctx context.Context
 		bctx, x.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		b.open = x

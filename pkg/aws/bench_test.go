@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// region makes facts of a large region: 1,300 types in 4 zones.
+// region returns region data of a large region: 1,300 types in 4 zones.
 func region() *regionData {
 	f := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
 	for i := range 1300 {

@@ -8,8 +8,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// bottlerocket merges what the node needs into the user's settings (bottlerocket.dev, settings reference). Settings that
-// are not about this are passed on as they are.
+// bottlerocket merges what the node needs into the user's settings (bottlerocket.dev, settings reference). Other settings are passed
+// on unchanged.
 func bottlerocket(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
 	doc := map[string]any{}
 	if err := toml.Unmarshal([]byte(own), &doc); err != nil {
@@ -61,7 +61,7 @@ func bottlerocket(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (
 	return string(out), nil
 }
 
-// table is the table of that name, made if it isn't there.
+// table returns the table with that name, and creates it if it doesn't exist.
 func table(in map[string]any, name string) (map[string]any, error) {
 	switch t := in[name].(type) {
 	case nil:
@@ -74,7 +74,7 @@ func table(in map[string]any, name string) (map[string]any, error) {
 	return nil, fmt.Errorf("reading TOML: %s is not a table", name)
 }
 
-// kubeletTOML sets what the class says about the kubelet. podsPerCore has no setting there.
+// kubeletTOML writes the class's kubelet settings. Bottlerocket has no setting for podsPerCore.
 func kubeletTOML(k map[string]any, c *ec2nc.KubeletConfiguration) {
 	if c == nil {
 		return

@@ -15,7 +15,7 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// available are the offers of the keys that InstanceTypes gives as available.
+// available returns, for each key, whether InstanceTypes returns the offering as available.
 func (w *world) available(keys ...capacity.OfferKey) []bool {
 	w.t.Helper()
 	types, unready := w.InstanceTypes("default")
@@ -39,9 +39,9 @@ func TestEmptyPools(t *testing.T) {
 	a, b := offer("m5.large", "a", od), offer("m5.large", "b", od)
 	for _, tt := range []struct {
 		name string
-		// code is what the pool m5.large in zone a answers; the launch batch asks for zone a, in capacityType.
+		// code is EC2's answer for the pool m5.large in zone a; the launch batch asks for zone a, in capacityType.
 		code, capacityType string
-		// gone are offers that are not available afterwards, there those that are.
+		// gone are offerings that are not available afterwards, there those that are.
 		gone, there []capacity.OfferKey
 		want        error
 		message     string
@@ -124,7 +124,8 @@ func TestEmptyPools(t *testing.T) {
 	}
 }
 
-// Of two subnets in the zone the one that was asked for is full: no offer is exhausted, and the next request names the other.
+// One of two subnets in the zone, the one that was requested, is full: no offering is exhausted, and the next request names the other
+// subnet.
 func TestFullSubnetBesideOneWithRoom(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
@@ -244,7 +245,7 @@ func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
 	v := newBatch("t1", "on-demand", 1, offer("m5.large", "a", "on-demand"), offer("m5.xlarge", "a", "on-demand"), offer("m6g.large", "b", "on-demand"))
 	first := w.prepared(v)
 	w.prepared(v)
-	// Two sizes of pods, two architectures; the second time nothing is made.
+	// Two sizes of pods, two architectures; the second time nothing is created.
 	if n := len(w.sim.Calls("CreateLaunchTemplate")); n != 3 {
 		t.Errorf("%d templates were made, want 3", n)
 	}
@@ -254,7 +255,7 @@ func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
 	if !slices.Equal(first.Request, second.Request) {
 		t.Error("the same launch batch has another request")
 	}
-	// Somebody deletes them: the recorded request is stale, the next one works.
+	// The templates are deleted: the recorded request is stale, the next one works.
 	w.sim.Before("CreateFleet", sim.Times(1, sim.Fault{Code: "InvalidLaunchTemplateName.NotFoundException"}))
 	if _, err := w.Launch(w.ctx, second); !errors.Is(err, capacity.ErrRequestStale) {
 		t.Errorf("launching with a template that is gone: %v, want ErrRequestStale", err)
@@ -282,7 +283,7 @@ func (w *world) names(v capacity.LaunchBatch) []string {
 	return out
 }
 
-// A launch batch's request is on every one of its claims: it must stay small.
+// A launch batch's request is recorded on each of its claims: it must stay small.
 func TestRequestIsSmall(t *testing.T) {
 	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
@@ -305,7 +306,7 @@ func TestAnswerLost(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	v := w.prepared(newBatch("t", "on-demand", 4, offer("m5.large", "a", "on-demand")))
-	// EC2 does it and the answer gets lost: the SDK asks again under the same token.
+	// EC2 launches, but the answer is lost: the SDK sends the request again with the same token.
 	lost := false
 	w.sim.After("CreateFleet", func(*sim.Request, *sim.Answer) *sim.Fault {
 		if lost {

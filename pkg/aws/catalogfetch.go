@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// FetchCatalog asks AWS for everything a catalogue file holds, by the calls that the scheduler's provider makes. Types without
-// a price are in it, without one.
+// FetchCatalog reads everything that a catalogue file holds from AWS, by the calls that the scheduler's provider makes. Types without
+// a price are included, without one.
 func FetchCatalog(ctx context.Context, c Clients, region string, now time.Time) (*CatalogFile, error) {
 	var (
 		types    []CatalogType
@@ -26,7 +26,7 @@ func FetchCatalog(ctx context.Context, c Clients, region string, now time.Time) 
 	all.Go(func() error {
 		return describeTypes(ctx, c.EC2, func(i *ec2types.InstanceTypeInfo) {
 			if t := catalogTypeOf(i); t.problem() == "" {
-				types = append(types, t) // the others can't be nodes: no size, no network
+				types = append(types, t) // types without a size or network can't be nodes
 			}
 		})
 	})

@@ -10,23 +10,22 @@ import (
 	"strings"
 )
 
-// CatalogFile is a region's instance types, zones and prices as a file: docs/catalog.md is its schema, for readers and
-// writers that share no code with this one, too.
+// CatalogFile is a region's instance types, zones and prices as a file. Its schema is docs/catalog.md, so that programs that share no
+// code with this one can read and write it.
 type CatalogFile struct {
 	Meta  CatalogMeta   `json:"meta"`
 	Types []CatalogType `json:"instanceTypes"`
 }
 
-// CatalogMeta says whose types and prices they are.
+// CatalogMeta names the region and the origin of the data.
 type CatalogMeta struct {
 	Region string `json:"region"`
-	// Source and Read are for people: where the file is from and when it was made, RFC 3339.
+	// Source and Read are for people: where the data comes from, and when it was read (RFC 3339).
 	Source string `json:"source,omitempty"`
 	Read   string `json:"read,omitempty"`
 }
 
-// CatalogType is an instance type. Pointers are nil and numbers 0 where nothing is known, except where a comment says what
-// is assumed then.
+// CatalogType is an instance type. Unknown values are nil or 0, unless a comment gives the value that is assumed then.
 type CatalogType struct {
 	Name              string               `json:"name"`
 	Arch              []string             `json:"arch"`
@@ -36,7 +35,7 @@ type CatalogType struct {
 	Accelerators      []CatalogAccelerator `json:"accelerators,omitempty"`
 	LocalStoreGB      int64                `json:"localStoreGB,omitempty"`
 	LocalNVMeGB       int64                `json:"localNvmeGB,omitempty"`
-	LocalDisks        int32                `json:"localDisks,omitempty"` // of LocalStoreGB; 0: one
+	LocalDisks        int32                `json:"localDisks,omitempty"` // number of disks that LocalStoreGB consists of; 0: one
 	MaxENIs           int32                `json:"maxENIs"`
 	MaxENIsFirst      int32                `json:"maxENIsDefaultCard,omitempty"` // 0: MaxENIs
 	IPv4PerENI        int32                `json:"ipv4PerENI"`
@@ -75,7 +74,7 @@ type CatalogGPU struct {
 	MemMiB       int32  `json:"memMiB"`
 }
 
-// CatalogAccelerator is a kind of accelerator that is no GPU. Kind is neuron, inference, fpga or media.
+// CatalogAccelerator is a kind of accelerator other than a GPU. Kind is neuron, inference, fpga or media.
 type CatalogAccelerator struct {
 	Kind           string `json:"kind"`
 	Name           string `json:"name"`
@@ -85,7 +84,7 @@ type CatalogAccelerator struct {
 	Manufacturer   string `json:"manufacturer,omitempty"`
 }
 
-// ReadCatalogFile reads a file. An error names the type and the member; members it doesn't know are ignored.
+// ReadCatalogFile reads a file. Errors name the type and the member; unknown members are ignored.
 func ReadCatalogFile(r io.Reader) (*CatalogFile, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {
@@ -114,7 +113,7 @@ func ReadCatalogFile(r io.Reader) (*CatalogFile, error) {
 	return f, nil
 }
 
-// Write writes the form that ReadCatalogFile reads: a type a line, so that two files can be compared.
+// Write writes the form that ReadCatalogFile reads, with one type per line, so that files can be compared.
 func (f *CatalogFile) Write(w io.Writer) error {
 	meta, err := json.Marshal(f.Meta)
 	if err != nil {
@@ -140,7 +139,7 @@ func (f *CatalogFile) Write(w io.Writer) error {
 	return nil
 }
 
-// problem says which member can't be right.
+// problem names the member that is invalid, or returns "".
 func (t *CatalogType) problem() string {
 	family, size, ok := strings.Cut(t.Name, ".")
 	if !ok || family == "" || size == "" {

@@ -17,10 +17,10 @@ const (
 	kindMedia     = "media"
 )
 
-// ebsBurst is what the EBS bandwidth of small sizes bursts to where a catalogue doesn't say it, in Mbit/s.
+// ebsBurst is the EBS burst bandwidth of small sizes, in Mbit/s, where a catalogue doesn't contain it.
 const ebsBurst = 4750
 
-// catalogTypeOf is what a catalogue keeps of a description; zones and prices are asked for elsewhere.
+// catalogTypeOf returns the part of a type's description that a catalogue keeps; zones and prices come from other calls.
 func catalogTypeOf(i *ec2types.InstanceTypeInfo) CatalogType {
 	t := CatalogType{
 		Name: string(i.InstanceType), Hypervisor: string(i.Hypervisor), BareMetal: awssdk.ToBool(i.BareMetal),
@@ -107,7 +107,7 @@ func (t *CatalogType) takeDevices(i *ec2types.InstanceTypeInfo) {
 				a.CoresPerDevice = awssdk.ToInt32(n.CoreInfo.Count)
 			}
 		}
-	} else if i.InferenceAcceleratorInfo != nil { // of Neuron devices a second description
+	} else if i.InferenceAcceleratorInfo != nil { // for Neuron devices it would describe the same devices again
 		for _, d := range i.InferenceAcceleratorInfo.Accelerators {
 			a := add(kindInference, d.Name, d.Manufacturer, d.Count, nil)
 			if d.MemoryInfo != nil {
@@ -133,8 +133,7 @@ func (t *CatalogType) takeDevices(i *ec2types.InstanceTypeInfo) {
 	}
 }
 
-// info is the description as EC2 would give it, as far as it matters here: what is read from a file takes the same way as what
-// EC2 answers.
+// info returns the type as EC2 would describe it, as far as we use it: types from a file go through the same code as EC2's answers.
 func (t *CatalogType) info() *ec2types.InstanceTypeInfo {
 	i := &ec2types.InstanceTypeInfo{
 		InstanceType: ec2types.InstanceType(t.Name), Hypervisor: ec2types.InstanceTypeHypervisor(t.Hypervisor), BareMetal: &t.BareMetal,
@@ -238,7 +237,7 @@ func (t *CatalogType) giveDevices(i *ec2types.InstanceTypeInfo) {
 	}
 }
 
-// spot is the spot price in a zone. Prices that don't say their zone are dealt out by a hash of the type's name: any way is
+// spot returns the spot price in a zone. Prices without a zone are assigned to zones by a hash of the type's name: any assignment is
 // as good, as long as it is always the same (docs/catalog.md).
 func (t *CatalogType) spot(zone string) (float64, bool) {
 	at := slices.Index(t.Zones, zone)

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// resolved is what a node class means: its references looked up, its settings read. It is never changed.
+// resolved is a node class with its references looked up and its settings read. It is immutable.
 type resolved struct {
 	class    *ec2nc.EC2NodeClass
 	family   *family
@@ -23,32 +23,32 @@ type resolved struct {
 	groups   []ec2nc.SecurityGroup
 	images   []image
 	profile  string
-	// reservations the class may use; nil: it says nothing about them.
+	// reservations the class may use; nil: the class selects none.
 	reservations []reservation
 	placement    placement
-	// dedicated: machines nobody else shares are offered, too.
+	// dedicated: offerings on single-tenant hardware are included.
 	dedicated bool
 	// unready is why nodes of the class can't be launched, naming object and field; empty when they can.
 	unready string
 }
 
-// class is a node class and the work of resolving it: a state per part, each of which is looked up again when it is due.
+// class is a node class and the state of its resolution. Each part of it is looked up again when it is due.
 //
 //	Set -> Validated -> (each part: asked -> known | nothing matches | not answered, asked again with back-off) -> Ready
 type class struct {
 	name string
-	wake chan struct{} // one slot: the class has changed
+	wake chan struct{} // buffer of one: the class has changed
 
 	mu   sync.Mutex
 	spec *ec2nc.EC2NodeClass // as last set
 
-	// recheck: the profile is to be looked up again at once.
+	// recheck: the instance profile is to be looked up again at once.
 	recheck atomic.Bool
-	// dedicated: a pool asks for machines of its own.
+	// dedicated: a pool asks for instances on single-tenant hardware.
 	dedicated atomic.Bool
-	// nodeName is the form of node names that was seen last; nil: none was seen.
+	// nodeName is the form of the last node name seen; nil: none was seen.
 	nodeName atomic.Pointer[nameForm]
-	// nameSaid and kept are the object's annotations NodeNameAnnotation and LearnedAnnotation.
+	// nameSaid and kept are the values of the object's annotations NodeNameAnnotation and LearnedAnnotation.
 	nameSaid, kept atomic.Pointer[string]
 	resolved       atomic.Pointer[resolved]
 	built          offerCache
@@ -58,8 +58,8 @@ func newClass(nc *ec2nc.EC2NodeClass) *class {
 	return &class{name: nc.Name, spec: nc, wake: make(chan struct{}, 1)}
 }
 
-// set takes a new version of the object and says whether its meaning changed: our own status writes come back here, too.
-// A class that changed is not ready until it is resolved again.
+// set stores a new version of the object and reports whether its spec changed: our own status writes arrive here, too. A changed class
+// is not ready until it is resolved again.
 func (c *class) set(nc *ec2nc.EC2NodeClass) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *class) set(nc *ec2nc.EC2NodeClass) (changed bool) {
 	return true
 }
 
-// poke makes the resolver look again.
+// poke makes the resolver run again.
 func (c *class) poke() {
 	select {
 	case c.wake <- struct{}{}:
@@ -89,7 +89,7 @@ func (p *Provider) wakeClasses() {
 	}
 }
 
-// put stores what a version of the object means, unless there is a newer version.
+// put stores the resolution of a version of the object, unless there is a newer version.
 func (c *class) put(nc *ec2nc.EC2NodeClass, r *resolved) (stored, changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,8 @@ func (c *class) current() *ec2nc.EC2NodeClass {
 // part is one kind of reference of a class.
 type part[T any] struct {
 	value T
-	// problem is a definite answer why there is no value; err is why there is no answer. known: there was an answer.
+	// problem is the reason that a definite answer gave for having no value; err is why there is no answer. known: there was an
+	// answer.
 	problem string
 	err     error
 	known   bool
@@ -121,7 +122,7 @@ type part[T any] struct {
 	retry   backoff
 }
 
-// ask looks the part up if it is due and reports how long it is until it will be.
+// ask looks the part up if it is due and returns the time until it is due again.
 func (p *part[T]) ask(now time.Time, every time.Duration, lookUp func() (T, string, error)) time.Duration {
 	if p.due.After(now) {
 		return p.due.Sub(now)
@@ -130,11 +131,11 @@ func (p *part[T]) ask(now time.Time, every time.Duration, lookUp func() (T, stri
 	wait := every
 	switch {
 	case err != nil:
-		p.err, wait = err, p.retry.next() // what was known stays known
+		p.err, wait = err, p.retry.next() // the last known value is kept
 	default:
 		p.value, p.problem, p.err, p.known, p.retry = value, problem, nil, true, backoff{}
 		if problem != "" {
-			// A person is about to repair it; don't let them wait for the period.
+			// The user will probably fix it soon and should not have to wait for the whole period.
 			wait = min(every, problemPeriod)
 		}
 	}
@@ -146,7 +147,7 @@ const problemPeriod = 15 * time.Second
 
 func (p *part[T]) usable() bool { return p.known && p.problem == "" }
 
-// resolution is the state of one generation of a class.
+// resolution is the state of resolving one generation of a class.
 type resolution struct {
 	class    *ec2nc.EC2NodeClass
 	family   *family
@@ -160,7 +161,7 @@ type resolution struct {
 	profile  part[string]
 	reserved part[[]reservation]
 	placed   part[placement]
-	join     string                    // why user data can't be made yet
+	join     string                    // why user data can't be created yet
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
 }
 
@@ -171,7 +172,7 @@ func (p *Provider) keepClass(ctx context.Context, c *class) {
 	var r *resolution
 	var keepNext time.Time
 	for {
-		// Whatever was said until here is taken into account below.
+		// Everything that was signalled up to here is taken into account below.
 		select {
 		case <-c.wake:
 		default:
@@ -207,7 +208,7 @@ func (p *Provider) keepClass(ctx context.Context, c *class) {
 	}
 }
 
-// again makes due what has not been answered: what it waited for may be there now.
+// again makes every part without an answer due: what it needs may exist now.
 func (r *resolution) again() {
 	for _, p := range []interface{ again() }{&r.subnets, &r.groups, &r.images, &r.profile, &r.reserved, &r.placed} {
 		p.again()
@@ -220,7 +221,7 @@ func (p *part[T]) again() {
 	}
 }
 
-// begin reads the class itself; no request is made.
+// begin reads the class's own fields; it makes no request.
 func (p *Provider) begin(nc *ec2nc.EC2NodeClass) *resolution {
 	r := &resolution{class: nc}
 	if ownTemplate(nc) != "" {
@@ -237,7 +238,7 @@ func (p *Provider) begin(nc *ec2nc.EC2NodeClass) *resolution {
 	return r
 }
 
-// resolve looks up what is due and says when something will be due again.
+// resolve looks up what is due and returns the time until something is due again.
 func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 	if r.invalid != "" {
 		return time.Hour // only a change of the class helps
@@ -293,7 +294,7 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			panic(err) // keepClass begins again
+			panic(err) // keepClass is restarted
 		}
 	}
 	wait := slices.Min(waits[:])
@@ -303,7 +304,7 @@ func (p *Provider) resolve(ctx context.Context, r *resolution) time.Duration {
 	r.join = ""
 	if r.family.join {
 		if _, err := p.joinData(); err != nil {
-			r.join = err.Error() // whoever learns it wakes the classes
+			r.join = err.Error() // joinData's next success wakes the classes
 		}
 	}
 	return max(wait, time.Millisecond)

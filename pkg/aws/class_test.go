@@ -49,7 +49,7 @@ func TestStatusOfAClass(t *testing.T) {
 	if len(st.SecurityGroups) != 1 || st.SecurityGroups[0].Name != "eks-cluster-sg-films" {
 		t.Errorf("security groups %+v", st.SecurityGroups)
 	}
-	// amd64 and arm64 each for plain machines and for NVIDIA, amd64 for Neuron.
+	// amd64 and arm64 images for instances without accelerators and for NVIDIA, amd64 also for Neuron.
 	if len(st.AMIs) != 5 {
 		t.Errorf("images %+v", st.AMIs)
 	}
@@ -81,7 +81,7 @@ func TestBadClasses(t *testing.T) {
 		name      string
 		class     func(*ec2nc.EC2NodeClass)
 		condition string
-		message   string // of the condition; the reason why the class is unready is it, too
+		message   string // of the condition; it is also the reason why the class is unready
 	}{
 		{"no-subnet", func(nc *ec2nc.EC2NodeClass) {
 			nc.Spec.SubnetSelectorTerms = []ec2nc.SubnetSelectorTerm{{Tags: map[string]string{"b": "*", "a": "1"}}, {ID: "subnet-0123"}}
@@ -108,13 +108,13 @@ func TestBadClasses(t *testing.T) {
 		{"tags", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"karpenter.sh/nodepool": "mine"} },
 			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "karpenter.sh/nodepool" is set by the program itself`},
 		{"tags-too-many", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = manyTags(45) },
-			ec2nc.ConditionTypeValidationSucceeded, "spec.tags: 45 tags and the 7 that every instance needs besides are 52; EC2 takes 50 on an instance"},
+			ec2nc.ConditionTypeValidationSucceeded, "spec.tags: 45 tags and the 7 that every instance needs besides are 52; EC2 allows 50 on an instance"},
 		{"tags-aws", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"AWS:owner": "me"} },
-			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "AWS:owner" begins with aws:, which AWS keeps for itself`},
+			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "AWS:owner" begins with aws:, which AWS reserves`},
 		{"tags-key", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{strings.Repeat("ä", 129): ""} },
-			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "` + strings.Repeat("ä", 129) + `" has 129 characters; EC2 takes 128`},
+			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "` + strings.Repeat("ä", 129) + `" has 129 characters; EC2 allows 128`},
 		{"tags-value", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"note": strings.Repeat("x", 257)} },
-			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the value of "note" has 257 characters; EC2 takes 256`},
+			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the value of "note" has 257 characters; EC2 allows 256`},
 		{"tags-empty", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"": "x"} },
 			ec2nc.ConditionTypeValidationSucceeded, "spec.tags: a key is empty"},
 		{"names", func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{NodeNameAnnotation: "dns"} },
@@ -147,7 +147,7 @@ func TestBadClasses(t *testing.T) {
 			}
 		})
 	}
-	// Repairing it is seen at once.
+	// A fix takes effect at once.
 	repaired := nodeClass()
 	repaired.Name, repaired.Generation = "no-subnet", 2
 	w.SetNodeClass(repaired)
@@ -166,8 +166,8 @@ func manyTags(n int) map[string]string {
 	return out
 }
 
-// A class with as many tags as it may have launches, and its instance gets that of its claim, too. One tag more, and it is not Ready: the
-// launch would work and the claim's tag be refused.
+// A class with the maximum number of tags launches, and its instance also gets the tag of its claim. With one tag more the class is
+// not Ready, because the launch would succeed but the claim's tag be refused.
 func TestAsManyTagsAsEC2Takes(t *testing.T) {
 	w := newWorld(t)
 	for _, tt := range []struct {
@@ -242,7 +242,7 @@ func TestOneArchitectureOnly(t *testing.T) {
 	}
 }
 
-// A region that answers nothing, or an account without credentials: it starts, says what is missing, and ends at once.
+// A region that doesn't answer, or an account without credentials: the provider starts, reports what is missing, and stops at once.
 func TestNothingAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -309,7 +309,7 @@ func TestConfigIsChecked(t *testing.T) {
 		want string
 	}{
 		{Config{ClusterName: "c"}, "AWS provider: region is required"},
-		{Config{Region: "r"}, "AWS provider: clusterName is required: instances are found by it"},
+		{Config{Region: "r"}, "AWS provider: clusterName is required: it identifies the cluster's instances"},
 		{Config{Region: "r", ClusterName: "c", ClusterCIDR: "10.0.0.0"}, "AWS provider: clusterCIDR: "},
 		{Config{Region: "r", ClusterName: "c", ClusterDNS: "dns"}, "AWS provider: clusterDNS: "},
 		{Config{Region: "r", ClusterName: "c", VMMemoryOverheadPercent: 7.5}, "AWS provider: vmMemoryOverheadPercent is a share below 1, not 7.5"},
@@ -353,7 +353,7 @@ func TestConnectFollowsTheEnvironment(t *testing.T) {
 	}
 }
 
-// odd is EC2 with an answer that the program has a mistake with, for a while.
+// odd is EC2 with an answer that makes the program panic, a limited number of times.
 type odd struct {
 	EC2
 	mistakes atomic.Int32
@@ -366,7 +366,7 @@ func (o *odd) DescribeSubnets(ctx context.Context, in *ec2.DescribeSubnetsInput,
 	return o.EC2.DescribeSubnets(ctx, in, opts...)
 }
 
-// A mistake of the program with one class is not the end of the scheduler, nor of the class when it has passed.
+// A panic while a class is resolved ends neither the scheduler nor the resolver of the class.
 func TestClassSurvivesAPanic(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, stop := context.WithCancel(ctx)

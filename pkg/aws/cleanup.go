@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// keepTidy removes what launches left behind and nobody needs any more. It begins late: by then all classes are known, and
-// a launch that an earlier leader recorded has been made.
+// keepTidy removes launch templates and instance profiles that launches created and that are no longer needed. It starts late: by then
+// all classes are known, and the launches that an earlier leader recorded have been made.
 func (p *Provider) keepTidy(ctx context.Context) {
 	for sleep(ctx, p.clock, p.cfg.TidyEvery) {
 		logger := klog.FromContext(ctx)
@@ -33,8 +33,8 @@ func (p *Provider) keepTidy(ctx context.Context) {
 	}
 }
 
-// tidyTemplates deletes this cluster's launch templates that were made and last used more than a period ago. Instances
-// don't need the template they were made from.
+// tidyTemplates deletes this cluster's launch templates that were created, and last used, longer than TidyEvery ago. Instances don't
+// need the template they were created from.
 func (p *Provider) tidyTemplates(ctx context.Context) error {
 	now := p.clock.Now()
 	var idle []string
@@ -67,8 +67,8 @@ func (p *Provider) tidyTemplates(ctx context.Context) error {
 	return nil
 }
 
-// tidyProfiles deletes instance profiles that were made for classes of this cluster and are neither a class's now nor an
-// instance's.
+// tidyProfiles deletes instance profiles that were created for classes of this cluster and that neither a class nor an instance uses
+// now.
 func (p *Provider) tidyProfiles(ctx context.Context) error {
 	needed := map[string]bool{}
 	p.mu.Lock()
@@ -77,7 +77,7 @@ func (p *Provider) tidyProfiles(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	if len(needed) == 0 {
-		return nil // more likely that no class could be read than that there is none
+		return nil // it is more likely that the classes could not be read than that there are none
 	}
 	var orphans []iamtypes.InstanceProfile
 	own := p.profilePath("")
@@ -104,13 +104,13 @@ func (p *Provider) tidyProfiles(ctx context.Context) error {
 		if err := p.deleteProfile(ctx, own, &v); err != nil {
 			return err
 		}
-		klog.FromContext(ctx).V(2).Info("Removed an instance profile nobody uses", "profile", awssdk.ToString(v.InstanceProfileName))
+		klog.FromContext(ctx).V(2).Info("Removed an unused instance profile", "profile", awssdk.ToString(v.InstanceProfileName))
 	}
 	return nil
 }
 
-// deleteProfile deletes an instance profile that is below the path, and leaves any other alone: what a list was asked for is no proof of
-// what is in it. IAM honours a PathPrefix; others that speak its language don't.
+// deleteProfile deletes an instance profile if it is below the path. It checks that itself, because a list need not match its request:
+// IAM honours a PathPrefix, but other services with the same API don't.
 func (p *Provider) deleteProfile(ctx context.Context, path string, v *iamtypes.InstanceProfile) error {
 	if !strings.HasPrefix(awssdk.ToString(v.Path), path) {
 		return nil
@@ -128,10 +128,10 @@ func (p *Provider) deleteProfile(ctx context.Context, path string, v *iamtypes.I
 	return nil
 }
 
-// errRemoved makes those who wait for a template that is being deleted ask for it again.
+// errRemoved tells callers that wait for a template while it is being deleted to request it again.
 var errRemoved = errors.New("launch template is being removed")
 
-// remove deletes a template unless it was used since. Whoever wants it meanwhile waits and makes it anew.
+// remove deletes a template unless it was used since. A caller who needs it meanwhile waits and creates it again.
 func (t *templates) remove(name string, since time.Time, del func() error) error {
 	t.mu.Lock()
 	if m, ok := t.made[name]; ok && m.used.After(since) {

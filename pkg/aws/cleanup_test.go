@@ -15,7 +15,7 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// later is another process that looks at the same account after a while. It isn't running.
+// later returns another process's provider for the same account, with its clock ahead. It isn't running.
 func (w *world) later(d time.Duration) *Provider {
 	w.t.Helper()
 	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: clocktesting.NewFakeClock(time.Now().Add(d))}, Clients{EC2: w.ec2, SSM: w.ssm, IAM: w.iam, Pricing: w.catalogue.pricing})
@@ -46,7 +46,7 @@ func TestIdleTemplatesAreRemoved(t *testing.T) {
 	if err := late.tidyTemplates(w.ctx); err != nil || deleted() != 1 {
 		t.Errorf("%d templates are removed, %v; want the one nobody used", deleted(), err)
 	}
-	// Who still holds a request with it learns that it is stale.
+	// A launch batch with a recorded request that names it is stale.
 	if _, err := w.Launch(w.ctx, v); !errors.Is(err, capacity.ErrRequestStale) {
 		t.Errorf("launching from it: %v", err)
 	}

@@ -8,34 +8,33 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config is what the provider has to be told. Only Region and ClusterName are required; what is missing of the cluster
-// is asked of EKS.
+// Config configures the provider. Only Region and ClusterName are required; missing cluster data is read from EKS.
 type Config struct {
 	Region      string
 	ClusterName string
 
-	// How a node joins. ClusterCABundle is base64 as in a kubeconfig, ClusterCIDR the service range.
+	// These settings tell nodes how to join. ClusterCABundle is base64 as in a kubeconfig, ClusterCIDR the service range.
 	ClusterEndpoint string
 	ClusterCABundle string
 	ClusterCIDR     string
 	// ClusterDNS is the DNS service's address; empty: the tenth of ClusterCIDR.
 	ClusterDNS string
-	// KubernetesVersion is major.minor ("1.36"): image aliases depend on it.
+	// KubernetesVersion is major.minor ("1.36"); image aliases depend on it.
 	KubernetesVersion string
 
-	// VMMemoryOverheadPercent is the share of a type's memory that the hypervisor and the kernel take before the kubelet
-	// sees it, 0.075 for 7.5 %. 0: 0.075; negative: none.
+	// VMMemoryOverheadPercent is the share of a type's memory that the hypervisor and the kernel take before the kubelet sees it, as a
+	// fraction: 0.075 for 7.5 %. 0: 0.075; negative: none.
 	VMMemoryOverheadPercent float64
-	// InterruptionQueue is the name of the SQS queue that tells about instances that will end; empty: there is none.
+	// InterruptionQueue is the name of the SQS queue with the events about interrupted instances; empty: there is none.
 	InterruptionQueue string
-	// PrefixDelegation: the CNI gives interfaces prefixes of 16 addresses, so that nodes take as many pods as AWS recommends
-	// instead of as many as there are addresses.
+	// PrefixDelegation: the CNI gives interfaces prefixes of 16 addresses, so that nodes run as many pods as AWS recommends instead of
+	// as many as there are addresses.
 	PrefixDelegation bool
-	// ReservedENIs are network interfaces that pods don't use (CNI custom networking).
+	// ReservedENIs is how many network interfaces pods don't use (CNI custom networking).
 	ReservedENIs int
 
-	// Hold, when set, says why nothing that was made for launches may be removed, and no message taken off the queue, at the
-	// moment (another controller uses them, too); empty: go on.
+	// Hold, if set, returns why at the moment no resources that were created for launches may be removed and no message taken from the
+	// queue (because another controller uses them, too); empty if they may.
 	Hold  func() string
 	Clock clock.WithTicker
 
@@ -52,9 +51,9 @@ type Config struct {
 	// PlacementsEvery is for placement groups; 0: 1 min.
 	PlacementsEvery time.Duration
 	JoinEvery       time.Duration // 5 min
-	// TidyEvery is how often what is not in use is removed, and how long it must not have been used; 0: 1 h.
+	// TidyEvery is how often unused resources are removed, and how long they must have been unused; 0: 1 h.
 	TidyEvery time.Duration
-	// ExhaustedFor is how long an offer without capacity is not offered again; 0: 3 min.
+	// ExhaustedFor is how long an offering without capacity is not offered again; 0: 3 min.
 	ExhaustedFor time.Duration
 }
 
@@ -63,7 +62,7 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("region is required")
 	}
 	if c.ClusterName == "" {
-		return c, fmt.Errorf("clusterName is required: instances are found by it")
+		return c, fmt.Errorf("clusterName is required: it identifies the cluster's instances")
 	}
 	if c.ClusterCIDR != "" {
 		if _, err := netip.ParsePrefix(c.ClusterCIDR); err != nil {

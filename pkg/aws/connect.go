@@ -28,17 +28,17 @@ import (
 )
 
 const (
-	// callDeadline bounds a call with all its attempts, from the moment its turn has come; attemptDeadline bounds one
-	// attempt: a connection that hangs is given up while there is time for another.
+	// callDeadline bounds a call with all its attempts, from the moment the throttle admits it; attemptDeadline bounds one attempt: a
+	// connection that hangs is abandoned while there is time for another attempt.
 	callDeadline    = 30 * time.Second
 	attemptDeadline = 12 * time.Second
-	// maxAttempts is more than fit into the deadline: it is the deadline that ends a call.
+	// maxAttempts is more than fit into the deadline: the deadline ends a call, not the number of attempts.
 	maxAttempts = 100
 	maxBackoff  = 4 * time.Second
 )
 
-// Connect makes the services' clients from the usual sources (environment, files, web identity, instance role). It makes
-// no request; missing credentials show at the first call. AWS_ENDPOINT_URL and its per-service forms are honoured.
+// Connect creates the services' clients from the usual sources (environment, files, web identity, instance role). It makes no request;
+// missing credentials show at the first call. AWS_ENDPOINT_URL and its per-service forms are honoured.
 func Connect(ctx context.Context, region string) (Clients, error) {
 	cfg, err := load(ctx, region)
 	if err != nil {
@@ -47,8 +47,8 @@ func Connect(ctx context.Context, region string) (Clients, error) {
 	return NewClients(cfg, clock.RealClock{}), nil
 }
 
-// ConnectTool is Connect for a tool that a person waits for: where nobody answers and where there are no credentials it doesn't try
-// again.
+// ConnectTool is Connect for a command that a person waits for: it doesn't retry when AWS can't be reached or there are no
+// credentials.
 func ConnectTool(ctx context.Context, region string) (Clients, error) {
 	cfg, err := load(ctx, region)
 	if err != nil {
@@ -77,10 +77,10 @@ func load(ctx context.Context, region string) (awssdk.Config, error) {
 	return cfg, nil
 }
 
-// NewClients makes the clients from a ready SDK configuration, adding deadlines, patience and client-side rate limits.
+// NewClients creates the clients from an SDK configuration and adds deadlines, retries and client-side rate limits.
 func NewClients(cfg awssdk.Config, c clock.Clock) Clients { return newClients(cfg, c) }
 
-// newClients asks first whether an error is worth another attempt, and then the SDK.
+// newClients asks first, and then the SDK, whether an error is worth another attempt.
 func newClients(cfg awssdk.Config, c clock.Clock, first ...retry.IsErrorRetryable) Clients {
 	cfg = cfg.Copy()
 	cfg.Retryer = func() awssdk.Retryer {
@@ -103,8 +103,8 @@ func newClients(cfg awssdk.Config, c clock.Clock, first ...retry.IsErrorRetryabl
 	}
 }
 
-// patience is how long to wait after a number of attempts that failed: doubling, from a longer start where the account is
-// throttled, with jitter so that callers don't come back together.
+// patience returns the wait after a number of failed attempts: doubling, from a longer start if the account is throttled, with jitter
+// so that callers don't retry at the same time.
 func patience(attempts int, err error) (time.Duration, error) {
 	d := 100 * time.Millisecond
 	if IsThrottled(err) {
@@ -114,7 +114,7 @@ func patience(attempts int, err error) (time.Duration, error) {
 	return d/2 + rand.N(d/2), nil
 }
 
-// pricingRegion is the nearest of the few regions that have a pricing endpoint.
+// pricingRegion returns the nearest of the few regions that have a pricing endpoint.
 func pricingRegion(region string) string {
 	switch {
 	case strings.HasPrefix(region, "ap-"):
@@ -127,19 +127,19 @@ func pricingRegion(region string) string {
 	return "us-east-1"
 }
 
-// turns makes a call wait for its turn, as long as its caller does, and gives it its deadline then.
+// turns makes a call wait until the throttle admits it, unless the caller's context ends first, and starts the call's deadline then.
 func turns(s *middleware.Stack, t *throttle) error {
 	return s.Initialize.Add(middleware.InitializeMiddlewareFunc("DovetailTurn",
 		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 			service, action := awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)
 			began := t.clock.Now()
 			if err := t.turn(ctx, service, action, in.Parameters); err != nil {
-				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s: %w", action, err)
+				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for the client-side rate limit of %s: %w", action, err)
 			}
 			turnSeconds.WithLabelValues(service, action).Observe(t.clock.Since(began).Seconds())
 			deadline := callDeadline
 			if action == "ReceiveMessage" {
-				deadline += queueWait // it takes that long to hear that there is nothing
+				deadline += queueWait // long polling: an answer without messages takes this long
 			}
 			mine := &turn{}
 			ctx, cancel := context.WithTimeout(context.WithValue(ctx, turnKey{}, mine), deadline)
@@ -151,15 +151,15 @@ func turns(s *middleware.Stack, t *throttle) error {
 
 type turnKey struct{}
 
-// turn belongs to a call.
+// turn is the state of one call.
 type turn struct {
 	used bool
-	// failed is what the last attempt that was answered, or could not be made, failed with.
+	// failed is the error of the last attempt that was answered or could not be sent.
 	failed error
 }
 
-// callError is the call's error as it is to be read. Where the deadline has ended a call, the SDK tells of that and no longer of what AWS has
-// answered all the time: that is the cause.
+// callError returns the call's error for people to read. When the deadline ended a call, the SDK reports only that and drops AWS's
+// answers to the attempts, which are the cause.
 func (t *turn) callError(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -170,7 +170,7 @@ func (t *turn) callError(err error) error {
 	return &callError{text: summarize(err), err: err}
 }
 
-// attempts makes every attempt after the first wait for a turn of its own, and gives each a deadline.
+// attempts makes every attempt after the first wait for the throttle, and gives each a deadline.
 func attempts(s *middleware.Stack, t *throttle) error {
 	return s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("DovetailAttempt",
 		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
@@ -179,7 +179,7 @@ func attempts(s *middleware.Stack, t *throttle) error {
 			if ok && !mine.used {
 				mine.used = true
 			} else if err := t.wait(ctx, awsmiddleware.GetServiceID(ctx), action); err != nil {
-				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for a turn to call %s again: %w", action, err)
+				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for the client-side rate limit of %s again: %w", action, err)
 			}
 			began := t.clock.Now()
 			out, meta, err := attempt(ctx, action, in, next)
@@ -187,7 +187,7 @@ func attempts(s *middleware.Stack, t *throttle) error {
 				countRequest(awsmiddleware.GetServiceID(ctx), action, t.clock.Since(began), err)
 			}
 			if err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).V(3).Info("An AWS call was not answered as it should be", "service", awsmiddleware.GetServiceID(ctx), "action", action, "err", err)
+				klog.FromContext(ctx).V(3).Info("An AWS call failed", "service", awsmiddleware.GetServiceID(ctx), "action", action, "err", err)
 				if ok {
 					mine.failed = err
 				}
@@ -198,7 +198,8 @@ func attempts(s *middleware.Stack, t *throttle) error {
 
 // attempt makes one attempt, with a deadline of its own.
 func attempt(ctx context.Context, action string, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
-	// A fleet is answered when its instances are found, a queue when there is something on it: that takes as long as it takes.
+	// CreateFleet answers when the instances are found and ReceiveMessage when there is a message, so they get no deadline per
+	// attempt.
 	if action == "CreateFleet" || action == "ReceiveMessage" {
 		return next.HandleFinalize(ctx, in)
 	}
@@ -211,7 +212,7 @@ func attempt(ctx context.Context, action string, in middleware.FinalizeInput, ne
 	return out, meta, err
 }
 
-// attemptTimeout hides that an attempt was cancelled by us: the SDK would not try again.
+// attemptTimeout replaces the error of an attempt that we cancelled ourselves, which the SDK would not retry.
 type attemptTimeout struct{ action string }
 
 func (e attemptTimeout) Error() string {

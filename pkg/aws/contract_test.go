@@ -25,9 +25,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// These are dialogues between the provider and the simulator, over HTTP, by the unmodified SDK.
+// The tests in this file run the provider against the simulator, over HTTP, with the unmodified SDK.
 
-// world is a provider with its simulator and the statuses it has told.
+// world is a provider with its simulator and the statuses it has reported.
 type world struct {
 	*Provider
 	t   *testing.T
@@ -39,11 +39,12 @@ type world struct {
 	changed  chan struct{}
 	statuses chan struct{}
 
-	// What a case has made in the account.
+	// Resources that a test case has created in the account.
 	placementGroup, reservation string
 }
 
-// fewTypes are enough for most: reading all is most of the time of a short test. A test that wants all sets no catalogue.
+// fewTypes are enough for most tests: reading all types takes most of the time of a short test. A test that needs all sets no
+// catalogue.
 var fewTypes = catalog.Builtin().Families("m5", "c5", "c5n", "m6g", "t3")
 
 func allTypes(_ *Config, s *sim.Config) { s.Catalog = nil }
@@ -119,7 +120,7 @@ func (w *world) types(class string) []*capacity.InstanceType {
 	}
 }
 
-// told waits for a status of the class that satisfies the condition.
+// status waits for a status of the class that satisfies the condition.
 func (w *world) status(class string, want func(ec2nc.EC2NodeClassStatus) bool) ec2nc.EC2NodeClassStatus {
 	w.t.Helper()
 	deadline := time.After(60 * time.Second)
@@ -177,7 +178,7 @@ func typeOf(types []*capacity.InstanceType, name string) *capacity.InstanceType 
 	return nil
 }
 
-// subnetIn, groupCalled and imageName look around in the account.
+// subnetIn, groupCalled and imageName look up resources of the account.
 func (w *world) subnetIn(zone string) string {
 	w.t.Helper()
 	out, err := w.ec2.DescribeSubnets(w.ctx, &awsec2.DescribeSubnetsInput{Filters: []ec2types.Filter{filter("availability-zone", zone)}})
@@ -205,7 +206,7 @@ func (w *world) imageName(id string) string {
 	return *out.Images[0].Name
 }
 
-// prepared is the launch batch with its request recorded.
+// prepared returns the launch batch with its request recorded.
 func (w *world) prepared(v capacity.LaunchBatch) capacity.LaunchBatch {
 	w.t.Helper()
 	req, err := w.Prepare(w.ctx, v)
@@ -216,7 +217,7 @@ func (w *world) prepared(v capacity.LaunchBatch) capacity.LaunchBatch {
 	return v
 }
 
-// What EC2 says of an instance that it couldn't start is in the answer that shows it dead.
+// EC2's reason for an instance that it couldn't start is in the answer that shows the instance as terminated.
 func TestWhyAnInstanceEnded(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
@@ -273,7 +274,7 @@ func TestFromClassToInstance(t *testing.T) {
 	if len(res.Instances) != 3 || len(res.Exhausted) != 0 {
 		t.Fatalf("launched %d instances, exhausted %v; want 3, none", len(res.Instances), res.Exhausted)
 	}
-	// Lowest price: the Graviton machine is cheaper than the Intel one.
+	// Lowest price: the Graviton instance is cheaper than the Intel one.
 	for _, i := range res.Instances {
 		if i.InstanceType != "m6g.large" || i.Zone != "us-west-2a" || i.ProviderID != "aws:///us-west-2a/"+i.ID || i.CapacityType != "on-demand" {
 			t.Errorf("launched %+v", i)
@@ -327,7 +328,7 @@ func TestFromClassToInstance(t *testing.T) {
 		t.Errorf("List gives %d instances and %v, want 3", len(all), err)
 	}
 	for _, i := range res.Instances {
-		for range 2 { // ending twice is ending once
+		for range 2 { // terminating twice has the same effect as once
 			if err := w.Terminate(w.ctx, i.ID); err != nil {
 				t.Error(err)
 			}
@@ -354,7 +355,7 @@ func TestUnknownInstances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One batch with two unknown in it.
+	// One batch with two unknown ids in it.
 	unknown := []string{"i-00000000000000001", "i-00000000000000002"}
 	all := append(ids(res.Instances), unknown...)
 	errs := make([]error, len(all))
@@ -384,7 +385,7 @@ func TestDescribesShareARequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first of the shared requests is refused: everybody waits, nobody fails.
+	// The first of the shared requests is refused: all callers wait, none fails.
 	w.sim.Before("DescribeInstances", sim.Times(1, sim.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}))
 	var wg sync.WaitGroup
 	for _, i := range res.Instances {
@@ -401,7 +402,7 @@ func TestDescribesShareARequest(t *testing.T) {
 	}
 }
 
-// machines notes what boots, by the instance's id.
+// machines records which instances boot, by id.
 type machines struct {
 	mu     sync.Mutex
 	booted map[string]sim.Machine

@@ -17,14 +17,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// capacityCodes say that a pool, a subnet or a quota has no room for now. Fleets answer with them beside or instead of
-// instances, RunInstances as an error.
+// capacityCodes mean that a pool, a subnet or a quota has no capacity for now. Fleets answer with them beside or instead of instances,
+// RunInstances as an error.
 var capacityCodes = []string{
 	codeInsufficientCapacity, codeUnfulfillable, codeUnsupported, codeSpotQuota, codeVCPUQuota, codeInstanceQuota,
 	codeNoAddresses, codeReservationExceeded, codeNoSpotRole,
 }
 
-// Codes with a meaning of their own in a fleet's Errors.
+// Codes that are handled separately in a fleet's Errors.
 const (
 	codeInsufficientCapacity = "InsufficientInstanceCapacity"
 	codeUnfulfillable        = "UnfulfillableCapacity"
@@ -38,7 +38,7 @@ const (
 	codeFleetQuota           = "MaxFleetCountExceeded"
 )
 
-// code is the service's error code, or "" when the error did not come from a service.
+// code returns the service's error code, or "" if the error did not come from a service.
 func code(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
@@ -47,10 +47,10 @@ func code(err error) string {
 	return ""
 }
 
-// IsInsufficientCapacity says that there is no room for now; another offer may have some.
+// IsInsufficientCapacity reports whether there is no capacity for now; another offering may have some.
 func IsInsufficientCapacity(err error) bool { return slices.Contains(capacityCodes, code(err)) }
 
-// IsThrottled says that the account asks too much, or has too many requests open.
+// IsThrottled reports whether the account makes too many requests, or has too many open.
 func IsThrottled(err error) bool { return throttleCode(code(err)) }
 
 func throttleCode(c string) bool {
@@ -63,7 +63,7 @@ func throttleCode(c string) bool {
 	return false
 }
 
-// IsNotFound says that the thing asked for by its id or name is not known, perhaps not yet.
+// IsNotFound reports whether the object named by id or name is not known, perhaps not yet.
 func IsNotFound(err error) bool { return notFoundCode(code(err)) }
 
 func notFoundCode(c string) bool {
@@ -71,20 +71,21 @@ func notFoundCode(c string) bool {
 		strings.HasSuffix(c, ".NotFound") || strings.HasSuffix(c, ".NotFoundException") || strings.HasSuffix(c, ".Malformed") && strings.HasPrefix(c, "InvalidInstanceID")
 }
 
-// IsStale says that a request names a launch template or image that is gone: it has to be made anew.
+// IsStale reports whether a request names a launch template or image that doesn't exist any more: the request has to be built again.
 func IsStale(err error) bool { return staleCode(code(err)) }
 
 func staleCode(c string) bool {
 	return strings.HasPrefix(c, "InvalidLaunchTemplate") && notFoundCode(c) || strings.HasPrefix(c, "InvalidAMIID")
 }
 
-// IsAlreadyExists says that something of that name is there.
+// IsAlreadyExists reports whether there is an object of that name already.
 func IsAlreadyExists(err error) bool {
 	c := code(err)
 	return c == "EntityAlreadyExists" || c == "EntityAlreadyExistsException" || strings.HasSuffix(c, ".AlreadyExists") || strings.HasSuffix(c, ".AlreadyExistsException")
 }
 
-// IsProfileUnknown says that EC2 does not know the instance profile, perhaps not yet: IAM tells it some seconds late.
+// IsProfileUnknown reports whether EC2 does not know the instance profile, perhaps not yet: IAM propagates it with some seconds'
+// delay.
 func IsProfileUnknown(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && profileUnknown(api.ErrorCode(), api.ErrorMessage())
@@ -94,22 +95,22 @@ func profileUnknown(c, message string) bool {
 	return c == "InvalidParameterValue" && strings.Contains(message, "Invalid IAM Instance Profile")
 }
 
-// IsTokenMismatch says that a client token can't be used for this request any more: it stands for another one, or for
-// instances that have ended.
+// IsTokenMismatch reports whether a client token can't be used for this request any more, because it belongs to another request or to
+// terminated instances.
 func IsTokenMismatch(err error) bool {
 	c := code(err)
 	return c == "IdempotentParameterMismatch" || c == "IdempotentInstanceTerminated"
 }
 
-// IsUnauthorized says that the caller lacks a permission.
+// IsUnauthorized reports whether the caller lacks a permission.
 func IsUnauthorized(err error) bool { return unauthorizedCode(code(err)) }
 
 func unauthorizedCode(c string) bool {
 	return c == "UnauthorizedOperation" || c == "AccessDenied" || c == "AccessDeniedException" || c == "OptInRequired" || strings.HasPrefix(c, "AuthFailure") && c != codeNoSpotRole
 }
 
-// IsRefused says that the service understood the request and will not do it however often it is repeated: a bad
-// parameter, a missing permission. What was repeated until the call's deadline is none of these.
+// IsRefused reports whether the service understood the request and will never execute it, however often it is repeated: for example
+// because of a bad parameter or a missing permission. A call that was retried until its deadline is not refused.
 func IsRefused(err error) bool {
 	c := code(err)
 	if c == "" || errors.Is(err, context.DeadlineExceeded) || IsInsufficientCapacity(err) || IsThrottled(err) || IsTokenMismatch(err) || IsStale(err) {
@@ -130,7 +131,7 @@ func IsRefused(err error) bool {
 	return api.ErrorFault() != smithy.FaultServer
 }
 
-// IsMissingCredentials says that no credentials could be found: nothing was asked of AWS.
+// IsMissingCredentials reports whether no credentials could be found, so that no request was sent to AWS.
 func IsMissingCredentials(err error) bool {
 	var told *callError
 	if errors.As(err, &told) {
@@ -140,17 +141,17 @@ func IsMissingCredentials(err error) bool {
 	return code(err) == "" && (strings.Contains(s, "get credentials") || strings.Contains(s, "refresh cached credentials"))
 }
 
-// IsUnreachable says that there was nobody to ask: no such host, or nothing that listens there.
+// IsUnreachable reports whether no connection could be made: no such host, or nothing listens there.
 func IsUnreachable(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// failure is an error as the seams to the cloud give it: what was being done, what kind of error it is to the caller, and AWS's own.
+// failure is an error as this package returns it to callers: what was being done, the kind of error, and AWS's own error.
 type failure struct {
 	text string
 	kind error // a sentinel of package capacity; nil: none fits
-	err  error // nil: it was no call that failed
+	err  error // nil: no call has failed
 }
 
 func (f *failure) Error() string { return f.text }
@@ -159,8 +160,8 @@ func (f *failure) Unwrap() []error {
 	return slices.DeleteFunc([]error{f.kind, f.err}, func(err error) bool { return err == nil })
 }
 
-// wrap puts the sentinel of the cloud seam that fits around an error, which it says in brief. what is what was being done; empty: the caller
-// says it.
+// wrap returns an error that wraps err and the matching sentinel of package capacity, with a short text. what names what was being
+// done; empty if the caller adds that.
 func wrap(err error, what string) error {
 	if err == nil {
 		return nil
@@ -190,8 +191,8 @@ func kindOf(err error) error {
 	return nil
 }
 
-// callError is an error of a call in the words that are fit for events and conditions, in place of the SDK's, which have a request id in them. The
-// SDK's are logged with each attempt.
+// callError is the error of a call with a text for events and conditions, instead of the SDK's text, which contains a request id. The
+// SDK's text is logged with each attempt.
 type callError struct {
 	text string
 	err  error
@@ -200,8 +201,8 @@ type callError struct {
 func (s *callError) Error() string { return s.text }
 func (s *callError) Unwrap() error { return s.err }
 
-// summarize gives an error as a person wants to read it in an event or a condition: the service's code and message, without what is different each
-// time it is said.
+// summarize returns the text of an error for an event or a condition: the service's code and message, without parts that differ each
+// time.
 func summarize(err error) string {
 	var s *callError
 	var api smithy.APIError
@@ -227,13 +228,13 @@ func summarize(err error) string {
 	return err.Error()
 }
 
-// unknownCode is the SDK's for an answer without any.
+// unknownCode is the SDK's code for an answer without one.
 const unknownCode = "UnknownError"
 
 var (
-	// Services name the calls that they make themselves, with their request ids.
+	// callOfService matches what services append about their own calls to other services, with request ids.
 	callOfService = regexp.MustCompile(` *\(Service: [^)]*\)`)
-	// encodedFailure is for aws sts decode-authorization-message, more than 1,000 characters that are others each time.
+	// encodedFailure matches the input for aws sts decode-authorization-message: more than 1,000 characters, different each time.
 	encodedFailure = regexp.MustCompile(` *Encoded authorization failure message:.*`)
 )
 

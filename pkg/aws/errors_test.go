@@ -20,7 +20,7 @@ func api(code string) error {
 func TestQuestions(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
-		want error // the sentinel it is wrapped into
+		want error // the sentinel that it is wrapped with
 	}{
 		{api("InsufficientInstanceCapacity"), capacity.ErrInsufficientCapacity},
 		{api("InsufficientFreeAddressesInSubnet"), capacity.ErrInsufficientCapacity},

@@ -9,10 +9,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// notice is how long before the end EC2 warns of it.
+// notice is how long before an interruption EC2 warns of it.
 const notice = 2 * time.Minute
 
-// event is EventBridge's envelope, with what the events that are understood say.
+// event is EventBridge's envelope with the fields of all events that we understand.
 type event struct {
 	DetailType string `json:"detail-type"`
 	Source     string
@@ -30,7 +30,7 @@ type event struct {
 	}
 }
 
-// interruptionsOf is what a message of the queue says of instances. None, without error: it is about something else.
+// interruptionsOf returns the interruptions that a message of the queue announces. None without an error: it is about something else.
 func interruptionsOf(body string) ([]capacity.Interruption, error) {
 	var e event
 	if err := json.Unmarshal([]byte(body), &e); err != nil {
@@ -45,7 +45,7 @@ func interruptionsOf(body string) ([]capacity.Interruption, error) {
 	switch e.Source + " " + e.DetailType {
 	case "aws.ec2 EC2 Spot Instance Interruption Warning":
 		if e.Detail.InstanceAction == "hibernate" {
-			return one(capacity.SpotInterrupted, e.Time) // begins at once
+			return one(capacity.SpotInterrupted, e.Time) // hibernation begins at once
 		}
 		return one(capacity.SpotInterrupted, e.Time.Add(notice))
 	case "aws.ec2 EC2 Capacity Reservation Instance Interruption Warning":
@@ -65,7 +65,7 @@ func interruptionsOf(body string) ([]capacity.Interruption, error) {
 	return nil, nil
 }
 
-// maintenance is what AWS Health says will be done to instances.
+// maintenance returns the scheduled maintenance of instances in an AWS Health event.
 func (e *event) maintenance() []capacity.Interruption {
 	if e.Detail.Service != "EC2" || e.Detail.EventTypeCategory != "scheduledChange" {
 		return nil
@@ -76,7 +76,7 @@ func (e *event) maintenance() []capacity.Interruption {
 	}
 	var out []capacity.Interruption
 	for _, x := range e.Detail.AffectedEntities {
-		if strings.HasPrefix(x.EntityValue, "i-") { // volumes have changes, too
+		if strings.HasPrefix(x.EntityValue, "i-") { // volumes have scheduled changes, too
 			out = append(out, capacity.Interruption{InstanceID: x.EntityValue, Kind: capacity.MaintenanceScheduled, Ends: begins})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/manifests"
 )
 
-// The node classes that are shipped as examples must be as good as their comments say.
+// The node classes in the examples are what their comments say.
 func TestExamples(t *testing.T) {
 	classes := map[string]*ec2nc.EC2NodeClass{}
 	for _, folder := range []string{"examples", "examples/kubeadm", "examples/teams"} {
@@ -49,7 +49,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s: %s", name, problem)
 		}
 	}
-	// The class says how its nodes are named, so that the first of them need not be waited for.
+	// The class sets how its nodes are named, so that this is known before the first of them registers.
 	nc := classes["kubeadm"]
 	if form := nameFormOf(&nc.Spec, nc.Annotations[NodeNameAnnotation], families["Custom"]); form != namePrivateDNS {
 		t.Errorf("nodes of kubeadm are named %q", form)

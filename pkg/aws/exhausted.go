@@ -9,16 +9,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// scope is what has no capacity for now. Empty fields stand for all values: {spot, m5.large, a} is one pool,
-// {spot, m5.large} a quota of the type's, {spot} spot as such. A subnet without addresses is a scope by its id. What has no
-// capacity in a placement group may have some outside: group is its id, and {zone, group} a zone where the group is full.
+// scope names what has no capacity for now. Empty fields stand for all values: {spot, m5.large, a} is one pool, {spot, m5.large} a
+// quota of the instance type, {spot} all of spot. A subnet without free addresses is a scope by its id. A pool that has no capacity in
+// a placement group may have some outside: group is the group's id, and {zone, group} is a zone in which the group is full.
 type scope struct {
 	capacityType, instanceType, zone string
 	subnet                           string
 	group                            string
 }
 
-// exhausted remembers what has no capacity, each for a while.
+// exhausted remembers scopes without capacity, each for a limited time.
 type exhausted struct {
 	clock   clock.PassiveClock
 	ttl     time.Duration
@@ -28,7 +28,7 @@ type exhausted struct {
 	mu  sync.Mutex // serializes writers of now
 }
 
-// exhaustion is what is remembered at one moment; never changed.
+// exhaustion is the content of exhausted at one moment; immutable.
 type exhaustion struct {
 	until map[scope]time.Time
 	next  time.Time // the earliest end; zero: none
@@ -40,10 +40,10 @@ func newExhausted(c clock.PassiveClock, ttl time.Duration, changed func()) *exha
 	return e
 }
 
-// add remembers scopes from now on.
+// add remembers scopes for the default time.
 func (e *exhausted) add(scopes ...scope) { e.addFor(e.ttl, scopes...) }
 
-// addFor remembers scopes for a while of their own; what is remembered longer stays so.
+// addFor remembers scopes for the given time; a later end that is already recorded is kept.
 func (e *exhausted) addFor(ttl time.Duration, scopes ...scope) {
 	if len(scopes) == 0 {
 		return
@@ -65,7 +65,7 @@ func (e *exhausted) addFor(ttl time.Duration, scopes ...scope) {
 	e.changed()
 }
 
-// expire forgets what is over and says whether there was anything. It does not tell of the change.
+// expire forgets what has expired and reports whether there was anything. It does not call changed.
 func (e *exhausted) expire() bool {
 	now := e.clock.Now()
 	if next := e.now.Load().next; next.IsZero() || next.After(now) {
@@ -90,7 +90,7 @@ func exhaustionOf(until map[scope]time.Time) *exhaustion {
 	return x
 }
 
-// has says whether a pool is without capacity, for whom launches into a placement group ("": none).
+// has reports whether a pool has no capacity for a launch into a placement group ("": into none).
 func (x *exhaustion) has(capacityType, instanceType, zone, group string) bool {
 	if len(x.until) == 0 {
 		return false
@@ -110,7 +110,7 @@ func (x *exhaustion) has(capacityType, instanceType, zone, group string) bool {
 	return here || full
 }
 
-// full says whether a subnet has no addresses.
+// full reports whether a subnet has no free addresses.
 func (x *exhaustion) full(subnet string) bool {
 	_, ok := x.until[scope{subnet: subnet}]
 	return ok

@@ -7,26 +7,26 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 )
 
-// family is an image family: how its images are found, how a node of it starts, and what its kubelet makes of settings.
+// family is an image family: how its images are found, how its nodes start, and how its kubelet interprets settings.
 type family struct {
 	name string
 	// rootDevice holds the kubelet's files; empty: not known.
 	rootDevice string
-	// volumes are the family's default block devices as "device size".
+	// volumes are the family's default block devices.
 	volumes []volume
-	// os, empty: linux; build is Windows' own number.
+	// os, empty: linux; build is the Windows build number.
 	os, build string
-	// defaultPods is the number of pods unless the class says otherwise; 0: as many as the network interfaces allow.
+	// defaultPods is the number of pods unless the class sets it; 0: as many as the network interfaces allow.
 	defaultPods int64
-	// tellsReserved: what is reserved for kubelet and runtime has to be told, the image has no idea of its own.
+	// tellsReserved: user data must contain the reservations for kubelet and runtime, because the image has no default for them.
 	tellsReserved bool
-	// eniMemory: memory is reserved for as many pods as the network interfaces allow, whatever maxPods says.
+	// eniMemory: memory is reserved for as many pods as the network interfaces allow, whatever maxPods is.
 	eniMemory bool
-	// podsPerCore is honoured by the family's kubelet.
+	// podsPerCore: the family's kubelet honours the setting.
 	podsPerCore bool
-	// join says that user data needs the cluster's endpoint, certificate and service range.
+	// join: user data needs the cluster's endpoint, certificate and service range.
 	join bool
-	// aliases are the parameters that hold the image ids of a release.
+	// aliases returns the SSM parameters that hold the image ids of a release.
 	aliases func(kubernetes, version string) []imageAlias
 }
 
@@ -35,21 +35,21 @@ type volume struct {
 	sizeGiB int64
 }
 
-// imageAlias is an SSM parameter and the kinds of machine its image is for.
+// imageAlias is an SSM parameter and the kinds of instance that its image is for.
 type imageAlias struct {
 	path  string
 	arch  string
 	kinds []accelerator
 }
 
-// accelerator is what an image has drivers for.
+// accelerator is the kind of device an image has drivers for.
 type accelerator string
 
 const (
 	anyKind    accelerator = ""         // not known: nothing is ruled out
-	noneKind   accelerator = "standard" // for machines without accelerators
-	nvidiaKind accelerator = "nvidia"   // for machines with GPUs
-	neuronKind accelerator = "neuron"   // for machines with Inferentia or Trainium
+	noneKind   accelerator = "standard" // for instances without accelerators
+	nvidiaKind accelerator = "nvidia"   // for instances with GPUs
+	neuronKind accelerator = "neuron"   // for instances with Inferentia or Trainium
 )
 
 const latest = "latest"
@@ -73,7 +73,7 @@ func (f *family) windows() bool { return f.os == "windows" }
 
 const noAL2 = "AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"
 
-// familyOf is the image family of a class and, by alias, the release; problem says what is wrong with the fields.
+// familyOf returns the image family of a class and, if it has an alias, the release; problem explains what is wrong with the fields.
 func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release, problem string) {
 	name := ""
 	aliasFamily := ""
@@ -117,7 +117,7 @@ func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release, problem string)
 	return f, release, ""
 }
 
-// aliasImages are the parameters of the class's alias. They are those of the alias' own family even where amiFamily is Custom.
+// aliasImages returns the parameters of the class's alias. They are those of the alias' own family even if amiFamily is Custom.
 func aliasImages(spec *ec2nc.EC2NodeClassSpec, kubernetes string) []imageAlias {
 	for _, t := range spec.AMISelectorTerms {
 		if fam, version, ok := strings.Cut(t.Alias, "@"); ok {
@@ -159,7 +159,7 @@ func al2023Images(kubernetes, version string) []imageAlias {
 	return out
 }
 
-// bottlerocketImages: releases carry a v in their names, but not in the parameters'.
+// bottlerocketImages returns Bottlerocket's parameters. Releases have a v in their names, but not in the parameters' names.
 func bottlerocketImages(kubernetes, version string) []imageAlias {
 	version = strings.TrimPrefix(version, "v")
 	var out []imageAlias

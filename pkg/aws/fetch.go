@@ -16,14 +16,14 @@ import (
 	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
 )
 
-// maxFilterValues is how many values EC2 takes in the filters of a call, all of them together.
+// maxFilterValues is how many values EC2 accepts in all filters of a call together.
 const maxFilterValues = 200
 
 func filter(name string, values ...string) ec2types.Filter {
 	return ec2types.Filter{Name: awssdk.String(name), Values: values}
 }
 
-// fetchTypes is every instance type that can be a node, by name.
+// fetchTypes returns every instance type that can be a node, sorted by name.
 func fetchTypes(ctx context.Context, api hardwareAPI) ([]*hardware, error) {
 	var out []*hardware
 	err := describeTypes(ctx, api, func(i *ec2types.InstanceTypeInfo) {
@@ -35,13 +35,13 @@ func fetchTypes(ctx context.Context, api hardwareAPI) ([]*hardware, error) {
 		return nil, err
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("describing instance types: EC2 knows none")
+		return nil, fmt.Errorf("describing instance types: EC2 returned none")
 	}
 	slices.SortFunc(out, byName)
 	return out, nil
 }
 
-// describeTypes hands every instance type that can be a node to each.
+// describeTypes calls each for every instance type that can be a node.
 func describeTypes(ctx context.Context, api hardwareAPI, each func(*ec2types.InstanceTypeInfo)) error {
 	pages := ec2.NewDescribeInstanceTypesPaginator(api, &ec2.DescribeInstanceTypesInput{
 		Filters: []ec2types.Filter{
@@ -62,7 +62,7 @@ func describeTypes(ctx context.Context, api hardwareAPI, each func(*ec2types.Ins
 	return nil
 }
 
-// fetchZones says in which zones of the region a type can be had.
+// fetchZones returns the region's zones in which each type is offered.
 func fetchZones(ctx context.Context, api hardwareAPI) (map[string][]string, error) {
 	out := map[string][]string{}
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(api, &ec2.DescribeInstanceTypeOfferingsInput{
@@ -78,7 +78,7 @@ func fetchZones(ctx context.Context, api hardwareAPI) (map[string][]string, erro
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("describing instance type offerings: EC2 knows none")
+		return nil, fmt.Errorf("describing instance type offerings: EC2 returned none")
 	}
 	for _, zones := range out {
 		slices.Sort(zones)
@@ -86,12 +86,12 @@ func fetchZones(ctx context.Context, api hardwareAPI) (map[string][]string, erro
 	return out, nil
 }
 
-// fetchSpot is the latest spot price of every type and zone.
+// fetchSpot returns the latest spot price of every type and zone.
 func fetchSpot(ctx context.Context, api hardwareAPI, now time.Time) (map[zonalType]float64, error) {
 	out := map[zonalType]float64{}
 	newest := map[zonalType]time.Time{}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(api, &ec2.DescribeSpotPriceHistoryInput{
-		// From now on: that is the price in force for each pool.
+		// From now on: for each pool EC2 returns the price in force.
 		StartTime:           awssdk.Time(now),
 		ProductDescriptions: []string{"Linux/UNIX", "Linux/UNIX (Amazon VPC)"},
 		MaxResults:          awssdk.Int32(1000),
@@ -111,13 +111,12 @@ func fetchSpot(ctx context.Context, api hardwareAPI, now time.Time) (map[zonalTy
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("describing spot price history: EC2 knows none")
+		return nil, fmt.Errorf("describing spot price history: EC2 returned none")
 	}
 	return out, nil
 }
 
-// fetchOnDemand is the on-demand Linux price of every type. Bare metal is listed as another product, under dedicated
-// tenancy.
+// fetchOnDemand returns the on-demand Linux price of every type. Bare metal is listed as another product, under dedicated tenancy.
 func fetchOnDemand(ctx context.Context, api Pricing, region string) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, product := range []struct{ family, tenancy string }{

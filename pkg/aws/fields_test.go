@@ -19,21 +19,21 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// fieldCase is about some fields of EC2NodeClassSpec: what they make of the requests, and of the instance.
+// fieldCase tests some fields of EC2NodeClassSpec: their effect on the requests and on the instance.
 type fieldCase struct {
 	name string
-	// fields are the paths of the fields the case is about.
+	// fields are the paths of the tested fields.
 	fields []string
 	class  func(*world, *ec2nc.EC2NodeClassSpec)
 	batch  func(*capacity.LaunchBatch)
-	// template are the parameters of CreateLaunchTemplate that differ from those of a class that says nothing; an empty value:
-	// absent. fleet are parameters of CreateFleet.
+	// template are the parameters of CreateLaunchTemplate that differ from those of a class that sets nothing; an empty value: absent.
+	// fleet are parameters of CreateFleet.
 	template, fleet map[string]string
-	// instance is what EC2 made of it, as pairs of want and got.
+	// instance returns properties of the resulting instance, as pairs of want and got.
 	instance func(*world, sim.Instance) [][2]any
 }
 
-// plainTemplate is what a class that says nothing launches from, without tags, user data and ids.
+// plainTemplate is the launch template of a class that sets nothing, without tags, user data and ids.
 var plainTemplate = map[string]string{
 	"BlockDeviceMapping.1.DeviceName": "/dev/xvda", "BlockDeviceMapping.1.Ebs.Encrypted": "true", "BlockDeviceMapping.1.Ebs.VolumeSize": "20",
 	"BlockDeviceMapping.1.Ebs.VolumeType": "gp3", "BlockDeviceMapping.1.Ebs.DeleteOnTermination": "true",
@@ -102,7 +102,7 @@ func fieldCases() []fieldCase {
 				w.sim.AddImage(sim.Image{Name: "tagged", Arch: "x86_64", Created: time.Unix(1, 0), Tags: map[string]string{"image": "tagged"}})
 				s.AMIFamily, s.AMISelectorTerms = ptr.To("Custom"), []ec2nc.AMISelectorTerm{{Tags: map[string]string{"image": "tagged"}}}
 			},
-			// Of an image nobody knows, neither devices nor user data are made up.
+			// For an unknown image, neither devices nor user data are added.
 			template: map[string]string{"BlockDeviceMapping.1.DeviceName": "", "BlockDeviceMapping.1.Ebs.Encrypted": "", "BlockDeviceMapping.1.Ebs.VolumeSize": "",
 				"BlockDeviceMapping.1.Ebs.VolumeType": "", "BlockDeviceMapping.1.Ebs.DeleteOnTermination": ""},
 			instance: func(w *world, i sim.Instance) pairs { return pairs{{"tagged", w.imageName(i.ImageID)}} },
@@ -246,7 +246,7 @@ func fieldCases() []fieldCase {
 			},
 		},
 		{
-			// EC2 would refuse a word on the public address here.
+			// Here EC2 would refuse the setting for the public address.
 			name: "two interfaces with addresses",
 			class: func(_ *world, s *ec2nc.EC2NodeClassSpec) {
 				s.AssociatePublicIPAddress = &yes
@@ -339,7 +339,7 @@ func spotBatch(v *capacity.LaunchBatch) {
 	v.CapacityType, v.Offers = "spot", []capacity.OfferKey{offer("m5.large", "a", "spot")}
 }
 
-// reservedBatch asks for the reservation that the class has, whichever it is: "*" is put in by the test.
+// reservedBatch asks for the reservation that the class has: the test replaces "*" by its id.
 func reservedBatch(v *capacity.LaunchBatch) {
 	key := offer("m5.large", "a", "reserved")
 	key.ReservationID = "*"
@@ -348,7 +348,7 @@ func reservedBatch(v *capacity.LaunchBatch) {
 
 func reservedInstance(w *world, i sim.Instance) pairs { return pairs{{w.reservation, i.Reservation}} }
 
-// Each field of a class: on the wire, and on the instance that EC2 makes of it.
+// Each field of a class: in the requests, and on the instance that EC2 launches from them.
 func TestFieldsOnTheWireAndOnTheInstance(t *testing.T) {
 	w := newWorld(t)
 	templates, fleets := w.forms("CreateLaunchTemplate"), w.forms("CreateFleet")
@@ -411,9 +411,9 @@ func TestFieldsOnTheWireAndOnTheInstance(t *testing.T) {
 	}
 }
 
-// A field that no case is about is a field nobody has looked at.
+// A field that no case covers is an untested field.
 func TestEveryFieldHasACase(t *testing.T) {
-	// What ends in user data or in the size of nodes is looked at there.
+	// Fields that only affect user data or the size of nodes are tested there.
 	elsewhere := map[string]string{"userData": "TestUserData", "instanceStorePolicy": "TestUserData", "kubelet": "TestUserData"}
 	covered := map[string]bool{}
 	for _, c := range fieldCases() {
@@ -433,7 +433,7 @@ func TestEveryFieldHasACase(t *testing.T) {
 	}
 }
 
-// leaves are the paths of all fields that hold values, as they are written in YAML.
+// leaves returns the paths of all fields that hold values, as they are written in YAML.
 func leaves(t reflect.Type, path string) []string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -449,7 +449,7 @@ func leaves(t reflect.Type, path string) []string {
 	return out
 }
 
-// instance is one that lives.
+// instance returns a live instance.
 func (w *world) instance(id string) sim.Instance {
 	w.t.Helper()
 	all := w.sim.Instances()
@@ -460,7 +460,8 @@ func (w *world) instance(id string) sim.Instance {
 	return all[i]
 }
 
-// below are the parameters under a prefix, without it, and without what differs from launch to launch: tags, user data, ids.
+// below returns the parameters under a prefix, without the prefix, and without what differs from launch to launch: tags, user data,
+// ids.
 func below(form url.Values, prefix string) map[string]string {
 	out := map[string]string{}
 	for k, v := range form {

@@ -23,9 +23,9 @@ import (
 // maxConfigs is EC2's limit of launch template configurations in a fleet.
 const maxConfigs = 50
 
-// Prepare makes sure that everything a launch batch's launch needs is there (launch templates) and returns the exact request, to be
-// recorded before it is sent: JSON of the CreateFleet input without empty fields, compressed, because every claim of the
-// launch batch carries it. What only the launch batch decides (token, number of instances) is put in by Launch.
+// Prepare makes sure that everything the launch of a launch batch needs exists (launch templates) and returns the exact request, to be
+// recorded before it is sent: JSON of the CreateFleet input without empty fields, compressed, because every claim of the launch batch
+// carries it. Launch adds what depends on the attempt (token, number of instances).
 func (p *Provider) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte, error) {
 	r, err := p.ready(w.NodeClass)
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *Provider) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte,
 	return pack(in)
 }
 
-// ready is the class, or why it can't be used.
+// ready returns the resolved class, or why it can't be used.
 func (p *Provider) ready(name string) (*resolved, error) {
 	c := p.class(name)
 	if c == nil {
@@ -64,8 +64,9 @@ func (p *Provider) ready(name string) (*resolved, error) {
 	return r, nil
 }
 
-// configs are the fleet's choices: each offer in the zone's subnet with the most free addresses, grouped by what their
-// launch templates differ in. Order is the launch batch's, cheapest first. A fleet buys on one market: that of the first offer.
+// configs returns the fleet's choices: each offering in the zone's subnet with the most free addresses, grouped by the properties in
+// which their launch templates differ. The order is the launch batch's, cheapest first. A fleet buys on one market: that of the first
+// offering.
 func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchBatch) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
 	gone, f := p.exhausted.now.Load(), p.catalogue.now.Load()
 	subnets := p.addresses.most(r.subnets, gone.full)
@@ -79,7 +80,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 		from     *reservation
 		own      templateVersion
 	}
-	// Of two offers of the same type and zone (reservations, tenancies) a fleet takes one.
+	// Of two offerings of the same type and zone (reservations, tenancies) a fleet accepts only one.
 	type pool struct{ instanceType, zone string }
 	taken := map[pool]bool{}
 	partition, err := r.placement.partition(w.Labels)
@@ -102,7 +103,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 		}
 		g := group{image: img.id, maxPods: r.settings.pods(h), tenancy: o.Tenancy, own: img.own}
 		if g.own.name != "" {
-			g.maxPods = 0 // nothing is made that could differ in it
+			g.maxPods = 0 // no template is created that could differ in it
 		}
 		if r.family.tellsReserved {
 			g.reserved = joinMap(amountsText(r.settings.kube(h, g.maxPods)), "=")
@@ -119,7 +120,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 		i, ok := order[g]
 		if !ok {
 			if len(out) == maxConfigs {
-				continue // only dearer offers are lost
+				continue // only more expensive offerings are lost
 			}
 			i = len(out)
 			order[g], groups, out = i, append(groups, g), append(out, ec2types.FleetLaunchTemplateConfigRequest{})
@@ -134,7 +135,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 		return nil, "", fmt.Errorf("none of the %d offerings is available: out of capacity, or without image or subnet: %w", len(w.Offers), capacity.ErrInsufficientCapacity)
 	}
 	j := p.join.Load()
-	// A launch batch of many types needs several templates the first time: they are made side by side.
+	// A launch batch of many types needs several templates the first time; they are created in parallel.
 	all, gctx := errgroup.WithContext(ctx)
 	for i, g := range groups {
 		if g.own.name != "" {
@@ -165,8 +166,8 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 	return out, market, nil
 }
 
-// ranksOf are the priorities of a launch batch's offers, by price, when overlays have set prices: EC2 knows only its own. EC2 takes whole
-// numbers, the lowest first.
+// ranksOf returns the priorities of a launch batch's offerings, by price, if overlays have set prices, which EC2 doesn't know. EC2
+// takes whole numbers, the lowest first.
 func ranksOf(w *capacity.LaunchBatch) []*float64 {
 	out := make([]*float64, len(w.Offers))
 	rank := 0.0
@@ -179,7 +180,7 @@ func ranksOf(w *capacity.LaunchBatch) []*float64 {
 	return out
 }
 
-// bootLabels are the labels a node of the launch batch gives itself should its Node object be missing.
+// bootLabels returns the labels that a kubelet of the launch batch registers with if its Node object is missing.
 func (p *Provider) bootLabels(w *capacity.LaunchBatch) map[string]string {
 	labels := bootLabels(w.Labels)
 	labels[karpv1.CapacityTypeLabelKey] = w.CapacityType
@@ -190,7 +191,7 @@ func (p *Provider) bootLabels(w *capacity.LaunchBatch) map[string]string {
 	return labels
 }
 
-// bootTaints are all of a node's taints, and the one that says that nobody has looked at it yet.
+// bootTaints returns all of a node's taints and the unregistered taint, with which the kubelet registers.
 func bootTaints(w *capacity.LaunchBatch) []corev1.Taint {
 	taints := slices.Concat(w.Taints, w.StartupTaints)
 	if !slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == unregistered.Key && t.Effect == unregistered.Effect }) {
@@ -199,7 +200,7 @@ func bootTaints(w *capacity.LaunchBatch) []corev1.Taint {
 	return taints
 }
 
-// pack makes a request small: fields without a value, of which the SDK's types have many, are left out.
+// pack returns a request as compressed JSON without empty fields, of which the SDK's types have many.
 func pack(in *ec2.CreateFleetInput) ([]byte, error) {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -239,7 +240,7 @@ func unpack(request []byte) (*ec2.CreateFleetInput, error) {
 	return in, nil
 }
 
-// dense leaves out nulls, empty strings, false and empty maps.
+// dense removes nulls, empty strings, false values and empty maps.
 func dense(v any) any {
 	switch t := v.(type) {
 	case map[string]any:

@@ -17,8 +17,8 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// Some that speak AWS's language don't honour every filter. What was asked for is no proof of what is answered: whatever is
-// destroyed for being ours must say so itself.
+// Some services with AWS's API don't honour every filter. A filter in the request does not prove anything about the answer: resources
+// that are deleted because they are ours must themselves show that they are.
 
 // careless is an account whose filters by path and by tag do nothing.
 func careless(t *testing.T) *world {

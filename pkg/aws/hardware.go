@@ -13,11 +13,10 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// hardware is what is kept of an instance type's description: a small part of it, so that all types of a region stay
-// cheap to hold.
+// hardware is the part of an instance type's description that we keep. It is small, so that holding all types of a region is cheap.
 type hardware struct {
 	name       string
-	arch       string // as Kubernetes names it
+	arch       string // in Kubernetes' notation
 	hypervisor string
 	metal      bool
 	onDemand   bool
@@ -44,18 +43,18 @@ type hardware struct {
 	ebsBandwidth int64
 
 	ebsDedicated   bool
-	ebsAttachments int64 // 0: not said
+	ebsAttachments int64 // 0: unknown
 
 	gpus         []device
 	accelerators []device
 	neuronCores  int64
 
 	nestedVirtualization bool
-	// strategies of placement groups that take the type; nil: not said.
+	// strategies of the placement groups that accept the type; nil: unknown.
 	strategies []string
 }
 
-// strategySets holds each set of strategies once: there are a handful, and a thousand types.
+// strategySets stores each set of strategies only once: there are few different sets, but a thousand types.
 var strategySets = &sets{known: map[string][]string{}}
 
 type sets struct {
@@ -93,7 +92,7 @@ var typeName = regexp.MustCompile(`^([a-z]+)(-[0-9]+tb)?([0-9]+)`)
 
 var kubeArch = map[ec2types.ArchitectureType]string{ec2types.ArchitectureTypeX8664: "amd64", ec2types.ArchitectureTypeArm64: "arm64"}
 
-// hardwareOf keeps what matters of a description. ok is false for what can't be a node (no known architecture, no size).
+// hardwareOf extracts the hardware from a description. ok is false for types that can't be nodes (no known architecture, no size).
 func hardwareOf(i *ec2types.InstanceTypeInfo) (h *hardware, ok bool) {
 	if i.ProcessorInfo == nil || i.VCpuInfo == nil || i.MemoryInfo == nil {
 		return nil, false
@@ -152,7 +151,7 @@ func (h *hardware) network(n *ec2types.NetworkInfo) {
 	}
 	h.bandwidth = int64(math.Round(gbps * 1000))
 	if h.bandwidth == 0 {
-		// "25 Gigabit" is a promise, "Up to 25 Gigabit" is not.
+		// "25 Gigabit" is guaranteed, "Up to 25 Gigabit" is not.
 		if v, unit, ok := strings.Cut(awssdk.ToString(n.NetworkPerformance), " "); ok && unit == "Gigabit" {
 			if f, err := strconv.ParseFloat(v, 64); err == nil {
 				h.bandwidth = int64(math.Round(f * 1000))
@@ -190,7 +189,7 @@ func (h *hardware) devices(i *ec2types.InstanceTypeInfo) {
 			h.gpus = append(h.gpus, d)
 		}
 	}
-	// Neuron devices are described twice; the newer description knows their cores.
+	// Neuron devices are described twice; only the newer description contains their cores.
 	if i.NeuronInfo != nil {
 		for _, n := range i.NeuronInfo.NeuronDevices {
 			d := device{name: awssdk.ToString(n.Name), manufacturer: "aws", count: int64(awssdk.ToInt32(n.Count)), neuron: true}
@@ -211,7 +210,7 @@ func (h *hardware) devices(i *ec2types.InstanceTypeInfo) {
 	}
 }
 
-// labelValue is a name as Karpenter writes it into a label: lower case, dashes for blanks.
+// labelValue returns a name as Karpenter writes it into a label: lower case, with dashes for blanks.
 func labelValue(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "-")) }
 
 func byName(a, b *hardware) int { return cmp.Compare(a.name, b.name) }

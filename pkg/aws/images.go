@@ -16,18 +16,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// image is a machine image and what it runs on.
+// image is a machine image with the kind of instance it runs on.
 type image struct {
 	id, name   string
 	arch       string
 	kind       accelerator
-	created    string // RFC 3339, so that strings order like times
+	created    string // RFC 3339, so that strings sort by time
 	deprecated bool
-	// own is the launch template it was found in, where the class names one.
+	// own is the launch template version that contains the image, if the class names a launch template.
 	own templateVersion
 }
 
-// runs says whether a machine of the type can boot and use the image.
+// runs reports whether an instance of the type can boot and use the image.
 func (i *image) runs(h *hardware) bool {
 	if i.arch != h.arch {
 		return false
@@ -44,7 +44,7 @@ func (i *image) runs(h *hardware) bool {
 	return true
 }
 
-// imageFor is the first, that is the newest, image that runs on the type, or nil.
+// imageFor returns the first, and therefore newest, image that runs on the type, or nil.
 func (r *resolved) imageFor(h *hardware) *image {
 	for i := range r.images {
 		if r.images[i].runs(h) {
@@ -54,8 +54,8 @@ func (r *resolved) imageFor(h *hardware) *image {
 	return nil
 }
 
-// findImages are the images of the class, best first: one per architecture and kind, newest wins, deprecated only where
-// there is no other.
+// findImages returns the images of the class, best first: one per architecture and kind. The newest wins; a deprecated one is used
+// only if there is no other.
 func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec, now time.Time) ([]image, string, error) {
 	var found []image
 	var said, ids []string
@@ -106,7 +106,7 @@ func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec,
 		}
 	}
 	slices.Sort(ids)
-	for chunk := range slices.Chunk(slices.Compact(ids), maxFilterValues-1) { // the state is one, too
+	for chunk := range slices.Chunk(slices.Compact(ids), maxFilterValues-1) { // the filter on state takes one value, too
 		if err := ask(nil, filter("image-id", chunk...)); err != nil {
 			return nil, "", err
 		}
@@ -117,8 +117,8 @@ func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec,
 	return best(found), "", nil
 }
 
-// imageFilters are a term's filters. Without an owner, a name means images of this account or Amazon's: anybody can
-// publish an image under any name.
+// imageFilters returns the filters for a term. A name without an owner only matches images of this account or Amazon's, because anyone
+// can publish an image under any name.
 func imageFilters(t *ec2nc.AMISelectorTerm) (filters []ec2types.Filter, owner []string, words string) {
 	var said []string
 	if t.Owner != "" {
@@ -157,7 +157,7 @@ func imagesOf(i *ec2types.Image, kinds map[string][]accelerator, now time.Time) 
 	return out
 }
 
-// best keeps one image per architecture and kind and orders them newest first.
+// best keeps one image per architecture and kind and sorts them newest first.
 func best(found []image) []image {
 	slices.SortFunc(found, func(a, b image) int {
 		if a.deprecated != b.deprecated {
@@ -181,7 +181,7 @@ func best(found []image) []image {
 	})
 }
 
-// aliasIDs are the image ids an alias stands for, with the kinds of machine each is for.
+// aliasIDs returns the image ids of an alias, with the kinds of instance each is for.
 func (p *Provider) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (map[string][]accelerator, string, error) {
 	version, err := p.kubernetesVersion()
 	if err != nil {
@@ -208,7 +208,7 @@ func (p *Provider) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (
 	return out, "", nil
 }
 
-// parameters are the values of SSM parameters; those that don't exist or hold no image id are left out.
+// parameters returns the values of SSM parameters; those that don't exist or contain no image id are left out.
 func (p *Provider) parameters(ctx context.Context, names []string) (map[string]string, error) {
 	out := map[string]string{}
 	for chunk := range slices.Chunk(names, 10) {
@@ -225,7 +225,7 @@ func (p *Provider) parameters(ctx context.Context, names []string) (map[string]s
 	return out, nil
 }
 
-// status is the image as the class's status shows it.
+// status returns the image as the class's status shows it.
 func (i *image) status(f *family) ec2nc.AMI {
 	in := func(key, value string) corev1.NodeSelectorRequirement {
 		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}

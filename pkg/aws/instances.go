@@ -17,13 +17,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// described is an instance that EC2 may or may not know.
+// described is the answer for an instance that EC2 may not know.
 type described struct {
 	instance capacity.Instance
 	found    bool
 }
 
-// Describe is the instance as EC2 shows it now. Calls made at about the same time share a request.
+// Describe returns the instance as EC2 shows it now. Calls at about the same time share a request.
 func (p *Provider) Describe(ctx context.Context, id string) (capacity.Instance, error) {
 	d, err := p.describes.do(ctx, id)
 	if err != nil {
@@ -35,8 +35,8 @@ func (p *Provider) Describe(ctx context.Context, id string) (capacity.Instance, 
 	return d.instance, nil
 }
 
-// describeAll answers for a batch. Ids go into a filter, not the list of ids: one id that EC2 does not know would fail the
-// whole list.
+// describeAll returns the answers for a batch. The ids are in a filter instead of the list of ids, because one id that EC2 does not
+// know fails the whole request if it is in the list.
 func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]answer[described] {
 	out := make(map[string]answer[described], len(ids))
 	for chunk := range slices.Chunk(ids, maxFilterValues) {
@@ -54,25 +54,25 @@ func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]ans
 	return out
 }
 
-// FindBatch are the live instances of a launch batch, by id.
+// FindBatch returns the live instances of a launch batch, sorted by id.
 func (p *Provider) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
 	return p.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, filter("tag:"+batchTag, token), live)
 }
 
-// FindClaim are the live instances tagged with a NodeClaim's name, by id: by us when its Node was made, by Karpenter when it had
-// registered.
+// FindClaim returns the live instances tagged with a NodeClaim's name, sorted by id. We set the tag when the Node was created,
+// Karpenter when it had registered.
 func (p *Provider) FindClaim(ctx context.Context, name string) ([]capacity.Instance, error) {
 	return p.owned(ctx, func(i *capacity.Instance) bool { return i.Claim == name }, filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
 }
 
-// List are all nodes' instances of this cluster that are not terminated, by id.
+// List returns the instances of all nodes of this cluster that are not terminated, sorted by id.
 func (p *Provider) List(ctx context.Context) ([]capacity.Instance, error) {
 	return p.owned(ctx, func(i *capacity.Instance) bool { _, ok := i.Tags[ec2nc.NodePoolTagKey]; return ok }, filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
 }
 
-// owned are the instances of this cluster that filters find and that are what was asked for by their own tags. Some of them will be
-// terminated for it, so that the filters' word is not enough. Instances that a service manages, as EKS Auto Mode does, are the service's
-// whatever their tags.
+// owned returns the instances of this cluster that the filters select and that satisfy is by their own tags. Some of them will be
+// terminated because of this answer, so the filters alone are not trusted. Instances managed by a service, such as EKS Auto Mode,
+// belong to the service whatever their tags, and are left out.
 func (p *Provider) owned(ctx context.Context, is func(*capacity.Instance) bool, filters ...ec2types.Filter) ([]capacity.Instance, error) {
 	found, err := p.describe(ctx, append(filters, p.cluster())...)
 	return slices.DeleteFunc(found, func(i capacity.Instance) bool {
@@ -80,12 +80,12 @@ func (p *Provider) owned(ctx context.Context, is func(*capacity.Instance) bool, 
 	}), wrap(err, "describing instances")
 }
 
-// clusterTag is on everything of this cluster, with the value clusterOwned.
+// clusterTag is the tag on everything that belongs to this cluster, with the value clusterOwned.
 func (p *Provider) clusterTag() string { return "kubernetes.io/cluster/" + p.cfg.ClusterName }
 
 const clusterOwned = "owned"
 
-// ownTags says whether tags are those of a thing of this cluster, with the key among them.
+// ownTags reports whether tags mark a resource of this cluster and include the key.
 func (p *Provider) ownTags(tags []ec2types.Tag, key string) bool {
 	has := func(key string, is func(value string) bool) bool {
 		return slices.ContainsFunc(tags, func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == key && is(awssdk.ToString(t.Value)) })
@@ -97,7 +97,7 @@ func (p *Provider) cluster() ec2types.Filter {
 	return filter("tag:"+p.clusterTag(), clusterOwned)
 }
 
-// States an instance can be found in. Live ones are those that nobody has ended.
+// Instance states. Live instances are those that have not been terminated.
 var (
 	live          = filter("instance-state-name", "pending", "running", "stopping", "stopped")
 	notTerminated = filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
@@ -134,8 +134,8 @@ func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]
 	return out, nil
 }
 
-// endReason is what EC2 says of an instance's end. The message begins with the code that matters, "Client.VolumeLimitExceeded: Volume limit
-// exceeded"; the field for the code may have another one beside it, Server.InternalError.
+// endReason returns EC2's explanation for the end of an instance. The message begins with the code that matters
+// ("Client.VolumeLimitExceeded: Volume limit exceeded"); the field for the code may contain another one, Server.InternalError.
 func endReason(i *ec2types.Instance) string {
 	said := awssdk.ToString(i.StateTransitionReason)
 	if r := i.StateReason; r != nil {
@@ -167,8 +167,8 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 	if i.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot || i.SpotInstanceRequestId != nil {
 		out.CapacityType = karpv1.CapacityTypeSpot
 	}
-	// Only an instance that was launched into a reservation and nowhere else is a reserved one; an open reservation may
-	// cover any instance by chance.
+	// Only an instance that was launched into reservations only counts as reserved: an open reservation may cover any instance by
+	// chance.
 	if s := i.CapacityReservationSpecification; s != nil && i.CapacityReservationId != nil &&
 		s.CapacityReservationPreference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly {
 		out.CapacityType, out.ReservationID = karpv1.CapacityTypeReserved, *i.CapacityReservationId
@@ -181,7 +181,7 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 	return out
 }
 
-// named is the instance with the name that its kubelet will register under, as its class's nodes are named.
+// named returns the instance with the name that its kubelet will register under, by the naming of its class.
 func (p *Provider) named(i capacity.Instance) capacity.Instance {
 	form := namePrivateDNS
 	if c := p.class(i.Tags[ec2nc.NodeClassTagKey]); c != nil {
@@ -196,7 +196,7 @@ func (p *Provider) named(i capacity.Instance) capacity.Instance {
 
 func providerID(zone, id string) string { return "aws:///" + zone + "/" + id }
 
-// TagClaim writes onto an instance whose it is.
+// TagClaim tags an instance with its NodeClaim.
 func (p *Provider) TagClaim(ctx context.Context, id, claim, nodeName string) error {
 	tags := map[string]string{ec2nc.NodeClaimTagKey: claim}
 	if nodeName != "" {
@@ -206,8 +206,8 @@ func (p *Provider) TagClaim(ctx context.Context, id, claim, nodeName string) err
 	return wrap(err, "tagging instance "+id)
 }
 
-// Terminate ends an instance. Nil says that EC2 accepted it or had done so before. Calls made at about the same time share
-// a request.
+// Terminate terminates an instance. Nil means that EC2 accepted this or an earlier request. Calls at about the same time share a
+// request.
 func (p *Provider) Terminate(ctx context.Context, id string) error {
 	if _, err := p.ends.do(ctx, id); err != nil {
 		return wrap(err, "terminating instance "+id)
@@ -215,8 +215,8 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 	return nil
 }
 
-// terminateAll answers for a batch. One id that EC2 does not know fails a request for all: such a batch is halved until the
-// culprits stand alone.
+// terminateAll terminates a batch. One id that EC2 does not know fails the request for all; such a batch is halved until each unknown
+// id is alone.
 func (p *Provider) terminateAll(ctx context.Context, ids []string) map[string]answer[struct{}] {
 	out := make(map[string]answer[struct{}], len(ids))
 	var end func(ids []string)

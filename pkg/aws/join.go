@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// joined is what a node has to know to join the cluster.
+// joined is the data that a node needs to join the cluster.
 type joined struct {
 	endpoint, ca, cidr, dns string
 	version                 string // major.minor
@@ -23,7 +23,7 @@ func (j *joined) complete() bool {
 	return j.endpoint != "" && j.ca != "" && j.cidr != "" && j.version != ""
 }
 
-// configured is what the configuration says. It always wins over what EKS says.
+// configured returns the configured data. It always takes precedence over EKS's data.
 func configured(cfg *Config) *joined {
 	j := &joined{endpoint: cfg.ClusterEndpoint, ca: cfg.ClusterCABundle, cidr: cfg.ClusterCIDR, dns: cfg.ClusterDNS, version: cfg.KubernetesVersion}
 	if j.dns == "" {
@@ -32,7 +32,7 @@ func configured(cfg *Config) *joined {
 	return j
 }
 
-// tenth is the address EKS and most others give to the cluster's DNS service.
+// tenth returns the address that EKS and most others give to the cluster's DNS service.
 func tenth(cidr string) string {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -50,7 +50,7 @@ func (j *joined) ipv6() bool {
 	return err == nil && prefix.Addr().Is6()
 }
 
-// joinData is what user data is made of; the error names what is missing.
+// joinData returns the data for user data; the error names what is missing.
 func (p *Provider) joinData() (*joined, error) {
 	j := p.join.Load()
 	missing := ""
@@ -64,13 +64,13 @@ func (p *Provider) joinData() (*joined, error) {
 	default:
 		return j, nil
 	}
-	return nil, fmt.Errorf("the cluster's join data is not known: %s is not configured and EKS has not said it%s", missing, because(j.err))
+	return nil, fmt.Errorf("the cluster's join data is not known: %s is not configured, and EKS has not returned it%s", missing, because(j.err))
 }
 
 func (p *Provider) kubernetesVersion() (string, error) {
 	j := p.join.Load()
 	if j.version == "" {
-		return "", fmt.Errorf("the cluster's Kubernetes version is not known: it is not configured and EKS has not said it%s", because(j.err))
+		return "", fmt.Errorf("the cluster's Kubernetes version is not known: it is not configured, and EKS has not returned it%s", because(j.err))
 	}
 	return j.version, nil
 }
@@ -82,7 +82,7 @@ func because(err error) string {
 	return ": " + summarize(err)
 }
 
-// keepJoin asks EKS for what is not configured.
+// keepJoin reads from EKS what is not configured, until ctx ends.
 func (p *Provider) keepJoin(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	retry := backoff{}
@@ -96,11 +96,11 @@ func (p *Provider) keepJoin(ctx context.Context) {
 		switch {
 		case err != nil:
 			if wait = retry.next(); IsNotFound(err) {
-				wait = p.cfg.JoinEvery // a cluster of one's own: everything has to be configured
+				wait = p.cfg.JoinEvery // not an EKS cluster: everything has to be configured
 			}
 			old := *p.join.Load()
 			if told := old.err; told == nil || summarize(told) != summarize(err) {
-				logger.Error(err, "Could not learn from EKS how nodes join the cluster", "retryIn", wait)
+				logger.Error(err, "Could not get from EKS how nodes join the cluster", "retryIn", wait)
 			}
 			old.err = err
 			j = &old

@@ -12,7 +12,7 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// userDataOf is what an instance of the class would start with now.
+// userDataOf returns the user data that an instance of the class would start with now.
 func (w *world) userDataOf(token string) string {
 	w.t.Helper()
 	templates := w.forms("CreateLaunchTemplate")
@@ -28,7 +28,7 @@ func (w *world) userDataOf(token string) string {
 	return string(data)
 }
 
-// The API server moves, or its certificate is renewed: nodes of the next launch know it.
+// The API server moves, or its certificate is renewed: nodes of the next launch get the new data.
 func TestJoinDataIsRefreshed(t *testing.T) {
 	w := newWorld(t, func(c *Config, _ *sim.Config) { c.JoinEvery = 10 * time.Millisecond })
 	w.SetNodeClass(nodeClass())
@@ -53,7 +53,7 @@ func TestJoinDataIsRefreshed(t *testing.T) {
 	}
 }
 
-// What is configured counts more than what EKS says.
+// The configuration takes precedence over EKS's data.
 func TestConfiguredJoinDataWins(t *testing.T) {
 	w := newWorld(t, func(c *Config, _ *sim.Config) {
 		c.ClusterEndpoint, c.ClusterDNS = "https://proxy.invalid", "172.20.0.99"
@@ -70,7 +70,7 @@ func TestConfiguredJoinDataWins(t *testing.T) {
 	}
 }
 
-// A cluster of one's own is none of EKS: what nodes need has to be configured, and classes that need nothing of it work.
+// For a cluster that isn't an EKS cluster, what nodes need has to be configured, and classes that don't need it work.
 func TestClusterThatEKSDoesNotKnow(t *testing.T) {
 	w := newWorld(t, func(_ *Config, s *sim.Config) { s.Cluster = "another" })
 	w.sim.AddImage(sim.Image{Name: "own", Arch: "x86_64", Created: time.Unix(1, 0), Tags: map[string]string{"own": "yes"}})
@@ -84,7 +84,7 @@ func TestClusterThatEKSDoesNotKnow(t *testing.T) {
 	st := w.status("needs", func(st ec2nc.EC2NodeClassStatus) bool {
 		return strings.Contains(condition(st, ec2nc.ConditionTypeValidationSucceeded).Message, "No cluster found")
 	})
-	if m := condition(st, ec2nc.ConditionTypeValidationSucceeded).Message; !strings.HasPrefix(m, "the cluster's join data is not known: clusterEndpoint is not configured and EKS has not said it: ResourceNotFoundException") {
+	if m := condition(st, ec2nc.ConditionTypeValidationSucceeded).Message; !strings.HasPrefix(m, "the cluster's join data is not known: clusterEndpoint is not configured, and EKS has not returned it: ResourceNotFoundException") {
 		t.Errorf("ValidationSucceeded says %q", m)
 	}
 	if n := len(w.sim.Calls("DescribeCluster")); n > 2 {
@@ -92,7 +92,7 @@ func TestClusterThatEKSDoesNotKnow(t *testing.T) {
 	}
 }
 
-// In an IPv6 cluster interfaces have IPv6 addresses, and instances speak it with their metadata service.
+// In an IPv6 cluster, interfaces have IPv6 addresses, and the metadata service is reachable by IPv6.
 func TestIPv6Cluster(t *testing.T) {
 	w := newWorld(t, func(_ *Config, s *sim.Config) { s.IPv6 = true })
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.IPPrefixCount = ptr.To[int32](1) }))

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// labelsOf are the labels every node of the type carries, with the values Karpenter gives them. Zone, capacity type and
-// what belongs to an offer are not among them.
+// labelsOf returns the labels that every node of the type has, with the values Karpenter gives them. Zone, capacity type and other
+// labels of an offering are not included.
 func labelsOf(h *hardware, region string, f *family) map[string]string {
 	l := map[string]string{
 		corev1.LabelInstanceTypeStable: h.name,
@@ -48,7 +48,7 @@ func labelsOf(h *hardware, region string, f *family) map[string]string {
 	if h.nvmeGB > 0 {
 		l[ec2nc.LabelInstanceLocalNVME] = number(h.nvmeGB)
 	}
-	// A machine with two kinds of device has no label that would be true of both.
+	// For an instance with two kinds of device, no label value would be true of both.
 	if len(h.gpus) == 1 {
 		g := h.gpus[0]
 		set(ec2nc.LabelInstanceGPUName, labelValue(g.name))
@@ -68,13 +68,13 @@ func labelsOf(h *hardware, region string, f *family) map[string]string {
 	return l
 }
 
-// labelNVIDIA is what nodeadm has kubelets put on machines with NVIDIA's GPUs, and what NVIDIA's device plugin goes by. A kubelet that
-// finds its Node puts no labels on it: without this one the plugin would never come, nor the GPUs.
+// labelNVIDIA is the label that nodeadm has kubelets set on instances with NVIDIA GPUs, and that NVIDIA's device plugin selects. A
+// kubelet that finds its Node sets no labels: without this one the plugin would never run there, and the GPUs would not appear.
 const labelNVIDIA = "nvidia.com/gpu.present"
 
-// bootLabels are those of the labels that are given to the kubelet. The Node object carries all of them from the start;
-// these are for a kubelet that comes to a Node object that isn't there. What follows from the instance type is left out,
-// or each choice of types would need a launch template of its own, and so are the domains a kubelet may not set.
+// bootLabels returns the labels that the kubelet is given. The Node object carries all labels from the start; these are for a kubelet
+// that finds no Node object. Labels that follow from the instance type are left out, because otherwise each choice of types would need
+// its own launch template, and so are the domains that a kubelet may not set.
 func bootLabels(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))
 	for k, v := range labels {

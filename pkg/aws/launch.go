@@ -17,16 +17,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Launch sends a launch batch's recorded request. Sent again with the same token, it has the result of the first time. Instances
-// that came are a result however few they are; the error is for when none came:
+// Launch sends a launch batch's recorded request. If it is sent again with the same token, it has the result of the first time. Fewer
+// instances than wanted, but at least one, is a result without an error. The errors are:
 //
-//	ErrInsufficientCapacity  the offers in the result are exhausted; other offers may work at once
-//	ErrTokenMismatch         the token stands for another request: collect the launch batch, make a new one
-//	ErrRequestStale          the request names something that is gone: prepare a new one
-//	ErrThrottled             slower, please
-//	ErrRefused               it won't work however often it is repeated
+//	ErrInsufficientCapacity  the offerings in the result have no capacity; others may work at once
+//	ErrTokenMismatch         the token belongs to another request: drop the launch batch and create a new one
+//	ErrRequestStale          the request names something that doesn't exist any more: prepare a new one
+//	ErrThrottled             retry later
+//	ErrRefused               it will never work, however often it is repeated
 //
-// Any other error leaves open whether the launch happened.
+// After any other error it is unknown whether the launch happened.
 func (p *Provider) Launch(ctx context.Context, w capacity.LaunchBatch) (capacity.LaunchResult, error) {
 	began := p.clock.Now()
 	res, err := p.launch(ctx, w)
@@ -74,10 +74,10 @@ func (p *Provider) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	if f.profile {
 		p.awaitProfile(ctx, w.NodeClass)
 	}
-	return res, &failure{text: cmp.Or(res.Message, "EC2 gave no instance and said no reason"), kind: f.sentinel()}
+	return res, &failure{text: cmp.Or(res.Message, "EC2 launched no instance and gave no reason"), kind: f.sentinel()}
 }
 
-// failed is for calls that were refused as a whole.
+// failed returns the error for a call that failed as a whole.
 func (p *Provider) failed(err error) error {
 	what := ""
 	if code(err) == codeNoSpotRole {
@@ -87,15 +87,15 @@ func (p *Provider) failed(err error) error {
 	return wrap(err, what)
 }
 
-// noSpotRole says what to do about it.
+// noSpotRole tells the user what to do about the missing role.
 const noSpotRole = "spot instances can't be launched before the account has the service-linked role AWSServiceRoleForEC2Spot" +
 	" (aws iam create-service-linked-role --aws-service-name spot.amazonaws.com)"
 
-// profilePause is what a new attempt waits for a profile that EC2 does not know; IAM needs some ten seconds for a new one.
-// The same request won't do: its token stands for its failure.
+// profilePause is how long a launch waits before a new attempt when EC2 does not know the instance profile; a new profile needs about
+// ten seconds in IAM. The same request can't be repeated: its token stands for the failure.
 const profilePause = 2 * time.Second
 
-// awaitProfile has the profile looked up again, which may find that it is gone for good, and gives EC2 time.
+// awaitProfile triggers a new lookup of the profile, which may find that it doesn't exist any more, and gives EC2 some time.
 func (p *Provider) awaitProfile(ctx context.Context, nodeClass string) {
 	if c := p.class(nodeClass); c != nil {
 		c.recheck.Store(true)
@@ -104,7 +104,7 @@ func (p *Provider) awaitProfile(ctx context.Context, nodeClass string) {
 	sleep(ctx, p.clock, profilePause)
 }
 
-// forgetTemplates has what EC2 does not know made anew, or, where it is the user's own, looked up again.
+// forgetTemplates makes sure that launch templates unknown to EC2 are created again, or looked up again if the user maintains them.
 func (p *Provider) forgetTemplates(in *ec2.CreateFleetInput, nodeClass string) {
 	if c := p.class(nodeClass); c != nil && ownTemplate(c.current()) != "" {
 		c.recheck.Store(true)
@@ -127,7 +127,8 @@ func setTag(s *ec2types.TagSpecification, key, value string) {
 	s.Tags = append(s.Tags, ec2types.Tag{Key: awssdk.String(key), Value: awssdk.String(value)})
 }
 
-// launched are the instances of a fleet's answer, by id. It has neither addresses nor names: describe them.
+// launched returns the instances in a fleet's answer, sorted by id. The answer contains neither addresses nor names: use Describe for
+// those.
 func (p *Provider) launched(out *ec2.CreateFleetOutput, w *capacity.LaunchBatch) []capacity.Instance {
 	var instances []capacity.Instance
 	f := p.catalogue.now.Load()
@@ -157,7 +158,7 @@ func (p *Provider) launched(out *ec2.CreateFleetOutput, w *capacity.LaunchBatch)
 			instances = append(instances, i)
 		}
 		if h := f.find(i.InstanceType); h != nil {
-			// The CNI fills the first interface with addresses at once.
+			// The CNI takes addresses for the whole first interface at once.
 			p.addresses.take(subnet, int64(len(got.InstanceIds))*h.ipv4PerENI)
 		}
 	}
@@ -165,7 +166,8 @@ func (p *Provider) launched(out *ec2.CreateFleetOutput, w *capacity.LaunchBatch)
 	return instances
 }
 
-// tenancyOf is what the launch batch asked for there; where it asked for both, the cheaper comes first, and Describe knows.
+// tenancyOf returns the tenancy that the launch batch asked for in this pool. If it asked for both, this is the cheaper one, which may
+// be wrong until Describe returns the actual one.
 func tenancyOf(w *capacity.LaunchBatch, instanceType, zone string) string {
 	for _, o := range w.Offers {
 		if o.InstanceType == instanceType && o.Zone == zone {
@@ -175,8 +177,8 @@ func tenancyOf(w *capacity.LaunchBatch, instanceType, zone string) string {
 	return ""
 }
 
-// used counts instances that went into a reservation of the launch batch, and names it. Of several that it may have been it takes
-// the first; Describe knows.
+// used counts instances that were launched into a reservation of the launch batch and returns the reservation's id. If several match,
+// it takes the first; Describe returns the actual one.
 func (p *Provider) used(w *capacity.LaunchBatch, i *capacity.Instance, n int) string {
 	for _, o := range w.Offers {
 		if o.ReservationID != "" && o.InstanceType == i.InstanceType && o.Zone == i.Zone {
@@ -200,15 +202,15 @@ func (p *Provider) zoneOf(nodeClass, id string) string {
 	return ""
 }
 
-// fleetErrors is what the Errors of a fleet's answer mean.
+// fleetErrors is the meaning of the Errors in a fleet's answer.
 type fleetErrors struct {
 	scopes []scope
-	// reservations that take no more.
+	// reservations that are full.
 	reservations []string
-	// said are the distinct codes with the message first seen and how often.
+	// said are the distinct codes, each with its first message and its count.
 	said  []fleetError
 	stale bool
-	// profile: EC2 does not know the instance profile; subnet: one that was asked for has no addresses.
+	// profile: EC2 does not know the instance profile; subnet: a subnet in the request has no free addresses.
 	profile, subnet bool
 	// insufficient, throttled and refused: there was such an error.
 	insufficient, throttled, refused bool
@@ -219,7 +221,7 @@ type fleetError struct {
 	times         int
 }
 
-// groupOf is the placement group that a class launches into now; empty: none.
+// groupOf returns the id of the placement group that a class launches into now; empty: none.
 func (p *Provider) groupOf(nodeClass string) string {
 	if c := p.class(nodeClass); c != nil {
 		if r := c.resolved.Load(); r != nil {
@@ -243,7 +245,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 		}
 		switch {
 		case c == codeNoSpotRole:
-			// No spot at all until somebody makes the role.
+			// Spot can't be used at all until the role exists.
 			f.insufficient = true
 			f.scopes = append(f.scopes, scope{capacityType: karpv1.CapacityTypeSpot})
 		case groupsZone(c, awssdk.ToString(e.ErrorMessage)):
@@ -258,7 +260,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 				f.scopes = append(f.scopes, scope{subnet: subnet})
 			}
 		case c == codeSpotQuota, c == codeVCPUQuota, c == codeInstanceQuota:
-			// A quota is the region's: another zone of the same type won't help.
+			// A quota applies to the region: another zone of the same type won't help.
 			f.insufficient = true
 			pool.group = ""
 			if pool.zone = ""; pool.instanceType != "" {
@@ -272,7 +274,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 				}
 			}
 		case slices.Contains(capacityCodes, c), c == "InvalidFleetConfiguration":
-			// The latter is how a fleet says that a type is not to be had in a zone.
+			// InvalidFleetConfiguration is the fleet's code for a type that is not offered in a zone.
 			f.insufficient = true
 			if pool.instanceType != "" && pool.zone != "" {
 				f.scopes = append(f.scopes, pool)
@@ -300,7 +302,7 @@ func (f *fleetErrors) say(c, message string) {
 	f.said = append(f.said, fleetError{c, message, 1})
 }
 
-// message is for events: each code once.
+// message returns the text for events, each code once.
 func (f *fleetErrors) message() string {
 	var parts []string
 	for _, s := range f.said {
@@ -316,8 +318,7 @@ func (f *fleetErrors) message() string {
 	return strings.Join(parts, "; ")
 }
 
-// sentinel is what the errors come to when no instance came. Capacity goes first: it is what a new attempt can do something
-// about.
+// sentinel returns the error for an answer without instances. Lack of capacity comes first, because a new attempt can avoid it.
 func (f *fleetErrors) sentinel() error {
 	switch {
 	case f.insufficient:
@@ -329,10 +330,10 @@ func (f *fleetErrors) sentinel() error {
 	case f.refused:
 		return capacity.ErrRefused
 	}
-	return capacity.ErrInsufficientCapacity // neither instances nor errors: EC2 has none
+	return capacity.ErrInsufficientCapacity // neither instances nor errors: EC2 has no capacity
 }
 
-// gone are the launch batch's offers that can't be had now, if the answer says so of any.
+// gone returns the launch batch's offerings that are unavailable now, if the answer made any of them so.
 func (p *Provider) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.OfferKey {
 	if len(f.scopes) == 0 && len(f.reservations) == 0 {
 		return nil

@@ -12,20 +12,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// LearnedAnnotation on an EC2NodeClass is what its nodes have shown of themselves and nobody publishes, as JSON of type discovered.
-// It is written by the program itself.
+// LearnedAnnotation on an EC2NodeClass records what is not published and was learned from the class's nodes, as JSON of type
+// discovered. The program writes it itself.
 const LearnedAnnotation = "dovetail.sh/learned"
 
-// discovered is what the nodes of a class have shown.
+// discovered is what was learned from the nodes of a class.
 type discovered struct {
 	// NodeName is the form of their names.
 	NodeName nameForm `json:"nodeName,omitempty"`
-	// Memory is the capacity in bytes by image and instance type, of images that the class uses now.
+	// Memory is the capacity in bytes by image and instance type, for images that the class uses now.
 	Memory map[string]map[string]int64 `json:"memory,omitempty"`
 }
 
-// learned is how much memory nodes of a type and image really have, once one has said so. Nobody publishes what hypervisor
-// and kernel keep for themselves; until then a share is taken off that fits almost all types.
+// learned is the actual memory of nodes, by instance type and image, as soon as one node has reported it. What hypervisor and kernel
+// reserve for themselves is not published; until it is known, a share is subtracted that is enough for almost all types.
 type learned struct {
 	changed func()
 	mu      sync.Mutex // serializes writers of now
@@ -40,14 +40,14 @@ func newLearned(changed func()) *learned {
 	return l
 }
 
-// see takes note of amounts. The smallest counts: nodes of a type differ by a few pages.
+// see records amounts and reports whether any is new. The smallest counts: nodes of a type differ by a few pages.
 func (l *learned) see(amounts map[typeAndImage]int64) (changed bool) {
 	l.mu.Lock()
 	old := *l.now.Load()
 	var next map[typeAndImage]int64
 	for key, bytes := range amounts {
 		have, ok := old[key]
-		bytes -= bytes % mi // a few pages more or less are no news
+		bytes -= bytes % mi // ignore differences of a few pages
 		if key.instanceType == "" || key.image == "" || bytes <= 0 || ok && bytes >= have {
 			continue
 		}
@@ -66,18 +66,18 @@ func (l *learned) see(amounts map[typeAndImage]int64) (changed bool) {
 	return next != nil
 }
 
-// NodeSeen is a node whose kubelet has come.
+// NodeSeen is a node whose kubelet has registered.
 type NodeSeen struct {
 	NodeClass string
 	Name      string
-	// InstanceID, InstanceType and ImageID of its instance.
+	// InstanceID, InstanceType and ImageID are those of its instance.
 	InstanceID, InstanceType, ImageID string
-	// InternalIP and Memory (capacity, in bytes) are the kubelet's own words.
+	// InternalIP and Memory (capacity, in bytes) are as the kubelet reports them.
 	InternalIP string
 	Memory     int64
 }
 
-// ObserveNode learns from a node that has registered. It may be told of the same node many times, and doesn't block.
+// ObserveNode learns from a registered node. It may be called with the same node many times, and doesn't block.
 func (p *Provider) ObserveNode(n NodeSeen) {
 	news := p.learned.see(map[typeAndImage]int64{{n.InstanceType, n.ImageID}: n.Memory})
 	c := p.class(n.NodeClass)
@@ -88,17 +88,17 @@ func (p *Provider) ObserveNode(n NodeSeen) {
 		news = c.nameSeen(nameFormSeen(n.Name, n.InstanceID, n.InternalIP)) || news
 	}
 	if news {
-		c.poke() // to have it kept
+		c.poke() // so that it is recorded
 	}
 }
 
-// nameSeen takes note of the form of a name, and says whether it is another one than before.
+// nameSeen records the form of a name, and reports whether it differs from the last one.
 func (c *class) nameSeen(f nameForm) bool {
 	before := c.nodeName.Swap(&f)
 	return before == nil || *before != f
 }
 
-// form is how nodes of the class are named, as far as that is known: what was seen counts more than what was said.
+// form returns how nodes of the class are named, as far as that is known: names that were seen take precedence over the annotation.
 func (c *class) form(f *family) nameForm {
 	if seen := c.nodeName.Load(); seen != nil {
 		return *seen
@@ -110,16 +110,15 @@ func (c *class) form(f *family) nameForm {
 	return nameFormOf(&c.current().Spec, said, f)
 }
 
-// OnLearned registers a function that is given what was learned of a class, to be kept on the object as LearnedAnnotation.
-// It must be registered before Run, and it is called from the class's own goroutine: it may take its time. Where it fails it
-// is called again later.
+// OnLearned registers a function that records what was learned of a class on the object, as LearnedAnnotation. Register it before Run.
+// It is called from the class's own goroutine and may block. If it fails, it is called again later.
 func (p *Provider) OnLearned(f func(nodeClass, value string) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onLearned = f
 }
 
-// remember takes in what an earlier process learned of the class, or another one that leads now.
+// remember takes over what an earlier process, or another one that leads now, has learned of the class.
 func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	said, raw := nc.Annotations[NodeNameAnnotation], nc.Annotations[LearnedAnnotation]
 	c.nameSaid.Store(&said)
@@ -129,7 +128,7 @@ func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	}
 	var l discovered
 	if err := json.Unmarshal([]byte(raw), &l); err != nil {
-		return // somebody wrote something else there; it is learned anew and written over
+		return // not our JSON: it is learned again and overwritten
 	}
 	if l.NodeName != nameUnknown && c.nodeName.Load() == nil {
 		c.nameSeen(l.NodeName)
@@ -143,7 +142,7 @@ func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	p.learned.see(amounts)
 }
 
-// discoveredBy is what is known of the class and worth keeping.
+// discoveredBy returns what is known of the class and worth recording.
 func (p *Provider) discoveredBy(c *class) discovered {
 	l := discovered{}
 	if seen := c.nodeName.Load(); seen != nil {
@@ -170,11 +169,11 @@ func (p *Provider) discoveredBy(c *class) discovered {
 	return l
 }
 
-// learnedPause is between two attempts to have what was learned kept: a burst of nodes is one lesson.
+// learnedPause is the time between two attempts to record what was learned, so that a burst of nodes is written once.
 const learnedPause = 10 * time.Second
 
-// keepLearned has what was learned of a class kept, if it isn't. It says when it wants to be called again; 0: when there is
-// something new. next is when it may be kept again.
+// keepLearned records what was learned of a class, unless it is recorded already. It returns when it should be called again; 0 means
+// when there is something new. next is the earliest time of the next write.
 func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) time.Duration {
 	p.mu.Lock()
 	keep := p.onLearned
@@ -188,7 +187,7 @@ func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) t
 	}
 	raw, err := json.Marshal(l)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Could not write down what was learned of a node class")
+		klog.FromContext(ctx).Error(err, "Could not encode what was discovered about the nodes of a class")
 		return 0
 	}
 	if kept := c.kept.Load(); kept != nil && string(raw) == *kept {
@@ -199,7 +198,7 @@ func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) t
 	}
 	*next = p.clock.Now().Add(learnedPause)
 	if err := keep(c.name, string(raw)); err != nil {
-		klog.FromContext(ctx).Error(err, "Could not keep what was learned of a node class", "retryIn", learnedPause)
+		klog.FromContext(ctx).Error(err, "Could not record what was discovered about the nodes of a class", "retryIn", learnedPause)
 		return learnedPause
 	}
 	kept := string(raw)

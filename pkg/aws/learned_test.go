@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// plainImage is the class's image for amd64 machines without devices.
+// plainImage returns the class's image for amd64 instances without devices.
 func plainImage(st ec2nc.EC2NodeClassStatus) string {
 	for _, a := range st.AMIs {
 		if a.Requirements[0].Values[0] == "amd64" && a.Requirements[1].Operator == "DoesNotExist" {
@@ -58,7 +58,7 @@ func TestMemoryIsLearned(t *testing.T) {
 	}
 }
 
-// What was learned is kept on the object, and a later process knows it from there.
+// What was learned is recorded on the object, and a later process reads it from there.
 func TestWhatIsDiscoveredIsKept(t *testing.T) {
 	kept := make(chan string, 10)
 	w := newWorld(t)
@@ -100,7 +100,7 @@ func TestWhatIsDiscoveredAndCannotBeRead(t *testing.T) {
 	}
 }
 
-// A burst of nodes is one lesson, and one that could not be kept is kept later.
+// A burst of nodes is recorded in one write, and a failed write is repeated later.
 func TestWhatIsDiscoveredIsKeptNowAndThen(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, NewClients(awsConfigForTests(), clock.RealClock{}))

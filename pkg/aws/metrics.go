@@ -16,7 +16,7 @@ const metricsNamespace, metricsSubsystem = "dovetail", "aws"
 var (
 	requests = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "requests_total",
-		Help:           "Requests to AWS, each attempt for itself, by service, action and error code (empty: it succeeded; Connection: there was no answer).",
+		Help:           "Requests to AWS, each attempt counted separately, by service, action and error code (empty: success; Connection: there was no answer).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"service", "action", "code"})
 	requestSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -26,16 +26,16 @@ var (
 	}, []string{"service", "action"})
 	throttled = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "requests_throttled_total",
-		Help: "Requests that AWS refused because the account asks too much, by service and action.", StabilityLevel: metrics.ALPHA,
+		Help: "Requests that AWS throttled, by service and action.", StabilityLevel: metrics.ALPHA,
 	}, []string{"service", "action"})
 	turnSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "turn_wait_seconds",
-		Help: "Time that calls waited for their turn below AWS's documented limits, by service and action.", StabilityLevel: metrics.ALPHA,
+		Help: "Time that calls waited for the client-side rate limits, which stay below AWS's documented limits, by service and action.", StabilityLevel: metrics.ALPHA,
 		Buckets: []float64{0.001, 0.1, 0.5, 1, 5, 15, 60, 300},
 	}, []string{"service", "action"})
 	launchSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "launch_duration_seconds",
-		Help:           "Time from a launch call to its answer, waiting for its turn included, by capacity type and outcome (full, partial, insufficient, throttled, refused, error).",
+		Help:           "Time from a launch call to its answer, including the wait for the client-side rate limit, by capacity type and outcome (full, partial, insufficient, throttled, refused, error).",
 		StabilityLevel: metrics.ALPHA, Buckets: metrics.ExponentialBuckets(0.1, 2, 12),
 	}, []string{"capacity_type", "outcome"})
 	launchedInstances = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -44,11 +44,11 @@ var (
 	}, []string{"capacity_type", "zone"})
 	fleetErrorsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "fleet_errors_total",
-		Help: "Errors beside or instead of instances in the answers of launch calls, by capacity type and error code.", StabilityLevel: metrics.ALPHA,
+		Help: "Errors in the answers of launch calls, with or without instances, by capacity type and error code.", StabilityLevel: metrics.ALPHA,
 	}, []string{"capacity_type", "code"})
 	exhaustedOffers = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "exhausted",
-		Help: "What is remembered as having no capacity for now, by its kind (pool, type, capacity-type, subnet, placement-group).", StabilityLevel: metrics.ALPHA,
+		Help: "Number of pools and wider scopes that are treated as having no capacity for now, by kind (pool, type, capacity-type, subnet, placement-group).", StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
 	factsRefreshed = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "facts_refreshed_timestamp_seconds",
@@ -56,11 +56,11 @@ var (
 	}, []string{"part"})
 	interruptionMessages = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "interruption_messages_total",
-		Help: "Messages received from the interruption queue, by kind (other: about nothing that ends; unknown: not understood). One that is received again counts again.", StabilityLevel: metrics.ALPHA,
+		Help: "Messages received from the interruption queue, by kind (other: not about an interruption; unknown: not understood). A message that is received again is counted again.", StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
 	pricesEstimated = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "prices_estimated",
-		Help: "1 while prices of a capacity type are a rule of thumb because none could be read.", StabilityLevel: metrics.ALPHA,
+		Help: "1 while prices of a capacity type are estimated from instance sizes because none could be read.", StabilityLevel: metrics.ALPHA,
 	}, []string{"capacity_type"})
 )
 
@@ -72,7 +72,7 @@ func init() {
 // noAnswer is the code of an attempt that AWS did not answer.
 const noAnswer = "Connection"
 
-// countRequest takes note of an attempt.
+// countRequest counts an attempt in the metrics.
 func countRequest(service, action string, took time.Duration, err error) {
 	c := code(err)
 	if err != nil && c == "" {
@@ -85,7 +85,7 @@ func countRequest(service, action string, took time.Duration, err error) {
 	}
 }
 
-// countLaunch takes note of a launch call.
+// countLaunch counts a launch call in the metrics.
 func countLaunch(w *capacity.LaunchBatch, res *capacity.LaunchResult, took time.Duration, err error) {
 	outcome := "full"
 	switch {
@@ -108,7 +108,7 @@ func countLaunch(w *capacity.LaunchBatch, res *capacity.LaunchResult, took time.
 	}
 }
 
-// kind is what a scope stands for, as metrics name it.
+// kind returns the kind of a scope, as metrics name it.
 func (s scope) kind() string {
 	switch {
 	case s.subnet != "":
@@ -123,7 +123,7 @@ func (s scope) kind() string {
 	return "pool"
 }
 
-// count tells how much is remembered.
+// count sets the metric of remembered scopes.
 func (x *exhaustion) count() {
 	n := map[string]int{"subnet": 0, "placement-group": 0, "capacity-type": 0, "type": 0, "pool": 0}
 	for s := range x.until {
@@ -134,7 +134,7 @@ func (x *exhaustion) count() {
 	}
 }
 
-// partNames are the parts of the facts as metrics name them.
+// partNames are the parts of the region data as metrics name them.
 var partNames = map[string]string{partTypes: "types", partZones: "zones", partOnDemand: "on-demand-prices", partSpot: "spot-prices"}
 
 func countRegionData(f *regionData, part string, refreshed time.Time) {

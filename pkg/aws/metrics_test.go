@@ -10,7 +10,7 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// grown is by how much a counter has grown since.
+// grown returns a function that returns by how much a counter has grown since.
 func grown(t *testing.T, c metrics.CounterMetric) func() float64 {
 	t.Helper()
 	value := func() float64 {

@@ -18,10 +18,10 @@ const (
 	boundary       = "==dovetail=="
 )
 
-// mimePart is one part; its body is kept in the transfer encoding it came with ("": none).
+// mimePart is one part; its body stays in its transfer encoding ("": none).
 type mimePart struct{ contentType, encoding, body string }
 
-// multipartOf writes parts as cloud-init and nodeadm read them.
+// multipartOf writes parts in the form that cloud-init and nodeadm read.
 func multipartOf(parts []mimePart) string {
 	var s strings.Builder
 	s.WriteString("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"" + boundary + "\"\n\n")
@@ -36,7 +36,7 @@ func multipartOf(parts []mimePart) string {
 	return s.String()
 }
 
-// ownParts reads a user's data: a multi-part document, a NodeConfig, or a script.
+// ownParts parses the user's user data: a multi-part document, a NodeConfig, or a script.
 func ownParts(data string) ([]mimePart, error) {
 	trimmed := strings.TrimSpace(data)
 	switch {

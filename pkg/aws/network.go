@@ -16,7 +16,7 @@ import (
 
 type subnet struct{ id, zone, zoneID string }
 
-// addresses counts the free addresses of subnets: as of the last look, less what was launched since.
+// addresses counts the free addresses of subnets: EC2's last answer, less those of the instances launched since.
 type addresses struct {
 	mu   sync.Mutex
 	free map[string]int64
@@ -34,7 +34,7 @@ func (a *addresses) take(subnet string, n int64) {
 	a.free[subnet] = max(0, a.free[subnet]-n)
 }
 
-// most is the subnet with the most free addresses per zone, among those not known to be full.
+// most returns, for each zone, the subnet with the most free addresses, among those not known to be full.
 func (a *addresses) most(subnets []subnet, full func(id string) bool) map[string]subnet {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,7 +50,7 @@ func (a *addresses) most(subnets []subnet, full func(id string) bool) map[string
 	return out
 }
 
-// tagFilters ask for all of the tags; "*" is any value.
+// tagFilters returns filters that require all of the tags; "*" is any value.
 func tagFilters(tags map[string]string) []ec2types.Filter {
 	var out []ec2types.Filter
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
@@ -63,7 +63,7 @@ func tagFilters(tags map[string]string) []ec2types.Filter {
 	return out
 }
 
-// sayTags is a tag selector as a person reads it: {a: b, c: *}.
+// sayTags formats a tag selector for messages: {a: b, c: *}.
 func sayTags(tags map[string]string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
@@ -72,7 +72,7 @@ func sayTags(tags map[string]string) string {
 	return "tags {" + strings.Join(parts, ", ") + "}"
 }
 
-// findSubnets are the subnets any term selects, by id; problem when there is none.
+// findSubnets returns the subnets that any term selects, sorted by id; problem if there is none.
 func (p *Provider) findSubnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]subnet, string, error) {
 	found := map[string]subnet{}
 	var ids, said []string
@@ -114,7 +114,7 @@ func (p *Provider) findSubnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec
 	return out, "", nil
 }
 
-// findGroups are the security groups any term selects, by id; problem when there is none.
+// findGroups returns the security groups that any term selects, sorted by id; problem if there is none.
 func (p *Provider) findGroups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]ec2nc.SecurityGroup, string, error) {
 	found := map[string]ec2nc.SecurityGroup{}
 	var ids, names, said []string

@@ -11,28 +11,28 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// NodeNameAnnotation on an EC2NodeClass says under which names its kubelets register: private-dns, short-dns or instance-id.
+// NodeNameAnnotation on an EC2NodeClass sets the names under which its kubelets register: private-dns, short-dns or instance-id.
 const NodeNameAnnotation = "dovetail.sh/node-name"
 
-// nameForm is how a kubelet names its Node.
+// nameForm is the way a kubelet names its Node.
 type nameForm string
 
 const (
-	// nameUnknown: nobody can tell before the first node of the class has come.
+	// nameUnknown: the form is unknown until the first node of the class has registered.
 	nameUnknown nameForm = ""
-	// namePrivateDNS is the instance's private DNS name: ip-10-0-0-1.us-west-2.compute.internal, or i-….us-west-2.compute.internal
-	// in subnets with resource names.
+	// namePrivateDNS is the instance's private DNS name: ip-10-0-0-1.us-west-2.compute.internal, or i-….us-west-2.compute.internal in
+	// subnets with resource names.
 	namePrivateDNS nameForm = "private-dns"
-	// nameShortDNS is the first label of that, as many images have it for their host name.
+	// nameShortDNS is the first label of the private DNS name, which is the host name in many images.
 	nameShortDNS nameForm = "short-dns"
 	nameID       nameForm = "instance-id"
-	// nameOther is a name that follows from nothing EC2 knows.
+	// nameOther is a name that doesn't follow from anything EC2 knows.
 	nameOther nameForm = "other"
 )
 
 func (f nameForm) known() bool { return f == namePrivateDNS || f == nameShortDNS || f == nameID }
 
-// validNodeName says what is wrong with the class's NodeNameAnnotation; empty: nothing.
+// validNodeName returns what is wrong with the class's NodeNameAnnotation; empty: nothing.
 func validNodeName(nc *ec2nc.EC2NodeClass) string {
 	said, ok := nc.Annotations[NodeNameAnnotation]
 	if !ok || nameForm(said).known() {
@@ -41,7 +41,7 @@ func validNodeName(nc *ec2nc.EC2NodeClass) string {
 	return fmt.Sprintf("metadata.annotations[%s]: %q is none of %s, %s, %s", NodeNameAnnotation, said, namePrivateDNS, nameShortDNS, nameID)
 }
 
-// of is the instance's node name; sure is false when it is a guess.
+// of returns the instance's node name; sure is false if it is a guess.
 func (f nameForm) of(i *capacity.Instance) (name string, sure bool) {
 	switch f {
 	case nameShortDNS:
@@ -49,7 +49,7 @@ func (f nameForm) of(i *capacity.Instance) (name string, sure bool) {
 		return short, true
 	case nameID:
 		if i.Hostname == "" {
-			return "", true // not shown yet, like the others
+			return "", true // as with the other forms, there is no name before EC2 shows the hostname
 		}
 		return i.ID, true
 	case namePrivateDNS:
@@ -58,7 +58,7 @@ func (f nameForm) of(i *capacity.Instance) (name string, sure bool) {
 	return i.Hostname, false
 }
 
-// nameFormOf is what a class says about its nodes' names: by its annotation, its user data or its family.
+// nameFormOf returns how a class's nodes are named, by its annotation, its user data or its family.
 func nameFormOf(spec *ec2nc.EC2NodeClassSpec, annotation string, f *family) nameForm {
 	if said := nameForm(annotation); said.known() {
 		return said
@@ -95,7 +95,7 @@ func nameFormOf(spec *ec2nc.EC2NodeClassSpec, annotation string, f *family) name
 	return namePrivateDNS
 }
 
-// namesByID says whether a NodeConfig of the user's turns nodeadm's feature on that names nodes by instance id.
+// namesByID reports whether a NodeConfig in the user data enables nodeadm's feature that names nodes by instance id.
 func namesByID(own string) bool {
 	parts, err := ownParts(own)
 	if err != nil {
@@ -114,7 +114,7 @@ func namesByID(own string) bool {
 	return false
 }
 
-// nameFormSeen is the form that a node's name has, given what the node says of itself.
+// nameFormSeen returns the form of a node's name, given the instance id and the address that the node reports.
 func nameFormSeen(name, instanceID, internalIP string) nameForm {
 	first, rest, dotted := strings.Cut(name, ".")
 	byAddress := internalIP != "" && first == "ip-"+strings.ReplaceAll(internalIP, ".", "-")

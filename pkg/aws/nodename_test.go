@@ -43,7 +43,7 @@ func TestFormsOfNames(t *testing.T) {
 		"i-0123456789abcdef0.us-west-2.compute.internal": namePrivateDNS,
 		"ip-10-0-1-2":                            nameShortDNS,
 		"i-0123456789abcdef0":                    nameID,
-		"ip-10-0-1-3.us-west-2.compute.internal": nameOther, // another one's address
+		"ip-10-0-1-3.us-west-2.compute.internal": nameOther, // another instance's address
 		"worker-7":                               nameOther,
 		"ip-10-0-1-2.":                           nameOther,
 	} {
@@ -70,7 +70,7 @@ func TestFormsOfNames(t *testing.T) {
 	}
 }
 
-// A class of unknown images: the first node shows how all of them are named.
+// For a class of unknown images, the first node shows how all of them are named.
 func TestNameFormIsLearned(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
@@ -98,7 +98,7 @@ func TestNameFormIsLearned(t *testing.T) {
 	if i := described(); i.NameUnsure || i.NodeName != short {
 		t.Errorf("named %q, unsure %v; want %q", i.NodeName, i.NameUnsure, short)
 	}
-	// Somebody renames nodes: nothing can be relied on any more.
+	// A node gets a different name: now the names can't be predicted any more.
 	seen.Name = "worker-1"
 	w.ObserveNode(seen)
 	if i := described(); !i.NameUnsure {

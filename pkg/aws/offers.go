@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// offerCache is what InstanceTypes answers for a class, and what it was made from. Types that were handed out are never
-// changed: a type whose offers differ is a new one that shares everything else.
+// offerCache is the last result of InstanceTypes for a class, and its inputs. Types that were returned are never changed: a type whose
+// offerings differ is a new one that shares everything else.
 type offerCache struct {
 	now atomic.Pointer[offered]
 	mu  sync.Mutex // serializes rebuilding
@@ -33,26 +33,26 @@ type offered struct {
 	left       *map[string]int
 	known      *map[typeAndImage]int64
 
-	// of says what each of types was made from, in their order; zones are the labels of their offers.
+	// of holds the inputs of each of types, in the same order; zones are the labels of their offerings.
 	of    []madeFrom
 	zones map[string]zoneLabels
 }
 
-// madeFrom is what a type's labels and size depend on, beside the class.
+// madeFrom holds the inputs of a type's labels and size, apart from the class.
 type madeFrom struct {
 	hardware *hardware
 	memory   int64
 }
 
-// InstanceTypes is what the class can run and what that costs, from memory. The same slice is returned as long as nothing
-// changed; neither it nor what it points to may be changed. unready is why the class can't be used now.
+// InstanceTypes returns what the class can run and at what price, from memory. The same slice is returned as long as nothing changes;
+// neither it nor what it points to may be changed. unready is why the class can't be used now.
 func (p *Provider) InstanceTypes(nodeClass string) (types []*capacity.InstanceType, unready string) {
 	p.expire()
 	c := p.class(nodeClass)
 	if c == nil {
 		return nil, fmt.Sprintf("EC2NodeClass %s does not exist", nodeClass)
 	}
-	// Read before the parts it covers: a change in between makes the next call look again.
+	// Read before the parts it covers: if one changes in between, the next call rebuilds.
 	version := p.version.Load()
 	if have := c.built.now.Load(); have != nil && have.version == version {
 		return have.types, have.unready
@@ -66,7 +66,7 @@ func (p *Provider) InstanceTypes(nodeClass string) (types []*capacity.InstanceTy
 	return next.types, next.unready
 }
 
-// offer makes the answer for a class, reusing what of the last one still holds.
+// offer computes the result for a class and reuses the parts of the last one that are still valid.
 func (p *Provider) offer(c *class, have *offered) *offered {
 	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.now.Load(), gone: p.exhausted.now.Load(), left: p.counts.now.Load(), known: p.learned.now.Load()}
 	f := next.regionData
@@ -99,8 +99,7 @@ func (p *Provider) offer(c *class, have *offered) *offered {
 	return next
 }
 
-// build makes all types of a class, and takes those that are as they were from have, the last answer for the same class; nil:
-// there is none.
+// build creates all types of a class. It reuses unchanged ones from have, the last result for the same class; nil: there is none.
 func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 	r, f := n.from, n.regionData
 	now := n.availability()
@@ -112,7 +111,7 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 	}
 	out := make([]*capacity.InstanceType, 0, len(f.types))
 	n.of = make([]madeFrom, 0, len(f.types))
-	at := 0 // in have, which has the same order
+	at := 0 // index into have, which has the same order
 	for _, h := range f.types {
 		if !r.accepts(h) {
 			continue
@@ -147,18 +146,18 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 		out, n.of = append(out, t), append(n.of, from)
 	}
 	if slices.Equal(out, have.types) {
-		return have.types // the slice is known to others
+		return have.types // callers compare slices by identity
 	}
 	return out
 }
 
-// sameOffer says whether two offers of a type are the same in every respect.
+// sameOffer reports whether two offerings of a type are equal in every respect.
 func sameOffer(a, b capacity.Offer) bool {
 	return a.Zone == b.Zone && a.CapacityType == b.CapacityType && a.Price == b.Price && a.Available == b.Available && a.Tenancy == b.Tenancy &&
 		a.ReservationID == b.ReservationID && a.Remaining == b.Remaining && maps.Equal(a.Labels, b.Labels)
 }
 
-// refresh makes new types where availability changed and keeps the others; where nothing did, it keeps all of them.
+// refresh creates new types where availability has changed and keeps the others; if nothing has changed, it keeps the slice.
 func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 	n.of, n.zones = have.of, have.zones
 	out := have.types
@@ -184,8 +183,8 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 	return out
 }
 
-// availability says of an offer whether it can be had (its pool isn't exhausted, its zone has a subnet with addresses, its
-// reservation takes more) and how many instances its reservation takes.
+// availability returns a function that reports whether an offering is available (its pool has capacity as far as we know, its zone has
+// a subnet with free addresses, its reservation is not full) and how many instances its reservation still takes.
 func (n *offered) availability() func(*capacity.InstanceType, *capacity.Offer) (bool, int) {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {
@@ -206,10 +205,10 @@ func (r *resolved) hasAddresses(zone string, gone *exhaustion) bool {
 	return slices.ContainsFunc(r.subnets, func(s subnet) bool { return s.zone == zone && !gone.full(s.id) })
 }
 
-// zoneLabels are the labels of offers in a zone, on shared machines and on machines of one's own.
+// zoneLabels are the labels of offerings in a zone, on shared and on single-tenant hardware.
 type zoneLabels struct{ shared, own map[string]string }
 
-// zones are the zones with a subnet of the class.
+// zones returns the zones in which the class has a subnet.
 func (r *resolved) zones() map[string]zoneLabels {
 	out := map[string]zoneLabels{}
 	for _, s := range r.subnets {
@@ -246,9 +245,9 @@ func (r *resolved) offers(h *hardware, f *regionData, zones map[string]zoneLabel
 			price, ok := f.price(h, zone, way.spot)
 			if !ok {
 				if _, ok = f.price(h, zone, false); ok {
-					continue // priced, and not on this market
+					continue // it has a price, but not on this market
 				}
-				price = math.Inf(1) // for an overlay to say
+				price = math.Inf(1) // an overlay may set one
 			}
 			offers = append(offers, capacity.Offer{Zone: zone, CapacityType: way.name, Price: price, Labels: labels.shared})
 			if r.dedicated {
@@ -259,7 +258,7 @@ func (r *resolved) offers(h *hardware, f *regionData, zones map[string]zoneLabel
 	return offers
 }
 
-// accepts says whether nodes of the class can be machines of the type.
+// accepts reports whether nodes of the class can be instances of the type.
 func (r *resolved) accepts(h *hardware) bool {
 	spec := &r.class.Spec
 	switch {

@@ -13,20 +13,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Offline answers what node classes can run from a catalogue file. Machines, prices, allocatable and labels are worked out
-// by the code that the Provider uses; what only an account knows is taken from the class's status if it has one, and
-// otherwise assumed: a subnet in every zone, and an image for every machine that the class's alias or selector may mean.
+// Offline returns what node classes can run from a catalogue file. It computes instance types, prices, allocatable and labels with the
+// code that the Provider uses. What depends on the account is taken from the class's status if there is one, and otherwise assumed: a
+// subnet in every zone, and an image for every kind of instance that the class's alias or selector may mean.
 type Offline struct {
 	cfg        Config
 	regionData *regionData
 	zones      []string
 }
 
-// OfflineConfig are the settings of the scheduler that have a say in the size of nodes.
+// OfflineConfig holds the scheduler's settings that influence the size of nodes.
 type OfflineConfig struct {
 	// Zones with subnets; empty: all of the catalogue.
 	Zones []string
-	// The others are as in Config, but for VMMemoryOverheadPercent: 0 is none.
+	// The others are as in Config, except that 0 means none for VMMemoryOverheadPercent.
 	VMMemoryOverheadPercent float64
 	ReservedENIs            int
 	PrefixDelegation        bool
@@ -36,7 +36,7 @@ type OfflineConfig struct {
 func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
 	overhead := c.VMMemoryOverheadPercent
 	if overhead == 0 {
-		overhead = -1 // zero would be the default
+		overhead = -1 // zero would mean the default
 	}
 	cfg, err := Config{Region: f.Meta.Region, ClusterName: "offline", VMMemoryOverheadPercent: overhead,
 		ReservedENIs: c.ReservedENIs, PrefixDelegation: c.PrefixDelegation}.complete()
@@ -62,7 +62,7 @@ func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
 	return o, nil
 }
 
-// regionDataOf is what the Provider would know of the region after asking AWS.
+// regionDataOf returns what the Provider would know of the region after asking AWS.
 func regionDataOf(file *CatalogFile) *regionData {
 	f := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
 	for i := range file.Types {
@@ -89,8 +89,8 @@ func regionDataOf(file *CatalogFile) *regionData {
 	return f
 }
 
-// InstanceTypes is what the class can run and what that costs. assumed says what was taken for granted because only the
-// account knows it; unready why the class can't be used.
+// InstanceTypes returns what the class can run and at what price. assumed names what was assumed because only the account knows it;
+// unready is why the class can't be used.
 func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string, unready string) {
 	r := &resolved{class: nc}
 	var problem string
@@ -124,7 +124,7 @@ func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.Insta
 		assumed = append(assumed, what)
 	}
 	if len(nc.Spec.CapacityReservationSelectorTerms) > 0 {
-		assumed = append(assumed, "no room in capacity reservations")
+		assumed = append(assumed, "no free capacity in capacity reservations")
 	}
 	from := &offered{from: r, regionData: o.regionData, gone: &exhaustion{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
 	return from.build(o.cfg.Region, nil), assumed, ""
@@ -139,7 +139,7 @@ func subnetsOf(st *ec2nc.EC2NodeClassStatus) []subnet {
 	return out
 }
 
-// imagesOfStatus reads back what image.status writes.
+// imagesOfStatus is the inverse of image.status.
 func imagesOfStatus(st *ec2nc.EC2NodeClassStatus) []image {
 	var out []image
 	for _, ami := range st.AMIs {
@@ -165,7 +165,7 @@ func imagesOfStatus(st *ec2nc.EC2NodeClassStatus) []image {
 	return out
 }
 
-// imagesMeant are images for everything the class's terms may match.
+// imagesMeant returns images for everything that the class's terms may match.
 func imagesMeant(spec *ec2nc.EC2NodeClassSpec) (images []image, assumed string) {
 	for i, a := range aliasImages(spec, "offline") {
 		for _, kind := range a.kinds {

@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// offline reads a file as the program would and gives the class's types.
+// offline reads a file as the program would and returns the class's types.
 func offline(t *testing.T, file []byte, cfg OfflineConfig, nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string) {
 	t.Helper()
 	f, err := ReadCatalogFile(bytes.NewReader(file))
@@ -35,7 +35,7 @@ func offline(t *testing.T, file []byte, cfg OfflineConfig, nc *ec2nc.EC2NodeClas
 	return types, assumed
 }
 
-// What is read from a file is, to the last label, what the provider makes of the region itself.
+// Types that are read from a file equal those that the provider computes from the region, including all labels.
 func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
@@ -66,7 +66,7 @@ func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 			if len(assumed) > 0 {
 				t.Errorf("assumed %q of a class that has a status", assumed)
 			}
-			// Without a status, the same but for what only the account knows: the ids of zones and images.
+			// Without a status the result is the same, except for what only the account knows: the ids of zones and images.
 			got, assumed = offline(t, file, OfflineConfig{Zones: w.sim.Zones(), VMMemoryOverheadPercent: 0.075}, nodeClass())
 			if want, got := unlabelled(want), unlabelled(got); !reflect.DeepEqual(want, got) {
 				t.Errorf("types of a class without status (-provider +file):\n%s", cmp.Diff(want, got))
@@ -78,7 +78,7 @@ func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 	}
 }
 
-// unlabelled are the types without the labels of their offers.
+// unlabelled returns the types without the labels of their offerings.
 func unlabelled(types []*capacity.InstanceType) []capacity.InstanceType {
 	var out []capacity.InstanceType
 	for _, t := range types {

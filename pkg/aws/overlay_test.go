@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Prices that overlays have set are not EC2's: it is told in which order they come.
+// EC2 doesn't know the prices that overlays set, so the request contains the order of the offerings.
 func TestPricesOfOverlaysOnTheWire(t *testing.T) {
 	w := newWorld(t)
 	fleets := w.forms("CreateFleet")
@@ -45,7 +45,7 @@ func TestPricesOfOverlaysOnTheWire(t *testing.T) {
 	}
 }
 
-// A type whose price AWS doesn't publish is there for an overlay to name one; nobody buys it otherwise.
+// A type for which AWS publishes no price is listed, so that an overlay can set one; without that it is never launched.
 func TestTypesWithoutPrice(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())

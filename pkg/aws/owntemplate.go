@@ -12,12 +12,13 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 )
 
-// LaunchTemplateAnnotation on a class that selects no images is the name of a launch template that its user keeps. Instances are
-// launched with its latest version as it is: image, user data, instance profile, security groups and volumes are what it says. The class says
-// where, with which tags, and what to count with. Only classes that come of a legacy Provisioner are like that.
+// LaunchTemplateAnnotation on a class that selects no images is the name of a launch template that its user maintains. Instances are
+// launched with its latest version unchanged: the template determines image, user data, instance profile, security groups and volumes.
+// The class determines the subnets, the tags, and the settings for computing a node's size. Only classes derived from a legacy
+// Provisioner use this.
 const LaunchTemplateAnnotation = "dovetail.sh/launch-template"
 
-// ownTemplate is the launch template that a class names; empty: it names none.
+// ownTemplate returns the launch template that a class names; empty: none.
 func ownTemplate(nc *ec2nc.EC2NodeClass) string {
 	if len(nc.Spec.AMISelectorTerms) > 0 {
 		return ""
@@ -25,20 +26,22 @@ func ownTemplate(nc *ec2nc.EC2NodeClass) string {
 	return nc.Annotations[LaunchTemplateAnnotation]
 }
 
-// templateVersion is a version of a launch template that somebody else keeps.
+// templateVersion is a version of a launch template that the user maintains.
 type templateVersion struct {
 	name, version string
-	// rootBytes is the size of its smallest volume, 0: it leaves that to the image. Which of them holds the kubelet's files is not told.
+	// rootBytes is the size of its smallest volume; 0: the image determines it. The template doesn't tell which volume holds the
+	// kubelet's files.
 	rootBytes int64
 }
 
-// beginOwn is begin for a class that names a launch template: how its nodes start is not for us to say.
+// beginOwn is begin for a class that names a launch template, which determines how its nodes start.
 func (p *Provider) beginOwn(r *resolution) {
 	r.family, r.settings, r.invalid = settingsOfOwn(&r.class.Spec, &p.cfg)
-	r.groups.known, r.profile.known = true, true // the template has them
+	r.groups.known, r.profile.known = true, true // they are in the template
 }
 
-// settingsOfOwn is what nodes of a class that names a launch template are counted with. problem says why the class is no good.
+// settingsOfOwn returns the settings for computing the size of nodes of a class that names a launch template. problem is why the class
+// is invalid.
 func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg *Config) (f *family, s *nodeSettings, problem string) {
 	f = families[ec2nc.AMIFamilyCustom]
 	if len(spec.SubnetSelectorTerms) == 0 {
@@ -55,7 +58,7 @@ func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg *Config) (f *family, s *nod
 	return f, s, problem
 }
 
-// findOwn are the images of the latest version of the class's launch template, each with the version.
+// findOwn returns the images of the latest version of the class's launch template, each with the version.
 func (p *Provider) findOwn(ctx context.Context, name string, now time.Time) ([]image, string, error) {
 	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{
 		LaunchTemplateName: &name, Versions: []string{"$Latest"}, ResolveAlias: awssdk.Bool(true),
@@ -91,7 +94,7 @@ func (p *Provider) findOwn(ctx context.Context, name string, now time.Time) ([]i
 	return images, problem, err
 }
 
-// sizedByOwn takes from the launch template what nodes can be counted with.
+// sizedByOwn sets the volume size from the launch template.
 func (r *resolution) sizedByOwn() {
 	if len(r.images.value) == 0 || r.images.value[0].own.rootBytes == 0 {
 		return
@@ -101,7 +104,7 @@ func (r *resolution) sizedByOwn() {
 	r.settings = &s
 }
 
-// specification is how a fleet names the version.
+// specification returns the version as a fleet request names it.
 func (v templateVersion) specification() *ec2types.FleetLaunchTemplateSpecificationRequest {
 	return &ec2types.FleetLaunchTemplateSpecificationRequest{LaunchTemplateName: awssdk.String(v.name), Version: awssdk.String(v.version)}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// withOwn is a class as a legacy Provisioner's: it says where, and names a launch template.
+// withOwn returns a class like that of a legacy Provisioner: it has subnets, and names a launch template.
 func withOwn(name string) *ec2nc.EC2NodeClass {
 	return nodeClass(func(nc *ec2nc.EC2NodeClass) {
 		nc.Annotations = map[string]string{LaunchTemplateAnnotation: name}
@@ -22,7 +22,7 @@ func withOwn(name string) *ec2nc.EC2NodeClass {
 	})
 }
 
-// keep makes a launch template as a user would.
+// keep creates a launch template as a user would.
 func (w *world) keep(name string, data *ec2types.RequestLaunchTemplateData) {
 	w.t.Helper()
 	if _, err := w.ec2.CreateLaunchTemplate(w.ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: data}); err != nil {
@@ -30,7 +30,7 @@ func (w *world) keep(name string, data *ec2types.RequestLaunchTemplateData) {
 	}
 }
 
-// anImage is the newest image for amd64.
+// anImage returns the newest image for amd64.
 func (w *world) anImage() string {
 	w.t.Helper()
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name = "images" }))
@@ -114,7 +114,7 @@ func TestLaunchTemplateThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A template that goes between two looks is noticed by the launch that misses it.
+// If a template is deleted between two lookups, the launch that needs it detects that.
 func TestLaunchTemplateThatGoes(t *testing.T) {
 	w := newWorld(t)
 	image := w.anImage()
@@ -131,7 +131,7 @@ func TestLaunchTemplateThatGoes(t *testing.T) {
 	w.status("default", isReady(metav1.ConditionFalse))
 }
 
-// On a class that selects images the annotation means nothing.
+// On a class that selects images the annotation has no effect.
 func TestAnnotationOnAnOrdinaryClass(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{LaunchTemplateAnnotation: "gone"} }))

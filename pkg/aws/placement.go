@@ -47,15 +47,15 @@ func (p *Provider) findPlacement(ctx context.Context, spec *ec2nc.EC2NodeClassSp
 	}, "", nil
 }
 
-// takes says whether the group has room for machines of the type at all: not every kind of group takes every type.
+// takes reports whether the group accepts instances of the type at all: not every strategy accepts every type.
 func (g placement) takes(h *hardware) bool {
 	return g.id == "" || len(h.strategies) == 0 || slices.Contains(h.strategies, g.strategy)
 }
 
-// errPartition is for a pool that asks for a partition there isn't.
+// errPartition means that a pool asks for a partition that doesn't exist.
 var errPartition = errors.New("no such partition")
 
-// partition is the one that the labels of a launch ask for; 0: EC2 chooses, evenly.
+// partition returns the partition that the labels of a launch ask for; 0: EC2 chooses, evenly.
 func (g placement) partition(labels map[string]string) (int32, error) {
 	asked, ok := labels[ec2nc.LabelPlacementGroupPartition]
 	if !ok {
@@ -68,20 +68,20 @@ func (g placement) partition(labels map[string]string) (int32, error) {
 	return int32(n), nil
 }
 
-// Codes and words about placement groups.
+// Codes and messages about placement groups.
 const (
 	codePlacementUnknown = "InvalidPlacementGroup.Unknown"
-	// codePlacementElsewhere: a cluster group is in one zone, and it is another one.
+	// codePlacementElsewhere: a cluster group is in one zone, and this is another zone.
 	codePlacementElsewhere = "InvalidPlacementGroup.InUse"
-	// wordsSpreadFull are in the message of a zone that has all the instances that a spread group may have there. The code that
-	// comes with them says lack of capacity.
+	// wordsSpreadFull is in the message for a zone that has as many instances as a spread group may have there. The code of that error
+	// is one for lack of capacity.
 	wordsSpreadFull = "limit of instances in this spread placement group"
 )
 
-// IsPlacementUnknown says that there is no such placement group.
+// IsPlacementUnknown reports whether the error means that the placement group doesn't exist.
 func IsPlacementUnknown(err error) bool { return code(err) == codePlacementUnknown }
 
-// groupsZone says whether an error of a fleet means that the placement group can't be used in the zone, whatever the type.
+// groupsZone reports whether an error of a fleet means that the placement group can't be used in the zone, whatever the type.
 func groupsZone(code, message string) bool {
 	return code == codePlacementElsewhere || strings.Contains(message, wordsSpreadFull)
 }

@@ -13,7 +13,7 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// inGroup is a class that launches into a placement group.
+// inGroup returns a class that launches into a placement group.
 func inGroup(name, group string) *ec2nc.EC2NodeClass {
 	return nodeClass(func(nc *ec2nc.EC2NodeClass) {
 		nc.Name, nc.Spec.PlacementGroupSelector = name, &ec2nc.PlacementGroupSelector{ID: &group}
@@ -25,7 +25,7 @@ func in(class string, v capacity.LaunchBatch) capacity.LaunchBatch {
 	return v
 }
 
-// availableIn says of zones whether the on-demand offer of m5.large there is available in a class.
+// availableIn returns, by zone, whether the on-demand offering of m5.large is available in a class.
 func (w *world) availableIn(class string) map[string]bool {
 	w.t.Helper()
 	out := map[string]bool{}
@@ -51,7 +51,7 @@ func TestSpreadGroupIsFullPerZone(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"us-west-2a": false, "us-west-2b": true, "us-west-2c": true}, w.availableIn("apart")); diff != "" {
 		t.Errorf("available in the group (-want +got):\n%s", diff)
 	}
-	// Every type is out of the zone, and nobody else is.
+	// Every type is unavailable in the zone, but only for this class.
 	if o := typeOf(w.types("apart"), "c5.large").Offers[0]; o.Zone != "us-west-2a" || o.Available {
 		t.Errorf("c5.large: %+v", o)
 	}
@@ -73,7 +73,7 @@ func TestClusterGroupIsInOneZone(t *testing.T) {
 	if _, err := w.Launch(w.ctx, w.prepared(in("near", newBatch("t1", "on-demand", 1, offer("m5.large", "b", "on-demand"))))); err != nil {
 		t.Fatal(err)
 	}
-	// Where the group is, is learned by asking.
+	// In which zone the group is becomes known by a launch.
 	res, err := w.Launch(w.ctx, w.prepared(in("near", newBatch("t2", "on-demand", 2, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand")))))
 	if err != nil || len(res.Instances) != 2 || res.Instances[0].Zone != "us-west-2b" {
 		t.Errorf("%+v, %v", res, err)
@@ -182,7 +182,7 @@ func TestMachinesOfOnesOwn(t *testing.T) {
 	if d, err := w.Describe(w.ctx, res.Instances[0].ID); err != nil || d.Tenancy != "dedicated" {
 		t.Errorf("described %+v, %v", d, err)
 	}
-	// A class that comes later is told, too; one that nobody asks for is not.
+	// A class that is added later gets dedicated offerings, too; a class that isn't listed any more doesn't.
 	w.OfferDedicated(map[string]bool{"later": true})
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.Spec.DetailedMonitoring = "later", ptr.To(true) }))
 	if n := len(typeOf(w.types("later"), "m5.large").Offers); n != 2*shared {

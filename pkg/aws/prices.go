@@ -2,8 +2,8 @@ package aws
 
 import "strings"
 
-// price is what an offer costs in $/h. ok is false when prices are known and this type has none: it can't be bought there.
-// While prices are not known at all, machines are ordered by estimate.
+// price returns what an offering costs in $/h. ok is false if prices are known and this type has none there: it can't be launched.
+// While no prices are known at all, types are ordered by estimate.
 func (f *regionData) price(h *hardware, zone string, spot bool) (p float64, ok bool) {
 	if !spot {
 		if f.onDemand == nil {
@@ -20,11 +20,11 @@ func (f *regionData) price(h *hardware, zone string, spot bool) (p float64, ok b
 	return p, ok
 }
 
-// spotShare is the part of the on-demand price that a spot instance is taken to cost until spot prices are known.
+// spotShare is the assumed price of a spot instance as a share of the on-demand price, until spot prices are known.
 const spotShare = 0.5
 
-// estimate is a rule of thumb for the on-demand price: linear in cores, memory, local disks and the memory of
-// accelerators, which follows the price lists of us-east-1 closely enough to put machines in order.
+// estimate is a rule of thumb for the on-demand price: linear in cores, memory, local disks and the memory of accelerators. It follows
+// the price lists of us-east-1 closely enough to order instance types.
 func estimate(h *hardware) float64 {
 	const (
 		perCore, perGiB = 0.034, 0.0035
@@ -32,7 +32,7 @@ func estimate(h *hardware) float64 {
 		perGPUGiB       = 0.035
 		perAccelerator  = 0.8
 		arm, amd, flex  = 0.8, 0.9, 0.95
-		burstPerGiB     = 0.0104 // cores of burstable machines come with the memory
+		burstPerGiB     = 0.0104 // burstable types are priced by memory, including their cores
 	)
 	p := perCore*float64(h.vcpu) + perGiB*float64(h.memoryMiB)/1024
 	if h.category == "t" {

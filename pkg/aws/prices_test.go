@@ -34,12 +34,12 @@ func TestPricesUnknown(t *testing.T) {
 		t.Fatal("all is well")
 	}
 	if diff := cmp.Diff([]string{
-		"on-demand prices: unknown: AccessDeniedException: not for you; machines are ordered by a rule of thumb from their size",
-		"spot prices: unknown: AccessDeniedException: not for you; machines are ordered by a rule of thumb from their size",
+		"on-demand prices: unknown: AccessDeniedException: not for you; instance types are ordered by prices estimated from their sizes",
+		"spot prices: unknown: AccessDeniedException: not for you; instance types are ordered by prices estimated from their sizes",
 	}, strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	// They come in the end.
+	// Then the prices are readable.
 	for _, f := range allow {
 		f()
 	}
@@ -56,7 +56,7 @@ func TestPricesUnknown(t *testing.T) {
 	}
 }
 
-// Where prices can be had, the estimate must be close to them: it puts machines in order when they can't.
+// Where prices are known, the estimate must be close to them: it orders instance types when they aren't.
 func TestEstimateFollowsPrices(t *testing.T) {
 	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
@@ -78,7 +78,7 @@ func TestEstimateFollowsPrices(t *testing.T) {
 	}
 }
 
-// What stays as it was stays the same object: whoever works with types needs to look at the others only.
+// An unchanged type stays the same object, so that callers need to look at the others only.
 func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// findProfile is the name of the class's instance profile: the one given, or one made and owned for its role.
+// findProfile returns the name of the class's instance profile: the given one, or one that we create and own for its role.
 func (p *Provider) findProfile(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, string, error) {
 	if given := awssdk.ToString(nc.Spec.InstanceProfile); given != "" {
 		_, err := p.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &given})
@@ -22,7 +22,7 @@ func (p *Provider) findProfile(ctx context.Context, nc *ec2nc.EC2NodeClass) (str
 		case IsNotFound(err):
 			return "", fmt.Sprintf("spec.instanceProfile: no instance profile is called %s", given), nil
 		case IsUnauthorized(err):
-			return given, "", nil // not ours to look at; EC2 will know it
+			return given, "", nil // we may not look at it, but EC2 will know it
 		case err != nil:
 			return "", "", fmt.Errorf("getting instance profile %s: %w", given, err)
 		}
@@ -33,7 +33,7 @@ func (p *Provider) findProfile(ctx context.Context, nc *ec2nc.EC2NodeClass) (str
 	if err != nil {
 		return "", "", err
 	}
-	// A role may be given with its path; profiles take the name alone.
+	// A role may be given with its path; profiles take only the name.
 	role := nc.Spec.Role[strings.LastIndex(nc.Spec.Role, "/")+1:]
 	for _, r := range profile.Roles {
 		if awssdk.ToString(r.RoleName) == role {
@@ -76,15 +76,15 @@ func (p *Provider) ensureProfile(ctx context.Context, nc *ec2nc.EC2NodeClass, na
 	return created.InstanceProfile, nil
 }
 
-// profilePath is where the profiles of this cluster are, and below it those of a class.
+// profilePath returns the path of this cluster's profiles; rest is the part below it, for a class.
 func (p *Provider) profilePath(rest string) string {
 	return "/karpenter/" + p.cfg.Region + "/" + p.cfg.ClusterName + "/" + rest
 }
 
-// profileName is the same for the same class object and role: a changed role is a new profile, so that running instances
+// profileName returns the same name for the same class object and role. A changed role gets a new profile, so that running instances
 // keep theirs.
 func profileName(cluster, region string, nc *ec2nc.EC2NodeClass) string {
 	sum := sha256.Sum256([]byte(region + "\x00" + nc.Name + "\x00" + string(nc.UID) + "\x00" + nc.Spec.Role))
-	// 128 characters are allowed, 100 of them a cluster's name.
+	// 128 characters are allowed; a cluster's name has up to 100.
 	return cluster + "_" + hex.EncodeToString(sum[:10])
 }

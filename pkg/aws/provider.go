@@ -15,9 +15,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Provider is EC2 as a place to get nodes from. All methods may be called by many goroutines.
+// Provider is the adapter to EC2. All methods are safe for concurrent use.
 //
-// Lock order: a class's lock, then the catalogue's; nothing is called back under a lock.
+// Lock order: a class's lock, then the catalogue's; no callback runs under a lock.
 type Provider struct {
 	cfg   Config
 	clock clock.WithTicker
@@ -38,14 +38,14 @@ type Provider struct {
 	ends      *batcher[string, struct{}]
 
 	version atomic.Uint64
-	untold  atomic.Bool // the version has grown and nobody was told
+	untold  atomic.Bool // the version has grown and the OnChange functions have not been called
 	join    atomic.Pointer[joined]
 
 	onInterruption func(context.Context, []capacity.Interruption) []error
 
 	mu      sync.Mutex
 	classes map[string]*class
-	// dedicated are the names of classes that OfferDedicated was told of.
+	// dedicated are the names of the classes given to OfferDedicated.
 	dedicated map[string]bool
 	// running starts the resolver of a class; nil while Run isn't running.
 	running     func(*class)
@@ -55,7 +55,7 @@ type Provider struct {
 	onNodeClass []func(name string, generation int64, status ec2nc.EC2NodeClassStatus)
 }
 
-// New makes a provider. It makes no request and starts nothing: credentials may be missing and AWS away.
+// New returns a provider. It makes no request and starts nothing: it succeeds without credentials and without a connection to AWS.
 func New(cfg Config, c Clients) (*Provider, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -82,7 +82,7 @@ func New(cfg Config, c Clients) (*Provider, error) {
 	return p, nil
 }
 
-// Run keeps everything fresh until ctx ends; it returns when all of its goroutines have.
+// Run refreshes everything until ctx ends; it returns when all of its goroutines have ended.
 func (p *Provider) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	loops := append(p.catalogue.loops(&p.cfg), p.expiries, p.keepTidy)
@@ -95,7 +95,7 @@ func (p *Provider) Run(ctx context.Context) {
 	for _, loop := range loops {
 		wg.Go(func() { panics.Again(ctx, p.clock, "aws", loop) })
 	}
-	start := func(c *class) { // under mu
+	start := func(c *class) { // called under mu
 		cctx, stop := context.WithCancel(ctx)
 		p.stops[c.name] = stop
 		wg.Go(func() {
@@ -117,8 +117,7 @@ func (p *Provider) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// SetNodeClass takes a version of the object from the watch. It is resolved in the background; until then the class is
-// not ready.
+// SetNodeClass stores a version of the object from the watch. It is resolved in the background; until then the class is not ready.
 func (p *Provider) SetNodeClass(nc *ec2nc.EC2NodeClass) {
 	nc = nc.DeepCopy()
 	p.mu.Lock()
@@ -153,28 +152,28 @@ func (p *Provider) DeleteNodeClass(name string) {
 	}
 }
 
-// OnNodeClass registers a function that is told the status of a class whenever it changes. It must be registered before
-// Run, and it is called from the class's own goroutine: it may take its time.
+// OnNodeClass registers a function that is called with the status of a class whenever it changes. Register it before Run. It is called
+// from the class's own goroutine and may block.
 func (p *Provider) OnNodeClass(f func(name string, generation int64, status ec2nc.EC2NodeClassStatus)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onNodeClass = append(p.onNodeClass, f)
 }
 
-// OnChange registers a function that is called whenever InstanceTypes may answer differently. It must not block.
+// OnChange registers a function that is called whenever InstanceTypes may return something else. It must not block.
 func (p *Provider) OnChange(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onChange = append(p.onChange, f)
 }
 
-// Version grows whenever InstanceTypes may answer differently.
+// Version grows whenever InstanceTypes may return something else.
 func (p *Provider) Version() uint64 {
 	p.expire()
 	return p.version.Load()
 }
 
-// Status says what of the region is not known or not fresh; nil: everything is.
+// Status returns an error that names which data of the region is missing or out of date; nil: none.
 func (p *Provider) Status() error {
 	return errors.Join(p.catalogue.status(), p.join.Load().err)
 }
@@ -190,8 +189,8 @@ func (p *Provider) bump() {
 	p.tell()
 }
 
-// expire makes offers available again whose time has come. Callers of InstanceTypes may hold locks of their own that an
-// OnChange function wants, too: they are told by the loop.
+// expire makes offerings available again whose time has passed. Callers of InstanceTypes may hold locks that an OnChange function
+// needs, too, so expire doesn't call those functions: the loop expiries does.
 func (p *Provider) expire() {
 	if p.exhausted.expire() {
 		p.version.Add(1)
@@ -210,7 +209,7 @@ func (p *Provider) tell() {
 
 const expiryPeriod = time.Second
 
-// expiries tells about offers that are no longer remembered as exhausted, also when nobody asks.
+// expiries calls the OnChange functions for offerings that have become available again, even if InstanceTypes isn't called.
 func (p *Provider) expiries(ctx context.Context) {
 	for sleep(ctx, p.clock, expiryPeriod) {
 		p.expire()

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// queueWait is how long a look at an empty queue takes, the longest there is.
+	// queueWait is how long a request waits for messages (SQS long polling); 20 seconds is the maximum.
 	queueWait = 20 * time.Second
-	// queueHidden is how long a message isn't given out again; it is long for what is done with one.
+	// queueHidden is how long SQS hides a message that was received; handling one takes much less.
 	queueHidden = 20 * time.Second
-	// queueBatch is the most messages SQS gives out, or deletes, at once.
+	// queueBatch is the most messages SQS returns, or deletes, at once.
 	queueBatch = 10
-	// queuePause is how long to wait after a failure, doubling up to queuePauseMost.
+	// queuePause is the wait after a failure, doubling up to queuePauseMost.
 	queuePause     = time.Second
 	queuePauseMost = time.Minute
 )
 
-// OnInterruption has f called with what the interruption queue says. f answers for each whether it has been seen to; what has
-// not comes again. f may be called again for the same interruption, in any order. Must be called before Run.
+// OnInterruption registers f for the interruptions from the queue. f returns an error for each that it could not handle; its message
+// is delivered again. f may be called again for the same interruption, in any order. Call it before Run.
 func (p *Provider) OnInterruption(f func(context.Context, []capacity.Interruption) []error) {
 	p.onInterruption = f
 }
@@ -36,7 +36,7 @@ func (p *Provider) listen(ctx context.Context) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", p.cfg.InterruptionQueue)
 	url, pause := "", queuePause
 	for ctx.Err() == nil {
-		if p.cfg.Hold() != "" { // the messages are another's
+		if p.cfg.Hold() != "" { // the messages belong to the other controller
 			sleep(ctx, p.clock, queuePause)
 			continue
 		}
@@ -51,8 +51,8 @@ func (p *Provider) listen(ctx context.Context) {
 			pause = queuePause
 			continue
 		}
-		logger.Error(err, "Could not hear of interruptions, will retry", "pause", pause)
-		url = "" // the queue may have been made anew
+		logger.Error(err, "Could not read the interruption queue, will retry", "pause", pause)
+		url = "" // the queue may have been deleted and created again
 		sleep(ctx, p.clock, pause)
 		pause = min(2*pause, queuePauseMost)
 	}
@@ -66,8 +66,8 @@ func (p *Provider) queueURL(ctx context.Context) (string, error) {
 	return awssdk.ToString(out.QueueUrl), nil
 }
 
-// hear takes what is on the queue, or waits for it, has it seen to, and deletes what has been; and what can't be understood, which
-// would come again and again.
+// hear receives the messages on the queue, or waits for some, has them handled, and deletes those that were handled. It also deletes
+// messages that can't be understood, which would be delivered again and again.
 func (p *Provider) hear(ctx context.Context, url string) error {
 	out, err := p.sqs.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: awssdk.String(url), MaxNumberOfMessages: queueBatch, WaitTimeSeconds: int32(queueWait / time.Second),
@@ -78,16 +78,16 @@ func (p *Provider) hear(ctx context.Context, url string) error {
 	}
 	logger := klog.FromContext(ctx)
 	var heard []capacity.Interruption
-	var from []int // message of each
+	var from []int // index of each interruption's message
 	seen := make([]error, len(out.Messages))
 	for i := range out.Messages {
 		said, err := interruptionsOf(awssdk.ToString(out.Messages[i].Body))
 		switch {
 		case err != nil:
-			logger.Error(err, "A message on the interruption queue can't be understood, it is deleted", "message", awssdk.ToString(out.Messages[i].MessageId))
+			logger.Error(err, "A message on the interruption queue can't be understood and is deleted", "message", awssdk.ToString(out.Messages[i].MessageId))
 			interruptionMessages.WithLabelValues("unknown").Inc()
 		case len(said) == 0:
-			logger.V(4).Info("A message on the interruption queue is about something else", "message", awssdk.ToString(out.Messages[i].MessageId))
+			logger.V(4).Info("A message on the interruption queue is not about an interruption", "message", awssdk.ToString(out.Messages[i].MessageId))
 			interruptionMessages.WithLabelValues("other").Inc()
 		default:
 			interruptionMessages.WithLabelValues(string(said[0].Kind)).Inc()
@@ -100,7 +100,7 @@ func (p *Provider) hear(ctx context.Context, url string) error {
 	if len(heard) > 0 {
 		for i, err := range p.onInterruption(ctx, heard) {
 			if err != nil {
-				logger.Error(err, "An interruption was not seen to, its message will come again", "instance", heard[i].InstanceID, "kind", heard[i].Kind)
+				logger.Error(err, "An interruption could not be handled; its message will be received again", "instance", heard[i].InstanceID, "kind", heard[i].Kind)
 				seen[from[i]] = err
 			}
 		}
@@ -108,7 +108,7 @@ func (p *Provider) hear(ctx context.Context, url string) error {
 	return p.forget(ctx, url, out.Messages, seen)
 }
 
-// forget deletes the messages that have been seen to.
+// forget deletes the messages that have been handled.
 func (p *Provider) forget(ctx context.Context, url string, messages []sqstypes.Message, seen []error) error {
 	var done []sqstypes.DeleteMessageBatchRequestEntry
 	for i := range messages {
@@ -123,8 +123,8 @@ func (p *Provider) forget(ctx context.Context, url string, messages []sqstypes.M
 	if err != nil {
 		return wrap(err, "deleting from the interruption queue")
 	}
-	if len(out.Failed) > 0 { // they come again, and are seen to again
-		klog.FromContext(ctx).Info("SQS kept messages that were to be deleted", "messages", len(out.Failed), "code", awssdk.ToString(out.Failed[0].Code))
+	if len(out.Failed) > 0 { // they are delivered and handled again
+		klog.FromContext(ctx).Info("SQS failed to delete some messages", "messages", len(out.Failed), "code", awssdk.ToString(out.Failed[0].Code))
 	}
 	return nil
 }

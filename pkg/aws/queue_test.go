@@ -65,7 +65,7 @@ func TestInterruptionsOf(t *testing.T) {
 	}
 }
 
-// listener is a provider that does nothing but listen, and what it has heard.
+// listener is a provider that only runs the queue's loop, and the interruptions that were delivered.
 type listener struct {
 	*Provider
 	t   *testing.T
@@ -74,7 +74,7 @@ type listener struct {
 
 	mu    sync.Mutex
 	heard []capacity.Interruption
-	// fail is asked about each.
+	// fail is called for each interruption; its error is the handler's.
 	fail func(capacity.Interruption) error
 }
 
@@ -142,7 +142,7 @@ func (l *listener) send(body string) {
 	}
 }
 
-// until waits for something that comes of itself.
+// until waits for something that happens by itself.
 func (l *listener) until(what string, ok func() bool) {
 	l.t.Helper()
 	if err := wait.PollUntilContextTimeout(l.ctx, 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return ok(), nil }); err != nil {
@@ -150,7 +150,7 @@ func (l *listener) until(what string, ok func() bool) {
 	}
 }
 
-// deleted is how many messages were deleted.
+// deleted returns how many messages were deleted.
 func (l *listener) deleted() int {
 	n := 0
 	for _, c := range l.sim.Calls("DeleteMessageBatch") {
@@ -161,7 +161,7 @@ func (l *listener) deleted() int {
 
 const rebalance = `{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","detail":{"instance-id":"%s"}}`
 
-// What is on the queue is heard in batches and deleted together, whatever it is about.
+// Messages are read in batches and deleted together, whatever they are about.
 func TestQueueIsReadAndEmptied(t *testing.T) {
 	l := newListener(t)
 	for i := range 10 {
@@ -179,7 +179,7 @@ func TestQueueIsReadAndEmptied(t *testing.T) {
 	if n := len(l.sim.Calls("DeleteMessageBatch")); n != 2 {
 		t.Errorf("12 messages were deleted by %d calls", n)
 	}
-	// It waits for the next one at the queue: 20 s, ten messages.
+	// The request for the next message waits at the queue: 20 s, ten messages.
 	l.send(fmt.Sprintf(rebalance, "i-late"))
 	l.until("the late one", func() bool { return l.deleted() == 13 })
 	if got := l.sim.Calls("ReceiveMessage")[0].Params; got != `{"MaxNumberOfMessages":10,"QueueUrl":"`+l.sim.QueueURL()+`","VisibilityTimeout":20,"WaitTimeSeconds":20}` {
@@ -187,7 +187,7 @@ func TestQueueIsReadAndEmptied(t *testing.T) {
 	}
 }
 
-// What could not be seen to stays and comes again, and keeps nothing else back.
+// A message that could not be handled stays on the queue and is delivered again, and delays no other.
 func TestMessagesComeAgain(t *testing.T) {
 	l := newListener(t, func(_ *Config, s *sim.Config) { s.Speed = 50 })
 	first := true
@@ -207,7 +207,7 @@ func TestMessagesComeAgain(t *testing.T) {
 	}
 }
 
-// A queue that isn't there is looked for until it is, and a failure of SQS passes.
+// A queue that doesn't exist is looked up until it does, and an error of SQS is retried.
 func TestQueueThatIsAway(t *testing.T) {
 	l := newListener(t)
 	l.sim.Before("GetQueueUrl", sim.Times(1, sim.Fault{Code: "com.amazonaws.sqs#QueueDoesNotExist", Message: "The specified queue does not exist."}))
@@ -220,7 +220,7 @@ func TestQueueThatIsAway(t *testing.T) {
 	}
 }
 
-// As long as another controller has the cluster the messages are its own.
+// As long as another controller owns the cluster, the messages are its own.
 func TestQueueOfAnother(t *testing.T) {
 	var mu sync.Mutex
 	why := "Karpenter holds its lease"

@@ -22,7 +22,7 @@ import (
 
 const (
 	manyTypes = 1300
-	// What a refresh may cost, and what all that is known may take.
+	// The most CPU time that a refresh may take, and the most memory that the region data may take.
 	refreshCPU   = time.Second
 	refreshBytes = 60 << 20
 )
@@ -64,7 +64,7 @@ func largeRegion(tb testing.TB) *catalog.Catalog {
 	return c
 }
 
-// recorded answers requests it has seen before as they were answered then, so that what is measured is the client's work.
+// recorded repeats the answers to requests that it has seen before, so that only the client's work is measured.
 type recorded struct {
 	mu      sync.Mutex
 	answers map[string]*http.Response
@@ -100,7 +100,7 @@ func (r *recorded) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &out, nil
 }
 
-// withoutTime leaves the start of the price history out, which is always now.
+// withoutTime leaves out the start of the price history, which is always now.
 func withoutTime(form string) string {
 	var parts []string
 	for p := range strings.SplitSeq(form, "&") {
@@ -138,8 +138,8 @@ func (p *Provider) refresh(ctx context.Context, c Clients) (*regionData, error) 
 	return f, err
 }
 
-// BenchmarkRefresh reads a region of 1,300 types in four zones anew and builds the offers of a class from it. It fails when
-// that takes more CPU or memory than it may.
+// BenchmarkRefresh reads a region of 1,300 types in four zones and builds the offerings of a class from it. It fails when that takes
+// more CPU or memory than allowed.
 func BenchmarkRefresh(b *testing.B) {
 	s, err := sim.New(sim.Config{Seed: 1, Cluster: "films", Catalog: largeRegion(b), Zones: []string{"us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d"}})
 	if err != nil {

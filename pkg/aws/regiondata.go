@@ -14,19 +14,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// facts are what is known of the region. They are never changed: a refresh makes new ones that share what stayed.
+// regionData is what is known of the region. It is immutable: a refresh creates a new one that shares the unchanged parts.
 type regionData struct {
-	types    []*hardware           // by name; nil: not known yet
+	types    []*hardware           // sorted by name; nil: not known yet
 	zones    map[string][]string   // by type, sorted; nil: not known yet
 	onDemand map[string]float64    // $/h by type; nil: not known yet
 	spot     map[zonalType]float64 // $/h; nil: not known yet
-	// settled: prices are known, or it is time to do without them.
+	// settled: prices are known, or we have waited long enough for them.
 	settled bool
 }
 
 type zonalType struct{ name, zone string }
 
-// catalogue keeps facts fresh.
+// catalogue keeps the region data up to date.
 type catalogue struct {
 	clock    clock.WithTicker
 	region   string
@@ -37,11 +37,11 @@ type catalogue struct {
 	now atomic.Pointer[regionData]
 
 	mu sync.Mutex
-	// problems is why a part of the facts isn't known or isn't fresh.
+	// problems holds, by part of the region data, why it isn't known or isn't up to date.
 	problems map[string]error
 }
 
-// Parts of the facts, as they are called in Status.
+// Parts of the region data, as Status names them.
 const (
 	partTypes    = "instance types"
 	partZones    = "zones of instance types"
@@ -60,7 +60,7 @@ func newCatalogue(cfg *Config, c Clients, changed func()) *catalogue {
 
 var errNotAsked = errors.New("not answered yet")
 
-// loops are the refreshes, each of which runs until ctx ends.
+// loops returns the refresh loops, each of which runs until ctx ends.
 func (k *catalogue) loops(cfg *Config) []func(context.Context) {
 	loop := func(part string, every time.Duration, fetch func(context.Context) (func(*regionData), error)) func(context.Context) {
 		return func(ctx context.Context) { k.keep(ctx, part, every, fetch) }
@@ -86,8 +86,8 @@ func (k *catalogue) loops(cfg *Config) []func(context.Context) {
 	}
 }
 
-// keep fetches a part again and again: every so often when it works, soon and then less soon when it does not. What was
-// known stays known.
+// keep fetches a part again and again until ctx ends: after every if it succeeds, with back-off if it fails. A failure keeps the last
+// known values.
 func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, fetch func(context.Context) (func(*regionData), error)) {
 	logger := klog.FromContext(ctx)
 	retry := backoff{}
@@ -124,12 +124,12 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 		countRegionData(f, part, refreshed)
 		k.mu.Unlock()
 		if guessing := f.settled && (f.onDemand == nil || f.spot == nil); guessing && change {
-			logger.Info("Prices are not known; machines are ordered by a rule of thumb from their size", "onDemandKnown", f.onDemand != nil, "spotKnown", f.spot != nil)
+			logger.Info("Prices are not known; instance types are ordered by prices estimated from their sizes", "onDemandKnown", f.onDemand != nil, "spotKnown", f.spot != nil)
 		}
 		if err != nil {
-			logger.Error(err, "Could not refresh what AWS offers", "part", part, "retryIn", wait)
+			logger.Error(err, "Could not refresh instance types or prices", "part", part, "retryIn", wait)
 		} else {
-			logger.V(3).Info("Refreshed what AWS offers", "part", part, "changed", change)
+			logger.V(3).Info("Refreshed instance types or prices", "part", part, "changed", change)
 		}
 		if change {
 			k.changed()
@@ -140,7 +140,7 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 	}
 }
 
-// update replaces the facts and says whether they are different now. The caller holds mu.
+// update replaces the region data and reports whether it has changed. The caller holds mu.
 func (k *catalogue) update(set func(*regionData)) bool {
 	old := k.now.Load()
 	f := *old
@@ -166,11 +166,11 @@ func (k *catalogue) settle(ctx context.Context) {
 	}
 }
 
-// pricePatience is how long nothing is offered after the start because prices are still being read. After that, offers
-// are ordered by estimate until prices come.
+// pricePatience is how long after the start nothing is offered because prices are still being read. After that, offerings are ordered
+// by estimate until prices are known.
 const pricePatience = 10 * time.Second
 
-// status says what of the facts is missing or old.
+// status returns an error that names the parts of the region data that are missing or out of date.
 func (k *catalogue) status() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,14 +181,14 @@ func (k *catalogue) status() error {
 			continue
 		}
 		if (part == partOnDemand || part == partSpot) && (errors.Is(err, errUnknown) || errors.Is(err, errNotAsked)) {
-			err = fmt.Errorf("%w; machines are ordered by a rule of thumb from their size", err)
+			err = fmt.Errorf("%w; instance types are ordered by prices estimated from their sizes", err)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// problem is why a part is not known or not fresh, or nil.
+// problem returns why a part is not known or not up to date, or nil.
 func (k *catalogue) problem(part string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -223,7 +223,7 @@ func (b *backoff) next() time.Duration {
 	return b.d
 }
 
-// sleep waits; false: ctx ended first.
+// sleep waits for d; it returns false if ctx ended first.
 func sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
 	t := c.NewTimer(d)
 	defer t.Stop()
@@ -235,7 +235,7 @@ func sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
 	}
 }
 
-// find is the hardware of that name, or nil.
+// find returns the hardware with that name, or nil.
 func (f *regionData) find(name string) *hardware {
 	i, ok := slices.BinarySearchFunc(f.types, name, func(h *hardware, n string) int {
 		switch {

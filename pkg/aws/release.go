@@ -8,10 +8,10 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 )
 
-// ReleaseClass removes what was made for a class that nobody uses any more and that is about to go: the instance profiles of its role.
-// Launch templates go by themselves when nobody has used them for a while. It may be called again.
+// ReleaseClass removes the instance profiles that were created for the role of a class that is about to be deleted and that no claim
+// uses any more. keepTidy removes its launch templates when they have been unused for a while. ReleaseClass may be called again.
 func (p *Provider) ReleaseClass(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
-	p.DeleteNodeClass(nc.Name) // or a profile would be made anew
+	p.DeleteNodeClass(nc.Name) // otherwise the resolver would create a new profile
 	if nc.Spec.Role == "" || nc.UID == "" {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (p *Provider) ReleaseClass(ctx context.Context, nc *ec2nc.EC2NodeClass) err
 	return nil
 }
 
-// ClusterCA is what nodes verify the API server with, base64 of PEM; false: it is not known yet.
+// ClusterCA returns the certificates with which nodes verify the API server, as base64 of PEM; false: not known yet.
 func (p *Provider) ClusterCA() (string, bool) {
 	ca := p.join.Load().ca
 	return ca, ca != ""

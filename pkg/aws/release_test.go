@@ -11,7 +11,7 @@ import (
 
 func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
 	w := newWorld(t)
-	// The role changed once: the first profile is still there.
+	// The role has changed once: the first profile still exists.
 	earlier := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.Role = "earlier" })
 	if _, err := w.ensureProfile(w.ctx, earlier, profileName("films", "us-west-2", earlier)); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
 	if got := left(); len(got) != 3 {
 		t.Fatalf("profiles before: %v, want 3", got)
 	}
-	for range 2 { // it may be asked again
+	for range 2 { // it may be called again
 		if err := w.ReleaseClass(w.ctx, nodeClass()); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// forms are the parameters of every call of an action, as they came over the wire.
+// forms returns a function that returns the parameters of every call of an action, as they were sent.
 func (w *world) forms(action string) func() []url.Values {
 	var mu sync.Mutex
 	var out []url.Values

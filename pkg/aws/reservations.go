@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// blockOver is how long before a capacity block's end its nodes have to be on their way out: EC2 ends their instances half
-	// an hour before it.
+	// blockOver is how long before a capacity block's end its nodes have to be draining: EC2 terminates their instances half an hour
+	// before it.
 	blockOver = 40 * time.Minute
-	// blockClosing is how long before its end a block takes no more instances. It is earlier than its nodes begin to be
-	// replaced, or they would be replaced by nodes of the same block.
+	// blockClosing is how long before its end a block gets no more instances. This is earlier than the replacement of its nodes
+	// begins, because otherwise they would be replaced by nodes of the same block.
 	blockClosing = time.Hour
 )
 
-// reservedShare makes reserved capacity, which is paid for anyway, cheaper than anything else and keeps its order.
+// reservedShare makes reserved capacity, which is paid for anyway, cheaper than anything else and preserves the order of its prices.
 const reservedShare = 1e-7
 
-// reservation is capacity that is paid for already.
+// reservation is an EC2 capacity reservation.
 type reservation struct {
 	id, instanceType, zone string
 	match, owner           string
@@ -41,11 +41,11 @@ type reservation struct {
 	interruptible          bool
 	end                    time.Time // zero: none
 	expiring               bool
-	// labels of offers from it.
+	// labels of offerings from the reservation.
 	labels map[string]string
 }
 
-// counts are how many instances reservations can still take: as of the last look, less what was launched since.
+// counts holds how many instances reservations can still take: EC2's last answer, less what was launched since.
 type counts struct {
 	changed func()
 	mu      sync.Mutex // serializes writers of now
@@ -73,7 +73,7 @@ func (c *counts) set(update func(map[string]int)) {
 	}
 }
 
-// findReservations are the active reservations any term selects, by id.
+// findReservations returns the active reservations that any term selects, sorted by id.
 func (p *Provider) findReservations(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]reservation, string, error) {
 	found := map[string]reservation{}
 	left := map[string]int{}
@@ -104,7 +104,7 @@ func (p *Provider) findReservations(ctx context.Context, spec *ec2nc.EC2NodeClas
 		}
 		var ids []string
 		if t.ID != "" {
-			ids = []string{t.ID} // one by one: an unknown id fails a request
+			ids = []string{t.ID} // one id per request: an unknown id fails the request
 		}
 		if err := ask(ids, filters...); err != nil && !IsNotFound(err) {
 			return nil, "", err
@@ -128,7 +128,7 @@ func reservationOf(c *ec2types.CapacityReservation, now time.Time) (r reservatio
 		r.kind = ec2nc.CapacityReservationTypeCapacityBlock
 		r.expiring = !r.end.IsZero() && now.Add(blockClosing).After(r.end)
 	default:
-		return r, 0, false // how to launch into it isn't known
+		return r, 0, false // an unknown type, into which we can't launch
 	}
 	r.labels = map[string]string{
 		ec2nc.LabelCapacityReservationID: r.id, ec2nc.LabelCapacityReservationType: string(r.kind),
@@ -152,7 +152,7 @@ func (r *reservation) status() ec2nc.CapacityReservation {
 	return st
 }
 
-// reservedOffers are the offers of a type from reservations, in zones with a subnet.
+// reservedOffers returns the offerings of a type from reservations, in zones with a subnet.
 func (r *resolved) reservedOffers(h *hardware, f *regionData, zones map[string]zoneLabels) []capacity.Offer {
 	var out []capacity.Offer
 	for i := range r.reservations {
@@ -180,8 +180,8 @@ func (r *resolved) reservation(id string) *reservation {
 	return &r.reservations[i]
 }
 
-// ReservationOver is when nodes from a reservation have to be on their way out, because EC2 will take their instances; false:
-// never, or the reservation is not known.
+// ReservationOver returns when nodes from a reservation have to be draining, because EC2 will terminate their instances; false: never,
+// or the reservation is not known.
 func (p *Provider) ReservationOver(id string) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +197,7 @@ func (p *Provider) ReservationOver(id string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// market is how EC2 wants instances of the reservation to be asked for; empty: like on-demand ones.
+// market returns the market type with which instances of the reservation are requested; empty: as on-demand instances.
 func (r *reservation) market() ec2types.MarketType {
 	switch {
 	case r.kind == ec2nc.CapacityReservationTypeCapacityBlock:
@@ -208,7 +208,7 @@ func (r *reservation) market() ec2types.MarketType {
 	return ""
 }
 
-// target sets what a fleet has to say about the capacity it wants.
+// target sets the fleet's options for the kind of capacity it requests.
 func target(in *ec2.CreateFleetInput, capacityType string, market ec2types.MarketType, priced bool) {
 	t := in.TargetCapacitySpecification
 	switch {

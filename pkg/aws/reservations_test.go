@@ -14,7 +14,7 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// reserved is the reserved offer of a type in the class, if there is one.
+// reserved returns the reserved offering of a type in the class, or nil.
 func (w *world) reserved(name string) *capacity.Offer {
 	w.t.Helper()
 	t := typeOf(w.types("default"), name)
@@ -79,7 +79,7 @@ func TestReservedCapacity(t *testing.T) {
 	}
 }
 
-// Capacity blocks and interruptible reservations are markets of their own: fleet and template say so.
+// Capacity blocks and interruptible reservations are separate markets: fleet and template name them.
 func TestReservationsOfOtherMarkets(t *testing.T) {
 	for _, tt := range []struct {
 		name, market, target string
@@ -125,7 +125,7 @@ func TestReservationsOfOtherMarkets(t *testing.T) {
 	}
 }
 
-// Two reservations of the same type in the same zone: EC2 takes one of a pool in a fleet.
+// Two reservations of the same type in the same zone: in a fleet, EC2 accepts only one per pool.
 func TestOnePoolOncePerFleet(t *testing.T) {
 	w := newWorld(t)
 	var ids []string

@@ -13,7 +13,7 @@ import (
 
 // The calls below are all that this program may make to AWS; the IAM policy is generated from them (package policy).
 
-// EC2 is what is asked of EC2.
+// EC2 are the calls to EC2.
 type EC2 interface {
 	hardwareAPI
 	networkAPI
@@ -49,12 +49,12 @@ type instanceAPI interface {
 	CreateTags(context.Context, *ec2.CreateTagsInput, ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error)
 }
 
-// SSM knows the newest images by name.
+// SSM returns the newest images by parameter name.
 type SSM interface {
 	GetParameters(context.Context, *ssm.GetParametersInput, ...func(*ssm.Options)) (*ssm.GetParametersOutput, error)
 }
 
-// IAM holds the instance profiles.
+// IAM manages the instance profiles.
 type IAM interface {
 	GetInstanceProfile(context.Context, *iam.GetInstanceProfileInput, ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
 	CreateInstanceProfile(context.Context, *iam.CreateInstanceProfileInput, ...func(*iam.Options)) (*iam.CreateInstanceProfileOutput, error)
@@ -64,24 +64,24 @@ type IAM interface {
 	AddRoleToInstanceProfile(context.Context, *iam.AddRoleToInstanceProfileInput, ...func(*iam.Options)) (*iam.AddRoleToInstanceProfileOutput, error)
 }
 
-// Pricing knows on-demand prices.
+// Pricing returns on-demand prices.
 type Pricing interface {
 	GetProducts(context.Context, *pricing.GetProductsInput, ...func(*pricing.Options)) (*pricing.GetProductsOutput, error)
 }
 
-// EKS knows how a node joins the cluster.
+// EKS returns the data with which nodes join the cluster.
 type EKS interface {
 	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
 }
 
-// SQS brings word of instances that will end.
+// SQS delivers messages about instances that will be interrupted.
 type SQS interface {
 	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
 	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
 }
 
-// Clients are the services. All of them are safe for concurrent use, and their requests end by themselves.
+// Clients are the services. All of them are safe for concurrent use, and their requests have deadlines.
 type Clients struct {
 	EC2     EC2
 	SSM     SSM

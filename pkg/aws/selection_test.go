@@ -18,7 +18,7 @@ func TestImageFilters(t *testing.T) {
 		words string
 	}{
 		{
-			// Anybody can publish an image under any name.
+			// Anyone can publish an image under any name.
 			name: "a name alone means this account's or Amazon's", term: ec2nc.AMISelectorTerm{Name: "golden-*"},
 			want: map[string][]string{"name": {"golden-*"}}, owner: []string{"self", "amazon"}, words: "name golden-*",
 		},
@@ -76,7 +76,7 @@ func TestSubnetWithTheMostAddresses(t *testing.T) {
 	check("none is below zero", map[string]string{"a": "small"})
 }
 
-// What a class said before must not be launched after it says something else.
+// After a class has changed, nothing may be launched from its old version.
 func TestChangedClassIsNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())

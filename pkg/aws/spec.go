@@ -9,21 +9,21 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// options are what launch templates of one class can differ in.
+// options are the properties in which launch templates of one class can differ.
 type options struct {
 	image        string
 	userData     string // not encoded
 	capacityType string
-	efas         int64 // interfaces to attach for EFA; 0: none
+	efas         int64 // number of EFA interfaces to attach; 0: none
 	ipv6         bool
 	tags         map[string]string
-	reservation  *reservation // launch into it and nowhere else
+	reservation  *reservation // launch into this reservation only
 	tenancy      string       // "dedicated"; empty: shared
 	partition    int32        // of the placement group; 0: EC2 chooses
 	enclave      bool
 }
 
-// template is the launch template of a class with these options.
+// template returns the launch template of a class with these options.
 func (r *resolved) template(o options) *ec2types.RequestLaunchTemplateData {
 	spec := &r.class.Spec
 	data := &ec2types.RequestLaunchTemplateData{
@@ -39,11 +39,11 @@ func (r *resolved) template(o options) *ec2types.RequestLaunchTemplateData {
 		},
 	}
 	if o.capacityType == karpv1.CapacityTypeSpot {
-		// Of an on-demand fleet, EC2 refuses such tags.
+		// EC2 refuses such tags in an on-demand fleet.
 		data.TagSpecifications = append(data.TagSpecifications,
 			ec2types.LaunchTemplateTagSpecificationRequest{ResourceType: ec2types.ResourceTypeSpotInstancesRequest, Tags: sortedTags(o.tags)})
 	}
-	// What isn't meant for a reservation must not fill one by chance.
+	// Instances that aren't meant for a reservation must not use one by chance.
 	data.CapacityReservationSpecification = &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{
 		CapacityReservationPreference: ec2types.CapacityReservationPreferenceNone}
 	if v := o.reservation; v != nil {
@@ -73,7 +73,7 @@ func (r *resolved) template(o options) *ec2types.RequestLaunchTemplateData {
 	return data
 }
 
-// blockDevices are the class's, or the family's.
+// blockDevices returns the class's block devices, or the family's defaults.
 func blockDevices(spec *ec2nc.EC2NodeClassSpec, f *family) []ec2types.LaunchTemplateBlockDeviceMappingRequest {
 	var out []ec2types.LaunchTemplateBlockDeviceMappingRequest
 	for _, m := range spec.BlockDeviceMappings {
@@ -84,7 +84,7 @@ func blockDevices(spec *ec2nc.EC2NodeClassSpec, f *family) []ec2types.LaunchTemp
 			Iops: narrow(e.IOPS), Throughput: narrow(e.Throughput),
 		}
 		if e.VolumeSize != nil {
-			// Whole GiB, rounded up: EC2 knows nothing smaller.
+			// Whole GiB, rounded up: EC2 has no smaller unit.
 			ebs.VolumeSize = awssdk.Int32(int32((e.VolumeSize.Value() + gi - 1) / gi))
 		}
 		out = append(out, ec2types.LaunchTemplateBlockDeviceMappingRequest{DeviceName: m.DeviceName, Ebs: ebs})
@@ -108,8 +108,8 @@ func narrow(v *int64) *int32 {
 	return awssdk.Int32(int32(*v))
 }
 
-// metadataOptions keep pods away from the instance's credentials unless the class says otherwise. Tags in metadata stay
-// off: EC2 refuses to start instances whose tag keys (ours have slashes) can't be shown there.
+// metadataOptions keep pods away from the instance's credentials unless the class allows it. Tags in metadata stay off: EC2 refuses to
+// start instances with tag keys that can't be shown there, and ours contain slashes.
 func metadataOptions(m *ec2nc.MetadataOptions, ipv6 bool) *ec2types.LaunchTemplateInstanceMetadataOptionsRequest {
 	out := &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{
 		HttpEndpoint:            ec2types.LaunchTemplateInstanceMetadataEndpointStateEnabled,
@@ -139,10 +139,10 @@ func metadataOptions(m *ec2nc.MetadataOptions, ipv6 bool) *ec2types.LaunchTempla
 	return out
 }
 
-// interfaces are the class's own list, one per card for EFA, or the primary one. The subnet comes with the fleet's choice.
+// interfaces returns the class's own interfaces, or one per card for EFA, or only the primary one. The fleet request adds the subnet.
 func (r *resolved) interfaces(o options) []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	spec := &r.class.Spec
-	// EC2 takes a word on the public address for a single interface only; machines with several get none anyway.
+	// EC2 accepts the setting for the public address only with a single interface; instances with several get none anyway.
 	addressed := max(1, addressedInterfaces(spec), int(o.efas))
 	one := func(card, dev int32, kind string) ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 		n := ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{DeviceIndex: awssdk.Int32(dev), Groups: r.groupIDs()}
@@ -181,7 +181,7 @@ func (r *resolved) interfaces(o options) []ec2types.LaunchTemplateInstanceNetwor
 	return out
 }
 
-// addressedInterfaces are those of the class's own interfaces that have addresses.
+// addressedInterfaces returns how many of the class's own interfaces have addresses.
 func addressedInterfaces(spec *ec2nc.EC2NodeClassSpec) int {
 	n := 0
 	for _, i := range spec.NetworkInterfaces {
@@ -202,7 +202,7 @@ func (r *resolved) groupIDs() []string {
 
 const batchTag = "dovetail.sh/wave"
 
-// ownerTags say whose a thing is. The class's own tags are among them.
+// ownerTags returns the tags that mark a resource as this cluster's, together with the class's own tags.
 func (p *Provider) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
 	tags := map[string]string{}
 	for k, v := range nc.Spec.Tags {
@@ -213,7 +213,8 @@ func (p *Provider) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
 	return tags
 }
 
-// launchTags are those of everything a launch makes. A node without pool has that tag without a value: instances are listed by it.
+// launchTags returns the tags of everything that a launch creates. A node without a pool has the pool's tag with an empty value,
+// because List selects instances by that tag.
 func (p *Provider) launchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string {
 	tags := p.ownerTags(nc)
 	if _, own := tags[ec2nc.NameTagKey]; !own {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// publish makes a resolution the one that offers are made from and tells its status.
+// publish makes a resolution the one that offerings are computed from, and reports its status.
 func (p *Provider) publish(ctx context.Context, c *class, r *resolution) {
 	conditions := r.conditions()
 	res := &resolved{
@@ -58,7 +58,7 @@ func (r *resolved) status() ec2nc.EC2NodeClassStatus {
 	return st
 }
 
-// stamp puts generation and times on conditions: the time of a condition is that of its last change of status.
+// stamp sets generation and times of conditions: the time of a condition is that of its last change of status.
 func (p *Provider) stamp(conditions []status.Condition, r *resolution) []status.Condition {
 	before := r.class.Status.Conditions
 	if r.reported != nil {
@@ -77,7 +77,7 @@ func (p *Provider) stamp(conditions []status.Condition, r *resolution) []status.
 	return conditions
 }
 
-// conditions of a class, the last of them Ready.
+// conditions returns the conditions of a class, the last of them Ready.
 func (r *resolution) conditions() []status.Condition {
 	out := []status.Condition{
 		conditionOf(r, ec2nc.ConditionTypeSubnetsReady, "SubnetsNotFound", &r.subnets),
@@ -131,7 +131,7 @@ func (r *resolution) conditions() []status.Condition {
 	}
 	ready.Message = strings.Join(because, ", ")
 	if len(spec.CapacityReservationSelectorTerms) > 0 {
-		// No reason to launch nothing: everything but the reservations works.
+		// This doesn't make the class unready: everything but the reservations works.
 		c := conditionOf(r, ec2nc.ConditionTypeCapacityReservationsReady, "", &r.reserved)
 		if c.Status == metav1.ConditionTrue && len(r.reserved.value) == 0 {
 			c.Message = "spec.capacityReservationSelectorTerms: no active capacity reservation matches"
@@ -158,7 +158,7 @@ func conditionOf[T any](r *resolution, kind, reason string, p *part[T]) status.C
 	return c
 }
 
-// unready is the reason of the first condition that stands in the way.
+// unready returns the messages of the conditions that are not True, or "".
 func unready(nc *ec2nc.EC2NodeClass, conditions []status.Condition) string {
 	if !nc.DeletionTimestamp.IsZero() {
 		return fmt.Sprintf("EC2NodeClass %s is being deleted", nc.Name)

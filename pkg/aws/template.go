@@ -18,11 +18,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// templatePrefix begins the name of every launch template; a hash of all that is in it follows. A name therefore stands
-// for its content, whoever made it.
+// templatePrefix begins the name of every launch template; a hash of its content follows. Templates of the same name therefore have
+// the same content, whoever created them.
 const templatePrefix = "karpenter.k8s.aws/"
 
-// templates makes launch templates when they are first needed.
+// templates creates launch templates when they are first needed.
 type templates struct {
 	clock clock.PassiveClock
 	api   templateAPI
@@ -41,8 +41,7 @@ func newTemplates(c clock.PassiveClock, api templateAPI) *templates {
 	return &templates{clock: c, api: api, made: map[string]*madeTemplate{}}
 }
 
-// ensure makes the template unless it is known to be there, and returns its name. Callers with the same template share one
-// request.
+// ensure creates the template unless it is known to exist, and returns its name. Callers with the same template share one request.
 func (t *templates) ensure(ctx context.Context, data *ec2types.RequestLaunchTemplateData, tags map[string]string) (string, error) {
 	name, err := templateName(data, tags)
 	if err != nil {
@@ -73,7 +72,7 @@ func (t *templates) ensure(ctx context.Context, data *ec2types.RequestLaunchTemp
 			if ctx.Err() != nil {
 				return "", ctx.Err()
 			}
-			// The one who asked may have run out of time; ask for ourselves unless the answer would be the same.
+			// The caller that sent the request may have run out of time; send one of our own unless the answer would be the same.
 			if IsRefused(m.err) {
 				return "", m.err
 			}
@@ -92,8 +91,8 @@ func (t *templates) forget(names ...string) {
 	}
 }
 
-// create asks EC2 for the template. That there is one of that name is fine: it has the same content. The client token is
-// the SDK's, good for its own retries: one derived from the name would answer with a template that was deleted since.
+// create creates the template. It is fine if there is one of that name: it has the same content. The client token is the SDK's, which
+// only covers its own retries: a token derived from the name would return a template that was deleted since.
 func (t *templates) create(ctx context.Context, name string, data *ec2types.RequestLaunchTemplateData, tags map[string]string) error {
 	_, err := t.api.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
 		LaunchTemplateName: &name, LaunchTemplateData: data,

@@ -1,14 +1,14 @@
 package aws
 
-// dedicated is the tenancy of machines that nobody else shares.
+// dedicated is the tenancy of instances on single-tenant hardware.
 const dedicated = "dedicated"
 
-// dedicatedShare is what such a machine costs of a shared one's price. The price list has a price for each, between 2 % and
-// 10 % above; the fee per region and hour comes once and is nobody's in particular.
+// dedicatedShare is the price of such an instance as a multiple of the shared price. The price list has a price for each, 2 % to 10 %
+// above; the fee per region and hour is paid once and can't be attributed to an instance.
 const dedicatedShare = 1.1
 
-// OfferDedicated says for which node classes machines of one's own are offered beside shared ones: those of pools that ask for
-// them (karpenter.k8s.aws/instance-tenancy). For all others they would double the offers for nothing.
+// OfferDedicated sets the node classes for which single-tenant instances are offered beside shared ones: those of pools that ask for
+// them (karpenter.k8s.aws/instance-tenancy). For all others they would double the number of offerings without need.
 func (p *Provider) OfferDedicated(nodeClasses map[string]bool) {
 	p.mu.Lock()
 	p.dedicated = nodeClasses
@@ -22,7 +22,7 @@ func (p *Provider) OfferDedicated(nodeClasses map[string]bool) {
 	}
 }
 
-// offerDedicated says whether something changed. What is resolved stays so, but for this.
+// offerDedicated sets dedicated and reports whether it has changed. The rest of the resolution is kept.
 func (c *class) offerDedicated(yes bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,23 +12,23 @@ import (
 // rate is a token bucket's size and refill per second.
 type rate struct{ burst, perSecond float64 }
 
-// rates per action stay at four fifths of what is documented per account and region
-// (docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html), so that others in the account can live, too.
-// An action that is not listed has the rate of its service.
+// rates per action are four fifths of what is documented per account and region
+// (docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html), so that other users of the account get their share. An action
+// that is not listed has the rate of its service.
 var rates = map[string]rate{
 	// EC2: mutating actions 50 + 5/s unless listed otherwise there.
 	"CreateFleet":          {40, 4},
 	"CreateLaunchTemplate": {40, 4},
 	"DeleteLaunchTemplate": {40, 4},
 	"TerminateInstances":   {80, 4},
-	// Beside the calls, the instances in them: 1,000 + 20/s.
+	// The instances in the calls have a limit of their own: 1,000 + 20/s.
 	terminatedInstances: {800, 16},
 	"CreateTags":        {80, 8},
-	// Everything that is described is filtered or paged: 100 + 20/s.
+	// All our describe calls have filters or pages: 100 + 20/s.
 	"EC2": {80, 16},
 	// Pricing: 10 + 5/s.
 	"Pricing": {8, 4},
-	// No numbers are published for these; they are asked rarely.
+	// No numbers are published for these; they are called rarely.
 	"SSM": {20, 10},
 	"IAM": {10, 5},
 	"EKS": {5, 1},
@@ -37,18 +37,18 @@ var rates = map[string]rate{
 
 const terminatedInstances = "TerminateInstances/instances"
 
-// throttle makes callers wait before they would be refused. One per process: the limits are per account, so per client.
+// throttle makes callers wait instead of being refused. There is one per process, because AWS's limits apply to the account.
 type throttle struct {
 	clock clock.Clock
 	mu    sync.Mutex
-	// free is when the bucket of an action would be full again, which says how many tokens it has now.
+	// free is when the bucket of an action will be full again; the number of its tokens follows from that.
 	free map[string]time.Time
 	last time.Time // by the clock, when a token was last asked for
 }
 
 func newThrottle(c clock.Clock) *throttle { return &throttle{clock: c, free: map[string]time.Time{}} }
 
-// turn waits until a call may be made: for a token of its action, and for one for each thing in it where EC2 counts those.
+// turn waits until a call may be made: for a token of its action, and, where EC2 counts the items in a call, for one per item.
 func (t *throttle) turn(ctx context.Context, service, action string, input any) error {
 	if in, ok := input.(*ec2.TerminateInstancesInput); ok {
 		if err := t.take(ctx, terminatedInstances, rates[terminatedInstances], len(in.InstanceIds)); err != nil {
@@ -71,7 +71,8 @@ func (t *throttle) wait(ctx context.Context, service, action string) error {
 	return t.take(ctx, key, r, 1)
 }
 
-// now is the time. Where the clock has been set back, the buckets are, too: calls would wait until it has caught up.
+// now returns the time. If the clock was set back, the buckets are moved back, too: otherwise calls would wait until the clock has
+// caught up.
 func (t *throttle) now() time.Time {
 	now := t.clock.Now()
 	if back := t.last.Sub(now); back > 0 {
@@ -83,7 +84,7 @@ func (t *throttle) now() time.Time {
 	return now
 }
 
-// take takes n tokens of a bucket, as soon as they are there. It ends early with ctx, without having taken any.
+// take takes n tokens of a bucket as soon as they are available. If ctx ends first, it takes none.
 func (t *throttle) take(ctx context.Context, key string, r rate, n int) error {
 	each := time.Duration(float64(time.Second) / r.perSecond)
 	token := time.Duration(n) * each

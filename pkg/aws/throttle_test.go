@@ -25,7 +25,7 @@ import (
 func TestTurns(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	b := newThrottle(c)
-	// delay is how long a caller would have to wait now, which it does not.
+	// delay returns how long a caller would have to wait now; it doesn't wait itself.
 	delay := func(action string) time.Duration {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -64,7 +64,7 @@ func TestTurns(t *testing.T) {
 	if d := delay("CreateFleet"); d != 250*time.Millisecond {
 		t.Errorf("the next one waits %v, want a quarter of a second", d)
 	}
-	// It gave up; who comes now waits no longer for that.
+	// That caller has given up; the next one doesn't wait for its token.
 	if d := delay("CreateFleet"); d != 250*time.Millisecond {
 		t.Errorf("after one who gave up, a caller waits %v", d)
 	}
@@ -87,7 +87,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Ending many at once is bounded by their number, too, whatever the number of calls.
+// The number of terminated instances is limited, too, however few calls they need.
 func TestTurnsOfManyInstances(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	b := newThrottle(c)
@@ -119,7 +119,7 @@ func TestTurnsOfManyInstances(t *testing.T) {
 	}
 }
 
-// An account with the documented limits, a burst of launches, and nobody hears of the limits.
+// In an account with the documented limits, a burst of launches causes no throttling errors.
 func TestManyLaunchesInAThrottledAccount(t *testing.T) {
 	w := newWorld(t, func(_ *Config, s *sim.Config) { s.Throttle = true })
 	w.SetNodeClass(nodeClass())
@@ -158,7 +158,7 @@ func TestManyLaunchesInAThrottledAccount(t *testing.T) {
 	}
 }
 
-// One throttled request must not fail all who share it, and a neighbour that uses up the account's limit only delays us.
+// One throttled request must not fail all callers who share it, and other users who exhaust the account's limit only delay us.
 func TestThrottledByOthers(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
@@ -277,7 +277,7 @@ func TestBatches(t *testing.T) {
 	}
 	joined(3)
 	for done := false; !done; {
-		// The timer may be set anew at this moment, for the last that joined: one step may then be too early.
+		// The timer may be reset at this moment, for the last caller that joined: then one step is too early.
 		c.Step(batchIdle)
 		select {
 		case r := <-first:
@@ -298,7 +298,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// A clock that is set back does not have calls wait until it has caught up.
+// If the clock is set back, calls don't wait until it has caught up.
 func TestTurnsWhenTheClockIsSetBack(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(10_000, 0))
 	b := newThrottle(c)
@@ -306,7 +306,7 @@ func TestTurnsWhenTheClockIsSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.SetTime(time.Unix(9_000, 0))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // of the machine's own clock: it is not to be needed
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // by the real clock, in case the wait doesn't end
 	defer cancel()
 	if err := b.wait(ctx, "EC2", "DescribeInstances"); err != nil {
 		t.Errorf("a call with all tokens there had to wait: %v", err)

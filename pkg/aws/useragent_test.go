@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/version"
 )
 
-// sentAs notes the user agents of requests and answers none.
+// sentAs records the user agents of requests and answers none.
 type sentAs []string
 
 func (s *sentAs) Do(r *http.Request) (*http.Response, error) {

@@ -13,22 +13,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// unregistered is the taint a kubelet puts on a Node it has to create itself. NoSchedule, never NoExecute: pods may be
-// bound before the kubelet comes.
+// unregistered is the taint a kubelet sets on a Node it has to create itself. NoSchedule, never NoExecute: pods may be bound before
+// the kubelet registers.
 var unregistered = corev1.Taint{Key: karpv1.UnregisteredTaintKey, Effect: corev1.TaintEffectNoSchedule}
 
-// boot is what a node is told beside the class and the cluster's join data.
+// boot is the data that a node needs besides the class and the cluster's join data.
 type boot struct {
 	cluster string
 	maxPods int64
 	labels  map[string]string
 	taints  []corev1.Taint
-	// kubeReserved is set for families that have to be told.
+	// kubeReserved is set for families whose user data must contain it.
 	kubeReserved map[string]string
 }
 
-// userData is what the instance starts with, in the family's format, not encoded. The user's own is merged in; what the
-// node needs to join wins.
+// userData returns what the instance starts with, in the family's format, not encoded. The class's own user data is merged in; where
+// they differ, what the node needs to join wins.
 func userData(f *family, spec *ec2nc.EC2NodeClassSpec, j *joined, b boot) (string, error) {
 	own := ""
 	if spec.UserData != nil {
@@ -43,10 +43,10 @@ func userData(f *family, spec *ec2nc.EC2NodeClassSpec, j *joined, b boot) (strin
 	if f.windows() {
 		return powershell(spec, j, b, own), nil
 	}
-	return own, nil // Custom: the image and its user know how to join
+	return own, nil // Custom: the image and its user data know how to join
 }
 
-// nodeConfig is nodeadm's configuration, as far as it is used (awslabs.github.io/amazon-eks-ami/nodeadm).
+// nodeConfig is the part of nodeadm's configuration that we use (awslabs.github.io/amazon-eks-ami/nodeadm).
 type nodeConfig struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -71,7 +71,7 @@ type nodeInstance struct {
 	} `json:"localStorage"`
 }
 
-// nodeadm makes a multi-part document of the user's parts and, last, because later ones win, the node's configuration.
+// nodeadm returns a multi-part document of the user's parts and, last, because later ones win, the node's configuration.
 func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
 	c := nodeConfig{APIVersion: "node.eks.aws/v1alpha1", Kind: "NodeConfig"}
 	c.Spec.Cluster.Name, c.Spec.Cluster.APIServerEndpoint = b.cluster, j.endpoint
@@ -98,7 +98,7 @@ func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (strin
 	return multipartOf(append(parts, mimePart{contentType: nodeConfigType, body: string(config)})), nil
 }
 
-// kubeletConfig is the class's kubelet settings in the kubelet's own words, with what is decided here.
+// kubeletConfig returns the class's kubelet settings in the kubelet's format, with the settings that we determine.
 func kubeletConfig(k *ec2nc.KubeletConfiguration, b boot) (map[string]any, error) {
 	out := map[string]any{}
 	if k != nil {
@@ -115,7 +115,7 @@ func kubeletConfig(k *ec2nc.KubeletConfiguration, b boot) (map[string]any, error
 	return out, nil
 }
 
-// joinLabels is a=b,c=d in order of keys.
+// joinLabels returns a=b,c=d sorted by key.
 func joinLabels(labels map[string]string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {

@@ -22,7 +22,7 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// allKubelet says something in every field.
+// allKubelet sets every field.
 func allKubelet() *ec2nc.KubeletConfiguration {
 	return &ec2nc.KubeletConfiguration{
 		ClusterDNS: []string{"172.20.0.53"}, MaxPods: ptr.To[int32](58), PodsPerCore: ptr.To[int32](40),
@@ -34,12 +34,13 @@ func allKubelet() *ec2nc.KubeletConfiguration {
 	}
 }
 
-// wantLabels are those of the launch batch that go to the kubelet: not what follows from the type, not what kubelets may not set.
+// wantLabels are the launch batch's labels that the kubelet gets: not those that follow from the type, nor those that kubelets may not
+// set.
 var wantLabels = map[string]string{"karpenter.k8s.aws/ec2nodeclass": "default", "karpenter.sh/capacity-type": "on-demand", "karpenter.sh/nodepool": "pool", "team": "a"}
 
 var authority = base64.StdEncoding.EncodeToString([]byte("a certificate"))
 
-// What an instance starts with, read as the family's own software reads it.
+// The user data of an instance, read as the family's own software reads it.
 func TestUserData(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -184,7 +185,7 @@ func TestUserData(t *testing.T) {
 					"KubeletExtraArgs": strings.Join([]string{
 						"--node-labels=karpenter.k8s.aws/ec2nodeclass=default,karpenter.sh/capacity-type=on-demand,karpenter.sh/nodepool=pool,team=a",
 						"--register-with-taints=dedicated=a:NoSchedule,karpenter.sh/unregistered=:NoSchedule", "--max-pods=58",
-						// 1 GiB of disk and 255 + 11 x 58 MiB, as the class says nothing about them
+						// 1 GiB of disk and 255 + 11 x 58 MiB, because the class doesn't set them
 						"--kube-reserved=cpu=90m,ephemeral-storage=1Gi,memory=893Mi", "--pods-per-core=40", "--system-reserved=cpu=100m,memory=200Mi",
 						"--eviction-hard=memory.available<5%,nodefs.available<10Gi", "--eviction-soft=memory.available<10%",
 						"--eviction-soft-grace-period=memory.available=1m30s", "--eviction-max-pod-grace-period=30",
@@ -207,7 +208,7 @@ func TestUserData(t *testing.T) {
 				if commands[0] != "Write-Host hello" {
 					t.Errorf("commands %q", commands)
 				}
-				// 110 pods without another word; 60 m for the first core, 10 m for the second
+				// 110 pods by default; 60 m for the first core, 10 m for the second
 				if a := parametersOf(t, commands[1])["KubeletExtraArgs"]; !strings.Contains(a, "--max-pods=110 --kube-reserved=cpu=70m,ephemeral-storage=1Gi,memory=1465Mi") {
 					t.Errorf("arguments %q", a)
 				}
@@ -283,7 +284,7 @@ func readParts(t *testing.T, data string) []mimeText {
 	}
 }
 
-// readPowershell reads a document as EC2Launch does: the commands between the tags, and what stands beside them.
+// readPowershell reads a document as EC2Launch does: the commands between the tags, and what surrounds them.
 func readPowershell(t *testing.T, data string) (commands []string, rest string) {
 	t.Helper()
 	before, inner, ok := strings.Cut(data, "<powershell>\n")
@@ -296,7 +297,7 @@ func readPowershell(t *testing.T, data string) (commands []string, rest string) 
 
 var parameterPattern = regexp.MustCompile(` -(\w+) '((?:[^']|'')*)'`)
 
-// parametersOf are those of the bootstrap script's call.
+// parametersOf returns the parameters of the bootstrap script's call.
 func parametersOf(t *testing.T, call string) map[string]string {
 	t.Helper()
 	rest, ok := strings.CutPrefix(call, `& "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"`)

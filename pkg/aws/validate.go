@@ -14,11 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// userDataLimit is EC2's, on the bytes before base64.
+// userDataLimit is EC2's limit, in bytes before base64.
 const userDataLimit = 16 << 10
 
-// validate says what of a class can't be right, naming the field. The API server refuses most of it; what is handed in by
-// other ways, or by an older version of the definition, is not relied on.
+// validate returns what is wrong with a class, naming the field. The API server refuses most of it, but classes may come from
+// elsewhere or have passed an older version of the definition.
 func validate(nc *ec2nc.EC2NodeClass, f *family) string {
 	if problem := validNodeName(nc); problem != "" {
 		return problem
@@ -67,15 +67,16 @@ func validIdentity(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 	return ""
 }
 
-// What EC2 takes of tags. Its documents name 127 and 128, 255 and 256 characters: what is sure to be refused is refused here.
+// EC2's limits for tags. Its documentation names 127 and 128, 255 and 256 characters: only what is refused for certain is refused
+// here.
 const (
 	maxTags     = 50
 	maxTagKey   = 128 // characters
 	maxTagValue = 256
 )
 
-// instanceTags are how many tags an instance gets beside those of its class: launchTags, the launch batch's, and the claim's, which comes when its
-// Node is there.
+// instanceTags is how many tags an instance gets beside those of its class: launchTags, the launch batch's, and the claim's, which is
+// set when its Node exists.
 const instanceTags = 7
 
 func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
@@ -86,19 +87,19 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 		case k == batchTag || slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }):
 			return fmt.Sprintf("spec.tags: the key %q is set by the program itself", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return fmt.Sprintf("spec.tags: the key %q begins with aws:, which AWS keeps for itself", k)
+			return fmt.Sprintf("spec.tags: the key %q begins with aws:, which AWS reserves", k)
 		case utf8.RuneCountInString(k) > maxTagKey:
-			return fmt.Sprintf("spec.tags: the key %q has %d characters; EC2 takes %d", k, utf8.RuneCountInString(k), maxTagKey)
+			return fmt.Sprintf("spec.tags: the key %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(k), maxTagKey)
 		case utf8.RuneCountInString(spec.Tags[k]) > maxTagValue:
-			return fmt.Sprintf("spec.tags: the value of %q has %d characters; EC2 takes %d", k, utf8.RuneCountInString(spec.Tags[k]), maxTagValue)
+			return fmt.Sprintf("spec.tags: the value of %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(spec.Tags[k]), maxTagValue)
 		}
 	}
 	ours := instanceTags
 	if _, own := spec.Tags[ec2nc.NameTagKey]; own {
-		ours-- // in place of ours
+		ours-- // instead of ours
 	}
 	if n := len(spec.Tags); n+ours > maxTags {
-		return fmt.Sprintf("spec.tags: %d tags and the %d that every instance needs besides are %d; EC2 takes %d on an instance", n, ours, n+ours, maxTags)
+		return fmt.Sprintf("spec.tags: %d tags and the %d that every instance needs besides are %d; EC2 allows %d on an instance", n, ours, n+ours, maxTags)
 	}
 	return ""
 }
@@ -157,24 +158,24 @@ func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 	return ""
 }
 
-// validUserData makes user data as a launch would, of a cluster of whom nothing is known.
+// validUserData creates user data as a launch would, with empty join data.
 func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 	data, err := userData(f, spec, &joined{}, boot{cluster: "c", maxPods: 110, labels: map[string]string{}, taints: []corev1.Taint{unregistered}})
 	if err != nil {
 		return "spec.userData: " + err.Error()
 	}
 	if len(data) > userDataLimit {
-		return fmt.Sprintf("spec.userData: %d bytes with what the node needs; EC2 takes %d", len(data), userDataLimit)
+		return fmt.Sprintf("spec.userData: %d bytes with what the node needs; EC2 allows %d", len(data), userDataLimit)
 	}
 	return ""
 }
 
-// unused are the fields of a class that take no effect on its nodes, with the reason.
+// unused names the fields of a class that have no effect on its nodes, with the reason.
 func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 	var out []string
 	k := spec.Kubelet
 	if addressedInterfaces(spec) > 1 && spec.AssociatePublicIPAddress != nil {
-		out = append(out, "spec.associatePublicIPAddress: EC2 gives none to machines with several network interfaces")
+		out = append(out, "spec.associatePublicIPAddress: EC2 assigns none to instances with several network interfaces")
 	}
 	switch f.name {
 	case ec2nc.AMIFamilyBottlerocket:
@@ -182,21 +183,21 @@ func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 			out = append(out, "spec.kubelet.podsPerCore: Bottlerocket has no such setting")
 		}
 		if k != nil && len(k.ClusterDNS) > 1 {
-			out = append(out, "spec.kubelet.clusterDNS[1]: Bottlerocket takes one address")
+			out = append(out, "spec.kubelet.clusterDNS[1]: Bottlerocket accepts only one address")
 		}
 	case ec2nc.AMIFamilyWindows2019, ec2nc.AMIFamilyWindows2022, ec2nc.AMIFamilyWindows2025:
 		if k != nil && len(k.ClusterDNS) > 1 {
-			out = append(out, "spec.kubelet.clusterDNS[1]: Windows takes one address")
+			out = append(out, "spec.kubelet.clusterDNS[1]: Windows accepts only one address")
 		}
 		if spec.InstanceStorePolicy != nil {
 			out = append(out, "spec.instanceStorePolicy: Windows has no such setting")
 		}
 	case ec2nc.AMIFamilyCustom:
 		if k != nil {
-			out = append(out, "spec.kubelet: counted with, but what the kubelet gets is up to spec.userData")
+			out = append(out, "spec.kubelet: used for planning, but spec.userData determines what the kubelet gets")
 		}
 		if spec.InstanceStorePolicy != nil {
-			out = append(out, "spec.instanceStorePolicy: counted with, but the disks are set up by spec.userData")
+			out = append(out, "spec.instanceStorePolicy: used for planning, but spec.userData sets up the disks")
 		}
 	}
 	return strings.Join(out, "; ")

@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// windowsFamily is a release of Windows Server Core. Its pods have addresses of the first network interface only
-// (vpc.amazonaws.com/PrivateIPv4Address), and its images can be had in the newest version only.
+// windowsFamily returns a release of Windows Server Core. Its pods only get addresses of the first network interface
+// (vpc.amazonaws.com/PrivateIPv4Address), and only the newest version of its images can be found.
 func windowsFamily(name, year, build string) *family {
 	return &family{
 		name: name, rootDevice: "/dev/sda1", volumes: []volume{{"/dev/sda1", 50}}, podsPerCore: true, join: true,
@@ -29,7 +29,7 @@ func windowsFamily(name, year, build string) *family {
 	}
 }
 
-// powershell starts the image's own bootstrap script after the user's commands.
+// powershell runs the image's bootstrap script after the user's commands.
 //
 // Parameters: docs.aws.amazon.com/eks/latest/userguide/eks-optimized-windows-ami.html#bootstrap-script-configuration-parameters
 func powershell(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) string {
@@ -59,12 +59,12 @@ func powershell(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) str
 	return s.String()
 }
 
-// quotePowershell makes a literal of a value.
+// quotePowershell returns a value as a literal.
 func quotePowershell(v string) string { return "'" + strings.ReplaceAll(v, "'", "''") + "'" }
 
 var powershellTag = regexp.MustCompile(`(?is)<powershell>(.*)</powershell>`)
 
-// ownPowershell splits the user's data into commands and what stands beside them (<persist>). Without tags, all of it are
+// ownPowershell splits the class's user data into the commands and what surrounds them (<persist>). Without tags, all of it is
 // commands.
 func ownPowershell(own string) (commands, rest string) {
 	at := powershellTag.FindStringSubmatchIndex(own)
@@ -74,7 +74,7 @@ func ownPowershell(own string) (commands, rest string) {
 	return strings.TrimSpace(own[at[2]:at[3]]), strings.TrimSpace(own[:at[0]] + own[at[1]:])
 }
 
-// kubeletFlags are the settings as flags: there is no configuration file to merge into.
+// kubeletFlags returns the settings as flags: there is no configuration file to merge into.
 func kubeletFlags(k *ec2nc.KubeletConfiguration, b boot) []string {
 	var out []string
 	set := func(name, value string) {
@@ -116,7 +116,7 @@ func kubeletFlags(k *ec2nc.KubeletConfiguration, b boot) []string {
 	return out
 }
 
-// joinMap is a=b,c=d in order of keys, with another sign between key and value where wanted.
+// joinMap returns a=b,c=d sorted by key, with sign between key and value.
 func joinMap(m map[string]string, sign string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -125,7 +125,7 @@ func joinMap(m map[string]string, sign string) string {
 	return strings.Join(parts, ",")
 }
 
-// splitMap reads what joinMap wrote.
+// splitMap parses what joinMap returned.
 func splitMap(s string) map[string]string {
 	if s == "" {
 		return nil
@@ -138,7 +138,7 @@ func splitMap(s string) map[string]string {
 	return out
 }
 
-// amountsText are resources as the kubelet takes them.
+// amountsText returns resources in the kubelet's notation.
 func amountsText(r capacity.Resources) map[string]string {
 	out := map[string]string{}
 	for name, q := range r.List() {

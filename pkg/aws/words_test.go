@@ -20,9 +20,9 @@ import (
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// What is said of AWS's errors. Calls take their half minute under virtual time.
+// Tests of the texts about AWS's errors. Calls take their half minute in virtual time.
 
-// direct is a way to the simulator without a network. What it is told to answer in its place, it answers.
+// direct connects to the simulator without a network. If instead returns an answer, that is used.
 type direct struct {
 	sim     http.Handler
 	instead func(*http.Request) *http.Response
@@ -51,12 +51,12 @@ func (d *direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	return rec.Result(), nil
 }
 
-// quiet is a provider in a bubble. The account answers as it should until the test says something else.
+// quiet is a provider in a synctest bubble. The account answers normally until the test changes that.
 type quiet struct {
 	*Provider
 	sim  *sim.Sim
 	wire *direct
-	mu   sync.Mutex // of told
+	mu   sync.Mutex // guards told
 	told map[string]ec2nc.EC2NodeClassStatus
 }
 
@@ -96,12 +96,12 @@ func inBubble(t *testing.T, instead func(*http.Request) *http.Response, do func(
 // pass lets virtual time pass.
 func pass(d time.Duration) { <-time.After(d) }
 
-// fails has all calls of the action fail.
+// fails makes all calls of the action fail.
 func (q *quiet) fails(action string, f sim.Fault) {
 	q.sim.Before(action, func(*sim.Request) *sim.Fault { return &f })
 }
 
-// launched is what a launch of one machine gives.
+// launched returns the result of a launch of one instance.
 func (q *quiet) launched(t *testing.T) (capacity.LaunchResult, error) {
 	t.Helper()
 	v := newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
@@ -176,7 +176,7 @@ func TestWordsOfCalls(t *testing.T) {
 	}
 }
 
-// A class says by name what AWS answers, in the condition of what it was asked for.
+// The conditions of a class contain AWS's answer for each kind of resource.
 func TestWordsOfClasses(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, q *quiet) {
 		q.fails("DescribeSubnets", sim.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."})
@@ -201,7 +201,7 @@ func TestWordsOfClasses(t *testing.T) {
 	})
 }
 
-// An answer in another language than AWS's has a status at least.
+// For an answer that isn't in AWS's format, the text has at least the HTTP status.
 func TestWordsOfAnAnswerInHTML(t *testing.T) {
 	html := func(r *http.Request) *http.Response {
 		if !strings.HasPrefix(r.Header.Get("X-Amz-Target"), "AWSPriceListService") {
@@ -212,7 +212,7 @@ func TestWordsOfAnAnswerInHTML(t *testing.T) {
 	}
 	inBubble(t, html, func(t *testing.T, q *quiet) {
 		pass(callDeadline + 10*time.Second)
-		const want = "on-demand prices: unknown: HTTP 500 Internal Server Error; machines are ordered by a rule of thumb from their size"
+		const want = "on-demand prices: unknown: HTTP 500 Internal Server Error; instance types are ordered by prices estimated from their sizes"
 		if err := q.Status(); err == nil || err.Error() != want {
 			t.Errorf("status: %v\nwant:   %s", err, want)
 		}

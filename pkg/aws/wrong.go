@@ -10,34 +10,35 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// notJoinedFor is how long an offer is left alone after an instance from it has not become a node in its time.
+// notJoinedFor is how long an offering is avoided after an instance of it has not become a node in time.
 const notJoinedFor = 15 * time.Minute
 
-// NotJoined says that an instance bought as o has not become a node. Whatever the reason is, elsewhere the chances are better.
+// NotJoined records that an instance launched as o has not become a node. Whatever the reason is, another offering is more likely to
+// work.
 func (p *Provider) NotJoined(o capacity.OfferKey) {
 	p.exhausted.addFor(notJoinedFor, scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
 }
 
-// Interrupted says that an instance bought as o is being taken back: its pool is not to be asked for a while.
+// Interrupted records that EC2 interrupts an instance launched as o: its pool is unavailable for a while.
 func (p *Provider) Interrupted(o capacity.OfferKey) {
 	p.exhausted.add(scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
 }
 
 const (
-	// spotTaken is the reason that EC2 gives for the end of an instance whose spot capacity it has taken back.
+	// spotTaken is EC2's reason for an instance whose spot capacity it has reclaimed.
 	spotTaken = "Server.SpotInstanceTermination"
-	// takenShown is longer than EC2 shows an instance after its end.
+	// takenShown is longer than EC2 shows a terminated instance.
 	takenShown = 2 * time.Hour
 )
 
-// takenBack remembers the spot instances that were seen taken back, so that each counts once.
+// takenBack remembers the spot instances whose interruption was seen, so that each counts once.
 type takenBack struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	seen  map[string]time.Time // by id: when
+	seen  map[string]time.Time // by instance id: when it was seen
 }
 
-// first says whether an instance is seen taken back for the first time.
+// first reports whether the interruption of an instance is seen for the first time.
 func (t *takenBack) first(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,15 +50,15 @@ func (t *takenBack) first(id string) bool {
 	return true
 }
 
-// sawTaken is for an instance that EC2 shows as interrupted, whether or not anybody was warned of it.
+// sawTaken handles an instance that EC2 shows as interrupted, whether or not there was a warning before.
 func (p *Provider) sawTaken(i *capacity.Instance) {
 	if p.taken.first(i.ID) {
 		p.Interrupted(capacity.OfferKey{InstanceType: i.InstanceType, Zone: i.Zone, CapacityType: i.CapacityType})
 	}
 }
 
-// takenByEC2 are the reasons that EC2 gives for the end of an instance whose capacity it has taken back or does not have
-// (DescribeInstances, StateReason). Whatever else ended an instance may end the next one as well.
+// takenByEC2 are EC2's reasons for instances whose capacity it has reclaimed or does not have (DescribeInstances, StateReason). Any
+// other reason may terminate the next instance as well.
 var takenByEC2 = map[string]bool{
 	spotTaken:                             true,
 	"Server.SpotInstanceShutdown":         true,

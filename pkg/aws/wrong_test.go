@@ -24,7 +24,7 @@ func TestOffersThatWentWrong(t *testing.T) {
 	silent, taken := offer("m5.large", "a", "on-demand"), offer("m5.large", "a", "spot")
 	p.NotJoined(silent)
 	p.Interrupted(taken)
-	p.Interrupted(silent) // is remembered longer for the other reason
+	p.Interrupted(silent) // the other reason is remembered longer
 	for _, at := range []struct {
 		step          time.Duration
 		silent, taken bool
@@ -39,7 +39,7 @@ func TestOffersThatWentWrong(t *testing.T) {
 	}
 }
 
-// Whoever looks at an instance that EC2 has taken back makes its pool rest, once.
+// Whichever call sees an instance that EC2 has reclaimed marks its pool as exhausted, once.
 func TestInterruptedInstancesAreSeen(t *testing.T) {
 	w := newWorld(t, func(c *Config, s *sim.Config) { c.ExhaustedFor, s.SpotNotice = time.Hour, time.Second })
 	w.SetNodeClass(nodeClass())

@@ -18,7 +18,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// definition is a CustomResourceDefinition as an API server uses it.
+// definition is a CustomResourceDefinition compiled into what an API server uses to admit objects.
 type definition struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator
@@ -42,8 +42,8 @@ func newDefinition(crd *apiextensionsv1.CustomResourceDefinition) (*definition, 
 	return d, nil
 }
 
-// definitions are those that are shipped, by kind. Compiling the rules of one takes up to a part of a second, so that it is done
-// when the first object of its kind needs it: most clusters have their API server do it.
+// definitions holds the shipped definitions by kind. Compiling the rules of one takes up to a fraction of a second, so it is done when
+// the first object of its kind needs it: in most clusters the API server does this work and we never need it.
 var definitions = sync.OnceValue(func() map[string]func() (*definition, error) {
 	out := map[string]func() (*definition, error){}
 	for _, crd := range CRDs() {
@@ -52,12 +52,12 @@ var definitions = sync.OnceValue(func() map[string]func() (*definition, error) {
 	return out
 })
 
-// Admit does to a new object that has not come through an API server what the definitions shipped here would have done to it:
-// fields that are not set get their defaults, and what breaks the schema or its rules is returned, each error with the path of its
-// field. A kind without definition passes as it is.
+// Admit does to a new object that has not come through an API server what the definitions shipped here would have done to it: it fills
+// in defaults for fields that are not set and returns the violations of the schema and its rules, each error with the path of its
+// field. A kind without a definition passes unchanged.
 func Admit(u *unstructured.Unstructured) field.ErrorList { return admit(u, nil) }
 
-// admit is Admit, for an object that has been there before when old isn't nil.
+// admit is Admit for an update when old isn't nil: old is the object before the change.
 func admit(u, old *unstructured.Unstructured) field.ErrorList {
 	compile := definitions()[u.GetKind()]
 	if compile == nil {
@@ -70,7 +70,7 @@ func admit(u, old *unstructured.Unstructured) field.ErrorList {
 	return d.admit(u, old)
 }
 
-// unknownFields are the paths of fields that the object's definition doesn't have. They are taken out, as an API server does.
+// unknownFields returns the paths of fields that the object's definition doesn't have, and removes them, as an API server does.
 func unknownFields(u *unstructured.Unstructured) []string {
 	compile := definitions()[u.GetKind()]
 	if compile == nil {
@@ -78,7 +78,7 @@ func unknownFields(u *unstructured.Unstructured) []string {
 	}
 	d, err := compile()
 	if err != nil {
-		return nil // Admit says why
+		return nil // Admit reports the error
 	}
 	return pruning.PruneWithOptions(u.Object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }

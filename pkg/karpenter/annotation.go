@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// plainAnnotation is the size in bytes up to which an annotation is plain JSON that a person can read. Above it the
-	// JSON is compressed: every claim of a launch batch repeats the whole launch request, and every update of the claim travels
-	// with it.
+	// plainAnnotation is the size in bytes up to which an annotation is plain JSON that a person can read. Above it the JSON is
+	// compressed: every claim of a launch batch repeats the whole launch request, and every update of the claim transmits it again.
 	plainAnnotation = 4 << 10
-	// maxAnnotation is the largest value written. The API server refuses more than 256 KiB for all annotations of an object;
-	// what is left is for those of the pool's template. Intent is never trimmed: a claim that forgets half of its launch batch
-	// could be launched twice, so that a value that does not fit is an error before anything is launched.
+	// maxAnnotation is the largest value written, in bytes. The API server refuses more than 256 KiB for all annotations of an object;
+	// the difference is left for the annotations of the pool's template. A recorded launch batch is never trimmed: a claim that
+	// forgets half of it could be launched twice. So a value that does not fit is an error before anything is launched.
 	maxAnnotation = 200 << 10
-	// maxDecoded bounds what a compressed value may grow to.
+	// maxDecoded is the size in bytes that a compressed value may reach when decompressed.
 	maxDecoded = 8 << 20
-	// compressed marks a value that is base64 of gzip of JSON.
+	// compressed is the prefix of a value that is base64 of gzip of JSON.
 	compressed = "gzip:"
 )
 
-// encodeAnnotation makes the value of an annotation: JSON, compressed when it is long.
+// encodeAnnotation returns the value of an annotation: JSON, compressed when it is long.
 func encodeAnnotation(key string, v any) (string, error) {
 	plain, err := json.Marshal(v)
 	if err != nil {
@@ -56,8 +55,8 @@ func encodeAnnotation(key string, v any) (string, error) {
 	return buf.String(), nil
 }
 
-// decodeAnnotation reads what encodeAnnotation made. Unknown fields are an error, too: they were written by another version
-// or another hand, and intent that is only half understood must not be acted on.
+// decodeAnnotation reads what encodeAnnotation wrote. Unknown fields are an error, too: another version or another writer set them,
+// and a launch record that is only half understood must not be acted on.
 func decodeAnnotation(key, value string, into any) error {
 	var r io.Reader = strings.NewReader(value)
 	if rest, ok := strings.CutPrefix(value, compressed); ok {
@@ -73,7 +72,7 @@ func decodeAnnotation(key, value string, into any) error {
 		return fmt.Errorf("annotation %s: %w", key, err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return fmt.Errorf("annotation %s: there is something behind the value", key)
+		return fmt.Errorf("annotation %s: there is more data after the value", key)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func TestDecodeAnnotationReportsWhatItDoesNotKnow(t *testing.T) {
 		"not JSON":                      {"hello", "invalid character"},
 		"another type":                  {`["a"]`, "cannot unmarshal"},
 		"a field of another version":    {`{"token":"t","shards":3}`, `unknown field "shards"`},
-		"a second value":                {`{"token":"t"} {}`, "something behind"},
+		"a second value":                {`{"token":"t"} {}`, "more data after"},
 		"compressed, but not base64":    {"gzip:***", "decompressing"},
 		"compressed, but not gzip":      {"gzip:" + base64.StdEncoding.EncodeToString([]byte("hello, world")), "decompressing"},
 		"an unknown way of compressing": {"zstd:AAAA", "invalid character"},

@@ -14,21 +14,21 @@ import (
 
 const (
 	reasonArchitectureOpen = "ArchitectureOpen"
-	// openFor is how long it is said that a workload names no architecture after it was last planned for.
+	// openFor is how long the condition keeps naming a workload without an architecture after nodes were last planned for it.
 	openFor = 24 * time.Hour
 )
 
-// architectures are the workloads that name no architecture and for which nodes were planned that may be arm64, by pool. The first few of
-// a pool are kept, so that what is said of it doesn't change with every Job.
+// architectures records, by pool, the workloads that name no architecture and for which nodes were planned that may be arm64. Only the
+// first few of a pool are kept, so that the condition's text doesn't change with every new Job.
 type architectures struct {
 	mu    sync.Mutex
 	pools map[string][]openWorkload
-	since time.Time // the record begins: nodes are planned by the leader only
+	since time.Time // when the record began: only the leader plans nodes
 }
 
 type openWorkload struct {
 	name string
-	last time.Time // planned for
+	last time.Time // time nodes were planned for it
 }
 
 func (a *architectures) begin(now time.Time) {
@@ -37,7 +37,7 @@ func (a *architectures) begin(now time.Time) {
 	a.since = now
 }
 
-// see takes down a workload, and is true if that is news.
+// see records a workload and reports whether it is new in the record.
 func (a *architectures) see(pool, workload string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,7 +48,7 @@ func (a *architectures) see(pool, workload string, now time.Time) bool {
 			return false
 		}
 	}
-	// One more than is named: that there are others is said, too, and which one doesn't matter.
+	// One more than the condition names is kept: the condition also says that there are others, and which one that is doesn't matter.
 	if len(known) > capacity.MaxOpenWorkloads {
 		known[capacity.MaxOpenWorkloads].last = now
 		return false
@@ -57,8 +57,8 @@ func (a *architectures) see(pool, workload string, now time.Time) bool {
 	return true
 }
 
-// of are the workloads of a pool, after those that are too old were forgotten. known is false if there are none, and might be if the
-// record went further back.
+// of returns the workloads of a pool, after it has dropped those that are too old. known is false if there are none now but a record
+// that went further back might hold some.
 func (a *architectures) of(pool string, now time.Time) (workloads []string, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,7 +78,8 @@ func (a *architectures) forget(pool string) {
 	delete(a.pools, pool)
 }
 
-// ArchitecturesOpen takes down for which workloads nodes were planned that may be arm64 although neither pool nor pods say so.
+// ArchitecturesOpen records the workloads for which nodes were planned that may be arm64 although neither pool nor pods name an
+// architecture.
 func (s *Store) ArchitecturesOpen(open []capacity.OpenArchitecture) {
 	now := s.clock.Now()
 	for _, one := range open {
@@ -92,9 +93,9 @@ func (s *Store) ArchitecturesOpen(open []capacity.OpenArchitecture) {
 	}
 }
 
-// architectureDeclared says in a condition, in the words of dovetail plan, that nodes of the pool may be arm64 for workloads that don't say
-// whether they can be. Pools without such a workload don't have the condition. It outlives a restart: what this process hasn't seen yet
-// it doesn't take back until it would have seen it.
+// architectureDeclared sets a condition, in the words of dovetail plan, that nodes of the pool may be arm64 for workloads that don't
+// state whether they support it. Pools without such a workload don't have the condition. It survives a restart: a new process removes
+// it only once its own record reaches back far enough (openFor) to show that there is no such workload.
 func (p *poolStatus) architectureDeclared(np *karpv1.NodePool, set status.ConditionSet) error {
 	p.mu.RLock()
 	open := p.parsed[np.Name] != nil && p.parsed[np.Name].pool.LeavesArchitectureOpen()

@@ -11,13 +11,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// anyArchitecture is a pool that leaves the architecture open.
+// anyArchitecture makes a pool leave the architecture open.
 func anyArchitecture(np *karpv1.NodePool) {
 	np.Spec.Template.Spec.Requirements = np.Spec.Template.Spec.Requirements[2:]
 }
 
-// A pool says that nodes of it may be arm64 for workloads that don't say whether they can be, by name for the first few; it goes on saying
-// so under the next leader, for a day after the last of them, or until it names an architecture.
+// A pool's condition names workloads that leave the architecture open, the first few by name. It stays under the next leader, for a
+// day after the last such workload, or until the pool names an architecture.
 func TestOpenArchitectureIsSaid(t *testing.T) {
 	api := newFakeAPI(testPool("default", plain, anyArchitecture), testPool("other", plain, anyArchitecture), readyClass("default"))
 	w := newWorld(t, api).leading()
@@ -41,7 +41,7 @@ func TestOpenArchitectureIsSaid(t *testing.T) {
 	says(w, "default", of("shop/web, a/job-1, a/job-2, a/job-3, a/job-4"))
 	planned(w, "a/job-5")
 	says(w, "default", of("shop/web, a/job-1, a/job-2, a/job-3, a/job-4 and others"))
-	look := func(w *world) { // as the cache has it in the end
+	look := func(w *world) { // waits until the cache is up to date
 		t.Helper()
 		w.eventually("it is looked at", func() bool {
 			np := w.poolObject("default")

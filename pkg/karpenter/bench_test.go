@@ -39,7 +39,7 @@ func BenchmarkEncodeBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkWatchedClaim is what one event of a claim in a big launch batch costs.
+// BenchmarkWatchedClaim measures one event of a claim in a big launch batch.
 func BenchmarkWatchedClaim(b *testing.B) {
 	nc, err := nodeClaimOf(testClaim("default-abc", func(c *capacity.Claim) { c.LaunchBatch = bigBatch() }), testPool("default"), &batches{})
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 
 const reasonBufferIgnored = "CapacityBufferIgnored"
 
-// capacityBuffers are read for no more than to say that they have no effect. The store does without them, and doesn't wait for them.
+// capacityBuffers are read only to report that they have no effect. The store works without them and doesn't wait for them.
 var capacityBuffers = kind{bufferVersion.WithKind("CapacityBuffer"), "capacitybuffers",
 	func() client.Object { return &metav1.PartialObjectMetadata{} }, func() client.ObjectList { return &metav1.PartialObjectMetadataList{} }}
 
-// watchBuffers has every CapacityBuffer told, once while this process leads, that it has no effect here. Without the definition there is
-// nobody to tell; without permission to read them that is logged.
+// watchBuffers reports on every CapacityBuffer, once while this process leads, that it has no effect here. If the definition isn't
+// installed there is nothing to report on; if the permission to read CapacityBuffers is missing, that is logged.
 func (p *poolStatus) watchBuffers(ctx context.Context) {
 	buffers, err := newInformer(capacityBuffers, p.live, handlerOf(func(before, after *metav1.PartialObjectMetadata) {
 		if before == nil {
@@ -29,20 +29,20 @@ func (p *poolStatus) watchBuffers(ctx context.Context) {
 		var once sync.Once
 		err = buffers.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 			once.Do(func() {
-				klog.FromContext(ctx).Info("CapacityBuffers can't be read, trying on. Should there be any: they have no effect", "reason", err)
+				klog.FromContext(ctx).Info("CapacityBuffers can't be read, will retry. If there are any, they have no effect", "reason", err)
 			})
 		})
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "CapacityBuffers are not watched. Should there be any: they have no effect")
+		klog.FromContext(ctx).Error(err, "CapacityBuffers are not watched. If there are any, they have no effect")
 		return
 	}
 	p.buffers.Store(buffers)
 	buffers.RunWithContext(ctx)
 }
 
-// tellBuffer tells a CapacityBuffer that it has no effect. Its status is left to those whose buffer it is: in a cluster with another
-// autoscaler it may have an effect there.
+// tellBuffer records an event on a CapacityBuffer that it has no effect. It doesn't write the buffer's status, which belongs to the
+// controller that implements buffers: in a cluster with another autoscaler the buffer may have an effect there.
 func (p *poolStatus) tellBuffer(key string) {
 	if o, ok, _ := p.buffers.Load().GetStore().GetByKey(key); ok {
 		p.recorder.Eventf(o.(*metav1.PartialObjectMetadata), nil, corev1.EventTypeWarning, reasonBufferIgnored, "Provision",

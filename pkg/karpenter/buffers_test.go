@@ -19,8 +19,8 @@ func buffer(name string) *unstructured.Unstructured {
 	return o
 }
 
-// The definition may be installed at any time; each buffer is told once, whatever happens to it later, and none while Karpenter, which
-// knows of buffers, leads.
+// The definition may be installed at any time; each buffer gets one event, even if it changes later, and none while Karpenter, which
+// supports buffers, leads.
 func TestCapacityBuffersAreTold(t *testing.T) {
 	api := newFakeAPI(buffer("web"), buffer("api"))
 	api.missing["CapacityBufferList"] = true
@@ -54,7 +54,7 @@ func TestCapacityBuffersAreTold(t *testing.T) {
 		}
 	}
 
-	// A recorder finds out by itself what an event is about.
+	// A recorder determines by itself which object an event is about.
 	o, _, _ := w.status.buffers.Load().GetStore().GetByKey("shop/web")
 	about, err := reference.GetReference(Scheme(), o.(runtime.Object))
 	if err != nil || about.APIVersion != "autoscaling.x-k8s.io/v1beta1" || about.Kind != "CapacityBuffer" || about.Namespace != "shop" || about.Name != "web" {

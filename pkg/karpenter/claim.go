@@ -18,14 +18,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
-// maxRequirements is the CRD's bound on spec.requirements.
+// maxRequirements is the CRD's limit on the length of spec.requirements.
 const maxRequirements = 100
 
-// ClaimOf says what a NodeClaim says in capacity words. It never fails: what can't be understood is named in Unreadable. The
-// result shares nothing with nc.
+// ClaimOf converts a NodeClaim to a capacity.Claim. It never fails: what can't be read is named in Unreadable. The result shares no
+// memory with nc.
 func ClaimOf(nc *karpv1.NodeClaim) *capacity.Claim { return claimOf(nc, &batches{}) }
 
-// claimOf is ClaimOf with a memory of launch batches that have been read before.
+// claimOf is ClaimOf with a cache of launch batches that were decoded before.
 func claimOf(nc *karpv1.NodeClaim, seen *batches) *capacity.Claim {
 	c := &capacity.Claim{
 		Name:          nc.Name,
@@ -102,8 +102,8 @@ func conditionOf(nc *karpv1.NodeClaim, condition string) *status.Condition {
 	return nil
 }
 
-// nodeAnnotations are the annotations of a claim that are meant for its Node: not the launch record, which is long and of no
-// use there, and not what kubectl notes about the claim itself.
+// nodeAnnotations returns the annotations of a claim that are meant for its Node. It leaves out the launch record, which is long and
+// of no use there, and what kubectl records about the claim itself.
 func nodeAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	for _, key := range []string{BatchAnnotation, PlannedAnnotation, LargestAnnotation, PurchaseAnnotation, malformedAnnotation, lastApplied} {
@@ -112,7 +112,7 @@ func nodeAnnotations(all map[string]string) map[string]string {
 	return out
 }
 
-// nodeClaimOf makes the object that records the intent to launch c for the pool np, complete as Create sends it.
+// nodeClaimOf returns the object that records the intent to launch c for the pool np, complete as Create sends it.
 func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1.NodeClaim, error) {
 	template := &np.Spec.Template
 	ref := template.Spec.NodeClassRef
@@ -143,14 +143,14 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1
 	}
 	var relaxed bool
 	labels := merged(template.Labels, poolLabels(np))
-	delete(labels, ProvisionerNameLabel) // today's definition allows no requirement on it
+	delete(labels, ProvisionerNameLabel) // the v1 definition allows no requirement on it
 	nc.Spec.Requirements, relaxed = claimRequirements(template.Spec.Requirements, labels, nc.Labels, offers)
 	if relaxed {
 		nc.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = "true"
 	}
 	if c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" {
 		for i := range nc.Spec.Requirements {
-			nc.Spec.Requirements[i].MinValues = nil // what the offers leave is fewer, of which key doesn't matter any more
+			nc.Spec.Requirements[i].MinValues = nil // the offers have fewer values than minValues asks for; which key that concerns no longer matters
 		}
 	}
 	if err := record(nc.Annotations, c, seen); err != nil {
@@ -159,7 +159,7 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1
 	return nc, nil
 }
 
-// record writes what c must remember into annotations.
+// record writes the launch batch, the slots, the largest possible resources and the purchase of c into annotations.
 func record(annotations map[string]string, c *capacity.Claim, seen *batches) (err error) {
 	if c.LaunchBatch != nil {
 		if annotations[BatchAnnotation], err = seen.encode(c.LaunchBatch); err != nil {
@@ -182,9 +182,10 @@ func record(annotations map[string]string, c *capacity.Claim, seen *batches) (er
 	return err
 }
 
-// claimRequirements are the requirements of the pool's template and labels, narrowed to what was decided: instance types and
-// reservations of the offers in their order, cheapest first, and the values chosen for keys of the user's own. minValues are kept. relaxed says that the offers don't leave as many
-// values as minValues asks for: the API refuses such a pair, so that minValues is dropped there.
+// claimRequirements returns the requirements of the pool's template and labels, narrowed to the decision: instance types, zones,
+// capacity types, reservations and tenancies of the offers in their order, cheapest first, and the values chosen for the user's own
+// keys. minValues are kept. relaxed reports that the offers don't have as many values as minValues asks for: the API refuses such a
+// requirement, so minValues is dropped there.
 func claimRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, labels, chosen map[string]string, offers []capacity.OfferKey) (out []karpv1.NodeSelectorRequirementWithMinValues, relaxed bool) {
 	narrowed := map[string][]string{}
 	for i := range template {
@@ -235,13 +236,13 @@ func claimRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, l
 		}
 	}
 	if out == nil {
-		out = []karpv1.NodeSelectorRequirementWithMinValues{} // the field is required, null is not a list
+		out = []karpv1.NodeSelectorRequirementWithMinValues{} // the field is required, and null is not a list
 	}
 	return out, relaxed
 }
 
-// customLabels are the labels that the pool's requirements on keys of the user's own give to a node that the plan has not
-// given one: the first value of an In. What a cloud knows about a machine is not for us to choose.
+// customLabels returns labels for the user's own keys in the pool's requirements to which the plan has given no value: the first value
+// of an In requirement. Well-known labels are left out, since the cloud determines them.
 func customLabels(requirements []karpv1.NodeSelectorRequirementWithMinValues, chosen map[string]string) map[string]string {
 	out := map[string]string{}
 	for i := range requirements {
@@ -258,13 +259,14 @@ func customLabels(requirements []karpv1.NodeSelectorRequirementWithMinValues, ch
 
 func wellKnown(key string) bool { return karpv1.WellKnownLabels.Has(Normalize(key)) }
 
-// ownedByPool says that a claim's owner is a pool: its provisioner has made the claim.
+// ownedByPool reports whether an owner reference names a pool or a Provisioner: then that provisioner has created the claim.
 func ownedByPool(o metav1.OwnerReference) bool {
 	group, _, _ := strings.Cut(o.APIVersion, "/")
 	return group == coreVersion.Group && (o.Kind == nodePools.Kind || o.Kind == provisioners.Kind)
 }
 
-// owners are the objects that go no sooner than the pool's claims. A pool of a profile's arguments has none.
+// owners returns the owner references of a pool's claims; they block the owner's deletion. A pool from a profile's arguments has no
+// object to refer to.
 func owners(np *karpv1.NodePool) []metav1.OwnerReference {
 	owner := metav1.OwnerReference{APIVersion: coreVersion.String(), Kind: nodePools.Kind, Name: np.Name, UID: np.UID, BlockOwnerDeletion: ptr.To(true)}
 	switch {
@@ -276,7 +278,7 @@ func owners(np *karpv1.NodePool) []metav1.OwnerReference {
 	return []metav1.OwnerReference{owner}
 }
 
-// poolLabels tie a claim to its pool and node class.
+// poolLabels returns the labels that tie a claim to its pool and node class.
 func poolLabels(np *karpv1.NodePool) map[string]string {
 	out := map[string]string{karpv1.NodePoolLabelKey: np.Name}
 	if strings.HasPrefix(np.Name, provisionerPrefix) {
@@ -288,7 +290,7 @@ func poolLabels(np *karpv1.NodePool) map[string]string {
 	return out
 }
 
-// merged is a new map with everything of all maps; later ones win.
+// merged returns a new map with the entries of all maps; later maps win.
 func merged(all ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range all {

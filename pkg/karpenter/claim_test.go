@@ -232,7 +232,7 @@ func TestNodeClaimOfMarksRelaxedMinValues(t *testing.T) {
 	}
 }
 
-// Which keys are short the plan does not tell: none of the claim's asks for more than there is.
+// The plan doesn't tell which keys have too few values, so no requirement of the claim may ask for more than there are.
 func TestNodeClaimOfAPlanThatRelaxedMinValues(t *testing.T) {
 	pool := testPool("default", func(np *karpv1.NodePool) {
 		np.Spec.Template.Spec.Requirements = append(np.Spec.Template.Spec.Requirements,

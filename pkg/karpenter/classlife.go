@@ -13,9 +13,10 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// nodeClass keeps what the store has to say on an EC2NodeClass; what it was resolved to comes from the cloud (SetNodeClassStatus).
+// nodeClass maintains the finalizer, the hash and the store's conditions of an EC2NodeClass. The cloud adapter sets the resolved
+// status (SetNodeClassStatus).
 //
-//	made -> finalizer -> hash noted -> deleted -> no claim refers to it -> what was made for it is removed -> finalizer goes
+//	created -> finalizer -> hash written -> deleted -> no claim refers to it -> its cloud resources are removed -> finalizer removed
 func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) error {
 	if !base.DeletionTimestamp.IsZero() {
 		return p.endClass(ctx, base)
@@ -29,9 +30,9 @@ func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) er
 		nc := base.DeepCopy()
 		nc.Finalizers = append(nc.Finalizers, ec2nc.TerminationFinalizer)
 		if err := p.write(ctx, base, nc, false); err != nil {
-			return fmt.Errorf("putting the finalizer on EC2NodeClass %s: %w", base.Name, err)
+			return fmt.Errorf("adding the finalizer to EC2NodeClass %s: %w", base.Name, err)
 		}
-		return nil // the watch brings it back
+		return nil // the watch event of this write brings us back
 	}
 	nc := base.DeepCopy()
 	paused(nc.StatusConditions(status.WithClock(p.clock)), nc.Annotations[GuardAnnotation])
@@ -41,7 +42,7 @@ func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) er
 	return p.stampClass(ctx, base)
 }
 
-// stampClass is stampPool for a class. It waits until it is known what nodes verify the API server with.
+// stampClass is stampPool for a class. It waits until the cluster CA is known, with which nodes verify the API server.
 func (p *poolStatus) stampClass(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
 	ca, known := p.clusterCA()
 	if !known {
@@ -64,8 +65,8 @@ func refersTo(claim *karpv1.NodeClaim, class string) bool {
 	return ref != nil && ref.Group == nodeClassGroup && ref.Kind == nodeClassKind && ref.Name == class
 }
 
-// endClass lets a class go when no claim refers to it: until then its nodes are looked after, and what they were launched with
-// must not vanish. The end of the last claim asks again.
+// endClass removes the finalizer once no claim refers to the class: until then its nodes are still managed, and what they were
+// launched with must not disappear. When the last claim is removed, endClass is called again.
 func (p *poolStatus) endClass(ctx context.Context, base *ec2nc.EC2NodeClass) error {
 	if !slices.Contains(base.Finalizers, ec2nc.TerminationFinalizer) {
 		return nil
@@ -81,7 +82,7 @@ func (p *poolStatus) endClass(ctx context.Context, base *ec2nc.EC2NodeClass) err
 	if len(users) > 0 {
 		slices.Sort(users)
 		p.recorder.Eventf(base, nil, corev1.EventTypeNormal, "WaitingOnNodeClaimTermination", "Delete", "%s",
-			shorten(fmt.Sprintf("%d NodeClaims use it still: %s", len(users), strings.Join(users, ", "))))
+			shorten(fmt.Sprintf("%d NodeClaims still use it: %s", len(users), strings.Join(users, ", "))))
 		return nil
 	}
 	for _, f := range p.onClassEnd {
@@ -92,8 +93,8 @@ func (p *poolStatus) endClass(ctx context.Context, base *ec2nc.EC2NodeClass) err
 	nc := base.DeepCopy()
 	nc.Finalizers = slices.DeleteFunc(nc.Finalizers, func(f string) bool { return f == ec2nc.TerminationFinalizer })
 	if err := p.write(ctx, base, nc, false); err != nil {
-		return fmt.Errorf("taking the finalizer off EC2NodeClass %s: %w", base.Name, err)
+		return fmt.Errorf("removing the finalizer from EC2NodeClass %s: %w", base.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("EC2NodeClass is not used any more and goes", "ec2NodeClass", base.Name)
+	klog.FromContext(ctx).V(2).Info("EC2NodeClass is no longer used; removed its finalizer", "ec2NodeClass", base.Name)
 	return nil
 }

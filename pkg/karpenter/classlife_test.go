@@ -14,7 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// A class that is deleted stays until no claim refers to it and what was made for it is gone.
+// A deleted class keeps its finalizer until no claim refers to it and its cloud resources are removed.
 func TestAClassEndsAfterItsClaims(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"), readyClass("unused"), karpenters("one")))
 	var asked, failures atomic.Int32
@@ -42,7 +42,7 @@ func TestAClassEndsAfterItsClaims(t *testing.T) {
 		}
 	}
 	w.eventually("a class that nobody uses is gone", gone("unused"))
-	w.told("Normal WaitingOnNodeClaimTermination 1 NodeClaims use it still: one")
+	w.told("Normal WaitingOnNodeClaimTermination 1 NodeClaims still use it: one")
 	if asked.Load() != 0 || len(w.getClass("default").Finalizers) != 1 {
 		t.Error("a class in use was let go")
 	}

@@ -10,19 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Reasons why nothing is launched with a class.
+// Reasons for not launching anything with a class.
 const (
 	reasonClassNotFound = "NodeClassNotFound"
 	reasonClassNotReady = "NodeClassNotReady"
 )
 
-// summedUp is the reason of a Ready that sums up the conditions beside it, as we write it and as Karpenter does (operatorpkg).
+// summedUp is the reason of a Ready condition that summarizes the conditions beside it, as both we and Karpenter (operatorpkg) write
+// it.
 const summedUp = "UnhealthyDependents"
 
-// foreignNotReady is the Ready condition of a class when another controller says there that it is not ready: it is False, not for an earlier
-// generation of the spec, and doesn't sum up the conditions beside it. Nil: there is no such thing.
+// foreignNotReady returns the Ready condition of a class when another controller has set it to not ready: it is False, doesn't belong
+// to an earlier generation of the spec, and doesn't summarize the conditions beside it. It returns nil if there is no such condition.
 //
-// What we say ourselves must not hold us up. Until it is written it is out of date, and the cloud is asked anyway.
+// Our own Ready condition must not stop us: until we have updated it, it is out of date, and the cloud is asked in any case.
 func foreignNotReady(nc *ec2nc.EC2NodeClass) *status.Condition {
 	for i := range nc.Status.Conditions {
 		c := &nc.Status.Conditions[i]
@@ -33,7 +34,7 @@ func foreignNotReady(nc *ec2nc.EC2NodeClass) *status.Condition {
 	return nil
 }
 
-// keepForeign leaves the Ready condition to the controller that says the class is not ready.
+// keepForeign leaves the Ready condition as another controller has set it, when that controller reports the class as not ready.
 func keepForeign(nc *ec2nc.EC2NodeClass, foreign *status.Condition) {
 	if foreign == nil {
 		return
@@ -45,17 +46,18 @@ func keepForeign(nc *ec2nc.EC2NodeClass, foreign *status.Condition) {
 	}
 }
 
-// sameReadiness says that both versions can be used, as far as other controllers say, or neither.
+// sameReadiness reports whether other controllers' Ready conditions allow the use of both versions, or of neither.
 func sameReadiness(a, b *ec2nc.EC2NodeClass) bool {
 	return (foreignNotReady(a) == nil) == (foreignNotReady(b) == nil)
 }
 
 func notReadyText(name string, c *status.Condition) string {
-	return fmt.Sprintf("EC2NodeClass %s: another controller says that it is not ready (%s): %s", name, c.Reason, c.Message)
+	return fmt.Sprintf("EC2NodeClass %s: another controller reports that it is not ready (%s): %s", name, c.Reason, c.Message)
 }
 
-// NodeClassEnds asks the API server, past every cache, whether a claim that refers to the class ends, as it does in Karpenter: there is no
-// such class, or another controller says that it is not ready. Without a reason it doesn't.
+// NodeClassEnds asks the API server, bypassing every cache, whether a claim that refers to the class must be deleted, as Karpenter
+// does: because the class doesn't exist, or because another controller reports it as not ready. An empty reason means that the claim
+// stays.
 func (s *Store) NodeClassEnds(ctx context.Context, name string) (reason, why string, err error) {
 	nc := s.class(name)
 	if !derived(name) {

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// readySays puts a Ready condition on a class as a controller does that knows nothing of the others there.
+// readySays sets a Ready condition on a class like a controller that ignores the other conditions.
 func readySays(ready metav1.ConditionStatus, reason string, generation int64) func(*ec2nc.EC2NodeClass) {
 	return func(nc *ec2nc.EC2NodeClass) {
 		for i := range nc.Status.Conditions {
@@ -29,7 +29,7 @@ func readySays(ready metav1.ConditionStatus, reason string, generation int64) fu
 var saidNotReady = readySays(metav1.ConditionFalse, "Quarantined", 1)
 
 func TestClassesThatAreNotReadyByAnothersWord(t *testing.T) {
-	const foreign = "EC2NodeClass default: another controller says that it is not ready (Quarantined): by order of security"
+	const foreign = "EC2NodeClass default: another controller reports that it is not ready (Quarantined): by order of security"
 	ownFalse := func(nc *ec2nc.EC2NodeClass) {
 		resolvedInto(nc)
 		nc.StatusConditions().SetFalse(ec2nc.ConditionTypeSubnetsReady, "SubnetsNotFound", "spec.subnetSelectorTerms matches nothing")
@@ -46,7 +46,7 @@ func TestClassesThatAreNotReadyByAnothersWord(t *testing.T) {
 		{name: "without saying of which generation", class: []func(*ec2nc.EC2NodeClass){resolvedInto, readySays(metav1.ConditionFalse, "Quarantined", 0)}, unready: foreign},
 		{name: "it was said of an earlier one", class: []func(*ec2nc.EC2NodeClass){resolvedInto, saidNotReady, func(nc *ec2nc.EC2NodeClass) { nc.Generation = 2 }}},
 		{name: "it isn't known", class: []func(*ec2nc.EC2NodeClass){resolvedInto, readySays(metav1.ConditionUnknown, "Quarantined", 1)}},
-		// The cloud says that itself, and may have changed its mind since it was written.
+		// The cloud will be asked again, and its answer may have changed since the condition was written.
 		{name: "we said so", class: []func(*ec2nc.EC2NodeClass){ownFalse}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestClaimsEndWithoutAClass(t *testing.T) {
 	}
 }
 
-// Its word stays when we write what the class was resolved to, until it takes it back or the spec is another. Pods are planned for
-// again then.
+// The condition stays when we write the resolved status, until the other controller changes it or the spec changes. Then pods are
+// planned for again.
 func TestAnothersWordStaysUntilItIsTakenBack(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("p"), testClass("default", saidNotReady)))
 	var told atomic.Int64
@@ -123,7 +123,7 @@ func TestAnothersWordStaysUntilItIsTakenBack(t *testing.T) {
 	}
 }
 
-// What we said ourselves is no reason: it is not taken for another's, however late it is seen.
+// Our own Ready condition does not count as another controller's, however late the watch delivers it.
 func TestOurOwnWordIsOurs(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("p"), testClass("default"))).ready()
 	w.eventually("the pool is read", func() bool { return w.pool("p") != nil })

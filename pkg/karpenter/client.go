@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cachedClient answers Get and List of the store's kinds from its informers and everything else live. Pods and Nodes are read
-// from the scheduler's informers by those who need many of them; what comes from here is what the API server says now.
+// cachedClient answers Get and List for the store's kinds from its informers, and for everything else from the API server. Code that
+// needs many Pods or Nodes reads them from the scheduler's informers; through this client it gets the API server's current answer.
 type cachedClient struct {
 	client.Client
-	// informers by the Go types of their objects and lists.
+	// informers, by the Go types of their objects and of their lists.
 	informers map[reflect.Type]*informer
-	// made are further objects.
+	// made holds the derived pools and classes, which no API object stands for.
 	made *sources
 }
 
@@ -64,8 +64,8 @@ func (c *cachedClient) List(ctx context.Context, out client.ObjectList, opts ...
 	if i == nil {
 		return c.Client.List(ctx, out, opts...)
 	}
-	// Where the definition of pools or classes isn't installed, those made here are all there are. Of claims this must not be said:
-	// what has no claim is ended.
+	// If the definition of NodePools or EC2NodeClasses isn't installed, the derived ones are all there are. The same conclusion would
+	// be wrong for NodeClaims: instances without a claim are terminated.
 	if absent, _ := i.state(); !absent || !c.made.makes(i.kind) {
 		if err := i.readable(); err != nil {
 			return err

@@ -12,12 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// decode converts an object as the API server sent it. An object that does not fit its type keeps its metadata, and its
-// status if that part fits, and carries the reason where malformed finds it. Decoding a whole list at once would instead
-// fail for ever, and one bad object (an expireAfter of 9999999h passes the CRD's pattern, but no time.Duration holds it)
-// would take all others down with it.
+// decode converts an object as the API server sent it. An object that does not fit its type keeps its metadata, and its status if that
+// part fits, and carries the reason in an annotation that malformed returns. Decoding a whole list at once would instead fail for
+// ever: one bad object (an expireAfter of 9999999h passes the CRD's pattern, but overflows time.Duration) would make all others
+// unreadable.
 //
-// fresh makes an empty object of the type.
+// fresh returns an empty object of the type.
 func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Object {
 	out := fresh()
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out)
@@ -48,11 +48,11 @@ func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Obj
 	return out
 }
 
-// malformed is why the object could not be read, naming fields; empty for one that could.
+// malformed returns why the object could not be read, naming fields; empty if it could.
 func malformed(o client.Object) string { return o.GetAnnotations()[malformedAnnotation] }
 
-// BadFields names the leaves of an object that don't fit its type, each with its reason, by trying each leaf alone: a number that
-// is none says itself where it stands, a quantity or a duration that is none doesn't.
+// BadFields names the fields of an object that don't fit its type, each with its reason. It tries each leaf alone, because only some
+// decoding errors name the field: those of numbers do, those of quantities and durations don't.
 func BadFields(object map[string]any, fresh func() client.Object) []string {
 	var bad []string
 	for _, part := range slices.Sorted(maps.Keys(object)) {
@@ -62,7 +62,7 @@ func BadFields(object map[string]any, fresh func() client.Object) []string {
 			if err == nil {
 				return
 			}
-			// The converter is quick, encoding/json says better what is wrong.
+			// The converter is fast, but encoding/json explains errors better.
 			if raw, broken := json.Marshal(try); broken == nil {
 				if better := json.Unmarshal(raw, fresh()); better != nil {
 					err = better
@@ -74,8 +74,8 @@ func BadFields(object map[string]any, fresh func() client.Object) []string {
 	return bad
 }
 
-// eachLeaf calls f for every leaf below v with its path and with a tree that holds this leaf only. wrap puts a subtree into
-// its place in that tree.
+// eachLeaf calls f for every leaf below v with its path and with a tree that holds only this leaf. wrap puts a subtree into its place
+// in that tree.
 func eachLeaf(v any, path string, f func(path string, alone any), wrap func(any) any) {
 	switch t := v.(type) {
 	case map[string]any:

@@ -16,7 +16,7 @@ func fromYAML(t testing.TB, text string) *unstructured.Unstructured {
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 		t.Fatal(err)
 	}
-	// The API server sends whole numbers as such, YAML does not tell them apart.
+	// The API server's JSON has integers, which YAML does not distinguish from other numbers.
 	raw, err := u.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ status: {nodes: 4}
 func TestDecode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object string
-		want   []string // in the reason; none: well-formed
+		want   []string // parts of the reason; none: well-formed
 	}{
 		"a whole pool": {object: poolWithoutSpec + `
 spec:

@@ -14,14 +14,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// sources are the pools and classes that no NodePool and no EC2NodeClass object stands for: those of Provisioners and those of
-// profiles' arguments. They live in memory as if they were objects, and everybody sees them as such: Pools, Client, the callbacks, the
-// status. What is written to them stays here (statusOfDerived).
+// sources holds the pools and classes that have no NodePool or EC2NodeClass object of their own: those derived from Provisioners and
+// those from profiles' arguments. They live in memory, and Pools, Client, the callbacks and the status code treat them like objects.
+// What would be written to their status is kept here (statusOfDerived).
 //
-//	Provisioner or AWSNodeTemplate seen, or arguments read -> derived -> told like a watched object -> status kept -> gone
+//	Provisioner or AWSNodeTemplate seen, or arguments read -> derived -> callbacks called as for a watched object -> status kept -> removed
 //
-// Lock order: deriving, then mu, then Store.mu. Callbacks run under deriving, so that they come in the order of derivations; nobody who
-// is called back derives anything.
+// Lock order: deriving, then mu, then Store.mu. Callbacks run under deriving, so that they are called in the order of derivations; no
+// callback may derive anything.
 type sources struct {
 	// Set before Run and only read afterwards.
 	legacy   LegacyOptions
@@ -38,7 +38,7 @@ func newSources() *sources {
 	return &sources{pools: map[string]*karpv1.NodePool{}, classes: map[string]*ec2nc.EC2NodeClass{}}
 }
 
-// SetLegacy says what Provisioners rely on. To be called before Run.
+// SetLegacy sets the options for converting Provisioners. Call it before Run.
 func (s *Store) SetLegacy(o LegacyOptions) { s.made.legacy = o }
 
 func (m *sources) pool(name string) *karpv1.NodePool {
@@ -67,7 +67,7 @@ func (m *sources) object(k kind, name string) (client.Object, bool) {
 	return nil, false
 }
 
-// objects are all derived objects of a kind. They are shared and must not be changed.
+// objects returns all derived objects of a kind. They are shared and must not be changed.
 func (m *sources) objects(k kind) []client.Object {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -96,7 +96,7 @@ func (s *Store) provisionerChanged(before, after *legacy.Provisioner) {
 	s.status.changed(provisioners, name) // its own status may have been changed, too
 }
 
-// templateChanged looks at all Provisioners that refer to the template.
+// templateChanged derives the pools and classes of all Provisioners that refer to the template again.
 func (s *Store) templateChanged(before, after *legacy.AWSNodeTemplate) {
 	name := ""
 	if after != nil {
@@ -116,7 +116,7 @@ func refersToTemplate(p *legacy.Provisioner, name string) bool {
 	return p.Spec.Provider == nil && p.Spec.ProviderRef != nil && p.Spec.ProviderRef.Name == name
 }
 
-// provisioner and template are those of that name, or nil. They must not be changed.
+// provisioner and template return the object with that name, or nil. The object must not be changed.
 func (s *Store) provisioner(name string) *legacy.Provisioner {
 	if o, ok, _ := s.provisioners.GetStore().GetByKey(name); ok {
 		return o.(*legacy.Provisioner)
@@ -131,8 +131,8 @@ func (s *Store) template(name string) *legacy.AWSNodeTemplate {
 	return nil
 }
 
-// deriveProvisioner makes what the Provisioner of that name means now: nothing, when it is gone; a pool that says what is wrong, when it
-// can't be understood. The class stays as it was then: nodes that are there may still need it.
+// deriveProvisioner derives the pool and class of the Provisioner with that name. If the Provisioner has been deleted, they are
+// removed. If it can't be understood, the pool carries the error and the class stays unchanged: existing nodes may still need it.
 func (s *Store) deriveProvisioner(name string) {
 	s.made.deriving.Lock()
 	defer s.made.deriving.Unlock()
@@ -157,7 +157,7 @@ func (s *Store) deriveProvisioner(name string) {
 		s.putClass(own, nc)
 	}
 	identify(np, p)
-	for _, key := range []string{GuardAnnotation, RetryAnnotation, MaxDollarsAnnotation} { // as on a pool of its own
+	for _, key := range []string{GuardAnnotation, RetryAnnotation, MaxDollarsAnnotation} { // as if the pool were an object
 		if v, ok := p.Annotations[key]; ok {
 			np.Annotations[key] = v
 		}
@@ -165,14 +165,15 @@ func (s *Store) deriveProvisioner(name string) {
 	s.putPool(own, np)
 }
 
-// identify gives a derived object the identity of what it was derived from.
+// identify gives a derived object the identity of its origin.
 func identify(o, from metav1.Object) {
 	o.SetUID(from.GetUID())
 	o.SetCreationTimestamp(from.GetCreationTimestamp())
 	o.SetDeletionTimestamp(from.GetDeletionTimestamp())
 }
 
-// putPool replaces a derived pool, or takes it out, and tells; under deriving. What has been said of the one before stays said.
+// putPool replaces or removes (nil) a derived pool and calls the callbacks. The caller holds deriving. The status of the previous
+// version is kept.
 func (s *Store) putPool(name string, np *karpv1.NodePool) {
 	before := s.made.pool(name)
 	if np != nil {

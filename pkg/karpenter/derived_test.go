@@ -23,7 +23,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// noTypes is a cloud that can run nothing, and says nothing against it.
+// noTypes is a cloud without instance types and without a problem.
 func noTypes(string) ([]*capacity.InstanceType, string) { return nil, "" }
 
 func (w *world) pool(name string) *capacity.Pool {
@@ -35,16 +35,16 @@ func (w *world) pool(name string) *capacity.Pool {
 	return nil
 }
 
-// update is edit of the spec.
+// update is edit for a change of the spec.
 func (w *world) update(o client.Object, change func()) {
 	w.t.Helper()
 	w.edit(o, func() {
-		o.SetGeneration(o.GetGeneration() + 1) // which the fake does not
+		o.SetGeneration(o.GetGeneration() + 1) // the fake client doesn't
 		change()
 	})
 }
 
-// edit changes an object as a user would: again, if somebody has written to it meanwhile.
+// edit changes an object as a user would: again, if it was written to meanwhile.
 func (w *world) edit(o client.Object, change func()) {
 	w.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -59,7 +59,7 @@ func (w *world) edit(o client.Object, change func()) {
 	}
 }
 
-// resolveAll answers for a class what a cloud would.
+// resolveAll sets the status that a cloud would resolve for a class.
 func (w *world) resolveAll(name string) {
 	w.t.Helper()
 	st := ec2nc.EC2NodeClassStatus{
@@ -85,7 +85,7 @@ func (w *world) getProvisioner(name string) *legacy.Provisioner {
 	return p
 }
 
-// saidOf are the conditions of an object as text, without those that are True.
+// saidOf returns the conditions of an object as text, without those that are True.
 func saidOf(o status.Object) map[string]string {
 	out := map[string]string{}
 	for _, c := range o.GetConditions() {
@@ -112,7 +112,7 @@ func TestProvisionerIsAPool(t *testing.T) {
 	if p == nil || p.Unready != "" || p.Weight != 3 || p.NodeClass != "provisioner_old" || p.Limits["cpu"] != 1000_000 {
 		t.Fatalf("pool %+v", p)
 	}
-	// Everybody sees pool and class among the others.
+	// Pool and class are listed among the others.
 	var pools karpv1.NodePoolList
 	var classes ec2nc.EC2NodeClassList
 	for _, list := range []client.ObjectList{&pools, &classes} {
@@ -134,7 +134,7 @@ func TestProvisionerIsAPool(t *testing.T) {
 		t.Errorf("a pool that isn't there: %v", err)
 	}
 
-	// What the cloud finds is said on the objects that the user knows.
+	// What the cloud finds is written to the objects that the user knows.
 	w.resolveAll("provisioner_old")
 	w.eventually("the Provisioner is ready", func() bool { return w.getProvisioner("old").StatusConditions().Root().IsTrue() })
 	template := &legacy.AWSNodeTemplate{}
@@ -162,7 +162,7 @@ func TestProvisionerIsAPool(t *testing.T) {
 		return ptr.Deref(st.Nodes, 0) == 1 && st.Resources.Cpu().Value() == 2
 	})
 
-	// A change of the template is a change of the class, and of nothing else.
+	// A change of the template changes the class, and nothing else.
 	w.update(template, func() { template.Spec.InstanceProfile = ptr.To("q") })
 	w.eventually("the class is another", func() bool { return ptr.Deref(w.class("provisioner_old").Spec.InstanceProfile, "") == "q" })
 	old := w.getProvisioner("old")
@@ -203,7 +203,7 @@ func TestProvisionerThatIsWrong(t *testing.T) {
 		t.Errorf("event %q", e)
 	}
 
-	// The template comes, but is no good; then it is.
+	// The template is created, but is invalid; then it is fixed.
 	template := nodeTemplate(t, settled+`, amiFamily: AL2}`)
 	if err := w.api.Create(w.ctx, template); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestProvisionerThatIsWrong(t *testing.T) {
 	w.eventually("the Provisioner can be used", func() bool { return w.pool("provisioner_old").Unready == "" })
 	w.eventually("the class is there", func() bool { return w.class("provisioner_old") != nil })
 
-	// It breaks again: what there is stays.
+	// It becomes invalid again: pool and class stay.
 	w.update(got, func() { got.Spec.SecurityGroupSelector = map[string]string{"a": ""} })
 	w.eventually("the pool can't be used", func() bool { return w.pool("provisioner_old").Unready != "" })
 	if w.class("provisioner_old") == nil {
@@ -237,7 +237,7 @@ func TestProvisionerThatIsWrong(t *testing.T) {
 
 func TestProvisionerWithASettingWithoutEffect(t *testing.T) {
 	w := newWorld(t, newFakeAPI(provisioner(t, `{provider: `+settled+`, blockDeviceMappings: [{deviceName: /dev/sdb, virtualName: ephemeral0}]}}`))).leading()
-	const want = "without effect, and nothing is lost: spec.provider.blockDeviceMappings[0].virtualName (EC2 maps instance store volumes by itself)"
+	const want = "without effect, which is harmless: spec.provider.blockDeviceMappings[0].virtualName (EC2 maps instance store volumes by itself)"
 	w.eventually("it is said, and is no loss", func() bool {
 		for _, c := range w.getProvisioner("old").Status.Conditions {
 			if string(c.Type) == FieldsHonored {
@@ -248,7 +248,7 @@ func TestProvisionerWithASettingWithoutEffect(t *testing.T) {
 	})
 }
 
-// Events about the pool are about the Provisioner; there is no NodePool that they could be about.
+// Events about the pool are recorded on the Provisioner; there is no NodePool object.
 func TestEventsOfAProvisionersPool(t *testing.T) {
 	w := newWorld(t, newFakeAPI(provisioner(t, inline+`}`))).ready()
 	about, ok := w.origin(w.poolObject("provisioner_old"))
@@ -267,7 +267,8 @@ func TestEventsOfAProvisionersPool(t *testing.T) {
 	}
 }
 
-// The stamp of a derived pool is put on with the object that its status was made from, whose own status is older by then.
+// The stamp of a derived pool is written with the object from which its status was computed; that object's own status is out of date
+// by then.
 func TestAStampLeavesTheStatusAlone(t *testing.T) {
 	w := newWorld(t, newFakeAPI(provisioner(t, inline+`}`))).ready()
 	old := w.poolObject("provisioner_old").DeepCopy()

@@ -8,15 +8,15 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Pools and classes that are derived from something else than a NodePool or an EC2NodeClass have names of their own. They are
-// the values of labels and tags, and can't be those of objects: no object's name holds an underscore.
+// Pools and classes that are derived from something other than a NodePool or an EC2NodeClass have names of their own. They fit the
+// values of labels and tags, and no object can have such a name: object names don't contain underscores.
 const (
 	provisionerPrefix = "provisioner_"
 	argsPrefix        = "args_"
 	derivedMark       = "_"
 )
 
-// maxLabelValue is the most that fits into a label.
+// maxLabelValue is the longest value that a label may have.
 const maxLabelValue = 63
 
 func derivedName(prefix, name string) string {
@@ -28,16 +28,16 @@ func derivedName(prefix, name string) string {
 	return prefix + name[:maxLabelValue-len(prefix)-len(derivedMark)-digits] + derivedMark + hex.EncodeToString(sum[:])[:digits]
 }
 
-// derived says that no NodePool or EC2NodeClass object can have this name.
+// derived reports whether the name is that of a derived object; no NodePool or EC2NodeClass object can have such a name.
 func derived(name string) bool { return strings.Contains(name, derivedMark) }
 
-// PoolOfProvisioner is the name that a Provisioner's pool has in labels, tags and messages.
+// PoolOfProvisioner returns the name that a Provisioner's pool has in labels, tags and messages.
 func PoolOfProvisioner(name string) string { return derivedName(provisionerPrefix, name) }
 
-// PoolOfArgs is that name for a pool of a profile's arguments.
+// PoolOfArgs returns the name that a pool of a profile's arguments has in labels, tags and messages.
 func PoolOfArgs(name string) string { return derivedName(argsPrefix, name) }
 
-// called is a pool as its user would call it.
+// called returns a pool's kind and name as its user knows them.
 func called(np *karpv1.NodePool) string {
 	switch {
 	case strings.HasPrefix(np.Name, provisionerPrefix):

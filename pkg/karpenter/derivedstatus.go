@@ -20,11 +20,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// statusOfDerived keeps what would have been written to a derived object's status. What was made from a spec that has changed since is
-// dropped: the change has asked for another look.
+// statusOfDerived keeps the status that would have been written to a derived object. If the spec has changed since the status was
+// computed, the status is dropped: the change has already queued the object again.
 func (s *Store) statusOfDerived(changed client.Object) { s.keepDerived(changed, true) }
 
-// stampOfDerived keeps the annotations of a derived object. Its status may be an older one than what is kept, and is left alone.
+// stampOfDerived keeps the annotations of a derived object. Its status may be older than the one kept, and is ignored.
 func (s *Store) stampOfDerived(stamped client.Object) { s.keepDerived(stamped, false) }
 
 func (s *Store) keepDerived(changed client.Object, withStatus bool) {
@@ -73,7 +73,7 @@ func (s *Store) setDerivedClassStatus(name string, generation int64, st ec2nc.EC
 	}
 }
 
-// originChanged looks at the status of what a pool or class was derived from.
+// originChanged queues the origin of a derived pool or class for a status update.
 func (p *poolStatus) originChanged(name string) {
 	o := p.provisionerOf(name)
 	if o == nil {
@@ -85,7 +85,7 @@ func (p *poolStatus) originChanged(name string) {
 	}
 }
 
-// provisionerOf is the Provisioner of a derived pool or class, or nil when there is none.
+// provisionerOf returns the Provisioner of a derived pool or class, or nil when there is none.
 func (s *Store) provisionerOf(name string) *legacy.Provisioner {
 	if np := s.made.pool(name); np != nil && strings.HasPrefix(name, provisionerPrefix) {
 		return s.provisioner(np.Annotations[originAnnotation])
@@ -93,24 +93,25 @@ func (s *Store) provisionerOf(name string) *legacy.Provisioner {
 	return nil
 }
 
-// provisionerStatus writes to a Provisioner what is said of its pool.
+// provisionerStatus copies the status of a Provisioner's pool to the Provisioner.
 func (p *poolStatus) provisionerStatus(ctx context.Context, base *legacy.Provisioner) error {
 	np := p.made.pool(PoolOfProvisioner(base.Name))
 	if np == nil || len(np.Status.Conditions) == 0 {
-		return nil // nothing is said of it yet
+		return nil // the pool has no status yet
 	}
 	o := base.DeepCopy()
 	o.Status.Resources, o.Status.Nodes = np.Status.Resources.DeepCopy(), np.Status.Nodes
 	o.Status.Conditions = plainConditions(np.Status.Conditions, base.Generation)
 	for i := range o.Status.Conditions {
 		if c := &o.Status.Conditions[i]; c.Reason == reasonMalformed && malformed(base) == "" {
-			c.Reason = reasonLegacyInvalid // it can be read, and makes no sense
+			c.Reason = reasonLegacyInvalid // it can be decoded, but its values make no sense
 		}
 	}
 	return save(ctx, p, base, o, func() (any, any) { return base.Status, o.Status })
 }
 
-// plainConditions are conditions as the API keeps them: times in seconds, said of the generation of another object.
+// plainConditions returns conditions as the API stores them: times in seconds, and with the generation of the object that they are
+// copied to.
 func plainConditions(of []status.Condition, generation int64) []status.Condition {
 	out := slices.Clone(of)
 	for i := range out {
@@ -120,8 +121,8 @@ func plainConditions(of []status.Condition, generation int64) []status.Condition
 	return out
 }
 
-// templateStatus writes to an AWSNodeTemplate whether it can be used and what its selectors select. The cloud is asked on behalf
-// of the Provisioners that refer to it; all of them get the same answer.
+// templateStatus writes to an AWSNodeTemplate whether it can be used and what its selectors select. The cloud is queried for the
+// Provisioners that refer to it; all of them get the same answer.
 func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTemplate) error {
 	t := base.DeepCopy()
 	set := t.StatusConditions(status.WithClock(p.clock))
@@ -153,7 +154,7 @@ func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTem
 	return save(ctx, p, base, t, func() (any, any) { return base.Status, t.Status })
 }
 
-// classOfTemplate is the class of the first Provisioner that refers to the template, or nil.
+// classOfTemplate returns the class of the first Provisioner that refers to the template, or nil.
 func (p *poolStatus) classOfTemplate(name string) *ec2nc.EC2NodeClass {
 	for _, o := range p.made.objects(nodeClasses) {
 		if owner := p.provisionerOf(o.GetName()); owner != nil && refersToTemplate(owner, name) {
@@ -163,14 +164,14 @@ func (p *poolStatus) classOfTemplate(name string) *ec2nc.EC2NodeClass {
 	return nil
 }
 
-// originRecorder records events about derived pools and classes on what they were derived from: they are no objects that an
-// event could be about. Those about pools of arguments are logged.
+// originRecorder records events about derived pools and classes on the objects that they were derived from, because an event can't
+// refer to a derived object. Events about pools from arguments are logged.
 type originRecorder struct {
 	events.EventRecorder
 	s *Store
 }
 
-// Recorder is the store's own recorder, for others that tell of pools and classes.
+// Recorder returns the store's recorder, for other packages that report on pools and classes.
 func (s *Store) Recorder() events.EventRecorder { return s.recorder }
 
 // Eventf implements events.EventRecorder.
@@ -193,7 +194,7 @@ func (r originRecorder) Eventf(regarding, related runtime.Object, kind, reason, 
 		"reason", reason, "note", fmt.Sprintf(note, args...))
 }
 
-// origin is the object that stands for o in the API: itself, the Provisioner it was derived from, or none.
+// origin returns the object that represents o in the API: o itself, the Provisioner it was derived from, or none.
 func (s *Store) origin(o runtime.Object) (runtime.Object, bool) {
 	var name string
 	switch t := o.(type) {

@@ -1,12 +1,12 @@
-// Package karpenter is the edge to Karpenter's API: NodePool, NodeClaim, NodeOverlay and EC2NodeClass objects to
-// capacity words and back, their CustomResourceDefinitions, and one Store that watches and writes them.
+// Package karpenter is the adapter to Karpenter's API: it converts NodePool, NodeClaim, NodeOverlay and EC2NodeClass objects to the
+// types of pkg/capacity and back, holds their CustomResourceDefinitions, and has one Store that watches and writes them.
 //
-// A NodeClaim is the intent log of a launch. What a claim must remember beyond Karpenter's own
-// fields is kept in annotations of the dovetail.sh domain; see annotation.go for their encoding.
+// A NodeClaim is the write-ahead log of a launch. What a claim must remember beyond Karpenter's own fields is kept in annotations of
+// the dovetail.sh domain; see annotation.go for their encoding.
 //
-// Objects that do not fit their Go type, which the CRDs' own validation lets pass now and then, are kept apart one by one
-// (decode.go): they are reported and never used, and the objects beside them work on.
+// Objects that do not fit their Go type, which the CRDs' own validation accepts now and then, are handled one by one (decode.go): they
+// are reported and never used, and the other objects are not affected.
 //
-// It is not here to call a cloud, to know the scheduler framework, or to decide anything: what to buy is decided in
-// pkg/capacity, when by pkg/launch, and when a node ends by pkg/lifecycle and pkg/disruption.
+// This package does not call a cloud, does not know the scheduler framework, and decides nothing: pkg/capacity decides what to launch,
+// pkg/launch when, and pkg/lifecycle and pkg/disruption when a node is terminated.
 package karpenter

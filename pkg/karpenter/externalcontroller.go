@@ -23,28 +23,29 @@ import (
 )
 
 const (
-	// ExternalLease is the lease a Karpenter controller leads by, in whatever namespace it runs (its LEADER_ELECTION_NAME).
+	// ExternalLease is the name of the lease by which a Karpenter controller is elected leader, in any namespace (its
+	// LEADER_ELECTION_NAME).
 	ExternalLease = "karpenter-leader-election"
-	// leastLease is how long a lease that was renewed or let go counts as held at least: a roll-out hands it on to the next
-	// replica, and letting go sets its duration to a second.
+	// leastLease is the shortest time that a renewed or released lease counts as held: a rollout hands the lease on to the next
+	// replica, and a release sets its duration to one second.
 	leastLease = 15 * time.Second
-	// leaseRetry is how often the API server is asked again whether a lease was really not renewed.
+	// leaseRetry is how often we retry when the API server can't tell us whether a lease was really not renewed.
 	leaseRetry = 2 * time.Second
 
-	unreadLeases = "whether Karpenter leads in this cluster is not known yet"
+	unreadLeases = "it is not known yet whether Karpenter is active in this cluster"
 )
 
-// ExternalController watches for a Karpenter controller that leads in this cluster. As long as there is one, nodes and claims are its
-// own: two owners would launch and end each other's.
+// ExternalController watches for a Karpenter controller that leads in this cluster. As long as there is one, it owns nodes and claims:
+// two owners would launch and terminate each other's.
 //
 //	unread --leases read--> free <--no renewal for a lease duration, confirmed by a live read-- held
 //	                          \-----------------------a renewal is seen----------------------->/
 //
-// A clock that differs from Karpenter's does no harm: a renewal that is seen counts from when it is seen.
+// A clock that differs from Karpenter's does no harm: a renewal counts from the moment we see it.
 type ExternalController struct {
 	kube     kubernetes.Interface
 	clock    clock.WithTicker
-	changed  chan struct{} // something was seen
+	changed  chan struct{} // signals that something was observed
 	onChange []func()      // set before Run
 
 	mu     sync.Mutex
@@ -56,19 +57,19 @@ type ExternalController struct {
 // leaseState is what is known of one lease.
 type leaseState struct {
 	lease *coordinationv1.Lease
-	// until is when it is stale unless it is renewed.
+	// until is when the lease expires unless it is renewed.
 	until time.Time
 }
 
-// NewExternalController makes a watcher that says "not read yet" until Run has read the leases.
+// NewExternalController returns a watcher whose Hold answers "not known yet" until Run has read the leases.
 func NewExternalController(kube kubernetes.Interface, clk clock.WithTicker) *ExternalController {
 	return &ExternalController{kube: kube, clock: clk, changed: make(chan struct{}, 1), leases: map[string]*leaseState{}, why: unreadLeases}
 }
 
-// OnChange is told when Hold answers differently. To be called before Run; f must not block.
+// OnChange registers f to be called when Hold's answer changes. Call it before Run; f must not block.
 func (i *ExternalController) OnChange(f func()) { i.onChange = append(i.onChange, f) }
 
-// Hold is why nothing may be launched, changed or ended now; empty when there is no other owner.
+// Hold returns why nothing may be launched, changed or terminated now; empty when there is no other owner.
 func (i *ExternalController) Hold() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -125,8 +126,8 @@ func (i *ExternalController) poke() {
 	}
 }
 
-// observe takes a version of a lease down. What is found at first may be old: it counts from when it says it was renewed.
-// Whatever follows was written a moment ago.
+// observe records a version of a lease. The first version seen may be old, so it counts from its own renew time. Every later version
+// was written a moment ago and counts from now.
 func (i *ExternalController) observe(l *coordinationv1.Lease) {
 	if l.Name != ExternalLease {
 		return
@@ -162,7 +163,7 @@ func (i *ExternalController) gone(l *coordinationv1.Lease) {
 
 func (i *ExternalController) failed(err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
-		return // a watch's everyday business
+		return // happens to every watch in normal operation
 	}
 	i.mu.Lock()
 	defer i.poke()
@@ -170,7 +171,7 @@ func (i *ExternalController) failed(err error) {
 	i.last = err
 }
 
-// judge says what holds now and how soon that may be different by itself.
+// judge computes the current answer and returns how soon it may change without a further event.
 func (i *ExternalController) judge(ctx context.Context, read bool) time.Duration {
 	if !read {
 		i.mu.Lock()
@@ -187,14 +188,14 @@ func (i *ExternalController) judge(ctx context.Context, read bool) time.Duration
 	for _, p := range i.all() {
 		left := p.until.Sub(i.clock.Now())
 		if left <= 0 && held {
-			// The watch may be what has stopped, not Karpenter.
+			// Perhaps our watch has stalled and Karpenter is still renewing: ask the API server.
 			fresh, err := i.kube.CoordinationV1().Leases(p.lease.Namespace).Get(ctx, p.lease.Name, metav1.GetOptions{})
 			switch {
 			case err == nil && fresh.ResourceVersion != p.lease.ResourceVersion:
 				i.observe(fresh)
 				left = leastLease
 			case err != nil && !apierrors.IsNotFound(err):
-				why, next = "whether Karpenter still leads in this cluster can't be read: "+err.Error(), leaseRetry
+				why, next = "can't read whether Karpenter is still active in this cluster: "+err.Error(), leaseRetry
 			}
 		}
 		if left > 0 {
@@ -221,10 +222,10 @@ func heldBy(l *coordinationv1.Lease) string {
 	if h := l.Spec.HolderIdentity; h != nil && *h != "" {
 		holder = ", held by " + *h
 	}
-	return fmt.Sprintf("Karpenter leads in this cluster (lease %s%s): nothing is launched, changed or ended until it has gone", klog.KObj(l), holder)
+	return fmt.Sprintf("Karpenter is active in this cluster (lease %s%s): nothing is launched, changed or terminated until it has stopped", klog.KObj(l), holder)
 }
 
-// say takes the answer down and tells whoever wants to know when it is another one.
+// say stores the answer and, if it has changed, logs it and calls the OnChange functions.
 func (i *ExternalController) say(ctx context.Context, why string) {
 	i.mu.Lock()
 	before := i.why
@@ -235,9 +236,9 @@ func (i *ExternalController) say(ctx context.Context, why string) {
 	}
 	logger := klog.FromContext(ctx)
 	if why != "" {
-		logger.Info("Holding still", "reason", why)
+		logger.Info("Paused", "reason", why)
 	} else {
-		logger.Info("No Karpenter leads in this cluster: nodes and claims are ours")
+		logger.Info("No Karpenter is active in this cluster: Dovetail manages its nodes and NodeClaims")
 	}
 	for _, f := range i.onChange {
 		f()

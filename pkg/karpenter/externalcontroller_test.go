@@ -31,7 +31,7 @@ type leases struct {
 	changes atomic.Int32
 }
 
-// inTime runs f in virtual time, beside a watcher once run was called.
+// inTime runs f in virtual time; after run, a watcher runs beside it.
 func inTime(t *testing.T, f func(l *leases)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,10 +51,10 @@ func (l *leases) run() {
 		}
 	}()
 	l.t.Cleanup(func() { cancel(); <-done })
-	l.after(time.Second) // the cache's readiness is polled for
+	l.after(time.Second) // the cache is polled until it has synced
 }
 
-// write is a renewal, as client-go's leader election makes it, with the writer's clock ahead by some time.
+// write writes a renewal like client-go's leader election, with the writer's clock ahead by some time.
 func (l *leases) write(holder string, seconds int32, ahead time.Duration) {
 	l.t.Helper()
 	l.version++
@@ -74,7 +74,7 @@ func (l *leases) write(holder string, seconds int32, ahead time.Duration) {
 	}
 }
 
-// lead renews every two seconds for a while.
+// lead renews every two seconds for the given time.
 func (l *leases) lead(holder string, during, ahead time.Duration) {
 	l.t.Helper()
 	for end := time.Now().Add(during); time.Now().Before(end); {
@@ -138,7 +138,7 @@ func TestLeaseThatWasStaleAtTheStart(t *testing.T) {
 	})
 }
 
-// A roll-out: the old replica lets go, the new one takes over seconds later. In between nothing may begin.
+// A rollout: the old replica releases the lease, the new one acquires it seconds later. In between we must not start.
 func TestLeaseIsHandedOn(t *testing.T) {
 	inTime(t, func(l *leases) {
 		l.write("old", 15, 0)
@@ -148,7 +148,7 @@ func TestLeaseIsHandedOn(t *testing.T) {
 			t.Error("free at once when the lease was let go")
 		}
 		l.lead("new", 30*time.Second, 0)
-		l.write("", 1, 0) // and the last one lets go
+		l.write("", 1, 0) // the last replica releases it
 		if why := l.after(14 * time.Second); why == "" {
 			t.Error("free too soon")
 		}
@@ -203,7 +203,7 @@ func TestKarpenterWithAnotherClock(t *testing.T) {
 	}
 }
 
-// The watch says nothing any more. Before nodes are launched beside a living Karpenter, the API server is asked.
+// The watch delivers nothing any more. Before nodes are launched beside a running Karpenter, the API server is asked.
 func TestSilentWatchIsNoEnd(t *testing.T) {
 	inTime(t, func(l *leases) {
 		l.api.PrependWatchReactor("leases", func(clienttesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })

@@ -11,14 +11,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 )
 
-// aRegion is a catalogue of one machine, in one zone.
+// aRegion is a catalogue of one instance type, in one zone.
 const aRegion = `{"meta":{"region":"eu-west-1","source":"test","asOf":"2026-03-01"},"instanceTypes":[
 	{"name":"m5.large","arch":["x86_64"],"hypervisor":"nitro","vcpus":2,"memoryMiB":8192,"maxENIs":3,"ipv4PerENI":10,"usageClasses":["on-demand"],"zones":["eu-west-1a"],"onDemandUSDPerHour":0.1}
 ]}`
 
-// TestEveryFieldOfEC2NodeClass looks at which fields make a class another one, and who refuses what is wrong: the definition, or the
-// cloud's side when it reads the class, whose words become the condition ValidationSucceeded. What fields make of a launch is seen in
-// pkg/aws.
+// TestEveryFieldOfEC2NodeClass tests which fields change a class's hash, and that wrong values are refused: by the definition, or by
+// the cloud adapter when it reads the class, whose message becomes the condition ValidationSucceeded. The fields' effects on launches
+// are tested in pkg/aws.
 func TestEveryFieldOfEC2NodeClass(t *testing.T) {
 	file, err := aws.ReadCatalogFile(strings.NewReader(aRegion))
 	if err != nil {

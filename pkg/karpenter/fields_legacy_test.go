@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/manifests"
 )
 
-// drivenFields are the fields of an older kind that a table's cases set, held against its definition: a field that is new there has no
-// case yet.
+// drivenFields are the fields of a legacy kind that a table's cases set, compared with its definition, so that a new field without a
+// case is found.
 type drivenFields struct {
 	t      *testing.T
 	schema apiextensionsv1.JSONSchemaProps
@@ -38,7 +38,7 @@ func newDrivenFields(t *testing.T, k kind) *drivenFields {
 	return nil
 }
 
-// by takes down what a case sets.
+// by records which fields a case sets.
 func (d *drivenFields) by(spec string) {
 	d.t.Helper()
 	var v any
@@ -73,7 +73,7 @@ func (d *drivenFields) mark(path string, s *apiextensionsv1.JSONSchemaProps, v a
 func asMap(v any) map[string]any { m, _ := v.(map[string]any); return m }
 func asList(v any) []any         { l, _ := v.([]any); return l }
 
-// all wants a case for each field below, except for some: they are driven elsewhere, or take anything.
+// all requires a case for each field below, except for those that are tested elsewhere or accept any value.
 func (d *drivenFields) all(below string, except ...string) {
 	d.t.Helper()
 	eachField("", &d.schema, func(f string) {

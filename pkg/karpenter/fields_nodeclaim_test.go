@@ -9,7 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// TestEveryFieldOfNodeClaim looks at what a claim's fields make of the claim as it is launched and of its Node.
+// TestEveryFieldOfNodeClaim tests the effects of a claim's fields on its launch and on its Node.
 func TestEveryFieldOfNodeClaim(t *testing.T) {
 	k := &kindOfFields{
 		kind: "NodeClaim",

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// TestEveryFieldOfNodeOverlay looks at what an overlay's fields make of instance types; TestOverlaysOnTypes has more of that.
+// TestEveryFieldOfNodeOverlay tests the effects of an overlay's fields on instance types; TestOverlaysOnTypes has more cases.
 func TestEveryFieldOfNodeOverlay(t *testing.T) {
 	k := &kindOfFields{
 		kind: "NodeOverlay",

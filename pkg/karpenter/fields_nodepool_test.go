@@ -12,8 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// TestEveryFieldOfNodePool looks at what a pool's fields make of the pool as planners see it, of a claim of the pool and of the claim's
-// Node.
+// TestEveryFieldOfNodePool tests the effects of a pool's fields on the capacity.Pool, on a claim of the pool and on the claim's Node.
 func TestEveryFieldOfNodePool(t *testing.T) {
 	k := &kindOfFields{
 		kind: "NodePool",

@@ -17,27 +17,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fieldCase drives fields of a kind: a value that is right, with what is seen of it, and values that are wrong, with the field that is
-// named when they are refused.
+// fieldCase tests fields of a kind: a valid value with its effect, and invalid values with the field that the error must name.
 type fieldCase struct {
-	// fields are the definition's leaves that the case is about: "taints[].key", "limits{}".
+	// fields are the definition's leaves that the case covers: "taints[].key", "limits{}".
 	fields []string
-	// at is where the values are put.
+	// at is the path at which the values are set.
 	at, valid string
-	// want is what see makes of the object with the valid value.
+	// want is what see returns for the object with the valid value.
 	want    string
 	invalid []wrong
 }
 
 type wrong struct{ value, names string }
 
-// kindOfFields is how a kind is driven.
+// kindOfFields defines how the fields of a kind are tested.
 type kindOfFields struct {
 	kind string
-	base string // the object that values are put into
-	// read is the object as it is used, see what becomes of it, and says what more than the definition is held against it.
+	base string // the object in which values are set
+	// see returns the effect of the object as text.
 	see func(t *testing.T, u *unstructured.Unstructured, at string) string
-	// more are the problems that are told in a condition, beyond the definition's.
+	// more returns the problems that a condition reports, beyond the definition's.
 	more func(t *testing.T, u *unstructured.Unstructured) []string
 }
 
@@ -83,7 +82,7 @@ func (k *kindOfFields) run(t *testing.T, cases []fieldCase) {
 	}
 }
 
-// problems are those the definition finds, and those told in a condition.
+// problems returns the problems that the definition finds, and those that a condition reports.
 func (k *kindOfFields) problems(t *testing.T, u *unstructured.Unstructured) (out []string) {
 	t.Helper()
 	u = u.DeepCopy()
@@ -105,7 +104,7 @@ func (k *kindOfFields) with(t *testing.T, at, value string) *unstructured.Unstru
 		t.Fatal(err)
 	}
 	u.Object["spec"] = put(u.Object["spec"], splitPath(at), v)
-	// As the API server sends it: whole numbers are such.
+	// Like the API server's JSON, with integers.
 	raw, err = u.MarshalJSON()
 	if err == nil {
 		err = u.UnmarshalJSON(raw)
@@ -118,10 +117,10 @@ func (k *kindOfFields) with(t *testing.T, at, value string) *unstructured.Unstru
 
 var pathParts = regexp.MustCompile(`[^.\[\]]+`)
 
-// splitPath is "a.b[0].c" as its parts.
+// splitPath returns the parts of "a.b[0].c".
 func splitPath(path string) []string { return pathParts.FindAllString(path, -1) }
 
-// put sets a value deep in a tree, making what is missing on the way.
+// put sets a value deep in a tree and creates what is missing on the way.
 func put(tree any, path []string, v any) any {
 	if len(path) == 0 {
 		return v
@@ -158,7 +157,7 @@ func eachField(path string, s *apiextensionsv1.JSONSchemaProps, f func(string)) 
 	}
 }
 
-// used is the object as the store reads it.
+// used returns the object as the store reads it.
 func used[T client.Object](t *testing.T, u *unstructured.Unstructured, fresh func() client.Object) T {
 	t.Helper()
 	u = u.DeepCopy()
@@ -173,7 +172,7 @@ func fieldTexts(errs field.ErrorList) (out []string) {
 	return out
 }
 
-// refusedAs says that wrong values are refused under the name of what was set itself.
+// refusedAs returns a case for each of the values that must be refused with these fields named.
 func refusedAs(names string, values ...string) (out []wrong) {
 	for _, v := range values {
 		out = append(out, wrong{v, names})

@@ -65,7 +65,7 @@ func testClass(name string, change ...func(*ec2nc.EC2NodeClass)) *ec2nc.EC2NodeC
 	return nc
 }
 
-// testClaim is a claim as the launcher makes it: everything but the status.
+// testClaim returns a claim as the launcher creates it: everything but the status.
 func testClaim(name string, change ...func(*capacity.Claim)) *capacity.Claim {
 	c := &capacity.Claim{
 		Name: name, Pool: "default", NodeClass: "default",

@@ -8,10 +8,10 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// foreignGroup is the API group of another provider's node class that the pool or claim refers to, or "". EKS Auto Mode and
-// providers for other clouds keep their NodePools and NodeClaims under the same definitions; they are theirs alone: nothing is
-// launched for them, written to them or ended. A kind within our own group that isn't ours is a mistake, which its owner is told, and
-// so is our own kind within another group: no other provider has EC2NodeClasses.
+// foreignGroup returns the API group of another provider's node class that the pool or claim refers to, or "". EKS Auto Mode and
+// providers for other clouds store their NodePools and NodeClaims under the same definitions. Those belong to them alone: nothing is
+// launched for them, written to them or terminated. An unknown kind within our own group is a mistake, which is reported to its owner,
+// and so is our own kind within another group: no other provider has EC2NodeClasses.
 func foreignGroup(o client.Object) string {
 	var ref *karpv1.NodeClassReference
 	switch o := o.(type) {
@@ -26,12 +26,12 @@ func foreignGroup(o client.Object) string {
 	return ref.Group
 }
 
-// OfAnotherProvider says that a NodePool or NodeClaim is another provider's, EKS Auto Mode's for one. The Nodes' part of the rule is
-// capacity.Managed.
+// OfAnotherProvider reports whether a NodePool or NodeClaim belongs to another provider, for example EKS Auto Mode. For Nodes the same
+// rule is capacity.Managed.
 func OfAnotherProvider(o client.Object) bool { return foreignGroup(o) != "" }
 
-// withoutForeign is what the cache is to make of a watch event; false: nothing. An object that has become another provider's is one
-// that has gone.
+// withoutForeign returns the event that the cache gets for a watch event; false means none. An object that has changed to another
+// provider's is reported to the cache as deleted.
 func withoutForeign(e watch.Event, have cache.KeyGetter) (watch.Event, bool) {
 	o, ok := e.Object.(client.Object)
 	if !ok || e.Type == watch.Bookmark || e.Type == watch.Error {
@@ -51,7 +51,7 @@ func withoutForeign(e watch.Event, have cache.KeyGetter) (watch.Event, bool) {
 	return e, true
 }
 
-// leftAlone says it once per object and watch: group and kind may be misprints.
+// leftAlone logs an ignored object once per object and watch, because its group or kind may be a typing error.
 func leftAlone(o client.Object, group string) {
-	klog.Background().V(2).Info("Left alone: its node class is another provider's", "object", klog.KObj(o), "group", group)
+	klog.Background().V(2).Info("Not managed: its node class belongs to another provider", "object", klog.KObj(o), "group", group)
 }

@@ -32,7 +32,8 @@ func autoModeClaim(name string) *karpv1.NodeClaim {
 	}
 }
 
-// What another provider keeps under the same definitions is neither used nor touched, whether it was there first or came later.
+// Objects of another provider under the same definitions are neither used nor changed, whether they exist from the start or are added
+// later.
 func TestObjectsOfOtherProvidersAreLeftAlone(t *testing.T) {
 	api := newFakeAPI(testPool("default"), testClass("default"), autoModePool("general-purpose"), autoModeClaim("general-purpose-1"))
 	w := newWorld(t, api)
@@ -76,7 +77,8 @@ func TestObjectsOfOtherProvidersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A pool whose class is of our kind and of another group is no other provider's: the group is misspelt, and its owner is told.
+// A pool whose class is of our kind but of another group does not belong to another provider: the group is misspelt, and a condition
+// says so.
 func TestMisspeltGroupOfAPoolsClass(t *testing.T) {
 	api := newFakeAPI(testPool("default"), testClass("default"), testPool("misspelt", func(np *karpv1.NodePool) {
 		np.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "karpenter.k8s.io", Kind: "EC2NodeClass", Name: "default"}
@@ -91,7 +93,7 @@ func TestMisspeltGroupOfAPoolsClass(t *testing.T) {
 	}
 }
 
-// The same mistake in a claim written by hand.
+// The same mistake in a standalone claim.
 func TestMisspeltGroupOfAClaimsClass(t *testing.T) {
 	claim := autoModeClaim("mine")
 	claim.Labels, claim.Spec.NodeClassRef = nil, &karpv1.NodeClassReference{Group: "karpenter.aws", Kind: "EC2NodeClass", Name: "default"}
@@ -104,7 +106,7 @@ func TestMisspeltGroupOfAClaimsClass(t *testing.T) {
 	t.Errorf("the claim is not refused: %+v", w.Claims())
 }
 
-// The definitions forbid it, but a claim that turns into another provider's is gone for us.
+// The definitions forbid it, but an object that changes to another provider's counts as deleted.
 func TestObjectThatBecomesAnotherProviders(t *testing.T) {
 	api := newFakeAPI(testPool("default"), testClass("default"))
 	w := newWorld(t, api).ready()

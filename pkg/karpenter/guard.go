@@ -26,26 +26,27 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// Where the spending guard keeps its records: on the NodePool, EC2NodeClass or Provisioner they are about, as an annotation; of
-// pools and classes that are no objects of their own, in one ConfigMap.
+// The spending guard keeps each record as an annotation on the NodePool, EC2NodeClass or Provisioner that it is about. Records about
+// pools and classes that have no object of their own are in one ConfigMap.
 
-// guardConfigMap holds the records of pools and classes that come from a profile's arguments or an AWSNodeTemplate.
+// guardConfigMap is the name of the ConfigMap that holds the records of pools and classes from a profile's arguments or an
+// AWSNodeTemplate.
 const guardConfigMap = "dovetail-guard"
 
-// guardMap is that ConfigMap.
+// guardMap reads and writes that ConfigMap.
 type guardMap struct {
 	client    kubernetes.Interface
 	namespace string
 	mu        sync.Mutex
 }
 
-// SetGuardMap says where records are kept that have no object of their own. To be called before Run.
+// SetGuardMap sets the namespace and client for records that have no object of their own. Call it before Run.
 func (s *Store) SetGuardMap(c kubernetes.Interface, namespace string) {
 	s.guardMap = &guardMap{client: c, namespace: namespace}
 }
 
-// OnGuard is told of changes that bear on the owner of a record: of its spec, or of the annotation that asks for another try
-// (retry). To be registered before Run; called from the watch, must not block.
+// OnGuard registers f for changes that concern the owner of a record: a change to its spec, or to the annotation that asks for another
+// try (retry). Register before Run; f is called from the watch and must not block.
 func (s *Store) OnGuard(f func(o guard.Owner, retry bool)) { s.onGuard = append(s.onGuard, f) }
 
 func (s *Store) tellGuard(o guard.Owner, before, after client.Object, same bool) {
@@ -59,7 +60,7 @@ func (s *Store) tellGuard(o guard.Owner, before, after client.Object, same bool)
 	}
 }
 
-// GuardRecords are what was kept, by owner.
+// GuardRecords returns the stored records by owner.
 func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error) {
 	out := map[guard.Owner]string{}
 	s.mu.RLock()
@@ -83,7 +84,8 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 	case apierrors.IsNotFound(err):
 		return out, nil
 	case apierrors.IsForbidden(err):
-		// An older role. Only pools and classes that are no objects begin anew with each process.
+		// The installed RBAC role is an older one. Only the records of pools and classes without an object start empty in each
+		// process.
 		klog.FromContext(ctx).Error(err, "The spending guard's records of pools in profiles' arguments can't be read; apply the shipped RBAC")
 		return out, nil
 	case err != nil:
@@ -99,7 +101,7 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 	return out, nil
 }
 
-// RecordGuard keeps the record of an owner; empty: there is nothing to keep any more. An owner that is gone is no error.
+// RecordGuard stores the record of an owner; an empty text removes it. It is no error if the owner no longer exists.
 func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -159,14 +161,14 @@ func (m *guardMap) put(ctx context.Context, key, text string) error {
 	return nil
 }
 
-// RecordServed writes on a claim that its machine has done work.
+// RecordServed sets the claim's condition which states that a pod has run on its instance.
 func (s *Store) RecordServed(ctx context.Context, c *capacity.Claim) error {
 	return client.IgnoreNotFound(s.patchStatus(ctx, c, func(nc *karpv1.NodeClaim) {
 		nc.StatusConditions(status.WithClock(s.clock)).SetTrueWithReason(Served, "Served", "")
 	}))
 }
 
-// paused says in a condition whether the spending guard holds launches back, from its record on the object.
+// paused sets the condition that tells whether the spending guard has paused launches, from the guard's record on the object.
 func paused(set status.ConditionSet, record string) {
 	texts, err := guard.OpenOf(record)
 	switch {
@@ -179,7 +181,7 @@ func paused(set status.ConditionSet, record string) {
 	}
 }
 
-// BudgetReached says which budget keeps a pool from growing, for its condition; empty: none.
+// BudgetReached records which budget keeps a pool from growing, for its condition; empty means none.
 func (s *Store) BudgetReached(pool, why string) {
 	s.mu.Lock()
 	if s.budgets[pool] = why; why == "" {
@@ -189,19 +191,19 @@ func (s *Store) BudgetReached(pool, why string) {
 	s.status.changed(nodePools, pool)
 }
 
-// budget says that in a condition.
+// budget sets the condition from what BudgetReached recorded.
 func (s *Store) budget(pool string, set status.ConditionSet) {
 	s.mu.RLock()
 	why := s.budgets[pool]
 	s.mu.RUnlock()
 	if why != "" {
-		set.SetTrueWithReason(BudgetReached, "BudgetReached", shorten("nothing more is bought for now: "+why))
+		set.SetTrueWithReason(BudgetReached, "BudgetReached", shorten("no more nodes are launched for now: "+why))
 	} else if set.Get(BudgetReached) != nil {
 		_ = set.Clear(BudgetReached)
 	}
 }
 
-// maxDollars is what the pool's nodes may cost in dollars per hour; 0: any amount.
+// maxDollars returns how much the pool's nodes may cost in dollars per hour; 0 means any amount.
 func maxDollars(np *karpv1.NodePool) (float64, error) {
 	text, said := np.Annotations[MaxDollarsAnnotation]
 	if !said {
@@ -214,7 +216,7 @@ func maxDollars(np *karpv1.NodePool) (float64, error) {
 	return most, nil
 }
 
-// PoolsOf are the pools that use a node class.
+// PoolsOf returns the pools that use a node class.
 func (s *Store) PoolsOf(class string) (out []string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -226,7 +228,7 @@ func (s *Store) PoolsOf(class string) (out []string) {
 	return out
 }
 
-// ClassOf is the node class of a pool, or "".
+// ClassOf returns the node class of a pool, or "".
 func (s *Store) ClassOf(pool string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
-// keptOf is what is kept of a pool or class one of whose breakers is open.
+// keptOf returns the guard's record of a pool or class one of whose breakers is open.
 func keptOf(t *testing.T, k guard.Key) string {
 	g := guard.New()
 	m := guard.Bought{Purchase: guard.Purchase{Round: "r", Workloads: []guard.Workload{k.Workload}}, Pool: k.Pool, Class: k.Class, Images: []string{k.Image}, At: start}
@@ -29,7 +29,7 @@ func keptOf(t *testing.T, k guard.Key) string {
 	return text
 }
 
-// messageOf is what a condition says.
+// messageOf returns status and message of a condition.
 func messageOf(o status.Object, kind string) string {
 	for _, c := range o.GetConditions() {
 		if c.Type == kind {
@@ -41,7 +41,8 @@ func messageOf(o status.Object, kind string) string {
 
 var podsOfWeb = guard.Workload{Namespace: "d", Owner: "Deployment/web"}
 
-// Records are kept on the object they are about, or in one ConfigMap, come back as they were, and go when there is nothing to keep.
+// Records are stored on the object that they are about, or in one ConfigMap, are read back unchanged, and are removed when they are
+// empty.
 func TestGuardRecordsAreKept(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), testClass("default"), provisioner(t, byRef+`}`), nodeTemplate(t, settled+`}`)))
 	kube := fake.NewClientset()
@@ -106,7 +107,7 @@ func TestGuardRecordsAreKept(t *testing.T) {
 	}
 }
 
-// Nothing to keep makes no ConfigMap.
+// An empty record doesn't create the ConfigMap.
 func TestGuardMapIsMadeWhenItIsNeeded(t *testing.T) {
 	w := newWorld(t, newFakeAPI())
 	kube := fake.NewClientset()
@@ -119,7 +120,7 @@ func TestGuardMapIsMadeWhenItIsNeeded(t *testing.T) {
 	}
 }
 
-// An annotation that can't be read is said in the condition, and nothing else comes of it.
+// An annotation that can't be read is reported in the condition, and has no other effect.
 func TestGuardRecordThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain, func(np *karpv1.NodePool) { np.Annotations = map[string]string{GuardAnnotation: "{nonsense"} }), readyClass("default"))).leading()
 	w.eventually("it says so", func() bool {
@@ -131,7 +132,7 @@ func TestGuardRecordThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A budget that makes no sense keeps the pool from being used, and says so; one that does is the pool's, a Provisioner's as well.
+// An invalid budget makes the pool unusable, with the reason; a valid one limits the pool, and a Provisioner's pool as well.
 func TestBudgetOfAPool(t *testing.T) {
 	for text, want := range map[string]float64{"12.50": 12.5, "0": 0, "-1": 0, "much": 0, "Inf": 0, "NaN": 0, "": 0} {
 		np := testPool("default", plain, func(np *karpv1.NodePool) { np.Annotations = map[string]string{MaxDollarsAnnotation: text} })
@@ -153,18 +154,18 @@ func TestBudgetOfAPool(t *testing.T) {
 	w.eventually("another amount", func() bool { return w.pool("provisioner_old").MaxDollars == 8 })
 }
 
-// A budget that is reached is said on the pool, as long as it is.
+// A condition reports a budget that is reached, as long as it is.
 func TestBudgetReachedIsSaid(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"))).leading()
 	w.BudgetReached("default", "nodes of the pool cost at most $2.00 an hour")
 	w.eventually("it is said", func() bool {
-		return messageOf(w.getPool("default"), BudgetReached) == "True nothing more is bought for now: nodes of the pool cost at most $2.00 an hour"
+		return messageOf(w.getPool("default"), BudgetReached) == "True no more nodes are launched for now: nodes of the pool cost at most $2.00 an hour"
 	})
 	w.BudgetReached("default", "")
 	w.eventually("it is over", func() bool { _, said := conditions(w.getPool("default"))[BudgetReached]; return !said })
 }
 
-// Changes of a spec and new values of the retry annotation are told; what we write ourselves isn't.
+// OnGuard is called for changes of a spec and new values of the retry annotation, but not for our own writes.
 func TestGuardIsToldOfChanges(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), testClass("default")))
 	told := make(chan string, 100)
@@ -226,7 +227,7 @@ func TestGuardIsToldOfChanges(t *testing.T) {
 	}
 }
 
-// Served is a condition of the claim, and what it was bought for an annotation; both come back.
+// Served is recorded as a condition of the claim, and the purchase as an annotation; both are read back.
 func TestClaimRemembersItsPurchase(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), testClass("default"))).ready()
 	c := testClaim("a")

@@ -13,14 +13,14 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// HashVersion stands beside every hash of ours. A hash says something only about another of the same version: nodes that Karpenter
-// made bear its own, and until they are stamped anew (stamp.go), there is nothing to compare them with. To be changed whenever
-// the same spec would get another hash.
+// HashVersion is written beside each of our hashes. Only hashes of the same version can be compared: nodes that Karpenter created
+// carry Karpenter's hashes, and until they are stamped again (stamp.go), there is nothing to compare with. Change it whenever the same
+// spec would get another hash.
 const HashVersion = "dovetail-v1"
 
-// PoolHash changes when nodes made of the pool's template would come out different in a way that only a new node can have: labels,
-// annotations, taints, node class reference, expireAfter, terminationGracePeriod. Requirements are no part of it, since a node that
-// still satisfies them needn't go; neither are limits, weight and disruption settings. The order of lists doesn't count.
+// PoolHash changes when nodes of the pool's template would come out different in a way that only a new node can have: labels,
+// annotations, taints, node class reference, expireAfter, terminationGracePeriod. It does not cover requirements, since a node that
+// still satisfies them can stay, nor limits, weight and disruption settings. The order of lists doesn't matter.
 func PoolHash(np *karpv1.NodePool) string {
 	t := &np.Spec.Template
 	h := struct {
@@ -30,7 +30,7 @@ func PoolHash(np *karpv1.NodePool) string {
 		ExpireAfter, TerminateFor string
 	}{Labels: t.Labels, Annotations: t.Annotations, Taints: t.Spec.Taints, StartupTaints: t.Spec.StartupTaints, NodeClassRef: t.Spec.NodeClassRef}
 	if d := t.Spec.ExpireAfter.Duration; d != nil {
-		h.ExpireAfter = d.String() // not as it was written: 60m is 1h
+		h.ExpireAfter = d.String() // the parsed value, because 60m and 1h are equal
 	}
 	if d := t.Spec.TerminationGracePeriod; d != nil {
 		h.TerminateFor = d.Duration.String()
@@ -38,9 +38,10 @@ func PoolHash(np *karpv1.NodePool) string {
 	return hash(h)
 }
 
-// ClassHash does the same for a node class. What its selectors find is compared by what they find; a number of address prefixes is
-// of no concern to nodes that run; the AMI family counts as what it comes out as, named or following from the alias. clusterCA is
-// what nodes verify the API server with. User data of family Custom doesn't get it from us, so that it doesn't count there.
+// ClassHash does the same for a node class. It leaves out the selectors, because drift compares what they select, and the number of
+// address prefixes, which doesn't concern running nodes. The AMI family counts by its effective value, whether it is named or follows
+// from the alias. clusterCA is the certificate with which nodes verify the API server; it doesn't count for family Custom, whose user
+// data is not ours.
 func ClassHash(nc *ec2nc.EC2NodeClass, clusterCA string) string {
 	spec := nc.Spec.DeepCopy()
 	family := amiFamily(spec)
@@ -52,7 +53,7 @@ func ClassHash(nc *ec2nc.EC2NodeClass, clusterCA string) string {
 	return hash(map[string]any{"spec": spec, "family": family, "ca": clusterCA})
 }
 
-// amiFamily is the family in lower case: named, or else that of the alias.
+// amiFamily returns the family in lower case: the named one, or else that of the alias.
 func amiFamily(spec *ec2nc.EC2NodeClassSpec) string {
 	if spec.AMIFamily != nil {
 		return strings.ToLower(*spec.AMIFamily)
@@ -65,8 +66,8 @@ func amiFamily(spec *ec2nc.EC2NodeClassSpec) string {
 	return strings.ToLower(ec2nc.AMIFamilyCustom)
 }
 
-// hash of a value as JSON has it, without what isn't set and with lists as sets. The values are API types, which have been read
-// from JSON and can be written as such.
+// hash returns the hash of a value's JSON, without unset fields and with lists as sets. The values are API types, which were decoded
+// from JSON and can be encoded as such.
 func hash(v any) string {
 	raw, _ := json.Marshal(v)
 	var plain any
@@ -76,7 +77,7 @@ func hash(v any) string {
 	return strconv.FormatUint(binary.BigEndian.Uint64(sum[:]), 10)
 }
 
-// canonical drops empty lists, maps and nulls, and sorts lists by what their elements are written as.
+// canonical drops empty lists, maps and nulls, and sorts lists by the JSON of their elements.
 func canonical(v any) any {
 	switch t := v.(type) {
 	case map[string]any:

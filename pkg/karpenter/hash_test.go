@@ -12,7 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// The values of a release must not change without HashVersion: every node would drift.
+// The hashes of a release must not change without HashVersion: otherwise every node would drift.
 func TestHashesOfThisVersion(t *testing.T) {
 	if got, want := HashVersion+" "+PoolHash(testPool("default")), "dovetail-v1 2791933545511719377"; got != want {
 		t.Errorf("pool: %s, want %s", got, want)
@@ -22,8 +22,8 @@ func TestHashesOfThisVersion(t *testing.T) {
 	}
 }
 
-// Which changes count is Karpenter's to say: its own hash is asked about each of them, too. (That it takes "Never" for a zero value makes
-// no difference here.)
+// Karpenter defines which changes count: the same change must change its own hash, too. (Karpenter treats "Never" as a zero value,
+// which makes no difference here.)
 func TestPoolHash(t *testing.T) {
 	base := func() *karpv1.NodePool {
 		return testPool("default", func(np *karpv1.NodePool) {

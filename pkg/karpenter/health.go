@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// healthLength is how many launches of a pool are remembered, healthFailures how many of them may not have become nodes before
-	// the pool is called unhealthy.
+	// healthLength is how many launches of a pool are remembered; the pool is unhealthy when at least healthFailures of them have not
+	// become nodes.
 	healthLength   = 4
 	healthFailures = 2
 
 	reasonRegistrationFailed = "RegistrationFailed"
 )
 
-// poolsFault are the reasons of a failed launch that somebody has to do something about. That there is no capacity, or that the cloud asks
-// to slow down, will pass, and an unready class has its own condition.
+// poolsFault are the reasons of a failed launch that a user has to act on. Lack of capacity and throttling by the cloud will pass, and
+// a class that isn't ready has its own condition.
 var poolsFault = sets.New("LaunchRefused", "LaunchFailed", "LaunchTimeout", "NodeNotCreated")
 
-// health remembers how the last launches of each pool ended: in a node or not.
+// health remembers whether the last launches of each pool became nodes.
 //
 //	unknown -> (first outcome) healthy <-> unhealthy (half of the last four failed) -> (pool or class changed) unknown
 type health struct {
@@ -33,13 +33,13 @@ type health struct {
 }
 
 type outcome struct {
-	claim  types.UID // "": known from the condition of before a restart
+	claim  types.UID // "" if taken from the condition that was there before a restart
 	failed bool
-	// reason and message say why it failed.
+	// reason and message of the failure.
 	reason, message string
 }
 
-// note takes down an outcome, once for each claim.
+// note records an outcome, once for each claim.
 func (h *health) note(pool types.UID, o outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,7 +50,7 @@ func (h *health) note(pool types.UID, o outcome) {
 	h.pools[pool] = slices.Clone(all[max(0, len(all)-healthLength):])
 }
 
-// clear forgets everything: what a replica has seen that wasn't the leader is only a part.
+// clear forgets everything: a replica that wasn't the leader has seen only part of the launches.
 func (h *health) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,7 @@ func (h *health) forget(pool types.UID) {
 	delete(h.pools, pool)
 }
 
-// of is whether anything is known of the pool's launches, and the last failure when it is unhealthy.
+// of reports whether any launch of the pool is known, and returns the last failure when the pool is unhealthy.
 func (h *health) of(pool types.UID) (known bool, unhealthy *outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,8 +81,8 @@ func (h *health) of(pool types.UID) (known bool, unhealthy *outcome) {
 	return len(h.pools[pool]) > 0, unhealthy
 }
 
-// registrations says in a condition whether the pool's launches become nodes. It informs; no decision depends on it. What was learned
-// of another spec of the pool or of its class is forgotten.
+// registrations sets the condition that tells whether the pool's launches become nodes. It is for information; no decision depends on
+// it. Outcomes under another spec of the pool or of its class are forgotten.
 func (p *poolStatus) registrations(np *karpv1.NodePool, set status.ConditionSet) {
 	ref := np.Spec.Template.Spec.NodeClassRef
 	if ref == nil || malformed(np) != "" {
@@ -114,12 +114,12 @@ func (p *poolStatus) registrations(np *karpv1.NodePool, set status.ConditionSet)
 	}
 }
 
-// NotRegistered takes down that a claim was given up because it has not become a node in its time.
+// NotRegistered records that a claim was deleted because it did not become a node in time.
 func (s *Store) NotRegistered(nc *karpv1.NodeClaim, message string) {
 	s.outcome(nc, outcome{claim: nc.UID, failed: true, reason: reasonRegistrationFailed, message: message})
 }
 
-// outcome takes down how a claim's launch ended. A claim of another template says nothing about the pool as it is now.
+// outcome records how a claim's launch ended. A claim of an older template tells nothing about the pool as it is now.
 func (s *Store) outcome(nc *karpv1.NodeClaim, o outcome) {
 	np := s.poolObject(nc.Labels[karpv1.NodePoolLabelKey])
 	owned := func(ref metav1.OwnerReference) bool { return ref.UID == np.UID }

@@ -14,7 +14,7 @@ import (
 
 func TestHealthOfLaunches(t *testing.T) {
 	for name, tc := range map[string]struct {
-		outcomes string // a letter per launch: + a node, - none, = the one before is told again
+		outcomes string // a letter per launch: + became a node, - failed, = the previous one is reported again
 		want     string
 	}{
 		"nothing known":                    {"", "unknown"},
@@ -92,7 +92,7 @@ func TestNodeRegistrationHealthy(t *testing.T) {
 	is("Unknown")
 	registers()
 	is("True")
-	fails("InsufficientCapacity") // nobody's fault
+	fails("InsufficientCapacity") // not the pool's fault
 	fails("LaunchRefused")
 	w.NotRegistered(claim(), "no kubelet came")
 	is("False RegistrationFailed: no kubelet came")
@@ -102,7 +102,7 @@ func TestNodeRegistrationHealthy(t *testing.T) {
 		t.Errorf("the pool is used all the same; Ready (-want +got):\n%s", diff)
 	}
 
-	// A changed pool starts anew, and so does a changed class; claims of the former template don't count.
+	// A changed pool starts over, and so does one with a changed class; claims of the former template don't count.
 	old := claim()
 	np := w.getPool("default")
 	w.update(np, func() { np.Spec.Template.Labels["team"] = "b" })
@@ -118,7 +118,7 @@ func TestNodeRegistrationHealthy(t *testing.T) {
 	}
 }
 
-// What an earlier leader has said of a pool is where the next one begins.
+// The next leader starts from the condition that an earlier one has written.
 func TestHealthSurvivesARestart(t *testing.T) {
 	for before, want := range map[string]string{"True": "False", "False": "False"} {
 		t.Run(before, func(t *testing.T) {

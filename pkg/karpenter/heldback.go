@@ -13,13 +13,13 @@ const (
 	reasonResumed  = "Resumed"
 )
 
-// classStatus is what a class was resolved to while nothing could be written.
+// classStatus is the resolved status of a class, kept while nothing may be written.
 type classStatus struct {
 	generation int64
 	status     ec2nc.EC2NodeClassStatus
 }
 
-// heldBack says that nothing must be written on the object now; a NodePool is told why.
+// heldBack reports whether writes are paused now, and records an event with the reason if the object is a NodePool.
 func (p *poolStatus) heldBack(k statusKey) bool {
 	why := p.hold()
 	if np := p.poolObject(k.name); np != nil && k.kind == nodePools.Kind {
@@ -28,10 +28,10 @@ func (p *poolStatus) heldBack(k statusKey) bool {
 	return why != ""
 }
 
-// tellHeld tells a NodePool, once, why nothing happens, and when that is over.
+// tellHeld records one event on a NodePool when writes are paused, with the reason, and one when they resume.
 func (p *poolStatus) tellHeld(np *karpv1.NodePool, why string) {
 	if why == unreadLeases {
-		return // for a moment, at start
+		return // lasts only a moment at start
 	}
 	before, told := p.told.Swap(np.UID, why)
 	switch {
@@ -43,7 +43,7 @@ func (p *poolStatus) tellHeld(np *karpv1.NodePool, why string) {
 	}
 }
 
-// later keeps what a class was resolved to until it may be written.
+// later keeps the resolved status of a class until it may be written.
 func (s *Store) later(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
 	s.mu.Lock()
 	s.delayed[name] = classStatus{generation, st}
@@ -51,7 +51,7 @@ func (s *Store) later(name string, generation int64, st ec2nc.EC2NodeClassStatus
 	s.status.changed(nodeClasses, name)
 }
 
-// catchUp writes what was kept for a class.
+// catchUp writes the status that was kept for a class.
 func (s *Store) catchUp(ctx context.Context, name string) error {
 	s.mu.Lock()
 	kept, ok := s.delayed[name]

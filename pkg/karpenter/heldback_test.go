@@ -9,7 +9,8 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 )
 
-// Beside another owner nothing is written; pools are told why, and when it is over what was to be written is.
+// While another controller owns the objects nothing is written; pools get an event with the reason, and afterwards the delayed writes
+// are made.
 func TestNothingIsWrittenBesideAnotherOwner(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
 	var owner atomic.Value
@@ -22,7 +23,7 @@ func TestNothingIsWrittenBesideAnotherOwner(t *testing.T) {
 	if got := <-w.events.Events; !strings.Contains(got, "Warning HeldBack Karpenter leads") {
 		t.Errorf("event %q", got)
 	}
-	for range 3 { // looked at again, with nothing new to tell
+	for range 3 { // queued again, without another event
 		w.eventually("it is looked at later", w.clock.HasWaiters)
 		w.clock.Step(holdRetry)
 	}

@@ -49,8 +49,8 @@ var (
 	kinds = []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses, provisioners, nodeTemplates}
 )
 
-// mapper knows the kinds without asking the API server: a definition that is missing at start must be found as soon as it
-// is there.
+// mapper knows the kinds without asking the API server: a definition that is missing at start must be found as soon as it is
+// installed.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{coreVersion, overlayVersion, awsVersion, provisionerVersion, templateVersion, bufferVersion})
 	for _, k := range kinds {
@@ -60,7 +60,7 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-// informer watches one kind and knows how its last call ended.
+// informer watches one kind and remembers the error of its last call.
 type informer struct {
 	kind
 	cache.SharedIndexInformer
@@ -74,7 +74,7 @@ type informer struct {
 func newInformer(k kind, c client.WithWatch, handler cache.ResourceEventHandler, clk clock.WithTicker) (*informer, error) {
 	i := &informer{kind: k, clock: clk}
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(i.listWatch(c), k.fresh(), 0, cache.Indexers{})
-	// Nobody needs managed fields here, and they are a third of an object.
+	// Managed fields aren't used here and make up a third of an object.
 	err := i.SetTransform(func(o any) (any, error) {
 		if m, ok := o.(metav1.Object); ok {
 			m.SetManagedFields(nil)
@@ -90,11 +90,11 @@ func newInformer(k kind, c client.WithWatch, handler cache.ResourceEventHandler,
 	return i, nil
 }
 
-// synced says that all that was there at the beginning has gone through the handler, too. HasSynced alone only says that it is
-// in the cache.
+// synced reports whether everything listed at the start has also gone through the handler. HasSynced alone only means that it is in
+// the cache.
 func (i *informer) synced() bool { return i.handled.HasSynced() }
 
-// state is why the kind can't be read now, or nil; absent says that the API server does not know it.
+// state returns why the kind can't be read now, or nil; absent means that the API server does not know the kind.
 func (i *informer) state() (absent bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -103,11 +103,11 @@ func (i *informer) state() (absent bool, err error) {
 
 func noDefinition(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-// absentRetry is how often it is looked whether a definition that isn't there has been installed.
+// absentRetry is how often we check whether a missing definition has been installed.
 const absentRetry = 5 * time.Second
 
-// patiently calls f until it succeeds, or fails for another reason than that the definition isn't installed. Most clusters lack one
-// or another; the reflector would call that an error each time.
+// patiently calls f until it succeeds or fails for another reason than a definition that isn't installed. Most clusters lack at least
+// one definition, and the reflector would log an error each time.
 func (i *informer) patiently(ctx context.Context, f func() error) error {
 	for {
 		err := i.note(f())
@@ -127,7 +127,7 @@ func (i *informer) patiently(ctx context.Context, f func() error) error {
 func (i *informer) note(err error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// An expired resource version is the reflector's everyday business: it lists again.
+	// An expired resource version is normal for the reflector: it lists again.
 	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		i.last = err
 	}
@@ -178,25 +178,25 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(lw, c)
 }
 
-// optional says that nobody need be told that the definition is not installed.
+// optional reports whether a missing definition of this kind is normal and needn't be reported.
 func (i *informer) optional() bool {
 	return i.Kind == provisioners.Kind || i.Kind == nodeTemplates.Kind
 }
 
-// readable is an error as long as the cache has not been filled: "not there" and "not known yet" must not be confused.
+// readable returns an error as long as the cache has not been filled: "does not exist" and "not known yet" must not be confused.
 func (i *informer) readable() error {
 	if i.HasSynced() {
 		return nil
 	}
 	if _, err := i.state(); err != nil {
-		// Not wrapped: that the definition is not found must not look like an object that is not found.
+		// Not wrapped: a definition that is not found must not look like an object that is not found.
 		return fmt.Errorf("the cache of %s is not filled: %v", i.Kind, err)
 	}
 	return fmt.Errorf("the cache of %s is not filled yet", i.Kind)
 }
 
-// decodingWatch converts the objects of another watch and leaves out those of other providers. (watch.Filter would do, but leaves a goroutine behind when the reader
-// stops while an event is on its way.)
+// decodingWatch converts the objects of another watch and leaves out those of other providers. (watch.Filter would do, but it leaks a
+// goroutine when the reader stops while an event is being delivered.)
 type decodingWatch struct {
 	watch.Interface
 	out  chan watch.Event

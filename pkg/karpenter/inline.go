@@ -24,22 +24,22 @@ type Inline struct {
 	Spec []byte
 }
 
-// Profile is what a scheduler profile says about pools.
+// Profile holds a scheduler profile's settings about pools.
 type Profile struct {
 	// Scheduler is the name by which pods ask for the profile.
 	Scheduler string
-	// Others are schedulers whose pods have nodes built where the profile's have.
+	// Others are schedulers whose pods may also have nodes launched in the profile's pools.
 	Others []string
-	// Selects says by a pool object's labels whether nodes may be built there for the profile's pods; nil: in all.
+	// Selects reports from a pool object's labels whether nodes may be launched there for the profile's pods; nil means in all pools.
 	Selects func(labels map[string]string) bool
 	// Pools and Classes are the profile's own, as ReadInline returns them.
 	Pools   []*karpv1.NodePool
 	Classes []*ec2nc.EC2NodeClass
 }
 
-// ReadInline reads pools and classes of a profile's arguments as an API server would have: defaults are filled in, and what the definitions
-// or the NodePools' own validation refuse is named by its path in the arguments. They get names that no object has; a nodeClassRef that names
-// one of the classes means that one.
+// ReadInline reads pools and classes of a profile's arguments as an API server would have: it fills in defaults, and returns what the
+// definitions or the NodePools' own validation refuse, with the path in the arguments. The results get names that no object has; a
+// nodeClassRef that names one of the classes is changed to that class's new name.
 func ReadInline(pools, classes []Inline) ([]*karpv1.NodePool, []*ec2nc.EC2NodeClass, field.ErrorList) {
 	var errs field.ErrorList
 	var outClasses []*ec2nc.EC2NodeClass
@@ -84,7 +84,7 @@ func readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (clien
 	}
 	seen.Insert(in.Name)
 	if len(in.Spec) == 0 {
-		return k.fresh(), append(errs, field.Required(at.Child("spec"), "says what a "+k.Kind+" would"))
+		return k.fresh(), append(errs, field.Required(at.Child("spec"), "has the same fields as that of a "+k.Kind))
 	}
 	u := &unstructured.Unstructured{}
 	whole, err := json.Marshal(map[string]any{"apiVersion": k.GroupVersion().String(), "kind": k.Kind, "metadata": map[string]any{}, "spec": json.RawMessage(in.Spec)})
@@ -108,7 +108,7 @@ func readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (clien
 	return o, errs
 }
 
-// below puts errors about an object where the object is.
+// below prefixes the field paths of errors about an object with the path of the object itself.
 func below(at *field.Path, errs field.ErrorList) field.ErrorList {
 	for _, err := range errs {
 		rest := err.Field
@@ -121,8 +121,8 @@ func below(at *field.Path, errs field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// SetProfiles says which profiles there are; without, there is no difference among pods. To be called before Run. Profiles may share a pool or
-// a class of their arguments only if they say the same of it.
+// SetProfiles sets the profiles; without any, all pods are treated alike. Call it before Run. Profiles may share a pool or a class of
+// their arguments only if they give it the same spec.
 func (s *Store) SetProfiles(profiles []Profile) error {
 	type said struct {
 		by string
@@ -132,7 +132,7 @@ func (s *Store) SetProfiles(profiles []Profile) error {
 	share := func(p Profile, kind, name, origin string, spec any) error {
 		key := kind + " " + name
 		if before, ok := all[key]; ok && !equality.Semantic.DeepEqual(before.o, spec) {
-			return fmt.Errorf("profiles %q and %q say different things of %s %q: give one of them another name", before.by, p.Scheduler, kind, origin)
+			return fmt.Errorf("profiles %q and %q define %s %q differently: give one of them another name", before.by, p.Scheduler, kind, origin)
 		}
 		all[key] = said{p.Scheduler, spec}
 		return nil
@@ -153,7 +153,7 @@ func (s *Store) SetProfiles(profiles []Profile) error {
 	return nil
 }
 
-// deriveArgs makes the pools and classes of profiles' arguments.
+// deriveArgs creates the pools and classes of profiles' arguments.
 func (s *Store) deriveArgs() {
 	s.made.deriving.Lock()
 	defer s.made.deriving.Unlock()
@@ -167,7 +167,7 @@ func (s *Store) deriveArgs() {
 	}
 }
 
-// poolFor is poolOf with whom the pool is for.
+// poolFor is poolOf, plus the schedulers that the pool is for.
 func (m *sources) poolFor(np *karpv1.NodePool) *capacity.Pool {
 	p := poolOf(np)
 	some := true
@@ -177,7 +177,7 @@ func (m *sources) poolFor(np *karpv1.NodePool) *capacity.Pool {
 	return p
 }
 
-// schedulers are the names of the profiles that may build nodes in the pool, nil for all of them; some is false when none may.
+// schedulers returns the names of the profiles that may launch nodes in the pool, nil for all of them; some is false when none may.
 func (m *sources) schedulers(np *karpv1.NodePool) (names []string, some bool) {
 	inline := strings.HasPrefix(np.Name, argsPrefix)
 	all := true
@@ -199,8 +199,8 @@ func (m *sources) schedulers(np *karpv1.NodePool) (names []string, some bool) {
 	return names, len(names) > 0
 }
 
-// retireArgs looks after the claims of a pool that has been taken out of the arguments: nobody is disturbed, nothing new is built there, and
-// the nodes end when they are empty. No object's end could tell, as it does for other pools.
+// retireArgs handles the claims of a pool that was removed from the arguments: no pod is evicted, nothing new is launched there, and
+// the nodes are terminated when they are empty. Other pools have an object whose deletion triggers this; these have none.
 func (s *Store) retireArgs(pool string) {
 	if now := s.made.pool(pool); !strings.HasPrefix(pool, argsPrefix) || now != nil && malformed(now) == "" {
 		return
@@ -213,7 +213,7 @@ func (s *Store) retireArgs(pool string) {
 		np = &karpv1.NodePool{}
 		np.Name, np.UID = pool, types.UID(pool)
 		np.Annotations = map[string]string{
-			originAnnotation: strings.TrimPrefix(pool, argsPrefix), malformedAnnotation: "the profiles' arguments have no such pool any more",
+			originAnnotation: strings.TrimPrefix(pool, argsPrefix), malformedAnnotation: "the profiles' arguments no longer contain this pool",
 		}
 		np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
 		np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("0s")

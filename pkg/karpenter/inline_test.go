@@ -53,7 +53,7 @@ func TestReadInline(t *testing.T) {
 	if ref := other.Spec.Template.Spec.NodeClassRef.Name; ref != "object" {
 		t.Errorf("the pool refers to class %s, want the object of that name", ref)
 	}
-	// What an API server would have filled in.
+	// With the defaults that an API server would have filled in.
 	want := karpv1.NodePoolSpec{
 		Weight: ptr.To[int32](3), Limits: karpv1.Limits{"cpu": resource.MustParse("10")},
 		Template: karpv1.NodeClaimTemplate{Spec: karpv1.NodeClaimTemplateSpec{
@@ -129,7 +129,7 @@ func selecting(t testing.TB, selector string) func(map[string]string) bool {
 	return func(of map[string]string) bool { return s.Matches(labels.Set(of)) }
 }
 
-// With nothing but the definition of claims, the arguments are all there is.
+// If only the definition of NodeClaims is installed, the pools and classes of the arguments are the only ones.
 func TestPoolsOfArguments(t *testing.T) {
 	api := newFakeAPI()
 	for _, k := range kinds {
@@ -198,13 +198,13 @@ func TestStatusOfPoolsOfArguments(t *testing.T) {
 	}
 }
 
-// A pool that is taken out of the arguments leaves its nodes alone until they are empty.
+// When a pool is removed from the arguments, its nodes stay until they are empty.
 func TestPoolTakenOutOfTheArguments(t *testing.T) {
 	left := karpenters("one")
 	left.Labels[karpv1.NodePoolLabelKey], left.OwnerReferences = "args_main", nil
 	w := newWorld(t, newFakeAPI(left)).leading()
 	p := w.pool("args_main")
-	if want := "nodePools main: the profiles' arguments have no such pool any more"; p == nil || p.Unready != want {
+	if want := "nodePools main: the profiles' arguments no longer contain this pool"; p == nil || p.Unready != want {
 		t.Fatalf("pool %+v, want it unready: %s", p, want)
 	}
 	np := &karpv1.NodePool{}
@@ -294,7 +294,7 @@ func TestProfilesThatContradictEachOther(t *testing.T) {
 	pools, classes := readInlined(t, []Inline{inlined(t, "main", inlinePool+`}}}`)}, []Inline{inlined(t, "main", inlineClass)})
 	heavier, _ := readInlined(t, []Inline{inlined(t, "main", inlinePool+`}}, weight: 3}`)}, []Inline{inlined(t, "main", inlineClass)})
 	err := w.SetProfiles([]Profile{{Scheduler: "x", Pools: pools, Classes: classes}, {Scheduler: "y", Pools: heavier, Classes: classes}})
-	if want := `profiles "x" and "y" say different things of nodePools "main": give one of them another name`; err == nil || err.Error() != want {
+	if want := `profiles "x" and "y" define nodePools "main" differently: give one of them another name`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// knownClaim is a NodeClaim as new as the watch or our own last write.
+// knownClaim is a NodeClaim as of the latest watch event or our own last write, whichever is newer.
 type knownClaim struct {
 	object *karpv1.NodeClaim
 	claim  *capacity.Claim
 }
 
-// Claims are all NodeClaims, by name.
+// Claims returns all NodeClaims, sorted by name.
 func (s *Store) Claims() []*capacity.Claim {
 	s.mu.RLock()
 	out := make([]*capacity.Claim, 0, len(s.known))
@@ -29,7 +29,7 @@ func (s *Store) Claims() []*capacity.Claim {
 	return out
 }
 
-// Claim is the NodeClaim of that name, or nil.
+// Claim returns the NodeClaim with that name, or nil.
 func (s *Store) Claim(name string) *capacity.Claim {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -64,7 +64,7 @@ func (s *Store) claimChanged(before, after *karpv1.NodeClaim) {
 	s.tellClaim(claim, false)
 }
 
-// keep remembers a NodeClaim if it is newer than what is known, and gives what is known then.
+// keep stores a NodeClaim if it is newer than the known version, and returns the version that is known then.
 func (s *Store) keep(nc *karpv1.NodeClaim) *capacity.Claim {
 	s.mu.RLock()
 	have := s.known[nc.Name]
@@ -87,7 +87,7 @@ func (s *Store) know(name string, k *knownClaim) {
 	s.used.set(k.claim, false)
 }
 
-// keepOwn remembers the answer to a write of ours, unless the claim went meanwhile: nothing would ever take it out again.
+// keepOwn stores the result of one of our own writes, unless the claim was deleted meanwhile: no event would ever remove it again.
 func (s *Store) keepOwn(nc *karpv1.NodeClaim) *capacity.Claim {
 	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.batches)}
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func (s *Store) keepOwn(nc *karpv1.NodeClaim) *capacity.Claim {
 	return fresh.claim
 }
 
-// newer says that a is a later version of the same object than b.
+// newer reports whether a is a later version of the same object than b.
 func newer(a, b *karpv1.NodeClaim) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err != nil || order > 0

@@ -11,9 +11,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// launch batches remembers how the launch batches of late look as annotations. All claims of a launch batch carry the same long value, each of them
-// several times: when it is created, and with every update that the watch brings. LaunchBatches that are handed out are shared and must
-// not be changed.
+// batches caches the annotation values of recent launch batches. All claims of a launch batch carry the same long value, and each
+// claim is encoded or decoded several times: when it is created, and with every update that the watch delivers. The LaunchBatches it
+// returns are shared and must not be changed.
 type batches struct {
 	mu     sync.Mutex
 	recent []batch // the latest first
@@ -26,12 +26,12 @@ type batch struct {
 
 const recentBatches = 8
 
-// EncodeBatch is the value of a NodeClaim's annotation that records w.
+// EncodeBatch returns the value of the NodeClaim annotation that records w.
 func EncodeBatch(w *capacity.LaunchBatch) (string, error) {
 	return encodeAnnotation(BatchAnnotation, w)
 }
 
-// BatchOf is the launch batch that is recorded on a NodeClaim; nil: none is.
+// BatchOf returns the launch batch that is recorded on a NodeClaim, or nil if there is none.
 func BatchOf(nc *karpv1.NodeClaim) (*capacity.LaunchBatch, error) {
 	value, ok := nc.Annotations[BatchAnnotation]
 	if !ok {
@@ -44,7 +44,7 @@ func BatchOf(nc *karpv1.NodeClaim) (*capacity.LaunchBatch, error) {
 	return w, nil
 }
 
-// encode is the annotation's value for w.
+// encode returns the annotation's value for w.
 func (c *batches) encode(w *capacity.LaunchBatch) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,14 +57,14 @@ func (c *batches) encode(w *capacity.LaunchBatch) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	own := *w // the caller may go on and change its own
+	own := *w // the caller may change its own copy afterwards
 	own.Claims, own.Offers, own.Request = slices.Clone(w.Claims), slices.Clone(w.Offers), slices.Clone(w.Request)
 	own.Labels, own.Taints, own.StartupTaints, own.Prices, own.Requests = nil, nil, nil, nil, nil // not recorded
 	c.keep(value, &own)
 	return value, nil
 }
 
-// decode is the launch batch of an annotation's value.
+// decode returns the launch batch of an annotation's value.
 func (c *batches) decode(value string) (*capacity.LaunchBatch, error) {
 	c.mu.Lock()
 	for _, r := range c.recent {
@@ -89,7 +89,7 @@ func (c *batches) keep(value string, w *capacity.LaunchBatch) {
 	c.recent = c.recent[:min(len(c.recent), recentBatches)]
 }
 
-// sameBatch says that everything that is recorded of both is the same.
+// sameBatch reports whether a and b agree in everything that is recorded.
 func sameBatch(a, b *capacity.LaunchBatch) bool {
 	return a.Token == b.Token && a.Attempt == b.Attempt && a.Pool == b.Pool && a.NodeClass == b.NodeClass && a.CapacityType == b.CapacityType && a.For == b.For &&
 		slices.Equal(a.Claims, b.Claims) && slices.Equal(a.Offers, b.Offers) && bytes.Equal(a.Request, b.Request)

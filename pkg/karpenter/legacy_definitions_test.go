@@ -38,7 +38,7 @@ var legacyDefinitions = sync.OnceValues(func() (map[string]*definition, error) {
 	return out, err
 })
 
-// refusedBy is what an API server with our definitions says of an object: fields that it refuses, and those it doesn't know.
+// refusedBy returns an API server's errors for an object under our definitions, and the fields that it doesn't know.
 func refusedBy(t testing.TB, u *unstructured.Unstructured) (errs field.ErrorList, unknown []string) {
 	t.Helper()
 	all, err := legacyDefinitions()
@@ -68,7 +68,7 @@ func asUnstructured(t testing.TB, k kind, o client.Object) *unstructured.Unstruc
 	return u
 }
 
-// An API server takes the definitions, their rules' cost included.
+// An API server accepts the definitions, including the cost of their rules.
 func TestLegacyDefinitionsAreValid(t *testing.T) {
 	contents, err := manifests.Folder("crds")
 	if err != nil {
@@ -92,7 +92,7 @@ func TestLegacyDefinitionsAreValid(t *testing.T) {
 	}
 }
 
-// What is shipped as examples is what an API server takes and what makes pools.
+// An API server accepts the shipped examples, and pools can be derived from them.
 func TestExampleProvisioners(t *testing.T) {
 	contents, err := manifests.Folder("examples/provisioner")
 	if err != nil {

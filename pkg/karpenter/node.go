@@ -14,9 +14,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// NodeFor is the Node to create ahead of the kubelet. All labels and taints are on it, because a
-// kubelet that finds its Node applies none of its own. It has no Ready condition: without one, and with a Lease, the node
-// lifecycle controller waits. It has no finalizer: until registration a Node that vanishes is created again.
+// NodeFor returns the Node to create ahead of its kubelet. It carries all labels and taints, because a kubelet that finds its Node
+// applies none of its own. It has no Ready condition: without one, and with a Lease, the node lifecycle controller waits. It has no
+// finalizer: until registration a deleted Node is created again.
 //
 // inst must have its NodeName; c is the claim after RecordLaunched.
 func NodeFor(c *capacity.Claim, inst capacity.Instance, declaredFeatures []string) *corev1.Node {
@@ -69,8 +69,9 @@ func NodeFor(c *capacity.Claim, inst capacity.Instance, declaredFeatures []strin
 	}
 }
 
-// PlannedNodeObject is a node that has not been bought, as it will be when Ready, for the real filters: what every possible
-// outcome has in common, no taint that will have gone by then. The caller adds status.declaredFeatures, which no plan knows.
+// PlannedNodeObject returns a node that has not been launched, as it will be when it is Ready, for the scheduler's filters. It has
+// what all possible outcomes have in common, and no startup taints, which will be gone by then. The caller adds
+// status.declaredFeatures, which plans don't contain.
 func PlannedNodeObject(p *capacity.PlannedNode, name string) *corev1.Node {
 	labels := map[string]string{}
 	var taints []corev1.Taint
@@ -95,7 +96,7 @@ func PlannedNodeObject(p *capacity.PlannedNode, name string) *corev1.Node {
 	}
 }
 
-// smallestCapacity is the component-wise smallest capacity of the planned node's types, never below its allocatable.
+// smallestCapacity returns, for each resource, the smallest capacity among the planned node's types, but at least its allocatable.
 func smallestCapacity(p *capacity.PlannedNode) capacity.Resources {
 	var out capacity.Resources
 	for _, o := range p.Offers {
@@ -115,11 +116,11 @@ func smallestCapacity(p *capacity.PlannedNode) capacity.Resources {
 	return out
 }
 
-// awsRegion finds the region in the name of a zone, local zones (us-west-2-lax-1a) included.
+// awsRegion finds the region in the name of a zone, including local zones (us-west-2-lax-1a).
 var awsRegion = regexp.MustCompile(`^[a-z]+(-[a-z]+)+-[0-9]+`)
 
-// completeLabels adds hostname, region and the other spellings that kubelet, cloud controller and CSI driver put on nodes
-// beside the current ones, so that a pod or volume that selects by them sees the same node before and after registration.
+// completeLabels adds the hostname, the region and the alternative label keys that kubelet, cloud controller and CSI driver put on
+// nodes beside the current ones, so that a pod or volume that selects by them sees the same node before and after registration.
 func completeLabels(labels map[string]string, hostname string) {
 	labels[corev1.LabelHostname] = hostname
 	if _, ok := labels[corev1.LabelTopologyRegion]; !ok {
@@ -141,7 +142,7 @@ func nodeInfo(labels map[string]string) corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{Architecture: labels[corev1.LabelArchStable], OperatingSystem: labels[corev1.LabelOSStable]}
 }
 
-// addTaints appends taints whose key and effect are not there yet.
+// addTaints appends the taints whose key and effect are not in the list yet.
 func addTaints(to []corev1.Taint, taints ...corev1.Taint) []corev1.Taint {
 	for i := range taints {
 		if !slices.ContainsFunc(to, func(t corev1.Taint) bool { return taints[i].MatchTaint(&t) }) {

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// launchedClaim is the claim as it reads back after RecordLaunched.
+// launchedClaim returns a claim as it is read back after RecordLaunched.
 func launchedClaim(t *testing.T) *capacity.Claim {
 	c := ClaimOf(testNodeClaim(t))
 	c.UID = "uid-of-claim"
@@ -201,8 +201,8 @@ func TestPlannedNodeObject(t *testing.T) {
 	}
 }
 
-// TestThePlannedNodeBecomesTheNode: what the filters saw before the purchase must still be there on the Node, or a pod that was
-// planned on it would not pass.
+// TestThePlannedNodeBecomesTheNode: labels that the filters saw before the launch must still be on the Node, otherwise a pod that was
+// planned on it would be rejected.
 func TestThePlannedNodeBecomesTheNode(t *testing.T) {
 	c := launchedClaim(t)
 	planned := PlannedNodeObject(&capacity.PlannedNode{

@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SetNodeClassStatus writes what an EC2NodeClass was resolved to. It is for the given generation of the spec: when the object
-// has moved on, or is gone, nothing is written, because another resolution is on its way. Only a difference is written.
+// SetNodeClassStatus writes the resolved status of an EC2NodeClass. The status is for the given generation of the spec: when the
+// object has a newer generation, or is deleted, nothing is written, because the class will be resolved again. Only a difference is
+// written.
 //
-// While the store is held back it is kept, to be written afterwards.
+// While writes are paused, the store keeps the status and writes it afterwards.
 func (s *Store) SetNodeClassStatus(ctx context.Context, name string, generation int64, st ec2nc.EC2NodeClassStatus) error {
 	if derived(name) {
 		s.setDerivedClassStatus(name, generation, st)
@@ -57,9 +58,9 @@ func (s *Store) SetNodeClassStatus(ctx context.Context, name string, generation 
 	return nil
 }
 
-// resolved puts st into nc's status. Conditions are merged by type, so that the time of a transition is kept as long as nothing
-// changes, and conditions of others stay, a Ready that is False by their word among them. Otherwise Ready follows from its parts; the provider knows no placement groups yet, and a class
-// that asks for none is ready in that respect.
+// resolved merges st into nc's status. Conditions are merged by type, so that a transition time is kept as long as nothing changes.
+// Conditions of other controllers stay, including a Ready that they have set to False. Otherwise Ready follows from the conditions it
+// depends on. The provider does not support placement groups yet, so a class that selects none is ready in that respect.
 func resolved(nc *ec2nc.EC2NodeClass, st ec2nc.EC2NodeClassStatus, clock status.ForOption) {
 	conditions := nc.Status.Conditions
 	defer keepForeign(nc, foreignNotReady(nc.DeepCopy()))

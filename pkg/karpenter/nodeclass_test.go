@@ -130,7 +130,7 @@ func TestSetNodeClassStatusWritesOnlyWhatIsNewAndForTheRightSpec(t *testing.T) {
 	if again := set("default", 1, resolvedStatus()); again.ResourceVersion != first.ResourceVersion {
 		t.Error("the same status was written twice")
 	}
-	// The cache may be behind: the write is a conflict, and is tried again on what is there.
+	// If the cache is behind, the write conflicts, and is repeated with the current object.
 	moved := set("default", 1, resolvedStatus(func(st *ec2nc.EC2NodeClassStatus) { st.Subnets[0].ID = "subnet-2" }))
 	if moved.Status.Subnets[0].ID != "subnet-2" {
 		t.Error("a change was not written")

@@ -14,10 +14,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// providerSettings are what a Provisioner or the AWSNodeTemplate it names says of AWS.
+// providerSettings holds the AWS settings of a Provisioner or of the AWSNodeTemplate it names.
 type providerSettings struct {
 	*legacy.AWS
-	at *field.Path // where it says so
+	at *field.Path // path of the settings in their object
 
 	// Only an AWSNodeTemplate has these.
 	userData           *string
@@ -32,8 +32,8 @@ func ofTemplate(t *legacy.AWSNodeTemplate) *providerSettings {
 	}
 }
 
-// familyAliases are the families whose images are published under an alias. AL2 is none of them: it has no images for the Kubernetes
-// versions that are supported.
+// familyAliases are the families whose images are published under an alias. AL2 is missing: it has no images for the supported
+// Kubernetes versions.
 var familyAliases = map[string]string{
 	ec2nc.AMIFamilyAL2023:       "al2023@latest",
 	ec2nc.AMIFamilyBottlerocket: "bottlerocket@latest",
@@ -41,8 +41,8 @@ var familyAliases = map[string]string{
 	ec2nc.AMIFamilyWindows2022:  "windows2022@latest",
 }
 
-// classOf is the EC2NodeClass of a Provisioner. Its settings are valid, its own kubelet settings go into it, so that every
-// Provisioner has a class of its own.
+// classOf returns the EC2NodeClass of a Provisioner. The settings must be valid. The class includes the Provisioner's kubelet
+// settings, so every Provisioner has a class of its own.
 //
 //	amiFamily, amiSelector                      amiFamily, amiSelectorTerms; without either al2023@latest
 //	subnetSelector, securityGroupSelector       terms, one for each combination of listed values
@@ -61,7 +61,7 @@ func classOf(name string, p *legacy.Provisioner, s *providerSettings, o LegacyOp
 		},
 	}
 	subnets, problem := combinations(s.SubnetSelector)
-	if problem != nil { // validate has passed it
+	if problem != nil { // can't happen: validate has accepted it
 		return nil, field.ErrorList{field.InternalError(s.at.Child("subnetSelector"), problem)}
 	}
 	for _, c := range subnets {
@@ -101,7 +101,7 @@ func classOf(name string, p *legacy.Provisioner, s *providerSettings, o LegacyOp
 	return nc.DeepCopy(), nil
 }
 
-// family is the image family; without one it is AL2023, whose predecessor was the default of its day.
+// family returns the image family. The default is AL2023, the successor of the family that was the default of these APIs.
 func (s *providerSettings) family() string {
 	if f := ptr.Deref(s.AMIFamily, ""); f != "" {
 		return f
@@ -109,7 +109,7 @@ func (s *providerSettings) family() string {
 	return ec2nc.AMIFamilyAL2023
 }
 
-// Keys of selectors that aren't tags.
+// Selector keys that aren't tags.
 const (
 	keyName   = "aws::name"
 	keyOwners = "aws::owners"
@@ -117,7 +117,7 @@ const (
 
 var keyIDs = []string{"aws::ids", "aws-ids"}
 
-// images are the terms of the amiSelector, or the family's alias.
+// images returns the terms of the amiSelector, or the family's alias.
 func (s *providerSettings) images() ([]ec2nc.AMISelectorTerm, error) {
 	if len(s.amiSelector) == 0 {
 		return []ec2nc.AMISelectorTerm{{Alias: familyAliases[s.family()]}}, nil
@@ -139,7 +139,8 @@ func (s *providerSettings) images() ([]ec2nc.AMISelectorTerm, error) {
 	return out, nil
 }
 
-// tags are the user's and those by which nodes of a Provisioner were known. The cluster's own tag is set on everything anyway.
+// tags returns the user's tags and those that Karpenter put on nodes of a Provisioner. The cluster's own tag is left out, since it is
+// set on everything anyway.
 func (s *providerSettings) tags(provisioner string) map[string]string {
 	out := merged(map[string]string{ec2nc.NameTagKey: ProvisionerNameLabel + "/" + provisioner}, s.Tags)
 	maps.DeleteFunc(out, clusterTag)
@@ -151,7 +152,7 @@ func clusterTag(key, value string) bool {
 	return strings.HasPrefix(key, "kubernetes.io/cluster/") && value == "owned"
 }
 
-// metadataOf gives what is not set its default of the time, which differs from today's in the hop limit.
+// metadataOf fills in the defaults of these older APIs, which differ from today's in the hop limit.
 func metadataOf(m *legacy.MetadataOptions) *ec2nc.MetadataOptions {
 	if m == nil {
 		m = &legacy.MetadataOptions{}
@@ -193,8 +194,8 @@ type combination struct {
 	tags map[string]string
 }
 
-// combinations of a selector's listed values. All tags of a selector must be there, each with one of its values; today's terms
-// know no lists, but any number of terms up to a bound. Ids come alone.
+// combinations expands a selector's lists of values. All tags of a selector must match, each with one of its values; today's terms
+// have no lists, but there may be several terms, up to a limit. Ids can't be combined with tags.
 func combinations(selector map[string]string) ([]combination, error) {
 	var ids []string
 	tags := []map[string]string{{}}

@@ -10,7 +10,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Both places that can say something about AWS mean the same.
+// The settings mean the same inline and in an AWSNodeTemplate.
 func TestClassOfAWSSettings(t *testing.T) {
 	tags := func(pairs ...string) map[string]string {
 		out := map[string]string{}

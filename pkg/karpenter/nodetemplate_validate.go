@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// maxTerms is the definition's bound on selector terms.
+// maxTerms is the CRD's limit on selector terms.
 const maxTerms = 30
 
 var (
@@ -39,11 +39,11 @@ var (
 	imageID  = regexp.MustCompile(`^ami-[0-9a-z]+$`)
 )
 
-// validate names each setting that can't mean anything, by its path.
+// validate returns an error for each invalid setting, with its path.
 func (s *providerSettings) validate() field.ErrorList {
 	errs := validateSelector(s.SubnetSelector, subnetID, s.at.Child("subnetSelector"))
 	if len(s.SubnetSelector) == 0 {
-		errs = append(errs, field.Required(s.at.Child("subnetSelector"), "says where to launch"))
+		errs = append(errs, field.Required(s.at.Child("subnetSelector"), "selects the subnets to launch in"))
 	}
 	errs = append(errs, s.validateTags()...)
 	if ptr.Deref(s.LaunchTemplate, "") != "" {
@@ -63,7 +63,7 @@ func (s *providerSettings) validate() field.ErrorList {
 	return errs
 }
 
-// onlyTemplate refuses what a launch template says itself.
+// onlyTemplate refuses settings that a launch template contains itself.
 func (s *providerSettings) onlyTemplate() (errs field.ErrorList) {
 	for _, f := range []struct {
 		name string
@@ -111,7 +111,7 @@ func (s *providerSettings) validateImages() (errs field.ErrorList) {
 	return append(errs, validateSelector(s.amiSelector, imageID, s.at.Child("amiSelector"))...)
 }
 
-// validateSelector checks keys and values; ids have the form of id.
+// validateSelector checks keys and values; ids must match the pattern id.
 func validateSelector(selector map[string]string, id *regexp.Regexp, at *field.Path) (errs field.ErrorList) {
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		value, at := selector[key], at.Key(key)
@@ -192,7 +192,7 @@ func validateAddress(a string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// unhonoredSettings is the setting that has no effect, and why that does no harm; empty when all have.
+// unhonoredSettings names the setting that has no effect, and why that does no harm; empty when all have an effect.
 func unhonoredSettings(s *providerSettings) string {
 	for i, m := range s.BlockDeviceMappings {
 		if ptr.Deref(m.VirtualName, "") != "" {

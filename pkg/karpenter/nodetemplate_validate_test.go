@@ -12,8 +12,8 @@ func TestInvalidAWSSettings(t *testing.T) {
 		name         string
 		settings     string
 		templateOnly bool
-		want         string // the field below where the settings are, and what is wrong with it
-		api          string // the field as the definition names it; empty: it lets it pass
+		want         string // the field, relative to the settings, and part of the error
+		api          string // the field that the definition refuses; empty: it accepts the value
 	}{
 		{name: "a volume that is perhaps encrypted", settings: settled + `, blockDeviceMappings: [{deviceName: a, ebs: {volumeSize: 1Gi, encrypted: maybe}}]}`, want: "blockDeviceMappings[0].ebs.encrypted", api: "blockDeviceMappings[0].ebs.encrypted"},
 		{name: "a volume that perhaps goes", settings: settled + `, blockDeviceMappings: [{deviceName: a, ebs: {volumeSize: 1Gi, deleteOnTermination: maybe}}]}`, want: "blockDeviceMappings[0].ebs.deleteOnTermination", api: "blockDeviceMappings[0].ebs.deleteOnTermination"},

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ownDomain prefixes the annotations that are ours to read, and not Karpenter's.
+// ownDomain is the prefix of Dovetail's own annotations; Karpenter doesn't read them.
 const ownDomain = "dovetail.sh/"
 
-// Note writes an annotation of ours on an EC2NodeClass. A class that is gone, or that is none of the API (it was derived from
-// an older kind), is no error: there is nothing to write on.
+// Note writes one of Dovetail's annotations on an EC2NodeClass. It is no error if the class was deleted or is no API object (because
+// it was derived from an older kind): then there is nothing to write to.
 func (s *Store) Note(ctx context.Context, class, key, value string) error {
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) Note(ctx context.Context, class, key, value string) error {
 	return nil
 }
 
-// sameNotes says that two versions of an object bear the same annotations of ours.
+// sameNotes reports whether two versions of an object have the same Dovetail annotations.
 func sameNotes(a, b client.Object) bool {
 	has := func(from, in client.Object) bool {
 		for k, v := range from.GetAnnotations() {

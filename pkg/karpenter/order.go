@@ -40,7 +40,7 @@ func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch) *capacity.Order 
 	return o
 }
 
-// validateClaim names each field of a NodeClaim that can't mean anything.
+// validateClaim returns an error for each invalid field of a NodeClaim.
 func validateClaim(nc *karpv1.NodeClaim) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	t := karpv1.NodeClaimTemplateSpec{
@@ -50,7 +50,7 @@ func validateClaim(nc *karpv1.NodeClaim) (errs field.ErrorList) {
 	errs = validateTemplate(&t, spec)
 	for i := range nc.Spec.Requirements {
 		r := &nc.Spec.Requirements[i]
-		if r.Key != karpv1.NodePoolLabelKey { // of pools it is not theirs to say, of a claim it is
+		if r.Key != karpv1.NodePoolLabelKey { // pools may not have a requirement on this key, claims may
 			errs = append(errs, validateRequirement(r, spec.Child("requirements").Index(i))...)
 		}
 	}
@@ -63,7 +63,7 @@ func validateClaim(nc *karpv1.NodeClaim) (errs field.ErrorList) {
 	return errs
 }
 
-// NodeClassProblem is why nothing can be launched with the class, as far as its object tells; empty when it can.
+// NodeClassProblem returns why nothing can be launched with the class, as far as its object tells; empty when it is usable.
 func (s *Store) NodeClassProblem(name string) string {
 	nc := s.class(name)
 	if nc == nil {
@@ -72,17 +72,17 @@ func (s *Store) NodeClassProblem(name string) string {
 	return nodeClassProblem("", name, nc)
 }
 
-// Take makes an order ours before it is launched: with the finalizer that keeps it until its instance has ended, the label of its
-// node class, and what it counts for until it is launched.
+// Take takes charge of a standalone NodeClaim before it is launched: it writes the finalizer that keeps the claim until its instance
+// is terminated, the label of its node class, and the resources that it counts for until it is launched.
 func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 	largest, err := encodeAnnotation(LargestAnnotation, c.Largest)
 	if err != nil {
-		return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+		return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)
 	}
 	purchase := ""
 	if c.Purchase != nil {
 		if purchase, err = encodeAnnotation(PurchaseAnnotation, c.Purchase); err != nil {
-			return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+			return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)
 		}
 	}
 	ask := false
@@ -113,13 +113,13 @@ func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("taking NodeClaim %s: %w", c.Name, err)
+		return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)
 	}
 	return nil
 }
 
-// RecordRefused says on an order why nothing is launched for it, in its condition and, when that is news, in an event. again: it is
-// tried again.
+// RecordRefused records on a standalone NodeClaim why nothing is launched for it: in its condition and, if the message is new, in an
+// event. again means that another launch will be tried.
 func (s *Store) RecordRefused(ctx context.Context, name, reason, message string, again bool) error {
 	var news *karpv1.NodeClaim
 	err := s.patchStatus(ctx, &capacity.Claim{Name: name}, func(nc *karpv1.NodeClaim) {

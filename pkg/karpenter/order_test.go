@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// byHand is a NodeClaim as a user writes it.
+// byHand returns a standalone NodeClaim.
 func byHand(change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
 	nc := &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-of-mine", Labels: map[string]string{"team": "a"}, CreationTimestamp: metav1.Time{Time: start}},
@@ -41,7 +41,7 @@ func TestOrderOf(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		change  func(*karpv1.NodeClaim)
-		invalid string // begins with
+		invalid string // prefix
 	}{
 		{"as it should be", func(*karpv1.NodeClaim) {}, ""},
 		{"of a pool", func(nc *karpv1.NodeClaim) { nc.Labels["karpenter.sh/nodepool"] = "default" }, ""},

@@ -20,15 +20,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// overlay is a NodeOverlay as it is applied: what it is about, in the parts of a node to be that bring the labels, and what it changes.
+// overlay is a parsed NodeOverlay: which nodes it applies to, split by the source of the labels that it selects, and what it changes.
 type overlay struct {
 	name   string
 	weight int32
-	// of labels of the pool, of the instance type, and of the offer
+	// requirements on labels of the pool, of the instance type, and of the offering
 	ofPool, ofType, ofOffer capacity.Requirements
-	// price makes the new price of the cloud's; nil: it stays.
+	// price returns the new price for the cloud's price; nil: the price isn't changed.
 	price func(float64) float64
-	// extra is what types have beside what the cloud says, or instead of it; nil: nothing.
+	// extra are resources that are added to those the cloud reports, or replace them; nil: none.
 	extra capacity.Resources
 }
 
@@ -39,8 +39,8 @@ var (
 
 const maxOverlayWeight = 10000
 
-// overlayOf reads a NodeOverlay, or names each field of it that can't mean anything. It is at least as strict as the definition and
-// Karpenter's own runtime validation.
+// overlayOf parses a NodeOverlay, or returns an error for each invalid field. It is at least as strict as the CRD and Karpenter's own
+// runtime validation.
 func overlayOf(o *karpv1alpha1.NodeOverlay) (*overlay, field.ErrorList) {
 	spec := field.NewPath("spec")
 	out := &overlay{name: o.Name, weight: ptr.Deref(o.Spec.Weight, 0), ofPool: capacity.Requirements{}, ofType: capacity.Requirements{}, ofOffer: capacity.Requirements{}}
@@ -74,8 +74,8 @@ func overlayOf(o *karpv1alpha1.NodeOverlay) (*overlay, field.ErrorList) {
 	return out, nil
 }
 
-// absolute is a price whatever the cloud says. Where the cloud names none (+Inf), it is taken from an overlay that names the instance type
-// only: a wider one can't know what it is talking about.
+// absolute returns a function that replaces the cloud's price. If the cloud has no price (+Inf), only an overlay that names its
+// instance types sets one: a wider overlay can't be meant for types without a price.
 func (o *overlay) absolute(text string) func(float64) float64 {
 	price, _ := strconv.ParseFloat(text, 64)
 	names, others := o.ofType[corev1.LabelInstanceTypeStable].Values()
@@ -87,7 +87,7 @@ func (o *overlay) absolute(text string) func(float64) float64 {
 	}
 }
 
-// adjustment changes a price by an amount ("+0.5", "-.1") or by a part of it ("-15%"), never below nothing.
+// adjustment changes a price by an amount ("+0.5", "-.1") or by a percentage ("-15%"), never below 0.
 func adjustment(text string) func(float64) float64 {
 	number, percent := strings.CutSuffix(text, "%")
 	by, _ := strconv.ParseFloat(number, 64)
@@ -118,7 +118,7 @@ func validateOverlay(o *karpv1alpha1.NodeOverlaySpec, at *field.Path) (errs fiel
 	}
 	switch price, change := o.Price, o.PriceAdjustment; {
 	case price != nil && change != nil:
-		errs = append(errs, field.Forbidden(at.Child("priceAdjustment"), "price says what it costs already"))
+		errs = append(errs, field.Forbidden(at.Child("priceAdjustment"), "it and price exclude each other"))
 	case price != nil && (!priceForm.MatchString(*price) || !finite(*price)):
 		errs = append(errs, field.Invalid(at.Child("price"), *price, "must be dollars an hour, like 0.25"))
 	case change != nil && (!adjustmentForm.MatchString(*change) || !finite(strings.TrimSuffix(*change, "%"))):
@@ -139,13 +139,13 @@ func finite(text string) bool {
 	return err == nil && !math.IsInf(v, 0)
 }
 
-// validateExtra refuses resources that the cloud knows better, and what the API server would not take on a Node: the node could never be
-// made, after it was bought.
+// validateExtra refuses resources that the cloud knows better, and names that the API server would refuse on a Node: such a Node could
+// not be created after its instance was launched.
 func validateExtra(name corev1.ResourceName, q *resource.Quantity, at *field.Path) (errs field.ErrorList) {
 	domain, _, qualified := strings.Cut(string(name), "/")
 	switch {
 	case karpv1.WellKnownResources.Has(name):
-		return field.ErrorList{field.Forbidden(at, "the cloud says how much of it there is")}
+		return field.ErrorList{field.Forbidden(at, "its amount is known from EC2")}
 	case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
 		if _, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)); err != nil {
 			errs = append(errs, field.Invalid(at, string(name), "names no page size"))

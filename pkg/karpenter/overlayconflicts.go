@@ -10,13 +10,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// says are the last overlays that had a say on a type: about the price of each offer, and about each resource.
+// says records which overlay was the last one to set each offering's price and each resource of an instance type.
 type says struct {
-	prices []int // by offer; -1: none
+	prices []int // by offering: index of the overlay, -1 if none
 	extra  map[corev1.ResourceName]int
 }
 
-// conflict is why overlay i can't be applied to a group: another of the same weight has its say on the same thing.
+// conflict returns why overlay i can't be applied to a group: another overlay of the same weight sets the same price or resource.
 func (v *overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*says) string {
 	o := v.sorted[i]
 	why := ""
@@ -42,7 +42,7 @@ func (v *overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*sa
 	return why
 }
 
-// claim notes that overlay i has its say on a group's types.
+// claim records that overlay i sets prices and resources of a group's types.
 func (v *overlays) claim(g *group, i int, said map[*capacity.InstanceType]*says) {
 	o := v.sorted[i]
 	v.each(g, i, func(t *capacity.InstanceType, h *hit) bool {
@@ -66,7 +66,7 @@ func (v *overlays) claim(g *group, i int, said map[*capacity.InstanceType]*says)
 	})
 }
 
-// each calls f for the types of a group that overlay i is about, until f says false.
+// each calls f for the types of a group that overlay i applies to, until f returns false.
 func (v *overlays) each(g *group, i int, f func(*capacity.InstanceType, *hit) bool) {
 	if !g.about[i] {
 		return

@@ -13,20 +13,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// overlays is what NodeOverlays make of the instance types of pools.
+// overlays applies NodeOverlays to the instance types of pools.
 //
 //	NodeOverlay -> parsed -> sorted by weight -> accepted, or in conflict with one of the same weight -> types of pools
 //
-// Pools that run the same types and that the same overlays are about are one group, whose types are made once: planners know types by
-// the identity of their slice, and a new slice is made only when something in it is new.
+// Pools with the same instance types and the same matching overlays form one group, whose types are created once: planners recognize
+// types by the identity of their slice, so a new slice is created only when something in it is new.
 type overlays struct {
 	mu     sync.Mutex
 	parsed map[string]*parsedOverlay
-	sorted []*overlay // of those that can be read, as they are applied
+	sorted []*overlay // the valid overlays, in the order they are applied
 
 	groups  map[groupKey]*group
 	ofPool  map[string]*group
-	hits    map[*capacity.InstanceType][]hit // for sorted
+	hits    map[*capacity.InstanceType][]hit // per type, with indexes into sorted
 	refused map[string]string                // why an overlay is not applied, by name
 }
 
@@ -36,13 +36,13 @@ type parsedOverlay struct {
 	errs    field.ErrorList
 }
 
-// hit says that an overlay is about some of a type's offers.
+// hit is an overlay that applies to some of a type's offerings.
 type hit struct {
-	overlay int // in sorted
+	overlay int // index in sorted
 	offers  []bool
 }
 
-// groupKey is the identity of a slice of types and the overlays that are about a pool, in order.
+// groupKey identifies a slice of types and the overlays that match a pool, in order.
 type groupKey struct {
 	first **capacity.InstanceType
 	len   int
@@ -50,18 +50,18 @@ type groupKey struct {
 }
 
 type group struct {
-	overlays []*overlay // all there were, in order
-	about    []bool     // those that are about its pools
+	overlays []*overlay // all overlays, in order
+	about    []bool     // whether each overlay matches the group's pools
 	pools    []string
 	from     []*capacity.InstanceType
-	// accepted are the overlays that were applied to make types, as a key.
+	// accepted encodes which overlays were applied to create types.
 	accepted string
 	types    []*capacity.InstanceType
 }
 
 func newOverlays() *overlays { return &overlays{parsed: map[string]*parsedOverlay{}} }
 
-// put takes in an overlay, or takes one out when o is nil, and says whether that may change anything.
+// put adds or replaces an overlay, or removes it when o is nil, and reports whether that may change anything.
 func (v *overlays) put(name string, o *karpv1alpha1.NodeOverlay) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -89,13 +89,13 @@ func (v *overlays) put(name string, o *karpv1alpha1.NodeOverlay) bool {
 		}
 	}
 	slices.SortFunc(v.sorted, func(a, b *overlay) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.name, a.name)) // of equal weight the last in the alphabet first, as Karpenter has it
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.name, a.name)) // among equal weights the last in the alphabet is first, as in Karpenter
 	})
 	v.groups, v.hits = nil, nil
 	return true
 }
 
-// problem is why an overlay is not applied, with the reason for a condition; both are empty when it is.
+// problem returns why an overlay is not applied, with the reason for a condition; both are empty when it is applied.
 func (v *overlays) problem(name string) (reason, message string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -113,7 +113,7 @@ func (v *overlays) problem(name string) (reason, message string) {
 	return "", ""
 }
 
-// apply gives the pools their types as the overlays have them. It returns the overlays of which something else is to be said than before.
+// apply sets the pools' types as changed by the overlays. It returns the overlays whose problem has changed.
 func (v *overlays) apply(pools []*capacity.Pool) (changed []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -170,7 +170,7 @@ func (v *overlays) key(p *capacity.Pool) (groupKey, []bool) {
 	return groupKey{&p.Types[0], len(p.Types), string(text)}, about
 }
 
-// decide finds out which overlays can be applied and applies them to all groups. An overlay is applied everywhere or not at all.
+// decide determines which overlays can be applied and applies them to all groups. An overlay is applied to all groups or to none.
 func (v *overlays) decide() (refused map[string]string) {
 	groups := slices.SortedFunc(maps.Values(v.groups), func(a, b *group) int { return cmp.Compare(a.pools[0], b.pools[0]) })
 	v.findHits(groups)
@@ -208,7 +208,7 @@ func (v *overlays) decide() (refused map[string]string) {
 	return refused
 }
 
-// findHits finds which overlays are about which types, anew only for types that weren't there before.
+// findHits determines which overlays match which types; it reuses earlier results for types it has seen before.
 func (v *overlays) findHits(groups []*group) {
 	hits := map[*capacity.InstanceType][]hit{}
 	for _, g := range groups {
@@ -244,7 +244,7 @@ func hitsOf(overlays []*overlay, t *capacity.InstanceType) (out []hit) {
 	return out
 }
 
-// typesOf are a group's types under its accepted overlays; the slice itself when none is about any of them.
+// typesOf returns a group's types as changed by its accepted overlays; the same slice when no type is changed.
 func (v *overlays) typesOf(g *group) []*capacity.InstanceType {
 	out := g.from
 	for i, t := range g.from {
@@ -260,7 +260,7 @@ func (v *overlays) typesOf(g *group) []*capacity.InstanceType {
 	return out
 }
 
-// overlaid is a type under the group's accepted overlays: the first to speak of a thing has it.
+// overlaid returns a type as changed by the group's accepted overlays: for each price and resource the first overlay wins.
 func (g *group) overlaid(t *capacity.InstanceType, hits []hit) *capacity.InstanceType {
 	out := t
 	change := func() {
@@ -303,7 +303,7 @@ func (g *group) overlaid(t *capacity.InstanceType, hits []hit) *capacity.Instanc
 	return out
 }
 
-// typeFor is an instance type as the overlays of a pool have it.
+// typeFor returns an instance type as changed by the overlays of a pool.
 func (v *overlays) typeFor(pool string, t *capacity.InstanceType) *capacity.InstanceType {
 	v.mu.Lock()
 	g := v.ofPool[pool]

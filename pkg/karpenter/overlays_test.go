@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// testOverlay is about what terms say, each "key operator value,value".
+// testOverlay returns an overlay with these requirements, each "key operator value,value".
 func testOverlay(name string, terms []string, change ...func(*karpv1alpha1.NodeOverlaySpec)) *karpv1alpha1.NodeOverlay {
 	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.Time{Time: start}}}
 	o.Spec.Requirements = []karpv1alpha1.NodeSelectorRequirement{}
@@ -58,7 +58,7 @@ func extra(name, amount string) func(*karpv1alpha1.NodeOverlaySpec) {
 	}
 }
 
-// twoTypes are m5.large at 0.10 and c5.large at 0.08, spot at a third, in two zones; c5.large costs nobody knows what in zone b.
+// twoTypes returns m5.large at 0.10 and c5.large at 0.08, spot at a third, in two zones; c5.large has no price in zone b.
 func twoTypes() []*capacity.InstanceType {
 	var out []*capacity.InstanceType
 	for _, t := range []struct {
@@ -83,7 +83,7 @@ func twoTypes() []*capacity.InstanceType {
 	return out
 }
 
-// offered are prices and extra resources of a pool's types: "m5.large a on-demand 0.1, ...; example.com/w=2".
+// offered returns prices and extra resources of a pool's types: "m5.large a on-demand 0.1, ...; example.com/w=2".
 func offered(p *capacity.Pool) string {
 	var out []string
 	for _, t := range p.Types {
@@ -212,7 +212,7 @@ func TestOverlaysOnTypes(t *testing.T) {
 		"one that can't be read": {
 			overlays: []*karpv1alpha1.NodeOverlay{testOverlay("a", []string{m}, price("1"), adjusted("+1")), testOverlay("b", []string{m}, price("2"))},
 			want:     "m5.large ao 2*, aspot 2*, bo 2*, bspot 2*\n" + plainC,
-			problems: map[string]string{"a": "RuntimeValidation: spec.priceAdjustment: Forbidden: price says what it costs already"},
+			problems: map[string]string{"a": "RuntimeValidation: spec.priceAdjustment: Forbidden: it and price exclude each other"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestOverlaysOfPools(t *testing.T) {
 	}
 }
 
-// Planners know types by the identity of their slice: it changes when something in it does, and at no other time.
+// Planners recognize types by the identity of their slice: it changes when a type in it changes, and at no other time.
 func TestOverlaidTypesKeepTheirIdentity(t *testing.T) {
 	v := newOverlays()
 	from := twoTypes()
@@ -300,7 +300,7 @@ func TestOverlaidTypesKeepTheirIdentity(t *testing.T) {
 	if first[1] != from[1] {
 		t.Error("a type that no overlay is about was copied")
 	}
-	// What is written to its status comes back as a change of the object.
+	// A write to its status comes back as a change of the object.
 	o = o.DeepCopy()
 	o.ResourceVersion = "2"
 	if v.put("o", o) {
@@ -309,14 +309,14 @@ func TestOverlaidTypesKeepTheirIdentity(t *testing.T) {
 	if again := apply(); &again[0] != &first[0] {
 		t.Error("the types changed with the status of an overlay")
 	}
-	// The cloud's types change: one has run out somewhere.
+	// The cloud's types change: one is unavailable somewhere.
 	next := *from[1]
 	from = []*capacity.InstanceType{from[0], &next}
 	moved := apply()
 	if &moved[0] == &first[0] || moved[1] != &next {
 		t.Error("the types did not change with the cloud's")
 	}
-	// An overlay about something else.
+	// An overlay for another pool.
 	v.put("p", testOverlay("p", []string{"karpenter.sh/nodepool In another"}, price("1")))
 	if again := apply(); offered(&capacity.Pool{Types: again}) != offered(&capacity.Pool{Types: moved}) {
 		t.Error("an overlay of another pool changed something")
@@ -332,7 +332,7 @@ func TestInvalidOverlays(t *testing.T) {
 	zone := []string{"topology.kubernetes.io/zone In a"}
 	for name, tc := range map[string]struct {
 		overlay *karpv1alpha1.NodeOverlay
-		want    string // "" when it is fine
+		want    string // "" if it is valid
 	}{
 		"fine":                                  {testOverlay("o", zone, adjusted("-12.5%"), extra("example.com/w", "1"), extra("hugepages-2Mi", "1Gi"), weighing(10000)), ""},
 		"a label that is not to be asked for":   {testOverlay("o", []string{"karpenter.sh/other In a"}), `spec.requirements[0].key: Forbidden: the label karpenter.sh/other is reserved`},
@@ -344,14 +344,14 @@ func TestInvalidOverlays(t *testing.T) {
 		"an unknown operator":                   {testOverlay("o", []string{"team Near a"}), `spec.requirements[0].operator: Unsupported value: "Near": supported values: "DoesNotExist", "Exists", "Gt", "Gte", "In", "Lt", "Lte", "NotIn"`},
 		"an unknown capacity type":              {testOverlay("o", []string{"karpenter.sh/capacity-type In cheap"}), `spec.requirements[0].values: Unsupported value: "cheap": supported values: "on-demand", "reserved", "spot"`},
 		"too many requirements":                 {testOverlay("o", slices.Repeat(zone, 101)), `spec.requirements: Too many: 101: must have at most 100 items`},
-		"both prices":                           {testOverlay("o", zone, price("1"), adjusted("+1")), `spec.priceAdjustment: Forbidden: price says what it costs already`},
+		"both prices":                           {testOverlay("o", zone, price("1"), adjusted("+1")), `spec.priceAdjustment: Forbidden: it and price exclude each other`},
 		"a price with a sign":                   {testOverlay("o", zone, price("-1")), `spec.price: Invalid value: "-1": must be dollars an hour, like 0.25`},
 		"a price that only looks like a number": {testOverlay("o", zone, price("Inf")), `spec.price: Invalid value: "Inf": must be dollars an hour, like 0.25`},
 		"a price beyond all numbers":            {testOverlay("o", zone, price(strings.Repeat("9", 400))), `spec.price: Invalid value: "` + strings.Repeat("9", 400) + `": must be dollars an hour, like 0.25`},
 		"an adjustment without sign":            {testOverlay("o", zone, adjusted("1")), `spec.priceAdjustment: Invalid value: "1": must be an amount or a percentage with its sign, like -0.1 or +10%, and no less than -100%`},
 		"more than all off":                     {testOverlay("o", zone, adjusted("-101%")), `spec.priceAdjustment: Invalid value: "-101%": must be an amount or a percentage with its sign, like -0.1 or +10%, and no less than -100%`},
-		"memory":                                {testOverlay("o", zone, extra("memory", "1Gi")), `spec.capacity[memory]: Forbidden: the cloud says how much of it there is`},
-		"what the cloud counts itself":          {testOverlay("o", zone, extra("vpc.amazonaws.com/pod-eni", "1")), `spec.capacity[vpc.amazonaws.com/pod-eni]: Forbidden: the cloud says how much of it there is`},
+		"memory":                                {testOverlay("o", zone, extra("memory", "1Gi")), `spec.capacity[memory]: Forbidden: its amount is known from EC2`},
+		"what the cloud counts itself":          {testOverlay("o", zone, extra("vpc.amazonaws.com/pod-eni", "1")), `spec.capacity[vpc.amazonaws.com/pod-eni]: Forbidden: its amount is known from EC2`},
 		"a resource without domain":             {testOverlay("o", zone, extra("widgets", "1")), `spec.capacity[widgets]: Invalid value: "widgets": must be an extended resource with a domain of your own, like example.com/widget`},
 		"a resource of Kubernetes":              {testOverlay("o", zone, extra("kubernetes.io/w", "1")), `spec.capacity[kubernetes.io/w]: Invalid value: "kubernetes.io/w": must be an extended resource with a domain of your own, like example.com/widget`},
 		"a part of a thing":                     {testOverlay("o", zone, extra("example.com/w", "1500m")), `spec.capacity[example.com/w]: Invalid value: "1500m": must be a whole number and not negative`},
@@ -377,7 +377,7 @@ func TestInvalidOverlays(t *testing.T) {
 	}
 }
 
-// Conditions follow what overlays apply to, also when nobody plans.
+// Conditions follow the types that overlays apply to, even when nothing is planned.
 func TestOverlayConditions(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"),
 		testOverlay("a", nil, price("1")), testOverlay("b", []string{"node.kubernetes.io/instance-type In m5.large"}, price("2")), testOverlay("wrong", []string{"team Near a"}, price("1"))))
@@ -404,7 +404,7 @@ func TestOverlayConditions(t *testing.T) {
 	is("b", "True")
 	is("wrong", `False RuntimeValidation: spec.requirements[0].operator: Unsupported value: "Near": supported values: "DoesNotExist", "Exists", "Gt", "Gte", "In", "Lt", "Lte", "NotIn"`)
 
-	// The conflict goes with its cause.
+	// The conflict ends with its cause.
 	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	w.update(o, func() { o.Spec.Requirements = []karpv1alpha1.NodeSelectorRequirement{} })
 	is("a", "False Conflict: conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")

@@ -15,7 +15,7 @@ const (
 	reasonConflict          = "Conflict"
 )
 
-// anyOverlay is looked at when what overlays apply to has changed, and none of them has.
+// anyOverlay is queued when the pools or types that overlays apply to have changed, but no overlay has.
 const anyOverlay = ""
 
 func (s *Store) overlayChanged(before, after *karpv1alpha1.NodeOverlay) {
@@ -31,23 +31,24 @@ func (s *Store) overlayChanged(before, after *karpv1alpha1.NodeOverlay) {
 	s.status.changed(nodeOverlays, name)
 }
 
-// SetTypes says what node classes can run, for overlays to be judged also when nobody plans. To be called before Run.
+// SetTypes sets the source of the instance types of node classes, so that overlays are checked even when nothing is planned. Call it
+// before Run.
 func (s *Store) SetTypes(types func(nodeClass string) ([]*capacity.InstanceType, string)) {
 	s.types = types
 }
 
-// TypesChanged says that SetTypes' function may answer differently.
+// TypesChanged must be called when the function of SetTypes may return something else.
 func (s *Store) TypesChanged() {
 	s.status.enqueue(statusKey{nodeOverlays.Kind, anyOverlay}, countDelay)
 }
 
-// Overlaid is an instance type as the overlays of a pool have it.
+// Overlaid returns an instance type as changed by the overlays of a pool.
 func (s *Store) Overlaid(pool string, t *capacity.InstanceType) *capacity.InstanceType {
 	return s.overlaid.typeFor(pool, t)
 }
 
-// judgeOverlays finds out which overlays can be applied to the pools as they are now. Those of which something else is to be said are looked
-// at.
+// judgeOverlays checks which overlays can be applied to the current pools. Overlays whose result has changed are queued for a status
+// update.
 func (p *poolStatus) judgeOverlays() {
 	if p.types != nil {
 		p.Pools(p.types)

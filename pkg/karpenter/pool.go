@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// poolOf says what a NodePool says in capacity words, without Used and Types. Everything that stands in the way of using it and
-// lies in the object itself is in Unready.
+// poolOf converts a NodePool to a capacity.Pool, without Used and Types. Unready names all problems in the object itself that prevent
+// its use.
 func poolOf(np *karpv1.NodePool) *capacity.Pool {
 	template := &np.Spec.Template
 	p := &capacity.Pool{
@@ -35,10 +35,10 @@ func poolOf(np *karpv1.NodePool) *capacity.Pool {
 	if p.Unready = poolProblem(np); p.Unready != "" {
 		return p
 	}
-	p.MaxDollars, _ = maxDollars(np) // validation has passed it
+	p.MaxDollars, _ = maxDollars(np) // validation has accepted it
 	var err error
 	if p.Requirements, err = poolRequirements(template.Spec.Requirements, p.Labels); err != nil {
-		// Validation has passed them, so that this is a requirement no operator of ours can express.
+		// Validation has accepted them, so this is a requirement that capacity's operators can't express.
 		p.Unready = fmt.Sprintf("%s: spec.template.spec.requirements: %v", called(np), err)
 		return p
 	}
@@ -50,7 +50,7 @@ func poolOf(np *karpv1.NodePool) *capacity.Pool {
 	return p
 }
 
-// poolProblem is why the pool can't be used, as far as the object itself tells; empty when it can.
+// poolProblem returns why the pool can't be used, as far as the object itself tells; empty when it can.
 func poolProblem(np *karpv1.NodePool) string {
 	switch {
 	case malformed(np) != "":
@@ -64,8 +64,8 @@ func poolProblem(np *karpv1.NodePool) string {
 	return ""
 }
 
-// poolRequirements are the template's requirements and labels by normalised key. Several entries of one key are intersected,
-// the highest minValues wins. There are no others: Karpenter has no default requirements since v1.
+// poolRequirements returns the template's requirements and labels by normalized key. Several entries of one key are intersected, and
+// the highest minValues wins. Nothing else is added: Karpenter has no default requirements since v1.
 func poolRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, labels map[string]string) (capacity.Requirements, error) {
 	out := capacity.Requirements{}
 	for i := range template {
@@ -90,7 +90,7 @@ func requirement(from *karpv1.NodeSelectorRequirementWithMinValues) (capacity.Re
 	return r, nil
 }
 
-// nodeClassProblem is why the node class of a pool can't be used, as far as the API objects tell. nc is nil when there is none.
+// nodeClassProblem returns why the node class of a pool can't be used, as far as the API objects tell. nc is nil when there is none.
 func nodeClassProblem(pool, name string, nc *ec2nc.EC2NodeClass) string {
 	switch {
 	case nc == nil:
@@ -106,7 +106,7 @@ func nodeClassProblem(pool, name string, nc *ec2nc.EC2NodeClass) string {
 	return ""
 }
 
-// withTypes gives copies of pools what their classes can run, in the order in which they are tried.
+// withTypes returns copies of pools with the instance types that their classes can run, in the order in which pools are tried.
 func withTypes(pools []*capacity.Pool, class func(name string) *ec2nc.EC2NodeClass, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
 	out := make([]*capacity.Pool, 0, len(pools))
 	for _, one := range pools {
@@ -123,7 +123,7 @@ func withTypes(pools []*capacity.Pool, class func(name string) *ec2nc.EC2NodeCla
 	return out
 }
 
-// byWeight orders pools as they are tried: weight, highest first, then name.
+// byWeight orders pools as they are tried: by weight, highest first, then by name.
 func byWeight(a, b *capacity.Pool) int {
 	if a.Weight != b.Weight {
 		return int(b.Weight) - int(a.Weight)

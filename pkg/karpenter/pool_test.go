@@ -112,8 +112,8 @@ func TestASingleValueOfAUsersOwnKeyIsALabelOfEveryNode(t *testing.T) {
 	}
 }
 
-// TestInvalidPools holds one value after the other against the validation. Every one is a pool that is not used; what Karpenter's
-// own runtime validation refuses is refused here, too.
+// TestInvalidPools validates one invalid value after the other. None of these pools is used; everything that Karpenter's own runtime
+// validation refuses is refused here, too.
 func TestInvalidPools(t *testing.T) {
 	requirement := func(r karpv1.NodeSelectorRequirementWithMinValues) func(*karpv1.NodePool) {
 		return func(np *karpv1.NodePool) {

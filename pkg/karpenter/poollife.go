@@ -17,18 +17,17 @@ import (
 
 const reasonPoolDeleted = "NodePoolDeleted"
 
-// endOwned asks for the end of the claims whose pool was deleted; their nodes are drained then like those of any deleted claim. The
-// garbage collector of a cluster does the same by their owner references, where there is one and as fast as it comes to it. What it does
-// not decide is not decided here:
+// endOwned deletes the claims whose pool was deleted; their nodes are drained then like those of any deleted claim. The cluster's
+// garbage collector, if there is one, does the same by the owner references, in its own time. endOwned makes the same decisions:
 //
-//	owner is there, with the UID that the claim knows           stays
-//	owner is being deleted, its dependents to be left           stays: the references are about to be taken off
-//	owner is being deleted otherwise, or is gone                ends
-//	another object has the owner's name by now                  ends: what made the claim is gone
-//	no owner, or any that is no pool                            stays
+//	owner exists, with the UID that the claim names             claim stays
+//	owner is being deleted, and its dependents are orphaned     claim stays: the references are about to be removed
+//	owner is being deleted otherwise, or doesn't exist          claim is deleted
+//	another object has the owner's name by now                  claim is deleted: its creator no longer exists
+//	no owner, or any that is no pool                            claim stays
 //
-// A claim's end can't be taken back. So the cache only says where to look: the API server must say itself that the owner isn't there,
-// and that the claim is still the one that was looked at.
+// The deletion of a claim can't be undone. So the cache is used only to find candidates: the API server itself must confirm that the
+// owner doesn't exist, and that the claim is still the version we decided about.
 func (p *poolStatus) endOwned(ctx context.Context, pool string) error {
 	claims := p.bereft(pool)
 	if len(claims) == 0 {
@@ -48,8 +47,8 @@ func (p *poolStatus) endOwned(ctx context.Context, pool string) error {
 	return errors.Join(errs...)
 }
 
-// bereft are the claims whose only owner is the pool of that name, or the Provisioner that it stands for, and is gone or going as far as
-// the cache tells.
+// bereft returns the claims whose only owner is the pool of that name, or the Provisioner that it was derived from, and whose owner
+// doesn't exist or is being deleted, according to the cache.
 func (p *poolStatus) bereft(pool string) []*karpv1.NodeClaim {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -67,7 +66,7 @@ func (p *poolStatus) bereft(pool string) []*karpv1.NodeClaim {
 	return out
 }
 
-// poolOfOwner is the name of the pool that a claim's owner stands for, or "".
+// poolOfOwner returns the name of the pool that a claim's owner reference stands for, or "".
 func poolOfOwner(o metav1.OwnerReference) string {
 	switch {
 	case !ownedByPool(o):
@@ -78,8 +77,8 @@ func poolOfOwner(o metav1.OwnerReference) string {
 	return o.Name
 }
 
-// readOwner asks the API server for a pool or a Provisioner. That it is not there is only believed of a kind that is served: without its
-// definition nothing is known of it.
+// readOwner asks the API server for a pool or a Provisioner. It accepts "not found" only for a kind that is served: without its
+// definition nothing is known about the object.
 func (p *poolStatus) readOwner(ctx context.Context, ref metav1.OwnerReference) (owner *metav1.PartialObjectMetadata, there bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -100,14 +99,14 @@ func (p *poolStatus) readOwner(ctx context.Context, ref metav1.OwnerReference) (
 			return nil, false, nil
 		}
 	}
-	// Not wrapped: that nothing can be read must not look as if the claim were gone.
-	return nil, false, fmt.Errorf("reading whether %s %s is there: %v", k.Kind, ref.Name, err)
+	// Not wrapped: a failure to read must not look as if the claim were deleted.
+	return nil, false, fmt.Errorf("reading whether %s %s exists: %v", k.Kind, ref.Name, err)
 }
 
 func (p *poolStatus) endWithPool(ctx context.Context, nc *karpv1.NodeClaim) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	// Only this version of it: its reference may have been taken off a moment ago.
+	// Delete only this version: its owner reference may have been removed a moment ago.
 	only := client.Preconditions{UID: &nc.UID, ResourceVersion: &nc.ResourceVersion}
 	gone := &karpv1.NodeClaim{}
 	gone.Name = nc.Name
@@ -116,6 +115,6 @@ func (p *poolStatus) endWithPool(ctx context.Context, nc *karpv1.NodeClaim) erro
 	}
 	ref := nc.OwnerReferences[0]
 	klog.FromContext(ctx).V(2).Info("Deleted a NodeClaim whose pool was deleted", "nodeClaim", nc.Name, "kind", ref.Kind, "pool", ref.Name)
-	p.recorder.Eventf(nc, nil, corev1.EventTypeNormal, reasonPoolDeleted, "Delete", "%s %s was deleted, and its nodes end with it", ref.Kind, ref.Name)
+	p.recorder.Eventf(nc, nil, corev1.EventTypeNormal, reasonPoolDeleted, "Delete", "%s %s was deleted, so its nodes are terminated", ref.Kind, ref.Name)
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// ownedBy gives a claim other owners than karpenters does.
+// ownedBy sets other owners on a claim than karpenters does.
 func ownedBy(pool string, owners ...metav1.OwnerReference) func(*karpv1.NodeClaim) {
 	return func(nc *karpv1.NodeClaim) {
 		nc.UID = types.UID("uid-of-" + nc.Name)
@@ -29,7 +29,7 @@ func owner(kind, name, uid string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, UID: types.UID(uid)}
 }
 
-// ending are the claims that are on their way out.
+// ending returns the claims that are being deleted.
 func (w *world) ending() []string {
 	var list karpv1.NodeClaimList
 	if err := w.api.List(context.Background(), &list); err != nil {
@@ -45,7 +45,7 @@ func (w *world) ending() []string {
 	return out
 }
 
-// endingAre waits until these claims are on their way out, looks after every pool once more, and wants no others there.
+// endingAre waits until these claims are being deleted, calls endOwned for every pool once more, and fails if others are deleted.
 func (w *world) endingAre(want ...string) {
 	w.t.Helper()
 	w.eventually("these are ending", func() bool {
@@ -53,7 +53,7 @@ func (w *world) endingAre(want ...string) {
 		return slices.Equal(w.ending(), want)
 	})
 	for _, c := range w.Claims() {
-		if err := w.status.endOwned(w.ctx, c.Pool); err != nil && !apierrors.IsConflict(err) { // of a claim that ends already, and is not seen to
+		if err := w.status.endOwned(w.ctx, c.Pool); err != nil && !apierrors.IsConflict(err) { // conflict: the claim is being deleted already, and the cache doesn't know yet
 			w.t.Errorf("looking after the claims of %s: %v", c.Pool, err)
 		}
 	}
@@ -62,7 +62,8 @@ func (w *world) endingAre(want ...string) {
 	}
 }
 
-// Nobody led when pools went: what is found at the start is what the owners say, not what a list of pools lacks.
+// Pools were deleted while there was no leader: at the start the claims' owner references decide, not a pool that is missing in a
+// list.
 func TestClaimsOfPoolsThatWentMeanwhile(t *testing.T) {
 	old := provisioner(t, inline+`}`)
 	old.UID = "old"
@@ -78,7 +79,7 @@ func TestClaimsOfPoolsThatWentMeanwhile(t *testing.T) {
 		karpenters("of-args", ownedBy("args_gone")),
 	)).leading()
 	w.endingAre("pool-gone", "pool-made-anew", "provisioner-gone")
-	w.told("Normal NodePoolDeleted NodePool gone was deleted, and its nodes end with it")
+	w.told("Normal NodePoolDeleted NodePool gone was deleted, so its nodes are terminated")
 }
 
 func TestClaimsGoWithTheirPool(t *testing.T) {
@@ -110,7 +111,7 @@ func TestClaimsGoWithTheirPool(t *testing.T) {
 	w.endingAre("of-foreground", "of-old", "of-plain")
 }
 
-// A claim whose owner was taken off a moment ago is another version than the one that was looked at.
+// A claim whose owner reference was removed a moment ago is another version than the cached one.
 func TestClaimThatWasLetGoOfStays(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"), karpenters("one", ownedBy("default", owner("NodePool", "default", "uid-of-the-one-before"))))).ready()
 	seen := w.knownClaim("one")
@@ -127,7 +128,7 @@ func TestClaimThatWasLetGoOfStays(t *testing.T) {
 	}
 }
 
-// Without their definition it is not known of pools whether they are there.
+// If their definition isn't installed, it is not known whether pools exist.
 func TestNothingEndsWhilePoolsCannotBeRead(t *testing.T) {
 	api := newFakeAPI(karpenters("one"), karpenters("two", ownedBy("provisioner_old", owner("Provisioner", "old", "old"))))
 	api.missing["NodePoolList"], api.missing["ProvisionerList"] = true, true

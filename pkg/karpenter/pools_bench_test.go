@@ -22,8 +22,8 @@ const (
 	benchClaims = 10_000
 )
 
-// bigStore is a store that knows 200 pools of one class and 10,000 launched claims, and what the class can run: 60 types in three zones,
-// on demand and spot.
+// bigStore returns a store with 200 pools of one class and 10,000 launched claims, and the class's instance types: 60 types in three
+// zones, on demand and spot.
 func bigStore(b *testing.B, overlays int) (*Store, func(string) ([]*capacity.InstanceType, string)) {
 	s, err := newStore(newFakeAPI(), events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
 	if err != nil {
@@ -82,7 +82,7 @@ func benchClaim(i, version int) *karpv1.NodeClaim {
 	return nc
 }
 
-// spent is the CPU time of this process: on a machine that does other things as well, the clock on the wall says little.
+// spent returns the CPU time of this process: on a busy machine, elapsed time says little.
 func spent(b *testing.B) time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -91,7 +91,7 @@ func spent(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkPools is what looking at 200 pools costs when one thing has changed since: what a claim takes, or a pool's own limits.
+// BenchmarkPools measures Pools for 200 pools after one change: of what a claim takes, or of a pool's limits.
 func BenchmarkPools(b *testing.B) {
 	for _, overlays := range []int{0, 12} {
 		b.Run(fmt.Sprintf("overlays=%d/use", overlays), func(b *testing.B) {
@@ -117,8 +117,8 @@ func BenchmarkPools(b *testing.B) {
 	}
 }
 
-// BenchmarkPlanOfManyPools is a plan for 200 teams with a pool each, five pods a team, after 50 changes of limits and 50 of use; the pools
-// are looked at once for it. The share is what looking at the pools, and taking in the changes, take of the whole CPU time.
+// BenchmarkPlanOfManyPools measures a plan for 200 teams with a pool each, five pods per team, after 50 changes of limits and 50 of
+// use, with one call of Pools. The share is the part of the CPU time that Pools and processing the changes take.
 func BenchmarkPlanOfManyPools(b *testing.B) {
 	s, kinds := bigStore(b, 12)
 	var demand []capacity.Demand

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// pool writes what can be said of a NodePool.
+// pool writes the status of a NodePool.
 func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 	if written, err := p.noteUndeclared(ctx, base); written || err != nil {
 		return err
@@ -52,7 +52,7 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 	return p.stampPool(ctx, base)
 }
 
-// classReady mirrors the Ready condition of the pool's EC2NodeClass.
+// classReady copies the Ready condition of the pool's EC2NodeClass to the pool.
 func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
 	ref := np.Spec.Template.Spec.NodeClassRef
 	if ref == nil || ref.Group != nodeClassGroup || ref.Kind != nodeClassKind || ref.Name == "" {
@@ -84,7 +84,7 @@ func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
 	}
 }
 
-// whatFailed is what the class's own conditions say is wrong, which tells more than that Ready is False.
+// whatFailed returns the messages of the class's conditions that are False, which explain more than Ready does.
 func whatFailed(nc *ec2nc.EC2NodeClass, ready *status.Condition) string {
 	var out []string
 	for _, c := range nc.Status.Conditions {
@@ -99,8 +99,8 @@ func whatFailed(nc *ec2nc.EC2NodeClass, ready *status.Condition) string {
 	return strings.Join(out, "; ")
 }
 
-// count sums up what the pool's launched claims have. A claim that is not launched has nothing yet, and a failed launch would
-// only make the numbers jump.
+// count sums up the capacity of the pool's launched claims. A claim that is not launched has none yet; if it counted, a failed launch
+// would make the numbers jump.
 func (p *poolStatus) count(np *karpv1.NodePool) {
 	total := capacity.Resources{corev1.ResourceCPU: 0, corev1.ResourceMemory: 0, corev1.ResourcePods: 0, corev1.ResourceEphemeralStorage: 0, capacity.ResourceNodes: 0}
 	p.mu.RLock()

@@ -19,25 +19,25 @@ import (
 // ProvisionerNameLabel is on nodes of a Provisioner, beside the labels that every node has.
 const ProvisionerNameLabel = "karpenter.sh/provisioner-name"
 
-// LaunchTemplateAnnotation on an EC2NodeClass is the name of a launch template that the user keeps: instances are launched with
-// it as it is, in the class's subnets.
+// LaunchTemplateAnnotation on an EC2NodeClass is the name of a launch template that the user maintains: instances are launched with it
+// unchanged, in the class's subnets.
 const LaunchTemplateAnnotation = "dovetail.sh/launch-template"
 
-// consolidateQuiet is how long a node of a Provisioner with consolidation must have been left alone: such Provisioners had no
-// field for it, and Karpenter looked at a node for so long before it acted.
+// consolidateQuiet is how long the pods of a node must not have changed before a Provisioner's consolidation may remove it.
+// Provisioners had no field for this; Karpenter observed a node for this long before it acted.
 const consolidateQuiet = 15 * time.Second
 
-// LegacyOptions are settings of the whole cluster that Provisioners rely on.
+// LegacyOptions are cluster-wide settings that Provisioners rely on.
 type LegacyOptions struct {
 	// DefaultInstanceProfile is used where none is named.
 	DefaultInstanceProfile string
 }
 
-// FromProvisioner says what a Provisioner means as a NodePool and an EC2NodeClass of its own, which are complete but for what
-// identifies an object. template is the AWSNodeTemplate that spec.providerRef names, or nil. What can't be said is in errs, by
-// the Provisioner's own fields; pool and class must not be used then.
+// FromProvisioner converts a Provisioner to a NodePool and an EC2NodeClass of its own, which are complete except for the metadata that
+// identifies an object. template is the AWSNodeTemplate that spec.providerRef names, or nil. Problems are in errs, by the
+// Provisioner's own fields; pool and class must not be used then.
 //
-// Everything about Provisioners happens here: whoever gets the result can't tell it from objects of today, but for the names.
+// Everything about Provisioners happens here: code that uses the result can't distinguish it from today's objects, except by name.
 //
 //	requirements, labels, taints, startupTaints, annotations   spec.template
 //	os, arch, capacity type, family                            requirements, if there is none of the key (defaultRequirements)
@@ -98,8 +98,8 @@ func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, o 
 	return pool, class, nil
 }
 
-// disruptionOf says when nodes end before they expire. Such Provisioners had no budgets: every empty node went at once, used
-// ones a few at a time, and nothing was replaced because of drift.
+// disruptionOf returns when nodes may be removed before they expire. Provisioners had no budgets: all empty nodes were removed at
+// once, underutilized ones a few at a time, and none was replaced because of drift.
 func disruptionOf(spec *legacy.ProvisionerSpec) karpv1.Disruption {
 	d := karpv1.Disruption{
 		ConsolidationPolicy: karpv1.ConsolidationPolicyWhenEmpty,
@@ -128,8 +128,8 @@ func seconds(n int64) karpv1.NillableDuration {
 	return karpv1.MustParseNillableDuration((time.Duration(n) * time.Second).String())
 }
 
-// defaultRequirements are the Provisioner's requirements and, for keys it says nothing about, those that Karpenter used to
-// write into it.
+// defaultRequirements returns the Provisioner's requirements and, for missing keys, those that Karpenter's webhook used to write into
+// it.
 func defaultRequirements(spec *legacy.ProvisionerSpec) []karpv1.NodeSelectorRequirementWithMinValues {
 	says := map[string]bool{}
 	out := []karpv1.NodeSelectorRequirementWithMinValues{}
@@ -155,7 +155,7 @@ func defaultRequirements(spec *legacy.ProvisionerSpec) []karpv1.NodeSelectorRequ
 	return out
 }
 
-// settingsOf are the cloud's settings of a Provisioner, from where it has them.
+// settingsOf returns the AWS settings of a Provisioner, inline or from its AWSNodeTemplate.
 func settingsOf(p *legacy.Provisioner, template *legacy.AWSNodeTemplate) (*providerSettings, field.ErrorList) {
 	if p.Spec.Provider != nil {
 		s := &providerSettings{AWS: &p.Spec.Provider.AWS, at: field.NewPath("spec", "provider")}

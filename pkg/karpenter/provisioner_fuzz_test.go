@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// FuzzProvisioner: whatever is in the objects, reading them ends in a pool and a class that can be used, or in a reason.
+// FuzzProvisioner: any input yields either a usable pool and class, or an error.
 func FuzzProvisioner(f *testing.F) {
 	for _, spec := range []string{
 		inline + `}`, byRef + `, labels: {a: b}, weight: 7}`,

@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// manifest is an object as the watch brings it: spec is YAML, numbers are as the API server sends them.
+// manifest returns an object as the watch delivers it: spec is YAML, numbers are as the API server sends them.
 func manifest(t testing.TB, k kind, name, spec string) client.Object {
 	t.Helper()
 	u := fromYAML(t, "apiVersion: "+k.GroupVersion().String()+"\nkind: "+k.Kind+"\nmetadata: {}\nspec: "+spec)
@@ -30,7 +30,7 @@ func manifest(t testing.TB, k kind, name, spec string) client.Object {
 	return decode(u, k.fresh)
 }
 
-// The smallest specs that can be used.
+// The smallest valid specs.
 const (
 	inline  = `{provider: {subnetSelector: {team: a}, securityGroupSelector: {team: a}, instanceProfile: p}`
 	byRef   = `{providerRef: {name: t}`
@@ -64,7 +64,7 @@ var budgets = []karpv1.Budget{
 	{Nodes: "0", Reasons: []karpv1.DisruptionReason{"Drifted"}},
 }
 
-// smallest is what the smallest Provisioner means.
+// smallest returns the pool and class of the smallest Provisioner.
 func smallest() (*karpv1.NodePool, *ec2nc.EC2NodeClass) {
 	np := &karpv1.NodePool{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "karpenter.sh/v1", Kind: "NodePool"},
@@ -109,7 +109,7 @@ func TestFromProvisioner(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		spec string
-		want change // of what the smallest means
+		want change // relative to the result of smallest
 	}{
 		{"the smallest", inline + `}`, func(*karpv1.NodePool, *ec2nc.EC2NodeClass) {}},
 		{"labels", inline + `, labels: {node-type: worker}}`, func(np *karpv1.NodePool, _ *ec2nc.EC2NodeClass) {
@@ -205,20 +205,20 @@ func TestFromProvisioner(t *testing.T) {
 			refusedByDefinition(t, provisioners, tc.spec, "")
 		})
 	}
-	fields.all("", "provider.") // TestClassOfAWSSettings
+	fields.all("", "provider.") // TestClassOfAWSSettings covers the rest
 }
 
 func same(t testing.TB, what string, want, got any) {
 	t.Helper()
 	asText := cmp.Transformer("text", func(q resource.Quantity) string { return q.String() })
-	// How long a duration was written is none of its value.
+	// Compare durations by value, not by how they are written.
 	value := cmp.Transformer("value", func(d karpv1.NillableDuration) *time.Duration { return d.Duration })
 	if diff := cmp.Diff(want, got, asText, value, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-// A pool that comes of a Provisioner is selected by the labels of both generations.
+// Pods can select a Provisioner's pool by the labels of both API generations.
 func TestProvisionerPoolLabels(t *testing.T) {
 	np, _, errs := FromProvisioner(provisioner(t, inline+`, labels: {node-type: worker}}`), nil, LegacyOptions{})
 	if len(errs) > 0 {
@@ -240,7 +240,7 @@ func TestProvisionerPoolLabels(t *testing.T) {
 			t.Errorf("requirement on %s: %v, want only %q", key, p.Requirements[key], value)
 		}
 	}
-	// The claim is what an API server takes, and belongs to the Provisioner.
+	// An API server accepts the claim, and the claim belongs to the Provisioner.
 	np.UID = "uid"
 	nc, err := nodeClaimOf(testClaim("provisioner-old-x", func(c *capacity.Claim) { c.Pool = np.Name; c.Labels = nil }), np, &batches{})
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// templateKind is what spec.providerRef may name.
+// templateKind is the kind that spec.providerRef may name.
 const templateKind = "AWSNodeTemplate"
 
-// maxSeconds is what a time.Duration holds, rounded to something one can say: 285 years.
+// maxSeconds is the largest duration accepted, in seconds: what a time.Duration holds, rounded down to 285 years.
 const maxSeconds = 9_000_000_000
 
 var (
@@ -33,9 +33,9 @@ var (
 	signals    = sets.New("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available")
 )
 
-// validateProvisioner names each field of a Provisioner that can't mean anything, by its path; what it says of the cloud is
-// looked at elsewhere (providerSettings). It is at least as strict as the definition, and what passes makes a NodePool that
-// validatePool lets pass.
+// validateProvisioner returns an error with the path for each invalid field of a Provisioner, except the AWS settings, which
+// providerSettings validates. It is at least as strict as the CRD, and a Provisioner that passes yields a NodePool that validatePool
+// accepts.
 func validateProvisioner(p *legacy.Provisioner) field.ErrorList {
 	spec, at := &p.Spec, field.NewPath("spec")
 	var errs field.ErrorList
@@ -101,7 +101,7 @@ func validateTTLs(spec *legacy.ProvisionerSpec, at *field.Path) (errs field.Erro
 			errs = append(errs, field.Forbidden(at, "it and consolidation.enabled exclude each other"))
 		}
 	}
-	// Nodes that expire as soon as they are there would be bought again and again.
+	// Nodes that expire as soon as they exist would be launched again and again.
 	if ttl := spec.TTLSecondsUntilExpired; ttl != nil && (*ttl < 1 || *ttl > maxSeconds) {
 		errs = append(errs, field.Invalid(at.Child("ttlSecondsUntilExpired"), *ttl, fmt.Sprintf("must be between 1 and %d", maxSeconds)))
 	}
@@ -145,7 +145,7 @@ func validateKubelet(k *legacy.KubeletConfiguration, at *field.Path) (errs field
 	return errs
 }
 
-// validateEviction checks thresholds: a quantity, or a percentage.
+// validateEviction checks eviction thresholds: each is a quantity or a percentage.
 func validateEviction(thresholds map[string]string, at *field.Path) (errs field.ErrorList) {
 	for _, signal := range slices.Sorted(maps.Keys(thresholds)) {
 		at, value := at.Key(signal), thresholds[signal]
@@ -164,7 +164,7 @@ func validateEviction(thresholds map[string]string, at *field.Path) (errs field.
 	return errs
 }
 
-// validateGracePeriods: each soft threshold has one, and nothing else has.
+// validateGracePeriods checks that each soft threshold has a grace period, and that there are no others.
 func validateGracePeriods(soft map[string]string, grace map[string]metav1.Duration, at *field.Path) (errs field.ErrorList) {
 	for _, signal := range slices.Sorted(maps.Keys(soft)) {
 		if _, ok := grace[signal]; !ok {

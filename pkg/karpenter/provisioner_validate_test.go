@@ -11,15 +11,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// Each case is refused by what reads the object, naming the field; most of them by the definition before that, which names
-// the field, too, or its parent where a rule spans several.
+// Each case is refused by FromProvisioner, naming the field; most of them are also refused by the definition, which names the field,
+// too, or its parent if a rule covers several fields.
 func TestInvalidProvisioners(t *testing.T) {
 	fields := newDrivenFields(t, provisioners)
 	for _, tc := range []struct {
 		name string
 		spec string
-		want string // the field and what is wrong with it
-		api  string // the field as the definition names it; empty: it lets it pass
+		want string // the field and part of the error
+		api  string // the field that the definition refuses; empty: it accepts the value
 	}{
 		{"a label of the program's own", inline + `, labels: {karpenter.sh/provisioner-name: x}}`, "spec.labels[karpenter.sh/provisioner-name]: Forbidden", "spec.labels"},
 		{"a label nobody may set", inline + `, labels: {kubernetes.io/hostname: x}}`, "spec.labels[kubernetes.io/hostname]: Forbidden", "spec.labels"},
@@ -110,7 +110,7 @@ var manyRequirements = func() string {
 	return "[" + strings.Join(all, ", ") + "]"
 }()
 
-// refusedByDefinition says that the definition refuses the spec in this field and in no other; in none when it is empty.
+// refusedByDefinition checks that the definition refuses the spec in this field and in no other; if at is empty, in none.
 func refusedByDefinition(t *testing.T, k kind, spec, at string) {
 	t.Helper()
 	u := fromYAML(t, "apiVersion: "+k.GroupVersion().String()+"\nkind: "+k.Kind+"\nmetadata: {name: x}\nspec: "+spec)
@@ -130,7 +130,7 @@ func refusedByDefinition(t *testing.T, k kind, spec, at string) {
 	}
 }
 
-// A Provisioner that can't be read is refused by the field that is to blame, like any other object.
+// A Provisioner that can't be decoded is refused with the name of the field, like any other object.
 func TestProvisionerThatCannotBeRead(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": map[string]any{"name": "old"},

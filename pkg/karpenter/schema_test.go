@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// acceptable is what an API server would say of a part of the object ("" is all of it): nothing, or why it refuses it. Kinds
-// without definition pass.
+// acceptable returns why an API server would refuse a part of the object ("" is all of it), or nil. Kinds without a definition pass.
 func acceptable(o any, part string) error {
 	raw, err := json.Marshal(o)
 	if err != nil {

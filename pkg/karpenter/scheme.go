@@ -26,9 +26,8 @@ var (
 	bufferVersion = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
 )
 
-// Scheme knows Kubernetes' own types, CustomResourceDefinitions and Karpenter's types. Every call makes a new one. Importing
-// the API packages also registers their types with client-go's scheme, so that events about them can be recorded with any
-// recorder.
+// Scheme returns a new scheme with Kubernetes' own types, CustomResourceDefinitions and Karpenter's types. Importing the API packages
+// also registers their types with client-go's scheme, so that any recorder can record events about them.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(s))

@@ -19,7 +19,7 @@ var (
 
 func init() { poolmetrics.MustRegister(seriesCounts, seriesGauge, seriesSeconds) }
 
-// The series of a pool end when it has gone and its last claim, too; those of what belongs to no pool stay.
+// The metrics series of a pool are deleted when the pool and its last claim are deleted; series without a pool stay.
 func TestSeriesEndWithTheirPool(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), testPool("other", plain), testPool("empty", plain), readyClass("default"))).leading()
 	if _, err := w.Create(w.ctx, testClaim("other-1", func(c *capacity.Claim) { c.Pool = "other" })); err != nil {
@@ -48,15 +48,15 @@ func TestSeriesEndWithTheirPool(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	have("", "default", "other")                // other's node still terminates
-	claim := w.knownClaim("other-1").DeepCopy() // as it ends with its pool, which has begun
+	have("", "default", "other")                // other's node is still terminating
+	claim := w.knownClaim("other-1").DeepCopy() // after its pool was deleted
 	w.edit(claim, func() { claim.Finalizers = nil })
 	have("", "default")
-	seriesCounts.WithLabelValues("other", "a").Inc() // by somebody who was slow
+	seriesCounts.WithLabelValues("other", "a").Inc() // by a slow goroutine
 	have("", "default")
 }
 
-// pools are those that a metric has series of.
+// pools returns the pools that a metric has series of.
 func pools(t *testing.T, metric string) []string {
 	t.Helper()
 	all, err := legacyregistry.DefaultGatherer.Gather()

@@ -15,7 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// stamp is a hash and the version of how it was made, as annotations.
+// stamp is a hash and its version, as annotations.
 type stamp struct{ hashKey, versionKey, hash string }
 
 func poolStamp(np *karpv1.NodePool) stamp {
@@ -38,8 +38,8 @@ func (s stamp) put(annotations map[string]string) {
 	annotations[s.hashKey], annotations[s.versionKey] = s.hash, HashVersion
 }
 
-// stampPool notes the hash of the template on the pool. A pool that bears a hash of another version, Karpenter's or that of another
-// version of this program, has its claims stamped anew before. One that can't be used can wait.
+// stampPool writes the hash of the template on the pool. If the pool has a hash of another version, from Karpenter or from another
+// version of this program, its claims are stamped first. A pool that can't be used is not stamped yet.
 func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
 	st := poolStamp(np)
 	if poolProblem(np) != "" || st.on(np.Annotations) {
@@ -53,9 +53,9 @@ func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
 	return p.annotate(ctx, np, st)
 }
 
-// restamp gives claims with a hash of another version one of ours. What they were made from is not known in our terms: they are
-// taken for nodes of the present template, as Karpenter does when its own version changes. One that has drifted already stays so:
-// its hash is kept and matches no other.
+// restamp writes our hash to claims that have a hash of another version. We can't tell from such a hash which template they were made
+// from, so they count as nodes of the present template, as in Karpenter when its own hash version changes. A claim that has drifted
+// already stays drifted: it keeps its old hash, which matches no other.
 func (p *poolStatus) restamp(ctx context.Context, st stamp, of func(*karpv1.NodeClaim) bool) error {
 	p.mu.RLock()
 	var claims []*karpv1.NodeClaim
@@ -80,7 +80,7 @@ func (p *poolStatus) restamp(ctx context.Context, st stamp, of func(*karpv1.Node
 	return errors.Join(errs...)
 }
 
-// annotate writes a stamp on an object. Nobody else writes these annotations, so that there is nothing to conflict with.
+// annotate writes a stamp on an object. No other controller writes these annotations, so there can be no conflict.
 func (p *poolStatus) annotate(ctx context.Context, o client.Object, st stamp) error {
 	if derived(o.GetName()) {
 		o = o.DeepCopyObject().(client.Object)
@@ -92,12 +92,12 @@ func (p *poolStatus) annotate(ctx context.Context, o client.Object, st stamp) er
 	st.put(annotations)
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
-		return fmt.Errorf("noting the hash of %s: %w", o.GetName(), err)
+		return fmt.Errorf("recording the hash of %s: %w", o.GetName(), err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := p.live.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, raw)); err != nil {
-		return fmt.Errorf("noting the hash of %s: %w", o.GetName(), err)
+		return fmt.Errorf("recording the hash of %s: %w", o.GetName(), err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// karpenters is a claim of pool and class default as Karpenter made it.
+// karpenters returns a claim of pool and class default as Karpenter created it.
 func karpenters(name string, change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
 	pool, ca := testPool("default"), "ca"
 	nc := &karpv1.NodeClaim{
@@ -107,7 +107,7 @@ func TestHashesAreNotedAndClaimsOfKarpenterStampedAnew(t *testing.T) {
 		t.Errorf("a claim of ours (-want +got):\n%s", diff)
 	}
 
-	// The spec changes: the pool's hash follows, the claims keep what they were made from.
+	// The spec changes: the pool's hash follows, the claims keep the hash of what they were created from.
 	np := w.getPool("default")
 	w.update(np, func() { np.Spec.Template.Labels["team"] = "b" })
 	w.eventually("the pool's hash follows its template", func() bool {
@@ -118,7 +118,7 @@ func TestHashesAreNotedAndClaimsOfKarpenterStampedAnew(t *testing.T) {
 	}
 }
 
-// While another controller has the objects in hand, two would write over each other for ever.
+// While another controller owns the objects, both would overwrite each other's hashes for ever.
 func TestNothingIsWrittenOnHold(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), readyClass("default"), karpenters("one")))
 	held := make(chan struct{})

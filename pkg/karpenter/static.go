@@ -11,15 +11,15 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// StaticClaims is what the API server says now, past every cache, of a static pool: how many nodes it wants, and its claims by name,
-// true for those that are on their way out. A pool that is gone or going wants none and is not there.
+// StaticClaims asks the API server, bypassing every cache, about a static pool: how many nodes it wants, and its claims by name, with
+// true for those that are being deleted. A pool that is deleted or being deleted wants none, and there is false.
 func (s *Store) StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if replicas, there, err = s.wanted(ctx, pool); err != nil || !there {
 		return 0, false, nil, err
 	}
-	// Names will do, and one claim that can't be decoded must not stand in the way of the others.
+	// Only the names are needed, and one claim that can't be decoded must not fail the others.
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(nodeClaims.GroupVersion().WithKind(nodeClaims.Kind + "List"))
 	if err := s.live.List(ctx, &list, client.MatchingLabels{karpv1.NodePoolLabelKey: pool}); err != nil {
@@ -32,7 +32,7 @@ func (s *Store) StaticClaims(ctx context.Context, pool string) (replicas int64, 
 	return replicas, true, claims, nil
 }
 
-// wanted is how many nodes a static pool wants. One of a profile's arguments has no object to ask.
+// wanted returns how many nodes a static pool wants. A pool from a profile's arguments has no object to read.
 func (s *Store) wanted(ctx context.Context, pool string) (replicas int64, there bool, err error) {
 	if derived(pool) {
 		np := s.poolObject(pool)
@@ -62,7 +62,7 @@ func (s *Store) TellPool(pool, eventType, reason, note string) {
 	}
 }
 
-// TellClass tells a node class something in an event.
+// TellClass records an event on a node class.
 func (s *Store) TellClass(class, eventType, reason, note string) {
 	if nc := s.class(class); nc != nil {
 		s.recorder.Eventf(nc, nil, eventType, reason, "Launch", "%s", shorten(note))

@@ -24,7 +24,7 @@ func TestStaticPoolOfAnObject(t *testing.T) {
 	}
 }
 
-// What counts is what the API server has, not what the watch has brought.
+// The API server's state counts, not the cache.
 func TestStandingIsPastTheCache(t *testing.T) {
 	leaving := func(nc *karpv1.NodeClaim) {
 		nc.Finalizers, nc.DeletionTimestamp = []string{"example.com/wait"}, &metav1.Time{Time: start}

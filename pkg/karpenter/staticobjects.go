@@ -13,18 +13,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// StaticObjects are pools and what belongs to them, from files instead of a watch.
+// StaticObjects holds pools and the objects that belong to them, read from files instead of a watch.
 type StaticObjects struct {
 	Pools    []*karpv1.NodePool
 	Classes  []*ec2nc.EC2NodeClass
 	Overlays []*karpv1alpha1.NodeOverlay
-	// Claims are what there is already.
+	// Claims are the existing NodeClaims.
 	Claims []*capacity.Claim
-	// Profiles as in Store.SetProfiles: their pools and classes count, too, and pools are for the pods they are for.
+	// Profiles are as in Store.SetProfiles: their pools and classes are included, and they decide which pods each pool is for.
 	Profiles []Profile
 }
 
-// Class is the EC2NodeClass of that name, or nil.
+// Class returns the EC2NodeClass with that name, or nil.
 func (h *StaticObjects) Class(name string) *ec2nc.EC2NodeClass {
 	is := func(nc *ec2nc.EC2NodeClass) bool { return nc.Name == name }
 	if i := slices.IndexFunc(h.Classes, is); i >= 0 {
@@ -38,7 +38,7 @@ func (h *StaticObjects) Class(name string) *ec2nc.EC2NodeClass {
 	return nil
 }
 
-// NodePools are the pools as objects, those of the profiles included.
+// NodePools returns the pools as objects, including those of the profiles.
 func (h *StaticObjects) NodePools() []*karpv1.NodePool {
 	out := slices.Clone(h.Pools)
 	for _, p := range h.Profiles {
@@ -51,7 +51,7 @@ func (h *StaticObjects) NodePools() []*karpv1.NodePool {
 	return out
 }
 
-// Problems are the overlays that can't be read, each with the reason, by its fields.
+// Problems returns an error for each overlay that is invalid, naming the field.
 func (h *StaticObjects) Problems() []error {
 	var out []error
 	overlaid := newOverlays()
@@ -64,7 +64,7 @@ func (h *StaticObjects) Problems() []error {
 	return out
 }
 
-// Capacity gives the pools as Store.Pools does, and says which overlays are not applied, because others contradict them.
+// Capacity returns the pools as Store.Pools does, and a note for each overlay that is not applied because it conflicts with another.
 func (h *StaticObjects) Capacity(types func(nodeClass string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool, notes []string) {
 	used, made, overlaid := newUsage(), newSources(), newOverlays()
 	made.profiles = h.Profiles

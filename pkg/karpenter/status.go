@@ -26,13 +26,13 @@ import (
 )
 
 const (
-	// countDelay gathers the changes of a burst of claims into one write of a pool's counts.
+	// countDelay collects the changes of a burst of claims into one write of a pool's counts.
 	countDelay = time.Second
-	// statusWorkers write different objects at the same time.
+	// statusWorkers is how many objects are written in parallel.
 	statusWorkers = 4
-	// endSeriesEvery is how often metrics are rid of pools that have gone.
+	// endSeriesEvery is how often metrics series of removed pools are deleted.
 	endSeriesEvery = 10 * time.Second
-	// holdRetry is how often it is asked whether somebody else still has the objects in hand.
+	// holdRetry is how often we check whether another controller still owns the objects.
 	holdRetry = 10 * time.Second
 )
 
@@ -47,20 +47,20 @@ const (
 	reasonClassUnknown     = "NodeClassReadinessUnknown"
 )
 
-// statusKey is an object whose status is to be looked at.
+// statusKey names an object whose status is to be updated.
 type statusKey struct{ kind, name string }
 
-// poolStatus keeps the status of NodePools and NodeOverlays, says on EC2NodeClasses that can't be read what is the matter with them,
-// notes hashes, ends the claims of deleted pools and lets classes go that nobody uses any more. It is level-triggered: a key says what to look at, never what has
-// happened.
+// poolStatus is the controller that writes the status of NodePools and NodeOverlays, reports EC2NodeClasses that can't be read, writes
+// hashes, deletes the claims of deleted pools, and removes the finalizer of deleted classes that no claim uses. It is level-triggered:
+// a key names the object to reconcile, never the event.
 type poolStatus struct {
 	*Store
 	health health
 	// queue is set while RunStatus runs.
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[statusKey]]
-	// told is why each NodePool, by UID, was told that it is held back.
+	// told holds, by NodePool UID, the reason in the last event about paused writes.
 	told sync.Map
-	// buffers is set before any of them is queued.
+	// buffers is set before any CapacityBuffer is queued.
 	buffers atomic.Pointer[informer]
 }
 
@@ -68,8 +68,8 @@ func newPoolStatus(s *Store) *poolStatus {
 	return &poolStatus{Store: s, health: health{pools: map[types.UID][]outcome{}}}
 }
 
-// RunStatus writes conditions and counts of NodePools until ctx ends. It is for the leader: two replicas would only write the
-// same, but twice.
+// RunStatus writes conditions and counts of NodePools until ctx ends. Only the leader runs it: a second replica would write the same
+// again.
 func (s *Store) RunStatus(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[statusKey](100*time.Millisecond, time.Minute),
@@ -93,7 +93,7 @@ func (s *Store) RunStatus(ctx context.Context) error {
 		}
 	}
 	for _, c := range s.Claims() {
-		p.claimChanged(c, false) // its pool may have gone while nobody led
+		p.claimChanged(c, false) // its pool may have been deleted while there was no leader
 	}
 	var workers wait.Group
 	for range statusWorkers {
@@ -110,8 +110,8 @@ func (s *Store) RunStatus(ctx context.Context) error {
 	return nil
 }
 
-// endSeries ends the series of pools that have gone, in the metrics of all parts. A pool has gone with its last claim: until then there
-// is something to report, be it how long its nodes take to terminate.
+// endSeries deletes the metrics series of pools that no longer exist. A pool counts as existing until its last claim is deleted: until
+// then there is something to report, if only how long its nodes take to terminate.
 func (s *Store) endSeries(ctx context.Context) {
 	tick := s.clock.NewTicker(endSeriesEvery)
 	defer tick.Stop()
@@ -125,7 +125,7 @@ func (s *Store) endSeries(ctx context.Context) {
 	}
 }
 
-// poolsAndOwners are the names of the pools that are there and of those that claims belong to.
+// poolsAndOwners returns the names of all existing pools and of the pools that existing claims belong to.
 func (s *Store) poolsAndOwners() map[string]bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -156,7 +156,7 @@ func (p *poolStatus) claimChanged(c *capacity.Claim, gone bool) {
 	}
 }
 
-// classChanged looks at the class and at every pool that refers to it.
+// classChanged queues the class and every pool that refers to it.
 func (p *poolStatus) classChanged(name string) {
 	p.changed(nodeClasses, name)
 	p.mu.RLock()
@@ -175,7 +175,7 @@ func (p *poolStatus) next(ctx context.Context, queue workqueue.TypedRateLimiting
 	}
 	defer queue.Done(k)
 	if p.heldBack(k) {
-		queue.AddAfter(k, holdRetry) // whoever has the objects in hand writes what is to be said of them
+		queue.AddAfter(k, holdRetry) // the controller that owns the objects writes their status
 		queue.Forget(k)
 		return true
 	}
@@ -222,11 +222,11 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 	return nil
 }
 
-// honored says in a condition whether everything the object asks for has an effect. It is False only for what its user loses by that;
-// what has no effect otherwise is said all the same.
+// honored sets the condition that tells whether every field that the object sets has an effect. It is False only for lost, fields
+// whose user loses something; idle, fields whose missing effect does no harm, are named in the message.
 func honored(set status.ConditionSet, lost, idle string) {
 	if lost == "" {
-		set.SetTrueWithReason(FieldsHonored, "FieldsHonored", shorten(idle)) // the type itself is no reason: it has a domain
+		set.SetTrueWithReason(FieldsHonored, "FieldsHonored", shorten(idle)) // a reason can't be the condition's type, which contains a domain
 		return
 	}
 	if idle != "" {
@@ -235,8 +235,8 @@ func honored(set status.ConditionSet, lost, idle string) {
 	set.SetFalse(FieldsHonored, reasonNotHonored, shorten(lost))
 }
 
-// save writes the status if it differs, against the version it was made from, and then tells in events what is newly wrong. A
-// conflict is an error like others: the watch brings the newer version.
+// save writes the status if it differs, with optimistic locking, and then records events for conditions that became False. A conflict
+// is an error like others: the watch delivers the newer version.
 func save(ctx context.Context, p *poolStatus, base, changed status.Object, statuses func() (before, after any)) error {
 	before, after := statuses()
 	if equality.Semantic.DeepEqual(before, after) {
@@ -249,7 +249,7 @@ func save(ctx context.Context, p *poolStatus, base, changed status.Object, statu
 	wrong := []status.Condition{}
 	for _, c := range changed.GetConditions() {
 		had := told[c.Type]
-		// Ready only sums up, and a class that is being resolved is no news.
+		// Ready only summarizes, and a class that is still being resolved needs no event.
 		silent := c.Type == status.ConditionReady || c.Reason == reasonClassUnknown
 		if c.IsFalse() && !silent && (!had.IsFalse() || had.Message != c.Message) {
 			wrong = append(wrong, c)
@@ -260,15 +260,15 @@ func save(ctx context.Context, p *poolStatus, base, changed status.Object, statu
 	}
 	for _, c := range wrong {
 		if strings.HasPrefix(base.GetName(), provisionerPrefix) {
-			continue // the Provisioner is told when its own status is written
+			continue // the event is recorded when the Provisioner's own status is written
 		}
 		p.recorder.Eventf(base, nil, corev1.EventTypeWarning, c.Reason, "Validate", "%s", c.Message)
 	}
 	return nil
 }
 
-// write patches the object from base to changed, its status or else the rest, against the version it was made from.
-// What is derived has no place in the API.
+// write patches either the status of an object or everything else, from base to changed, and fails if base is not the current version.
+// Derived objects are kept in memory instead.
 func (p *poolStatus) write(ctx context.Context, base, changed client.Object, toStatus bool) error {
 	if derived(base.GetName()) {
 		p.statusOfDerived(changed)
@@ -280,7 +280,7 @@ func (p *poolStatus) write(ctx context.Context, base, changed client.Object, toS
 	if err = errors.Join(err, unknown); err != nil {
 		return err
 	}
-	// The answer is read without a type: that of a malformed object has none.
+	// The answer is decoded without a type, because a malformed object doesn't fit its type.
 	answer := &unstructured.Unstructured{}
 	answer.SetGroupVersionKind(gvk)
 	answer.SetName(base.GetName())

@@ -33,7 +33,7 @@ func (w *world) leading() *world {
 	return w
 }
 
-// plain is a pool all of whose fields have an effect.
+// plain changes a pool so that all of its fields have an effect.
 func plain(np *karpv1.NodePool) {
 	np.Spec.Template.Spec.ExpireAfter = karpv1.NillableDuration{}
 }
@@ -51,7 +51,7 @@ func readyClass(name string) *ec2nc.EC2NodeClass {
 }
 
 func resolvedInto(nc *ec2nc.EC2NodeClass) {
-	set := nc.StatusConditions() // adds what it has to have
+	set := nc.StatusConditions() // adds the conditions that must exist
 	for _, c := range nc.Status.Conditions {
 		if c.Type != "Ready" {
 			set.SetTrue(c.Type)
@@ -99,11 +99,11 @@ func TestPoolConditions(t *testing.T) {
 				"NodeClassReady": "False UnhealthyDependents: EC2NodeClass default: SubnetsReady is False (SubnetsNotFound): spec.subnetSelectorTerms matches nothing",
 			},
 		},
-		"a class of which another controller says that it is not ready": {
+		"a class of which another controller reports that it is not ready": {
 			class: testClass("default", resolvedInto, saidNotReady),
 			want: map[string]string{
 				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
-				"NodeClassReady": "False Quarantined: EC2NodeClass default: another controller says that it is not ready (Quarantined): by order of security",
+				"NodeClassReady": "False Quarantined: EC2NodeClass default: another controller reports that it is not ready (Quarantined): by order of security",
 			},
 		},
 		"a class that is going": {
@@ -145,7 +145,7 @@ func TestPoolConditions(t *testing.T) {
 			w := newWorld(t, newFakeAPI(objects...)).leading()
 			var got map[string]string
 			w.eventually("the pool has a status", func() bool { got = conditions(w.getPool("p")); return len(got) == len(tc.want) })
-			// Which of two dependents is named first depends on when each was set.
+			// Which of the two is named first depends on when each was set.
 			if r := got["Ready"]; strings.Contains(r, "NodeClassReady=False, ValidationSucceeded=False") {
 				got["Ready"] = "False UnhealthyDependents: ValidationSucceeded=False, NodeClassReady=False"
 			}
@@ -157,7 +157,7 @@ func TestPoolConditions(t *testing.T) {
 	}
 }
 
-// saidAll checks that there was one event for every condition that is False, but for Ready and for a class that is being resolved.
+// saidAll checks that there was one event for every condition that is False, except Ready and those of a class that is being resolved.
 func (w *world) saidAll(conditions map[string]string) {
 	w.t.Helper()
 	want := map[string]bool{}
@@ -245,7 +245,7 @@ func TestUnhonoredFieldsAreAllSaid(t *testing.T) {
 	}
 }
 
-// A budget for reasons for which no node is ended limits nothing. That is said, and is no loss.
+// A budget for reasons for which no node is disrupted limits nothing. The condition mentions it and stays True.
 func TestBudgetsThatLimitNothingAreSaid(t *testing.T) {
 	w := newWorld(t, newFakeAPI(readyClass("default"), testPool("default", plain, func(np *karpv1.NodePool) {
 		np.Spec.Disruption.Budgets = []karpv1.Budget{
@@ -254,7 +254,7 @@ func TestBudgetsThatLimitNothingAreSaid(t *testing.T) {
 			{Nodes: "5", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty, karpv1.DisruptionReasonDrifted}},
 		}
 	}))).leading()
-	const want = "without effect, and nothing is lost: spec.disruption.budgets[1] (no node is ended for the reason Drifted or Underutilized)"
+	const want = "without effect, which is harmless: spec.disruption.budgets[1] (no node is terminated for the reason Drifted or Underutilized)"
 	w.eventually("it is said", func() bool {
 		c := w.getPool("default").StatusConditions().Get(FieldsHonored)
 		return c.IsTrue() && c.Message == want
@@ -278,7 +278,7 @@ func TestPoolStatusFollows(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.name == "default-3" {
-			continue // not launched: it has nothing yet
+			continue // not launched: it has no capacity yet
 		}
 		if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: c.name}, testInstance, nil, capacity.Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30, "nvidia.com/gpu": 1}, nil); err != nil {
 			t.Fatal(err)

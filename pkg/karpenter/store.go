@@ -31,8 +31,8 @@ import (
 //	NewStore -> On... -> Run (every replica) -> WaitForSync
 //	                     RunStatus (the leader)
 //
-// What it writes to NodeClaims is seen by Claims at once, not only when the watch has brought it back. Claims and pools that
-// it hands out are shared and must not be changed.
+// Claims includes what the store writes to NodeClaims at once, before the watch delivers it. Claims and pools that the store returns
+// are shared and must not be changed.
 //
 // Lock order: no callback runs and no request is made under mu.
 type Store struct {
@@ -43,17 +43,18 @@ type Store struct {
 
 	pools, claims, overlays, classes *informer
 	provisioners, templates          *informer
-	// made are pools and classes that come from elsewhere than from objects of their kind.
+	// made holds the pools and classes that are derived from Provisioners and profiles' arguments.
 	made *sources
 
 	mu sync.RWMutex
-	// known are the NodeClaims by name, each as new as the watch or our own last write.
+	// known holds the NodeClaims by name, each as of the latest watch event or our own last write.
 	known map[string]*knownClaim
-	// creating are names between our request and its answer; true: the watch has already seen such a claim go.
+	// creating holds the names of claims whose create request is not answered yet; true if the watch has already seen the claim
+	// deleted.
 	creating map[string]bool
 	// used is what known claims, and those that are about to be written, take of their pools.
 	used usage
-	// parsed are the pools by name, converted once per version of the object.
+	// parsed holds the pools by name, converted once per version of the object.
 	parsed map[string]*parsedPool
 	// deleted are pools and classes that have gone since this process began: one of the name is a change, not the first that is heard of it.
 	deleted map[guard.Owner]bool
@@ -62,21 +63,21 @@ type Store struct {
 	onClaim []func(*capacity.Claim, bool)
 	onPool  []func()
 	onClass []func(*ec2nc.EC2NodeClass, bool)
-	// onClassEnd, clusterCA and hold as well.
+	// So are onClassEnd, clusterCA, hold, types, onGuard and guardMap.
 	onClassEnd []func(context.Context, *ec2nc.EC2NodeClass) error
 	clusterCA  func() (string, bool)
 	hold       func() string
 	types      func(nodeClass string) ([]*capacity.InstanceType, string)
 	onGuard    []func(guard.Owner, bool)
 	guardMap   *guardMap
-	budgets    map[string]string // which is reached, by pool; guarded by mu
+	budgets    map[string]string // which budget is reached, by pool; guarded by mu
 
 	overlaid      *overlays
 	batches       batches
 	undeclared    undeclared
 	architectures architectures
 	status        *poolStatus
-	// delayed are statuses of classes that could not be written, by name; guarded by mu.
+	// delayed holds statuses of classes that may not be written yet, by name; guarded by mu.
 	delayed map[string]classStatus
 }
 
@@ -85,7 +86,7 @@ type parsedPool struct {
 	pool   *capacity.Pool
 }
 
-// NewStore makes a store. It makes no call; the API server and the definitions may be missing.
+// NewStore returns a store. It makes no request; the API server and the definitions may be missing.
 func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -140,8 +141,8 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 	return s, nil
 }
 
-// handlerOf calls f with the object before and after; one of them is nil when it came or went. An object that was deleted and made
-// again under its name while the watch was interrupted goes and comes.
+// handlerOf calls f with the object before and after a change; one of them is nil when the object was added or deleted. If an object
+// was deleted and created again under its name while the watch was interrupted, f is called for the deletion and for the addition.
 func handlerOf[T client.Object](f func(before, after T)) cache.ResourceEventHandler {
 	var none T
 	return cache.ResourceEventHandlerFuncs{
@@ -165,37 +166,37 @@ func handlerOf[T client.Object](f func(before, after T)) cache.ResourceEventHand
 	}
 }
 
-// OnClaim is told of every NodeClaim that came, changed or went. All callbacks are registered before Run; they are called one
+// OnClaim registers f for every NodeClaim that is added, changed or deleted. Register all callbacks before Run; they are called one
 // after the other from the watch and must not block.
 func (s *Store) OnClaim(f func(c *capacity.Claim, gone bool)) { s.onClaim = append(s.onClaim, f) }
 
-// OnPool is told when Pools may answer differently for a reason that lies in API objects.
+// OnPool registers f to be called when Pools may return something else because API objects have changed.
 func (s *Store) OnPool(f func()) { s.onPool = append(s.onPool, f) }
 
-// OnNodeClass is told of every EC2NodeClass whose spec came, changed or went, and of one that is about to be deleted. Objects that
-// can't be read are not passed on: Pools says what is wrong with them.
+// OnNodeClass registers f for every EC2NodeClass that is added or deleted, whose spec has changed, or whose deletion has begun.
+// Objects that can't be read are not passed on: Pools reports what is wrong with them.
 func (s *Store) OnNodeClass(f func(nc *ec2nc.EC2NodeClass, gone bool)) {
 	s.onClass = append(s.onClass, f)
 }
 
-// OnClassEnd is asked to remove what was made for a class that was deleted and that no claim refers to any more. The class stays until
-// that has succeeded; it may be asked again after it has.
+// OnClassEnd registers f to remove the cloud resources of a class that was deleted and that no claim refers to any more. The class
+// keeps its finalizer until f has succeeded; f may be called again after that.
 func (s *Store) OnClassEnd(f func(ctx context.Context, nc *ec2nc.EC2NodeClass) error) {
 	s.onClassEnd = append(s.onClassEnd, f)
 }
 
-// SetClusterCA sets the source of the certificates that nodes verify the API server with. They are part of a node class's hash: until f knows
-// them, classes get no hash. It must be called before Run.
+// SetClusterCA sets the source of the certificates that nodes verify the API server with. They are part of a node class's hash: until
+// f knows them, classes get no hash. Call it before Run.
 func (s *Store) SetClusterCA(f func() (ca string, known bool)) { s.clusterCA = f }
 
-// SetHold sets a function that returns why writes to pools, overlays and classes are paused (another controller owns them), or "". It must
-// be called before Run.
+// SetHold sets a function that returns why writes to pools, overlays and classes are paused (another controller owns them), or "".
+// Call it before Run.
 func (s *Store) SetHold(f func() string) { s.hold = f }
 
-// Client reads the store's kinds from memory and everything else live.
+// Client returns a client that reads the store's kinds from memory and everything else from the API server.
 func (s *Store) Client() client.Client { return s.cached }
 
-// Live reads everything from the API server.
+// Live returns a client that reads everything from the API server.
 func (s *Store) Live() client.Client { return s.live }
 
 func (s *Store) informers() []*informer {
@@ -214,7 +215,7 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// complain says in the log when a kind can't be read and when it can again.
+// complain logs when a kind can't be read and when it can again.
 func (s *Store) complain(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	said := map[string]string{}
@@ -243,8 +244,8 @@ func (s *Store) complain(ctx context.Context) {
 	}
 }
 
-// Synced says that what the store answers is what the API server knows: the claims have been read, and of every other kind
-// the objects or the fact that its definition is not installed.
+// Synced reports whether the store knows what the API server knows: the claims have been read, and of every other kind either the
+// objects or the fact that its definition is not installed.
 func (s *Store) Synced() bool {
 	for _, i := range s.informers() {
 		if absent, _ := i.state(); !i.synced() && (!absent || i == s.claims) {
@@ -254,13 +255,13 @@ func (s *Store) Synced() bool {
 	return true
 }
 
-// WaitForSync waits for Synced; false means that ctx ended first. Without the NodeClaim definition it waits until it is
-// installed: Problem tells.
+// WaitForSync waits for Synced; it returns false if ctx ended first. While the NodeClaim definition is missing it waits; Problem
+// reports that.
 func (s *Store) WaitForSync(ctx context.Context) bool {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) { return s.Synced(), nil }) == nil
 }
 
-// Problem is why nothing may be launched, because no intent could be recorded; empty when all is well.
+// Problem returns why nothing may be launched, because no NodeClaim could be written; empty when all is well.
 func (s *Store) Problem() string {
 	absent, err := s.claims.state()
 	switch {
@@ -274,8 +275,8 @@ func (s *Store) Problem() string {
 	return ""
 }
 
-// Pools are the pools in the order in which they are tried, each with what types says its node class can run, as NodeOverlays have
-// it, and with what its claims take. A pool that can't be used is there, too, with the reason in Unready.
+// Pools returns the pools in the order in which they are tried, each with the instance types that types returns for its node class, as
+// changed by NodeOverlays, and with what its claims use. Pools that can't be used are included, with the reason in Unready.
 func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
 	s.mu.RLock()
 	parsed := make([]*capacity.Pool, 0, len(s.parsed))
@@ -292,7 +293,7 @@ func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, st
 	return out
 }
 
-// class is the EC2NodeClass of that name, or nil. It must not be changed.
+// class returns the EC2NodeClass with that name, or nil. It must not be changed.
 func (s *Store) class(name string) *ec2nc.EC2NodeClass {
 	if derived(name) {
 		return s.made.class(name)
@@ -368,7 +369,7 @@ func sameImages(a, b *ec2nc.EC2NodeClass) bool {
 	return len(before) == 0 || slices.Equal(before, ids(b))
 }
 
-// sameIntent says that what was derived from the object's spec is still right.
+// sameIntent reports whether everything derived from a's spec is also right for b.
 func sameIntent(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && a.GetDeletionTimestamp().IsZero() == b.GetDeletionTimestamp().IsZero() &&
 		malformed(a) == malformed(b)
@@ -381,7 +382,7 @@ func (s *Store) tellPool() {
 	}
 }
 
-// poolObject is the NodePool of that name, or nil. It must not be changed.
+// poolObject returns the NodePool with that name, or nil. It must not be changed.
 func (s *Store) poolObject(name string) *karpv1.NodePool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

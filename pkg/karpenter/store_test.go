@@ -38,22 +38,22 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fakeAPI is controller-runtime's fake client, which behaves like an API server except for sending what is there when a
-// watch begins. It says so, and it can lack definitions.
+// fakeAPI is controller-runtime's fake client, which behaves like an API server except that a watch doesn't start with the existing
+// objects (and it says so). It can also lack definitions.
 type fakeAPI struct {
 	client.WithWatch
 	mu      sync.Mutex
 	missing map[string]bool // by list kind
 	watches map[string]int  // by list kind
-	// malformed objects of the name bad, which the fake itself can't hold, are added to lists; patches of them are kept in answers.
+	// malformed objects, which the fake client can't store, are added to lists; patches of them are stored in answers.
 	malformed map[string][]*unstructured.Unstructured
 	answers   map[string][]byte
 
 	refused      []error             // by the definitions
 	patches      []string            // object and subresource of each patch
-	afterCreate  func(client.Object) // before the answer is given
+	afterCreate  func(client.Object) // called before the answer is given
 	beforeStatus func(client.Object)
-	hang         bool // status requests end with their context
+	hang         bool // status requests wait until their context ends
 }
 
 func (*fakeAPI) IsWatchListSemanticsUnSupported() bool { return true }
@@ -72,7 +72,7 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 		}
 		return nil
 	}
-	// The fake would add a kind that has no type when it is first asked for, while others read the scheme.
+	// The fake client would add a kind that has no type at the first request for it, while others read the scheme.
 	scheme := Scheme()
 	scheme.AddKnownTypeWithName(capacityBuffers.GroupVersionKind, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(bufferVersion.WithKind("CapacityBufferList"), &unstructured.UnstructuredList{})
@@ -84,7 +84,7 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 				api.mu.Lock()
 				missing := api.missing[o.GetObjectKind().GroupVersionKind().Kind+"List"]
 				api.mu.Unlock()
-				if missing { // as a path that isn't served is answered
+				if missing { // the answer for a path that isn't served
 					return apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{}, key.Name, "404 page not found", 0, true)
 				}
 				return c.Get(ctx, key, o, opts...)
@@ -126,7 +126,7 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 				return api.accept(c.Patch(ctx, o, patch, opts...), o, "")
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				o.SetCreationTimestamp(metav1.Time{Time: start}) // the fake gives none
+				o.SetCreationTimestamp(metav1.Time{Time: start}) // the fake client sets none
 				err := api.accept(c.Create(ctx, o, opts...), o, "")
 				if err == nil && api.afterCreate != nil {
 					api.afterCreate(o)
@@ -147,8 +147,8 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 	return api
 }
 
-// accept says of an object that was written what an API server would have said, by the definitions that are shipped. An
-// invalid spec that was there before does not keep anybody from writing the status.
+// accept returns the error of an API server with the shipped definitions for an object that was written. An invalid spec that existed
+// before does not prevent a write of the status.
 func (api *fakeAPI) accept(err error, o client.Object, part string) error {
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (api *fakeAPI) install(kinds ...kind) {
 	}
 }
 
-// told is what was written to the status of a malformed object.
+// told returns what was written to the status of a malformed object.
 func (api *fakeAPI) told(object string) []byte {
 	api.mu.Lock()
 	defer api.mu.Unlock()
@@ -296,7 +296,7 @@ func TestMissingDefinitions(t *testing.T) {
 	})
 }
 
-// After a watch was interrupted an object that was deleted and made again under its name is told of as one update.
+// After an interrupted watch, an object that was deleted and created again under its name is delivered as one update.
 func TestReplacedObjectsGoAndCome(t *testing.T) {
 	w := newWorld(t, newFakeAPI())
 	var told []string
@@ -463,8 +463,8 @@ func TestNewStoreMakesNoCall(t *testing.T) {
 	}
 }
 
-// TestClaimLife writes a claim's life in the order in which the launcher does and reads it back at each step, from our own
-// writes and from the watch alike.
+// TestClaimLife writes a claim's states in the order in which the launcher does, and reads them back at each step, both from our own
+// writes and from the watch.
 func TestClaimLife(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
 	seen := map[string]*capacity.Claim{}
@@ -556,7 +556,7 @@ func TestClaimLife(t *testing.T) {
 	w.eventually("deletion is seen", func() bool { return w.Claims()[0].Deleting })
 	check("delete")
 
-	// The end: the finalizer goes, and with it the claim.
+	// The end: when the finalizer is removed, the claim is deleted.
 	nc := &karpv1.NodeClaim{}
 	if err := w.Client().Get(w.ctx, client.ObjectKey{Name: "default-abc"}, nc); err != nil {
 		t.Fatal(err)

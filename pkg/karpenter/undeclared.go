@@ -19,14 +19,14 @@ import (
 
 const (
 	reasonUndeclared = "UndeclaredStartupTaint"
-	// undeclaredStale is how old the record of the last node with a taint may become while there are such nodes.
+	// undeclaredStale is how old the recorded time of the last node with a taint may become while nodes still get the taint.
 	undeclaredStale = time.Hour
-	// undeclaredLook is how soon it is asked again whether the record is too old to be believed.
+	// undeclaredLook is the time until we check again whether the record has expired.
 	undeclaredLook = 24*time.Hour + time.Minute
 )
 
-// undeclared are the taints that nodes of pools get and that the pools don't declare. They are recorded in an annotation of the
-// NodePool; those of pools that are no objects are learned anew after a restart.
+// undeclared holds the taints that nodes of pools get although the pools don't declare them. They are recorded in an annotation of the
+// NodePool; for pools that are no API objects they are learned again after a restart.
 type undeclared struct {
 	mu     sync.Mutex
 	taints capacity.UndeclaredTaints
@@ -38,7 +38,7 @@ func (u *undeclared) learned(pool string, now time.Time) []capacity.UndeclaredTa
 	return u.taints.Learned(pool, now)
 }
 
-// observe takes what is recorded on the pool, and forgets what it declares.
+// observe takes over what is recorded on the pool, and drops the taints that the pool declares.
 func (u *undeclared) observe(np *karpv1.NodePool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -53,7 +53,7 @@ func (u *undeclared) forget(pool string) {
 	u.taints.Forget(pool)
 }
 
-// noted is what the pool's annotation says. One that can't be read says nothing, and is written anew.
+// noted returns the taints in the pool's annotation. An annotation that can't be read counts as empty and is overwritten.
 func noted(np *karpv1.NodePool) []capacity.UndeclaredTaint {
 	var out []capacity.UndeclaredTaint
 	if json.Unmarshal([]byte(np.Annotations[UndeclaredAnnotation]), &out) != nil {
@@ -62,7 +62,7 @@ func noted(np *karpv1.NodePool) []capacity.UndeclaredTaint {
 	return out
 }
 
-// TaintSeen takes down that a fresh node of the claim got a NoExecute taint that the claim doesn't declare.
+// TaintSeen records that a new node of the claim got a NoExecute taint that the claim doesn't declare.
 func (s *Store) TaintSeen(pool, claim string, t corev1.Taint) {
 	np := s.poolObject(pool)
 	if np == nil {
@@ -71,7 +71,7 @@ func (s *Store) TaintSeen(pool, claim string, t corev1.Taint) {
 	for _, of := range [][]corev1.Taint{np.Spec.Template.Spec.Taints, np.Spec.Template.Spec.StartupTaints} {
 		for i := range of {
 			if of[i].MatchTaint(&t) {
-				return // the claim is older than that
+				return // the pool declares it by now; the claim is older
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func (s *Store) TaintSeen(pool, claim string, t corev1.Taint) {
 	s.status.changed(nodePools, pool)
 }
 
-// ExpectedTaints are the taints that fresh nodes of the pool are known to get although it doesn't declare them.
+// ExpectedTaints returns the taints that new nodes of the pool are known to get although the pool doesn't declare them.
 func (s *Store) ExpectedTaints(pool string) []corev1.Taint {
 	var out []corev1.Taint
 	for _, one := range s.undeclared.learned(pool, s.clock.Now()) {
@@ -90,7 +90,8 @@ func (s *Store) ExpectedTaints(pool string) []corev1.Taint {
 	return out
 }
 
-// startupTaintsDeclared says in a condition which taints the pool should declare. Pools that have no such taint don't have the condition.
+// startupTaintsDeclared sets a condition that names the taints the pool should declare. Pools without such taints don't have the
+// condition.
 func (p *poolStatus) startupTaintsDeclared(np *karpv1.NodePool, set status.ConditionSet) error {
 	learned := p.undeclared.learned(np.Name, p.clock.Now())
 	if len(learned) == 0 {
@@ -114,7 +115,8 @@ func (p *poolStatus) startupTaintsDeclared(np *karpv1.NodePool, set status.Condi
 	return nil
 }
 
-// noteUndeclared records on the pool what has been learned; true: it has been written, and the watch will bring it.
+// noteUndeclared records on the pool which taints were learned; true: the pool was written, and the watch will deliver the new
+// version.
 func (p *poolStatus) noteUndeclared(ctx context.Context, np *karpv1.NodePool) (bool, error) {
 	learned, before := p.undeclared.learned(np.Name, p.clock.Now()), noted(np)
 	_, there := np.Annotations[UndeclaredAnnotation]
@@ -141,7 +143,7 @@ func (p *poolStatus) noteUndeclared(ctx context.Context, np *karpv1.NodePool) (b
 	return true, nil
 }
 
-// sameTaints says that the record names the same taints, and nodes that are not much older.
+// sameTaints reports whether the record has the same taints, seen at most undeclaredStale earlier.
 func sameTaints(before, now []capacity.UndeclaredTaint) bool {
 	if len(before) != len(now) {
 		return false

@@ -9,8 +9,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// A taint that two fresh nodes of a pool got and that it doesn't declare is expected of the next, the pool says so, the next leader knows
-// it, and it is over when the pool declares the taint.
+// When two new nodes of a pool got a taint that it doesn't declare, the taint is expected of further nodes, the pool has a condition,
+// and the next leader knows it. All that ends when the pool declares the taint.
 func TestUndeclaredStartupTaints(t *testing.T) {
 	scanner := corev1.Taint{Key: "scanner", Value: "pending", Effect: corev1.TaintEffectNoExecute}
 	api := newFakeAPI(testPool("default", plain), readyClass("default"))
@@ -52,7 +52,7 @@ func TestUndeclaredStartupTaints(t *testing.T) {
 	expects(next)
 }
 
-// What is recorded is believed for a day after the last node.
+// The record is valid for a day after the last node.
 func TestUndeclaredStartupTaintsAreForgotten(t *testing.T) {
 	pool := testPool("default", plain, func(np *karpv1.NodePool) {
 		np.Annotations = map[string]string{UndeclaredAnnotation: `[{"taint":{"key":"scanner","effect":"NoExecute"},"seen":"` + start.Add(-25*3600e9).UTC().Format("2006-01-02T15:04:05Z") + `"}]`}

@@ -11,33 +11,33 @@ import (
 // unhonored is a field of NodePool that has no effect yet.
 type unhonored struct {
 	field string
-	// instead is what happens in its place, as a user would be told.
+	// instead describes, for users, what happens instead.
 	instead string
-	// used says that the user of the pool would have more of it elsewhere: the object asks for something else than what happens anyway.
+	// used reports whether the pool asks for something else than what happens anyway, so that its user loses something.
 	used func(*karpv1.NodePool) bool
 }
 
-// unhonoredFields is the one list of what is read and not acted upon. Whoever gives a field its effect deletes its row.
+// unhonoredFields lists all fields that are read but have no effect. When a field gets its effect, delete its row.
 var unhonoredFields = []unhonored{
 	{"spec.disruption.consolidationPolicy", "only empty nodes are removed", func(np *karpv1.NodePool) bool {
 		return np.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty && np.Spec.Disruption.ConsolidateAfter.Duration != nil &&
 			np.Spec.Replicas == nil && !forbids(np, karpv1.DisruptionReasonUnderutilized)
 	}},
-	{"spec.template.spec.expireAfter", "no time at all would end nodes as soon as they are there: they do not expire", func(np *karpv1.NodePool) bool {
+	{"spec.template.spec.expireAfter", "zero would terminate nodes as soon as they exist: they do not expire", func(np *karpv1.NodePool) bool {
 		d := np.Spec.Template.Spec.ExpireAfter.Duration
 		return d != nil && *d == 0
 	}},
 }
 
-// forbids says whether a budget of the pool never allows any node to be ended for the reason.
+// forbids reports whether a budget of the pool forbids every disruption for the reason.
 func forbids(np *karpv1.NodePool, reason karpv1.DisruptionReason) bool {
 	return slices.ContainsFunc(np.Spec.Disruption.Budgets, func(b karpv1.Budget) bool {
 		return b.Schedule == nil && (b.Nodes == "0" || b.Nodes == "0%") && (len(b.Reasons) == 0 || slices.Contains(b.Reasons, reason))
 	})
 }
 
-// unhonoredBy says which fields of np have no effect: lost are those whose user loses something, each with what happens instead;
-// idle those by which nothing is lost, each with the reason. Empty: there are none.
+// unhonoredBy returns which fields of np have no effect: lost are fields whose user loses something, each with what happens instead;
+// idle are fields whose missing effect does no harm, each with the reason. Both are empty if there are none.
 func unhonoredBy(np *karpv1.NodePool) (lost, idle string) {
 	var out, more []string
 	for _, f := range unhonoredFields {
@@ -56,12 +56,12 @@ func unhonoredBy(np *karpv1.NodePool) (lost, idle string) {
 		lost = "no effect yet: " + strings.Join(out, ", ")
 	}
 	if len(more) > 0 {
-		idle = "without effect, and nothing is lost: " + strings.Join(more, ", ")
+		idle = "without effect, which is harmless: " + strings.Join(more, ", ")
 	}
 	return lost, idle
 }
 
-// idleBudgets are the budgets that limit nothing: no node is ended for any of their reasons.
+// idleBudgets returns the budgets that limit nothing, because no node is disrupted for any of their reasons.
 func idleBudgets(np *karpv1.NodePool) []string {
 	var out []string
 	for i, b := range np.Spec.Disruption.Budgets {
@@ -72,7 +72,7 @@ func idleBudgets(np *karpv1.NodePool) []string {
 		for _, r := range b.Reasons {
 			reasons = append(reasons, string(r))
 		}
-		out = append(out, fmt.Sprintf("spec.disruption.budgets[%d] (no node is ended for the reason %s)", i, strings.Join(reasons, " or ")))
+		out = append(out, fmt.Sprintf("spec.disruption.budgets[%d] (no node is terminated for the reason %s)", i, strings.Join(reasons, " or ")))
 	}
 	return out
 }

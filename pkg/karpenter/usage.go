@@ -8,14 +8,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// usage is what the claims of each pool take, kept up with every claim that comes, changes or goes: pools are looked at for each
-// plan, and adding up thousands of claims each time would be seen there.
+// usage sums up the resources that the claims of each pool use. It is updated with every claim that is added, changed or deleted:
+// every plan reads all pools, and adding up thousands of claims each time would slow planning down.
 //
-//	reserved (somebody is about to write it) -> known (written) -> gone
+//	reserved (about to be written) -> known (written) -> deleted
 //	        \_ released (it won't be written)
 //
-// It is guarded by the Store's lock, so that a claim counts exactly once on its way and two who reserve at the same time can't
-// both have what is left.
+// It is guarded by the Store's lock, so that each claim counts exactly once in every state, and two callers who reserve at the same
+// time can't both get what is left.
 type usage struct {
 	counted map[string]counted // by claim
 	pools   map[string]*poolUse
@@ -31,14 +31,14 @@ type counted struct {
 
 // poolUse is the sum of a pool's claims.
 type poolUse struct {
-	// takes counts against limits, has is what launched claims have.
+	// takes counts against limits, has is the capacity of launched claims.
 	takes, has capacity.Resources
 	claims     int
 }
 
 func newUsage() usage { return usage{counted: map[string]counted{}, pools: map[string]*poolUse{}} }
 
-// set counts a claim as it is now.
+// set counts a claim as it is now, instead of what it counted for before.
 func (u *usage) set(c *capacity.Claim, reserved bool) {
 	u.drop(c.Name)
 	one := counted{c.Pool, c.Takes(), c.Launched, reserved}
@@ -55,7 +55,7 @@ func (u *usage) set(c *capacity.Claim, reserved bool) {
 	}
 }
 
-// drop counts a claim no longer.
+// drop stops counting a claim.
 func (u *usage) drop(name string) {
 	one, ok := u.counted[name]
 	if !ok {
@@ -73,7 +73,7 @@ func (u *usage) drop(name string) {
 	}
 }
 
-// takes is what counts against a pool's limits. It must not be changed.
+// takes returns what counts against a pool's limits. It must not be changed.
 func (u *usage) takes(pool string) capacity.Resources {
 	if p := u.pools[pool]; p != nil {
 		return p.takes
@@ -81,7 +81,7 @@ func (u *usage) takes(pool string) capacity.Resources {
 	return nil
 }
 
-// has is what the launched claims of a pool have. It must not be changed.
+// has returns the capacity of a pool's launched claims. It must not be changed.
 func (u *usage) has(pool string) capacity.Resources {
 	if p := u.pools[pool]; p != nil {
 		return p.has
@@ -89,7 +89,7 @@ func (u *usage) has(pool string) capacity.Resources {
 	return nil
 }
 
-// over is the limit that one more claim would pass, or "".
+// over describes the limit that one more claim would exceed, or returns "".
 func (u *usage) over(limits capacity.Resources, c *capacity.Claim) string {
 	used := u.takes(c.Pool)
 	asks := c.Takes()
@@ -102,9 +102,9 @@ func (u *usage) over(limits capacity.Resources, c *capacity.Claim) string {
 	return ""
 }
 
-// Reserve counts claims that are about to be written, one after the other, and gives an answer for each: nil, or why it can't be
-// had. What is reserved is the caller's until Create has written it, or until Release. An error wraps capacity.ErrOverLimit or
-// ErrPoolUnusable.
+// Reserve counts claims that are about to be written, one after the other, and returns a result for each: nil, or why it exceeds a
+// limit or its pool can't be used. The caller holds a reservation until Create has written the claim, or until Release. An error wraps
+// capacity.ErrOverLimit or ErrPoolUnusable.
 func (s *Store) Reserve(claims ...*capacity.Claim) []error {
 	out := make([]error, len(claims))
 	s.mu.Lock()
@@ -127,8 +127,7 @@ func (s *Store) reserve(c *capacity.Claim) error {
 	return nil
 }
 
-// Release gives back what was reserved for a claim that won't be written. One that was written, or that nothing is known of, is left
-// alone.
+// Release undoes the reservation of a claim that won't be written. It ignores claims that were written, and unknown names.
 func (s *Store) Release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

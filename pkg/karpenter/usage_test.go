@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// TestUsageIsTheSumOfItsClaims compares what is kept up with what adding up gives, over random lives of claims.
+// TestUsageIsTheSumOfItsClaims compares the incremental sums with full sums, over random sequences of changes.
 func TestUsageIsTheSumOfItsClaims(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -27,7 +27,7 @@ func TestUsageIsTheSumOfItsClaims(t *testing.T) {
 			out := capacity.Resources{}
 			for _, name := range []corev1.ResourceName{"cpu", "memory", "nvidia.com/gpu"} {
 				if r.IntN(3) > 0 {
-					out[name] = r.Int64() >> r.IntN(64) // also more than any machine has
+					out[name] = r.Int64() >> r.IntN(64) // also more than any instance has
 				}
 			}
 			return out
@@ -90,7 +90,7 @@ func TestReserveAndRelease(t *testing.T) {
 	if diff := cmp.Diff(capacity.Resources{"cpu": 10000, "nodes": 3}, used()); diff != "" {
 		t.Errorf("reserved (-want +got):\n%s", diff)
 	}
-	// One is written, one is given back; a claim that nobody has reserved has what is left.
+	// One is written, one is released; a claim without a reservation gets what is left.
 	if _, err := w.Create(w.ctx, claim("a", 4000)); err != nil {
 		t.Fatal(err)
 	}
@@ -107,14 +107,14 @@ func TestReserveAndRelease(t *testing.T) {
 	if diff := cmp.Diff(capacity.Resources{"cpu": 9000, "nodes": 3}, used()); diff != "" {
 		t.Errorf("written and reserved (-want +got):\n%s", diff)
 	}
-	// Launched as something smaller: the rest is free again.
+	// It was launched as a smaller type: the rest is free again.
 	if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: "a"}, testInstance, nil, capacity.Resources{"cpu": 2000}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(capacity.Resources{"cpu": 7000, "nodes": 3}, used()); diff != "" {
 		t.Errorf("launched (-want +got):\n%s", diff)
 	}
-	// A write that fails gives back what it took by itself, and leaves alone what was reserved before.
+	// A failed write releases what it has reserved itself, and keeps what was reserved before.
 	other := claim("e", 1000)
 	other.LaunchBatch.Token = "another intent"
 	if _, err := w.Create(w.ctx, other); err == nil {
@@ -125,8 +125,8 @@ func TestReserveAndRelease(t *testing.T) {
 	}
 }
 
-// TestPlansThatRaceKeepTheLimits has several planners look at the pools, plan, book and write at the same time, each as if it
-// were alone. Nothing they do together may pass a limit, at any moment.
+// TestPlansThatRaceKeepTheLimits runs several planners that read the pools, plan, reserve and write at the same time, each as if it
+// were alone. Together they must not exceed a limit at any moment.
 func TestPlansThatRaceKeepTheLimits(t *testing.T) {
 	small := &capacity.InstanceType{Name: "m5.large", Labels: map[string]string{corev1.LabelInstanceTypeStable: "m5.large", corev1.LabelArchStable: "amd64"},
 		Capacity: capacity.Resources{"cpu": 2000, "memory": 8 << 30, "pods": 29}, Allocatable: capacity.Resources{"cpu": 1900, "memory": 7 << 30, "pods": 29},
@@ -168,7 +168,7 @@ func TestPlansThatRaceKeepTheLimits(t *testing.T) {
 					c := testClaim(fmt.Sprintf("default-%d-%d-%d", planner, round, i), func(c *capacity.Claim) {
 						c.Requests, c.Largest, c.Slots, c.LaunchBatch.Claims = n.Requests, n.Largest, nil, nil
 					})
-					if planner%2 == 0 { // these book first, the others leave it to the write
+					if planner%2 == 0 { // half of the planners reserve first, the others reserve by the write
 						if w.Reserve(c)[0] != nil {
 							continue
 						}

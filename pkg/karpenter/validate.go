@@ -18,14 +18,14 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Bounds of the CRD, checked again because not every pool comes through a CRD of this version.
+// Limits of the CRD, checked again because not every pool comes through a CRD of this version.
 const (
 	maxMinValues = 50
 	maxBudgets   = 50
 	maxKey       = 316
 )
 
-// Supported node class: the one cloud there is.
+// The supported node class: that of the only cloud.
 const (
 	nodeClassGroup = "karpenter.k8s.aws"
 	nodeClassKind  = "EC2NodeClass"
@@ -41,13 +41,13 @@ var (
 	budgetNodes = regexp.MustCompile(`^((100|[0-9]{1,2})%|[0-9]+)$`)
 )
 
-// validatePool names each field of a NodePool that can't mean anything, by its path. It is at least as strict as Karpenter's own
-// runtime validation, and refuses what the API server would refuse on the Node later: an empty taint effect for one.
+// validatePool returns an error with the path for each invalid field of a NodePool. It is at least as strict as Karpenter's own
+// runtime validation, and refuses what the API server would refuse on the Node later, for example an empty taint effect.
 func validatePool(np *karpv1.NodePool) field.ErrorList {
 	spec := field.NewPath("spec")
 	template := spec.Child("template")
 	errs := validateLabels(np.Spec.Template.Labels, template.Child("metadata", "labels"))
-	for _, msg := range validation.IsValidLabelValue(np.Name) { // every claim and Node bears it as one
+	for _, msg := range validation.IsValidLabelValue(np.Name) { // every claim and Node carries it as a label value
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), np.Name, msg))
 	}
 	errs = append(errs, apivalidation.ValidateAnnotations(np.Spec.Template.Annotations, template.Child("metadata", "annotations"))...)
@@ -99,7 +99,7 @@ func validateLabels(labels map[string]string, at *field.Path) (errs field.ErrorL
 	return errs
 }
 
-// restricted refuses keys that are not a pool's to choose (Karpenter's label restrictions).
+// restricted refuses label keys that a pool may not set (Karpenter's label restrictions).
 func restricted(key string, at *field.Path) field.ErrorList {
 	if key == karpv1.NodePoolLabelKey {
 		return field.ErrorList{setByPool(at)}
@@ -147,7 +147,7 @@ func validateTemplate(t *karpv1.NodeClaimTemplateSpec, at *field.Path) (errs fie
 	return errs
 }
 
-// validateTaints also refuses a key and effect that were seen before: in one list or across both, only one of them would be
+// validateTaints also refuses a key and effect that were seen before, in the same list or in the other one: only one of them would be
 // on the Node.
 func validateTaints(taints []corev1.Taint, at *field.Path, seen map[[2]string]bool) (errs field.ErrorList) {
 	for i, t := range taints {
@@ -172,7 +172,7 @@ func validateTaints(taints []corev1.Taint, at *field.Path, seen map[[2]string]bo
 	return errs
 }
 
-// validateRequirement looks at a requirement of a pool.
+// validateRequirement validates a requirement of a pool.
 func validateRequirement(r *karpv1.NodeSelectorRequirementWithMinValues, at *field.Path) (errs field.ErrorList) {
 	if Normalize(r.Key) == karpv1.NodePoolLabelKey {
 		return field.ErrorList{setByPool(at.Child("key"))}
@@ -180,7 +180,7 @@ func validateRequirement(r *karpv1.NodeSelectorRequirementWithMinValues, at *fie
 	return validateTerm(r, at)
 }
 
-// validateTerm looks at a requirement on labels that nodes have.
+// validateTerm validates a requirement on node labels.
 func validateTerm(r *karpv1.NodeSelectorRequirementWithMinValues, at *field.Path) (errs field.ErrorList) {
 	key, values := Normalize(r.Key), at.Child("values")
 	errs = append(errs, metav1validation.ValidateLabelName(r.Key, at.Child("key"))...)
@@ -255,7 +255,7 @@ func validateDisruption(d *karpv1.Disruption, at *field.Path) (errs field.ErrorL
 	return errs
 }
 
-// joinErrors keeps a message short enough for a condition: the first five errors and how many more there are.
+// joinErrors returns a message short enough for a condition: the first five errors and how many more there are.
 func joinErrors(errs field.ErrorList) string {
 	const most = 5
 	var out []string

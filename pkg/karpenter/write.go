@@ -21,15 +21,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// writeTimeout bounds each request that writes.
+// writeTimeout bounds each write request.
 const writeTimeout = 10 * time.Second
 
-// ErrPoolUnusable: the pool of a claim or its node class is gone, being deleted or invalid, so that nothing may be created for it.
+// ErrPoolUnusable means that the pool of a claim or its node class is deleted, being deleted or invalid, so nothing may be created for
+// it.
 var ErrPoolUnusable = errors.New("pool can't be used")
 
-// Create writes the intent to launch c and gives it back with its UID. c has its name from the caller. A name that is taken is
-// an error unless the same intent stands there already: an earlier Create whose answer was lost. What the claim takes of its pool
-// is reserved if it hasn't been before; a claim that would pass a limit is not written.
+// Create writes the intent to launch c and returns it with its UID. The caller has set c's name. A name that is taken is an error,
+// unless the existing claim records the same intent: then it comes from an earlier Create whose answer was lost. If the claim's
+// resources have not been reserved before, Create reserves them; a claim that would exceed a limit is not written.
 func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error) {
 	np := s.poolObject(c.Pool)
 	if np == nil {
@@ -85,7 +86,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	return s.keepOwn(nc), nil
 }
 
-// sameRecord says that both NodeClaims record the same intent for the same pool.
+// sameRecord reports whether both NodeClaims record the same intent for the same pool.
 func sameRecord(a, b *karpv1.NodeClaim) bool {
 	for _, key := range []string{BatchAnnotation, PlannedAnnotation, karpv1.NodePoolHashAnnotationKey} {
 		if a.Annotations[key] != b.Annotations[key] {
@@ -95,7 +96,8 @@ func sameRecord(a, b *karpv1.NodeClaim) bool {
 	return a.Labels[karpv1.NodePoolLabelKey] == b.Labels[karpv1.NodePoolLabelKey] && b.DeletionTimestamp.IsZero()
 }
 
-// RecordBatch writes the launch batch that is about to be launched, or another attempt. Another claim of the same name is not found.
+// RecordBatch writes the launch batch that is about to be launched, or another attempt at it. A claim of the same name with another
+// UID counts as not found.
 func (s *Store) RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) error {
 	value, err := s.batches.encode(&w)
 	if err != nil {
@@ -108,7 +110,8 @@ func (s *Store) RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.L
 	return err
 }
 
-// inMetadata is a patch of the claim's metadata. With its UID there, the API server refuses it for another of the same name.
+// inMetadata returns a patch of the claim's metadata. It includes the UID, so that the API server refuses it for another claim of the
+// same name.
 func inMetadata(c *capacity.Claim, field string, value map[string]any) map[string]any {
 	out := map[string]any{field: value}
 	if c.UID != "" {
@@ -131,7 +134,7 @@ func (s *Store) annotate(ctx context.Context, name, key, value string) error {
 	return err
 }
 
-// mergePatch writes single fields of which nobody else is the owner: without a base there is nothing to conflict with.
+// mergePatch writes fields that no other controller owns, without a base version, so there can be no conflict.
 func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]any, status bool) (*karpv1.NodeClaim, error) {
 	raw, err := json.Marshal(patch)
 	if err != nil {
@@ -153,10 +156,10 @@ func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]an
 	return nc, nil
 }
 
-// RecordLaunched writes what was launched: first labels onto the claim's metadata, then its status, each only if it differs:
-// the API takes the two in two requests. Launched is true only when everything that the Node will need has been recorded. Labels
-// that the claim has from its pool win over labels; type, zone and capacity type are what the instance really is. Another claim of
-// the same name is not found.
+// RecordLaunched writes what was launched: first labels to the claim's metadata, then its status, each only if it differs; the API
+// needs two requests for the two. The condition Launched becomes true only when everything that the Node will need has been recorded.
+// Labels that the claim has from its pool win over labels; instance type, zone and capacity type are those of the actual instance. A
+// claim of the same name with another UID counts as not found.
 func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string, capacityOf, allocatable capacity.Resources) error {
 	nc, err := s.the(ctx, c, false)
 	if err != nil {
@@ -196,7 +199,7 @@ func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 	})
 }
 
-// RecordLaunchFailed writes why nothing was launched. reason is a word, message a sentence.
+// RecordLaunchFailed records why nothing was launched. reason is one word, message a sentence.
 func (s *Store) RecordLaunchFailed(ctx context.Context, name, reason, message string) error {
 	var failed *karpv1.NodeClaim
 	err := s.patchStatus(ctx, &capacity.Claim{Name: name}, func(nc *karpv1.NodeClaim) {
@@ -209,7 +212,7 @@ func (s *Store) RecordLaunchFailed(ctx context.Context, name, reason, message st
 	return err
 }
 
-// RecordNode writes the name of the claim's Node, and the image, which a launch's answer did not tell.
+// RecordNode writes the name of the claim's Node, and the image, which the answer to a launch does not contain.
 func (s *Store) RecordNode(ctx context.Context, name string, inst capacity.Instance) error {
 	add := map[string]any{"nodeName": inst.NodeName}
 	if inst.ImageID != "" {
@@ -219,14 +222,14 @@ func (s *Store) RecordNode(ctx context.Context, name string, inst capacity.Insta
 	return err
 }
 
-// TellClaim tells a NodeClaim something in an event.
+// TellClaim records an event on a NodeClaim.
 func (s *Store) TellClaim(name, eventType, reason, note string) {
 	if nc := s.knownClaim(name); nc != nil {
 		s.recorder.Eventf(nc, nil, eventType, reason, "Launch", "%s", shorten(note))
 	}
 }
 
-// Delete asks for the claim's end. A claim that is gone already is no error.
+// Delete deletes the claim. It is no error if the claim no longer exists.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -238,8 +241,8 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// current is the NodeClaim as last seen or written, or as the API server has it when ask is true or nothing is known of it. The
-// caller may change it.
+// current returns the NodeClaim as last seen or written; if ask is true or the claim is unknown, it asks the API server. The caller
+// may change the result.
 func (s *Store) current(ctx context.Context, name string, ask bool) (*karpv1.NodeClaim, error) {
 	if nc := s.knownClaim(name); nc != nil && !ask {
 		return nc.DeepCopy(), nil
@@ -253,7 +256,7 @@ func (s *Store) current(ctx context.Context, name string, ask bool) (*karpv1.Nod
 	return nc, nil
 }
 
-// the is current, for this very claim: one of the same name with another UID is not found.
+// the reads the NodeClaim like current, but a claim of the same name with another UID counts as not found.
 func (s *Store) the(ctx context.Context, c *capacity.Claim, ask bool) (*karpv1.NodeClaim, error) {
 	nc, err := s.current(ctx, c.Name, ask)
 	if err == nil && c.UID != "" && string(nc.UID) != c.UID {
@@ -262,8 +265,8 @@ func (s *Store) the(ctx context.Context, c *capacity.Claim, ask bool) (*karpv1.N
 	return nc, err
 }
 
-// patchStatus changes a claim's status. Conditions are a list that a merge patch replaces as a whole, so that it is written
-// against the version that was read, and again against a fresh one on conflict.
+// patchStatus changes a claim's status. Conditions are a list, which a merge patch replaces as a whole. So the patch applies only to
+// the version that was read, and on conflict the claim is read and patched again.
 func (s *Store) patchStatus(ctx context.Context, c *capacity.Claim, change func(*karpv1.NodeClaim)) error {
 	ask := false
 	err := onConflictAgain(func() error {
@@ -291,9 +294,9 @@ func (s *Store) patchStatus(ctx context.Context, c *capacity.Claim, change func(
 	return nil
 }
 
-// onConflictAgain calls write until it meets no conflict, a few times at most. Each call but the first reads what is there first,
-// so that waiting in between would only let more happen. (client-go's retry takes the end of a request's context for the end
-// of its own and forgets the error.)
+// onConflictAgain calls write until there is no conflict, but only a few times. Each call after the first reads the object first, so
+// waiting in between would only allow more changes. (client-go's retry takes the end of a request's context for the end of its own and
+// loses the error.)
 func onConflictAgain(write func() error) (err error) {
 	for range 8 {
 		if err = write(); !apierrors.IsConflict(err) {
@@ -303,7 +306,8 @@ func onConflictAgain(write func() error) (err error) {
 	return err
 }
 
-// maxMessage keeps conditions readable, and below the 1 KiB that the API allows an event's note.
+// maxMessage is the length in bytes to which messages are cut, to keep conditions readable and below the 1 KiB that the API allows an
+// event's note.
 const maxMessage = 900
 
 func shorten(message string) string {
@@ -315,7 +319,7 @@ func shorten(message string) string {
 
 var reasonForm = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// conditionReason is reason if the API takes it as a condition's reason, else otherwise.
+// conditionReason returns reason if the API accepts it as a condition's reason, else otherwise.
 func conditionReason(reason, otherwise string) string {
 	if len(reason) > 1024 || !reasonForm.MatchString(reason) {
 		return otherwise

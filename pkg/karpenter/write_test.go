@@ -60,8 +60,8 @@ func TestCreateWhoseAnswerWasLostIsRepeated(t *testing.T) {
 	}
 }
 
-// TestAClaimThatGoesWhileItIsCreated: the watch may bring a claim and its end before the answer to the request that made it. It
-// must not come back to life here, because nothing would take it away again.
+// TestAClaimThatGoesWhileItIsCreated: the watch may deliver a claim and its deletion before the answer to the create request. The
+// answer must not add the claim again, because no event would ever remove it.
 func TestAClaimThatGoesWhileItIsCreated(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
 	created := make(chan struct{})
@@ -94,7 +94,7 @@ func TestRecordLaunchedOnAClaimThatOthersWrite(t *testing.T) {
 	if _, err := w.Create(w.ctx, testClaim("default-abc")); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody sets a condition between our reading and our writing, once.
+	// Another controller sets a condition between our reading and our writing, once.
 	var once sync.Once
 	w.api.beforeStatus = func(o client.Object) {
 		once.Do(func() {
@@ -121,8 +121,8 @@ func TestRecordLaunchedOnAClaimThatOthersWrite(t *testing.T) {
 	}
 }
 
-// A launch is two writes, because the API takes metadata and status apart, and the Node's name a third. The first answer
-// does not tell the image.
+// A launch is two writes, because the API separates metadata and status, and the Node's name is a third. The first answer does not
+// contain the image.
 func TestLaunchIsThreeWrites(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
 	if _, err := w.Create(w.ctx, testClaim("default-abc")); err != nil {

@@ -212,7 +212,7 @@ func (s *Spending) tellBudgets() {
 		why := news[pool]
 		s.records.BudgetReached(pool, why)
 		if why != "" {
-			s.records.TellPool(pool, corev1.EventTypeWarning, "BudgetReached", "nothing more is bought for now: "+why)
+			s.records.TellPool(pool, corev1.EventTypeWarning, "BudgetReached", "no more nodes are launched for now: "+why)
 		} else {
 			s.records.TellPool(pool, corev1.EventTypeNormal, "BudgetFree", "no budget keeps nodes from being bought any more")
 		}

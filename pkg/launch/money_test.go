@@ -28,7 +28,7 @@ func TestBudgetOfDollars(t *testing.T) {
 		w.motor.spending.tellBudgets()
 	}
 	want := []string{"pool condition all nodes together cost at most $4.50 an hour (maxDollarsPerHour)",
-		"pool BudgetReached nothing more is bought for now: all nodes together cost at most $4.50 an hour (maxDollarsPerHour)"}
+		"pool BudgetReached no more nodes are launched for now: all nodes together cost at most $4.50 an hour (maxDollarsPerHour)"}
 	if !slices.Equal(w.notes, want) {
 		t.Errorf("the pool is told %q, want %q", w.notes, want)
 	}

@@ -126,7 +126,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 func TestOrdersEndWithoutTheirClass(t *testing.T) {
 	for name, tt := range map[string]struct{ reason, why string }{
 		"there is none": {"NodeClassNotFound", "there is no EC2NodeClass class"},
-		"not ready":     {"NodeClassNotReady", "EC2NodeClass class: another controller says that it is not ready (Testing): by hand"},
+		"not ready":     {"NodeClassNotReady", "EC2NodeClass class: another controller reports that it is not ready (Testing): by hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,12 +151,12 @@ func TestNothingIsLaunchedWithAClassThatIsNotReadyAnyMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.during["Create"] = func() {
-		w.classProblem = "EC2NodeClass class: another controller says that it is not ready (Testing): by hand"
+		w.classProblem = "EC2NodeClass class: another controller reports that it is not ready (Testing): by hand"
 	}
 	w.run()
 	w.submit(1)
 	w.until("the launch is given up", func() bool {
-		return slices.ContainsFunc(w.notes, func(s string) bool { return strings.Contains(s, "another controller says") })
+		return slices.ContainsFunc(w.notes, func(s string) bool { return strings.Contains(s, "another controller reports") })
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 	admit "github.com/dovetail-scheduler/dovetail/pkg/admission"
 )
 
-// admission adds to pods what the API server's admission adds, as far as placement depends on it: priority, the overhead and
-// the place of a runtime class, and the defaults of limit ranges.
+// admission adds to pods what the API server's admission adds, as far as placement depends on it: priority, the overhead and node
+// selector of a runtime class, and the defaults of limit ranges.
 type admission struct {
 	set        *Set
-	priorities map[string]*schedulingv1.PriorityClass // "": the default one, which may be nil
+	priorities map[string]*schedulingv1.PriorityClass // "": the default class, which may be nil
 	runtimes   map[string]*nodev1.RuntimeClass
 	ranges     map[string][]*corev1.LimitRange
-	missing    map[string]bool // words said
+	missing    map[string]bool // warnings already given
 }
 
 func newAdmission(s *Set) *admission {
@@ -38,12 +38,12 @@ func newAdmission(s *Set) *admission {
 	return a
 }
 
-// PriorityClasses are those of the set and the two that every cluster has.
+// PriorityClasses returns the classes of the set and the two that every cluster has.
 func PriorityClasses(s *Set) []*schedulingv1.PriorityClass {
 	return slices.Concat(schedulingapiv1.SystemPriorityClasses(), All[*schedulingv1.PriorityClass](s))
 }
 
-// pod completes a pod of its own or of a workload, called who in warnings.
+// pod completes a pod, standalone or of a workload; warnings call it who.
 func (a *admission) pod(pod *corev1.Pod, who string) {
 	a.known(&pod.Spec, who)
 	if pod.Spec.Priority == nil {
@@ -65,7 +65,7 @@ func (a *admission) known(spec *corev1.PodSpec, who string) {
 	}
 }
 
-// say warns once.
+// say adds a warning, but only once.
 func (a *admission) say(format string, what string) {
 	if word := format + what; !a.missing[word] {
 		a.missing[word] = true
@@ -73,7 +73,7 @@ func (a *admission) say(format string, what string) {
 	}
 }
 
-// csiName says whether a provisioner is called like a CSI driver: others are programs that no node knows.
+// csiName reports whether a provisioner's name is that of a CSI driver. Other provisioners are programs that nodes don't know.
 func csiName(provisioner string) bool {
 	return slices.Contains(strings.Split(provisioner, "."), "csi")
 }

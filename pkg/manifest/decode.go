@@ -21,8 +21,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
-// decode makes the object of a document, with defaults. ignored are fields that its kind doesn't have. fresh objects are
-// checked as the API server checks what is created; others come from one.
+// decode returns the object of a document, with defaults. ignored are fields that its kind doesn't have. fresh objects are validated
+// as the API server validates new objects; the others come from an API server.
 func (k *kind) decode(d *document, fresh bool) (o client.Object, ignored []string, errs []error) {
 	if k.custom != nil {
 		return k.decodeCustom(d, fresh)
@@ -51,7 +51,7 @@ func (k *kind) decode(d *document, fresh bool) (o client.Object, ignored []strin
 	return o, ignored, d.refused(validate(internal))
 }
 
-// decodeCustom is decode for what CustomResourceDefinitions define.
+// decodeCustom is decode for kinds defined by CustomResourceDefinitions.
 func (k *kind) decodeCustom(d *document, fresh bool) (o client.Object, ignored []string, errs []error) {
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(d.raw); err != nil {
@@ -73,7 +73,7 @@ func (k *kind) decodeCustom(d *document, fresh bool) (o client.Object, ignored [
 	return o, ignored, nil
 }
 
-// unmarshal fills o strictly. fresh makes an empty object like o before.
+// unmarshal fills o strictly. fresh returns an empty object of the same type.
 func unmarshal(d *document, o client.Object, fresh func() client.Object) (ignored []string, errs []error) {
 	empty := fresh()
 	strict, err := kjson.UnmarshalStrict(d.raw, o)
@@ -95,12 +95,12 @@ func unmarshal(d *document, o client.Object, fresh func() client.Object) (ignore
 	return nil, errs
 }
 
-// goTypes finds what encoding/json says of a value of the wrong type.
+// goTypes matches encoding/json's message about a value of the wrong type.
 var goTypes = regexp.MustCompile(`cannot unmarshal (\w+)(?: \S+)? into Go (?:struct field \S+|value) of type (\S+)`)
 
-// plain says it without Go's types: "spec.replicas: a string where int32 is wanted".
+// plain rewrites such a message without Go's types: "spec.replicas: a string where int32 is expected".
 func plain(message string) string {
-	return goTypes.ReplaceAllString(message, "a $1 where $2 is wanted")
+	return goTypes.ReplaceAllString(message, "a $1 where $2 is expected")
 }
 
 func (d *document) refused(list field.ErrorList) (errs []error) {
@@ -110,7 +110,7 @@ func (d *document) refused(list field.ErrorList) (errs []error) {
 	return errs
 }
 
-// complete gives the object what the API server would have: its namespace, a generated name and an identity.
+// complete sets what the API server would have set: namespace, a generated name and a UID.
 func (d *document) complete(o client.Object) {
 	o.SetNamespace(d.head.Metadata.Namespace)
 	o.SetName(d.head.Metadata.Name)
@@ -119,16 +119,16 @@ func (d *document) complete(o client.Object) {
 	}
 }
 
-// space makes the identities of offline objects differ from all others.
+// space is the UUID namespace of offline objects, so that their UIDs differ from all others.
 var space = uuid.MustParse("6f1c9d0e-3a54-4b0e-9d57-d0fe7a11d0fe")
 
-// uidOf is always the same for the same object.
+// uidOf always returns the same UID for the same object.
 func uidOf(kind, namespace, name string) types.UID {
 	return types.UID(uuid.NewSHA1(space, fmt.Appendf(nil, "%s/%s/%s", kind, namespace, name)).String())
 }
 
-// selectPods gives a job the selector and labels that the API server generates (k8s.io/kubernetes
-// pkg/registry/batch/job, generateSelector).
+// selectPods gives a job the selector and labels that the API server generates (k8s.io/kubernetes pkg/registry/batch/job,
+// generateSelector).
 func selectPods(job *batchv1.Job) {
 	if job.Spec.ManualSelector != nil && *job.Spec.ManualSelector {
 		return

@@ -35,13 +35,13 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
 
-// kind is a kind of object that has a say in where pods go.
+// kind is a kind of object that influences where pods are placed.
 type kind struct {
-	version string // the one version that is understood
-	cluster bool   // not in a namespace
-	// custom makes an empty object of a kind that is none of Kubernetes' own.
+	version string // the only version that is supported
+	cluster bool   // cluster-scoped
+	// custom returns an empty object of a kind that is not one of Kubernetes' own.
 	custom func() client.Object
-	// workload says that a controller makes pods of it: those of a cluster that is there have been made.
+	// workload: a controller creates pods for it; for objects of an existing cluster, they exist already.
 	workload bool
 }
 
@@ -78,15 +78,15 @@ var understood = map[schema.GroupKind]kind{
 	{Group: "karpenter.k8s.aws", Kind: "AWSNodeTemplate"}: {version: "v1alpha1", cluster: true, custom: func() client.Object { return &legacy.AWSNodeTemplate{} }},
 }
 
-// apart are kinds about which more is to be said than that they are ignored.
+// apart are ignored kinds that get an explanation.
 var apart = map[schema.GroupKind]string{
-	{Group: "batch", Kind: "CronJob"}:                       "is ignored: when its jobs will run is not known",
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: "is ignored: its target is planned with the replicas it asks for itself",
-	{Kind: "ResourceQuota"}:                                 "is ignored: pods are planned as if none forbade them",
+	{Group: "batch", Kind: "CronJob"}:                       "is ignored: it is not known when its jobs will run",
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: "is ignored: its target is planned with the replicas in its own spec",
+	{Kind: "ResourceQuota"}:                                 "is ignored: pods are planned as if no quota limited them",
 	{Kind: "ReplicationController"}:                         "is ignored: make it a Deployment",
 }
 
-// indifferent are groups and kinds that have no say in where pods go.
+// indifferent are kinds that don't influence where pods are placed.
 var indifferent = map[schema.GroupKind]bool{
 	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true, {Kind: "Endpoints"}: true, {Kind: "Event"}: true,
 	{Group: "apps", Kind: "ControllerRevision"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
@@ -100,7 +100,7 @@ var indifferentGroups = map[string]bool{
 	"vpcresources.k8s.aws": true, "monitoring.coreos.com": true, "cert-manager.io": true,
 }
 
-// validate is what the API server says to a new object of one of Kubernetes' own kinds, in its internal form.
+// validate returns the API server's errors for a new object of one of Kubernetes' own kinds, in its internal form.
 func validate(o runtime.Object) field.ErrorList {
 	template := func(t *core.PodTemplateSpec) corevalidation.PodValidationOptions {
 		return podutil.GetValidationOptionsFromPodTemplate(t, nil)

@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options say what to read.
+// Options define what to read.
 type Options struct {
-	// Manifests are files, folders and "-": what is to be there.
+	// Manifests are files, folders and "-": the objects to create.
 	Manifests []string
-	// Existing are files and folders with what a cluster holds already, as `kubectl get -o yaml` or `-o json` gives it. The
-	// pods of its workloads have been made; an object that is in Manifests, too, is taken from there.
+	// Existing are files and folders with the objects of a cluster, as printed by `kubectl get -o yaml` or `-o json`. The pods of its
+	// workloads exist already; an object that is also in Manifests is taken from there.
 	Existing []string
 	// DefaultPool adds a NodePool for general use, and its EC2NodeClass: both are called default.
 	DefaultPool bool
@@ -29,10 +29,10 @@ type Options struct {
 	Stdin     io.Reader
 }
 
-// Set is the objects that were read.
+// Set holds the objects that were read.
 type Set struct {
 	entries []entry
-	// Warnings say what was left out of account, in a fixed order.
+	// Warnings name what was ignored, in a fixed order.
 	Warnings []string
 }
 
@@ -43,7 +43,7 @@ type entry struct {
 	workload bool
 }
 
-// All are the objects of one type, in the order in which they were read.
+// All returns the objects of one type, in the order in which they were read.
 func All[T client.Object](s *Set) []T {
 	var out []T
 	for i := range s.entries {
@@ -54,7 +54,7 @@ func All[T client.Object](s *Set) []T {
 	return out
 }
 
-// SourceOf is where the object was read.
+// SourceOf returns where the object was read.
 func (s *Set) SourceOf(o client.Object) Source {
 	for i := range s.entries {
 		if s.entries[i].object == o {
@@ -64,7 +64,7 @@ func (s *Set) SourceOf(o client.Object) Source {
 	return Source{}
 }
 
-// add puts objects in that were not read.
+// add adds objects that were not read from a file.
 func (s *Set) add(objects ...client.Object) {
 	for _, o := range objects {
 		s.entries = append(s.entries, entry{object: o})
@@ -78,14 +78,14 @@ func (s *Set) warn(format string, args ...any) {
 //go:embed default-pool.yaml
 var defaultPool []byte
 
-// identity is what no two objects share.
+// identity is unique for each object.
 type identity struct {
 	schema.GroupKind
 	namespace, name string
 }
 
-// Read reads all files and checks what they hold. The error holds one for each object that can't be; the set has its warnings
-// in any case, for a field with a typing error may be why.
+// Read reads all files and validates the objects in them. The error contains one error for each invalid object; the set has its
+// warnings in any case, because an ignored, misspelt field may be the cause of an error.
 func Read(o Options) (*Set, error) {
 	r := &reader{namespace: cmp.Or(o.Namespace, "default"), known: map[identity]int{}, generated: map[string]int{}, quiet: map[string]int{}, foreign: map[string][]string{}}
 	for _, in := range []struct {
@@ -114,13 +114,13 @@ type reader struct {
 	set       Set
 	errs      []error
 	known     map[identity]int // index into entries
-	generated map[string]int   // names made of a prefix
-	// quiet counts objects of kinds that have no say; foreign names those of kinds that aren't known, by kind.
+	generated map[string]int   // number of names generated from a prefix
+	// quiet counts objects of kinds that don't influence placement; foreign lists the objects of unknown kinds, by kind.
 	quiet   map[string]int
 	foreign map[string][]string
 }
 
-// take decodes one object and keeps it if it has a say in where pods go.
+// take decodes one object and keeps it if it influences where pods are placed.
 func (r *reader) take(d *document, existing bool) {
 	gv, err := schema.ParseGroupVersion(d.head.APIVersion)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *reader) take(d *document, existing bool) {
 	k, ok := understood[gk]
 	switch word, known := apart[gk]; {
 	case ok && existing && k.workload:
-		return // its pods are there
+		return // its pods exist
 	case ok && gv.Version != k.version:
 		r.errs = append(r.errs, d.errorf("apiVersion: %s is not supported, %s is", d.head.APIVersion, schema.GroupVersion{Group: gv.Group, Version: k.version}))
 		return
@@ -157,7 +157,7 @@ func (r *reader) take(d *document, existing bool) {
 		m.Name = m.GenerateName + strconv.Itoa(r.generated[m.GenerateName])
 	}
 	object, ignored, errs := k.decode(d, !existing)
-	if !existing { // what a server has sent may be newer than what is known here
+	if !existing { // a server may be newer and send fields that we don't know
 		for _, field := range ignored {
 			r.set.warn("%s: %s: %s is ignored", d.Source, d.name(), field)
 		}
@@ -177,17 +177,17 @@ func (r *reader) keep(gk schema.GroupKind, d *document, e entry) {
 		r.known[id] = len(r.set.entries)
 		r.set.entries = append(r.set.entries, e)
 	case e.existing && !r.set.entries[at].existing:
-		// A change that is planned for, but for pods: what runs, runs.
+		// The manifest is a planned change and wins. For pods the existing object wins: a running pod isn't changed.
 		if gk.Kind == "Pod" {
 			r.set.entries[at] = e
 		}
 	case e.existing: // the same dump twice
 	default:
-		r.errs = append(r.errs, d.errorf("it is in %s already", r.set.entries[at].source))
+		r.errs = append(r.errs, d.errorf("it is already in %s", r.set.entries[at].source))
 	}
 }
 
-// sum says in few lines what was ignored.
+// sum adds short warnings about what was ignored.
 func (r *reader) sum() {
 	for _, of := range slices.Sorted(maps.Keys(r.foreign)) {
 		where := r.foreign[of]
@@ -202,6 +202,6 @@ func (r *reader) sum() {
 		kinds = append(kinds, fmt.Sprintf("%d %s", r.quiet[kind], kind))
 	}
 	if len(kinds) > 0 {
-		r.set.warn("ignored, since they have no say in where pods go: %s", strings.Join(kinds, ", "))
+		r.set.warn("ignored, because they don't affect where pods are placed: %s", strings.Join(kinds, ", "))
 	}
 }

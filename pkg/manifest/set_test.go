@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// web is a Deployment; more goes to the end of its pod's spec.
+// web returns a Deployment; more is appended to its pod's spec.
 func web(replicas, more string) string {
 	return `
 apiVersion: apps/v1
@@ -35,17 +35,17 @@ func TestWhatIsRefused(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"a value of another kind", web("three", ""), []string{"Deployment default/web: spec.replicas: a string where int32 is wanted"}},
+		{"a value of another kind", web("three", ""), []string{"Deployment default/web: spec.replicas: a string where int32 is expected"}},
 		{"a quantity that is none", web("1", "      overhead: {cpu: lots}"), []string{
 			"Deployment default/web: spec.template.spec.overhead.cpu: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"}},
 		{"several such fields, labels among them", "{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {v: 1}}, spec: {priority: high}}", []string{
-			"Pod default/p: metadata.labels.v: a number where string is wanted", "Pod default/p: spec.priority: a string where int32 is wanted"}},
+			"Pod default/p: metadata.labels.v: a number where string is expected", "Pod default/p: spec.priority: a string where int32 is expected"}},
 		{"what the API server refuses", web("-1", ""), []string{"Deployment default/web: spec.replicas: Invalid value: -1: must be greater than or equal to 0"}},
 		{"a selector that doesn't select", strings.Replace(web("1", ""), "{app: web}}\n    spec", "{app: wed}}\n    spec", 1), []string{
 			"Deployment default/web: spec.template.metadata.labels: Invalid value: {\"app\":\"wed\"}: `selector` does not match template `labels`"}},
 		{"a version that isn't served", strings.Replace(web("1", ""), "apps/v1", "apps/v1beta1", 1), []string{
 			"Deployment web: apiVersion: apps/v1beta1 is not supported, apps/v1 is"}},
-		{"the same object twice", web("1", "") + "---" + web("2", ""), []string{"standard input: document 2: Deployment default/web: it is in standard input: document 1 already"}},
+		{"the same object twice", web("1", "") + "---" + web("2", ""), []string{"standard input: document 2: Deployment default/web: it is already in standard input: document 1"}},
 		{"a rule of a definition", "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: p}, spec: {weight: 101, template: {spec: {requirements: [], nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: c}}}}}",
 			[]string{"NodePool p: spec.weight: Invalid value: 101: spec.weight in body should be less than or equal to 100"}},
 		{"a duration that fits the pattern and nothing else", "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: p}, spec: {template: {spec: {expireAfter: 9999999h, requirements: [], nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: c}}}}}",
@@ -85,10 +85,10 @@ func TestWhatIsIgnored(t *testing.T) {
 `)
 	want := []string{
 		`standard input: document 1: Deployment default/web: unknown field "spec.template.spec.contaners" is ignored`,
-		"standard input: document 5: CronJob nightly is ignored: when its jobs will run is not known",
+		"standard input: document 5: CronJob nightly is ignored: it is not known when its jobs will run",
 		`standard input: document 8: Provisioner old: unknown field "spec.taint" is ignored`,
 		"Rollout (argoproj.io/v1alpha1) is not understood and ignored: shop/web in standard input: document 6 and 1 more",
-		"ignored, since they have no say in where pods go: 1 Role",
+		"ignored, because they don't affect where pods are placed: 1 Role",
 	}
 	if diff := cmp.Diff(want, s.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -98,7 +98,7 @@ func TestWhatIsIgnored(t *testing.T) {
 	}
 }
 
-// Warnings may be the clue to an error, so they come with it.
+// Warnings are returned together with errors, because they may explain them.
 func TestWarningsComeWithErrors(t *testing.T) {
 	s, err := Read(Options{Manifests: []string{"-"}, Stdin: strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {contaners: []}}")})
 	if err == nil || !strings.Contains(err.Error(), "Pod default/p: spec.containers: Required value") {
@@ -137,7 +137,7 @@ func TestNamespaceOfObjectsThatNameNone(t *testing.T) {
 	}
 }
 
-// What is there stands back behind what is to be, but for pods, and is not checked again.
+// Objects in the manifests replace existing ones, except pods, and existing objects aren't validated again.
 func TestExisting(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
 	if err := os.WriteFile(file, []byte(`
@@ -184,7 +184,7 @@ func TestDefaultPool(t *testing.T) {
 		t.Errorf("pools %v, warnings %q", pools, s.Warnings)
 	}
 	_, err = Read(Options{DefaultPool: true, Manifests: []string{"-"}, Stdin: strings.NewReader(string(defaultPool))})
-	if err == nil || !strings.Contains(err.Error(), "the pool of --default-pool: document 1: NodePool default: it is in standard input: document 1 already") {
+	if err == nil || !strings.Contains(err.Error(), "the pool of --default-pool: document 1: NodePool default: it is already in standard input: document 1") {
 		t.Errorf("two pools of one name: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // Source is where an object was read.
 type Source struct {
 	File string // "-" is standard input
-	// Document in the file and Item in a list, both from 1; Item is 0 for what isn't in a list.
+	// Document in the file and Item in a list, both counted from 1; Item is 0 for an object that isn't in a list.
 	Document, Item int
 }
 
@@ -34,14 +34,14 @@ func (s Source) String() string {
 	return out
 }
 
-// document is one object's JSON. Lists have been taken apart.
+// document is one object's JSON. Lists have been split.
 type document struct {
 	Source
 	head head
 	raw  []byte
 }
 
-// head is what is read first of any object.
+// head holds the fields that are read first of every object.
 type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -52,7 +52,7 @@ type head struct {
 	} `json:"metadata"`
 }
 
-// name is the object as a message calls it.
+// name returns kind and name of the object for messages.
 func (d *document) name() string {
 	m := &d.head.Metadata
 	name := cmp.Or(m.Name, m.GenerateName)
@@ -66,8 +66,8 @@ func (d *document) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: %s: %w", d.Source, d.name(), fmt.Errorf(format, args...))
 }
 
-// documents reads files, folders (their .yaml, .yml and .json files, those of folders below included) and "-". Every error is
-// reported, not just the first.
+// documents reads files, folders (their .yaml, .yml and .json files, including those of folders below) and "-". Every error is
+// reported, not only the first.
 func documents(paths []string, stdin io.Reader) (out []document, errs []error) {
 	for _, path := range paths {
 		if path == "-" {
@@ -88,7 +88,7 @@ func documents(paths []string, stdin io.Reader) (out []document, errs []error) {
 		for _, file := range files {
 			raw, err := os.ReadFile(file)
 			if err != nil {
-				errs = append(errs, err) // says what and which file
+				errs = append(errs, err) // it names the operation and the file
 				continue
 			}
 			docs, bad := split(file, raw)
@@ -98,7 +98,7 @@ func documents(paths []string, stdin io.Reader) (out []document, errs []error) {
 	return out, errs
 }
 
-// filesOf are the files a path stands for, in the order of their names.
+// filesOf returns the files that a path stands for, sorted by name.
 func filesOf(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -123,7 +123,7 @@ func filesOf(path string) ([]string, error) {
 	return out, nil
 }
 
-// split takes a file apart into documents and lists into items.
+// split splits a file into documents and lists into items.
 func split(file string, raw []byte) (out []document, errs []error) {
 	for i, part := range parts(raw) {
 		at := Source{File: file, Document: i + 1}
@@ -135,7 +135,7 @@ func split(file string, raw []byte) (out []document, errs []error) {
 		case text[0] == '{' && json.Valid(text):
 			asJSON = text
 		default:
-			// Line numbers in errors shall be those of the file.
+			// Padding makes line numbers in errors those of the file.
 			padded := append(bytes.Repeat([]byte("\n"), part.line), part.text...)
 			var err error
 			if asJSON, err = yaml.YAMLToJSONStrict(padded); err != nil {
@@ -157,11 +157,11 @@ func split(file string, raw []byte) (out []document, errs []error) {
 
 type part struct {
 	text []byte
-	line int // before it
+	line int // lines before it
 }
 
-// parts cuts at the lines that separate YAML documents. What is before the first separator counts as a document only if there
-// is something.
+// parts splits at the lines that separate YAML documents. The text before the first separator counts as a document only if it isn't
+// empty.
 func parts(raw []byte) []part {
 	var out []part
 	start, startLine, line := 0, 0, 0
@@ -196,7 +196,7 @@ func withoutComments(text []byte) []byte {
 	return out
 }
 
-// items are the objects in a document: itself, or those of the list it is.
+// items returns the objects in a document: the object itself, or the items of a list.
 func items(at Source, raw []byte) ([]document, error) {
 	d := document{Source: at, raw: raw}
 	if err := json.Unmarshal(raw, &d.head); err != nil {
@@ -218,7 +218,7 @@ func items(at Source, raw []byte) ([]document, error) {
 	var out []document
 	for i, item := range list.Items {
 		at.Item = i + 1
-		if single != "" { // items of a typed list needn't say what they are
+		if single != "" { // items of a typed list may omit their kind
 			item = typed(item, d.head.APIVersion, single)
 		}
 		inner, err := items(at, item)
@@ -230,7 +230,7 @@ func items(at Source, raw []byte) ([]document, error) {
 	return out, nil
 }
 
-// typed is the object with a kind, if it had none.
+// typed returns the object with a kind, if it had none.
 func typed(raw []byte, apiVersion, kind string) []byte {
 	var o map[string]json.RawMessage
 	if json.Unmarshal(raw, &o) != nil || o["kind"] != nil {

@@ -19,7 +19,7 @@ func read(t *testing.T, text string) *Set {
 	return s
 }
 
-// lines are the errors that were joined, one a line.
+// lines splits joined errors into one line each.
 func lines(err error) []string {
 	if err == nil {
 		return nil
@@ -90,7 +90,7 @@ func TestPaths(t *testing.T) {
 	if diff := cmp.Diff([]string{"c", "a", "b", "stdin"}, got); diff != "" || len(errs) > 0 {
 		t.Errorf("names (-want +got):\n%s\nerrors: %v", diff, errs)
 	}
-	// Every path that can't be read is told.
+	// Every path that can't be read is reported.
 	_, errs = documents([]string{filepath.Join(folder, "none"), filepath.Join(folder, "empty")}, nil)
 	if len(errs) != 2 || !strings.Contains(errs[0].Error(), "no such file") || !strings.Contains(errs[1].Error(), "no .yaml, .yml or .json file in this folder") {
 		t.Errorf("errors %v", errs)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
-// claims gives a pod of a StatefulSet its claims, as volumes and as objects where they aren't there.
+// claims adds the claims of a StatefulSet to one of its pods, as volumes, and to the set if they don't exist.
 func (m *maker) claims(set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int) {
 	var volumes []corev1.Volume
 	for i := range set.Spec.VolumeClaimTemplates {
@@ -37,7 +37,7 @@ func (m *maker) claims(set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int) {
 	pod.Spec.Volumes = volumes
 }
 
-// ephemeralClaims makes the claims of a pod's generic ephemeral volumes.
+// ephemeralClaims creates the claims of a pod's generic ephemeral volumes.
 func (m *maker) ephemeralClaims(pod *corev1.Pod) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -53,7 +53,7 @@ func (m *maker) ephemeralClaims(pod *corev1.Pod) {
 	}
 }
 
-// claim adds a claim unless there is one of its name.
+// claim adds a claim unless there is one with its name.
 func (m *maker) claim(c *corev1.PersistentVolumeClaim) {
 	if m.known == nil {
 		m.known = map[string]bool{}
@@ -71,8 +71,8 @@ func (m *maker) claim(c *corev1.PersistentVolumeClaim) {
 	m.set.add(c)
 }
 
-// completeClaims does what admission and the volume controller do to claims: those that name no class get the default
-// class, and claims and volumes that name each other are bound.
+// completeClaims does what admission and the volume controller do to claims: claims without a class get the default class, and claims
+// and volumes that name each other are bound.
 func (m *maker) completeClaims() {
 	class := m.defaultClass()
 	volumes := map[string]*corev1.PersistentVolume{}
@@ -99,7 +99,7 @@ func (m *maker) completeClaims() {
 	m.drivers()
 }
 
-// defaultClass is the name of the newest class that is marked as the default, or "".
+// defaultClass returns the name of the newest class that is marked as the default, or "".
 func (m *maker) defaultClass() string {
 	var best *storagev1.StorageClass
 	for _, c := range All[*storagev1.StorageClass](m.set) {
@@ -116,8 +116,8 @@ func (m *maker) defaultClass() string {
 	return best.Name
 }
 
-// drivers takes the CSI drivers that classes name for installed: manifests hold them rarely, and without its driver the
-// volumes of a class wouldn't be counted.
+// drivers assumes that the CSI drivers named by storage classes are installed: manifests rarely contain them, and without its driver
+// the volumes of a class wouldn't be counted.
 func (m *maker) drivers() {
 	have := map[string]bool{}
 	for _, d := range All[*storagev1.CSIDriver](m.set) {

@@ -16,7 +16,7 @@ const classOfDisks = `
 ---
 `
 
-// claimsOf says each claim of the set: its name, class, state and volume.
+// claimsOf describes each claim of the set: its name, class, phase and volume.
 func claimsOf(s *Set) []string {
 	var out []string
 	for _, c := range All[*corev1.PersistentVolumeClaim](s) {
@@ -33,7 +33,7 @@ func TestClaims(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
 		want       []string
-		volumes    []string // of the first pod: claims it uses
+		volumes    []string // the claims used by the first pod
 	}{
 		{name: "a StatefulSet makes one for each pod", want: []string{"default/data-db-0 disks Pending ", "default/data-db-1 disks Pending "}, volumes: []string{"data-db-0", ""}, text: classOfDisks + `
 apiVersion: apps/v1

@@ -20,11 +20,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Pods are the pods that need room: those that are given and not over, and those that the controllers of workloads would
-// make beside those that are there. Claims and ReplicaSets that come with them are added to the set. What can't be as it is asked for is
-// in the set's warnings.
+// Pods returns the pods that need capacity: the given ones that have not finished, and those that the controllers of workloads would
+// create beside existing ones. Claims and ReplicaSets of these pods are added to the set. What can't be done as asked for is in the
+// set's warnings.
 //
-// DaemonSets make none here: their pods come with nodes.
+// DaemonSets create none here: their pods are added per node.
 func (s *Set) Pods() []*corev1.Pod {
 	m := newMaker(s)
 	for _, pod := range All[*corev1.Pod](s) {
@@ -58,7 +58,7 @@ func (s *Set) Pods() []*corev1.Pod {
 	return m.pods
 }
 
-// maker makes pods.
+// maker creates the pods of workloads.
 type maker struct {
 	set  *Set
 	pods []*corev1.Pod
@@ -66,7 +66,7 @@ type maker struct {
 	there  map[string][]*corev1.Pod
 	admit  *admission
 	unique map[string]int  // pods per generated name
-	known  map[string]bool // claims; nil: not looked at yet
+	known  map[string]bool // names of claims; nil: not read yet
 }
 
 func newMaker(s *Set) *maker {
@@ -83,7 +83,7 @@ func newMaker(s *Set) *maker {
 	return m
 }
 
-// given takes a pod that was read.
+// given adds a pod that was read.
 func (m *maker) given(pod *corev1.Pod) {
 	if objects.Ended(pod) {
 		return
@@ -94,7 +94,7 @@ func (m *maker) given(pod *corev1.Pod) {
 	m.pods = append(m.pods, pod)
 }
 
-// generate makes a name from a prefix. Where a controller takes random letters, these count.
+// generate returns a name with the prefix. Controllers append random letters; here it is a number.
 func (m *maker) generate(prefix string) string {
 	m.unique[prefix]++
 	return prefix + strconv.Itoa(m.unique[prefix])
@@ -136,7 +136,7 @@ func (m *maker) deployment(d *appsv1.Deployment) {
 
 func (m *maker) replicaSet(rs *appsv1.ReplicaSet) {
 	if metav1.GetControllerOfNoCopy(rs) != nil {
-		return // made by a Deployment, and so are its pods
+		return // created by a Deployment, and so are its pods
 	}
 	b := m.siblings(rs, &rs.Spec.Template, "ReplicaSet", *metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")))
 	for range int(*rs.Spec.Replicas) - len(m.there[rs.Namespace+"/ReplicaSet/"+rs.Name]) {
@@ -166,10 +166,10 @@ func (m *maker) statefulSet(set *appsv1.StatefulSet) {
 	}
 }
 
-// job makes the pods that run at one time.
+// job creates the pods that run at the same time.
 func (m *maker) job(job *batchv1.Job) {
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {
-		m.set.warn("Job %s/%s is suspended: it needs no room", job.Namespace, job.Name)
+		m.set.warn("Job %s/%s is suspended: it needs no capacity", job.Namespace, job.Name)
 		return
 	}
 	n := int(*job.Spec.Parallelism)
@@ -191,7 +191,7 @@ func (m *maker) job(job *batchv1.Job) {
 	}
 }
 
-// siblings are the pods of one workload: all but name and identity are shared.
+// siblings are the pods of one workload: they share everything but name and UID.
 type siblings struct{ pod corev1.Pod }
 
 func (m *maker) siblings(of client.Object, template *corev1.PodTemplateSpec, kind string, owner metav1.OwnerReference) *siblings {
@@ -204,12 +204,12 @@ func (m *maker) siblings(of client.Object, template *corev1.PodTemplateSpec, kin
 	if b.pod.Labels == nil {
 		b.pod.Labels = map[string]string{}
 	}
-	legacyscheme.Scheme.Default(&b.pod) // a template has the defaults of templates only: requests follow limits on pods
+	legacyscheme.Scheme.Default(&b.pod) // a template only has the defaults of templates; the rule that requests follow limits applies to pods
 	m.admit.pod(&b.pod, kind+" "+of.GetNamespace()+"/"+of.GetName())
 	return b
 }
 
-// make adds one of the siblings. Its spec shares everything with the others', volumes excepted.
+// make adds a pod of the workload. Its spec shares everything with the others' except the volumes.
 func (m *maker) make(b *siblings, name string) *corev1.Pod {
 	pod := b.pod
 	pod.Name, pod.UID = name, uidOf("Pod", pod.Namespace, name)

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// said is a pod in one line: its name, its controller and the labels that its controller gave it. Hashes become #.
+// said describes a pod in one line: its name, its controller and the labels that its controller set. Hashes become #.
 func said(pod *corev1.Pod) string {
 	out := pod.Namespace + "/" + pod.Name
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
@@ -83,7 +83,7 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: sum}
 spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}
-`, warnings: []string{"Job default/sum is suspended: it needs no room"}},
+`, warnings: []string{"Job default/sum is suspended: it needs no capacity"}},
 		{name: "a DaemonSet's come with nodes", text: strings.Replace(strings.Replace(web("1", ""), "Deployment", "DaemonSet", 1), "  replicas: 1\n", "", 1)},
 		{name: "pods themselves, finished ones excepted", text: `
 {apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {containers: [{name: c, image: c}]}}
@@ -118,7 +118,7 @@ spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name
 	}
 }
 
-// A workload of which a part is there gets the rest.
+// If some pods of a workload exist, only the missing ones are created.
 func TestPodsThatAreThereCount(t *testing.T) {
 	var there strings.Builder
 	for i, of := range []string{"ReplicaSet/web-5d4f8c7b9", "ReplicaSet/web-5d4f8c7b9", "ReplicaSet/web-6c9d5f8b7", "ReplicaSet/webshop-5d4f8c7b9", "StatefulSet/db", "Job/sum"} {
@@ -165,7 +165,7 @@ spec: {parallelism: 2, completions: 2, template: {spec: {restartPolicy: Never, c
 			}
 		}
 	}
-	// Two of four web pods are there (one failed, one is a webshop's), one of three db pods, one of two of the Job.
+	// Two of four web pods exist (one more has failed, one belongs to webshop), one of three db pods, one of two of the Job.
 	if diff := cmp.Diff(map[string]int{"ReplicaSet": 2, "StatefulSet": 2, "Job": 1}, counts); diff != "" {
 		t.Errorf("pods made (-want +got):\n%s", diff)
 	}

@@ -2,7 +2,7 @@ package objects
 
 import corev1 "k8s.io/api/core/v1"
 
-// ReadyCondition is the Node's Ready condition, or nil.
+// ReadyCondition returns the Node's Ready condition, or nil.
 func ReadyCondition(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
@@ -12,13 +12,13 @@ func ReadyCondition(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// Ready says that the Node's Ready condition is True.
+// Ready reports whether the Node's Ready condition is True.
 func Ready(node *corev1.Node) bool {
 	c := ReadyCondition(node)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// InternalIP is the first internal address of the Node, or "".
+// InternalIP returns the first internal address of the Node, or "".
 func InternalIP(node *corev1.Node) string {
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {

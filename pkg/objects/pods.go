@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Ended says that the pod runs no more and needs no room.
+// Ended reports whether the pod has finished and needs no capacity any more.
 func Ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// Controller is the UID of the pod's controller, or "".
+// Controller returns the UID of the pod's controller, or "".
 func Controller(pod *corev1.Pod) types.UID {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		return ref.UID
@@ -19,8 +19,8 @@ func Controller(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// DaemonSetOf is the DaemonSet that controls the pod, of whatever API group, or nil. (What a drain leaves on a node is another question,
-// which Karpenter answers by any owner of the API's own kind: lifecycle/pods.Daemon.)
+// DaemonSetOf returns the DaemonSet that controls the pod, of any API group, or nil. (Which pods a drain leaves on a node is another
+// question, which Karpenter decides by any owner of kind apps DaemonSet: lifecycle/pods.Daemon.)
 func DaemonSetOf(pod *corev1.Pod) *metav1.OwnerReference {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && ref.Kind == "DaemonSet" {
 		return ref
@@ -28,10 +28,10 @@ func DaemonSetOf(pod *corev1.Pod) *metav1.OwnerReference {
 	return nil
 }
 
-// OfDaemonSet says that a DaemonSet controls the pod: it comes with its node and needs no other.
+// OfDaemonSet reports whether a DaemonSet controls the pod: such a pod is created for its node and needs no other.
 func OfDaemonSet(pod *corev1.Pod) bool { return DaemonSetOf(pod) != nil }
 
-// DaemonSetKey is namespace/name of the DaemonSet that controls the pod, or "".
+// DaemonSetKey returns namespace/name of the DaemonSet that controls the pod, or "".
 func DaemonSetKey(pod *corev1.Pod) string {
 	if ref := DaemonSetOf(pod); ref != nil {
 		return pod.Namespace + "/" + ref.Name
@@ -39,7 +39,8 @@ func DaemonSetKey(pod *corev1.Pod) string {
 	return ""
 }
 
-// ClaimName is the PersistentVolumeClaim of a pod's volume, or "". That of an ephemeral volume is named as its controller names it.
+// ClaimName returns the PersistentVolumeClaim of a pod's volume, or "". For an ephemeral volume it is the name that the ephemeral
+// volume controller gives the claim.
 func ClaimName(pod *corev1.Pod, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:

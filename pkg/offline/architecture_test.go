@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 )
 
-// Pods that name no architecture, on a pool that leaves it open and may become arm64, are warned of, and no others.
+// There is a warning about pods that name no architecture on a pool that leaves it open and may become arm64, and about no others.
 func TestOpenArchitectures(t *testing.T) {
 	f, err := aws.ReadCatalogFile(strings.NewReader(`{"meta":{"region":"eu-test-1"},"instanceTypes":[
 		{"name":"m1.large","arch":["x86_64"],"vcpus":4,"memoryMiB":16384,"maxENIs":4,"ipv4PerENI":15,"usageClasses":["on-demand"],"zones":["eu-test-1a"],"onDemandUSDPerHour":0.2},

@@ -30,26 +30,26 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
-// cluster is the scheduler's side of the world: its informers, and its profiles' filters on what they hold.
+// cluster is the scheduler's part: its informers, and the filters of its profiles on the objects in them.
 type cluster struct {
 	informers informers.SharedInformerFactory
 	world     *simulate.World
 	profiles  []schedulerapi.KubeSchedulerProfile
 }
 
-// errOffline is what anybody gets who asks the API server.
+// errOffline is the error of every request to the API server.
 var errOffline = errors.New("a plan is made offline: there is no API server")
 
 type nobody struct{}
 
 func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, errOffline }
 
-// newCluster builds a scheduler that never runs, on the objects of the set, the namespaces and the pods that are bound. Its goroutines end
-// with ctx.
+// newCluster builds a scheduler that never runs, on the objects of the set, the namespaces and the bound pods. Its goroutines end with
+// ctx.
 func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Namespace, bound []*corev1.Pod, profiles []schedulerapi.KubeSchedulerProfile) (*cluster, error) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://offline.invalid", Transport: nobody{}})
 	if err != nil {
-		return nil, fmt.Errorf("making a client that asks nobody: %w", err)
+		return nil, fmt.Errorf("making a client that sends no requests: %w", err)
 	}
 	f := informers.NewSharedInformerFactory(client, 0)
 	nodes := manifest.All[*corev1.Node](set)
@@ -74,10 +74,10 @@ func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Nam
 		freeze(f, &corev1.LimitRange{}, manifest.All[*corev1.LimitRange](set)),
 		freeze(f, &nodev1.RuntimeClass{}, manifest.All[*nodev1.RuntimeClass](set)),
 		freeze(f, &schedulingv1.PriorityClass{}, manifest.PriorityClasses(set)),
-		// A profile's default spread constraints count the pods that these select.
+		// A profile's default spread constraints count the pods that these objects select.
 		freeze(f, &corev1.Service{}, manifest.All[*corev1.Service](set)),
 		freeze(f, &appsv1.ReplicaSet{}, replicaSets(set)), freeze(f, &appsv1.StatefulSet{}, statefulSets(set)),
-		// What is not read. Without these the factory would make informers of its own, which would ask.
+		// Kinds that are not read. Without these, the factory would create informers of its own, which would send requests.
 		freeze(f, &corev1.ReplicationController{}, nil), freeze(f, &corev1.ResourceQuota{}, nil), freeze(f, &batchv1.Job{}, nil),
 		freeze(f, &storagev1.VolumeAttachment{}, nil),
 		freeze(f, &resourcev1.ResourceClaim{}, nil), freeze(f, &resourcev1.ResourceSlice{}, nil), freeze(f, &resourcev1.DeviceClass{}, nil),
@@ -107,7 +107,7 @@ func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Nam
 	return &cluster{informers: f, world: world, profiles: profiles}, nil
 }
 
-// profileOf is the profile that judges pods of a scheduler: its own, or else the first.
+// profileOf returns the profile whose filters check the pods of a scheduler: its own, or else the first.
 func (c *cluster) profileOf(name string) schedulerapi.KubeSchedulerProfile {
 	if i := slices.IndexFunc(c.profiles, func(p schedulerapi.KubeSchedulerProfile) bool { return p.SchedulerName == name }); i >= 0 {
 		return c.profiles[i]
@@ -115,7 +115,8 @@ func (c *cluster) profileOf(name string) schedulerapi.KubeSchedulerProfile {
 	return c.profiles[0]
 }
 
-// replicaSets are the set's, with what selects their pods and no more: all pods that they want have been made.
+// replicaSets returns the set's ReplicaSets, reduced to what selects their pods: with 0 replicas, because all their pods exist
+// already.
 func replicaSets(set *manifest.Set) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
 	for _, rs := range manifest.All[*appsv1.ReplicaSet](set) {
@@ -124,7 +125,7 @@ func replicaSets(set *manifest.Set) []*appsv1.ReplicaSet {
 	return out
 }
 
-// statefulSets are the same of the set's StatefulSets.
+// statefulSets returns the set's StatefulSets, reduced in the same way.
 func statefulSets(set *manifest.Set) []*appsv1.StatefulSet {
 	var out []*appsv1.StatefulSet
 	for _, s := range manifest.All[*appsv1.StatefulSet](set) {
@@ -139,7 +140,7 @@ type silent struct{}
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 func (s silent) WithLogger(klog.Logger) events.EventRecorderLogger                           { return s }
 
-// worldOf is a simulate.World as the launcher names it.
+// worldOf adapts a simulate.World to launch.World, whose Nodes has a parameter of an unnamed type.
 type worldOf struct{ *simulate.World }
 
 func (w worldOf) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {

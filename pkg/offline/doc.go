@@ -1,9 +1,9 @@
-// Package offline makes a small world of what manifests say and asks the production path what it would buy there.
+// Package offline builds a cluster in memory from manifests and lets the production code plan which nodes it would launch there.
 //
 //	manifest.Set -> frozen informers -> the scheduler's cache and the default profile's filters (pkg/simulate)
 //	                                 -> a launcher that never runs (launch.Motor.Propose) -> capacity.Plan -> Report
 //
-// Nothing of planning, verifying or replanning is done here: pods become demand, and a plan becomes a report.
+// The package itself does not plan, verify or replan: it turns pods into demand, and a plan into a report.
 //
-// It is not for clusters: it asks nobody, writes nowhere, and its world doesn't change.
+// It is not for running clusters: it sends no requests, writes nowhere, and its cluster doesn't change.
 package offline

@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// frozen is an informer of objects that are all there from the start and never change. It needs no goroutine: whoever adds a
-// handler has been told everything when the call returns.
+// frozen is an informer whose objects all exist from the start and never change. It needs no goroutine: when a call that adds a
+// handler returns, the handler has received all objects.
 type frozen struct{ indexer cache.Indexer }
 
 var _ cache.SharedIndexInformer = frozen{}
 
-// freeze puts objects of one type behind the factory: every later request for the type's informer or lister gets them.
+// freeze makes the factory return a frozen informer with these objects for every later request for the type's informer or lister.
 func freeze[T runtime.Object](f informers.SharedInformerFactory, example T, objects []T) error {
 	i := frozen{cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
 	for _, o := range objects {
@@ -60,7 +60,7 @@ func (frozen) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext
 func (frozen) SetTransform(cache.TransformFunc) error                                   { return nil }
 func (frozen) IsStopped() bool                                                          { return false }
 
-// syncedRegistration is the registration of a handler that knows everything.
+// syncedRegistration is the registration of a handler that has received everything.
 type syncedRegistration struct{}
 
 var closed = func() <-chan struct{} {

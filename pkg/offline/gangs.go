@@ -20,7 +20,7 @@ type groups struct {
 	used bool
 }
 
-// newGroups reads PodGroups. problems name those that can't be.
+// newGroups reads PodGroups. problems name those that are invalid.
 func newGroups(set *manifest.Set, used bool) (groups, []error) {
 	out := groups{map[launch.Group]int{}, used}
 	var problems []error
@@ -38,7 +38,8 @@ func (g groups) Min(group launch.Group) (int, bool) {
 	return g.min[group], g.used && !group.InTree
 }
 
-// withoutCoscheduling is what is to be said of pods that belong to a group although no profile knows of groups; empty: there are none.
+// withoutCoscheduling returns the warning about pods that belong to a group although no profile has Coscheduling; empty: there are
+// none.
 func withoutCoscheduling(waiting []*corev1.Pod) string {
 	named := map[string]bool{}
 	for _, pod := range waiting {
@@ -53,13 +54,13 @@ func withoutCoscheduling(waiting []*corev1.Pod) string {
 		strings.Join(slices.Sorted(maps.Keys(named)), ", "))
 }
 
-// words takes down what the launcher says of pods that it refuses before it plans.
+// words records what the launcher reports about pods that it refuses before it plans.
 type words struct{ refused []Refused }
 
 // Pod implements launch.Recorder.
 func (w *words) Pod(ref capacity.PodRef, _, reason, note string) {
 	if reason == launch.EventGroupIgnored {
-		return // no refusal; withoutCoscheduling says it once for all
+		return // not a refusal; withoutCoscheduling warns once for all
 	}
 	w.refused = append(w.refused, Refused{Namespace: ref.Namespace, Name: ref.Name, Reason: note})
 }

@@ -26,32 +26,32 @@ import (
 // Settings of a plan.
 type Settings struct {
 	Catalog Catalog
-	// Plan are the planner's settings. Explain is filled in here.
+	// Plan are the planner's settings. Plan.Explain is filled in here.
 	Plan capacity.Options
-	// Profiles are the scheduler's, the first of which also judges pods of schedulers that have none; empty: the default one. They
-	// have in-tree plugins only.
+	// Profiles are the scheduler's. The filters of the first also check pods of schedulers without a profile; empty: the default
+	// profile. They have in-tree plugins only.
 	Profiles []schedulerapi.KubeSchedulerProfile
-	// Coscheduling says that the scheduler has that plugin in a profile, so that PodGroups mean something.
+	// Coscheduling: a profile of the scheduler has that plugin, so PodGroups have an effect.
 	Coscheduling bool
-	// Warnings are what is to be said of the settings themselves.
+	// Warnings are warnings about the settings themselves.
 	Warnings []string
-	// Pools are what the profiles say about pools, Legacy what Provisioners rely on.
+	// Pools are the profiles' settings about pools, Legacy those that Provisioners rely on.
 	Pools  []karpenter.Profile
 	Legacy karpenter.LegacyOptions
 	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector labels.Selector
-	// NoVerify leaves the scheduler's filters out: the planner's word is taken.
+	// NoVerify skips verification by the scheduler's filters: the plan is taken as it is.
 	NoVerify bool
-	// Explain is a pod, as namespace/name or name, whose place is to be explained; empty: none.
+	// Explain is a pod, as namespace/name or name, whose placement is to be explained; empty: none.
 	Explain string
 	Clock   clock.PassiveClock
 }
 
-// ErrNoPool says that there is nothing to buy from.
+// ErrNoPool means that there is no pool in which nodes could be launched.
 var ErrNoPool = errors.New("no NodePool or Provisioner in the input")
 
-// Plan says what would be bought for the pods of the set, and where they would go. An error means that the input can't be: a pod
-// that fits nowhere is none, it is in the report.
+// Plan reports which nodes would be launched for the pods of the set, and where the pods would run. An error means that the input is
+// invalid: a pod that fits nowhere is not an error, it is in the report.
 func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,16 +126,16 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	return r, nil
 }
 
-// demand is the pods by what there is to do for them.
+// demand sorts the pods by what has to be done for them.
 type demand struct {
 	set     *manifest.Set
 	bound   []*corev1.Pod
 	waiting []*corev1.Pod
-	daemons []*corev1.Pod // that wait: they show what others of their DaemonSets will ask for
+	daemons []*corev1.Pod // waiting ones: they show what other pods of their DaemonSets will request
 	refused []Refused
 }
 
-// sort tells pods on nodes from pods that need one.
+// sort separates pods on nodes from pods that need one.
 func (d *demand) sort() {
 	nodes := map[string]bool{}
 	for _, n := range manifest.All[*corev1.Node](d.set) {
@@ -147,7 +147,7 @@ func (d *demand) sort() {
 			d.bound = append(d.bound, pod)
 		case pod.Spec.NodeName != "":
 			d.set.Warnings = append(d.set.Warnings, fmt.Sprintf("Pod %s/%s is on node %s, which is not in the input: it is ignored", pod.Namespace, pod.Name, pod.Spec.NodeName))
-		case objects.OfDaemonSet(pod): // its node is there, or it comes with one
+		case objects.OfDaemonSet(pod): // its node exists, or it is created with its node
 			d.daemons = append(d.daemons, pod)
 		default:
 			d.waiting = append(d.waiting, pod)
@@ -155,7 +155,7 @@ func (d *demand) sort() {
 	}
 }
 
-// find is the pod that is called so, among all that were read or made; nil for "".
+// find returns the pod with that name, among all that were read or created; nil for "".
 func (d *demand) find(name string) (found *corev1.Pod, err error) {
 	if name == "" {
 		return nil, nil
@@ -177,7 +177,7 @@ func (d *demand) find(name string) (found *corev1.Pod, err error) {
 	return nil, fmt.Errorf("pod %s may be %s: name its namespace", name, strings.Join(all, " or "))
 }
 
-// alike names a pod whose name begins like the one that was asked for: pods of workloads have generated names.
+// alike names a pod whose name begins like the requested one: pods of workloads have generated names.
 func (d *demand) alike(name string) string {
 	_, short, ok := strings.Cut(name, "/")
 	if !ok {
@@ -191,7 +191,7 @@ func (d *demand) alike(name string) string {
 	return ""
 }
 
-// schedulers are the names of all schedulers that pods ask for: whoever they are, they are planned for.
+// schedulers returns the names of all schedulers that pods ask for: pods of every scheduler are planned for.
 func (d *demand) schedulers() []string {
 	var out []string
 	for _, pod := range d.waiting {
@@ -202,8 +202,8 @@ func (d *demand) schedulers() []string {
 	return out
 }
 
-// namespaces are those of the input and those that pods are in, each with the label that an API server gives it. unread are the names of
-// those that the input doesn't have.
+// namespaces returns those of the input and those that pods are in, each with the label that an API server sets. unread are the names
+// of those that the input doesn't contain.
 func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 	known := map[string]bool{}
 	named := func(ns *corev1.Namespace) {
@@ -226,7 +226,7 @@ func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 	return all, unread
 }
 
-// submit does what the scheduler does with pods that fit nowhere. For those that no node could help it is said why.
+// submit does what the scheduler does with pods that fit nowhere. Pods that no node could help are refused with the reason.
 func (d *demand) submit(reservations *launch.Reservations, pending *launch.Pending, classes *launch.Classes) {
 	handler := pending.Handler()
 	for _, pod := range d.bound {
@@ -251,7 +251,7 @@ func (d *demand) submit(reservations *launch.Reservations, pending *launch.Pendi
 	}
 }
 
-// arrivals is a clock by which every pod comes a moment after the one before it: the order of the input is that of the demand.
+// arrivals is a clock that advances with every call, so that the demand has the order of the input.
 type arrivals struct{ n time.Duration }
 
 func (a *arrivals) Now() time.Time {
@@ -261,7 +261,7 @@ func (a *arrivals) Now() time.Time {
 
 func (a *arrivals) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
 
-// spent is where the time went.
+// spent is the time spent on planning and on verifying.
 type spent struct {
 	clock               clock.PassiveClock
 	planning, verifying time.Duration
@@ -289,14 +289,14 @@ func (w timedWorld) Verify(ctx context.Context, t capacity.Trial) ([]capacity.Re
 	return w.World.Verify(ctx, t)
 }
 
-// trusting takes every placement for good.
+// trusting accepts every placement.
 type trusting struct{ launch.World }
 
 func (trusting) Verify(context.Context, capacity.Trial) ([]capacity.Rejection, error) {
 	return nil, nil
 }
 
-// plannedNodes makes the hypothetical nodes; nobody asks for others.
+// plannedNodes creates the hypothetical nodes; no others are needed.
 type plannedNodes struct{ launch.NodeBuilder }
 
 func (plannedNodes) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {

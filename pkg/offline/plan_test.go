@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 )
 
-// machines are two sizes of one kind, and one that nobody needs as long as the others can be had.
+// machines are two sizes of one family, and a more expensive type that is only used if the others can't be.
 const machines = `{"meta":{"region":"eu-test-1"},"instanceTypes":[
 	{"name":"m1.large","arch":["x86_64"],"vcpus":4,"memoryMiB":16384,"maxENIs":4,"ipv4PerENI":15,"maxEBSAttachments":8,"usageClasses":["on-demand","spot"],
 	 "zones":["eu-test-1a","eu-test-1b"],"onDemandUSDPerHour":0.2,"spotUSDPerHourByZone":{"eu-test-1a":0.08,"eu-test-1b":0.07}},
@@ -46,7 +46,7 @@ spec: {role: r, amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms:
 ---
 `
 
-// pool is a NodePool; more goes into its spec, requirements into its template's.
+// pool returns a NodePool; more is added to its spec, requirements to its template's.
 func pool(name, more string, requirements ...string) string {
 	return fmt.Sprintf(`
 apiVersion: karpenter.sh/v1
@@ -62,7 +62,7 @@ spec:
 `, name, strings.Join(requirements, ","), more)
 }
 
-// deployment of one container with these requests; more goes into the pod's spec.
+// deployment returns a Deployment of one container with these requests; more is added to the pod's spec.
 func deployment(name string, replicas int, requests, more string) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
@@ -80,18 +80,18 @@ spec:
 `, name, replicas, requests, more)
 }
 
-// daemonSet of one container with these requests, called agent; more goes into the pod's spec.
+// daemonSet returns a DaemonSet called agent with one container with these requests; more is added to the pod's spec.
 func daemonSet(requests, more string) string {
 	return strings.Replace(strings.Replace(deployment("agent", 1, requests, more), "Deployment", "DaemonSet", 1), "  replicas: 1\n", "", 1)
 }
 
-// gang is a Deployment whose pods are a group of which so many must run together.
+// gang returns a Deployment whose pods are a PodGroup of which this many members must run together.
 func gang(replicas, members int) string {
 	return strings.Replace(deployment("train", replicas, "cpu: 3", ""), "labels: {app: train}", "labels: {app: train, scheduling.x-k8s.io/pod-group: train}", 1) +
 		fmt.Sprintf("{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: train, namespace: shop}, spec: {minMember: %d}}\n---\n", members)
 }
 
-// ticks is a clock that moves by a millisecond whenever it is looked at.
+// ticks is a clock that advances by a millisecond whenever it is read.
 type ticks struct{ now time.Time }
 
 func (c *ticks) Now() time.Time {
@@ -113,7 +113,7 @@ func set(t *testing.T, manifests string) *manifest.Set {
 	return s
 }
 
-// said is a report in lines: nodes with the workloads on them, nodes that are there, and who is refused.
+// said returns a report in lines: new nodes with their workloads, existing nodes, and refused pods.
 func said(r *Report) []string {
 	var out []string
 	for i := range r.Nodes {
@@ -230,7 +230,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 			for i := range got {
 				got[i] = withoutHash(got[i])
 				if strings.HasPrefix(got[i], "refused train") {
-					got[i], _, _ = strings.Cut(got[i], ":") // why is the planner's to say
+					got[i], _, _ = strings.Cut(got[i], ":") // the reason is tested with the planner
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -249,7 +249,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 	}
 }
 
-// withoutHash makes the name of a Deployment's pod readable: what is between the first and the last dash is a hash.
+// withoutHash makes the name of a Deployment's pod readable: the part between the first and the last dash is a hash.
 func withoutHash(line string) string {
 	before, rest, ok := strings.Cut(line, "refused ")
 	name, after, colon := strings.Cut(rest, ":")

@@ -17,13 +17,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 )
 
-// Catalog says what a node class can run, what had to be assumed for that, and why the class can't be used.
+// Catalog returns what a node class can run, what had to be assumed for that, and why the class can't be used.
 type Catalog interface {
 	InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string, unready string)
 }
 
-// shop is the launcher's claims and cloud, as far as somebody needs them who only asks: pools, what runs already, and what
-// there is to buy. A launcher that isn't running calls nothing else of the interfaces.
+// shop implements launch.Claims and launch.Cloud as far as a proposal needs them: pools, existing claims, and instance types. A
+// launcher that isn't running calls no other methods of the interfaces.
 type shop struct {
 	intentLog
 	cloud
@@ -31,7 +31,7 @@ type shop struct {
 	objects karpenter.StaticObjects
 	types   map[string]typesOf
 	assumed []string
-	notes   []string // what is to be said of overlays
+	notes   []string // notes about overlays
 }
 
 type (
@@ -44,7 +44,7 @@ type typesOf struct {
 	unready string
 }
 
-// newShop reads pools and classes. problems name objects that can't be used.
+// newShop reads pools and classes. problems name objects that are invalid.
 func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.StaticObjects{
 		Pools: own(manifest.All[*karpv1.NodePool](set)), Classes: manifest.All[*ec2nc.EC2NodeClass](set), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
@@ -76,7 +76,7 @@ func own[T client.Object](objects []T) []T {
 	return slices.DeleteFunc(slices.Clone(objects), func(o T) bool { return karpenter.OfAnotherProvider(o) })
 }
 
-// claimsOf is what runs already and counts against the limits of pools: NodeClaims, and nodes of pools without one.
+// claimsOf returns what exists already and counts against the limits of pools: NodeClaims, and nodes of pools without one.
 func claimsOf(set *manifest.Set) []*capacity.Claim {
 	var out []*capacity.Claim
 	claimed := map[string]bool{}

@@ -12,11 +12,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// hoursPerMonth is how AWS's own calculators count.
+// hoursPerMonth is the number that AWS's own calculators use.
 const hoursPerMonth = 730
 
-// Table writes the plan for people: a line for nodes that are alike or, if wide, for each node; what goes to nodes that are
-// there; who is refused and why; the sum.
+// Table writes the plan for people: a line for each kind of node or, if wide, for each node; the pods on existing nodes; the refused
+// pods with the reasons; the total.
 func (r *Report) Table(w io.Writer, wide bool) error {
 	p := &printer{w: w}
 	switch {
@@ -32,7 +32,7 @@ func (r *Report) Table(w io.Writer, wide bool) error {
 	return p.err
 }
 
-// Explain writes why the pod is where it is.
+// Explain writes why the pod is placed where it is.
 func (r *Report) Explain(w io.Writer) error {
 	p := &printer{w: w}
 	p.printf("Pod %s/%s:\n", r.Explanation.Namespace, r.Explanation.Name)
@@ -67,7 +67,7 @@ func (p *printer) table(rows [][]string) {
 	p.printf("\n")
 }
 
-// kinds are the nodes by what a reader would call the same.
+// kinds writes one row for all nodes with the same pool, instance type, zone and capacity type.
 func (p *printer) kinds(r *Report) {
 	type kind struct{ pool, instanceType, zone, capacityType string }
 	type sum struct {
@@ -103,7 +103,7 @@ func (p *printer) kinds(r *Report) {
 	p.table(rows)
 }
 
-// nodes are the nodes one by one.
+// nodes writes one row for each node.
 func (p *printer) nodes(r *Report) {
 	rows := [][]string{{"POOL", "TYPE", "ZONES", "CAPACITY", "$/H", "CPU", "MEMORY", "OR ELSE", "PODS"}}
 	for i := range r.Nodes {
@@ -114,7 +114,7 @@ func (p *printer) nodes(r *Report) {
 	p.table(rows)
 }
 
-// others are the next cheapest types and how many there are beyond.
+// others names the next cheapest types and how many more there are.
 func others(all []Alternative) string {
 	const shown = 2
 	var out []string
@@ -127,7 +127,7 @@ func others(all []Alternative) string {
 	return cmp.Or(strings.Join(out, ", "), "none")
 }
 
-// workloads counts pods by what they belong to.
+// workloads counts pods by workload.
 func workloads(pods []PodName, classes []*capacity.Class) string {
 	counts := map[string]int{}
 	for i, pod := range pods {
@@ -154,7 +154,7 @@ func (p *printer) existing(r *Report) {
 	p.table(rows)
 }
 
-// refused joins pods that are refused for the same reason.
+// refused writes one row for all pods that are refused for the same reason.
 func (p *printer) refused(r *Report) {
 	if len(r.Refused) == 0 {
 		return
@@ -179,7 +179,7 @@ func (p *printer) refused(r *Report) {
 }
 
 func (p *printer) sum(r *Report, wide bool) {
-	p.printf("%s to buy for %s: $%s/h, $%.0f a month", plural(len(r.Nodes), "node"), plural(r.Pods, "pod"), dollars(r.TotalPerHour), r.TotalPerHour*hoursPerMonth)
+	p.printf("%s to launch for %s: $%s/h, $%.0f a month", plural(len(r.Nodes), "node"), plural(r.Pods, "pod"), dollars(r.TotalPerHour), r.TotalPerHour*hoursPerMonth)
 	if n := len(r.Refused); n > 0 {
 		p.printf("; %s refused", plural(n, "pod"))
 	}
@@ -200,7 +200,7 @@ func (p *printer) sum(r *Report, wide bool) {
 	}
 }
 
-// zoneOf is the node's zone, or how many it may be bought in.
+// zoneOf returns the node's zone, or how many zones it may be launched in.
 func zoneOf(n *Node) string {
 	if len(n.Zones) == 1 {
 		return n.Zone

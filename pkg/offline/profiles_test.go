@@ -27,7 +27,7 @@ func spreading(t *testing.T) []schedulerapi.KubeSchedulerProfile {
 	return cfg.Profiles
 }
 
-// A profile's default constraints hold for pods that a workload or a Service selects, and for no others.
+// A profile's default constraints apply to pods that a workload or a Service selects, and to no others.
 func TestDefaultSpreadConstraintsOfTheProfile(t *testing.T) {
 	const single = `
 apiVersion: v1
@@ -47,7 +47,7 @@ spec: {containers: [{name: c, image: c, resources: {requests: {cpu: 3}}}]}
 	for _, tc := range []struct {
 		name, text string
 		profiles   []schedulerapi.KubeSchedulerProfile
-		// zones are those of the nodes, each as far as it is fixed.
+		// zones is the number of zones that each node may be in.
 		zones []int
 	}{
 		{"the default profile", deployment("web", 4, "cpu: 3", ""), nil, []int{2, 2, 2, 2}},
@@ -80,7 +80,7 @@ spec: {containers: [{name: c, image: c, resources: {requests: {cpu: 3}}}]}
 	}
 }
 
-// Without Coscheduling in a profile PodGroups mean nothing to the scheduler, and nothing to a plan; that is said.
+// Without Coscheduling in a profile, PodGroups have no effect in the scheduler and none in a plan; a warning says so.
 func TestGroupsWithoutCoscheduling(t *testing.T) {
 	s := settings(t)
 	s.Coscheduling = false

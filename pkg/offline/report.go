@@ -13,41 +13,41 @@ import (
 
 // Report is a plan for people and programs: docs/plan.md describes its JSON. Prices are $/h at list price.
 type Report struct {
-	// Nodes to buy.
+	// Nodes to launch.
 	Nodes []Node `json:"nodes"`
 	// Existing nodes that get pods.
 	Existing []Existing `json:"existing,omitempty"`
 	Refused  []Refused  `json:"refused"`
-	// Pods is how many were planned for, refused ones included.
+	// Pods is how many were planned for, including refused ones.
 	Pods         int     `json:"pods"`
 	TotalPerHour float64 `json:"totalPerHour"`
-	// LowerBoundPerHour: no way to pack the pods of new nodes costs less; 0: not known.
+	// LowerBoundPerHour: no packing of the pods on new nodes costs less; 0: not known.
 	LowerBoundPerHour float64 `json:"lowerBoundPerHour"`
 	PlanMillis        float64 `json:"planMillis"`
 	VerifyMillis      float64 `json:"verifyMillis"`
-	// Verified says that the scheduler's filters have accepted every placement.
+	// Verified: the scheduler's filters have accepted every placement.
 	Verified bool     `json:"verified"`
 	Warnings []string `json:"warnings,omitempty"`
-	// Assumed is what only the AWS account knows and was taken for granted.
+	// Assumed is what only the AWS account knows and had to be assumed.
 	Assumed []string `json:"assumed,omitempty"`
 	// Explanation of the pod that was asked about.
 	Explanation *Explanation `json:"explanation,omitempty"`
 }
 
-// Node is a node to buy.
+// Node is a node to launch.
 type Node struct {
 	Pool string `json:"pool"`
-	// InstanceType and Zone are the cheapest way to buy it, and PricePerHour what that costs.
+	// InstanceType and Zone are the cheapest offering for it, and PricePerHour its price.
 	InstanceType string  `json:"instanceType"`
 	Zone         string  `json:"zone"`
 	CapacityType string  `json:"capacityType"`
 	PricePerHour float64 `json:"pricePerHour"`
-	// Zones it may be bought in: one if a pod depends on it.
+	// Zones it may be launched in: one if a pod depends on it.
 	Zones []string `json:"zones"`
-	// CPUUse and MemoryUse are what pods and daemons ask for, as a share of what InstanceType has for them.
+	// CPUUse and MemoryUse are the requests of pods and daemons, as a share of the allocatable of InstanceType.
 	CPUUse    float64 `json:"cpuUse"`
 	MemoryUse float64 `json:"memoryUse"`
-	// Alternatives are the other instance types that it may become, cheapest first.
+	// Alternatives are the other instance types that it may get, cheapest first.
 	Alternatives []Alternative `json:"alternatives"`
 	Pods         []PodName     `json:"pods"`
 
@@ -60,7 +60,7 @@ type Alternative struct {
 	PricePerHour float64 `json:"pricePerHour"`
 }
 
-// Existing is a node that is there and gets pods.
+// Existing is an existing node that gets pods.
 type Existing struct {
 	Name string    `json:"name"`
 	Pods []PodName `json:"pods"`
@@ -74,14 +74,14 @@ type PodName struct {
 	Name      string `json:"name"`
 }
 
-// Refused is a pod that gets no room.
+// Refused is a pod for which there is no node.
 type Refused struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Reason    string `json:"reason"`
 }
 
-// Explanation is why a pod is where it is.
+// Explanation is why a pod is placed where it is.
 type Explanation struct {
 	Namespace string   `json:"namespace"`
 	Name      string   `json:"name"`
@@ -123,8 +123,8 @@ func newReport(view *capacity.View, plan *capacity.Plan, refused []Refused) *Rep
 	return r
 }
 
-// sort puts the report in an order that a change of the plan disturbs little, so that two reports can be compared. Pods stay in
-// the order in which they are bound.
+// sort orders the report so that a change of the plan changes few lines, and two reports can be compared. Pods stay in the order in
+// which they are bound.
 func (r *Report) sort() {
 	slices.SortStableFunc(r.Nodes, func(a, b Node) int {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.CapacityType, b.CapacityType), cmp.Compare(a.InstanceType, b.InstanceType),
@@ -173,7 +173,7 @@ func round(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
 func millis(d time.Duration) float64 { return math.Round(float64(d)/float64(time.Millisecond)*10) / 10 }
 
-// explain says why the pod is where the plan has it.
+// explain adds the explanation of the pod's placement.
 func (r *Report) explain(pod *corev1.Pod, plan *capacity.Plan) {
 	e := &Explanation{Namespace: pod.Namespace, Name: pod.Name}
 	r.Explanation = e
@@ -183,13 +183,13 @@ func (r *Report) explain(pod *corev1.Pod, plan *capacity.Plan) {
 	}
 	placed := slices.ContainsFunc(plan.Placements, func(p capacity.Placement) bool { return p.Pod.UID == pod.UID })
 	for _, one := range plan.Explanations {
-		if one.Pod.UID == pod.UID && placed == (one.Node != "") { // what the filters refused in the end was explained as placed
+		if one.Pod.UID == pod.UID && placed == (one.Node != "") { // a pod that the filters refused in the end has an explanation as if it were placed
 			e.Lines = one.Lines
 		}
 	}
 	for _, one := range r.Refused {
 		if len(e.Lines) == 0 && one.Namespace == pod.Namespace && one.Name == pod.Name {
-			e.Lines = []string{"it gets no room: " + one.Reason}
+			e.Lines = []string{"it gets no node: " + one.Reason}
 		}
 	}
 }

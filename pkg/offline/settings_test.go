@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 )
 
-// shared is two pods that use a claim only one pod may use at a time: nothing the planner knows of.
+// shared is two pods that use a claim which only one pod may use at a time: the planner doesn't know that rule.
 const shared = `
 {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: disks}, provisioner: ebs.csi.aws.com, volumeBindingMode: WaitForFirstConsumer}
 ---
@@ -81,8 +81,8 @@ func TestExplain(t *testing.T) {
 		{pod: "default/one", want: "it is on a new node of pool general: m1.large"},
 		{pod: "other/one", want: "it fits nowhere"},
 		{pod: "there", want: "it is bound to node node-1 already"},
-		{pod: "held", want: "it gets no room: spec.schedulingGates: it waits for gate to be removed"},
-		{pod: "b", want: "it gets no room: the scheduler's VolumeRestrictions filter refuses the pod"},
+		{pod: "held", want: "it gets no node: spec.schedulingGates: it waits for gate to be removed"},
+		{pod: "b", want: "it gets no node: the scheduler's VolumeRestrictions filter refuses the pod"},
 		{pod: "one", err: "pod one may be default/one or other/one: name its namespace"},
 		{pod: "nobody", err: "there is no pod nobody to explain"},
 		{pod: "other/on", err: "there is no pod other/on to explain; there is default/one"},
@@ -127,7 +127,7 @@ func TestInputThatCannotBePlannedFor(t *testing.T) {
 	}
 }
 
-// Overlays have their say in what is bought, and one that another contradicts is said not to.
+// Overlays influence what is launched; a warning names one that is not applied because it conflicts with another.
 func TestOverlays(t *testing.T) {
 	const overlay = `
 apiVersion: karpenter.sh/v1alpha1
@@ -158,7 +158,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 	}
 }
 
-// Each profile's pods are judged by its own filters, and have nodes built where it says.
+// The pods of each profile are checked by its own filters, and have nodes launched in the pools it selects.
 func TestProfiles(t *testing.T) {
 	defaults, err := latest.Default()
 	if err != nil {
@@ -185,7 +185,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// Only pods of selected namespaces have nodes built. A namespace that isn't in the input is known by its name.
+// Nodes are only launched for pods of selected namespaces. A namespace that isn't in the input has its name as its only label.
 func TestNamespacesThatMayCauseLaunches(t *testing.T) {
 	const there = "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {nodes: \"yes\"}}}\n---\n"
 	app := class + pool("general", "") + deployment("web", 1, "cpu: 3", "")
@@ -216,7 +216,7 @@ func TestNamespacesThatMayCauseLaunches(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := said(r)
-			for i := range got { // the pod's generated name
+			for i := range got { // replace the pod's generated name
 				got[i] = regexp.MustCompile("refused web-[^:]*").ReplaceAllString(got[i], "refused web")
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -229,7 +229,7 @@ func TestNamespacesThatMayCauseLaunches(t *testing.T) {
 	}
 }
 
-// What EKS Auto Mode keeps under the same definitions is neither planned with nor counted against limits.
+// Objects of EKS Auto Mode under the same definitions are neither planned with nor counted against limits.
 func TestObjectsOfEKSAutoMode(t *testing.T) {
 	theirs := strings.ReplaceAll(pool("general-purpose", ""), "{group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}", "{group: eks.amazonaws.com, kind: NodeClass, name: default}") + `
 apiVersion: karpenter.sh/v1

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Volumes of drivers that count their capacity: what follows the node is supposed on new nodes, as nodes of the same kind have shown; what belongs
-// to a zone is judged by what is published.
+// Volumes of drivers that publish their capacity: node-local capacity of new nodes is assumed from nodes of the same instance type;
+// zonal capacity is checked against what is published.
 func TestPlanStorageCapacity(t *testing.T) {
 	driver := func(topologyKey string) string {
 		return fmt.Sprintf(`

@@ -1,8 +1,8 @@
-// Package panics keeps a panic from ending the process where the work that panicked stands alone and is tried again: a plan, a launch,
-// the reconciliation of one object. The scheduler of the whole cluster runs in the same process, and a crash that one odd object causes
-// would come again at every start.
+// Package panics keeps a panic from ending the process if the work that panicked is independent and will be tried again: a plan, a
+// launch, the reconciliation of one object. The scheduler of the whole cluster runs in the same process, and a crash caused by one odd
+// object would happen again at every start.
 //
-// It is not for state that others use: what a panic leaves behind there can't be trusted (see Fatal).
+// It is not for code that changes shared state: after a panic that state can't be trusted (see Fatal).
 package panics
 
 import (
@@ -34,12 +34,12 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("panic in %s: %v", e.Part, e.Value) }
 
-// Fatal is the value of a panic that is never caught: it has left shared state half changed.
+// Fatal is the value of a panic that is never caught, because it has left shared state half changed.
 type Fatal struct{ Value any }
 
 func (f Fatal) String() string { return fmt.Sprint(f.Value) }
 
-// NotCaught turns a panic of its caller into one that isn't caught on its way up. To be deferred.
+// NotCaught turns a panic of its caller into a Fatal, which is not caught further up. Call it with defer.
 func NotCaught() {
 	if v := recover(); v != nil {
 		if _, fatal := v.(Fatal); !fatal {
@@ -49,8 +49,8 @@ func NotCaught() {
 	}
 }
 
-// Catch runs f and answers its error, or an *Error if it panics. The panic is logged with its stack, and counted for the part. An
-// *Error that f panics with was caught before, in another goroutine, and is answered as it is.
+// Catch runs f and returns its error, or an *Error if it panics. The panic is logged with its stack, and counted for the part. If f
+// panics with an *Error, that panic was caught before, in another goroutine, and is returned as it is.
 func Catch(ctx context.Context, part string, f func() error) (err error) {
 	defer func() {
 		v := recover()
@@ -63,7 +63,7 @@ func Catch(ctx context.Context, part string, f func() error) (err error) {
 		default:
 			caught.WithLabelValues(part).Inc()
 			e := &Error{part, v}
-			klog.FromContext(ctx).Error(e, "Caught a panic; this is a mistake in the program. What panicked will be tried again", "part", part, "stack", string(debug.Stack()))
+			klog.FromContext(ctx).Error(e, "Caught a panic, which is a bug. The work that panicked will be retried", "part", part, "stack", string(debug.Stack()))
 			err = e
 		}
 	}()
@@ -72,7 +72,7 @@ func Catch(ctx context.Context, part string, f func() error) (err error) {
 
 const firstPause, maxPause = time.Second, time.Minute
 
-// Again runs f, and once more each time that it panics, after a pause that grows to a minute. It returns when f does, or when ctx has
+// Again runs f, and runs it again after each panic, after a pause that grows to a minute. It returns when f returns, or when ctx has
 // ended.
 func Again(ctx context.Context, c clock.Clock, part string, f func(context.Context)) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {

@@ -44,7 +44,7 @@ func TestCatch(t *testing.T) {
 	}
 }
 
-// What has left shared state half changed ends the process, however deep it happens.
+// A panic that has left shared state half changed ends the process, at any depth of calls.
 func TestFatalIsNotCaught(t *testing.T) {
 	defer func() {
 		if v, ok := recover().(Fatal); !ok || v.String() != "boom" {

@@ -1,7 +1,7 @@
-// Package poolmetrics keeps the list of the metrics that have a series for each node pool, so that the series of a pool end with it: in a
-// cluster whose pools come and go they would be reported for ever, and a gauge of what is not there any more is wrong.
+// Package poolmetrics keeps a list of the metrics that have a series for each node pool, and deletes the series of removed pools.
+// Otherwise, in a cluster whose pools change, they would be reported for ever, and a gauge about a removed pool would be wrong.
 //
-// It knows neither what the metrics mean nor which pools there are.
+// It knows neither what the metrics mean nor which pools exist.
 package poolmetrics
 
 import (
@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Label names the pool of a series. What belongs to no pool has it empty.
+// Label names the pool of a series. It is empty in series that belong to no pool.
 const Label = "nodepool"
 
 // Vec is a metric with the label.
@@ -27,7 +27,7 @@ var (
 	all []Vec
 )
 
-// MustRegister registers metrics where the scheduler's own are, and has Keep look after them.
+// MustRegister registers metrics where the scheduler's own are registered, and adds them to those that Keep cleans up.
 func MustRegister(vecs ...Vec) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -37,8 +37,8 @@ func MustRegister(vecs ...Vec) {
 	}
 }
 
-// Keep deletes the series of all other pools. It looks at the series that there are and not at those that it has seen before: one that a
-// slow goroutine makes after its pool has gone ends with the next call.
+// Keep deletes the series of all other pools. It looks at the existing series and not at those it has seen before: if a slow goroutine
+// creates a series after its pool was removed, the next call deletes it.
 func Keep(pools map[string]bool) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -51,7 +51,7 @@ func Keep(pools map[string]bool) {
 	}
 }
 
-// poolsOf are the pools that a metric has series of.
+// poolsOf returns the pools that a metric has series of.
 func poolsOf(v Vec) map[string]bool {
 	series := make(chan prometheus.Metric)
 	go func() {

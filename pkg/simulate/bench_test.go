@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// BenchmarkVerify tries 1,000 pods on 51 hypothetical 20-CPU nodes (1,000 where one class repels itself) beside full existing ones of 10 pods each. us-CPU/pod
-// counts all threads, which is what the scheduling loop beside us feels.
+// BenchmarkVerify verifies 1,000 pods on 51 hypothetical 20-CPU nodes (1,000 nodes where one class has anti-affinity to itself) beside
+// full existing ones of 10 pods each. us-CPU/pod counts all threads, because that CPU time is missing in the scheduling loop.
 func BenchmarkVerify(b *testing.B) {
 	const pods = 1000
 	for _, existing := range []int{0, 1000, 5000} {
@@ -75,7 +75,7 @@ func fullNodes(n int) ([]*corev1.Node, []*corev1.Pod) {
 	return nodes, pods
 }
 
-// benchTrial gives every class's pods to the nodes round robin, over three zones.
+// benchTrial assigns every class's pods to the nodes round robin, over three zones.
 func benchTrial(kind string, classes, pods int) capacity.Trial {
 	nodes := 51
 	if kind == "host-anti-affinity" {

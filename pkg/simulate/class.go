@@ -18,14 +18,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// classKey tells apart what needs a PreFilter of its own: the pods of a class share one unless they use claims.
+// classKey identifies pods that share one PreFilter: the pods of a class do unless they use claims.
 type classKey struct {
 	class   capacity.ClassKey
 	claims  string
 	filters *filters
 }
 
-// keyOf is the step's classKey. Pods of one class may well use different claims of the same kind.
+// keyOf returns the step's classKey. Pods of one class may use different claims of the same kind.
 func (w *World) keyOf(step capacity.Step) classKey {
 	pod := step.Pod
 	key := classKey{class: step.Class, filters: w.of(pod)}
@@ -50,34 +50,34 @@ func (w *World) keyOf(step capacity.Step) classKey {
 	return key
 }
 
-// class is what PreFilter found for the pods of a class, kept up to date with what was placed since.
+// class is the result of PreFilter for the pods of a class, updated with what was placed since.
 //
 //	          PreFilter                 placements seen by AddPod
 //	(none) ---------------> current <--------------------------- behind
 //	   ^                       |                                   ^ |
 //	   |                       +-------- pods are placed ----------+ |
-//	   +------- a placement that AddPod can't tell (void) -----------+
+//	   +------- a placement that AddPod can't handle (void) ---------+
 //
-// A class catches up only when its next pod is tried, so classes without pods to come cost nothing.
+// A class catches up only when its next pod is checked, so classes without further pods cost nothing.
 type class struct {
 	by    *filters
 	pod   *corev1.Pod
 	state fwk.CycleState
-	// refused is the answer for every node when PreFilter refuses the pod as such.
+	// refused is the answer for every node when PreFilter refuses the pod itself.
 	refused *verdict
-	// nodes PreFilter narrows the choice to (nil: all), and the answer for the others.
+	// nodes are those to which PreFilter restricts the pod (nil: all nodes), and outside is the answer for the others.
 	nodes   sets.Set[string]
 	outside verdict
 	// seen is how many of the trial's placements the state includes.
 	seen   int
 	spread *spread
-	// skipped are the plugins with AddPod that had nothing to do for this pod when PreFilter ran. Their Filter is off,
-	// and AddPod won't be called for them: a placement that gives them something to do voids the state.
+	// skipped are the plugins with AddPod that had nothing to do for this pod when PreFilter ran. Their Filter is not called, nor is
+	// their AddPod: a placement that would give them something to do makes the state void.
 	skipped   sets.Set[string]
 	namespace labels.Set // labels of the pod's namespace
 }
 
-// verdict of the filters on one pod and node, as kube-scheduler words it.
+// verdict is the filters' rejection of one pod on a node, with kube-scheduler's message.
 type verdict struct{ plugin, reason string }
 
 func verdictOf(s *fwk.Status) *verdict {
@@ -87,11 +87,11 @@ func verdictOf(s *fwk.Status) *verdict {
 	return &verdict{s.Plugin(), s.AsError().Error()}
 }
 
-// preFilter makes the class's state for the trial as it is now.
+// preFilter creates the class's state for the present state of the trial.
 func (t *trial) preFilter(ctx context.Context, pod *corev1.Pod) (*class, error) {
 	c := &class{by: t.world.of(pod), pod: pod, state: framework.NewCycleState(), seen: len(t.placed)}
 	result, status, narrowedBy := c.by.framework.RunPreFilterPlugins(ctx, c.state, pod)
-	if err := ctx.Err(); err != nil { // PreFilter may have stopped half way without saying so
+	if err := ctx.Err(); err != nil { // PreFilter may have stopped early without reporting it
 		return nil, err
 	}
 	if !status.IsSuccess() {
@@ -117,7 +117,7 @@ func (t *trial) preFilter(ctx context.Context, pod *corev1.Pod) (*class, error) 
 	return c, err
 }
 
-// catchUp tells the class of what was placed since it was last asked. It returns false when the state is void.
+// catchUp adds what was placed since the last call to the class's state. It returns false when the state is void.
 func (t *trial) catchUp(ctx context.Context, c *class) (bool, error) {
 	for ; c.seen < len(t.placed); c.seen++ {
 		p := t.placed[c.seen]
@@ -141,7 +141,7 @@ func (t *trial) catchUp(ctx context.Context, c *class) (bool, error) {
 	return true, nil
 }
 
-// voids says whether the placement changes what PreFilter would say of the class in a way that AddPod can't tell.
+// voids reports whether the placement changes the result of the class's PreFilter in a way that AddPod can't follow.
 func (t *trial) voids(p placement, c *class) bool {
 	if c.by.recalled.Len() > 0 {
 		return true
@@ -152,7 +152,7 @@ func (t *trial) voids(p placement, c *class) bool {
 	for name := range c.skipped {
 		switch name {
 		case names.PodTopologySpread:
-			// Skips pods without constraints; placements don't change that.
+			// It skips pods without constraints, and placements don't change that.
 		case names.InterPodAffinity:
 			for i := range p.pod.RequiredAntiAffinityTerms {
 				if p.pod.RequiredAntiAffinityTerms[i].Matches(c.pod, c.namespace) {
@@ -165,7 +165,7 @@ func (t *trial) voids(p placement, c *class) bool {
 			return true
 		}
 	}
-	// VolumeRestrictions counts a ReadWriteOncePod claim once however many pods use it, and its AddPod doesn't look at
-	// the namespace. Shared claims are rare enough to start over.
+	// VolumeRestrictions counts a ReadWriteOncePod claim once however many pods use it, and its AddPod doesn't check the namespace.
+	// Shared claims are rare, so running PreFilter again is cheap enough.
 	return len(c.pod.Spec.Volumes) > 0 && sets.New(claimNames(c.pod)...).HasAny(claimNames(p.pod.Pod)...)
 }

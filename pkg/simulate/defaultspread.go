@@ -11,9 +11,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
-// DefaultSpread is what the profile's PodTopologySpread asks of pods that have no spread constraints of their own: its default
-// constraints, as far as they must be met, for the pods that the Services and the controller of a pod select. Nil: the profile has no
-// such constraints. To be called before the informers start.
+// DefaultSpread returns a function with the profile's default constraints of PodTopologySpread for pods without spread constraints of
+// their own: the required ones (DoNotSchedule), with a selector for the pods that the Services and the controller of the pod select.
+// Nil: the profile has no such constraints. Call it before the informers start.
 func DefaultSpread(f informers.SharedInformerFactory, profile schedulerapi.KubeSchedulerProfile) func(*corev1.Pod) []corev1.TopologySpreadConstraint {
 	var hard []corev1.TopologySpreadConstraint
 	for _, c := range profile.PluginConfig {
@@ -54,7 +54,7 @@ func DefaultSpread(f informers.SharedInformerFactory, profile schedulerapi.KubeS
 	}
 }
 
-// operators are those of label selectors in the API, by how a compiled selector has them.
+// operators maps the operators of a compiled selector to those of label selectors in the API.
 var operators = map[string]metav1.LabelSelectorOperator{
 	"=": metav1.LabelSelectorOpIn, "==": metav1.LabelSelectorOpIn, "in": metav1.LabelSelectorOpIn, "notin": metav1.LabelSelectorOpNotIn, "!=": metav1.LabelSelectorOpNotIn,
 	"exists": metav1.LabelSelectorOpExists, "!": metav1.LabelSelectorOpDoesNotExist,

@@ -10,12 +10,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Decorate gives a node what the scheduler's cache doesn't know: that it is in flight and whose claim it is, taints that
-// will be gone, room that is promised. It returns the node itself, a changed copy, or nil to leave the node out. The
+// Decorate adds to a node what the scheduler's cache doesn't know: that it is being launched and which claim it belongs to, which
+// taints will be removed, which capacity is reserved. It returns the node itself, a changed copy, or nil to leave the node out. The
 // node it is given is shared between calls: neither it nor its maps and slices may be changed.
 type Decorate func(n *capacity.Node, object *corev1.Node) *capacity.Node
 
-// nodeEntry is a node in the planner's words and what it was made from.
+// nodeEntry is a converted node and what it was converted from.
 type nodeEntry struct {
 	generation int64
 	csiNode    *storagev1.CSINode
@@ -23,9 +23,9 @@ type nodeEntry struct {
 	node       *capacity.Node
 }
 
-// Nodes is the last Refresh's snapshot in the planner's words, sorted by name. Free is what bound and assumed pods
-// leave. Nodes that didn't change since the last call are the same objects, so that 5,000 nodes cost little when few
-// changed. decorate may be nil.
+// Nodes returns the last Refresh's snapshot as capacity.Nodes, sorted by name. Free is what bound and assumed pods leave. Nodes that
+// haven't changed since the last call are the same objects, so that 5,000 nodes cost little when few have changed. decorate may be
+// nil.
 func (w *World) Nodes(decorate Decorate) []*capacity.Node {
 	out := make([]*capacity.Node, 0, len(w.byName))
 	following := w.storage.Following()
@@ -49,7 +49,7 @@ func (w *World) Nodes(decorate Decorate) []*capacity.Node {
 	return out
 }
 
-// published is the room for volumes of classes whose capacity follows the node: none where none has been published.
+// published returns the capacity for volumes of classes with node-local storage, 0 where none has been published.
 func (w *World) published(node *corev1.Node, following []*storagev1.StorageClass) map[string]int64 {
 	if len(following) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (w *World) nodeOf(info fwk.NodeInfo, csiNode *storagev1.CSINode, storage ma
 	}
 }
 
-// resourcesOf converts the framework's amounts, which are in the same units, without pods: these are counted elsewhere.
+// resourcesOf converts the framework's amounts, which have the same units, except pods, which are counted elsewhere.
 func resourcesOf(r fwk.Resource) capacity.Resources {
 	out := capacity.Resources{
 		corev1.ResourceCPU:              r.GetMilliCPU(),

@@ -23,10 +23,10 @@ func TestNodes(t *testing.T) {
 		corev1.ResourceCPU: "1500m", corev1.ResourceMemory: "1Gi", "example.com/gpu": "1",
 	}).Node("busy").PVC("data").Volume(corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}).Obj()
 	scratch := st.MakePersistentVolumeClaim().Name("bound-scratch").Namespace("default").StorageClassName(ptr.To("gp2")).Obj()
-	gp2 := st.MakeStorageClass().Name("gp2").Provisioner("kubernetes.io/aws-ebs").Obj() // moved to ebs.csi.aws.com
+	gp2 := st.MakeStorageClass().Name("gp2").Provisioner("kubernetes.io/aws-ebs").Obj() // migrated to ebs.csi.aws.com
 	shared := claim("shared", "efs")
 	efs := volume("efs", "z1")
-	efs.Spec.CSI.Driver = "efs.csi.aws.com" // has no limit
+	efs.Spec.CSI.Driver = "efs.csi.aws.com" // a driver without a limit
 	csiNode := st.MakeCSINode().Name("busy").
 		Driver(storagev1.CSINodeDriver{Name: "ebs.csi.aws.com", Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To[int32](25)}}).
 		Driver(storagev1.CSINodeDriver{Name: "efs.csi.aws.com"}).Obj()

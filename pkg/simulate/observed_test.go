@@ -14,13 +14,13 @@ import (
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 )
 
-// TestObserveNodes runs a real scheduler on an observed cache: its event handlers and its scheduling cycles must go
-// through the assigned field.
+// TestObserveNodes runs a real scheduler on an observed cache: its event handlers and its scheduling cycles must go through the
+// assigned field.
 func TestObserveNodes(t *testing.T) {
 	said := make(chan string, 100)
 	var sched *scheduler.Scheduler
 	tell := func(before, now *corev1.Node) {
-		// What is told must be true of the cache at this moment.
+		// What is reported must be true of the cache at this moment.
 		snapshot := internalcache.NewEmptySnapshot()
 		if err := sched.Cache.UpdateSnapshot(klog.Background(), snapshot); err != nil {
 			t.Errorf("UpdateSnapshot: %v", err)

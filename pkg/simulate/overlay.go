@@ -12,11 +12,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// switchingLister is what the plugins hold on to for ever: it shows the bare snapshot, or an overlay while one is tried.
+// switchingLister is the lister that the plugins keep for ever: it shows the snapshot, or an overlay during Verify.
 type switchingLister struct{ fwk.SharedLister }
 
-// overlay is the snapshot with hypothetical nodes and placed pods. The snapshot below is never written to, so undoing
-// everything is forgetting the overlay.
+// overlay is the snapshot with hypothetical nodes and placed pods. The snapshot below is never written to, so dropping the overlay
+// undoes everything.
 type overlay struct {
 	*internalcache.Snapshot
 	position map[string]int
@@ -29,8 +29,8 @@ type overlay struct {
 
 var _ fwk.SharedLister = &overlay{}
 
-// newOverlay shows the snapshot with the given nodes. A given node of the name of a real one stands in for it: its
-// object is what the filters see, its pods join those already there.
+// newOverlay returns an overlay of the snapshot with the given nodes. A given node with the name of a real one replaces it: the
+// filters see its object, and its pods are added to those of the real node.
 func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
 	o := &overlay{
 		Snapshot: w.snapshot,
@@ -53,7 +53,7 @@ func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
 		}
 		info.SetNode(n.Node)
 		for _, pod := range n.Pods {
-			// Like the scheduler's cache, go on with those terms that can be parsed.
+			// Like the scheduler's cache, ignore terms that can't be parsed.
 			podInfo, _ := framework.NewPodInfo(pod)
 			o.place(podInfo, info)
 		}
@@ -61,13 +61,13 @@ func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
 	return o
 }
 
-// otherMachine says that a Node in the snapshot is of a machine that is on its way out: another has got its name, with its address, and comes
-// without its pods.
+// otherMachine reports whether a Node in the snapshot belongs to another instance, which is being terminated: a new instance has got
+// its address and therefore its name, and starts without its pods.
 func otherMachine(there, coming *corev1.Node) bool {
 	return there != nil && there.Spec.ProviderID != "" && coming.Spec.ProviderID != "" && there.Spec.ProviderID != coming.Spec.ProviderID
 }
 
-// writable is the overlay's own copy of a node, or nil when there is no such node.
+// writable returns the overlay's own copy of a node, or nil when there is no such node.
 func (o *overlay) writable(name string) *framework.NodeInfo {
 	if info, ok := o.own[name]; ok {
 		return info
@@ -81,7 +81,7 @@ func (o *overlay) writable(name string) *framework.NodeInfo {
 	return info
 }
 
-// emptied is the overlay's own copy of a node, without pods.
+// emptied replaces the overlay's own copy of a node by one without pods.
 func (o *overlay) emptied(name string) *framework.NodeInfo {
 	info := framework.NewNodeInfo()
 	for _, pod := range o.own[name].GetPods() {
@@ -98,7 +98,7 @@ func (o *overlay) emptied(name string) *framework.NodeInfo {
 	return info
 }
 
-// place puts a pod on a node got from writable.
+// place adds a pod to a node returned by writable.
 func (o *overlay) place(pod fwk.PodInfo, node *framework.NodeInfo) {
 	node.AddPodInfo(pod)
 	for _, name := range claimNames(pod.GetPod()) {
@@ -119,8 +119,8 @@ func (o *overlay) Get(name string) (fwk.NodeInfo, error) {
 	return o.Snapshot.Get(name)
 }
 
-// HavePodsWithAffinityList implements fwk.NodeInfoLister. It scans all nodes, which is little beside the PreFilter that
-// asks for it.
+// HavePodsWithAffinityList implements fwk.NodeInfoLister. It scans all nodes, which costs little compared with the PreFilter that
+// calls it.
 func (o *overlay) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) {
 	return o.having(fwk.NodeInfo.GetPodsWithAffinity), nil
 }
@@ -145,7 +145,7 @@ func (o *overlay) IsPVCUsedByPods(key string) bool {
 	return o.claims.Has(key) || !o.left.Has(key) && o.Snapshot.IsPVCUsedByPods(key)
 }
 
-// claimNames are the names of the PVCs a pod refers to.
+// claimNames returns the names of the PVCs a pod refers to.
 func claimNames(pod *corev1.Pod) []string {
 	var out []string
 	for i := range pod.Spec.Volumes {

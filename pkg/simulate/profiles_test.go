@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Each pod is judged by its own profile: here one that has no use for taints.
+// Each pod is checked by its own profile: here one that ignores taints.
 func TestPodsAreJudgedByTheirOwnProfile(t *testing.T) {
 	blind := func(c *clusterConfig) {
 		p := *c.profile.DeepCopy()
@@ -28,7 +28,7 @@ func TestPodsAreJudgedByTheirOwnProfile(t *testing.T) {
 	steps := []capacity.Step{}
 	for _, name := range []string{corev1.DefaultSchedulerName, "blind", "nobody"} {
 		p := pod("of-"+name, "web").SchedulerName(name).Obj()
-		// One class on purpose: its pods may have been merged.
+		// One class on purpose: pods of several schedulers may have been merged into it.
 		steps = append(steps, capacity.Step{Pod: p, Class: "web", Node: "n"})
 	}
 	got := c.verify(capacity.Trial{Steps: steps})

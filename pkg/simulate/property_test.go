@@ -19,8 +19,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// TestVerifyAgreesWithFreshFilters: whatever the world and the order of steps, Verify's answer to each step is that of
-// PreFilter and Filter run afresh on everything accepted so far.
+// TestVerifyAgreesWithFreshFilters: for random clusters and steps in any order, Verify's answer to each step is that of PreFilter and
+// Filter run from scratch on everything accepted so far.
 func TestVerifyAgreesWithFreshFilters(t *testing.T) {
 	const worlds = 1000
 	c := newCluster(t, sharedObjects())
@@ -43,7 +43,7 @@ func TestVerifyAgreesWithFreshFilters(t *testing.T) {
 		c.unload(g.nodes, g.pods)
 	}
 	t.Logf("%d steps accepted, refused by %v", accepted, plugins)
-	// The worlds must be interesting, or the agreement means nothing.
+	// The random clusters must cause rejections by many plugins, otherwise agreement means nothing.
 	for _, p := range []string{"NodeResourcesFit:", "PodTopologySpread:", "InterPodAffinity:", "NodePorts:", "TaintToleration:", "NodeAffinity:", "VolumeRestrictions:"} {
 		if plugins[p] < worlds/20 {
 			t.Errorf("only %d steps were refused by %s", plugins[p], p)
@@ -54,7 +54,7 @@ func TestVerifyAgreesWithFreshFilters(t *testing.T) {
 	}
 }
 
-// replay judges each step with a fresh PreFilter and Filter, on a snapshot built from scratch.
+// replay checks each step with a new PreFilter and Filter, on a snapshot built from scratch.
 func (c *cluster) replay(g *generator, trial capacity.Trial) []string {
 	c.Helper()
 	nodes := map[string]*corev1.Node{}
@@ -113,7 +113,7 @@ func on(p *corev1.Pod, node string) *corev1.Pod {
 	return p
 }
 
-// generator makes a random small world. Few names and labels, so that everything interferes with everything.
+// generator creates a random small cluster. There are few names and labels, so that everything interferes with everything.
 type generator struct {
 	*rand.Rand
 	nodes  []*corev1.Node
@@ -149,7 +149,7 @@ func (g *generator) node(name string) *corev1.Node {
 	return n.Unschedulable(g.IntN(20) == 0).Obj()
 }
 
-// pod makes a pod of one of a few classes; a class's shape depends on the world and its number.
+// pod returns a pod of one of a few classes; the class's number and the seed determine its spec.
 func (g *generator) pod(class int) *corev1.Pod {
 	g.serial++
 	shape := rand.New(rand.NewPCG(uint64(class), g.seed))
@@ -257,7 +257,7 @@ func (g *generator) target(trial capacity.Trial) string {
 	return trial.Nodes[n-len(g.nodes)].Node.Name
 }
 
-// sharedObjects are what all worlds have in common.
+// sharedObjects returns the objects that all random clusters have.
 func sharedObjects() []runtime.Object {
 	var out []runtime.Object
 	for _, name := range []string{"default", "other"} {

@@ -12,15 +12,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// reservation is a pod that plugins which count in Reserve were told of.
+// reservation is a pod for which Reserve of the counting plugins was called.
 type reservation struct {
 	by    *filters
 	state fwk.CycleState
 	step  capacity.Step
 }
 
-// counting are the out-of-tree plugins of a profile that filter and have a Reserve: a quota, say, that judges in PreFilter by what
-// it has counted in Reserve. built are the simulation's own plugins, so that the running ones hear nothing of trials.
+// counting returns a profile's out-of-tree plugins that filter and have a Reserve, for example a quota that decides in PreFilter by
+// what it has counted in Reserve. built are the simulation's own plugins, so that the running ones are never called for a trial.
 func counting(reserve []string, built map[string]fwk.Plugin, inTree func(string) bool) []fwk.ReservePlugin {
 	var out []fwk.ReservePlugin
 	for _, name := range reserve {
@@ -31,8 +31,8 @@ func counting(reserve []string, built map[string]fwk.Plugin, inTree func(string)
 	return out
 }
 
-// reserve tells them of a pod that is placed, as a scheduling cycle would. The pod goes by another UID: informers tell the same plugin of
-// the true one, when it is bound, and what the trial takes back must not be that.
+// reserve calls Reserve of the counting plugins for a placed pod, as a scheduling cycle would. The pod has a different UID: informers
+// report the real pod to the same plugin when it is bound, and undoing the trial must not undo that.
 func (t *trial) reserve(ctx context.Context, by *filters, state fwk.CycleState, step capacity.Step) *verdict {
 	if len(by.counting) == 0 {
 		return nil
@@ -53,15 +53,15 @@ func (t *trial) reserve(ctx context.Context, by *filters, state fwk.CycleState, 
 	return nil
 }
 
-// promise is reserve for a pod whose room was promised before: nobody asks whether it may have it.
+// promise is reserve for a pod whose capacity was reserved before: a refusal is only logged.
 func (t *trial) promise(ctx context.Context, by *filters, state fwk.CycleState, step capacity.Step) {
 	if refused := t.reserve(ctx, by, state, step); refused != nil {
-		klog.FromContext(ctx).V(3).Info("A plugin refuses to count a pod that has been promised room", "pod", klog.KObj(step.Pod),
+		klog.FromContext(ctx).V(3).Info("A plugin refuses to count a pod with promised capacity", "pod", klog.KObj(step.Pod),
 			"node", step.Node, "plugin", refused.plugin, "reason", refused.reason)
 	}
 }
 
-// undo takes back all that the plugins were told.
+// undo calls Unreserve for everything that was reserved.
 func (t *trial) undo(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for _, r := range slices.Backward(t.reserved) {

@@ -16,30 +16,30 @@ const spreadKey fwk.StateKey = "PreFilter" + podtopologyspread.Name
 
 // spread keeps PodTopologySpread's state exact while pods are added on many nodes.
 //
-// The plugin's AddPod counts right, but it follows the least filled domains in two entries only, which is enough for
-// preemption on one node and wrong here: once the tracked two have grown, it takes a too high minimum and lets skew
-// pass. The counts per domain are all there, so the true minimum is put back after each AddPod. A second difference: a
-// constraint with an empty selector counts no pods in PreFilter, but every pod in AddPod.
+// The plugin's AddPod counts correctly, but tracks the least filled domains in two entries only. That is enough for preemption on one
+// node, but wrong here: once the two tracked domains have grown, the plugin's minimum is too high and it accepts too much skew. The
+// counts per domain are complete, so we write the true minimum after each AddPod. A second difference: a constraint with an empty
+// selector counts no pods in PreFilter, but every pod in AddPod.
 //
-// Both are in exported fields of an unexported type, reached by reflection; TestSpreadState and the property test fail
-// when an upgrade changes them, and Verify answers with an error then.
+// Both are in exported fields of an unexported type and are accessed by reflection. If an upgrade changes them, TestSpreadState and
+// the property test fail, and Verify returns an error.
 type spread struct{ constraints []spreadConstraint }
 
 type spreadConstraint struct {
 	key    string
-	counts map[string]int // matching pods by domain, the plugin's own
-	least  *int           // what the plugin takes for the minimum
+	counts map[string]int // matching pods by domain; the plugin's own map
+	least  *int           // the plugin's minimum
 	empty  bool           // the selector is empty
-	// low is the true minimum of counts and atLow in how many domains it is met.
+	// low is the true minimum of counts and atLow the number of domains that have it.
 	low, atLow int
-	// before and known are what counts said of the domain before AddPod.
+	// before and known are the domain's entry in counts before AddPod.
 	before int
 	known  bool
 }
 
-var errSpreadState = errors.New("the state of PodTopologySpread is not as this version of Kubernetes has it")
+var errSpreadState = errors.New("the state of PodTopologySpread doesn't have the form that this version of Kubernetes gives it")
 
-// spreadOf reads the class's spread state; nil without error means that the pod has no hard constraints.
+// spreadOf reads the class's spread state; nil without an error means that the pod has no hard constraints.
 func spreadOf(state fwk.CycleState) (*spread, error) {
 	data, err := state.Read(spreadKey)
 	if errors.Is(err, fwk.ErrNotFound) {
@@ -118,7 +118,7 @@ func (s *spread) afterAdd(nodeLabels map[string]string) {
 	}
 }
 
-// scan finds the minimum anew. It is rarely needed: only when the last of the least filled domains has grown.
+// scan computes the minimum from scratch. This is rarely needed: only when the last of the least filled domains has grown.
 func (c *spreadConstraint) scan() {
 	c.low, c.atLow = math.MaxInt32, 0
 	for _, n := range c.counts {

@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// TestSpreadState fills twelve domains at random and compares the corrected state with a fresh PreFilter after each pod:
-// the counts and the minimum that Filter reads. It is the first to fail when an upgrade of Kubernetes changes the state.
+// TestSpreadState fills twelve domains at random and compares the corrected state with a fresh PreFilter after each pod: the counts
+// and the minimum that Filter reads. It is the first to fail when an upgrade of Kubernetes changes the state.
 func TestSpreadState(t *testing.T) {
 	c := newCluster(t, nil)
 	var nodes []*corev1.Node
@@ -58,7 +58,7 @@ func TestSpreadState(t *testing.T) {
 	}
 }
 
-// otherState is what an unknown version of the plugin might keep.
+// otherState is a state that an unknown version of the plugin might keep.
 type otherState struct{ Counts map[string]int }
 
 func (s *otherState) Clone() fwk.StateData { return s }
@@ -71,8 +71,8 @@ func TestUnknownSpreadStateIsAnError(t *testing.T) {
 	}
 }
 
-// TestSpreadMinimumOverManyDomains is the case that AddPod alone gets wrong: the two domains it follows have grown, a
-// third is still empty.
+// TestSpreadMinimumOverManyDomains is the case that AddPod alone gets wrong: the two domains it tracks have grown, a third is still
+// empty.
 func TestSpreadMinimumOverManyDomains(t *testing.T) {
 	c := newCluster(t, nil)
 	web := pod("web", "web").SpreadConstraint(1, corev1.LabelTopologyZone, corev1.DoNotSchedule, app("web").Obj(), nil, nil, nil, nil).Obj()
@@ -80,7 +80,7 @@ func TestSpreadMinimumOverManyDomains(t *testing.T) {
 	for _, zone := range []string{"a", "b", "c", "d"} {
 		trial.Nodes = append(trial.Nodes, capacity.TrialNode{Node: node("n-"+zone, zone).Obj()})
 	}
-	// Whichever two zones are followed, one of these rounds grows them first.
+	// Whichever two zones are tracked, one of these orders fills them first.
 	for _, order := range []string{"abcd", "cdab", "acbd", "bdac", "adbc", "bcad"} {
 		trial.Steps = nil
 		for _, zone := range order[:2] + order[:2] {

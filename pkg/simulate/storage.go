@@ -9,7 +9,7 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 )
 
-// supposing is the scheduler's informer factory, except that VolumeBinding gets a lister of its own for storage capacity.
+// supposing is the scheduler's informer factory, except that VolumeBinding gets a separate lister for storage capacity.
 type supposing struct {
 	informers.SharedInformerFactory
 	world *World
@@ -46,7 +46,7 @@ func (s supposingCapacities) Lister() storagelisters.CSIStorageCapacityLister {
 	return supposedLister{s.CSIStorageCapacityInformer.Lister(), s.world}
 }
 
-// supposedLister shows what has been published, and for the hypothetical node that is being tried what will be.
+// supposedLister returns what has been published and, for the hypothetical node that is being checked, what will be.
 type supposedLister struct {
 	storagelisters.CSIStorageCapacityLister
 	world *World

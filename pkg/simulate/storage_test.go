@@ -16,7 +16,7 @@ import (
 
 const lvmKey = "topology.topolvm.io/node"
 
-// counted are a driver that counts its capacity, a class of it and a claim for 10Gi.
+// counted returns a driver that publishes its capacity, a storage class for it and a claim for 10Gi.
 func counted(driver, class, claim string) []runtime.Object {
 	return []runtime.Object{
 		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}},
@@ -37,7 +37,8 @@ func onNode(name, driver, key string) *storagev1.CSINode {
 		{Name: driver, NodeID: name, TopologyKeys: []string{key}}}}}
 }
 
-// VolumeBinding itself judges storage capacity: what drivers have published, and on a node that isn't there yet what follows the node.
+// VolumeBinding itself checks storage capacity: what drivers have published, and on a hypothetical node the assumed node-local
+// capacity.
 func TestVerifyStorageCapacity(t *testing.T) {
 	objects := append(counted("topolvm.io", "lvm", "local"), counted("san.example.com", "san", "zonal")...)
 	objects = append(objects,
@@ -62,7 +63,7 @@ func TestVerifyStorageCapacity(t *testing.T) {
 	}
 }
 
-// The planner is told what is published of each node, less what claims will take whose pods are there and whose volumes aren't.
+// The planner gets what is published for each node, less the claims of pods on the node whose volumes don't exist yet.
 func TestNodesTellTheirStorage(t *testing.T) {
 	objects := append(counted("topolvm.io", "lvm", "local"),
 		node("a", "z1").Label(lvmKey, "a").Obj(), onNode("a", "topolvm.io", lvmKey), publishes("a", "lvm", "20Gi", lvmKey, "a"),

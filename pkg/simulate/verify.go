@@ -16,14 +16,14 @@ type trial struct {
 	world   *World
 	overlay *overlay
 	alone   bool // nothing is placed
-	// coming are hypothetical nodes: drivers have yet to publish what they have there.
+	// coming are hypothetical nodes, for which drivers have not published their capacity yet.
 	coming  map[string]*corev1.Node
 	classes map[classKey]*class
-	// infos are the parsed pods by class, before they are given a node.
+	// infos are the parsed pods by class, before they get a node.
 	infos map[classKey]*framework.PodInfo
-	// placed are the steps that were accepted, in order; what was there from the start is not among them.
+	// placed are the accepted steps, in order; pods that were there from the start are not among them.
 	placed []placement
-	// reserved are those that plugins which count were told of, what was there from the start included.
+	// reserved are the pods for which Reserve was called, including those that were there from the start.
 	reserved []reservation
 }
 
@@ -32,13 +32,12 @@ type placement struct {
 	node *framework.NodeInfo
 }
 
-// Verify tries the steps in order against the profile's filters on the last Refresh's snapshot, with all hypothetical
-// nodes and promised pods there from the start. Rejections come in the order of the steps; none means that
-// kube-scheduler would accept the plan as it stands. The same snapshot and trial give the same answer, and nothing is
-// left of it.
+// Verify checks the steps in order against the profile's filters on the last Refresh's snapshot, with all hypothetical nodes and all
+// pods with reserved capacity present from the start. Rejections are in the order of the steps; none means that kube-scheduler would
+// accept the plan as it is. The same snapshot and trial give the same answer, and Verify leaves nothing behind.
 //
-// A plugin that fails on a step rejects it. An error means that the trial as a whole could not be judged: ctx ended, or
-// the filters' state is not what it is known to be.
+// If a plugin fails on a step, the step is rejected. An error means that the trial as a whole could not be checked: ctx ended, or the
+// filters' state is not in the expected form.
 func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejection, error) {
 	t := &trial{
 		world:   w,
@@ -63,7 +62,7 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 			t.overlay.place(t.podInfo(p), node)
 			t.promise(ctx, w.of(p.Pod), framework.NewCycleState(), p)
 		} else {
-			logger.V(3).Info("Promised room is on a node that isn't there", "pod", klog.KObj(p.Pod), "node", p.Node)
+			logger.V(3).Info("Promised capacity is on a node that doesn't exist", "pod", klog.KObj(p.Pod), "node", p.Node)
 		}
 	}
 	var rejections []capacity.Rejection
@@ -80,11 +79,11 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 	return rejections, nil
 }
 
-// try asks the filters for one step and places its pod if they accept.
+// try asks the filters about one step and places its pod if they accept it.
 func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	node := t.overlay.writable(step.Node)
 	if node == nil {
-		return &verdict{reason: fmt.Sprintf("node %q isn't there", step.Node)}, nil
+		return &verdict{reason: fmt.Sprintf("node %q doesn't exist", step.Node)}, nil
 	}
 	c, err := t.class(ctx, step)
 	if err != nil {
@@ -96,7 +95,7 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	if c.nodes != nil && !c.nodes.Has(step.Node) {
 		return &c.outside, nil
 	}
-	// As in a scheduling cycle, room that preemption has made for a nominated pod is not given away.
+	// As in a scheduling cycle, capacity that preemption has freed for a nominated pod is not given to others.
 	t.world.trying = t.coming[step.Node]
 	status := c.by.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, step.Pod, node)
 	t.world.trying = nil
@@ -118,7 +117,7 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	return nil, nil
 }
 
-// class is the up-to-date class of a step.
+// class returns the up-to-date class of a step.
 func (t *trial) class(ctx context.Context, step capacity.Step) (*class, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -139,19 +138,19 @@ func (t *trial) class(ctx context.Context, step capacity.Step) (*class, error) {
 	return c, nil
 }
 
-// podInfo is the step's pod as it will be once bound.
+// podInfo returns the step's pod as it will be once bound.
 func (t *trial) podInfo(step capacity.Step) *framework.PodInfo {
 	key := t.world.keyOf(step)
 	parsed, ok := t.infos[key]
 	if !ok {
-		// Like the scheduler's cache, go on with those terms that can be parsed.
+		// Like the scheduler's cache, ignore terms that can't be parsed.
 		parsed, _ = framework.NewPodInfo(step.Pod)
-		parsed.CalculateResource() // remembered in parsed, so that the copies needn't
+		parsed.CalculateResource() // cached in parsed, so that the copies needn't compute it
 		t.infos[key] = parsed
 	}
 	pod := *step.Pod
 	pod.Spec.NodeName = step.Node
-	// A representative on its way out stands for pods that aren't.
+	// The pod may be a terminating one that represents a class of pods that aren't terminating.
 	pod.DeletionTimestamp = nil
 	info := *parsed
 	info.Pod = &pod

@@ -33,7 +33,7 @@ func repeat(n int, s capacity.Step) []capacity.Step {
 
 func bound(p *st.PodWrapper, node string) *corev1.Pod { return p.Node(node).Obj() }
 
-// onePodClaim is a bound claim that one pod may use, with its volume.
+// onePodClaim is a bound claim that only one pod may use, with its volume.
 func onePodClaim() []runtime.Object {
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -102,7 +102,7 @@ func TestVerify(t *testing.T) {
 		{
 			name:  "a node that went away is said to be gone",
 			trial: capacity.Trial{Steps: []capacity.Step{step(web, "gone")}},
-			want:  []string{`0 : node "gone" isn't there`},
+			want:  []string{`0 : node "gone" doesn't exist`},
 		},
 		{
 			name: "a hypothetical node carries the pods of its DaemonSets",
@@ -276,7 +276,7 @@ func volume(name, zone string) *corev1.PersistentVolume {
 		NodeAffinityIn(corev1.LabelTopologyZone, []string{zone}).Obj()
 }
 
-// restartsAll is a pod that only nodes with a declared feature can run.
+// restartsAll returns a pod that only nodes with a declared feature can run.
 func restartsAll() *corev1.Pod {
 	p := pod("restarts", "restarts").Obj()
 	p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{
@@ -296,7 +296,7 @@ func TestVerifyHonoursCancellation(t *testing.T) {
 	}
 }
 
-// TestVerifyLeavesRoomForNominatedPods: room that preemption has made belongs to the pod it was made for.
+// TestVerifyLeavesRoomForNominatedPods: capacity that preemption has freed belongs to the nominated pod.
 func TestVerifyLeavesRoomForNominatedPods(t *testing.T) {
 	vip := podOf("vip", "vip", map[corev1.ResourceName]string{corev1.ResourceCPU: "3"}).Priority(100).SchedulerName(corev1.DefaultSchedulerName).Obj()
 	c := newCluster(t, []runtime.Object{node("a", "z1").Obj(), vip})
@@ -359,12 +359,12 @@ func TestOutOfTreePlugins(t *testing.T) {
 	}
 }
 
-// counter is an out-of-tree plugin as CapacityScheduling of scheduler-plugins is one: it counts pods in Reserve, and in PreFilter asks
-// what it has counted. AddPod changes only what preemption asks.
+// counter is an out-of-tree plugin like CapacityScheduling of scheduler-plugins: it counts pods in Reserve, and in PreFilter checks
+// what it has counted. AddPod only changes the answer for preemption.
 type counter struct {
 	limit  int
-	counts map[types.UID]string // nodes
-	sour   string               // a node on which it takes no reservation
+	counts map[types.UID]string // node by pod
+	sour   string               // a node on which Reserve fails
 }
 
 func (c *counter) Name() string                                 { return "Counter" }
@@ -436,7 +436,7 @@ func TestPluginsThatCountInReserve(t *testing.T) {
 	}
 }
 
-// An informer tells the simulation's plugin that a pod was bound while that pod is tried: what the trial takes back is its own.
+// An informer reports to the simulation's plugin that a pod was bound while that pod is in a trial: undoing the trial must keep that.
 func TestTrialsTakeBackTheirOwnReservationsOnly(t *testing.T) {
 	web := pod("web", "web").UID("web").Obj()
 	c := newCluster(t, []runtime.Object{node("a", "z1").Obj()})
@@ -469,8 +469,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestVerifyBesideARunningScheduler shares pods, informers and managers with scheduling cycles; the race detector is
-// its judge. The running scheduler's 40 pods and the trial's one never exceed the room, so no step is refused.
+// TestVerifyBesideARunningScheduler shares pods, informers and managers with scheduling cycles; the race detector decides. The running
+// scheduler's 40 pods and the trial's one never exceed the capacity, so no step is refused.
 func TestVerifyBesideARunningScheduler(t *testing.T) {
 	objects := []runtime.Object{node("a", "z1").Obj(), node("b", "z2").Obj()}
 	c := newCluster(t, objects)

@@ -18,8 +18,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// volumeCounter counts CSI volumes against a node's attach limits, for the planner's proposals only: NodeVolumeLimits
-// has the last word.
+// volumeCounter counts CSI volumes against a node's attach limits, for the planner's proposals only: NodeVolumeLimits makes the final
+// decision.
 type volumeCounter struct {
 	claims     corelisters.PersistentVolumeClaimLister
 	volumes    corelisters.PersistentVolumeLister
@@ -38,7 +38,7 @@ func newVolumeCounter(factory informers.SharedInformerFactory) volumeCounter {
 	}
 }
 
-// csiNode is the node's CSINode or nil. A lister would spend more on wording its error than on the search.
+// csiNode returns the node's CSINode or nil. A lister would spend more time on the text of its error than on the search.
 func (v volumeCounter) csiNode(name string) *storagev1.CSINode {
 	object, ok, err := v.csiNodes.GetByKey(name)
 	if err != nil || !ok {
@@ -47,7 +47,7 @@ func (v volumeCounter) csiNode(name string) *storagev1.CSINode {
 	return object.(*storagev1.CSINode)
 }
 
-// free is how many volumes per driver can still be attached, and what is left of storage; drivers without a limit are left out.
+// free returns how many volumes per driver can still be attached, and how much storage is left; drivers without a limit are left out.
 func (v volumeCounter) free(node fwk.NodeInfo, csiNode *storagev1.CSINode, storage map[string]int64) map[string]int64 {
 	free := map[string]int64{}
 	maps.Copy(free, storage)
@@ -82,7 +82,8 @@ func (v volumeCounter) free(node fwk.NodeInfo, csiNode *storagev1.CSINode, stora
 	return free
 }
 
-// unprovided takes from storage what a claim will take whose volume hasn't been made: what is published counts it from then on.
+// unprovided subtracts from storage what a claim without a volume will take; once the volume exists, the published capacity includes
+// it.
 func (v volumeCounter) unprovided(free map[string]int64, namespace, claim string) {
 	pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(claim)
 	if err != nil || pvc.Spec.VolumeName != "" {
@@ -95,7 +96,7 @@ func (v volumeCounter) unprovided(free map[string]int64, namespace, claim string
 	}
 }
 
-// driver is the name of the CSI driver that attaches a claim's volume, or "" when that isn't known.
+// driver returns the name of the CSI driver that attaches a claim's volume, or "" if it isn't known.
 func (v volumeCounter) driver(namespace, claim string) string {
 	pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(claim)
 	if err != nil {
@@ -116,7 +117,7 @@ func (v volumeCounter) driver(namespace, claim string) string {
 	return ""
 }
 
-// csiName is the driver that an in-tree plugin was migrated to, or the name itself.
+// csiName returns the driver that an in-tree plugin was migrated to, or the name itself.
 func (v volumeCounter) csiName(provisioner string) string {
 	if name, err := v.translator.GetCSINameFromInTreeName(provisioner); err == nil {
 		return name

@@ -24,23 +24,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
-// nameSuffix keeps the simulation's framework metrics apart from the profile's own: they are labelled with its name.
+// nameSuffix is appended to the profile's name, so that the simulation's framework metrics, which are labelled with it, are separate.
 const nameSuffix = "-sim"
 
-// Config says which profile is simulated.
+// Config names the profile to simulate.
 type Config struct {
 	// Scheduler is the running scheduler, whose informers, managers and cache are shared.
 	Scheduler *scheduler.Scheduler
-	// Profile is the simulated profile with its plugins' arguments, defaulted, as in the component config. Which plugins
-	// filter is asked of the scheduler itself.
+	// Profile is the simulated profile with its plugins' arguments, defaulted, as in the component config. Which plugins filter is
+	// read from the scheduler itself.
 	Profile schedulerapi.KubeSchedulerProfile
 	// Registry holds the out-of-tree factories. Those of filtering plugins run once more for each World.
 	Registry frameworkruntime.Registry
-	// Deny are plugins to leave out: ours, and those whose factory must not run twice or that judge by more than the
-	// cluster's state (Coscheduling).
+	// Deny are plugins to leave out: ours, and those whose factory must not run twice or that decide by more than the cluster's state
+	// (Coscheduling).
 	Deny []string
-	// Also are further profiles: the pods of each are judged by its own filters, those of a profile that isn't among them by
-	// Profile's.
+	// Also are further profiles: the pods of each are checked by its own filters, pods of any other profile by Profile's.
 	Also []Also
 	// Parallelism is how many goroutines PreFilter may use; 0: the framework's default.
 	Parallelism int
@@ -52,21 +51,21 @@ type Also struct {
 	Deny    []string
 }
 
-// World is the profiles' filters on a snapshot of the scheduler's cache. It is not safe for concurrent use: each
-// planning goroutine needs one of its own.
+// World runs the profiles' filters on a snapshot of the scheduler's cache. It is not safe for concurrent use: each planning goroutine
+// needs one of its own.
 type World struct {
 	scheduler *scheduler.Scheduler
 	first     *filters
 	others    map[string]*filters // by scheduler name
 	lister    *switchingLister
 	snapshot  *internalcache.Snapshot
-	// list is the snapshot's, position where each node is in it, byName the same in the order of names.
+	// list is the snapshot's, position is each node's index in it, byName is the same list sorted by name.
 	list     []fwk.NodeInfo
 	position map[string]int
 	byName   []fwk.NodeInfo
 
 	storage *storage.Capacities
-	// trying is the hypothetical node that filters are being asked about; nil: they are asked about none, or one that is up.
+	// trying is the hypothetical node that the filters are being asked about; nil: none, or an existing node.
 	trying *corev1.Node
 
 	namespaces corelisters.NamespaceLister
@@ -77,15 +76,15 @@ type World struct {
 // filters are one profile's PreFilter and Filter plugins.
 type filters struct {
 	framework framework.Framework
-	// extended are the PreFilter plugins whose state AddPod keeps up to date. recalled are out-of-tree ones whose state
-	// may depend on pods and can't be kept up to date, or who answer in PreFilter for what they count: they make every
-	// placement void all class states.
+	// extended are the PreFilter plugins whose state AddPod keeps up to date. recalled are out-of-tree ones whose state may depend on
+	// pods and can't be kept up to date, or that decide in PreFilter by what they have counted: because of them every placement makes
+	// all class states void.
 	extended, recalled sets.Set[string]
 	counting           []fwk.ReservePlugin
 }
 
-// New builds the frameworks. It must be called after the scheduler was built and before its informers start, for
-// plugins register informers and handlers. Its goroutines (framework metrics, one a profile) end with ctx.
+// New builds the frameworks. It must be called after the scheduler was built and before its informers start, because plugins register
+// informers and handlers. Its goroutines (framework metrics, one per profile) end with ctx.
 func New(ctx context.Context, cfg Config) (*World, error) {
 	if cfg.Scheduler == nil {
 		return nil, errors.New("simulating a profile: no scheduler given")
@@ -116,7 +115,7 @@ func New(ctx context.Context, cfg Config) (*World, error) {
 	return w, nil
 }
 
-// filters makes one profile's.
+// filters builds one profile's filters.
 func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, error) {
 	name := of.Profile.SchedulerName
 	running, ok := cfg.Scheduler.Profiles[name]
@@ -175,7 +174,7 @@ func enabledNames(set schedulerapi.PluginSet) []string {
 	return out
 }
 
-// of are the filters that judge the pod.
+// of returns the filters that check the pod.
 func (w *World) of(pod *corev1.Pod) *filters {
 	if f, ok := w.others[pod.Spec.SchedulerName]; ok {
 		return f
@@ -191,8 +190,8 @@ func (w *World) Wait() {
 	}
 }
 
-// filterProfile is the profile reduced to what filters. NewFramework insists on a queue sort and a bind plugin; neither
-// is ever called.
+// filterProfile returns the profile reduced to its filters. NewFramework requires a queue sort and a bind plugin; neither is ever
+// called.
 func filterProfile(running framework.Framework, of Also) *schedulerapi.KubeSchedulerProfile {
 	allowed := func(set schedulerapi.PluginSet) schedulerapi.PluginSet {
 		return schedulerapi.PluginSet{Enabled: slices.DeleteFunc(slices.Clone(set.Enabled), func(p schedulerapi.Plugin) bool {
@@ -212,7 +211,7 @@ func filterProfile(running framework.Framework, of Also) *schedulerapi.KubeSched
 	}
 }
 
-// recording wraps the factories so that the plugins they make are also found in built.
+// recording wraps the factories so that the plugins they create are also stored in built.
 func recording(registry frameworkruntime.Registry, built map[string]fwk.Plugin) frameworkruntime.Registry {
 	out := make(frameworkruntime.Registry, len(registry))
 	for name, factory := range registry {
@@ -227,7 +226,7 @@ func recording(registry frameworkruntime.Registry, built map[string]fwk.Plugin) 
 	return out
 }
 
-// Refresh brings the snapshot up to the scheduler's cache, assumed pods included. Its cost grows with what changed.
+// Refresh updates the snapshot from the scheduler's cache, including assumed pods. Its cost grows with the number of changes.
 func (w *World) Refresh(ctx context.Context) error {
 	if err := w.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), w.snapshot); err != nil {
 		return fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
@@ -236,7 +235,7 @@ func (w *World) Refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing the snapshot's nodes: %w", err)
 	}
-	// UpdateSnapshot makes a new list when nodes come or go and changes the listed NodeInfos in place otherwise.
+	// UpdateSnapshot creates a new list when nodes are added or removed, and changes the listed NodeInfos in place otherwise.
 	if len(list) == len(w.list) && (len(list) == 0 || &list[0] == &w.list[0]) {
 		return nil
 	}
@@ -253,13 +252,13 @@ func (w *World) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Has says whether the node was in the scheduler's cache at the last Refresh.
+// Has reports whether the node was in the scheduler's cache at the last Refresh.
 func (w *World) Has(node string) bool {
 	_, ok := w.position[node]
 	return ok
 }
 
-// readOnlyNominator shows the pods that preemption has nominated and ignores changes.
+// readOnlyNominator returns the pods that preemption has nominated and ignores changes.
 type readOnlyNominator struct{ fwk.PodNominator }
 
 func (readOnlyNominator) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}

@@ -96,7 +96,7 @@ func (c *cluster) refresh() {
 	}
 }
 
-// load puts nodes and bound pods into the scheduler's cache, past the API.
+// load puts nodes and bound pods into the scheduler's cache, bypassing the API.
 func (c *cluster) load(nodes []*corev1.Node, pods []*corev1.Pod) {
 	c.Helper()
 	logger := klog.FromContext(c.ctx)
@@ -111,7 +111,7 @@ func (c *cluster) load(nodes []*corev1.Node, pods []*corev1.Pod) {
 	c.refresh()
 }
 
-// unload takes out what load has put in.
+// unload removes what load has added.
 func (c *cluster) unload(nodes []*corev1.Node, pods []*corev1.Pod) {
 	c.Helper()
 	logger := klog.FromContext(c.ctx)
@@ -128,7 +128,7 @@ func (c *cluster) unload(nodes []*corev1.Node, pods []*corev1.Pod) {
 	c.refresh()
 }
 
-// verify tells the rejections as "step plugin: reason".
+// verify returns the rejections as "step plugin: reason".
 func (c *cluster) verify(trial capacity.Trial) []string {
 	c.Helper()
 	rejections, err := c.world.Verify(c.ctx, trial)
@@ -144,7 +144,7 @@ func (c *cluster) verify(trial capacity.Trial) []string {
 
 var room = map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourceMemory: "16Gi", corev1.ResourcePods: "20"}
 
-// node is an empty 4-CPU node; a zone of "" leaves the label out.
+// node returns an empty 4-CPU node; a zone of "" leaves the label out.
 func node(name, zone string) *st.NodeWrapper {
 	n := st.MakeNode().Name(name).Label(corev1.LabelHostname, name).Capacity(room)
 	if zone != "" {
@@ -153,7 +153,7 @@ func node(name, zone string) *st.NodeWrapper {
 	return n
 }
 
-// pod requests 1 CPU; its app label is also its class.
+// pod returns a pod that requests 1 CPU; its app label is also its class.
 func pod(name, app string) *st.PodWrapper {
 	return podOf(name, app, map[corev1.ResourceName]string{corev1.ResourceCPU: "1"})
 }

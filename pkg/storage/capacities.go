@@ -18,24 +18,24 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Capacities reads the scheduler's informers. The zero value knows of no driver, as does nil.
+// Capacities reads the scheduler's informers. The zero value, like nil, knows no driver.
 type Capacities struct {
 	drivers  storagelisters.CSIDriverLister
 	classes  storagelisters.StorageClassLister
 	nodes    corelisters.NodeLister
 	volumes  corelisters.PersistentVolumeLister
-	csiNodes cache.Indexer // byDriver
-	objects  cache.Indexer // CSIStorageCapacity; byClass, byLabel
+	csiNodes cache.Indexer // with index byDriver
+	objects  cache.Indexer // CSIStorageCapacity, with indexes byClass and byLabel
 }
 
-// Indexes.
+// Names of indexes.
 const (
 	byDriver = "dovetail-driver"
 	byClass  = "dovetail-storage-class"
 	byLabel  = "dovetail-node-label"
 )
 
-// New adds its indexes to the informers. To be called before they start.
+// New adds its indexes to the informers. Call it before they start.
 func New(f informers.SharedInformerFactory) *Capacities {
 	v1 := f.Storage().V1()
 	return &Capacities{drivers: v1.CSIDrivers().Lister(), classes: v1.StorageClasses().Lister(), nodes: f.Core().V1().Nodes().Lister(),
@@ -44,12 +44,12 @@ func New(f informers.SharedInformerFactory) *Capacities {
 		objects:  indexed(v1.CSIStorageCapacities().Informer(), cache.Indexers{byClass: classOf, byLabel: labelsOf})}
 }
 
-// indexed adds what the informer doesn't have yet: several readers share it.
+// indexed adds the indexes that the informer doesn't have yet: several readers share it.
 func indexed(i cache.SharedIndexInformer, want cache.Indexers) cache.Indexer {
 	for name := range i.GetIndexer().GetIndexers() {
 		delete(want, name)
 	}
-	if err := i.AddIndexers(want); err != nil { // it has stopped, and what reads from it will: without its index no class follows the node
+	if err := i.AddIndexers(want); err != nil { // the informer has stopped, and its readers will stop; without the index no class counts as node-local
 		utilruntime.HandleError(fmt.Errorf("indexing what CSI drivers publish: %w", err))
 	}
 	return i.GetIndexer()
@@ -67,11 +67,11 @@ func classOf(o any) ([]string, error) {
 	return []string{o.(*storagev1.CSIStorageCapacity).StorageClassName}, nil
 }
 
-// labelsOf are node labels one of which every node has that the capacity is for; "" stands for any node.
+// labelsOf returns node labels of which every node that the capacity is for has at least one; "" stands for any node.
 func labelsOf(o any) ([]string, error) {
 	topology := o.(*storagev1.CSIStorageCapacity).NodeTopology
 	if topology == nil {
-		return nil, nil // of no node, says the API
+		return nil, nil // by the API's definition it is for no node
 	}
 	if len(topology.MatchLabels) > 0 {
 		key := slices.Min(keys(topology.MatchLabels))
@@ -98,7 +98,7 @@ func keys(m map[string]string) []string {
 	return out
 }
 
-// Selector says of a node's labels whether the capacity is that node's.
+// Selector returns a function that reports whether the capacity is for the node with these labels.
 func Selector(o *storagev1.CSIStorageCapacity) func(node map[string]string) bool {
 	if o.NodeTopology == nil {
 		return func(map[string]string) bool { return false }
@@ -107,8 +107,8 @@ func Selector(o *storagev1.CSIStorageCapacity) func(node map[string]string) bool
 	return func(node map[string]string) bool { return err == nil && selector.Matches(labels.Set(node)) }
 }
 
-// On is what drivers have published for a node with the labels, in bytes, by capacity.StorageOf: all the capacity, or the largest volume
-// that fits where a driver says no more. VolumeBinding compares each volume with the latter.
+// On returns what drivers have published for a node with the labels, in bytes, by capacity.StorageOf: all the capacity, or the largest
+// volume size if a driver publishes only that. VolumeBinding compares each volume with the latter.
 func (c *Capacities) On(node map[string]string) map[string]int64 {
 	if c == nil || c.objects == nil {
 		return nil
@@ -144,7 +144,7 @@ func (c *Capacities) On(node map[string]string) map[string]int64 {
 	return out
 }
 
-// Following are the StorageClasses whose capacity follows the node.
+// Following returns the StorageClasses with node-local capacity.
 func (c *Capacities) Following() []*storagev1.StorageClass {
 	if c == nil || c.classes == nil {
 		return nil
@@ -162,8 +162,8 @@ func (c *Capacities) Following() []*storagev1.StorageClass {
 	return out
 }
 
-// Follows says whether the class's volumes take room that comes with the node. Where nothing is known of the driver's topology, because no node has
-// the driver yet, it is supposed so: otherwise nothing would ever be bought for its pods.
+// Follows reports whether the class's volumes use capacity that is created with the node. If nothing is known of the driver's
+// topology, because no node has the driver yet, it assumes so: otherwise no node would ever be launched for its pods.
 func (c *Capacities) Follows(class *storagev1.StorageClass) bool {
 	if c == nil || c.drivers == nil {
 		return false
@@ -188,8 +188,9 @@ func (c *Capacities) Follows(class *storagev1.StorageClass) bool {
 	return !slices.ContainsFunc(objects, func(o any) bool { return shared(o.(*storagev1.CSIStorageCapacity).NodeTopology) })
 }
 
-// ownLabel is the label, as key=value, by which the driver's topology tells the node from all others: it names the node, as the cluster or the
-// driver calls it. Empty: the segment is larger than the node. It is not known before the kubelet has labeled the node for the driver.
+// ownLabel returns the label, as key=value, that distinguishes the node from all others in the driver's topology: its value is the
+// name of the node in the cluster or in the driver. Empty: a topology segment is larger than the node. The label is not known before
+// the kubelet has labeled the node for the driver.
 func (c *Capacities) ownLabel(n *storagev1.CSINode, driver string) (label string, known bool) {
 	node, err := c.nodes.Get(n.Name)
 	if err != nil {
@@ -212,7 +213,7 @@ func (c *Capacities) ownLabel(n *storagev1.CSINode, driver string) (label string
 	return label, true
 }
 
-// shared says that a topology is that of zones or regions, or of all nodes.
+// shared reports whether a topology consists of zones or regions, or of all nodes.
 func shared(topology *metav1.LabelSelector) bool {
 	if topology == nil {
 		return false
@@ -226,8 +227,8 @@ func shared(topology *metav1.LabelSelector) bool {
 	return !slices.ContainsFunc(topology.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return !wide(e.Key) })
 }
 
-// Supposed is what will have been published for a node with the labels, as far as filters have to know: that there is room. How much is for the
-// planner to say, which knows what other nodes have shown.
+// Supposed returns what will be published for a node with the labels, as far as filters need it: that there is enough capacity. How
+// much there will be is the planner's concern, which knows what other nodes have published.
 func (c *Capacities) Supposed(node map[string]string) []*storagev1.CSIStorageCapacity {
 	var out []*storagev1.CSIStorageCapacity
 	on := c.On(node)

@@ -1,8 +1,8 @@
-// Package storage knows what CSI drivers publish about the room that their volumes have (CSIStorageCapacity), where that room comes and
-// goes with the node: LVM volume groups, local disks.
+// Package storage evaluates the capacity that CSI drivers publish for their volumes (CSIStorageCapacity), where that capacity is
+// created and removed with the node: LVM volume groups, local disks.
 //
-// A driver says whether its capacity counts with CSIDriver.spec.storageCapacity, and by the topology of its nodes whose capacity it is: where
-// a segment of the topology is one node (Follows), a node that isn't there yet has capacity that nobody has published. What it will be is
-// taken from nodes of the same pool and instance type (Shown). Capacity of a zone or a cluster is there before the node: VolumeBinding
-// judges that alone.
+// CSIDriver.spec.storageCapacity tells whether a driver publishes capacity, and the topology of its nodes tells whose capacity it is:
+// if each topology segment is one node (Follows), nothing is published for a node that doesn't exist yet. Its capacity is estimated
+// from nodes of the same pool and instance type (Shown). Capacity of a zone or a cluster exists before the node; VolumeBinding alone
+// checks that.
 package storage

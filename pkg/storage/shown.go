@@ -19,8 +19,8 @@ const (
 	labelInitialized = "karpenter.sh/initialized"
 )
 
-// Shown is the most that nodes have shown when nothing was on them: what is free there, and the driver's volumes. By capacity.StorageOf, in
-// bytes; a node that is up and has published nothing has shown 0.
+// Shown is the largest capacity that nodes have without any volumes: what is published as free, plus the driver's volumes. By
+// capacity.StorageOf, in bytes; an initialized node that has published nothing counts as 0.
 type Shown struct {
 	byType map[poolType]map[string]int64
 	byPool map[string]map[string]int64
@@ -28,7 +28,7 @@ type Shown struct {
 
 type poolType struct{ pool, instanceType string }
 
-// Shown is what the nodes there are show.
+// Shown returns the capacity of the existing nodes.
 func (c *Capacities) Shown() Shown {
 	s := Shown{map[poolType]map[string]int64{}, map[string]map[string]int64{}}
 	classes := c.Following()
@@ -71,8 +71,8 @@ func (s Shown) add(at poolType, key string, bytes int64) {
 	s.byPool[at.pool][key] = max(s.byPool[at.pool][key], bytes)
 }
 
-// Of is what a new node of the pool and instance type is supposed to have. A class that isn't listed: nobody knows. A type of which there is
-// no node is tried, unless none of the pool's nodes has any room.
+// Of returns the assumed capacity of a new node of the pool and instance type. The capacity of a class that isn't listed is unknown. A
+// type that no node has counts as unknown, so that it is tried, unless no node of the pool has any capacity.
 func (s Shown) Of(pool, instanceType string) map[string]int64 {
 	var out map[string]int64
 	for key, most := range s.byPool[pool] {
@@ -91,9 +91,9 @@ func (s Shown) Of(pool, instanceType string) map[string]int64 {
 // taker is a driver on a node.
 type taker struct{ driver, node string }
 
-// taken is the size of all volumes of the classes' drivers that are on a node.
+// taken returns the total size of the volumes of the classes' drivers on each node.
 func (c *Capacities) taken(classes []*storagev1.StorageClass) map[taker]int64 {
-	own := map[string]map[string]string{} // by driver, what tells a node from others and its name
+	own := map[string]map[string]string{} // by driver: node name by the label that distinguishes the node
 	for _, class := range classes {
 		if own[class.Provisioner] != nil {
 			continue
@@ -127,7 +127,7 @@ func (c *Capacities) taken(classes []*storagev1.StorageClass) map[taker]int64 {
 	return out
 }
 
-// nodeOf is the node that the volume is on; own are nodes by what tells them from others.
+// nodeOf returns the node that the volume is on; own holds the nodes by the label that distinguishes them.
 func nodeOf(pv *corev1.PersistentVolume, own map[string]string) string {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return ""

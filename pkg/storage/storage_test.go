@@ -20,7 +20,7 @@ const (
 	zoneKey = "topology.example.com/zone"
 )
 
-// read is what is known when the informers hold these.
+// read returns the Capacities for informers with these objects.
 func read(t *testing.T, objects ...runtime.Object) *Capacities {
 	t.Helper()
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
@@ -140,7 +140,7 @@ func TestOn(t *testing.T) {
 	}
 }
 
-// volume is one of the driver's on a node, in a zone.
+// volume returns one of the driver's volumes on a node, in a zone.
 func volume(name, size, node string) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver}
@@ -167,7 +167,7 @@ func TestShown(t *testing.T) {
 	add("b", "disks", "large", "4Gi", true)
 	objects = append(objects, volume("b1", "5Gi", "b"), volume("b2", "3Gi", "b"), volume("gone", "50Gi", "gone"))
 	add("c", "disks", "small", "", true)   // without disks
-	add("d", "disks", "coming", "", false) // it has not come to that
+	add("d", "disks", "coming", "", false) // the driver has not published yet
 	add("e", "plain", "large", "", true)
 	add("f", "new", "large", "", false)
 	c := read(t, append(objects, csiDriver(ptr.To(true)), class("lvm"))...)
@@ -195,7 +195,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// VolumeBinding is to find room on a node for which nothing has been published, and is left alone with what has been.
+// VolumeBinding must find enough capacity on a node for which nothing has been published, and the published values otherwise.
 func TestSupposed(t *testing.T) {
 	c := read(t, csiDriver(ptr.To(true)), class("lvm"), class("ssd"), published("a", "ssd", "1Gi", labeled(nodeKey, "a")))
 	got := c.Supposed(node("a", nodeKey, "a").Labels)
@@ -204,8 +204,8 @@ func TestSupposed(t *testing.T) {
 	}
 }
 
-// Two volumes of 40Gi are to go on a node with 100Gi whose driver makes none larger than 50Gi: VolumeBinding compares each with the largest
-// one that can be made, and what is summed up has all the capacity.
+// Two volumes of 40Gi fit on a node with 100Gi whose driver creates none larger than 50Gi: VolumeBinding compares each with the
+// largest possible volume, but sums are compared with all the capacity.
 func TestSeveralVolumesHaveAllTheCapacity(t *testing.T) {
 	limited := published("a", "lvm", "100Gi", labeled(nodeKey, "a"))
 	limited.MaximumVolumeSize = ptr.To(resource.MustParse("50Gi"))

@@ -1,4 +1,4 @@
-// Package version is the one place that knows which Dovetail this is and which Kubernetes it was built from.
+// Package version is the only place that knows the version of Dovetail and of the Kubernetes it was built from.
 //
 // It is not for the version of the API server, nor for what that server supports: see serverVersion in cmd/scheduler.
 package version

@@ -13,16 +13,16 @@ import (
 // Version of Dovetail.
 const Version = "0.1.0"
 
-// linked is the Kubernetes version that the linker put into the binary. component-base reports it until Report has been called.
+// linked is the Kubernetes version that the linker put into the binary. component-base returns it until Report has been called.
 var linked = kubeversion.Get().GitVersion
 
-// Info is what a build says of itself.
+// Info describes a build.
 type Info struct {
 	Version           string `json:"version"`
 	KubernetesVersion string `json:"kubernetesVersion"`
 	GoVersion         string `json:"goVersion"`
 	Platform          string `json:"platform"`
-	// Commit is the revision that the binary was built from; empty where the go command could not tell.
+	// Commit is the revision that the binary was built from; empty if the go command could not determine it.
 	Commit string `json:"commit,omitempty"`
 }
 
@@ -51,16 +51,16 @@ func commit() string {
 	return revision + dirty
 }
 
-// UserAgent is how this build introduces itself to API servers.
+// UserAgent returns the user agent for requests to API servers.
 func UserAgent() string {
 	i := Get()
 	return fmt.Sprintf("dovetail/%s (%s) kubernetes/%s", i.Version, i.Platform, i.KubernetesVersion)
 }
 
-// Report checks what the binary was linked with and has Kubernetes' code report Dovetail's version beside its own, as in
-// "v1.36.4+dovetail-0.1.0": in --version, the log and /statusz. What follows the plus sign is build metadata of a semantic version, which
-// nothing compares: the effective version stays that of Kubernetes. Commands call Report before anything else; tests, which the go command
-// links without a version, don't.
+// Report checks what the binary was linked with, and makes Kubernetes' code report Dovetail's version after its own, as in
+// "v1.36.4+dovetail-0.1.0": in --version, the log and /statusz. The part after the plus sign is build metadata of a semantic version,
+// which is ignored in comparisons: the effective version stays that of Kubernetes. Commands call Report before anything else; tests,
+// which the go command links without a version, don't.
 func Report() error {
 	if err := check(linked); err != nil {
 		return err
@@ -73,16 +73,16 @@ func Report() error {
 
 func full(kubernetes string) string { return kubernetes + "+dovetail-" + Version }
 
-// check says why a binary that was linked with this Kubernetes version must not run. One without a version takes itself for v0.0.0: the
-// NodeDeclaredFeatures plugin then asks nodes to declare features that have long ceased to be optional.
+// check returns why a binary that was linked with this Kubernetes version must not run. A binary without a version considers itself
+// v0.0.0: then the NodeDeclaredFeatures plugin requires nodes to declare features that have long ceased to be optional.
 func check(linked string) error {
 	const build = "build it with 'make build', or with the -ldflags that docs/install.md gives"
 	if strings.HasPrefix(linked, "v0.0.0") {
-		return fmt.Errorf("this binary was linked without its Kubernetes version and takes itself for v0.0.0: %s", build)
+		return fmt.Errorf("this binary was linked without its Kubernetes version and reports v0.0.0: %s", build)
 	}
 	v, err := utilversion.ParseSemantic(linked)
 	if err != nil {
-		return fmt.Errorf("this binary was linked with the Kubernetes version %q, which is none (%w): %s", linked, err, build)
+		return fmt.Errorf("this binary was linked with the Kubernetes version %q, which is not valid (%w): %s", linked, err, build)
 	}
 	if minor := fmt.Sprintf("%d.%d", v.Major(), v.Minor()); minor != kubeversion.DefaultKubeBinaryVersion {
 		return fmt.Errorf("this binary was linked as Kubernetes %s, but its code is that of %s: %s", linked, kubeversion.DefaultKubeBinaryVersion, build)

@@ -13,15 +13,15 @@ import (
 )
 
 func TestCheckLinkedVersion(t *testing.T) {
-	for linked, want := range map[string]string{ // what the error says
+	for linked, want := range map[string]string{ // part of the error
 		"v1.36.4":                     "",
 		"v1.36.0":                     "",
 		"v0.0.0-master+$Format:%H$":   "make build", // no -ldflags: go run, go install
 		"v0.0.0-master+abc":           "linked without its Kubernetes version",
 		"v1.35.4":                     "its code is that of 1.36",
-		"v1.36":                       `"v1.36", which is none`,
-		"":                            `"", which is none`,
-		"$(git describe --match 'v')": "which is none",
+		"v1.36":                       `"v1.36", which is not valid`,
+		"":                            `"", which is not valid`,
+		"$(git describe --match 'v')": "which is not valid",
 	} {
 		err := check(linked)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -33,7 +33,7 @@ func TestCheckLinkedVersion(t *testing.T) {
 	}
 }
 
-// Kubernetes' own code parses what Report has it report, and takes it for the version that was linked.
+// Kubernetes' own code parses the reported version and treats it as equal to the linked one.
 func TestBuildMetadataDoesNotCount(t *testing.T) {
 	const kubernetes = "v1.36.4"
 	if got, want := full(kubernetes), "v1.36.4+dovetail-0.1.0"; got != want {
@@ -48,7 +48,7 @@ func TestBuildMetadataDoesNotCount(t *testing.T) {
 	}
 }
 
-// The versions that are linked in are those of the code.
+// The linked versions are those of the code.
 func TestLinkedVersionIsThatOfTheModule(t *testing.T) {
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {

@@ -15,13 +15,13 @@ const (
 	burstTurns = 3
 )
 
-// BenchmarkBurst lets 1,000 pods wait for nodes. Their plan is made and their gates are closed; then EC2 is allowed to
-// launch, and the time is taken from the first Node object to the last binding. In turns with it, the same binary as a
-// plain kube-scheduler places 1,000 such pods on as many nodes of the same sizes that are there already; its time is
-// taken from its first binding to its last, which leaves its start-up out. Both find the pods in the API when they start.
+// BenchmarkBurst lets 1,000 pods wait for nodes. Their plan is made and their gates are closed; then EC2 is allowed to launch, and the
+// time is taken from the first Node object to the last binding. In turns with it, the same binary as a plain kube-scheduler places
+// 1,000 such pods on as many existing nodes of the same sizes; its time is taken from its first binding to its last, without its
+// start-up. Both find the pods in the API when they start.
 //
-// node-to-bound-s is ours, nodes-s what of it passes until the last Node has come, plain-s the plain scheduler's, ratio the
-// median of the pairs' ratios; pods/s is ours from the first binding on.
+// node-to-bound-s is Dovetail's time, nodes-s the part of it until the last Node was created, plain-s the plain scheduler's, ratio the
+// median of the pairs' ratios; pods/s is Dovetail's rate from the first binding on.
 func BenchmarkBurst(b *testing.B) {
 	for b.Loop() {
 		var ours, nodes, others samples
@@ -41,13 +41,13 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// turn is what came when, after the first Node.
+// turn holds times after the first Node was created.
 type turn struct {
 	lastNode, firstPod, lastPod time.Duration
 	nodes                       []corev1.Node
 }
 
-// burst is one turn of ours.
+// burst is one turn with Dovetail.
 func burst(b *testing.B) turn {
 	e := newEnv(b)
 	defer e.Stop()
@@ -72,7 +72,7 @@ func burst(b *testing.B) turn {
 	return turn{lastNode: at(w.nodes[len(w.nodes)-1]), firstPod: at(w.bound[0]), lastPod: at(w.bound[burstPods-1]), nodes: list.Items}
 }
 
-// placed is one turn of the plain scheduler, on nodes like those.
+// placed is one turn of the plain scheduler, on nodes of the same sizes.
 func placed(b *testing.B, like []corev1.Node) time.Duration {
 	e := newEnv(b)
 	defer e.Stop()

@@ -25,8 +25,8 @@ import (
 // patience bounds every wait.
 const patience = 10 * time.Minute
 
-// env is a cluster of processes (etcd, kube-apiserver, an EC2 simulator without kubelets) with a pool whose class is
-// usable, and no scheduler yet.
+// env is a cluster of processes (etcd, kube-apiserver, an EC2 simulator without kubelets) with a pool whose class is ready, without a
+// scheduler.
 type env struct {
 	*testing.B
 	*sandbox.Sandbox
@@ -55,13 +55,13 @@ func newEnv(b *testing.B) *env {
 	return e
 }
 
-// smallMachines lets a pool launch four-CPU machines only, so that a burst needs many.
+// smallMachines restricts a pool to instances with four CPUs, so that a burst needs many.
 func smallMachines(p *karpv1.NodePool) {
 	p.Spec.Template.Spec.Requirements = append(p.Spec.Template.Spec.Requirements, sandbox.Require("karpenter.k8s.aws/instance-cpu", "4"))
 }
 
-// run starts a scheduler that serves the profile sandbox.SchedulerName: the shipped configuration but for what client and
-// lease would add, or the same without our plugins, which makes the binary a plain kube-scheduler.
+// run starts a scheduler that serves the profile sandbox.SchedulerName: with the shipped configuration except for client limits and
+// leader election, or the same without our plugins, which makes the binary a plain kube-scheduler.
 func (e *env) run(plugins bool) *cluster.SchedulerProcess {
 	e.Helper()
 	config, err := e.ShippedConfig()
@@ -69,8 +69,8 @@ func (e *env) run(plugins bool) *cluster.SchedulerProcess {
 		e.Fatal(err)
 	}
 	config.SetProvisionArgs(map[string]any{"clusterName": e.EC2.Cluster(), "region": e.EC2.Region()})
-	config["leaderElection"] = map[string]any{"leaderElect": false} // processes follow each other, nobody shall wait for a lease
-	// With the shipped limits, 500 and a burst of 1,000, it is these that would be measured.
+	config["leaderElection"] = map[string]any{"leaderElect": false} // schedulers run one after the other and should not wait for a lease
+	// With the shipped limits, 500 and a burst of 1,000, the limits would be measured.
 	config["clientConnection"] = map[string]any{"qps": 10000, "burst": 20000}
 	if !plugins {
 		delete(config, "profiles")
@@ -86,7 +86,7 @@ func (e *env) run(plugins bool) *cluster.SchedulerProcess {
 	return s
 }
 
-// pods creates n pods that ask for so much, and does not return before all of them exist.
+// pods creates n pods with these requests, and returns when all of them exist.
 func (e *env) pods(n int, cpu, memory string) {
 	e.Helper()
 	if err := e.Create(e.ctx, sandbox.Pods("bench", n, cpu, memory)...); err != nil {
@@ -108,7 +108,7 @@ func (e *env) noPods(app string) {
 	}
 }
 
-// node is Ready and of the given size.
+// node returns a Ready node of the given size.
 func node(name, zone string, room corev1.ResourceList) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -117,8 +117,8 @@ func node(name, zone string, room corev1.ResourceList) *corev1.Node {
 	}
 }
 
-// addNodes creates Nodes and takes off the taint that the API server puts on new ones, as the node lifecycle controller,
-// which doesn't run here, would.
+// addNodes creates Nodes and removes the taint that the API server puts on new ones, as the node lifecycle controller, which doesn't
+// run here, would.
 func (e *env) addNodes(nodes []*corev1.Node) {
 	e.Helper()
 	objects := make([]client.Object, 0, len(nodes))
@@ -136,12 +136,12 @@ func (e *env) addNodes(nodes []*corev1.Node) {
 	}
 }
 
-// room is an allocatable list.
+// room returns an allocatable list.
 func room(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse("110")}
 }
 
-// metrics are the scheduler's, as text.
+// metrics returns the scheduler's metrics as text.
 func (e *env) metrics(s *cluster.SchedulerProcess) string {
 	e.Helper()
 	text, err := s.Get(e.ctx, "/metrics")
@@ -151,7 +151,7 @@ func (e *env) metrics(s *cluster.SchedulerProcess) string {
 	return string(text)
 }
 
-// sum of a metric's samples whose labels contain the given text, "" for all.
+// sum adds up the samples of a metric whose labels contain the given text, "" for all.
 func sum(metrics, name, label string) float64 {
 	total := 0.0
 	for line := range strings.SplitSeq(metrics, "\n") {
@@ -179,8 +179,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// quiet waits until a scheduler has done what it does at its start, or after a burst: its requests and its use of the CPU
-// have all but ended.
+// quiet waits until a scheduler has finished its work after its start, or after a burst: until its requests and its use of the CPU
+// have almost ended.
 func (e *env) quiet(s *cluster.SchedulerProcess) {
 	e.Helper()
 	requests, cpu, at, calm := 0.0, 0.0, time.Now(), 0
@@ -198,7 +198,7 @@ func (e *env) quiet(s *cluster.SchedulerProcess) {
 	})
 }
 
-// until asks several times a second until done says so.
+// until calls done several times a second until it returns true.
 func (e *env) until(what string, done func() bool) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, patience)
@@ -214,7 +214,7 @@ func (e *env) until(what string, done func() bool) {
 	}
 }
 
-// fleet are nodes of the same sizes and zones as the given ones, that nobody has made for a pod.
+// fleet returns nodes of the same sizes and zones as the given ones, not created for any pod.
 func fleet(like []corev1.Node) []*corev1.Node {
 	var out []*corev1.Node
 	for i := range like {

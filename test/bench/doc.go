@@ -1,10 +1,10 @@
-// Package bench measures what Dovetail costs the scheduler it lives in: the answer of PostFilter, the keeping of room in
-// Filter, the way from the cache to a verified plan, a burst from its first Node to its last binding, and the throughput when there
-// is nothing to do. docs/performance.md tells what the figures mean.
+// Package bench measures what Dovetail costs the scheduler it runs in: the answer of PostFilter, the protection of reserved capacity
+// in Filter, the time from the cache to a verified plan, a burst from its first Node to its last binding, and the throughput when
+// Dovetail has nothing to do. docs/performance.md explains the results.
 //
-// Machines are noisy: what is compared is compared within one run, in turns, as a ratio. Only what has a bound in the
-// design fails a benchmark.
+// Timings on a machine vary: results are only compared within one run, in turns, as a ratio. A benchmark fails only if the design sets
+// a bound.
 //
-// It is not for how cheap plans are, which test/quality measures, nor for the parts of planning and verifying, which
-// pkg/capacity and pkg/simulate do.
+// It does not measure how cheap plans are (test/quality does), nor the parts of planning and verifying (pkg/capacity and pkg/simulate
+// do).
 package bench

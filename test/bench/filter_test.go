@@ -14,11 +14,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// filteredNodes is the size of the cluster. kube-scheduler itself stops when it has found a tenth of so many; here every
-// node is looked at, so that the figures are per node.
+// filteredNodes is the size of the cluster. kube-scheduler itself would stop when it has found a tenth of that number; here every node
+// is filtered, so that the results are per node.
 const filteredNodes = 5000
 
-// reserve books 1,000 pods on 60 nodes that are there, still initializing and have room for them.
+// reserve reserves capacity for 1,000 pods on 60 existing nodes that are still initializing.
 func (r *rig) reserve() (forget func()) {
 	r.Helper()
 	pods := r.mixed("reserved", plannedPods)
@@ -47,10 +47,10 @@ func (r *rig) reserve() (forget func()) {
 	}
 }
 
-// BenchmarkFilter runs PreFilter and Filter for a pod without a plan on 5,000 nodes that have room for it, with a ledger
-// that is empty and with one that keeps room for 1,000 pods on 60 of the nodes. In turns: upstream's plugins alone, the
-// same with Binder among them, and Binder by itself; of each the fastest tenth counts. binder-ns/node and others-ns/node
-// are PreFilter and Filter together; binder/others is their ratio, with/without that of the whole profile with our plugins to the one without.
+// BenchmarkFilter runs PreFilter and Filter for a pod without a plan on 5,000 nodes that have capacity for it, with an empty ledger
+// and with one that has reservations for 1,000 pods on 60 of the nodes. In turns: upstream's plugins alone, the same with Binder among
+// them, and Binder by itself; of each the fastest tenth counts. binder-ns/node and others-ns/node are PreFilter and Filter together;
+// binder/others is their ratio, with/without that of the whole profile with our plugins to the one without.
 func BenchmarkFilter(b *testing.B) {
 	r := newRig(b)
 	r.addNodes(filteredNodes, 2)
@@ -69,7 +69,7 @@ func BenchmarkFilter(b *testing.B) {
 					for _, turn := range turns {
 						turn()
 					}
-					slices.Reverse(turns) // nobody always cleans up after the same one
+					slices.Reverse(turns) // so that it isn't always the same one that collects the other's garbage
 				}
 				report(b, map[string]float64{
 					"binder-ns/node": alone.undisturbed() / filteredNodes, "others-ns/node": others.undisturbed() / filteredNodes,
@@ -84,7 +84,7 @@ func BenchmarkFilter(b *testing.B) {
 	forget()
 }
 
-// filterAll is what a cycle filters, on all nodes, in parallel as in a cycle.
+// filterAll runs PreFilter and Filter like a cycle, on all nodes, in parallel.
 func (r *rig) filterAll(b *testing.B, f framework.Framework, p *corev1.Pod, nodes []fwk.NodeInfo) time.Duration {
 	b.Helper()
 	start := time.Now()
@@ -105,14 +105,14 @@ func (r *rig) filterAll(b *testing.B, f framework.Framework, p *corev1.Pod, node
 	return took
 }
 
-// binderAll is Binder's part of filterAll.
+// binderAll runs Binder's part of filterAll.
 func (r *rig) binderAll(b *testing.B, p *corev1.Pod, nodes []fwk.NodeInfo) time.Duration {
 	b.Helper()
 	start := time.Now()
 	state := framework.NewCycleState()
 	_, status := r.binder.PreFilter(r.ctx, state, p, nodes)
 	if status.IsSkip() {
-		return time.Since(start) // the framework does not call Filter then
+		return time.Since(start) // then the framework does not call Filter
 	}
 	if !status.IsSuccess() {
 		b.Fatalf("PreFilter: %v", status)
@@ -123,9 +123,9 @@ func (r *rig) binderAll(b *testing.B, p *corev1.Pod, nodes []fwk.NodeInfo) time.
 	return time.Since(start)
 }
 
-// BenchmarkCycle is a whole scheduling cycle up to the choice of a node, on 5,000 nodes, while room is kept for 1,000 pods
-// on 60 of them: of a pod pinned to its planned node and of a stranger, each against the same pod with upstream's plugins
-// alone. ratio below one is what the pin saves, above one what keeping room costs.
+// BenchmarkCycle is a whole scheduling cycle up to the choice of a node, on 5,000 nodes, with reservations for 1,000 pods on 60 of
+// them: for a pod pinned to its planned node and for a pod without a plan, each compared with the same pod and upstream's plugins
+// alone. A ratio below one is what the pin saves, above one what the reservations cost.
 func BenchmarkCycle(b *testing.B) {
 	r := newRig(b)
 	r.addNodes(filteredNodes, 2)
@@ -149,7 +149,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// cycles are the pod's, with either profile in turns. With ours it must go to the node, if one is named.
+// cycles runs the pod's cycles, with either profile in turns. With ours the pod must get the node, if one is named.
 func (r *rig) cycles(b *testing.B, p *corev1.Pod, node string) {
 	b.Helper()
 	info, err := framework.NewPodInfo(p)

@@ -40,8 +40,8 @@ const (
 	plain       = "plain"
 )
 
-// rig is a real scheduler that does not run, with one profile as shipped and one of upstream's defaults, both on the same
-// cache. Benchmarks run its frameworks.
+// rig is a real scheduler that does not run, with one profile as shipped and one of upstream's defaults, both on the same cache.
+// Benchmarks run its frameworks.
 type rig struct {
 	testing.TB
 	ctx          context.Context
@@ -104,7 +104,7 @@ func newRig(tb testing.TB) *rig {
 	return r
 }
 
-// keep is the factory that also stores what it has made.
+// keep wraps a factory so that the plugin it creates is also stored.
 func keep[P fwk.Plugin](at *P, factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		p, err := factory(ctx, args, h)
@@ -117,7 +117,7 @@ func keep[P fwk.Plugin](at *P, factory frameworkruntime.PluginFactory) framework
 
 func (r *rig) profile(name string) framework.Framework { return r.sched.Profiles[name] }
 
-// snapshot brings the frameworks' snapshot up to the cache, as every scheduling cycle begins.
+// snapshot updates the frameworks' snapshot from the cache, as at the start of every scheduling cycle.
 func (r *rig) snapshot() []fwk.NodeInfo {
 	r.Helper()
 	s := r.profile(withPlugins).SnapshotSharedLister().(*internalcache.Snapshot)
@@ -131,7 +131,7 @@ func (r *rig) snapshot() []fwk.NodeInfo {
 	return list
 }
 
-// addNodes puts n nodes of eight CPUs, over three zones, into the cache, each with pods bound to it that ask for one CPU.
+// addNodes adds n nodes with eight CPUs, over three zones, to the cache, each with this many bound pods that request one CPU.
 func (r *rig) addNodes(n, pods int) {
 	r.Helper()
 	logger := klog.FromContext(r.ctx)
@@ -174,7 +174,7 @@ var kinds = []struct {
 	}},
 }
 
-// pod of an application; all pods of an application and shape are of one class.
+// pod returns a pod of an application; all pods of an application and shape are of one class.
 func (r *rig) pod(app, cpu string, shape func(*corev1.Pod)) *corev1.Pod {
 	r.seq++
 	name := fmt.Sprintf("%s-%d", app, r.seq)
@@ -201,7 +201,7 @@ func refOf(p *corev1.Pod) capacity.PodRef {
 	return capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 }
 
-// mixed are pods of all kinds, of twenty applications each.
+// mixed returns pods of all kinds, of twenty applications each.
 func (r *rig) mixed(prefix string, n int) []*corev1.Pod {
 	var out []*corev1.Pod
 	for i := range n {
@@ -211,7 +211,7 @@ func (r *rig) mixed(prefix string, n int) []*corev1.Pod {
 	return out
 }
 
-// plan takes the pods down and books them on nodes, round robin: on claims that are being launched, named after prefix.
+// plan submits the pods and reserves capacity for them round robin on claims that are being launched, named after prefix.
 func (r *rig) plan(prefix string, pods []*corev1.Pod, nodes int) {
 	r.Helper()
 	for _, p := range pods {

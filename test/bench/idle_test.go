@@ -17,9 +17,9 @@ import (
 
 const (
 	idleNodes  = 500
-	idlePods   = 2000 // that are measured
-	idleWarmUp = 500  // that come before them, while watches catch up
-	idleTail   = 100  // that come after them
+	idlePods   = 2000 // measured ones
+	idleWarmUp = 500  // ones before them, while watches catch up
+	idleTail   = 100  // ones after them
 	idleTurns  = 4    // of each
 )
 
@@ -28,20 +28,20 @@ var (
 	profiles     = flag.String("profiles", "", "folder for CPU profiles of the schedulers that BenchmarkIdle and BenchmarkHopeless compare")
 )
 
-// BenchmarkIdle is what our plugins cost when there is nothing for them to do: 2,000 pods on 500 nodes that have room for
-// all, scheduled by the shipped configuration (with a pool that could launch) and by the same binary without our plugins,
-// in turns on one API server, after one turn that doesn't count: A/B, B/A, A/B, B/A, because later turns tend to be slower.
-// The scheduler has started and gone quiet, and is frozen while the pods are created, so that it finds all of them waiting.
-// with-pods/s and without-pods/s are medians, ratio is the median of the pairs' ratios (below one: ours are slower),
-// cpu-ratio that of the CPU time the scheduler processes used (above one: ours use more).
+// BenchmarkIdle measures what our plugins cost when there is nothing for them to do: 2,000 pods on 500 nodes with capacity for all,
+// scheduled with the shipped configuration (with a pool that could launch) and by the same binary without our plugins, in turns on one
+// API server, after one turn that doesn't count: A/B, B/A, A/B, B/A, because later turns tend to be slower. The scheduler has started
+// and become idle, and is frozen while the pods are created, so that it finds all of them waiting. with-pods/s and without-pods/s are
+// medians, ratio is the median of the pairs' ratios (below one: Dovetail is slower), cpu-ratio that of the CPU time the scheduler
+// processes used (above one: Dovetail uses more).
 func BenchmarkIdle(b *testing.B) {
 	for b.Loop() {
 		compare(b, idleTurns, 0)
 	}
 }
 
-// BenchmarkHopeless is the same with 10,000 more pods in the queue that no node and no machine can host, as either scheduler
-// has found out before. They are there from the first turn to the last.
+// BenchmarkHopeless is the same with 10,000 more pods in the queue that fit on no node and no instance type, as either scheduler has
+// found out before. They are there from the first turn to the last.
 func BenchmarkHopeless(b *testing.B) {
 	for b.Loop() {
 		compare(b, 2, *hopelessPods)
@@ -90,8 +90,8 @@ func compare(b *testing.B, turnsOfEach, hopeless int) {
 	})
 }
 
-// schedule is one turn: how long the measured pods take, and the scheduler's CPU time meanwhile. Both are the scheduler's
-// own word: a watch of the API lags behind when cores are scarce, by more the busier the scheduler is with starting.
+// schedule is one turn: how long the measured pods take, and the scheduler's CPU time meanwhile. Both are taken from the scheduler's
+// metrics: a watch of the API lags behind when CPUs are scarce, all the more while the scheduler is busy.
 func (e *env) schedule(plugins bool, hopeless int) (took, cpu time.Duration) {
 	e.Helper()
 	began := time.Now()
@@ -123,8 +123,8 @@ func (e *env) schedule(plugins bool, hopeless int) (took, cpu time.Duration) {
 	return to.at.Sub(from.at), time.Duration((to.cpu - from.cpu) * float64(time.Second))
 }
 
-// profile writes what the scheduler does in the next seconds into a file of that name, where a folder for it was given. The
-// channel is closed when that is done.
+// profile writes a CPU profile of the scheduler's next seconds into a file of that name, if a folder for it was given. The channel is
+// closed when the profile is complete.
 func (e *env) profile(s *cluster.SchedulerProcess, name string) <-chan struct{} {
 	done := make(chan struct{})
 	if *profiles == "" {
@@ -144,14 +144,14 @@ func (e *env) profile(s *cluster.SchedulerProcess, name string) <-chan struct{} 
 	return done
 }
 
-// progress is how many pods were scheduled at some moment, with so many seconds of CPU time.
+// progress is the number of scheduled pods at a moment, and the CPU seconds used until then.
 type progress struct {
 	pods float64
 	at   time.Time
 	cpu  float64
 }
 
-// when is the moment at which so many pods were scheduled, on a line between the looks before and after it.
+// when returns the moment at which this many pods were scheduled, interpolated between the samples before and after it.
 func when(seen []progress, pods float64) progress {
 	for i, after := range seen {
 		if after.pods < pods {

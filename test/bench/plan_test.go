@@ -23,7 +23,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/quality/workload"
 )
 
-// bursts are what is planned for, and the bounds that the design sets: the CPU time of planning alone and of everything.
+// bursts are the demands, and the bounds that the design sets: the CPU time of planning alone and of everything.
 var bursts = []struct {
 	name        string
 	nodes, pods int
@@ -34,8 +34,8 @@ var bursts = []struct {
 	{"1,000 pods spread over zones, 5,000 full nodes", 5000, 1000, kinds[2].shape, 0, 1500 * time.Millisecond},
 }
 
-// BenchmarkPlan takes the launcher's way from the scheduler's cache to a plan that the real filters have accepted: the view,
-// the plan, its verification. Pods are of 20 classes; between two plans pods on ten nodes change. Times are of all cores.
+// BenchmarkPlan measures the launcher's way from the scheduler's cache to a plan that the filters have accepted: the cluster view, the
+// plan, its verification. Pods are of 20 classes; between two plans pods on ten nodes change. Times are the sum over all CPUs.
 func BenchmarkPlan(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(burst.name, func(b *testing.B) {
@@ -52,7 +52,7 @@ func BenchmarkPlan(b *testing.B) {
 			}
 			report(b, map[string]float64{"whole-ms-CPU": 1000 * whole.seconds(), "plan-ms-CPU": 1000 * planning.seconds(), "first-ms-CPU": 1000 * whole[0].Seconds(),
 				"pods/s": float64(burst.pods) / whole.seconds(), "pods/s-planned": float64(burst.pods) / planning.seconds()})
-			// What is slower than the fastest was disturbed.
+			// Only the fastest run counts; slower ones were disturbed.
 			if all := whole.quantile(0); all > burst.all {
 				b.Errorf("%v of CPU from view to verified plan, the bound is %v", all, burst.all)
 			}
@@ -63,8 +63,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkPlanMemory is what 10,000 pods, the full catalogue and a plan for them take beyond a scheduler that idles: the
-// heap at its highest while it is collected whenever it has grown by a tenth, what stays, and all that is allocated.
+// BenchmarkPlanMemory measures what 10,000 pods, the full catalogue and a plan for them need beyond an idle scheduler: the peak of the
+// heap while it is collected whenever it has grown by a tenth, what remains, and all that is allocated.
 func BenchmarkPlanMemory(b *testing.B) {
 	const bound = 100 << 20
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
@@ -94,14 +94,14 @@ func BenchmarkPlanMemory(b *testing.B) {
 
 func mebi(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
-// heap is what lies on it, garbage that hasn't been swept included.
+// heap returns the size of all objects on the heap, including garbage that hasn't been swept.
 func heap() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// highWater watches the heap until it is asked for the highest.
+// highWater watches the heap until highest is called, which returns the peak.
 func highWater() (highest func() uint64) {
 	peak, done := heap(), make(chan struct{})
 	var wg sync.WaitGroup
@@ -122,7 +122,7 @@ func highWater() (highest func() uint64) {
 	}
 }
 
-// stage is a burst that waits, and the pool it may be placed on.
+// stage is a waiting burst, and the pool for it.
 type stage struct {
 	*rig
 	pool   *capacity.Pool
@@ -130,10 +130,10 @@ type stage struct {
 	pods   map[types.UID]*corev1.Pod
 }
 
-// families are the first letters of all that may be bought.
+// families are the first letters of all instance types that may be launched.
 var families = []string{"c", "m", "r", "t", "i", "im", "is", "d", "g", "p", "x", "z", "h", "u", "a", "f", "inf", "trn", "hpc"}
 
-// offered is the catalogue in the file that QUALITY_CATALOG names, or the built-in one.
+// offered returns the catalogue in the file that QUALITY_CATALOG names, or the built-in one.
 func offered(tb testing.TB) *catalog.Catalog {
 	tb.Helper()
 	name := os.Getenv("QUALITY_CATALOG")
@@ -152,7 +152,7 @@ func offered(tb testing.TB) *catalog.Catalog {
 	return c
 }
 
-// burst makes pods of 20 applications, and a pool of all types.
+// burst creates pods of 20 applications, and a pool with all types.
 func (r *rig) burst(offered *catalog.Catalog, pods int, shape func(*corev1.Pod)) *stage {
 	r.Helper()
 	any := workload.Pool{Categories: families, Archs: []string{"amd64", "arm64"}, CapacityTypes: []string{"on-demand", "spot"}}
@@ -171,13 +171,13 @@ func (r *rig) burst(offered *catalog.Catalog, pods int, shape func(*corev1.Pod))
 	return s
 }
 
-// decider is the launcher's, with a note of the time that planning takes.
+// decider returns a Decider like the launcher's that also measures the time of planning.
 func (s *stage) decider() (*launch.Decider, *timed) {
 	t := &timed{TB: s.TB, planner: capacity.NewPlanner()}
 	return &launch.Decider{Planner: t, World: worldOf{s.world}, Nodes: builder{}, Pod: func(uid types.UID) *corev1.Pod { return s.pods[uid] }}, t
 }
 
-// plan looks, plans and verifies, and fails if not every pod gets room.
+// plan builds the view, plans and verifies, and fails if not every pod is placed.
 func (s *stage) plan(b *testing.B, d *launch.Decider) {
 	b.Helper()
 	if err := s.world.Refresh(s.ctx); err != nil {
@@ -211,14 +211,14 @@ func (w worldOf) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Nod
 	return w.World.Nodes(decorate)
 }
 
-// builder makes the hypothetical nodes; nobody asks for others.
+// builder creates the hypothetical nodes; no others are needed.
 type builder struct{ launch.NodeBuilder }
 
 func (builder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {
 	return karpenter.PlannedNodeObject(p, name)
 }
 
-// fullNodes puts nodes without room into the cache, in the catalogue's zones, each with eight pods of 50 applications.
+// fullNodes adds nodes without free capacity to the cache, in the catalogue's zones, each with eight pods of 50 applications.
 func (r *rig) fullNodes(n int) {
 	r.Helper()
 	logger := klog.FromContext(r.ctx)
@@ -235,7 +235,7 @@ func (r *rig) fullNodes(n int) {
 	}
 }
 
-// touch changes the pods of n nodes, as a cluster does all the time.
+// touch changes the pods of n nodes, as happens in a cluster all the time.
 func (r *rig) touch(n int) {
 	r.Helper()
 	logger := klog.FromContext(r.ctx)

@@ -18,18 +18,17 @@ import (
 )
 
 const (
-	// postFilterBound is the promise: the scheduling loop does not wait for us.
+	// postFilterBound is the design's bound: the scheduling loop does not wait for us.
 	postFilterBound = time.Millisecond
 	// What is planned meanwhile.
 	plannedPods  = 1000
 	plannedNodes = 60
 )
 
-// BenchmarkPostFilter asks the profile's PostFilter chain about pods that fit on none of 5,000 full nodes while 1,000 pods
-// are planned on 60 nodes to come. Each pod is new to the plugin, and its class has to be worked out. p50-us and
-// p99-us are one PostFilter; control-p99-us is a computation of about the same length, in turns with it: what it has
-// above its usual few microseconds is the machine's doing. of-cycle-% is what PostFilter's
-// median adds to the rest of such a pod's scheduling cycle.
+// BenchmarkPostFilter calls the profile's PostFilter chain for pods that fit on none of 5,000 full nodes while 1,000 pods are planned
+// on 60 future nodes. Each pod is new to the plugin, so that its class has to be computed. p50-us and p99-us are one PostFilter;
+// control-p99-us is a computation of about the same length, in turns with it: what exceeds its usual few microseconds is caused by the
+// machine. of-cycle-% is what PostFilter's median adds to the rest of such a pod's scheduling cycle.
 func BenchmarkPostFilter(b *testing.B) {
 	r := newRig(b)
 	r.addNodes(5000, 8)
@@ -56,7 +55,7 @@ func BenchmarkPostFilter(b *testing.B) {
 	b.Run("refused", func(b *testing.B) { r.refused(b) })
 }
 
-// batch is how many pods the ledger takes down before they are forgotten again, so that its size stays what it is.
+// batch is how many pods the ledger records before they are forgotten again, so that its size stays the same.
 const batch = 500
 
 // postFilter measures pods of twenty applications.
@@ -83,8 +82,8 @@ func (r *rig) postFilter(b *testing.B, name string, shape func(*corev1.Pod), wan
 	reportPostFilter(b, took, control, cycle)
 }
 
-// refused measures pods that were refused before and come again: Provision answers with the reason, and preemption, which
-// costs what it costs upstream, follows. Only Provision's answer is measured.
+// refused measures pods that were refused before and are tried again: Provision answers with the reason, and preemption follows, at
+// upstream's cost. Only Provision's answer is measured.
 func (r *rig) refused(b *testing.B) {
 	p := r.pod("refused", "2", kinds[0].shape)
 	c := r.class(p)
@@ -121,14 +120,14 @@ func reportPostFilter(b *testing.B, took, control samples, cycle time.Duration) 
 
 var page [8 << 10]byte
 
-// compute takes about as long as PostFilter, and always the same if nothing comes between.
+// compute takes about as long as PostFilter, and always the same time if it isn't interrupted.
 func compute() time.Duration {
 	start := time.Now()
 	page[0] = sha256.Sum256(page[:])[0]
 	return time.Since(start)
 }
 
-// failedCycle is a scheduling cycle that finds no node: the median time it takes, and what PostFilter is then given.
+// failedCycle runs scheduling cycles that find no node, and returns their median time and the input of PostFilter.
 func (r *rig) failedCycle(b *testing.B, p *corev1.Pod) (time.Duration, fwk.CycleState, *framework.NodeToStatus) {
 	b.Helper()
 	info, err := framework.NewPodInfo(p)
@@ -150,8 +149,8 @@ func (r *rig) failedCycle(b *testing.B, p *corev1.Pod) (time.Duration, fwk.Cycle
 	return took.quantile(0.5), state, unfit.Diagnosis.NodeToStatus
 }
 
-// keepPlanning does to the ledger what the motor does with a burst of 1,000 pods, again and again at the pace of bursts:
-// list what waits, book it, and lose the nodes again.
+// keepPlanning changes the ledger as the launcher does for bursts of 1,000 pods, again and again at a burst's pace: it lists the
+// waiting pods, reserves capacity for them, and removes the nodes again.
 func (r *rig) keepPlanning() (stop func()) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	pods := r.mixed("burst", plannedPods)

@@ -9,7 +9,7 @@ import (
 // samples are measured times of one thing.
 type samples []time.Duration
 
-// quantile is the time that a share q of the samples doesn't exceed.
+// quantile returns the time that a share q of the samples doesn't exceed.
 func (s samples) quantile(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -18,8 +18,8 @@ func (s samples) quantile(q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// to is the ratio to samples that were taken in turns with these: the median of the pairs' ratios, so that what slows the
-// machine down for a while slows down both sides of a pair.
+// to returns the ratio to samples that were taken in turns with these: the median of the pairs' ratios, so that what slows the machine
+// down for a while affects both sides of a pair.
 func (s samples) to(o samples) float64 {
 	ratios := make([]float64, len(s))
 	for i := range s {
@@ -28,10 +28,10 @@ func (s samples) to(o samples) float64 {
 	return median(ratios)
 }
 
-// undisturbed is the time of those that nothing else on the machine has got into the way of: the fastest tenth.
+// undisturbed returns the time of samples that nothing else on the machine has disturbed: the fastest tenth.
 func (s samples) undisturbed() float64 { return float64(s.quantile(0.1)) }
 
-// seconds is the median.
+// seconds returns the median.
 func (s samples) seconds() float64 {
 	values := make([]float64, len(s))
 	for i, d := range s {
@@ -40,7 +40,7 @@ func (s samples) seconds() float64 {
 	return median(values)
 }
 
-// median of ratios or rates.
+// median returns the median of ratios or rates.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if n := len(sorted); n%2 == 0 {
@@ -51,7 +51,7 @@ func median(values []float64) float64 {
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// report replaces the time per iteration, which holds the set-up between measurements, by the given metrics.
+// report replaces the time per iteration, which includes the set-up between measurements, by the given metrics.
 func report(b *testing.B, metrics map[string]float64) {
 	b.Helper()
 	b.ReportMetric(0, "ns/op")

@@ -14,8 +14,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
-// BenchmarkFindPool looks for the one pool of many that a filter takes, one that the planner knows nothing of: for one pod, in three
-// zones with the whole catalogue, beside the real filters and 5,000 full nodes. trials is how often the filters were asked. Times are of all cores.
+// BenchmarkFindPool searches the one pool of many that a filter accepts, with a filter that the planner doesn't know: for one pod, in
+// three zones with the whole catalogue, beside the real filters and 5,000 full nodes. trials is how often the filters were called.
+// Times are the sum over all CPUs.
 func BenchmarkFindPool(b *testing.B) {
 	for _, bc := range []struct{ pools, others int }{{3, 0}, {100, 0}, {100, 1000}} {
 		b.Run(fmt.Sprintf("%d pools, %d other pods", bc.pools, bc.others), func(b *testing.B) {
@@ -59,7 +60,7 @@ func BenchmarkFindPool(b *testing.B) {
 	}
 }
 
-// byTeam refuses what the real filters accept when a class comes to nodes of another team's pool.
+// byTeam refuses pods of a class that the real filters accept, on nodes of any other team's pool.
 type byTeam struct {
 	worldOf
 	class capacity.ClassKey

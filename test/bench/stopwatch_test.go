@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// stopwatch sees Nodes appear and pods being bound, as anybody who watches the API would.
+// stopwatch records by API watches when Nodes are created and pods are bound.
 type stopwatch struct {
 	*env
 	cancel context.CancelFunc
@@ -27,7 +27,7 @@ type stopwatch struct {
 	grown chan struct{} // closed and replaced when bound has grown
 }
 
-// watch starts a stopwatch; what is there already doesn't count.
+// watch starts a stopwatch; what exists already doesn't count.
 func (e *env) watch() *stopwatch {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.ctx)
@@ -45,8 +45,8 @@ func (e *env) watch() *stopwatch {
 	return w
 }
 
-// follow observes events until ctx ends. The API server drops watchers that can't keep up for a moment, which happens when
-// cores are scarce; then it goes on from where it was.
+// follow observes events until ctx ends. The API server drops watchers that can't keep up for a moment, which happens when CPUs are
+// scarce; then follow continues from the last version.
 func (w *stopwatch) follow(ctx context.Context, version string, start func(context.Context, metav1.ListOptions) (watch.Interface, error)) {
 	for ctx.Err() == nil {
 		events, err := start(ctx, metav1.ListOptions{ResourceVersion: version})

@@ -15,14 +15,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// action is something that a user, a cloud or a machine does to the world.
+// action is something that a user, the cloud or a machine does to the cluster.
 type action struct {
 	name   string
 	weight int
 	do     func(h *history, r *rand.Rand) (what string)
 }
 
-// actions of a storm. One that finds nothing to act on does nothing and says nothing.
+// actions of a storm. If there is nothing to act on, an action does nothing and returns "".
 var actions = []action{
 	{"scale", 5, func(h *history, r *rand.Rand) string {
 		a := h.apps[r.IntN(len(h.apps))]
@@ -152,7 +152,7 @@ var actions = []action{
 	}},
 }
 
-// act does one action.
+// act does one random action.
 func (h *history) act(r *rand.Rand) {
 	all := 0
 	for _, a := range actions {
@@ -169,8 +169,8 @@ func (h *history) act(r *rand.Rand) {
 	}
 }
 
-// scribble puts a new annotation on every claim and every Node, as other controllers do: whoever writes what they have read
-// before meets a conflict.
+// scribble writes a new annotation on every claim and every Node, as other controllers do, so that writes based on an older version
+// get a conflict.
 func (h *history) scribble() {
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, time.Now().UnixNano()))
 	for name := range h.check.last.claims {
@@ -182,8 +182,8 @@ func (h *history) scribble() {
 	h.faults.injected("API server: all claims and Nodes changed by somebody else")
 }
 
-// giveIn is what a user does about pods that keep a node from ending because they asked not to be disrupted: the node waits for
-// ever otherwise.
+// giveIn does what a user does about pods that ask not to be disrupted and so keep a deleted node from terminating: otherwise the node
+// would wait for ever.
 func (h *history) giveIn() {
 	for _, p := range h.check.last.podsInOrder() {
 		node := h.check.last.nodes[p.Spec.NodeName]
@@ -195,7 +195,7 @@ func (h *history) giveIn() {
 	}
 }
 
-// slowWatches makes events of watches late by up to d.
+// slowWatches delays watch events by up to d.
 func (f *faults) slowWatches(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,8 +23,8 @@ var defaults = func() *runtime.Scheme {
 	return s
 }()
 
-// admission is what every API server does with new objects: defaults of the kind, and what the admission plugins that are always on
-// do with pods. Kubernetes' controllers depend on it.
+// admission does what every API server does with new objects: it sets the kind's defaults, and what the admission plugins that are
+// always enabled add to pods. Kubernetes' controllers depend on it.
 func admission() kubeapi.Admission {
 	priorities := map[string]int32{"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
 	return func(_ *kubeapi.Call, o *unstructured.Unstructured) error {

@@ -15,15 +15,15 @@ import (
 
 const runFor = kubelet.RunFor
 
-// Fault is something that goes wrong for as long as it lasts.
+// Fault is something that goes wrong until it is mended.
 type Fault struct {
 	over   atomic.Bool
-	struck func()    // is told each time it has an effect; nil: nobody is
-	since  time.Time // what is older is spared; zero: nothing
-	after  func()    // what it has done and takes back; nil: nothing
+	struck func()    // called each time it has an effect; may be nil
+	since  time.Time // older objects are not affected; zero: all are
+	after  func()    // undoes its effects; may be nil
 }
 
-// begin has one begin that was over before.
+// begin starts a fault again that was mended.
 func (f *Fault) begin(now time.Time) {
 	f.since = now
 	f.over.Store(false)
@@ -35,7 +35,7 @@ func (f *Fault) strikes() {
 	}
 }
 
-// Mend ends it.
+// Mend ends the fault.
 func (f *Fault) Mend() {
 	f.over.Store(true)
 	if f.after != nil {
@@ -43,10 +43,10 @@ func (f *Fault) Mend() {
 	}
 }
 
-// Lasts until it is mended.
+// Lasts reports whether the fault has not been mended.
 func (f *Fault) Lasts() bool { return !f.over.Load() }
 
-// DenyNodes has a webhook that refuses every Node, whoever makes it.
+// DenyNodes adds a webhook that refuses every Node, whoever creates it.
 func (s *Stage) DenyNodes() *Fault {
 	f := &Fault{}
 	s.denyNodes(f)
@@ -63,11 +63,11 @@ func (w *world) denyNodes(f *Fault) {
 	})
 }
 
-// agentTaint is what foreign agents put on nodes.
+// agentTaint is the taint that other controllers' agents put on nodes.
 var agentTaint = corev1.Taint{Key: "example.com/agent-not-ready", Effect: corev1.TaintEffectNoExecute}
 
-// TaintNew has an agent that taints each new node NoExecute as soon as it sees it, and is never done with it. When it is mended it takes
-// its taint off again.
+// TaintNew adds an agent that puts a NoExecute taint on each new node as soon as it sees it, and never removes it. When the fault is
+// mended, the taints are removed.
 func (s *Stage) TaintNew() *Fault {
 	f := &Fault{after: func() { s.untaintAll(agentTaint.Key) }}
 	s.taintNew(f)
@@ -83,8 +83,8 @@ func (w *world) taintNew(f *Fault) {
 	})
 }
 
-// TaintBusy has an agent that taints a node so long after a pod of an app got it, or, with running, after it runs there. Nodes of
-// which spare is true are left alone.
+// TaintBusy adds an agent that taints a node this long after it got a pod of an app, or, with running, after the pod runs there. It
+// ignores pods for which spare is true.
 func (s *Stage) TaintBusy(after time.Duration, running bool, spare func(*corev1.Pod) bool) *Fault {
 	f := &Fault{}
 	s.watch(s.factory.Core().V1().Pods().Informer(), func(obj any) {
@@ -120,7 +120,7 @@ func (w *world) taint(node string) {
 	}
 }
 
-// watch tells of every new and changed object.
+// watch calls tell for every new and changed object.
 func (w *world) watch(i cache.SharedIndexInformer, tell func(any)) {
 	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }})
 	if err != nil {

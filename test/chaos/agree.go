@@ -7,11 +7,12 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// disagreement is what does not agree yet, some time after the faults have stopped; empty: everything does.
+// disagreement describes what is not consistent yet, some time after the faults have stopped; empty: everything is.
 //
-//   - Every pod runs on a Node that is there, or is refused with a reason where nothing can host it, or nobody makes room for it; there are as many as wanted.
-//   - Instances, NodeClaims and Nodes are the same machines, all initialized, none on its way out or marked for it.
-//   - No machine is there that nobody needs.
+//   - Every pod runs on an existing Node, or is refused with a reason if nothing can host it, or waits because no capacity is made
+//     for it (a profile without the plugins); there are as many as wanted.
+//   - Instances, NodeClaims and Nodes correspond to each other; all are initialized, none is being terminated or marked for it.
+//   - There is no instance without need.
 func (c *checker) disagreement(apps []*app) string {
 	v := c.last
 	want := map[string]int{}
@@ -88,7 +89,7 @@ func (c *checker) disagreement(apps []*app) string {
 
 func refused(p *corev1.Pod) bool { return words(p) != "" }
 
-// words are why a pod isn't scheduled.
+// words returns why a pod isn't scheduled.
 func words(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// ownerless is how long a living instance may be without an owner while a leader runs: longer than a launch may take to be
-	// recorded or given up, and a collection to come round.
+	// ownerless is how long a live instance may be without an owner while a leader runs: longer than a launch may take to be recorded
+	// or abandoned, plus a round of garbage collection.
 	ownerless = 9 * time.Minute
 	// mostLaunches in a history; its pods need a tenth of that. A launch loop makes more in minutes.
 	mostLaunches = 300
 )
 
-// checker looks at API objects and at the EC2 journal after every step, remembers what it needs to judge the next, and says
-// what must never be. It knows what the harness itself has done: what a user deletes may end.
+// checker inspects the API objects and the EC2 journal after every step, remembers what it needs for the next step, and returns a
+// violation if there is one. It knows what the harness itself has done: what a user deletes may be terminated.
 type checker struct {
 	reader reader
 	steps  int
@@ -39,20 +39,20 @@ type checker struct {
 	userClaims sets.Set[string]    // claims a user deleted
 	userPods   sets.Set[types.UID] // pods a user or their controller deleted
 	cloudEnded sets.Set[string]    // provider IDs whose Node the cloud controller manager deleted
-	mu         sync.Mutex          // of cloudEnded and shared: they are told by others' goroutines
+	mu         sync.Mutex          // guards cloudEnded and shared, which other goroutines write
 	jumped     time.Duration       // how far clocks have been wrong, in all
 
 	shared   map[string]int           // claims per launch batch token, as recorded
 	together time.Time                // when two leaders last ran at once
-	crowded  sets.Set[types.UID]      // Nodes that two leaders have filled
-	largest  map[types.UID]amount     // what a Node had room for, at most
-	alone    map[string]time.Duration // instance: how long nobody has owned it while a leader ran
-	occupied map[string]time.Time     // node: when it last had pods of its own
-	ended    map[string]string        // claim: why it was ended, by what it looked like
+	crowded  sets.Set[types.UID]      // Nodes that two leaders have overfilled
+	largest  map[types.UID]amount     // the largest allocatable a Node has had
+	alone    map[string]time.Duration // by instance: how long it has had no owner while a leader ran
+	occupied map[string]time.Time     // by node: when it last had pods of its own
+	ended    map[string]string        // by claim: the apparent reason of its deletion
 	spent    *spent
 	lasting  *lasting
-	changes  int            // of the EC2 journal, that have been looked at
-	made     map[string]int // judgements, by rule
+	changes  int            // number of changes in the EC2 journal that have been checked
+	made     map[string]int // number of checks, by rule
 }
 
 func newChecker() *checker {
@@ -76,7 +76,8 @@ func (c *checker) cloudEnds(providerID string) {
 	c.cloudEnded.Insert(providerID)
 }
 
-// writes is told every object that a process has written on a claim: a claim may be recorded and gone between two looks.
+// writes is called with every object that a process has written on a claim, because a claim may be recorded and deleted between two
+// steps.
 func (c *checker) writes(body []byte) {
 	var o struct {
 		Metadata struct {
@@ -99,7 +100,7 @@ func (c *checker) userEndsClaim(name string) {
 }
 func (c *checker) jumps(by time.Duration) { c.jumped += max(by, -by) }
 
-// look judges what has become of the world while so many leaders run.
+// look checks the state of the cluster while this many leaders run.
 func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int) error {
 	v, err := c.reader.look(api, sim)
 	if err != nil {
@@ -127,8 +128,8 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int) error {
 	return errors.Join(errs...)
 }
 
-// launches: every instance was launched under a token that was written down before, no token launched more than it was written
-// down for, no claim has two, and there is no end to launches only where there is no end to demand.
+// launches: every instance was launched with a token that was recorded before, no token launched more instances than were recorded for
+// it, no claim has two instances, and the number of launches is bounded.
 func (c *checker) launches(v *view) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +180,7 @@ func (c *checker) launches(v *view) error {
 	return nil
 }
 
-// owners: no instance lives for long that no claim has or is waiting for.
+// owners: no instance lives for long without a claim that has it or is waiting for it.
 func (c *checker) owners(v *view, passed time.Duration, up bool) error {
 	owned := map[string]bool{}
 	waiting := map[string]bool{}
@@ -205,7 +206,7 @@ func (c *checker) owners(v *view, passed time.Duration, up bool) error {
 	return nil
 }
 
-// empty says that the node has no pod of its own: nothing but daemons and pods that have ended.
+// empty reports whether the node has no pod of its own: only daemons and pods that have ended.
 func (c *checker) empty(v *view, node string) bool {
 	for _, p := range v.pods {
 		if p.Spec.NodeName == node && p.Labels[appLabel] != daemon && p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded {
@@ -226,7 +227,7 @@ func (c *checker) podsOn(v *view, node string) string {
 	return strings.Join(out, " ")
 }
 
-// budget: no more empty nodes are on their way out at the same time than the pool allows.
+// budget: no more empty nodes are terminated at the same time than the pool allows.
 func (c *checker) budget(v *view) error {
 	going, nodes := 0, 0
 	for name, claim := range v.claims {
@@ -252,8 +253,8 @@ func (c *checker) budget(v *view) error {
 	return nil
 }
 
-// protected: a pod that asks not to be disrupted goes only by a user's hand, with its machine, or at the end of a termination
-// grace period.
+// protected: a pod that asks not to be disrupted is only deleted by a user, with its instance, or at the end of a termination grace
+// period.
 func (c *checker) protected(v *view) error {
 	for uid, was := range c.last.pods {
 		if was.Annotations[karpv1.DoNotDisruptAnnotationKey] != "true" || was.Spec.NodeName == "" || was.DeletionTimestamp != nil || c.userPods.Has(uid) {
@@ -274,9 +275,9 @@ func (c *checker) protected(v *view) error {
 
 type amount struct{ cpu, memory, pods int64 }
 
-// room: no node has more pods than it has room for, or has had: the machine that gets the name of one that has died takes over
-// its Node and the pods on it, whatever its own size. Two leaders at once may both give the last room of a node away, as two kube-schedulers would: kubelets refuse
-// what is too much.
+// room: no node has more pods than fit on it, or have fit: if a new instance gets the name of one that was terminated, it takes over
+// the Node and its pods, whatever its own size. Two leaders at once may both assign the last free capacity of a node, as two
+// kube-schedulers would: then the kubelet rejects a pod.
 func (c *checker) room(v *view, now time.Time) error {
 	used := map[string]*amount{}
 	for _, p := range v.pods {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// skewed is the clock of one process: as fast as time itself, and wrong by an offset that may jump. Its readings have no
-// monotonic part, so that everything that is compared jumps with it.
+// skewed is the clock of one process: it runs at normal speed, with an offset that may jump. Its times have no monotonic part, so that
+// all comparisons are affected by a jump.
 type skewed struct {
 	clock.RealClock
 	offset atomic.Int64

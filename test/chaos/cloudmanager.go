@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// manageCloudNodes is the node lifecycle part of a cloud controller manager: a Node that isn't Ready and whose instance the
-// cloud doesn't know, or knows to be terminated, is deleted.
+// manageCloudNodes is the node lifecycle part of a cloud controller manager: it deletes a Node that isn't Ready and whose instance the
+// cloud doesn't know or shows as terminated.
 func (w *world) manageCloudNodes(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
@@ -36,12 +36,12 @@ func (w *world) manageCloudNodes(ctx context.Context) {
 			w.cloudEnds(n.Spec.ProviderID)
 			_, _ = w.kube.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: n.Name + "."},
 				Reason: "DeletingNode", InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: n.Name, UID: n.UID}}, metav1.CreateOptions{}) // may be lost
-			_ = w.kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}) // again in a moment, should it fail
+			_ = w.kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}) // repeated at the next tick if it fails
 		}
 	}
 }
 
-// exists asks the cloud; in doubt it says yes.
+// exists asks the cloud for the instance; after an error it returns true.
 func (w *world) exists(ctx context.Context, providerID string) bool {
 	id := providerID[strings.LastIndexByte(providerID, '/')+1:]
 	out, err := w.cloud.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{id}})

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// finalizers: a claim that has an instance, and a Node that has registered, are there until the instance has ended.
+// finalizers: a claim that has an instance, and a Node that has registered, exist until the instance is terminated.
 func (c *checker) finalizers(v *view) error {
 	for name, was := range c.last.claims {
 		c.made["finalizers: claims and registered Nodes stay until their instance has ended"]++
@@ -27,7 +27,7 @@ func (c *checker) finalizers(v *view) error {
 	return nil
 }
 
-// endings: a claim is only ended for a reason that can be seen from outside.
+// endings: a claim is only deleted for a reason that can be seen from outside.
 func (c *checker) endings(v *view, now time.Time) error {
 	for name, claim := range v.claims {
 		if claim.DeletionTimestamp == nil || c.ended[name] != "" {
@@ -42,7 +42,7 @@ func (c *checker) endings(v *view, now time.Time) error {
 	return nil
 }
 
-// reason why a claim that has just been deleted may have been; empty: there is none.
+// reason returns why a claim that has just been deleted may have been deleted; empty: for no permitted reason.
 func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string {
 	age := now.Sub(claim.CreationTimestamp.Time) + c.jumped + step
 	was := c.last.claims[claim.Name]
@@ -89,7 +89,8 @@ func (c *checker) byCloud(providerID string) bool {
 	return c.cloudEnded.Has(providerID)
 }
 
-// nodeEndings: a Node whose kubelet has registered is only deleted with its claim, by somebody else, or after its instance.
+// nodeEndings: a Node whose kubelet has registered is only deleted with its claim, by another controller or a user, or after its
+// instance.
 func (c *checker) nodeEndings(v *view) error {
 	for name, was := range c.last.nodes {
 		is := v.nodes[name]
@@ -108,7 +109,7 @@ func (c *checker) nodeEndings(v *view) error {
 	return nil
 }
 
-// terminations: an instance is only terminated when its claim is ending or gone, and the pods of a Ready node were asked to go
+// terminations: an instance is only terminated when its claim is being deleted or gone, and the pods of a Ready node were evicted
 // before. The changes are those of the EC2 journal.
 func (c *checker) terminations(v *view, changes []ec2.Change) error {
 	for ; c.changes < len(changes); c.changes++ {
@@ -136,7 +137,7 @@ func (c *checker) terminations(v *view, changes []ec2.Change) error {
 	return nil
 }
 
-// undrained are the pods of a node, other than daemons, that run and that nobody has asked to go.
+// undrained returns the running pods of a node, other than daemons, that were not asked to terminate.
 func (c *checker) undrained(v *view, node string) string {
 	var out []string
 	for _, p := range v.podsInOrder() {
@@ -147,7 +148,7 @@ func (c *checker) undrained(v *view, node string) string {
 	return strings.Join(out, " ")
 }
 
-// claimOf is the claim of an instance; nil: there is none.
+// claimOf returns the claim of an instance, or nil.
 func claimOf(v *view, providerID string) *karpv1.NodeClaim {
 	for _, claim := range v.claims {
 		if claim.Status.ProviderID == providerID {

@@ -14,8 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// faults is everything that goes wrong with calls, and how often it did. While it is calm nothing goes wrong, and only kills
-// that were planned for a point still happen.
+// faults injects failures into calls, and counts them. While it is calm no call fails, except for kills that were planned for a point.
 type faults struct {
 	h *history
 
@@ -27,15 +26,15 @@ type faults struct {
 	due map[point]int
 	// passed is how often a point was passed.
 	passed map[point]int
-	// slow is how late watches are at the moment, at most.
+	// slow is the longest delay of watch events at the moment.
 	slow time.Duration
-	// blind: watches see nothing of what happens now.
+	// blind: watches don't deliver what happens now.
 	blind bool
 	// api and cloud are the shares of calls that fail.
 	api, cloud float64
 }
 
-// newFaults plans kills for some points: two are given by the seed, so that seeds in a row have all of them, others are any.
+// newFaults plans kills at some points: two are determined by the seed, so that consecutive seeds cover all, the others are random.
 func newFaults(h *history, rng *rand.Rand) *faults {
 	f := &faults{h: h, rng: rng, count: map[string]int{}, due: map[point]int{}, passed: map[point]int{}}
 	f.api, f.cloud = 0.03*rng.Float64(), 0.08*rng.Float64()
@@ -65,7 +64,7 @@ func (f *faults) quiet() {
 	clear(f.due)
 }
 
-// passes says whether the process that passes the point is to be killed there.
+// passes reports whether the process that passes the point is to be killed there.
 func (f *faults) passes(p point) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,7 +82,7 @@ func (f *faults) passes(p point) bool {
 	return true
 }
 
-// lag is how late an event of a watch is.
+// lag returns the delay of a watch event.
 func (f *faults) lag() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,7 +95,7 @@ func (f *faults) lag() time.Duration {
 	return time.Duration(f.rng.Int64N(int64(f.slow)))
 }
 
-// draw is true for that share of calls, unless all is calm, and says which of n kinds.
+// draw returns true for that share of calls, unless it is calm, and which of n kinds of failure to inject.
 func (f *faults) draw(share float64, n int) (int, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,7 +184,7 @@ func (f *faults) cloudCut(p *process, at point, kind string) bool {
 	return false
 }
 
-// errors of EC2 that any call may get.
+// beforeEC2 injects errors that any EC2 call may get.
 func (f *faults) beforeEC2(r *ec2.Request) *ec2.Fault {
 	if r.Service != "ec2" {
 		return nil
@@ -209,7 +208,7 @@ func (f *faults) beforeEC2(r *ec2.Request) *ec2.Fault {
 	return &ec2.Fault{Delay: 3 * time.Second}
 }
 
-// counted are the injected faults by kind.
+// counted returns the injected faults by kind.
 func (f *faults) counted() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,7 +219,7 @@ func (f *faults) counted() map[string]int {
 	return out
 }
 
-// passages is how often each point was passed, by name.
+// passages returns how often each point was passed, by name.
 func (f *faults) passages() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +230,7 @@ func (f *faults) passages() map[string]int {
 	return out
 }
 
-// Kinds are the faults there are, other than kills at points.
+// Kinds returns the kinds of faults, other than kills at points.
 func Kinds() []string {
 	return []string{
 		"API server: 429",

@@ -10,11 +10,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// FillNodes has a controller that puts a pod of its own on every node, of which the product knows nothing before it is there, and
-// which is worth more than any other: it preempts what is in its way. It calls itself a DaemonSet, as OpenKruise's does.
+// FillNodes adds a controller that puts a pod of its own on every node. The product doesn't know of the pod before it exists, and its
+// priority is above any other: it preempts pods that are in its way. The controller is called DaemonSet, like OpenKruise's.
 func (s *Stage) FillNodes(cpu string) *Fault {
 	f := &Fault{}
-	done := map[types.UID]bool{} // of the informer's goroutine
+	done := map[types.UID]bool{} // used by the informer's goroutine only
 	owner := metav1.OwnerReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "DaemonSet", Name: "inspector", UID: "inspector", Controller: ptr.To(true)}
 	s.watch(s.factory.Core().V1().Nodes().Informer(), func(obj any) {
 		n := obj.(*corev1.Node)

@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// step is the time between two looks of the checker.
+	// step is the time between two inspections by the checker.
 	step = time.Second
-	// storm is how long things go wrong, at least and at most.
+	// storm is the shortest and longest time for which things go wrong.
 	stormMin, stormMax = 10 * time.Minute, 25 * time.Minute
-	// settleTime is how long everything may take to agree afterwards: longer than any deadline of the product. A node
-	// that never comes up takes one of them; all that boot after the faults have stopped come up.
+	// settleTime is how long it may take afterwards until everything is consistent: longer than any deadline of the product. A node
+	// that never registers takes one of them; all that boot after the faults have stopped register.
 	settleTime = 45 * time.Minute
-	// pauseTime is how much longer that may be where launches were paused because probes failed: as long as the third pause after
-	// machines that never came up.
+	// pauseTime is added to that if launches were paused because probes failed: the length of the third pause after instances that
+	// never registered.
 	pauseTime = time.Hour
-	// steady is how long it must then stay so.
+	// steady is how long everything must then stay consistent.
 	steady = time.Minute
 )
 
-// Report is what happened in a history.
+// Report is the result of a history.
 type Report struct {
 	Seed       uint64
 	Violations []string
@@ -41,11 +41,11 @@ type Report struct {
 	Faults map[string]int
 	// Passed are the points at which processes can be killed, and how often they were passed.
 	Passed map[string]int
-	// Steps the checker looked at, Launches of instances, Pods that were created, Settled is how long it took to agree after the
-	// faults had stopped.
+	// Steps that the checker inspected, Launches of instances, Pods that were created, and Settled: the time until everything was
+	// consistent after the faults had stopped.
 	Steps, Launches, Pods int
 	Settled               time.Duration
-	// Checks the checker made, by rule.
+	// Checks that were made, by rule.
 	Checks map[string]int
 	// Note is what was done, in order.
 	Note []string
@@ -69,7 +69,7 @@ type history struct {
 	agenda  []task
 	dying   []*process
 
-	mu     sync.Mutex // kills come from the processes' own goroutines
+	mu     sync.Mutex // guards felled: kills are made by the processes' own goroutines
 	felled []felled
 	scenes []string
 }
@@ -84,10 +84,11 @@ type task struct {
 	do func()
 }
 
-// Run runs the history of a seed in a bubble of its own. The scheme says which kinds the API server knows. What the product logs goes to log, or nowhere when that is nil.
+// Run runs the history of a seed in a bubble of its own. The scheme contains the kinds that the API server knows. The product's log
+// goes to log, if that isn't nil.
 func Run(t *testing.T, scheme *runtime.Scheme, seed uint64, program Program, log io.Writer) *Report {
 	t.Helper()
-	var logger klog.Logger // says nothing
+	var logger klog.Logger // discards everything
 	if log != nil {
 		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(4)))
 	}
@@ -129,17 +130,17 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 		report.Pods += a.next
 	}
 	report.Passed = h.faults.passages()
-	time.Sleep(time.Minute) // what looks for its end now and then finds it
+	time.Sleep(time.Minute) // lets goroutines end that check for their end now and then
 	return report
 }
 
-// live lets a history happen:
+// live runs a history:
 //
-//  1. What a user has written down; then the product starts.
-//  2. The storm: actions every few seconds, faults on every way, kills at points.
-//  3. Calm: all faults end, a process runs. Within the settle time everything agrees, and stays so.
+//  1. The user's objects are created; then the product starts.
+//  2. The storm: actions every few seconds, faults in all connections, kills at points.
+//  3. Calm: all faults end, a process runs. Within the settle time everything must be consistent, and stay so.
 //
-// After every step the checker looks. The first violation ends it.
+// The checker inspects every step. The first violation ends the history.
 func (h *history) live(r *rand.Rand, report *Report) error {
 	h.apps = makeApps(r, h.lasting)
 	h.daemons = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon}}
@@ -202,7 +203,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 	return fmt.Errorf("%s after the faults had stopped: %s", h.check.patience(), why)
 }
 
-// step lets one step of time pass and looks at what came of it.
+// step lets one step of time pass and checks the result.
 func (h *history) step(r *rand.Rand) error {
 	time.Sleep(step)
 	synctest.Wait()
@@ -239,7 +240,7 @@ func (h *history) step(r *rand.Rand) error {
 	return h.check.look(h.api, h.ec2, len(h.running))
 }
 
-// kill is what a process suffers that passes a point it shall not survive. It is called from its own call.
+// kill kills a process at a point. It is called from the process's own call.
 func (h *history) kill(p *process, at point) {
 	p.kill()
 	h.mu.Lock()
@@ -247,7 +248,7 @@ func (h *history) kill(p *process, at point) {
 	h.felled = append(h.felled, felled{p, at})
 }
 
-// killed kills a process that runs.
+// killed kills a running process.
 func (h *history) killed(p *process) {
 	if slices.Contains(h.running, p) {
 		p.kill()
@@ -255,8 +256,8 @@ func (h *history) killed(p *process) {
 	}
 }
 
-// retire tells a process to end, takes it off the list of those that run, and waits for its end at the end of the history. Calls
-// that are under way may still have their effect while a successor starts.
+// retire stops a process, removes it from the list of running ones, and waits for its end at the end of the history. Calls in progress
+// may still have their effect while a successor starts.
 func (h *history) retire(p *process) {
 	p.killed.Store(true)
 	p.stop()

@@ -12,17 +12,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// launches are all instances in the order of their launch.
+// launches returns all instances in the order of their launch.
 func (s *Stage) launches() []ec2.Instance {
 	all := s.ec2.Instances()
 	slices.SortStableFunc(all, func(a, b ec2.Instance) int { return a.Launched.Compare(b.Launched) })
 	return all
 }
 
-// Launched is how many machines have been bought.
+// Launched returns how many instances were launched.
 func (s *Stage) Launched() int { return len(s.ec2.Instances()) }
 
-// LaunchedBetween is how many machines were bought in a span of the scene's time.
+// LaunchedBetween returns how many instances were launched in a span of the scene's time.
 func (s *Stage) LaunchedBetween(from, to time.Duration) (n int) {
 	for _, in := range s.launches() {
 		if at := in.Launched.Sub(begin); at >= from && at < to {
@@ -32,8 +32,8 @@ func (s *Stage) LaunchedBetween(from, to time.Duration) (n int) {
 	return n
 }
 
-// FirstRound is how many machines the first round bought: those launched before the first of them ended, at most as many as the
-// demand needs.
+// FirstRound returns how many instances the first round launched: those launched before the first of them ended, at most as many as
+// the demand needs.
 func (s *Stage) FirstRound(need int) (n int) {
 	all := s.launches()
 	var over time.Time
@@ -50,7 +50,7 @@ func (s *Stage) FirstRound(need int) (n int) {
 	return n
 }
 
-// Hours are the machine hours that have been paid, and Dollars what they cost.
+// Hours returns the instance hours that were paid, and their price in dollars.
 func (s *Stage) Hours() (hours, dollars float64) {
 	for _, in := range s.launches() {
 		end := in.Ending
@@ -67,7 +67,7 @@ func (s *Stage) Hours() (hours, dollars float64) {
 	return hours, dollars
 }
 
-// AtMost fails the scene where a number is larger, and notes it in any case.
+// AtMost notes a number, and fails the scene if it is larger than most.
 func (s *Stage) AtMost(what string, got, most int) {
 	s.Note("%s: %d (at most %d)", what, got, most)
 	if got > most {
@@ -75,7 +75,7 @@ func (s *Stage) AtMost(what string, got, most int) {
 	}
 }
 
-// AtLeast fails the scene where a number is smaller.
+// AtLeast notes a number, and fails the scene if it is smaller than least.
 func (s *Stage) AtLeast(what string, got, least int) {
 	s.Note("%s: %d (at least %d)", what, got, least)
 	if got < least {
@@ -83,7 +83,7 @@ func (s *Stage) AtLeast(what string, got, least int) {
 	}
 }
 
-// Pods are those in whose labels all of the given are, by name.
+// Pods returns the pods with all of these labels, sorted by name.
 func (s *Stage) Pods(labels map[string]string) []*corev1.Pod {
 	if s.seen == nil {
 		r := newReader()
@@ -105,7 +105,7 @@ func (s *Stage) Pods(labels map[string]string) []*corev1.Pod {
 	return out
 }
 
-// Missing says which of so many pods of an app don't run, or nothing.
+// Missing describes which of the wanted pods of an app don't run; empty: all do.
 func (s *Stage) Missing(app string, want int) string {
 	running := 0
 	why := ""
@@ -124,7 +124,7 @@ func (s *Stage) Missing(app string, want int) string {
 	return fmt.Sprintf("%d of %d pods of %s run%s", running, want, app, why)
 }
 
-// Running is what Missing says about several apps, so many pods each.
+// Running returns a function that does what Missing does for several apps.
 func (s *Stage) Running(want map[string]int) func() string {
 	return func() string {
 		var out []string

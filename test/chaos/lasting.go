@@ -14,34 +14,34 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
-// Faults that last until the storm ends, because of which machines are bought in vain. As a rule a history has none of them, or
-// one; nothing may be paused in one that has none.
+// Faults that last until the end of the storm, and cause launches that fail. Most histories have none of them, or one; in a history
+// without one, nothing may be paused.
 const (
 	nodesDenied   = "lasting: Nodes denied by a webhook"
 	noDevices     = "lasting: device plugin never comes"
 	refusedByOurs = "lasting: filters refuse nodes as launched"
 	freshTainted  = "lasting: fresh nodes tainted NoExecute by an agent"
-	// secondProfile has no part in them: its pods are no demand.
+	// secondProfile causes no launches: its pods are no demand.
 	secondProfile = "a second profile without the plugins"
 )
 
 var lastingKinds = []string{nodesDenied, noDevices, refusedByOurs, freshTainted}
 
-// gpuApp asks for a device.
+// gpuApp requests a device.
 const gpuApp = "gpu"
 
-// lasting are those of a history.
+// lasting are the lasting faults of a history.
 type lasting struct {
 	faults map[string]*Fault
-	// plain: pods of a second profile are there, too.
+	// plain: there are pods of a second profile.
 	plain bool
 	after time.Duration // into the storm, when they begin
 	began time.Time
-	// some machines never register, which may happen to one and then to its probe.
+	// some instances never register, which may happen to one and then to its probe.
 	never bool
 }
 
-// drawLasting has half of all histories without a fault; of the others one in four has two.
+// drawLasting draws no fault for half of all histories; of the others one in four gets two.
 func drawLasting(r *rand.Rand) *lasting {
 	l := &lasting{faults: map[string]*Fault{}, plain: r.IntN(3) == 0, after: time.Duration(r.Int64N(int64(8 * time.Minute)))}
 	if r.IntN(2) == 0 {
@@ -55,13 +55,13 @@ func drawLasting(r *rand.Rand) *lasting {
 	return l
 }
 
-// lasts says that a fault of the kind is on.
+// lasts reports whether a fault of the kind is active.
 func (l *lasting) lasts(kind string) bool { return l.faults[kind] != nil && l.faults[kind].Lasts() }
 
-// shape is what the faults need of the world.
+// shape adapts the setting to the faults.
 func (l *lasting) shape(s setting, f *faults) setting {
 	if len(l.faults) > 0 {
-		s.boot.Never = 0 // two causes at once can't be told from one another
+		s.boot.Never = 0 // two causes at once can't be distinguished
 	}
 	l.never = s.boot.Never > 0
 	s.kubelets = func(c *kubelet.Config) {
@@ -76,7 +76,7 @@ func (l *lasting) shape(s setting, f *faults) setting {
 	return s
 }
 
-// prepare has the faults begin when it is time.
+// prepare makes the faults begin when it is time.
 func (h *history) prepare() {
 	for kind, f := range h.lasting.faults {
 		f.struck = func() { h.faults.injected(kind) }
@@ -101,7 +101,8 @@ func (h *history) prepare() {
 	})
 }
 
-// mend ends them, and the user says so: on pools and classes. What has been tainted is freed by its agent (keepNodes).
+// mend ends the faults, and does what a user does then: it sets the retry annotation on pools and classes. The agent removes its
+// taints (keepNodes).
 func (h *history) mend() {
 	if len(h.lasting.faults) == 0 {
 		return
@@ -118,19 +119,19 @@ func (h *history) mend() {
 	}
 }
 
-// agentCame says that the agent that taints fresh nodes has come up there by now.
+// agentCame reports whether the agent that taints new nodes has become ready by now.
 func (h *history) agentCame() bool {
 	f := h.lasting.faults[freshTainted]
 	return f != nil && !f.Lasts()
 }
 
-// Refusal is what a plugin of somebody else's refuses while it lasts: nodes, once they are machines, to pods of an app.
+// Refusal is a third-party plugin that refuses nodes, once they have an instance, to pods of an app while it lasts.
 type Refusal struct {
 	*Fault
 	App string
 }
 
-// Refuses says whether the pod is refused a node.
+// Refuses reports whether the pod is refused on a node.
 func (r *Refusal) Refuses(pod *corev1.Pod, node *corev1.Node) bool {
 	if !r.Lasts() || pod.Labels[appLabel] != r.App || node.Spec.ProviderID == "" {
 		return false

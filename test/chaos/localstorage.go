@@ -17,9 +17,9 @@ const (
 	localLabel  = "topology.local.csi.example.com/node"
 )
 
-// LocalStorage is a class of volumes on the node itself, as LVM drivers make them: the driver counts its capacity, and each node is a segment of its
-// topology. It registers on every node that is Ready, and publishes what the node has (size) when publishes says so, which is told for how
-// long the node has been Ready.
+// LocalStorage adds a storage class for volumes on the node itself, like those of LVM drivers: the driver publishes its capacity, and
+// each node is a segment of its topology. The driver registers on every node that is Ready, and publishes the node's capacity (size)
+// when publishes returns true, which is called with how long the node has been Ready.
 func (s *Stage) LocalStorage(class, size string, publishes func(ready time.Duration) bool) {
 	s.Create(storageClass(class, localDriver), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: localDriver}, Spec: storagev1.CSIDriverSpec{
 		StorageCapacity: ptr.To(true), AttachRequired: ptr.To(false)}})
@@ -41,7 +41,7 @@ func (s *Stage) LocalStorage(class, size string, publishes func(ready time.Durat
 	})
 }
 
-// selected are claims of the class whose volume is to be made.
+// selected returns the claims of the class whose volume is to be created.
 func (s *Stage) selected(class string) (out []*corev1.PersistentVolumeClaim) {
 	claims, err := s.kube.CoreV1().PersistentVolumeClaims(namespace).List(s.ctx, metav1.ListOptions{})
 	if err != nil {
@@ -55,11 +55,11 @@ func (s *Stage) selected(class string) (out []*corev1.PersistentVolumeClaim) {
 	return out
 }
 
-// localDriverOn registers the driver with the node's kubelet, which names it on the CSINode and labels the Node.
+// localDriverOn registers the driver with the node's kubelet, which adds it to the CSINode and labels the Node.
 func (s *Stage) localDriverOn(n *corev1.Node) bool {
 	csi, err := s.kube.StorageV1().CSINodes().Get(s.ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
-		return false // the kubelet has yet to make it
+		return false // the kubelet has not created it yet
 	}
 	if !slices.ContainsFunc(csi.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == localDriver }) {
 		csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: localDriver, NodeID: n.Name, TopologyKeys: []string{localLabel}})
@@ -77,7 +77,7 @@ func (s *Stage) localDriverOn(n *corev1.Node) bool {
 	return true
 }
 
-// publish says how much is free on the node, as external-provisioner does.
+// publish publishes the free capacity of the node, as external-provisioner does.
 func (s *Stage) publish(n *corev1.Node, class string, free resource.Quantity) {
 	volumes, err := s.kube.CoreV1().PersistentVolumes().List(s.ctx, metav1.ListOptions{})
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Stage) publish(n *corev1.Node, class string, free resource.Quantity) {
 	}
 }
 
-// Ready is how many nodes are Ready.
+// Ready returns how many nodes are Ready.
 func (s *Stage) Ready() (n int) {
 	nodes, err := s.factory.Core().V1().Nodes().Lister().List(labels.Everything())
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// What happens to a cluster in the course of things.
+// Incidents that happen to a cluster.
 
-// Cloud is the account, to make trouble there.
+// Cloud returns the simulated account, for causing incidents there.
 func (s *Stage) Cloud() *ec2.Sim { return s.ec2 }
 
-// Reclaim has EC2 take back so many spot instances, any of them, spread over a time.
+// Reclaim makes EC2 interrupt n random spot instances, spread over a time.
 func (s *Stage) Reclaim(n int, within time.Duration) {
 	live := s.ec2.Live()
 	r := rand.New(rand.NewPCG(s.scene.Seed, 7))
@@ -28,14 +28,14 @@ func (s *Stage) Reclaim(n int, within time.Duration) {
 	}
 }
 
-// KillAt kills the product before or after each call that is asked for, by turns, and starts it again five seconds later. It says how
-// often it has done so.
+// KillAt kills the product alternately before and after each call for which deadly is true, and starts it again five seconds later.
+// The result counts the kills.
 func (s *Stage) KillAt(deadly func(*kubeapi.Call) bool) *atomic.Int64 {
 	s.deadly = deadly
 	return &s.kills
 }
 
-// before and after are asked about each call of a process.
+// before and after are called for each call of a process.
 func (s *Stage) before(p *process, c *kubeapi.Call) *kubeapi.Fault {
 	if s.deadly == nil || !s.deadly(c) || s.kills.Load()%2 != 0 || p.killed.Load() {
 		return nil
@@ -52,7 +52,7 @@ func (s *Stage) after(p *process, c *kubeapi.Call, err error) *kubeapi.Fault {
 	return &kubeapi.Fault{Call: p.kill, Drop: true}
 }
 
-// Untaint has the agent that a startup taint waits for: it takes it off a node so long after that is Ready.
+// Untaint adds the agent that a startup taint waits for: it removes the taint this long after the node is Ready.
 func (s *Stage) Untaint(key string, after time.Duration) {
 	s.watch(s.factory.Core().V1().Nodes().Informer(), func(obj any) {
 		n := obj.(*corev1.Node)
@@ -92,7 +92,8 @@ func (s *Stage) untaintAll(key string) {
 	}
 }
 
-// Storage makes a class of volumes that are made for the node that their first pod has, and what makes them, when it is allowed to.
+// Storage adds a storage class for volumes that are created for the node of their first pod, and the provisioner, which works while it
+// is allowed to.
 func (s *Stage) Storage(name string, allowed func() bool) {
 	s.Create(storageClass(name, volumeDriver))
 	s.Each(func() {
@@ -105,9 +106,9 @@ func (s *Stage) Storage(name string, allowed func() bool) {
 	})
 }
 
-// OtherScheduler binds pods that ask for it: it says at once that it finds no node, and a while later it finds the named one.
+// OtherScheduler binds pods that ask for it: it reports at once that it finds no node, and binds to the named one a while later.
 func (s *Stage) OtherScheduler(name string, after time.Duration, node func() string) {
-	seen := map[string]bool{} // of the informer's goroutine
+	seen := map[string]bool{} // used by the informer's goroutine only
 	s.watch(s.factory.Core().V1().Pods().Informer(), func(obj any) {
 		p := obj.(*corev1.Pod)
 		if p.Spec.SchedulerName != name || p.Spec.NodeName != "" || seen[string(p.UID)] {

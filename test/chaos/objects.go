@@ -15,7 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Class is a node class with the newest image of AL2023.
+// Class returns a node class with the newest image of AL2023.
 func Class(name string) *ec2nc.EC2NodeClass {
 	discovery := map[string]string{"karpenter.sh/discovery": "dovetail"}
 	return &ec2nc.EC2NodeClass{
@@ -27,7 +27,7 @@ func Class(name string) *ec2nc.EC2NodeClass {
 	}
 }
 
-// Pool is a pool of a class for on-demand machines of four processors, empty ones of which end after 30 seconds.
+// Pool returns a pool of a class for on-demand instances with four CPUs; empty nodes are terminated after 30 seconds.
 func Pool(name, class string, requirements ...string) *karpv1.NodePool {
 	if len(requirements) == 0 {
 		requirements = []string{ec2nc.LabelInstanceCategory + "=c,m,r", ec2nc.LabelInstanceCPU + "=4"}
@@ -58,7 +58,7 @@ func Pool(name, class string, requirements ...string) *karpv1.NodePool {
 	return pool
 }
 
-// Template is that of an app's pods, each asking for so much.
+// Template returns the template of an app's pods with these requests.
 func Template(app, cpu, memory string, changes ...func(*corev1.PodTemplateSpec)) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{appLabel: app}, Annotations: map[string]string{}},
@@ -79,7 +79,7 @@ func Annotated(key, value string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) { t.Annotations[key] = value }
 }
 
-// Asking adds a request and limit of something.
+// Asking adds a request and limit for a resource.
 func Asking(name corev1.ResourceName, n string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) {
 		r := &t.Spec.Containers[0].Resources
@@ -88,20 +88,21 @@ func Asking(name corev1.ResourceName, n string) func(*corev1.PodTemplateSpec) {
 	}
 }
 
-// Deployment of an app, named after it.
+// Deployment returns a Deployment of an app, named after it.
 func Deployment(replicas int, t corev1.PodTemplateSpec) *appsv1.Deployment {
 	app := t.Labels[appLabel]
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(replicas)), Selector: selects(app), Template: t,
-			// No deadline: Kubernetes' controller looks ten times a second at a Deployment that has passed it, for as long as it is unavailable.
+			// No deadline: Kubernetes' controller syncs a Deployment that has passed it ten times a second, for as long as it is
+			// unavailable.
 			ProgressDeadlineSeconds: ptr.To[int32](math.MaxInt32),
 		},
 	}
 }
 
-// StatefulSet of an app.
+// StatefulSet returns a StatefulSet of an app.
 func StatefulSet(replicas int, t corev1.PodTemplateSpec) *appsv1.StatefulSet {
 	app := t.Labels[appLabel]
 	return &appsv1.StatefulSet{
@@ -110,7 +111,7 @@ func StatefulSet(replicas int, t corev1.PodTemplateSpec) *appsv1.StatefulSet {
 	}
 }
 
-// DaemonSet of an app.
+// DaemonSet returns a DaemonSet of an app.
 func DaemonSet(t corev1.PodTemplateSpec) *appsv1.DaemonSet {
 	app := t.Labels[appLabel]
 	return &appsv1.DaemonSet{
@@ -118,12 +119,12 @@ func DaemonSet(t corev1.PodTemplateSpec) *appsv1.DaemonSet {
 	}
 }
 
-// Job of an app, whose pod runs for so long.
+// Job returns a Job of an app whose pod runs for this long.
 func Job(name string, runs time.Duration, t corev1.PodTemplateSpec) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: jobSpec(runs, t)}
 }
 
-// CronJob of an app, each minute.
+// CronJob returns a CronJob of an app that starts a Job each minute.
 func CronJob(runs time.Duration, policy batchv1.ConcurrencyPolicy, t corev1.PodTemplateSpec) *batchv1.CronJob {
 	return &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.Labels[appLabel]},

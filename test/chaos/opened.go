@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// guardAnnotation is where the product keeps its breakers: those of pods on NodePools, those of machines on EC2NodeClasses.
+// guardAnnotation is where the product stores its breakers: pod breakers on NodePools, machine breakers on EC2NodeClasses.
 // pausedCondition is True on such an object while one of its breakers is open.
 const (
 	guardAnnotation = "dovetail.sh/guard"
 	pausedCondition = "dovetail.sh/LaunchesPaused"
 )
 
-// opened are the breakers that are open: on which object, and what its condition says.
+// opened returns the open breakers: the object and the message of its condition.
 func opened(s *Stage) []string {
 	var out []string
 	for _, kind := range []struct{ group, resource string }{{"karpenter.sh", "nodepools"}, {"karpenter.k8s.aws", "ec2nodeclasses"}} {
@@ -30,7 +30,7 @@ func opened(s *Stage) []string {
 	return out
 }
 
-// NothingOpens fails the scene, once for each, when a breaker opens at any time from now on.
+// NothingOpens fails the scene, once for each breaker, if a breaker opens at any time from now on.
 func (s *Stage) NothingOpens() {
 	var told []string
 	s.Each(func() {
@@ -45,5 +45,5 @@ func (s *Stage) NothingOpens() {
 	})
 }
 
-// Opened are the breakers that are open now.
+// Opened returns the breakers that are open now.
 func (s *Stage) Opened() []string { return opened(s) }

@@ -14,8 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// orphans deletes, in the background, what was owned by an object that is gone, as Kubernetes' garbage collector does for workloads
-// and Nodes.
+// orphans deletes, in the background, objects whose owner is gone, as Kubernetes' garbage collector does for workloads and Nodes.
 type orphans struct {
 	kube   kubernetes.Interface
 	owned  map[string]cache.Indexer // by resource
@@ -59,7 +58,7 @@ func newOrphans(w *world, kube kubernetes.Interface) (*orphans, error) {
 		batch.CronJobs().Informer(),
 	} {
 		if _, err := owners.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			// Told of "deleted and made again" as one update.
+			// "Deleted and created again" may be delivered as one update.
 			UpdateFunc: func(old, now any) {
 				if o, n := old.(metav1.Object), now.(metav1.Object); o.GetUID() != n.GetUID() {
 					g.queue.Add(o.GetUID())
@@ -101,7 +100,7 @@ func (g *orphans) run(ctx context.Context) {
 	}
 }
 
-// collect deletes what the owner has left, and says whether there was nothing: its controller may have been making more.
+// collect deletes what the owner has left, and reports whether there was nothing: its controller may have been creating more.
 func (g *orphans) collect(ctx context.Context, owner types.UID) bool {
 	none := true
 	for resource, indexer := range g.owned {
@@ -117,7 +116,7 @@ func (g *orphans) collect(ctx context.Context, owner types.UID) bool {
 			none = false
 			uid := o.GetUID()
 			if err := g.delete[resource](ctx, o, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				continue // again in a moment
+				continue // tried again soon
 			}
 		}
 	}

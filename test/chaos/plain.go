@@ -6,15 +6,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PlainScheduler is the name of a profile of the same process that has none of the product's plugins. Its pods are nobody's demand:
-// they get what room there is.
+// PlainScheduler is the name of a profile of the same process without the product's plugins. No nodes are launched for its pods: they
+// use free capacity.
 const (
 	PlainScheduler = "plain-scheduler"
 	plainApp       = "plain"
 )
 
-// plain: a pod of a profile without the product's plugins is never bound to a Node that no kubelet has, as under a plain kube-scheduler.
-// Nobody would keep it from nodes that don't come up.
+// plain: a pod of a profile without the product's plugins is never bound to a Node without a kubelet, as under a plain kube-scheduler.
+// Otherwise nothing would protect it from nodes that never become Ready.
 func (c *checker) plain(v *view) error {
 	for uid, p := range v.pods {
 		was := c.last.pods[uid]
@@ -23,7 +23,7 @@ func (c *checker) plain(v *view) error {
 		}
 		node, before := v.nodes[p.Spec.NodeName], c.last.nodes[p.Spec.NodeName]
 		if node == nil || before != nil && before.UID != node.UID {
-			continue // it had another when the pod was bound, perhaps
+			continue // perhaps the name belonged to another Node when the pod was bound
 		}
 		c.made["profiles: pods without the plugins get no Node without a kubelet"]++
 		if !hasKubelet(node) {
@@ -33,5 +33,5 @@ func (c *checker) plain(v *view) error {
 	return nil
 }
 
-// hasKubelet says that a kubelet has ever written the Node's status.
+// hasKubelet reports whether a kubelet has ever written the Node's status.
 func hasKubelet(n *corev1.Node) bool { return n.Status.NodeInfo.KubeletVersion != "" }

@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// point is a moment in a launch or a termination: before a call has its effect, or after, when its answer is lost.
+// point is a moment in a launch or a termination: before a call has its effect, or after it, when its answer is lost.
 type point struct {
 	call  string // "create nodeclaims", "CreateFleet"
 	after bool
@@ -20,7 +20,7 @@ func (p point) String() string {
 	return "before " + p.call
 }
 
-// points are the moments at which a process is killed: the calls that launches and terminations are made of, in their order.
+// points are the moments at which a process is killed: the calls that launches and terminations consist of, in order.
 var points = pointsOf(
 	// A launch.
 	"create nodeclaims", "CreateLaunchTemplate", "patch nodeclaims", "CreateFleet", "patch nodeclaims/status", "DescribeInstances", "create nodes",
@@ -29,7 +29,7 @@ var points = pointsOf(
 	"delete nodeclaims", "patch nodes", "create pods/eviction", "TerminateInstances", "delete nodes", "delete pods",
 )
 
-// Points are the names under which kills at them are counted.
+// Points returns the names under which kills at them are counted.
 func Points() (out []string) {
 	for _, p := range points {
 		out = append(out, "kill "+p.String())
@@ -44,7 +44,7 @@ func pointsOf(calls ...string) (out []point) {
 	return out
 }
 
-// named is how a call to the API server is called among points.
+// named returns the name of a call to the API server among points.
 func named(c *kubeapi.Call) string {
 	return fmt.Sprintf("%s %s", c.Verb, strings.Trim(c.Resource.Resource+"/"+c.Sub, "/"))
 }

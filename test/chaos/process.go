@@ -14,14 +14,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// Process is what a running product has of the world.
+// Process is the environment of a running product.
 type Process struct {
 	// Kube is its connection to the API server, Cloud to the AWS services at Endpoint.
 	Kube  *kubeapi.Client
 	Cloud http.RoundTripper
 	// Clock is its clock, which may be wrong.
 	Clock clock.WithTicker
-	// Refuses is what a plugin of somebody else's refuses; nil: there is none.
+	// Refuses is a third-party plugin; nil: there is none.
 	Refuses *Refusal
 	// Plain: there is a second profile, PlainScheduler, without the product's plugins.
 	Plain bool
@@ -30,7 +30,7 @@ type Process struct {
 // Endpoint is the base URL of every AWS service.
 const Endpoint = "http://ec2.simulated"
 
-// Program is the product. It runs as a leader until ctx ends and returns when nothing of it is left.
+// Program is the product. It runs as a leader until ctx ends and returns when all its goroutines have ended.
 type Program func(ctx context.Context, p Process) error
 
 // process is one run of the program.
@@ -39,7 +39,7 @@ type process struct {
 	kube   *kubeapi.Client
 	cloud  *wire
 	clock  *skewed
-	// refuses and plain are the program's.
+	// refuses and plain are passed to the program.
 	refuses *Refusal
 	plain   bool
 	stop    context.CancelFunc
@@ -78,8 +78,8 @@ func (p *process) run(program Program, logger klog.Logger) {
 	}()
 }
 
-// kill ends the process as SIGKILL would: what has arrived has its effect, no answer comes back, nothing else arrives. It may be
-// called from one of its own calls.
+// kill ends the process as SIGKILL would: requests that have arrived have their effect, no answer comes back, nothing else arrives. It
+// may be called from one of the process's own calls.
 func (p *process) kill() {
 	p.killed.Store(true)
 	p.kube.Kill()
@@ -87,7 +87,7 @@ func (p *process) kill() {
 	p.stop()
 }
 
-// gone waits until nothing of a killed process is left.
+// gone waits until a killed process has ended completely.
 func (p *process) gone() error {
 	select {
 	case err := <-p.ended:
@@ -100,7 +100,7 @@ func (p *process) gone() error {
 	}
 }
 
-// latency is how long calls take, a few milliseconds.
+// latency returns a function that returns how long a call takes, a few milliseconds.
 func latency(r *rand.Rand) func() time.Duration {
 	locked := make(chan *rand.Rand, 1)
 	locked <- r

@@ -9,12 +9,12 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// replacedUnseen is a pod that is gone and there again under its name while no watch is open: when the product lists pods again,
-// it is one change of one pod, whose UID is another.
+// replacedUnseen: a pod is deleted and created again under its name while no watch is open. When the product lists pods again, it sees
+// this as one change of a pod that now has another UID.
 const replacedUnseen = "API server: pod replaced under its name, seen as one change"
 
-// replace does it to some pods that wait, as somebody does who deletes pods of StatefulSets by force. Their controller is faster
-// than the watch. It spares pods that have a node: kube-scheduler 1.36 takes them for a pod that has moved, and exits (Cache.UpdatePod).
+// replace replaces some waiting pods, like a user who force-deletes pods of StatefulSets. Their controller is faster than the watch.
+// It leaves out pods that have a node: kube-scheduler 1.36 believes that such a pod has moved, and exits (Cache.UpdatePod).
 func (h *history) replace(r *rand.Rand) string {
 	byName := map[string]*app{}
 	for _, a := range h.apps {
@@ -48,12 +48,12 @@ func (h *history) replace(r *rand.Rand) string {
 	h.api.Expire()
 	h.faults.blinds(false)
 	for _, p := range h.running {
-		p.kube.Cut() // what was on its way is lost
+		p.kube.Cut() // events in flight are lost
 	}
 	return what
 }
 
-// blinds keeps all that happens now from open watches.
+// blinds hides everything that happens from now on from open watches.
 func (f *faults) blinds(b bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,21 +12,21 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// Scene is a world written by hand and what happens in it, in place of one that is drawn.
+// Scene is a scripted test: its cluster and what happens in it are written by hand, instead of being drawn at random.
 type Scene struct {
 	Seed    uint64
 	Program Program
-	// World is what differs from the usual: every part of it may be left out.
+	// World is what differs from the default; all its fields are optional.
 	World World
-	// Play lets it happen. It runs in the bubble: time passes by Stage.Pass only.
+	// Play runs the scene. It runs in the bubble: only Stage.Pass lets time pass.
 	Play func(*Stage)
 }
 
-// SceneReport is what became of a scene.
+// SceneReport is the result of a scene.
 type SceneReport struct {
-	// Failures are the judgements that failed, and what kept the scene from being played to its end.
+	// Failures are the checks that failed, and what kept the scene from running to its end.
 	Failures []string
-	// Note is what was done and seen, in order. Bill is what EC2 takes for it.
+	// Note is what was done and seen, in order. Bill is EC2's price for it.
 	Note []string
 	// Launches of instances, and how much time passed.
 	Launches int
@@ -36,7 +36,7 @@ type SceneReport struct {
 // RunScene runs a scene in a bubble of its own.
 func RunScene(t *testing.T, scheme *runtime.Scheme, scene Scene, log io.Writer) *SceneReport {
 	t.Helper()
-	var logger klog.Logger // says nothing
+	var logger klog.Logger // discards everything
 	if log != nil {
 		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(4)))
 	}
@@ -69,13 +69,13 @@ func play(scheme *runtime.Scheme, scene Scene, logger klog.Logger, report *Scene
 	if w != nil {
 		w.close()
 	}
-	time.Sleep(time.Minute) // what looks for its end now and then finds it
+	time.Sleep(time.Minute) // lets goroutines end that check for their end now and then
 }
 
-// enough is how a scene ends that can't go on.
+// enough is the panic value with which a scene ends that can't continue.
 type enough struct{ why string }
 
-// perform plays the scene until its end or until it can't go on.
+// perform runs the scene until its end or until it can't continue.
 func (s *Stage) perform() {
 	defer func() {
 		switch p := recover().(type) {
@@ -89,14 +89,14 @@ func (s *Stage) perform() {
 	s.scene.Play(s)
 }
 
-// Failf notes that a judgement failed. The scene goes on.
+// Failf records that a check failed. The scene continues.
 func (s *Stage) Failf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.report.Failures = append(s.report.Failures, fmt.Sprintf("after %s: %s", s.Now(), text))
 	s.Note("FAILED: %s", text)
 }
 
-// Note notes what happens.
+// Note records what happens.
 func (s *Stage) Note(format string, args ...any) {
 	s.report.Note = append(s.report.Note, fmt.Sprintf("%9s %s", s.Now(), fmt.Sprintf(format, args...)))
 }

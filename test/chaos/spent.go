@@ -13,16 +13,16 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Money for nothing, as it is seen from outside.
+// Spending without any use, as it can be seen from outside.
 //
-// A machine has served when a pod has run on it for two minutes. One that ended before has failed, unless that was a user's or the
-// cloud's doing, or no pod of what it was bought for waits, so that it may be that nobody wanted it any more.
+// An instance has served when a pod has run on it for two minutes. One that ended before has failed, unless a user or the cloud ended
+// it, or none of the pods it was launched for is waiting, so that perhaps it was no longer needed.
 //
-// How many may fail follows from what the guard promises. What is bought for a key in one plan is a round, and fails as a whole; that
-// may happen twice, because what was bought before the fault serves while the first round of it is under way. Then machines are
-// bought one by one for that key: at once, and not twice within ten minutes, whatever changes, and once more each when the fault ends,
-// on the pool and on the class. Keys are the workloads that machines failed for, the image, and each of the three zones.
-// So many times the longest life of a machine that failed is the bound of machine hours.
+// How many may fail follows from the guard's rules. All instances that one plan launches for a key are a round, and fail as a whole;
+// that may happen twice, because what was launched before the fault began serves while the first round of the fault is under way. Then
+// instances are launched one by one for that key: at once, then at most one in ten minutes, whatever changes, and one more each when
+// the fault ends, on the pool and on the class. Keys are the workloads that instances failed for, the image, and each of the three
+// zones. The bound of instance hours is that number times the longest life of an instance that failed.
 const (
 	servedAfter  = 2*time.Minute - 2*step
 	rounds       = 2
@@ -30,14 +30,14 @@ const (
 	machineKeys  = 4
 )
 
-// spent is what is known of machines and whom they were bought for.
+// spent is what is known of instances and the pods they were launched for.
 type spent struct {
 	bought map[string]*bought        // by claim
-	rounds map[string]map[string]int // key, round: how many machines; the key of all is ""
+	rounds map[string]map[string]int // by key and round: how many instances; the key of all is ""
 	failed []*bought
-	wanted map[string]time.Time // app: when a user last deleted a pod of it
-	paused []string             // what events said of breakers whose probe failed
-	// ended are claims whose machines users or the cloud have ended.
+	wanted map[string]time.Time // by app: when a user last deleted a pod of it
+	paused []string             // texts of events about breakers whose probe failed
+	// ended are claims whose instances users or the cloud have terminated.
 	ended map[string]bool
 }
 
@@ -54,14 +54,14 @@ func newSpent() *spent {
 	return &spent{bought: map[string]*bought{}, rounds: map[string]map[string]int{}, wanted: map[string]time.Time{}, ended: map[string]bool{}}
 }
 
-// wants is told that a user deletes a pod: a machine that was bought for such a pod may be given back.
+// wants records that a user deletes a pod: an instance that was launched for such a pod may be terminated.
 func (c *checker) wants(uid types.UID) {
 	if c.last != nil && c.last.pods[uid] != nil {
 		c.spent.wanted[c.last.pods[uid].Labels[appLabel]] = time.Now()
 	}
 }
 
-// wasted: machine hours of machines that failed stay within the bound.
+// wasted: the hours of instances that failed stay within the bound.
 func (c *checker) wasted(v *view, now time.Time) error {
 	s := c.spent
 	for _, claim := range v.claims {
@@ -92,7 +92,7 @@ func (c *checker) wasted(v *view, now time.Time) error {
 	return c.bound(now)
 }
 
-// take takes in what a claim's machine was bought for.
+// take records what a claim's instance was launched for.
 func (s *spent) take(claim *karpv1.NodeClaim) error {
 	value := claim.Annotations["dovetail.sh/purchase"]
 	if s.bought[claim.Name] != nil || value == "" {
@@ -124,7 +124,7 @@ func (s *spent) take(claim *karpv1.NodeClaim) error {
 	return nil
 }
 
-// look has machines served on which a pod has run long enough.
+// look marks instances as served on which a pod has run long enough.
 func (s *spent) look(v *view, now time.Time) {
 	on := map[string]*bought{}
 	for name, claim := range v.claims {
@@ -144,7 +144,7 @@ func (s *spent) look(v *view, now time.Time) {
 	}
 }
 
-// unwanted says that it may be that nobody wants the machine any more.
+// unwanted reports whether the instance may no longer be needed.
 func (c *checker) unwanted(v *view, b *bought) bool {
 	for _, app := range b.keys {
 		if !c.spent.wanted[app].Before(b.launched) {
@@ -159,7 +159,7 @@ func (c *checker) unwanted(v *view, b *bought) bool {
 	return true
 }
 
-// bound is how many machines may have failed by now.
+// bound checks how many instances may have failed by now.
 func (c *checker) bound(now time.Time) error {
 	s := c.spent
 	if len(s.failed) == 0 {
@@ -193,8 +193,8 @@ func (c *checker) bound(now time.Time) error {
 	return nil
 }
 
-// hears is told of events that processes write: a probe that has failed is a pause that begins. Where nothing lasts, that must not
-// be: a breaker that opens has a machine tried at once, and that one comes up.
+// hears is called with events that processes write: a failed probe is the beginning of a pause. Without a lasting fault this must not
+// happen: when a breaker opens, a probe is launched at once, and that one registers.
 func (c *checker) hears(body []byte) {
 	var e struct {
 		Reason, Note, Message string
@@ -207,7 +207,7 @@ func (c *checker) hears(body []byte) {
 	c.spent.paused = append(c.spent.paused, e.Note+e.Message)
 }
 
-// patience is how long everything may take to agree when the faults have stopped.
+// patience returns how long it may take until everything is consistent after the faults have stopped.
 func (c *checker) patience() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +217,7 @@ func (c *checker) patience() time.Duration {
 	return settleTime
 }
 
-// ends is told of a Node, an instance or a claim that users or the cloud end: whose machine that is.
+// ends records whose instance it is when users or the cloud delete a Node, an instance or a claim.
 func (c *checker) ends(is func(*karpv1.NodeClaim) bool) {
 	if c.last == nil {
 		return
@@ -229,11 +229,11 @@ func (c *checker) ends(is func(*karpv1.NodeClaim) bool) {
 	}
 }
 
-// blamed is the claim that a pause names.
+// blamed matches the claim that a pause names.
 var blamed = regexp.MustCompile(`NodeClaim (\S+): `)
 
-// quiet: no pause begins before a fault that lasts has, unless the very machine that failed was ended by a user or the cloud, or is one
-// of those that never come up.
+// quiet: no pause begins before a lasting fault, unless the instance that failed was terminated by a user or the cloud, or is one of
+// those that never register.
 func (c *checker) quiet(v *view) error {
 	for _, in := range v.instances {
 		if c.userEnded.Has(providerID(in)) || c.byCloud(providerID(in)) || in.Reason != "" && !strings.HasPrefix(in.Reason, "Client.UserInitiatedShutdown") {

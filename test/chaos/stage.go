@@ -18,23 +18,23 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// look is how often a scene is looked at while time passes: the product's own steps are finer, a judgement's needn't be.
+// look is how often a scene's checks run while time passes: the product's own steps are finer, but checks needn't be.
 const look = 10 * time.Second
 
-// World is what a scene's world differs in from the usual one.
+// World is what differs in a scene's cluster from the default.
 type World struct {
-	// Boot of machines; by default all boot alike, within a minute.
+	// Boot times of instances; by default all boot alike, within a minute.
 	Boot kubelet.Boot
-	// Fate is what becomes of a machine that is not like the others.
+	// Fate returns what happens to an instance that differs from the others.
 	Fate func(ec2.Machine) kubelet.Fate
 	// Cloud changes the simulator's configuration.
 	Cloud func(*ec2.Config)
-	// Plain: leases and node statuses are as frequent as they are in the world. They are not the scene's matter as a rule, and most
-	// of what an idle day costs.
+	// Plain: leases and node statuses are written as often as in reality. Scenes don't need that as a rule, and it is most of the work
+	// of simulating an idle day.
 	Plain bool
 }
 
-// LongestBoot is how long a machine takes at most from its launch to its devices, unless the scene says something else.
+// LongestBoot is the longest time from an instance's launch to its devices, unless the scene sets another.
 const LongestBoot = 75 * time.Second
 
 func (w World) setting(seed uint64) setting {
@@ -43,7 +43,7 @@ func (w World) setting(seed uint64) setting {
 		s.boot = kubelet.Boot{Median: 30 * time.Second, P95: 36 * time.Second}
 	}
 	s.cloud = func(c *ec2.Config) {
-		c.Catalog = catalog.Builtin().Families("c6i", "m6i", "r6i", "g4dn") // a day's refreshes of all others cost as much as all else
+		c.Catalog = catalog.Builtin().Families("c6i", "m6i", "r6i", "g4dn") // a day's refreshes of all other families cost as much as everything else
 		if w.Cloud != nil {
 			w.Cloud(c)
 		}
@@ -60,7 +60,7 @@ func (w World) setting(seed uint64) setting {
 	return s
 }
 
-// Stage is a scene while it is played: its world, the product in it, and what was noted.
+// Stage is a running scene: its cluster, the product in it, and the notes.
 type Stage struct {
 	*world
 	scene  Scene
@@ -72,12 +72,12 @@ type Stage struct {
 	agenda         []task
 	each           []func()
 	seen           *reader
-	limit          int // of machines; 0: none
+	limit          int // of instances; 0: none
 	deadly         func(*kubeapi.Call) bool
 	kills          atomic.Int64
 }
 
-// prepare makes what every cluster has and starts Kubernetes' controllers.
+// prepare creates what every cluster has and starts Kubernetes' controllers.
 func (s *Stage) prepare() error {
 	s.api.Admit(admission())
 	for _, name := range []string{namespace, metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
@@ -89,7 +89,7 @@ func (s *Stage) prepare() error {
 	return s.manageWorkloads()
 }
 
-// Now is how much time has passed.
+// Now returns how much time has passed.
 func (s *Stage) Now() time.Duration { return time.Since(begin).Round(time.Second) }
 
 // Start starts the product.
@@ -111,7 +111,7 @@ func (s *Stage) Kill() {
 	s.dying, s.running = append(s.dying, s.running...), nil
 }
 
-// Pass lets time pass. What was planned for it happens, and what looks each time does.
+// Pass lets time pass. What was planned for that time happens, and the functions of Each are called.
 func (s *Stage) Pass(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		next := min(look, time.Until(end))
@@ -155,8 +155,8 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// Until lets time pass until something is so, and says how long it took; it is a failure if it isn't in time. why says what is still
-// missing, or nothing.
+// Until lets time pass until why returns "", and returns how long that took; it is a failure if it takes longer than most. why
+// describes what is still missing.
 func (s *Stage) Until(what string, most time.Duration, why func() string) time.Duration {
 	begun := time.Now()
 	missing := why()
@@ -177,13 +177,14 @@ func (s *Stage) In(d time.Duration, do func()) {
 	slices.SortStableFunc(s.agenda, func(a, b task) int { return a.at.Compare(b.at) })
 }
 
-// Limit ends the scene, as failed, when more machines are bought than that: a day of buying without end takes long and shows no more.
+// Limit ends the scene, as failed, when more instances are launched than this: simulating a whole day of launches takes long and shows
+// no more.
 func (s *Stage) Limit(machines int) { s.limit = machines }
 
-// Each lets something happen at every look.
+// Each registers a function that is called at every look.
 func (s *Stage) Each(do func()) { s.each = append(s.each, do) }
 
-// Create makes objects.
+// Create creates objects.
 func (s *Stage) Create(objects ...client.Object) {
 	for _, o := range objects {
 		if err := s.objects.Create(s.ctx, o); err != nil {
@@ -192,17 +193,17 @@ func (s *Stage) Create(objects ...client.Object) {
 	}
 }
 
-// Zone is the name of a zone, by number.
+// Zone returns the name of a zone, by number.
 func (s *Stage) Zone(i int) string { return s.ec2.Zones()[i] }
 
-// Read reads an object anew.
+// Read reads an object again.
 func Read[T client.Object](s *Stage, o T) {
 	if err := s.objects.Get(s.ctx, keyOf(o), o); err != nil {
 		panic(enough{"reading " + o.GetName() + ": " + err.Error()})
 	}
 }
 
-// Change reads an object, changes it and writes it, again if somebody was faster.
+// Change reads an object, changes it and writes it, again if there was a conflict.
 func Change[T client.Object](s *Stage, o T, change func(T)) {
 	for range 100 {
 		if err := s.objects.Get(s.ctx, keyOf(o), o); err != nil {

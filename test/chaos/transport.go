@@ -11,10 +11,11 @@ import (
 	"syscall"
 )
 
-// wire carries requests to a handler in this process. It can be cut for good.
+// wire is a transport that carries requests to a handler in this process. Once cut, it stays cut.
 type wire struct {
 	handler http.Handler
-	// before and after are asked about every call, by its action: true cuts the connection. Nil: nobody is asked.
+	// before and after are called with the action of every request, before and after it is handled; true cuts the connection. Each may
+	// be nil.
 	before, after func(action string) bool
 
 	mu   sync.Mutex
@@ -33,8 +34,8 @@ func (w *wire) alive() bool {
 	return !w.dead
 }
 
-// RoundTrip implements http.RoundTripper. A request that has arrived has its effect even if the wire is cut meanwhile; only the
-// answer is lost.
+// RoundTrip implements http.RoundTripper. A request that has reached the handler takes effect even if the wire is cut meanwhile; only
+// its answer is lost.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body []byte
 	if r.Body != nil {
@@ -78,7 +79,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// actionOf is the name of the API action that is called.
+// actionOf returns the name of the AWS API action that the request calls.
 func actionOf(r *http.Request, body []byte) string {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		return target[strings.LastIndexByte(target, '.')+1:]

@@ -21,22 +21,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// view is what the checker sees at one moment.
+// view is what the checker sees of the cluster and the account at one moment.
 type view struct {
 	claims    map[string]*karpv1.NodeClaim // by name
 	nodes     map[string]*corev1.Node      // by name
 	pods      map[types.UID]*corev1.Pod
 	instances []ec2.Instance
 	live      map[string]bool // provider IDs of pending and running instances
-	there     map[string]bool // provider IDs of instances that have not ended
+	there     map[string]bool // provider IDs of instances that are not terminated
 }
 
-// podsInOrder are the pods by name.
+// podsInOrder returns the pods sorted by name.
 func (v *view) podsInOrder() []*corev1.Pod {
 	return slices.SortedFunc(maps.Values(v.pods), func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// reader makes views. It converts an object once per version, and reads a record once.
+// reader makes views. It converts each version of an object, and parses each launch record, only once.
 type reader struct {
 	seen    map[types.UID]versioned
 	records map[string]*recorded // by the annotation's value
@@ -78,13 +78,13 @@ func convert[T any](r *reader, o *unstructured.Unstructured, into *T, failed *er
 
 func providerID(in ec2.Instance) string { return "aws:///" + in.Zone + "/" + in.ID }
 
-// recorded is the launch that is written on a claim: its token and the claims that share it.
+// recorded is the launch recorded in a NodeClaim's annotation: its client token and the NodeClaims that share it.
 type recorded struct {
 	Token  string   `json:"token"`
 	Claims []string `json:"claims"`
 }
 
-// recordOf is the launch written on a claim; nil: none is.
+// recordOf returns the launch recorded on a NodeClaim, or nil if there is none.
 func (r *reader) recordOf(c *karpv1.NodeClaim) (*recorded, error) {
 	value, ok := c.Annotations["dovetail.sh/wave"]
 	if !ok || r.records[value] != nil {
@@ -107,7 +107,7 @@ func readRecord(value string) (*recorded, error) {
 	return out, json.NewDecoder(r).Decode(out)
 }
 
-// unpacked is JSON or, when it was long, base64 of gzip of it.
+// unpacked returns a reader of the record's JSON. A long record is stored as base64 of its gzip, after the prefix "gzip:".
 func unpacked(value string) (io.Reader, error) {
 	var r io.Reader = strings.NewReader(value)
 	if rest, zipped := strings.CutPrefix(value, "gzip:"); zipped {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// selectedNode is where the scheduler writes for which node a volume is to be made.
+// selectedNode is the annotation in which the scheduler writes the node for which a volume is to be provisioned.
 const selectedNode = "volume.kubernetes.io/selected-node"
 
 const volumeDriver = "ebs.csi.aws.com"
@@ -20,7 +20,7 @@ func storageClass(name, driver string) *storagev1.StorageClass {
 	}
 }
 
-// VolumeClaim asks for a volume of a class.
+// VolumeClaim returns a PersistentVolumeClaim of a StorageClass.
 func VolumeClaim(name, class string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -32,14 +32,15 @@ func VolumeClaim(name, class string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// Mounting mounts a claim.
+// Mounting returns a change to a pod template that mounts a PersistentVolumeClaim.
 func Mounting(claim string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) {
 		t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
 	}
 }
 
-// provide makes the volume of a claim where its node is, as the label tells, and binds it, as provisioner and volume controller do.
+// provide provisions the volume of a PersistentVolumeClaim in the zone of its selected node, which it reads from the given node label,
+// and binds it, as the provisioner and the volume controller do.
 func (s *Stage) provide(c *corev1.PersistentVolumeClaim, driver, label string) {
 	node, err := s.kube.CoreV1().Nodes().Get(s.ctx, c.Annotations[selectedNode], metav1.GetOptions{})
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Sentence is what a user can read: an event's note, or a condition's message.
+// Sentence is a text that a user can read: an event's note or a condition's message.
 type Sentence struct {
-	// Kind and Name of the object it is about.
+	// Kind and Name of the object that the text is about.
 	Kind, Name string
-	// Where it is said: "event REASON", or "condition TYPE=STATUS (REASON)".
+	// Where the text is: "event REASON", or "condition TYPE=STATUS (REASON)".
 	Where string
 	Text  string
 }
@@ -25,8 +25,8 @@ var conditioned = []struct{ group, resource string }{
 	{"", "pods"}, {"karpenter.sh", "nodeclaims"}, {"karpenter.sh", "nodepools"}, {"karpenter.k8s.aws", "ec2nodeclasses"},
 }
 
-// Listen collects what is said from now on, in the order in which it was first seen. Conditions are read at every look: one that is gone by the
-// next is missed.
+// Listen collects the texts of events and conditions from now on, in the order in which they were first seen; the function it returns
+// returns them. Conditions are read at every look, so a message that is replaced before the next look is missed.
 func (s *Stage) Listen() func() []Sentence {
 	var heard []Sentence
 	seen := map[Sentence]bool{}
@@ -37,7 +37,7 @@ func (s *Stage) Listen() func() []Sentence {
 		}
 	}
 	look := func() {
-		// The API server in memory has no discovery: recorders write the core group's events there.
+		// The API server in memory has no discovery, so recorders write events in the core group.
 		s.api.Visit("", "events", func(o *unstructured.Unstructured) {
 			text := func(fields ...string) string { v, _, _ := unstructured.NestedString(o.Object, fields...); return v }
 			take(Sentence{text("involvedObject", "kind"), text("involvedObject", "name"), "event " + text("reason"), text("message")})

@@ -23,24 +23,24 @@ const (
 	namespace = "default"
 	scheduler = "dovetail-scheduler"
 	appLabel  = "app"
-	// impossible is an app that no machine can host.
+	// impossible is an app that no instance type can host.
 	impossible = "impossible"
 	daemon     = "agent"
 )
 
-// app is a number of like pods that somebody wants to run.
+// app is a number of identical pods that a user wants to run.
 type app struct {
 	name     string
 	replicas int
 	shape    func(*corev1.Pod)
-	bare     bool // nobody's pods: the user makes them again
+	bare     bool // pods without a controller: the user recreates them
 	owner    *appsv1.ReplicaSet
 	next     int
-	budget   bool // all but one have to be there
-	guarded  bool // asks not to be disrupted
+	budget   bool // a PodDisruptionBudget that lets one pod be unavailable
+	guarded  bool // asks not to be disrupted (karpenter.sh/do-not-disrupt)
 }
 
-// apps of a history: a few, of different kinds.
+// makeApps returns the apps of a history: a few, of different kinds.
 func makeApps(r *rand.Rand, l *lasting) []*app {
 	size := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
@@ -111,7 +111,7 @@ func makeApps(r *rand.Rand, l *lasting) []*app {
 	return out
 }
 
-// plant creates what a user writes down before anything runs.
+// plant creates the objects that a user writes before anything runs.
 func (h *history) plant(r *rand.Rand) error {
 	discovery := map[string]string{"karpenter.sh/discovery": "dovetail"}
 	if err := h.objects.Create(h.ctx, &ec2nc.EC2NodeClass{
@@ -186,8 +186,8 @@ func (h *history) plantApp(a *app) error {
 	return nil
 }
 
-// keep is every workload controller at once: what is missing is made, what is too much is deleted, daemons are put on nodes, and
-// the agent that startup taints wait for takes them off.
+// keep acts as every workload controller at once: it creates missing pods, deletes surplus ones, puts DaemonSet pods on nodes, and
+// removes startup taints as the agents do that those taints wait for.
 func (h *history) keep(ctx context.Context) error {
 	v, err := h.check.reader.look(h.api, h.ec2)
 	if err != nil {
@@ -247,7 +247,7 @@ func (h *history) makePodNamed(ctx context.Context, a *app, name string) error {
 	return nil
 }
 
-// patience is what admission gives every pod.
+// patience returns the tolerations of not-ready and unreachable nodes that admission adds to every pod.
 func patience() []corev1.Toleration {
 	var out []corev1.Toleration
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -256,7 +256,7 @@ func patience() []corev1.Toleration {
 	return out
 }
 
-// keepNodes gives every node its daemon and ends startup taints of Ready nodes.
+// keepNodes gives every node its DaemonSet pod and removes the startup taints of Ready nodes.
 func (h *history) keepNodes(ctx context.Context, nodes map[string]*corev1.Node, daemons []*corev1.Pod) error {
 	has := map[string]bool{}
 	for _, p := range daemons {
@@ -279,7 +279,7 @@ func (h *history) keepNodes(ctx context.Context, nodes map[string]*corev1.Node, 
 			return fmt.Errorf("creating the daemon of node %s: %w", n.Name, err)
 		}
 	}
-	for _, p := range daemons { // as the DaemonSet controller does with pods for nodes that are gone
+	for _, p := range daemons { // as the DaemonSet controller does with pods of deleted nodes
 		if nodes[p.Annotations["node"]] == nil {
 			_ = h.kube.CoreV1().Pods(namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
 		}
@@ -292,7 +292,7 @@ func (h *history) removeTaint(ctx context.Context, n *corev1.Node, taint string)
 		if n.Spec.Taints[i].Key == taint {
 			n = n.DeepCopy()
 			n.Spec.Taints = append(n.Spec.Taints[:i:i], n.Spec.Taints[i+1:]...)
-			_, _ = h.kube.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{}) // again in a moment, on a conflict
+			_, _ = h.kube.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{}) // on a conflict, the next call tries again
 			return
 		}
 	}

@@ -25,20 +25,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// world is everything around the product.
+// world is everything around the product: the API server, the cloud, the kubelets and the other controllers.
 type world struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	api  *kubeapi.Server
 	ec2  *ec2.Sim
-	// kube and objects are the harness's own way to the API server, on which nothing goes wrong.
+	// kube and objects are the harness's own clients of the API server; no faults are injected into them.
 	kube    kubernetes.Interface
 	objects client.Client
-	// lag is how late the cloud shows what was launched.
+	// lag is how long after a launch the cloud first lists the instance.
 	lag time.Duration
-	// cloudEnds is told which Nodes the cloud controller manager deletes.
+	// cloudEnds is called with the provider ID of each Node that the cloud controller manager deletes.
 	cloudEnds func(providerID string)
-	// cloud is how the cloud controller manager looks at instances: with the lag that everybody has.
+	// cloud is the client with which the cloud controller manager looks at instances; it sees them with the same lag as the product.
 	cloud *awsec2.Client
 
 	boots   *kubelet.Kubelets
@@ -46,24 +46,24 @@ type world struct {
 	ended   []chan struct{}
 }
 
-// begin is when all histories begin: the simulator's images are of that year.
+// begin is the time at which all histories begin; the simulator's images were published before it, in the same year.
 var begin = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// setting is what worlds differ in.
+// setting holds what differs between worlds.
 type setting struct {
 	seed uint64
 	boot kubelet.Boot
-	// lag is how late the cloud shows what was launched, fleet how long it takes to answer a launch.
+	// lag is how long after a launch the cloud first lists the instance, fleet how long CreateFleet takes to answer.
 	lag, fleet                            time.Duration
 	hideNetwork, reuseAddresses, throttle bool
-	// patience of the node lifecycle controller, and how often it looks.
+	// patience is how long the node lifecycle controller waits for a silent node, monitor how often it looks.
 	patience, monitor time.Duration
-	// kubelets and cloud change what is not said above; nil: nothing.
+	// kubelets and cloud change further configuration; each may be nil.
 	kubelets func(*kubelet.Config)
 	cloud    func(*ec2.Config)
 }
 
-// drawn is the setting of a history.
+// drawn returns a random setting for a history.
 func drawn(seed uint64, r *rand.Rand) setting {
 	s := setting{seed: seed, boot: kubelet.Boot{Median: 30 * time.Second}, monitor: 5 * time.Second, patience: 50 * time.Second}
 	if r.IntN(4) == 0 {
@@ -108,7 +108,7 @@ func newWorld(scheme *runtime.Scheme, s setting, cloudEnds func(providerID strin
 	return w, w.controllers(s)
 }
 
-// controllers runs the parts of kube-controller-manager that have a say in a node's life.
+// controllers runs the controllers of kube-controller-manager that affect a node's life.
 func (w *world) controllers(s setting) error {
 	kube := kubernetes.NewForConfigOrDie(w.api.Client().Config())
 	w.factory = informers.NewSharedInformerFactory(kube, 0)
@@ -127,7 +127,7 @@ func (w *world) controllers(s setting) error {
 	return nil
 }
 
-// run starts what reads from the informers, which are started, too.
+// run starts the informers and then the parts, which read from them.
 func (w *world) run(parts ...func(context.Context)) {
 	w.factory.Start(w.ctx.Done())
 	w.factory.WaitForCacheSync(w.ctx.Done())
@@ -141,7 +141,7 @@ func (w *world) run(parts ...func(context.Context)) {
 	}
 }
 
-// close ends everything and waits until it has ended.
+// close stops everything and waits until it has stopped.
 func (w *world) close() {
 	w.stop()
 	for _, done := range w.ended {

@@ -13,11 +13,11 @@ import (
 	"syscall"
 )
 
-// LinkVersion is linked into every binary made of Kubernetes code: without it they take themselves for v0.0.0 and treat
-// nodes and API servers of today as newer than themselves.
+// LinkVersion is linked into every binary that contains Kubernetes code. Without it the binary reports v0.0.0, and treats nodes and
+// API servers of a current version as newer than itself.
 const LinkVersion = "v1.36.4"
 
-// Binary names a main package of this module and the file it is built to.
+// Binary names a main package of this module and the file it is built into.
 type Binary struct {
 	Package string // relative to the module's root, e.g. ./cmd/scheduler
 	Name    string // file in bin/, e.g. dovetail-scheduler
@@ -35,8 +35,8 @@ var built = struct {
 	paths map[Binary]string
 }{paths: map[Binary]string{}}
 
-// Build builds the binary into bin/ of the module, at most once per process, and returns its path. The go command finds out
-// itself when nothing has changed.
+// Build builds the binary into bin/ of the module, at most once per process, and returns its path. The go command itself skips the
+// work if nothing has changed.
 func Build(ctx context.Context, b Binary) (string, error) {
 	built.Lock()
 	defer built.Unlock()
@@ -72,7 +72,7 @@ func Build(ctx context.Context, b Binary) (string, error) {
 	return path, nil
 }
 
-// lockBin keeps other processes (test packages run side by side) from writing to the directory at the same moment.
+// lockBin keeps other processes (test packages that run in parallel) from writing to the directory at the same time.
 func lockBin(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the directory for binaries: %w", err)
@@ -88,7 +88,7 @@ func lockBin(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// LinkFlags are what binaries made of Kubernetes code are linked with.
+// LinkFlags returns the linker flags of binaries that contain Kubernetes code.
 func LinkFlags() string {
 	const version = "k8s.io/component-base/version."
 	major, minor, _ := strings.Cut(strings.TrimPrefix(LinkVersion, "v"), ".")
@@ -96,7 +96,7 @@ func LinkFlags() string {
 	return fmt.Sprintf("-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s", version, LinkVersion, major, minor)
 }
 
-// ModuleRoot is the directory of the go.mod above the working directory.
+// ModuleRoot returns the directory of the nearest go.mod at or above the working directory.
 func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

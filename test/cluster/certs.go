@@ -40,7 +40,7 @@ func newAuthority(commonName string) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
-// issue returns a certificate and its key, both PEM. With addresses it is a server's certificate, else a client's.
+// issue returns a certificate and its key, both in PEM. With addresses it is a server certificate, otherwise a client certificate.
 func (a *authority) issue(subject pkix.Name, addresses ...string) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Client reads and writes as admin, without a cache, and watches. It is made once.
+// Client returns a client that has admin rights, no cache, and can watch. It is created once.
 func (c *Cluster) Client() client.WithWatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -22,7 +22,7 @@ func (c *Cluster) Client() client.WithWatch {
 	return c.client
 }
 
-// Create creates the objects, several at a time.
+// Create creates the objects, up to 32 in parallel.
 func (c *Cluster) Create(ctx context.Context, objects ...client.Object) error {
 	writer := c.Client()
 	group, ctx := errgroup.WithContext(ctx)

@@ -19,14 +19,14 @@ import (
 type Options struct {
 	// Dir holds data, certificates, kubeconfigs and logs. Empty: a temporary directory that Stop removes.
 	Dir string
-	// ControllerManager starts kube-controller-manager too. Without it nothing makes pods of Deployments, collects
-	// garbage, evicts from dead nodes or ends namespaces, and pods need no ServiceAccount.
+	// ControllerManager also starts kube-controller-manager. Without it nothing creates the pods of Deployments, collects garbage,
+	// evicts pods from dead nodes or finishes deleting namespaces, and pods need no ServiceAccount.
 	ControllerManager bool
 	// Manifests is the folder of manifests to apply: "secondary" (default) or "replace".
 	Manifests string
-	// APIServerArgs and ControllerManagerArgs are added to the flags that Start gives.
+	// APIServerArgs and ControllerManagerArgs are appended to the flags that Start passes.
 	APIServerArgs, ControllerManagerArgs []string
-	// Deadline bounds one start. Zero means two minutes.
+	// Deadline bounds each attempt to start. Zero means two minutes.
 	Deadline time.Duration
 }
 
@@ -35,11 +35,11 @@ type Cluster struct {
 	// Dir holds data, certificates, kubeconfigs and logs.
 	Dir string
 
-	folder                  string // of manifests
+	folder                  string // of the manifests
 	admin, scheduler, nodes *identity
-	processes               []*Process // in the order of their start
+	processes               []*Process // in the order in which they were started
 	schedulers              []*SchedulerProcess
-	closers                 []func() // run by Stop before the control plane ends, last added first
+	closers                 []func() // run by Stop before it stops the control plane, last added first
 	final                   []func() // run by Stop at the very end, in order
 
 	mu      sync.Mutex
@@ -47,8 +47,8 @@ type Cluster struct {
 	stopped bool
 }
 
-// Start starts a control plane, waits until it is ready and installs custom resources, manifests and identities. On an
-// error nothing is left running. ctx and Options.Deadline bound the start only; Stop ends the cluster.
+// Start starts a control plane, waits until it is ready and installs custom resources, manifests and identities. If it returns an
+// error, nothing is left running. ctx and Options.Deadline bound only the start; Stop stops the cluster.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	binary, err := Build(ctx, ControlPlane)
 	if err != nil {
@@ -64,7 +64,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		if err == nil {
 			return c, nil
 		}
-		// A port that was free a moment ago may be taken now; anything else would fail again.
+		// Another process may have taken a port since it was found free; any other error would recur.
 		if attempt == 3 || !strings.Contains(err.Error(), "address already in use") {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (c *Cluster) start(ctx context.Context, binary string, o Options) error {
 	return c.Install(ctx, o.Manifests)
 }
 
-// newCluster makes the directory; a temporary one goes with Stop.
+// newCluster creates the cluster's directory. Stop removes it if it is a temporary one.
 func newCluster(dir string) (*Cluster, error) {
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -125,8 +125,8 @@ func newCluster(dir string) (*Cluster, error) {
 	return &Cluster{Dir: dir, final: []func(){func() { os.RemoveAll(dir) }}}, nil
 }
 
-// Adopt makes a Cluster of an API server that somebody else runs and ends (stop, called last by Stop), with custom
-// resources, the secondary manifests and identities installed. admin must be allowed everything.
+// Adopt returns a Cluster for an API server that the caller runs, and installs custom resources, the secondary manifests and
+// identities in it. Stop calls stop last. admin must have all permissions.
 func Adopt(ctx context.Context, admin *rest.Config, stop func()) (*Cluster, error) {
 	c, err := newCluster("")
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *Cluster) run(cmd command) error {
 	return nil
 }
 
-// waitReady asks the API server's /readyz until it says ok, a process ends or ctx does.
+// waitReady polls the API server's /readyz until it answers ok, a process exits or ctx is done.
 func (c *Cluster) waitReady(ctx context.Context) error {
 	probe, err := rest.UnversionedRESTClientFor(withUnversionedCodec(c.admin.config))
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// Failed returns an error as soon as one of the control plane's processes has ended by itself, else nil.
+// Failed returns an error if one of the control plane's processes has exited by itself, otherwise nil.
 func (c *Cluster) Failed() error {
 	var errs []error
 	for _, p := range c.processes {
@@ -195,15 +195,15 @@ func (c *Cluster) Failed() error {
 	return errors.Join(errs...)
 }
 
-// OnStop adds what Stop shall run between the end of the schedulers and that of the control plane, last added first.
+// OnStop adds a function that Stop runs after it has stopped the schedulers and before it stops the control plane, last added first.
 func (c *Cluster) OnStop(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closers = append(c.closers, f)
 }
 
-// Stop ends the schedulers, runs what OnStop was given, ends the control plane and removes a temporary directory. It may be
-// called twice.
+// Stop stops the schedulers, runs the functions of OnStop, stops the control plane and removes a temporary directory. It may be called
+// twice.
 func (c *Cluster) Stop() {
 	c.mu.Lock()
 	if c.stopped {
@@ -221,7 +221,7 @@ func (c *Cluster) Stop() {
 	for _, f := range slices.Backward(closers) {
 		f()
 	}
-	// The data goes away with the cluster, so the control plane needs no time to say goodbye.
+	// The data is deleted with the cluster, so the control plane needs no graceful shutdown.
 	for _, p := range slices.Backward(c.processes) {
 		p.Kill()
 	}

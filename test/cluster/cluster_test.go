@@ -20,7 +20,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// One cluster serves all questions: starting it is most of the cost.
+// TestStart uses one cluster for all its checks, because starting it is most of the cost.
 func TestStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -86,7 +86,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// testUntil: kube-controller-manager makes the pods of a ReplicaSet, so they come some time after the list.
+// testUntil waits for the pods that kube-controller-manager creates for a ReplicaSet, which appear some time after the first list.
 func testUntil(ctx context.Context, t *testing.T, c *Cluster) {
 	labels := map[string]string{"app": "web"}
 	set := &appsv1.ReplicaSet{

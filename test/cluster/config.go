@@ -11,10 +11,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/manifests"
 )
 
-// Config is a KubeSchedulerConfiguration as data, changed before a scheduler is started with it.
+// Config is a KubeSchedulerConfiguration as plain data, which a test can change before it starts a scheduler with it.
 type Config map[string]any
 
-// ShippedConfig is the configuration in the ConfigMap of the folder of manifests that the cluster runs with.
+// ShippedConfig returns the configuration in the ConfigMap of the manifests that the cluster runs with.
 func (c *Cluster) ShippedConfig() (Config, error) {
 	config, err := shippedConfig(c.folder)
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *Cluster) ShippedConfig() (Config, error) {
 		"clusterCABundle":   base64.StdEncoding.EncodeToString(c.admin.config.CAData),
 		"clusterCIDR":       serviceCIDR,
 		"region":            "us-west-2",
-		"interruptionQueue": nil, // tests that have a queue name it
+		"interruptionQueue": nil, // tests that have a queue set its name
 	})
 	return config, nil
 }
@@ -50,23 +50,23 @@ func shippedConfig(folder string) (Config, error) {
 	return nil, fmt.Errorf("manifests/%s has no ConfigMap", folder)
 }
 
-// SetKubeconfig says how the scheduler reaches the API server.
+// SetKubeconfig sets the kubeconfig with which the scheduler connects to the API server.
 func (c Config) SetKubeconfig(path string) { c.section("clientConnection")["kubeconfig"] = path }
 
-// ShortLeases makes a restarted scheduler wait six seconds for the lease of a killed one, instead of fifteen. Shorter still
-// and a busy machine loses the lease of a scheduler that lives.
+// ShortLeases makes a restarted scheduler wait six seconds instead of fifteen for the lease of a killed one. With a still shorter
+// lease, a running scheduler would lose it on a busy host.
 func (c Config) ShortLeases() { c.Leases(6*time.Second, 5*time.Second, 500*time.Millisecond) }
 
-// LongLeases keeps the lease of a scheduler that has no rival, however slow the machine is.
+// LongLeases keeps a scheduler that has no rival from losing its lease, however slow the host is.
 func (c Config) LongLeases() { c.Leases(time.Minute, 50*time.Second, 5*time.Second) }
 
-// Leases sets how long leadership lasts, when it is given up if it can't be renewed, and how often that is tried.
+// Leases sets how long a lease lasts, how long the leader tries to renew it before it gives up, and how often it tries.
 func (c Config) Leases(duration, renewDeadline, retryPeriod time.Duration) {
 	lease := c.section("leaderElection")
 	lease["leaseDuration"], lease["renewDeadline"], lease["retryPeriod"] = duration.String(), renewDeadline.String(), retryPeriod.String()
 }
 
-// SetProvisionArgs sets fields of Provision's arguments in every profile that has them; nil removes a field.
+// SetProvisionArgs sets fields of the Provision plugin's arguments in every profile that has them; nil removes a field.
 func (c Config) SetProvisionArgs(fields map[string]any) {
 	for _, profile := range c.Profiles() {
 		plugins, _ := profile["pluginConfig"].([]any)
@@ -87,7 +87,7 @@ func (c Config) SetProvisionArgs(fields map[string]any) {
 	}
 }
 
-// Profiles are the configuration's profiles, to be changed in place.
+// Profiles returns the configuration's profiles; changing them changes the configuration.
 func (c Config) Profiles() []map[string]any {
 	list, _ := c["profiles"].([]any)
 	var profiles []map[string]any
@@ -99,13 +99,13 @@ func (c Config) Profiles() []map[string]any {
 	return profiles
 }
 
-// AddProfile adds a profile of default plugins under the name: vanilla kube-scheduler beside ours.
+// AddProfile adds a profile with that name and only the default plugins: an unmodified kube-scheduler beside Dovetail's profile.
 func (c Config) AddProfile(schedulerName string) {
 	list, _ := c["profiles"].([]any)
 	c["profiles"] = append(list, map[string]any{"schedulerName": schedulerName})
 }
 
-// EnableGangs adds scheduler-plugins' Coscheduling to the first profile, as docs/gangs.md has it.
+// EnableGangs adds scheduler-plugins' Coscheduling to the first profile, as docs/gangs.md describes.
 func (c Config) EnableGangs() {
 	plugins := c.Profiles()[0]["plugins"].(map[string]any)
 	multi := plugins["multiPoint"].(map[string]any)
@@ -114,7 +114,7 @@ func (c Config) EnableGangs() {
 	plugins["queueSort"] = map[string]any{"enabled": []any{coscheduling}, "disabled": []any{map[string]any{"name": "*"}}}
 }
 
-// YAML is what goes into the file for --config.
+// YAML returns the content of the file for --config.
 func (c Config) YAML() ([]byte, error) {
 	data, err := yaml.Marshal(map[string]any(c))
 	if err != nil {

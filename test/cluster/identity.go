@@ -15,14 +15,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// identity is one user of the API server, as a client config and as a kubeconfig file.
+// identity is a user of the API server, as a client config and as a kubeconfig file.
 type identity struct {
 	config *rest.Config
 	path   string
 }
 
-// newIdentity writes DIR/NAME.kubeconfig. The config is without client-side rate limit: what a test or a simulated kubelet
-// does should not wait for its own client.
+// newIdentity writes DIR/NAME.kubeconfig. The config has no client-side rate limit, so that tests and simulated kubelets never wait
+// for their own client.
 func newIdentity(dir, name string, config *rest.Config) (*identity, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -50,7 +50,8 @@ func newIdentity(dir, name string, config *rest.Config) (*identity, error) {
 	return &identity{config: config, path: path}, nil
 }
 
-// serviceAccountIdentity asks the API server for a token of the ServiceAccount, good for the cluster's life (a day).
+// serviceAccountIdentity requests a token of the ServiceAccount from the API server. It is valid for a day, which is longer than the
+// cluster lives.
 func (c *Cluster) serviceAccountIdentity(ctx context.Context, name string) (*identity, error) {
 	client, err := kubernetes.NewForConfig(c.admin.config)
 	if err != nil {
@@ -66,22 +67,22 @@ func (c *Cluster) serviceAccountIdentity(ctx context.Context, name string) (*ide
 	return newIdentity(c.Dir, name, config)
 }
 
-// AdminConfig may do everything. It is for the test itself, never for the scheduler.
+// AdminConfig returns a config with all permissions. It is for the test itself, never for the scheduler.
 func (c *Cluster) AdminConfig() *rest.Config { return rest.CopyConfig(c.admin.config) }
 
-// AdminKubeconfig is the path of a kubeconfig that may do everything.
+// AdminKubeconfig returns the path of a kubeconfig with all permissions.
 func (c *Cluster) AdminKubeconfig() string { return c.admin.path }
 
-// SchedulerConfig is the shipped ServiceAccount kube-system/dovetail-scheduler under the shipped RBAC.
+// SchedulerConfig returns a config of the shipped ServiceAccount kube-system/dovetail-scheduler, which has the shipped RBAC.
 func (c *Cluster) SchedulerConfig() *rest.Config { return rest.CopyConfig(c.scheduler.config) }
 
-// SchedulerKubeconfig is the path of the kubeconfig of SchedulerConfig.
+// SchedulerKubeconfig returns the path of the kubeconfig of SchedulerConfig.
 func (c *Cluster) SchedulerKubeconfig() string { return c.scheduler.path }
 
-// NodesConfig may do what every kubelet may (ClusterRole system:node), for the simulator's kubelets.
+// NodesConfig returns a config with the permissions of a kubelet (ClusterRole system:node), for the simulator's kubelets.
 func (c *Cluster) NodesConfig() *rest.Config { return rest.CopyConfig(c.nodes.config) }
 
-// NodesKubeconfig is the path of the kubeconfig of NodesConfig.
+// NodesKubeconfig returns the path of the kubeconfig of NodesConfig.
 func (c *Cluster) NodesKubeconfig() string { return c.nodes.path }
 
 func withUnversionedCodec(config *rest.Config) *rest.Config {

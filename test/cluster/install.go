@@ -21,17 +21,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/manifests"
 )
 
-// simulatorAccount is the ServiceAccount under which simulated kubelets work.
+// simulatorAccount is the ServiceAccount that simulated kubelets use.
 const simulatorAccount = "ec2-simulator"
 
 // The shipped Deployment carries this label.
 const nameLabel, schedulerName = "app.kubernetes.io/name", "dovetail-scheduler"
 
-// fieldOwner owns, at the API server, the fields of what this package applies.
+// fieldOwner is the field manager of what this package applies.
 const fieldOwner = client.FieldOwner("dovetail-test")
 
-// Install applies the custom resource definitions and the manifests of a folder ("" is secondary), waits until the API
-// server serves them, and gets tokens for the scheduler and for simulated kubelets. Start and Adopt call it.
+// Install applies the custom resource definitions and the manifests of a folder (secondary if it is empty), waits until the API server
+// serves them, and gets tokens for the scheduler and for simulated kubelets. Start and Adopt call it.
 func (c *Cluster) Install(ctx context.Context, folder string) error {
 	if folder == "" {
 		folder = "secondary"
@@ -92,7 +92,7 @@ func apply(ctx context.Context, writer client.Client, documents []byte) error {
 		}
 		options := []client.ApplyOption{fieldOwner, client.ForceOwnership}
 		if object.GetLabels()[nameLabel] == schedulerName {
-			// The scheduler is a process here, so its Deployment is only shown to the API server's validation.
+			// The scheduler runs as a process here, so its Deployment is only validated by the API server.
 			options = append(options, client.DryRunAll)
 		}
 		if err := writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
@@ -101,7 +101,7 @@ func apply(ctx context.Context, writer client.Client, documents []byte) error {
 	}
 }
 
-// waitNamespaces waits for the namespaces that the manifests name; the API server makes them a moment after it is ready.
+// waitNamespaces waits for the namespaces that the manifests use; the API server creates them shortly after it is ready.
 func waitNamespaces(ctx context.Context, reader client.Client) error {
 	return poll(ctx, func() error {
 		for _, name := range []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease, metav1.NamespaceDefault} {
@@ -129,7 +129,7 @@ func waitServed(ctx context.Context, reader client.Client) error {
 	})
 }
 
-// poll calls f until it returns nil or ctx ends. It is for the start of a cluster, before there is anything to watch.
+// poll calls f until it returns nil or ctx is done. It is for the start of a cluster, when there is nothing to watch yet.
 func poll(ctx context.Context, f func() error) error {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -155,7 +155,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return false
 }
 
-// createSimulatorAccount gives simulated kubelets what the API server gives real ones.
+// createSimulatorAccount gives simulated kubelets the permissions that the API server gives real ones.
 func createSimulatorAccount(ctx context.Context, writer client.Client) error {
 	for _, object := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: simulatorAccount}},

@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// serviceCIDR is the network of the cluster's Services.
+// serviceCIDR is the address range of the cluster's Services.
 const serviceCIDR = "10.96.0.0/16"
 
-// plane knows the files, ports and flags of one control plane.
+// plane holds the files, ports and flags of one control plane.
 type plane struct {
 	dir, binary string
 	options     Options
@@ -66,7 +66,7 @@ func newPlane(dir, binary string, o Options) (*plane, error) {
 		return nil, err
 	}
 	if o.Manifests == "replace" {
-		// There the scheduler is the cluster's own and has the user that kubeadm gives it.
+		// With these manifests the scheduler replaces the cluster's own, and has the user that kubeadm gives that one.
 		if p.scheduler, err = p.certified(ca, "scheduler", pkix.Name{CommonName: "system:kube-scheduler"}); err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func newPlane(dir, binary string, o Options) (*plane, error) {
 
 func (p *plane) pki(name string) string { return filepath.Join(p.dir, "pki", name) }
 
-// certified makes an identity with a client certificate.
+// certified returns an identity with a client certificate.
 func (p *plane) certified(ca *authority, name string, subject pkix.Name) (*identity, error) {
 	cert, key, err := ca.issue(subject)
 	if err != nil {
@@ -136,13 +136,13 @@ func (p *plane) apiServer() command {
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--authorization-mode=RBAC",
 		"--allow-privileged=true",
-		// Hundreds of simulated kubelets share one machine with the API server: what it refuses as too many requests would
-		// be measured as the scheduler's slowness.
+		// Hundreds of simulated kubelets share the host with the API server. If it refused their requests as too many, a measurement
+		// would show that as slowness of the scheduler.
 		"--max-requests-inflight=1600",
 		"--max-mutating-requests-inflight=800",
 	}
 	if !p.options.ControllerManager {
-		// The admission plugin refuses pods of namespaces without a default ServiceAccount, and nobody makes one.
+		// The admission plugin refuses pods in namespaces without a default ServiceAccount, and no controller creates one.
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
 	return p.command("kube-apiserver", append(args, p.options.APIServerArgs...)...)
@@ -160,7 +160,7 @@ func (p *plane) controllerManager() command {
 		"--root-ca-file=" + p.pki("ca.crt"),
 		"--use-service-account-credentials=true",
 		"--leader-elect=false",
-		// The default of 20 requests a second would make a burst of pods a slow stream.
+		// The default of 20 requests a second would turn a burst of pods into a slow stream.
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",
 	}

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// handedOut holds the ports this process has given away: the kernel may offer a port again as soon as it is closed, before
-// the child that shall listen on it has started.
+// handedOut holds the ports that this process has handed out: the kernel may offer a port again as soon as its listener is closed,
+// before the child process that is to use it has started.
 var handedOut = struct {
 	sync.Mutex
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// freePorts returns n different free TCP ports of 127.0.0.1 that this process hasn't given away before. Another process can
-// still take one before its listener opens, so starters retry.
+// freePorts returns n different free TCP ports of 127.0.0.1 that this process hasn't handed out before. Another process can still take
+// one before the child listens on it, so callers retry.
 func freePorts(n int) ([]int, error) {
 	handedOut.Lock()
 	defer handedOut.Unlock()

@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// Process is one child with its output in a file.
+// Process is a child process whose output is written to a file.
 type Process struct {
 	Name    string
-	LogPath string // stdout and stderr, appended to
+	LogPath string // stdout and stderr are appended to it
 
 	pid    int
 	exited chan struct{} // closed after the child has been waited for
-	err    error         // what Wait said; valid once exited is closed
+	err    error         // what Wait returned; valid once exited is closed
 }
 
-// command is what startProcess runs.
+// command describes what startProcess runs.
 type command struct {
 	name, path, log string
-	args, env       []string // env nil: the starter's environment
+	args, env       []string // env nil: the environment of this process
 }
 
-// StartProcess starts a process with its output in the file log. It dies when this process does. env nil: this process's
-// environment.
+// StartProcess starts a process and writes its output to the file log. The child dies when this process does. A nil env stands for
+// this process's environment.
 func StartProcess(name, path, log string, args, env []string) (*Process, error) {
 	return startProcess(command{name: name, path: path, log: log, args: args, env: env})
 }
 
-// startProcess starts the command. The parent-death signal is tied to the thread that forked, so one goroutine forks, waits
-// and keeps its thread for as long as the child lives.
+// startProcess starts the command. The parent-death signal is tied to the thread that forked, so one goroutine forks, waits for the
+// child, and stays locked to its thread for as long as the child lives.
 func startProcess(c command) (*Process, error) {
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -67,10 +67,10 @@ func startProcess(c command) (*Process, error) {
 	return p, nil
 }
 
-// Exited is closed once the process has ended, for whatever reason.
+// Exited returns a channel that is closed once the process has exited, for whatever reason.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Err tells how the process ended; nil while it runs and after exit code 0.
+// Err returns how the process exited; nil while it runs and after exit code 0.
 func (p *Process) Err() error {
 	select {
 	case <-p.exited:
@@ -80,14 +80,14 @@ func (p *Process) Err() error {
 	}
 }
 
-// Kill ends the process and its group at once (SIGKILL) and returns when it is gone.
+// Kill kills the process and its group (SIGKILL) and returns when the process has exited.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.exited
 }
 
-// Stop asks the process to end (SIGTERM) and kills its group if it hasn't within the grace period. It returns when the
-// process is gone, true if it went by itself.
+// Stop asks the process to exit (SIGTERM) and kills its group if it hasn't done so within the grace period. It returns when the
+// process has exited, and reports whether it did so without being killed.
 func (p *Process) Stop(grace time.Duration) bool {
 	p.signal(syscall.SIGTERM)
 	timer := time.NewTimer(grace)
@@ -103,13 +103,13 @@ func (p *Process) Stop(grace time.Duration) bool {
 
 func (p *Process) signal(s syscall.Signal) {
 	select {
-	case <-p.exited: // the pid may belong to somebody else by now
+	case <-p.exited: // another process may have this pid by now
 	default:
 		_ = syscall.Kill(-p.pid, s)
 	}
 }
 
-// failure describes an exit for a user: the error and the end of the log.
+// failure describes an exit for a user: the error and the last lines of the log.
 func (p *Process) failure() error {
 	err := p.Err()
 	if err == nil {
@@ -118,7 +118,7 @@ func (p *Process) failure() error {
 	return fmt.Errorf("%s ended: %w; end of %s:\n%s", p.Name, err, p.LogPath, Tail(p.LogPath, 2000))
 }
 
-// Tail returns the last n bytes of a file, from the start of a line.
+// Tail returns about the last n bytes of a file, beginning at the start of a line.
 func Tail(path string, n int) []byte {
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) <= n {

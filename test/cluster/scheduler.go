@@ -14,41 +14,40 @@ import (
 	"time"
 )
 
-// SchedulerOptions of StartScheduler. The zero value runs the shipped configuration.
+// SchedulerOptions are the options of StartScheduler. The zero value runs the shipped configuration.
 type SchedulerOptions struct {
-	// Name tells schedulers of one cluster apart, in file names. Default: scheduler.
+	// Name distinguishes the schedulers of one cluster in file names. Default: scheduler.
 	Name string
-	// Binary is a built dovetail-scheduler. Empty: it is built, once per process; Race builds it with the race detector.
+	// Binary is the path of a dovetail-scheduler. If it is empty, one is built, once per process; Race builds it with the race
+	// detector.
 	Binary string
 	Race   bool
-	// Config is changed before it is written; default: ShippedConfig of the cluster's manifests with leases that a test
-	// need not wait for.
+	// Config is modified before it is written. Default: ShippedConfig of the cluster's manifests, with leases short enough for a test.
 	Config Config
-	// AWSEnv are the environment variables by which the AWS SDK finds the simulator. Nothing else that begins with AWS_
-	// reaches the process: it must not find a real account.
+	// AWSEnv are the environment variables that point the AWS SDK to the simulator. No other variable that begins with AWS_ is passed
+	// on, so that the process can't reach a real account.
 	AWSEnv []string
-	// Args are added to the flags. Verbosity is --v, default 2.
+	// Args are appended to the flags. Verbosity is --v, default 2.
 	Args      []string
 	Verbosity int
 	// Deadline bounds each start. Default: one minute.
 	Deadline time.Duration
 }
 
-// SchedulerProcess is a dovetail-scheduler process. Its methods are for one goroutine.
+// SchedulerProcess is a dovetail-scheduler process. Only one goroutine may use it.
 type SchedulerProcess struct {
 	cluster *Cluster
 	options SchedulerOptions
 	process *Process
 	client  *http.Client
 
-	// URL is the base of healthz, readyz, livez, metrics, configz and debug.
+	// URL is the base URL of healthz, readyz, livez, metrics, configz and debug.
 	URL string
-	// ConfigPath is the configuration it runs with, LogPath what it logs, also over restarts.
+	// ConfigPath is the file of its configuration, LogPath its log, which restarts append to.
 	ConfigPath, LogPath string
 }
 
-// StartScheduler runs the scheduler as the shipped user under the shipped RBAC and waits until it is ready. Stop of the
-// cluster ends it.
+// StartScheduler runs the scheduler as the shipped user under the shipped RBAC and waits until it is ready. Cluster.Stop stops it.
 func (c *Cluster) StartScheduler(ctx context.Context, o SchedulerOptions) (*SchedulerProcess, error) {
 	if o.Name == "" {
 		o.Name = "scheduler"
@@ -78,7 +77,7 @@ func (c *Cluster) StartScheduler(ctx context.Context, o SchedulerOptions) (*Sche
 		cluster: c, options: o,
 		ConfigPath: filepath.Join(c.Dir, o.Name+"-config.yaml"),
 		LogPath:    filepath.Join(c.Dir, o.Name+".log"),
-		// The server signs its own certificate.
+		// The server's certificate is self-signed.
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}},
 	}
 	o.Config.SetKubeconfig(c.SchedulerKubeconfig())
@@ -98,7 +97,7 @@ func (c *Cluster) StartScheduler(ctx context.Context, o SchedulerOptions) (*Sche
 	return s, nil
 }
 
-// start starts the process. It has one more try if somebody took its port before it could.
+// start starts the process. It tries once more if another process took its port first.
 func (s *SchedulerProcess) start(ctx context.Context) error {
 	err := s.startOnce(ctx)
 	if err != nil && strings.Contains(err.Error(), "address already in use") {
@@ -136,7 +135,7 @@ func (s *SchedulerProcess) startOnce(ctx context.Context) error {
 	return s.WaitReady(ctx)
 }
 
-// withoutAWS drops every setting of the AWS SDK and says that there are no files with settings either.
+// withoutAWS removes every setting of the AWS SDK from the environment, and points the SDK's configuration files to nothing.
 func withoutAWS(environment []string) []string {
 	kept := []string{"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true"}
 	for _, e := range environment {
@@ -147,7 +146,7 @@ func withoutAWS(environment []string) []string {
 	return kept
 }
 
-// WaitReady returns when /readyz says ok, or an error when the process has ended or ctx has.
+// WaitReady waits until /readyz answers ok, and returns an error if the process exits or ctx is done first.
 func (s *SchedulerProcess) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -168,7 +167,7 @@ func (s *SchedulerProcess) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Get returns the body of a path of the scheduler's server; any status but 200 is an error that holds the body.
+// Get returns the body of a path of the scheduler's server. Any status but 200 is an error, which contains the body.
 func (s *SchedulerProcess) Get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -191,10 +190,10 @@ func (s *SchedulerProcess) Get(ctx context.Context, path string) ([]byte, error)
 	return body, nil
 }
 
-// Exited is closed when the running process ends, by itself or by Kill or Stop.
+// Exited returns a channel that is closed when the current process exits, by itself or by Kill or Stop.
 func (s *SchedulerProcess) Exited() <-chan struct{} { return s.process.Exited() }
 
-// Failed returns how the process ended and the end of its log, nil while it runs.
+// Failed returns how the process exited and the last lines of its log, or nil while it runs.
 func (s *SchedulerProcess) Failed() error {
 	select {
 	case <-s.process.Exited():
@@ -204,7 +203,7 @@ func (s *SchedulerProcess) Failed() error {
 	}
 }
 
-// Log returns everything logged so far, over restarts.
+// Log returns everything logged so far, including before restarts.
 func (s *SchedulerProcess) Log() (string, error) {
 	data, err := os.ReadFile(s.LogPath)
 	if err != nil {
@@ -213,20 +212,20 @@ func (s *SchedulerProcess) Log() (string, error) {
 	return string(data), nil
 }
 
-// Pause freezes the process (SIGSTOP) until Resume. What is written to the API meanwhile, it then finds all at once.
+// Pause freezes the process (SIGSTOP) until Resume. After that it finds everything that was written to the API meanwhile at once.
 func (s *SchedulerProcess) Pause() { s.process.signal(syscall.SIGSTOP) }
 
 // Resume ends a Pause.
 func (s *SchedulerProcess) Resume() { s.process.signal(syscall.SIGCONT) }
 
-// Kill ends the process as a crash would (SIGKILL); its lease stays until it runs out.
+// Kill kills the process as a crash would (SIGKILL); its lease stays until it expires.
 func (s *SchedulerProcess) Kill() { s.process.Kill() }
 
-// Stop ends the process in order (SIGTERM), true if it ended by itself within ten seconds.
+// Stop shuts the process down in order (SIGTERM) and reports whether it exited by itself within ten seconds.
 func (s *SchedulerProcess) Stop() bool { return s.process == nil || s.process.Stop(10*time.Second) }
 
-// Restart starts the process again after Kill, Stop or a crash, with the same configuration and log and another port, and
-// waits until it is ready.
+// Restart starts the process again after Kill, Stop or a crash, with the same configuration and log but another port, and waits until
+// it is ready.
 func (s *SchedulerProcess) Restart(ctx context.Context) error {
 	s.process.Kill()
 	return s.start(ctx)

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Until lists the objects of the list's type that opts select, watches them, and returns when done says so, with the
-// objects as they are then. done is called after the list and after each burst of changes; its text says what is still
-// missing and ends up in the error when ctx ends first. An error of done ends the wait.
+// Until lists the objects of the list's type that opts select, watches them, and returns the current objects as soon as done returns
+// true. It calls done after the list and after each burst of changes. The text that done returns describes what is still missing; it
+// is part of the error if ctx is done first. An error from done stops the wait.
 //
 //	_, err := cluster.Until(ctx, c, &corev1.PodList{}, func(pods []*corev1.Pod) (bool, string, error) { ... }, client.InNamespace("web"))
 func Until[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, done func([]T) (bool, string, error), opts ...client.ListOption) ([]T, error) {
@@ -55,7 +55,7 @@ func (u *until[T]) objects() []T {
 	return objects
 }
 
-// round is one list and the watch that follows it.
+// round makes one list and the watch that follows it.
 func (u *until[T]) round(ctx context.Context, c client.WithWatch, list client.ObjectList, opts []client.ListOption) error {
 	if err := c.List(ctx, list, opts...); err != nil {
 		return fmt.Errorf("listing %T: %w", list, err)
@@ -81,7 +81,7 @@ func (u *until[T]) round(ctx context.Context, c client.WithWatch, list client.Ob
 		if err := u.observe(event); err != nil {
 			return err
 		}
-		for more := true; more; { // what has already arrived, so that a burst is one question
+		for more := true; more; { // take what has already arrived, so that done is called once for a burst
 			select {
 			case next, ok := <-watcher.ResultChan():
 				if !ok {
@@ -132,7 +132,7 @@ func (u *until[T]) ask() error {
 	return nil
 }
 
-// UntilPods waits until exactly n pods are selected and every one of them is as want says.
+// UntilPods waits until exactly n pods are selected and want is true for every one of them.
 func UntilPods(ctx context.Context, c client.WithWatch, n int, want func(*corev1.Pod) bool, opts ...client.ListOption) ([]*corev1.Pod, error) {
 	return Until(ctx, c, &corev1.PodList{}, func(pods []*corev1.Pod) (bool, string, error) {
 		good, sample := 0, ""
@@ -157,11 +157,11 @@ func describePod(pod *corev1.Pod) string {
 	return text
 }
 
-// Bound, Running and Unschedulable are questions for UntilPods.
+// Bound, Running and Unschedulable are conditions for UntilPods.
 func Bound(pod *corev1.Pod) bool   { return pod.Spec.NodeName != "" }
 func Running(pod *corev1.Pod) bool { return Bound(pod) && pod.Status.Phase == corev1.PodRunning }
 
-// Unschedulable: the scheduler has looked at the pod and said no.
+// Unschedulable reports whether the scheduler has tried the pod and found no node for it.
 func Unschedulable(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
@@ -171,7 +171,7 @@ func Unschedulable(pod *corev1.Pod) bool {
 	return false
 }
 
-// UntilNodes waits until exactly n nodes are selected and every one of them is as want says.
+// UntilNodes waits until exactly n nodes are selected and want is true for every one of them.
 func UntilNodes(ctx context.Context, c client.WithWatch, n int, want func(*corev1.Node) bool, opts ...client.ListOption) ([]*corev1.Node, error) {
 	return Until(ctx, c, &corev1.NodeList{}, func(nodes []*corev1.Node) (bool, string, error) {
 		good := 0
@@ -184,7 +184,7 @@ func UntilNodes(ctx context.Context, c client.WithWatch, n int, want func(*corev
 	}, opts...)
 }
 
-// Ready is a question for UntilNodes.
+// Ready is a condition for UntilNodes.
 func Ready(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {

@@ -11,8 +11,8 @@ import (
 
 const claimTag = "karpenter.sh/nodeclaim"
 
-// checkPlacement returns what is wrong with where the pods are, one line per fault. Every pod of a shape must be bound and
-// running on a node that exists; no misfit may be bound.
+// checkPlacement returns the faults in where the pods are, one line per fault. Every pod of a shape must be bound and running on a
+// node that exists; no misfit may be bound.
 func checkPlacement(list []shape, pods []*corev1.Pod, nodes []*corev1.Node) []string {
 	var faults []string
 	byName := map[string]*corev1.Node{}
@@ -50,8 +50,8 @@ func checkPlacement(list []shape, pods []*corev1.Pod, nodes []*corev1.Node) []st
 	return faults
 }
 
-// checkLaunches returns what is wrong with everything that was ever launched: one claim, one instance, and no instance
-// without a claim.
+// checkLaunches returns the faults in everything that was ever launched: a NodeClaim may have only one instance, and every instance
+// must have a NodeClaim.
 func checkLaunches(instances []ec2.Instance) []string {
 	var faults []string
 	owner := map[string]string{}
@@ -69,8 +69,8 @@ func checkLaunches(instances []ec2.Instance) []string {
 	return faults
 }
 
-// checkFleet returns what is wrong between the simulator and the API server while nothing is in motion: each live instance
-// is the providerID of exactly one node, and each node is a live instance.
+// checkFleet returns the differences between the simulator and the API server while nothing changes: each live instance must be the
+// providerID of exactly one node, and each node must have a live instance.
 func checkFleet(live []ec2.Instance, nodes []*corev1.Node) []string {
 	var faults []string
 	node := map[string]string{}

@@ -68,7 +68,7 @@ func TestCheckPlacement(t *testing.T) {
 	}
 }
 
-// Pods that were scheduled while a zone had no node yet didn't count that zone.
+// Pods that were scheduled while a zone had no node yet can't have counted that zone.
 func TestEvenZonesWhileZonesCome(t *testing.T) {
 	second := func(n int64) metav1.Time { return metav1.Unix(n, 0) }
 	nodes := map[string]*corev1.Node{}
@@ -78,7 +78,7 @@ func TestEvenZonesWhileZonesCome(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		at   []int64 // of four pods in a, one in b and one in c
+		at   []int64 // of four pods in zone a, one in b and one in c
 		ok   bool
 	}{
 		{"four pods when only a was there", []int64{10, 10, 11, 12, 16, 20}, true},

@@ -80,5 +80,5 @@ func main() {
 	}
 }
 
-// interrupted tells ctrl-C from a deadline.
+// interrupted reports whether ctx was canceled by ctrl-C, as opposed to its deadline.
 func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

@@ -26,7 +26,7 @@ import (
 
 var claimsResource = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}
 
-// audience watches the cluster through the API server and remembers when each pod was first seen, bound and running.
+// audience watches the cluster through the API server and records when each pod was first seen, bound and running.
 type audience struct {
 	pods   corelisters.PodLister
 	nodes  corelisters.NodeLister
@@ -36,13 +36,13 @@ type audience struct {
 	lives map[types.UID]*life
 }
 
-// life of one pod, by the clock of the demo. Zero: not yet.
+// life holds the times of one pod, by the demo's clock. Zero: not yet.
 type life struct {
 	app                  string
 	seen, bound, running time.Time
 }
 
-// newAudience starts to watch; leave ends it and waits until nothing watches any more.
+// newAudience starts to watch; leave stops it and waits until the watches have stopped.
 func newAudience(ctx context.Context, config *rest.Config) (a *audience, leave func(), err error) {
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -95,7 +95,7 @@ func (a *audience) see(pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// waits are the times from first seen to bound of all pods that are bound so far, shortest first.
+// waits returns the times from first seen to bound of all pods bound so far, shortest first.
 func (a *audience) waits() []time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,16 +111,16 @@ func (a *audience) waits() []time.Duration {
 
 // snapshot is the state of the cluster at one moment.
 type snapshot struct {
-	pods                    []*corev1.Pod // of the workloads, those that are going away left out
+	pods                    []*corev1.Pod // of the workloads, without those that are being deleted
 	nodes                   []*corev1.Node
 	claims                  int
 	pending, bound, running int // of pods; misfits are not counted as pending
-	leaving                 int // pods that are going away
+	leaving                 int // pods that are being deleted
 }
 
 func (a *audience) now() snapshot {
 	var f snapshot
-	all, _ := a.pods.Pods(namespace).List(labels.Everything()) // from memory: no error
+	all, _ := a.pods.Pods(namespace).List(labels.Everything()) // reads from the cache, so it never fails
 	for _, p := range all {
 		switch {
 		case p.DeletionTimestamp != nil:
@@ -143,7 +143,7 @@ func (a *audience) now() snapshot {
 	return f
 }
 
-// reasons are the newest event of each kind about a pod.
+// reasons returns the newest event of each reason about a pod.
 func reasons(ctx context.Context, config *rest.Config, pod *corev1.Pod) ([]string, error) {
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -167,7 +167,7 @@ func reasons(ctx context.Context, config *rest.Config, pod *corev1.Pod) ([]strin
 	return lines, nil
 }
 
-// eventTime is when the event happened last; which field says so depends on who wrote it.
+// eventTime returns when the event last happened; which field holds that depends on the API that wrote the event.
 func eventTime(e corev1.Event) time.Time {
 	switch {
 	case e.Series != nil:

@@ -32,12 +32,12 @@ type show struct {
 // runDemo is the whole demonstration:
 //  1. build the binaries and start everything,
 //  2. create the workloads,
-//  3. wait until every pod runs, and say why one can't,
-//  4. check where the pods are, and that instances and nodes are the same set,
-//  5. take workloads away, and wait until empty nodes have ended,
-//  6. delete a node by hand, and wait until its pods run elsewhere and its instance has ended,
-//  7. take everything away, and wait until the last instance has ended,
-//  8. the bill, and what was wrong.
+//  3. wait until every pod runs, and show why the misfit can't,
+//  4. check where the pods are, and that instances and nodes match one to one,
+//  5. scale workloads down, and wait until the empty nodes are terminated,
+//  6. delete a node by hand, and wait until its pods run elsewhere and its instance is terminated,
+//  7. delete all workloads, and wait until the last instance is terminated,
+//  8. print the bill and the faults found.
 func runDemo(ctx context.Context, st *stage, set settings) error {
 	return withSystem(ctx, st, set, func(ctx context.Context, system *sandbox.Sandbox) error {
 		a, leave, err := newAudience(ctx, system.AdminConfig())
@@ -70,7 +70,7 @@ func (s *show) create(ctx context.Context) error {
 	return s.system.Create(ctx, objects...)
 }
 
-// fill waits until every pod runs, counts the nodes without one, and waits until nothing is in motion any more.
+// fill waits until every pod runs, counts the nodes without a pod, and waits until nothing changes any more.
 func (s *show) fill(ctx context.Context) error {
 	err := s.watch(ctx, "the pods get their nodes", 5*time.Minute, func(f snapshot, _ []ec2.Instance) string {
 		if f.running == s.set.pods && f.pending == 0 && misfitPod(f) != nil {
@@ -90,7 +90,7 @@ func (s *show) fill(ctx context.Context) error {
 	return s.watch(ctx, "machines and nodes are the same set", time.Minute, s.settled)
 }
 
-// explain waits until events say for each pool why the misfit gets no node, and prints them.
+// explain waits until events state for each pool why the misfit gets no node, and prints them.
 func (s *show) explain(ctx context.Context) error {
 	var lines []string
 	var name string
@@ -133,7 +133,7 @@ func (s *show) inspect(context.Context) error {
 	return nil
 }
 
-// shrink takes two workloads away and halves one.
+// shrink scales two workloads to zero and one to a half.
 func (s *show) shrink(ctx context.Context) error {
 	s.act("scaling down: arm and cache to 0, web to a half; their nodes are empty and end")
 	for i := range s.shapes {
@@ -194,7 +194,7 @@ func (s *show) deleteNode(ctx context.Context) error {
 	return nil
 }
 
-// empty deletes every workload and waits for the last instance's end.
+// empty deletes every workload and waits until the last instance is terminated.
 func (s *show) empty(ctx context.Context) error {
 	s.act("all workloads are deleted; the instances end")
 	for _, shape := range append(s.shapes, misfit()) {
@@ -228,7 +228,8 @@ func (s *show) finish() error {
 	return nil
 }
 
-// settled: every pod of the shapes runs, every node has pods, and instances and nodes are the same number.
+// settled returns "" if every pod of the shapes runs, every node has pods, and there are as many instances as nodes; otherwise what is
+// missing.
 func (s *show) settled(f snapshot, live []ec2.Instance) string {
 	want := 0
 	for _, shape := range s.shapes {
@@ -248,7 +249,7 @@ func (s *show) settled(f snapshot, live []ec2.Instance) string {
 	return ""
 }
 
-// check notes what is wrong while nothing is in motion.
+// check records faults while nothing changes.
 func (s *show) check(f snapshot, live []ec2.Instance) {
 	s.faults = append(s.faults, checkPlacement(s.shapes, f.pods, f.nodes)...)
 	s.faults = append(s.faults, checkFleet(live, f.nodes)...)
@@ -274,7 +275,7 @@ func (s *show) watch(ctx context.Context, what string, deadline time.Duration, m
 	})
 }
 
-// diagnose says what a user would look at after a scene that didn't end: some pods that wait, with their reasons.
+// diagnose reports what a user would look at after a scene that didn't finish: some waiting pods with their reasons.
 func (s *show) diagnose(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
-// withSystem builds and starts everything, runs f and ends everything. What was written is kept if f fails.
+// withSystem builds and starts everything, runs f and stops everything. It keeps the files if f fails.
 func withSystem(ctx context.Context, st *stage, set settings, f func(context.Context, *sandbox.Sandbox) error) (err error) {
 	options, err := systemOptions(st, set)
 	if err != nil {
@@ -53,7 +53,7 @@ func withSystem(ctx context.Context, st *stage, set settings, f func(context.Con
 	return f(ctx, system)
 }
 
-// build builds one binary and shows that it is still at it.
+// build builds one binary and shows progress meanwhile.
 func build(ctx context.Context, st *stage, b cluster.Binary) error {
 	begin := time.Now()
 	built := make(chan error, 1)
@@ -76,7 +76,7 @@ func build(ctx context.Context, st *stage, b cluster.Binary) error {
 	}
 }
 
-// logTo sends what libraries, the simulator and its kubelets log to a file, away from the timeline.
+// logTo sends the logs of libraries, the simulator and its kubelets to a file, so that they don't disturb the timeline.
 func logTo(path string) (end func(), err error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -132,8 +132,8 @@ func loadCatalog(path string) (*catalog.Catalog, error) {
 	return loaded, nil
 }
 
-// pools are the shipped examples, with empty nodes ending as much sooner as nodes boot sooner, and all at once instead of a
-// tenth at a time.
+// pools returns the shipped examples, changed so that empty nodes are removed sooner, by the same factor as nodes boot faster, and all
+// at once instead of a tenth at a time.
 func pools(set settings) ([]client.Object, error) {
 	objects, err := sandbox.Examples()
 	if err != nil {

@@ -20,20 +20,20 @@ type bill struct {
 	waits    []time.Duration // from pending to bound, shortest first
 	peak     []machineRow
 	perHour  float64 // at the peak
-	spent    float64 // $ by the simulator's clock
+	spent    float64 // $, measured by the simulator's clock
 	launches int
 	empty    int // nodes without a pod at the peak
 	leaked   int
 }
 
-// machineRow counts the nodes of one type in one zone.
+// machineRow counts the nodes of one instance type in one zone.
 type machineRow struct {
 	instanceType, zone string
 	nodes, pods        int
 	perHour            float64
 }
 
-// machineRows groups live instances by type and zone, with the pods of the workloads that are on them.
+// machineRows groups live instances by type and zone, and counts the workloads' pods on them.
 func machineRows(live []ec2.Instance, nodes []*corev1.Node, pods []*corev1.Pod) []machineRow {
 	byProvider := map[string]string{}
 	for _, n := range nodes {
@@ -66,7 +66,7 @@ func machineRows(live []ec2.Instance, nodes []*corev1.Node, pods []*corev1.Pod) 
 	return sorted
 }
 
-// quantile of sorted durations, zero if there are none.
+// quantile returns a quantile of sorted durations, or zero if there are none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// stage is where the demonstration is shown: one line that changes in place on a terminal, a line per change elsewhere.
+// stage writes the output of the demonstration: on a terminal one line that changes in place, elsewhere a line per change.
 type stage struct {
 	out      io.Writer
 	terminal bool
 	begin    time.Time
-	last     string // what the line says without the time
-	dirty    bool   // the line on the terminal is not ended yet
+	last     string // the text of the last line without its time
+	dirty    bool   // the line on the terminal is not finished with a newline yet
 }
 
 func newStage(f *os.File) *stage {
@@ -22,7 +22,7 @@ func newStage(f *os.File) *stage {
 	return &stage{out: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb", begin: time.Now()}
 }
 
-// say writes a line of its own.
+// say writes a separate line.
 func (s *stage) say(format string, args ...any) {
 	s.endLine()
 	fmt.Fprintf(s.out, format+"\n", args...)
@@ -35,7 +35,7 @@ func (s *stage) act(format string, args ...any) {
 	s.last = ""
 }
 
-// line shows the state, if it differs from what was shown last.
+// line shows the state if it differs from the last one shown.
 func (s *stage) line(text string) {
 	if text == s.last {
 		return
@@ -57,17 +57,17 @@ func (s *stage) endLine() {
 	}
 }
 
-// scene is one part of the demonstration that ends when done says so.
+// scene is one part of the demonstration. It ends when done returns true.
 type scene struct {
 	what     string
 	deadline time.Duration
 	state    func() string                          // for the line
-	done     func() (finished bool, missing string) // missing says what the scene still waits for
-	failed   func() error                           // something died
+	done     func() (finished bool, missing string) // missing describes what the scene still waits for
+	failed   func() error                           // returns an error if a process has exited
 }
 
-// play shows the state until the scene is done. On a terminal the line follows ten times a second, elsewhere a line is
-// written each second.
+// play shows the state until the scene is done. It updates the line ten times a second on a terminal, and writes one line each second
+// elsewhere.
 func (s *stage) play(ctx context.Context, sc scene) error {
 	ctx, cancel := context.WithTimeout(ctx, sc.deadline)
 	defer cancel()

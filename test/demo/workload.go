@@ -30,11 +30,11 @@ type shape struct {
 	pods int
 	job  bool
 	pod  corev1.PodSpec
-	// placed tells what is wrong with where its pods are, nil if nothing.
+	// placed returns an error that describes what is wrong with where the shape's pods are; nil if nothing is.
 	placed func(pods []*corev1.Pod, nodes map[string]*corev1.Node) error
 }
 
-// shapes divides n pods among the workloads; the one pod that fits nothing comes on top.
+// shapes divides n pods among the workloads; the misfit, which fits no node, is not among them.
 func shapes(n int) []shape {
 	list := []shape{
 		{name: "spread", why: "across zones, maxSkew 1", pods: n * 20 / 100, pod: pod("500m", "1Gi"), placed: evenZones},
@@ -62,7 +62,7 @@ func shapes(n int) []shape {
 			}}
 		case "arm":
 			s.pod.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"}
-			s.pod.Tolerations = []corev1.Toleration{{Key: corev1.LabelArchStable, Operator: corev1.TolerationOpExists}} // of the pool's taint
+			s.pod.Tolerations = []corev1.Toleration{{Key: corev1.LabelArchStable, Operator: corev1.TolerationOpExists}} // the pool's taint
 		case "batch":
 			s.pod.RestartPolicy = corev1.RestartPolicyNever
 		}
@@ -70,7 +70,7 @@ func shapes(n int) []shape {
 	return list
 }
 
-// misfit is the workload that no machine can run.
+// misfit is the workload that no instance type can run.
 func misfit() shape {
 	return shape{name: "misfit", why: "asks for more than any machine has", pods: 1, pod: pod("1000", "1Gi")}
 }
@@ -88,7 +88,7 @@ func pod(cpu, memory string) corev1.PodSpec {
 	}
 }
 
-// object is the Deployment or Job of the shape.
+// object returns the Deployment or Job of the shape.
 func (s shape) object() client.Object {
 	labels := map[string]string{appLabel: s.name}
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: s.name, Labels: labels}
@@ -100,8 +100,9 @@ func (s shape) object() client.Object {
 	if s.job {
 		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{
 			Parallelism: count, Completions: count, Template: template,
-			// Or a node's worth of evicted pods is more failures than a Job takes. Without a limit of its own for each index the
-			// Job controller also waits 10 s for the first of them, and twice as long for each further one: five minutes for six.
+			// Without this rule, one node's evicted pods would be more failures than a Job tolerates. And without a limit per index
+			// the Job controller would wait 10 s after the first failure and twice as long after each further one: five minutes for
+			// six.
 			CompletionMode: ptr.To(batchv1.IndexedCompletion), BackoffLimitPerIndex: ptr.To[int32](6),
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 				Action:          batchv1.PodFailurePolicyActionIgnore,
@@ -114,23 +115,23 @@ func (s shape) object() client.Object {
 	}}
 }
 
-// describe is the line of the demonstration that names it.
+// describe returns the line of the demonstration that lists the shape.
 func (s shape) describe() string {
 	c := s.pod.Containers[0].Resources.Requests
 	return fmt.Sprintf("%-8s %4d pods of %5s CPU, %6s  %s", s.name, s.pods, c.Cpu(), c.Memory(), s.why)
 }
 
-// evenZones counts as kube-scheduler does: a zone exists when it has a node. On a slow machine pods may be scheduled while only
-// some of the zones have one: those had no choice.
+// evenZones counts as kube-scheduler does: a zone exists once it has a node. On a slow host, pods may be scheduled while only some of
+// the zones have a node, so it doesn't blame those pods for the skew.
 func evenZones(pods []*corev1.Pod, nodes map[string]*corev1.Node) error {
-	first := map[string]time.Time{} // node of each zone
+	first := map[string]time.Time{} // when each zone's first node was created
 	for _, n := range nodes {
 		zone, came := n.Labels[corev1.LabelTopologyZone], n.CreationTimestamp.Time
 		if known, ok := first[zone]; !ok || came.Before(known) {
 			first[zone] = came
 		}
 	}
-	var all time.Time // zones have a node from here on
+	var all time.Time // from here on, every zone has a node
 	for _, came := range first {
 		if came.After(all) {
 			all = came
@@ -138,7 +139,7 @@ func evenZones(pods []*corev1.Pod, nodes map[string]*corev1.Node) error {
 	}
 	counts, before := map[string]int{}, map[string]int{}
 	for zone := range first {
-		counts[zone], before[zone] = 0, 0 // a zone without a pod counts, too
+		counts[zone], before[zone] = 0, 0 // a zone without a pod counts too
 	}
 	for _, p := range pods {
 		zone := nodes[p.Spec.NodeName].Labels[corev1.LabelTopologyZone]
@@ -159,7 +160,7 @@ func evenZones(pods []*corev1.Pod, nodes map[string]*corev1.Node) error {
 	return nil
 }
 
-// scheduled is when the pod got its node, to the second; far in the future if nobody says so.
+// scheduled returns when the pod was scheduled, to the second, or a time far in the future if no condition states it.
 func scheduled(p *corev1.Pod) time.Time {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {

@@ -2,11 +2,10 @@ package ec2
 
 import "context"
 
-// action answers one kind of call. What it returns is encoded in the protocol of its service; an *apiError becomes an
-// error answer.
+// action handles one kind of call. Its result is encoded in the protocol of the call's service; an *apiError becomes an error answer.
 type action func(*Sim, context.Context, *Request) (any, error)
 
-// actions by signing name and action: everything the simulator can do.
+// actions holds everything that the simulator can do, by signing name and action.
 var actions = map[string]action{
 	"ec2.CreateFleet":                    (*Sim).createFleetSlowly,
 	"ec2.CreateLaunchTemplate":           on((*world).createLaunchTemplate),
@@ -55,7 +54,7 @@ var actions = map[string]action{
 	"sts.GetCallerIdentity": on((*world).getCallerIdentity),
 }
 
-// on makes an action of a function on the world, which is locked meanwhile.
+// on turns a function on the world into an action, which holds the world's lock while it runs.
 func on(f func(*world, *Request) (any, error)) action {
 	return func(s *Sim, _ context.Context, r *Request) (answer any, err error) {
 		s.with(func(w *world) { answer, err = f(w, r) })

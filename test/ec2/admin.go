@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// serveAdmin adds what the Go methods offer for processes of their own:
+// serveAdmin serves over HTTP what the Go methods offer, for other processes:
 //
 //	GET  /_sim/journal       {"calls": [...], "changes": [...], "bill": {...}}
 //	GET  /_sim/instances     all instances ever; ?live=true for pending and running ones
@@ -101,5 +101,5 @@ func writeJSON(hw http.ResponseWriter, v any) {
 	hw.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(hw)
 	enc.SetIndent("", " ")
-	enc.Encode(v) // a client that went away is its own problem
+	enc.Encode(v) // fails only if the client has disconnected
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// order sorts the choices as the allocation strategy tries them.
+// order sorts the choices into the order in which the allocation strategy tries them.
 func (w *world) order(f *fleet) {
 	const deep = 6 // pools at least this deep count as deep
 	for _, c := range f.choices {
@@ -33,7 +33,7 @@ func (w *world) order(f *fleet) {
 
 func shallow(c *choice, deep int) int { return max(0, deep-c.depth) }
 
-// allocate takes capacity for the fleet, and says how much it got.
+// allocate takes capacity for the fleet and returns how much it got.
 func (w *world) allocate(f *fleet) int {
 	got, tried := 0, map[pool]bool{}
 	byGroup := map[*placementGroup]map[string]int{} // taken by this call, by zone
@@ -76,8 +76,8 @@ func (w *world) allocate(f *fleet) int {
 	return got
 }
 
-// SetQuota bounds the vCPUs of a capacity type (on-demand or spot) that may run at once; instances count until they are
-// terminated. Unlimited takes the quota away.
+// SetQuota bounds the vCPUs of a capacity type (on-demand or spot) that may run at once; instances count until they are terminated.
+// Unlimited removes the quota.
 func (s *Sim) SetQuota(capacityType string, vcpus int) {
 	s.with(func(w *world) {
 		if w.quotas[capacityType] = vcpus; vcpus < 0 {
@@ -86,10 +86,10 @@ func (s *Sim) SetQuota(capacityType string, vcpus int) {
 	})
 }
 
-// SetSpotRole gives the account the service-linked role for spot instances, or takes it away.
+// SetSpotRole creates or deletes the account's service-linked role for spot instances.
 func (s *Sim) SetSpotRole(there bool) { s.with(func(w *world) { w.spotRole = there }) }
 
-// withinQuota is how many of n more instances the account's quota allows.
+// withinQuota returns how many of n more instances the account's quota allows.
 func (w *world) withinQuota(f *fleet, c *choice, n int) (int, *apiError) {
 	quota, limited := w.quotas[f.capacityType]
 	if !limited {
@@ -115,7 +115,8 @@ func (w *world) withinQuota(f *fleet, c *choice, n int) (int, *apiError) {
 	return room, failf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket that the specified instance type belongs to.", w.quotas[f.capacityType])
 }
 
-// reserve takes up to n: from the capacity reservation the choice targets, or from open ones that match and the pool.
+// reserve takes capacity for up to n instances: from the capacity reservation that the choice targets, otherwise from matching open
+// reservations and then from the pool.
 func (w *world) reserve(c *choice, n int) int {
 	if rsv := w.reservation(c.data.reservation); rsv != nil {
 		n = min(n, rsv.available(c.pool, c.data.market))
@@ -135,7 +136,7 @@ func (w *world) reserve(c *choice, n int) int {
 	return took + w.capacity.take(c.pool, n-took)
 }
 
-// cover puts n of the choice's instances into a reservation.
+// cover assigns n of the choice's instances to a reservation.
 func (c *choice) cover(rsv *reservation, n int) {
 	rsv.used += n
 	for range n {
@@ -155,7 +156,7 @@ func (w *world) insufficient(c *choice) *apiError {
 	return failf(code, "The pool %s in %s can't be used now.", c.pool.Type, c.pool.Zone)
 }
 
-// fulfil launches what was taken, or gives it back when the minimum was missed.
+// fulfil launches the taken instances, or gives their capacity back if they are fewer than the minimum.
 func (w *world) fulfil(r *Request, f *fleet, got int) fleetAnswer {
 	answer := fleetAnswer{ID: w.id("fleet")}
 	missed := got < f.min

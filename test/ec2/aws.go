@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// AWSConfig is an SDK configuration that talks to the simulator.
+// AWSConfig returns an SDK configuration for the simulator.
 func (s *Sim) AWSConfig() aws.Config {
 	return aws.Config{
 		Region: s.cfg.Region, BaseEndpoint: aws.String(s.url),

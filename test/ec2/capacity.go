@@ -3,15 +3,15 @@ package ec2
 // Any stands for every type, zone or capacity type in SetCapacity and SetCapacityError.
 const Any = "*"
 
-// Unlimited takes a limit away.
+// Unlimited removes a limit.
 const Unlimited = -1
 
-// pool is what capacity is counted of.
+// pool identifies one pool of capacity.
 type pool struct {
 	Type, Zone, CapacityType string
 }
 
-// capacities are limits, error codes and prices that tests set. A pool without a limit has all one wants.
+// capacities holds the limits, error codes and prices that tests set. A pool without a limit never runs out.
 type capacities struct {
 	limits map[pool]int
 	codes  map[pool]string
@@ -22,21 +22,21 @@ func newCapacities() capacities {
 	return capacities{map[pool]int{}, map[pool]string{}, map[pool]float64{}}
 }
 
-// SetCapacity sets how many more instances of a type can be launched in a zone as on-demand or spot. Any matches
-// everything; a limit set for Any is shared by all that it matches, and the most specific limit counts. Instances that end
-// don't give capacity back.
+// SetCapacity sets how many more instances of a type can be launched in a zone as on-demand or spot. Any matches everything; a limit
+// set for Any is shared by all pools that it matches, and the most specific limit applies. Terminated instances don't give capacity
+// back.
 func (s *Sim) SetCapacity(instanceType, zone, capacityType string, n int) {
 	s.with(func(w *world) { w.capacity.set(pool{instanceType, zone, capacityType}, n) })
 }
 
-// SetCapacityError sets the error code that a fleet reports for pools without capacity instead of
-// InsufficientInstanceCapacity; an empty code sets it back.
+// SetCapacityError sets the error code that a fleet reports for pools without capacity instead of InsufficientInstanceCapacity; an
+// empty code restores that.
 func (s *Sim) SetCapacityError(instanceType, zone, capacityType, code string) {
 	s.with(func(w *world) { w.capacity.codes[pool{instanceType, zone, capacityType}] = code })
 }
 
-// SetPrice overrides a price in $/h for new instances and for what the price calls answer. The price list knows one
-// on-demand price per region: that of the first zone.
+// SetPrice overrides a price in $/h, for new instances and in the answers of the price calls. The price list has one on-demand price
+// per region: that of the first zone.
 func (s *Sim) SetPrice(instanceType, zone, capacityType string, usd float64) {
 	s.with(func(w *world) { w.capacity.prices[pool{instanceType, zone, capacityType}] = usd })
 }
@@ -49,7 +49,7 @@ func (c *capacities) set(p pool, n int) {
 	c.limits[p] = n
 }
 
-// generalizations of a pool, most specific first.
+// generalizations returns the keys that match a pool, most specific first.
 func (p pool) generalizations() []pool {
 	return []pool{
 		p, {p.Type, p.Zone, Any}, {p.Type, Any, p.CapacityType}, {Any, p.Zone, p.CapacityType}, {p.Type, Any, Any}, {Any, p.Zone, Any}, {Any, Any, p.CapacityType},
@@ -57,7 +57,7 @@ func (p pool) generalizations() []pool {
 	}
 }
 
-// limit finds the limit that counts for a pool.
+// limit returns the limit that applies to a pool.
 func (c *capacities) limit(p pool) (key pool, n int, limited bool) {
 	for _, g := range p.generalizations() {
 		if n, ok := c.limits[g]; ok {
@@ -67,7 +67,7 @@ func (c *capacities) limit(p pool) (key pool, n int, limited bool) {
 	return pool{}, 0, false
 }
 
-// take takes up to n, and says how many it got.
+// take takes up to n and returns how many it got.
 func (c *capacities) take(p pool, n int) int {
 	key, left, limited := c.limit(p)
 	if !limited {
@@ -93,7 +93,7 @@ func (c *capacities) code(p pool) string {
 	return "InsufficientInstanceCapacity"
 }
 
-// depth is how much spare spot capacity a pool has, 1 to 10, as the allocation strategies see it.
+// depth returns how much spare spot capacity a pool has, from 1 to 10, as the allocation strategies see it.
 func (w *world) depth(p pool) int {
 	depth := 1 + w.draw("depth", p.Type, p.Zone).IntN(10)
 	if _, n, limited := w.capacity.limit(p); limited {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// SetCluster sets what DescribeCluster tells of the API server.
+// SetCluster sets the API server's endpoint and CA that DescribeCluster returns.
 func (s *Sim) SetCluster(endpoint string, ca []byte) {
 	s.with(func(w *world) { w.cfg.ClusterEndpoint, w.cfg.ClusterCA = endpoint, ca })
 }
@@ -34,7 +34,7 @@ func (w *world) describeCluster(r *Request) (any, error) {
 	}}, nil
 }
 
-// services is the network of Services. EKS tells one family.
+// services returns the address range of Services. EKS returns it for one IP family only.
 func services(ipv6 bool) map[string]any {
 	if ipv6 {
 		return map[string]any{"serviceIpv6Cidr": "fd30:1c53:5f8a::/108", "ipFamily": "ipv6"}

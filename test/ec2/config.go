@@ -9,61 +9,61 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// Config of a simulator. The zero value is a simulator on a free port with the built-in catalogue.
+// Config configures a simulator. The zero value is a simulator on a free port with the built-in catalogue.
 type Config struct {
 	// Listen is the address to listen on; empty: a free port of 127.0.0.1.
 	Listen string
-	// Region, default us-west-2; Zones, default the region's a, b and c.
+	// Region is us-west-2 by default; Zones are the region's a, b and c by default.
 	Region string
 	Zones  []string
 	// Cluster is the EKS cluster's name and the value of discovery tags; default "dovetail".
 	Cluster string
-	// ClusterEndpoint and ClusterCA (PEM) are what DescribeCluster tells.
+	// ClusterEndpoint and ClusterCA (PEM) are returned by DescribeCluster.
 	ClusterEndpoint string
 	ClusterCA       []byte
-	// KubernetesVersion of the cluster and its images, default 1.36.
+	// KubernetesVersion is the version of the cluster and its images, default 1.36.
 	KubernetesVersion string
-	// Account id, default 123456789012. Queue is the interruption queue's name, default the cluster's.
+	// Account is the account ID, default 123456789012. Queue is the interruption queue's name, default the cluster's name.
 	Account string
 	Queue   string
 	// InstanceProfile and Role exist from the start; default "DovetailNode".
 	InstanceProfile string
 	Role            string
-	// Catalog, default catalog.Builtin() in the region.
+	// Catalog is catalog.Builtin() in the region by default.
 	Catalog *catalog.Catalog
-	// Seed makes ids, delays and pool depths the same in every run with the same order of calls.
+	// Seed makes IDs, delays and pool depths the same in every run with the same order of calls.
 	Seed uint64
 	// Speed divides every delay of the simulated world (not of the request buckets and tokens); default 1.
 	Speed float64
-	// Clock, default the real one.
+	// Clock is the real clock by default.
 	Clock clock.Clock
-	// Throttle turns the documented request token buckets on.
+	// Throttle turns on the request token buckets that EC2 documents.
 	Throttle bool
-	// DescribeLag is how long a new instance may be unknown to DescribeInstances and TerminateInstances; each instance draws
-	// between half of it and all of it. Zero: visible at once.
+	// DescribeLag is for how long DescribeInstances and TerminateInstances may not know a new instance; each instance draws a time
+	// between half of it and all of it. Zero: instances are visible at once.
 	DescribeLag time.Duration
-	// HideNetworkWhilePending leaves private address and DNS name out until the instance runs.
+	// HideNetworkWhilePending leaves private address and DNS name out until the instance is running.
 	HideNetworkWhilePending bool
-	// FleetLatency is the middle of CreateFleet's answer time; each call draws between half and one and a half of it.
+	// FleetLatency is the mean time CreateFleet takes to answer; each call draws between half and one and a half times that.
 	FleetLatency time.Duration
-	// ProfileLag is how long EC2 does not know an instance profile that was made or got its role just now.
+	// ProfileLag is for how long EC2 does not know a newly created instance profile, or its new role.
 	ProfileLag time.Duration
-	// NoSpotRole: the account lacks AWSServiceRoleForEC2Spot. SetSpotRole makes it.
+	// NoSpotRole: the account lacks AWSServiceRoleForEC2Spot. SetSpotRole creates it.
 	NoSpotRole bool
-	// ResourceNames gives instances host names by their id instead of their address.
+	// ResourceNames gives instances host names based on their ID instead of their address.
 	ResourceNames bool
 	// IPv6 makes the cluster and its subnets IPv6.
 	IPv6 bool
-	// SpotNotice is the time between the interruption warning and the end of a spot instance, default 2 min.
+	// SpotNotice is the time between the interruption warning and the termination of a spot instance, default 2 min.
 	SpotNotice time.Duration
-	// ReuseAddresses gives the address freed last to the next instance. Otherwise addresses come round in order.
+	// ReuseAddresses gives the address released last to the next instance. Otherwise addresses are reused as late as possible.
 	ReuseAddresses bool
-	// StateEvents puts instance state-change notifications on the queue, too.
+	// StateEvents also sends instance state-change notifications to the queue.
 	StateEvents bool
-	// IgnorePathPrefix makes ListInstanceProfiles answer with all of them, as moto does. IgnoreTagFilters makes the Describe calls of
-	// EC2 answer as if no filter were by tag. What is destroyed must not depend on either.
+	// IgnorePathPrefix makes ListInstanceProfiles return all profiles, as moto does. IgnoreTagFilters makes EC2's Describe calls
+	// ignore filters by tag. What the product deletes must not depend on these filters working.
 	IgnorePathPrefix, IgnoreTagFilters bool
-	// Machines are told what runs; nil: nothing boots.
+	// Machines boots software on instances; nil: nothing boots.
 	Machines Machines
 }
 

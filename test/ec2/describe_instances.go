@@ -98,7 +98,7 @@ type volumeItem struct {
 	Delete bool   `xml:"ebs>deleteOnTermination"`
 }
 
-// capacityItem says how an instance was to use capacity reservations.
+// capacityItem describes how an instance was requested to use capacity reservations.
 type capacityItem struct {
 	Preference string `xml:"capacityReservationPreference,omitempty"`
 	Target     string `xml:"capacityReservationTarget>capacityReservationId,omitempty"`
@@ -125,7 +125,7 @@ type reservationItem struct {
 	Instances []instanceItem `xml:"instancesSet>item"`
 }
 
-// networkShown says whether Describe tells the addresses already.
+// networkShown reports whether Describe shows the instance's addresses yet.
 func (w *world) networkShown(in *instance) bool {
 	return in.State == running || in.State == pending && !w.cfg.HideNetworkWhilePending
 }
@@ -215,7 +215,7 @@ func (w *world) instanceMatcher(in *instance) matcher {
 
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8}([0-9a-f]{9})?$`)
 
-// find finds the instances a request names. One id that is malformed, unknown or not visible yet fails them all.
+// find finds the instances that a request names. One ID that is malformed, unknown or not visible yet makes the whole request fail.
 func (w *world) find(r *Request) ([]*instance, error) {
 	ids := r.params.strs("InstanceId")
 	var out []*instance
@@ -241,7 +241,7 @@ func (w *world) find(r *Request) ([]*instance, error) {
 	}
 }
 
-// selected are the instances a Describe call is about, one page of them.
+// selected returns one page of the instances that a Describe call selects.
 func (w *world) selected(r *Request) ([]*instance, string, error) {
 	all, err := w.find(r)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 func TestInstanceTypesComeInPages(t *testing.T) {
 	a := newAccount(t)
-	// Retries as in production: on a busy machine the client may give up a connection in the middle of a large answer.
+	// With retries, as in production: on a busy host the client may drop a connection in the middle of a large answer.
 	pages := awsec2.NewDescribeInstanceTypesPaginator(awsec2.NewFromConfig(a.AWSConfig()), &awsec2.DescribeInstanceTypesInput{
 		MaxResults: aws.Int32(50), Filters: filters("supported-virtualization-type", "hvm", "processor-info.supported-architecture", "arm64"),
 	})
@@ -215,7 +215,7 @@ func TestSpotPricesPerZone(t *testing.T) {
 }
 
 func TestAPageLeftOffIsWhole(t *testing.T) {
-	// Pages are by the last id given, so that instances that come in between don't shift what is still to be read.
+	// The page token is the last ID returned, so that instances launched between two pages don't shift the next page.
 	a := newAccount(t)
 	lt := a.template("lt")
 	first := a.launched(a.fleetOf(7, lt, "on-demand", []string{"us-west-2a"}, "m5.large"))
@@ -255,7 +255,7 @@ func TestWildcards(t *testing.T) {
 	}
 }
 
-// EC2 counts the values of all filters together.
+// EC2 counts the values of all filters of a call together.
 func TestFiltersHaveAtMost200Values(t *testing.T) {
 	a := newAccount(t)
 	for n, want := range map[int]string{199: "", 200: "FilterLimitExceeded"} {

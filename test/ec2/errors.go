@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// apiError is an error as AWS words it: a code for programs, a message for people, an HTTP status.
+// apiError is an error in AWS's form: a code for programs, a message for people, an HTTP status.
 type apiError struct {
 	Code    string
 	Message string
@@ -33,7 +33,7 @@ func missing(name string) *apiError {
 	return failf("MissingParameter", "The request must contain the parameter %s", name)
 }
 
-// dryRun is what a request with DryRun gets that would have worked.
+// dryRun returns the error that a request with DryRun gets if it would have succeeded.
 func dryRun() *apiError {
 	return &apiError{Code: "DryRunOperation", Message: "Request would have succeeded, but DryRun flag is set.", Status: http.StatusPreconditionFailed}
 }

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Fault is something that goes wrong with a call. Its parts happen in the order of its members.
+// Fault is a failure of a call. Its parts happen in the order of its fields.
 type Fault struct {
-	// Delay before anything else, on the simulator's clock.
+	// Delay passes before anything else, on the simulator's clock.
 	Delay time.Duration
-	// Call is run while the client waits: the place to kill the client.
+	// Call runs while the client waits; it may kill the client, for example.
 	Call func()
-	// Drop cuts the connection without an answer. Before the call that means "never arrived", after it "answer lost".
+	// Drop cuts the connection without an answer. As a fault before the call the request never arrives, after it the answer is lost.
 	Drop bool
-	// Code and Message are answered as an error, with HTTP status Status (default 400, or 503 for RequestLimitExceeded).
+	// Code and Message are the error to answer with, Status its HTTP status (default 400, or 503 for RequestLimitExceeded).
 	Code    string
 	Message string
 	Status  int
@@ -25,9 +25,9 @@ type Fault struct {
 
 // Answer is the outcome of a call as After hooks see it.
 type Answer struct {
-	// Results are the ids of what the call made or touched.
+	// Results are the IDs of the resources that the call created or used.
 	Results []string
-	// Err is the error the client is going to get, or nil.
+	// Err is the error that the client would get, or nil.
 	Err error
 }
 
@@ -38,7 +38,7 @@ const (
 	afterwards
 )
 
-// faults are the hooks. Hooks are asked in the order they were added; the first fault counts.
+// faults holds the hooks. They are called in the order in which they were added; the first fault applies.
 type faults struct {
 	mu    sync.Mutex
 	next  int
@@ -52,18 +52,18 @@ type hook struct {
 	ask    func(*Request, *Answer) *Fault
 }
 
-// Before asks f about every call of the action ("" means every action) before it has any effect. A nil Fault lets it pass.
-// f runs outside all locks, on the call's goroutine. The returned function removes the hook.
+// Before calls f with every call of the action ("" means every action) before it takes effect. A nil Fault lets the call pass. f runs
+// without any lock held, on the call's goroutine. The returned function removes the hook.
 func (s *Sim) Before(action string, f func(*Request) *Fault) (remove func()) {
 	return s.faults.add(before, action, func(r *Request, _ *Answer) *Fault { return f(r) })
 }
 
-// After asks f about every call of the action after its effect and before its answer.
+// After calls f with every call of the action once it has taken effect, before the answer is sent.
 func (s *Sim) After(action string, f func(*Request, *Answer) *Fault) (remove func()) {
 	return s.faults.add(afterwards, action, f)
 }
 
-// Times gives the fault to the first n calls it is asked about, for use with Before.
+// Times returns a hook for Before that applies the fault to the first n calls.
 func Times(n int, fault Fault) func(*Request) *Fault {
 	var asked atomic.Int64
 	return func(*Request) *Fault {
@@ -87,7 +87,7 @@ func (f *faults) add(when moment, action string, ask func(*Request, *Answer) *Fa
 	}
 }
 
-// fault asks the hooks and lets the fault happen.
+// fault calls the hooks and applies their fault.
 func (s *Sim) fault(ctx context.Context, when moment, r *Request, outcome error) (lost bool, err error) {
 	s.faults.mu.Lock()
 	hooks := s.faults.hooks

@@ -93,7 +93,7 @@ func TestADelayWaitsOnTheSimulatorsClock(t *testing.T) {
 	}
 }
 
-// The same request, refused for the same reason, is refused under another id each time.
+// The same request, refused for the same reason, gets another request ID each time.
 func TestRequestIDsAreNeverTheSame(t *testing.T) {
 	a := newAccount(t)
 	a.Before("DescribeInstances", Times(2, Fault{Code: "UnauthorizedOperation", Status: 403}))

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// matcher answers what values a resource has under a filter name; known is false for a name that is no filter of the
-// resource.
+// matcher returns the values that a resource has for a filter name; known is false if the resource has no such filter.
 type matcher func(name string) (values []string, known bool)
 
-// tagMatcher adds tag:KEY and tag-key to the fields of a resource.
+// tagMatcher returns a matcher for a resource's fields and its tags, which are matched by tag:KEY and tag-key.
 func tagMatcher(tags map[string]string, fields map[string]string) matcher {
 	return func(name string) ([]string, bool) {
 		if key, ok := strings.CutPrefix(name, "tag:"); ok {
@@ -31,8 +30,8 @@ func tagMatcher(tags map[string]string, fields map[string]string) matcher {
 	}
 }
 
-// matches says whether the resource passes every filter of the request: filters are ANDed, their values ORed, with * and
-// ? as wildcards.
+// matches reports whether the resource passes every filter of the request. Filters are ANDed, their values ORed, with * and ? as
+// wildcards.
 func (r *Request) matches(of matcher) (bool, error) {
 	for _, f := range r.params.list("Filter") {
 		name := f.str("Name")
@@ -53,7 +52,7 @@ func (r *Request) matches(of matcher) (bool, error) {
 	return true, nil
 }
 
-// maxFilterValues is how many values the filters of a call may have in all.
+// maxFilterValues is how many values all filters of a call may have together.
 const maxFilterValues = 200
 
 func (p *params) checkFilters() *apiError {
@@ -67,7 +66,7 @@ func (p *params) checkFilters() *apiError {
 	return nil
 }
 
-// wildcard matches * and ?; a backslash takes the next character literally.
+// wildcard matches * and ?; a backslash makes the next character literal.
 func wildcard(pattern, s string) bool {
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
@@ -95,9 +94,9 @@ func wildcard(pattern, s string) bool {
 	return s == ""
 }
 
-// page cuts a sorted list to the page a request asks for. key must be unique and sort as the list does; the token is the
-// last key given out, so that pages stay whole while resources come and go. low and high bound MaxResults; usual is what
-// counts without it, 0: everything.
+// page returns the requested page of a sorted list. key must be unique and have the list's order: the page token is the last key
+// returned, so that pages stay correct while resources are added and removed. low and high bound MaxResults; usual is the page size
+// without it, where 0 means everything.
 func page[T any](r *Request, items []T, low, high, usual int, key func(T) string) (out []T, next string, err error) {
 	if token := r.params.str("NextToken"); token != "" {
 		last, err := base64.RawURLEncoding.DecodeString(token)
@@ -130,7 +129,7 @@ type tagItem struct {
 	Value string `xml:"value"`
 }
 
-// tagItems are tags as answers carry them, sorted.
+// tagItems returns tags in the form of answers, sorted.
 func tagItems(tags map[string]string) []tagItem {
 	out := make([]tagItem, 0, len(tags))
 	for k, v := range tags {

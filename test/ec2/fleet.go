@@ -16,13 +16,13 @@ type fleet struct {
 	strategy     string
 	total, min   int
 	choices      []*choice
-	// tags by resource type, over those of the template.
+	// tags by resource type, in addition to those of the template.
 	tags map[string]map[string]string
-	// market is what instances of the fleet must be asked for as in their templates; empty: on demand or spot.
+	// market is the market option that the launch templates must have for this fleet; empty for on-demand and spot.
 	market string
 }
 
-// choice is one override of one launch template: a pool to launch into and how.
+// choice is one override of one launch template: a pool to launch into, and how.
 type choice struct {
 	config   templateRef
 	override overrideItem
@@ -35,7 +35,7 @@ type choice struct {
 	priority float64
 	order    int
 	taken    int
-	// covered are reservations that taken instances run in, one entry each; the others come out of the pool.
+	// covered are the reservations that taken instances run in, one entry per instance; all other taken instances use the pool.
 	covered []*reservation
 	failure *apiError
 }
@@ -79,7 +79,7 @@ type fleetAnswer struct {
 	Instances []fleetInstances `xml:"fleetInstanceSet>item"`
 }
 
-// createFleetSlowly is createFleet with the time it takes.
+// createFleetSlowly is createFleet with the latency of the real call.
 func (s *Sim) createFleetSlowly(ctx context.Context, r *Request) (answer any, err error) {
 	if l := s.cfg.FleetLatency; l > 0 {
 		s.mu.Lock()
@@ -93,9 +93,9 @@ func (s *Sim) createFleetSlowly(ctx context.Context, r *Request) (answer any, er
 
 // createFleet launches an instant fleet:
 //  1. read the request and every pool it names,
-//  2. order the pools by the allocation strategy,
-//  3. take from each what it has until the target is reached; what fails is an entry of Errors,
-//  4. give everything back when less than the minimum came, or launch.
+//  2. sort the pools by the allocation strategy,
+//  3. take capacity from each until the target is reached; each failure is an entry of Errors,
+//  4. launch, or give everything back if it is less than the minimum.
 func (w *world) createFleet(r *Request) (any, error) {
 	return w.once(r, func() (any, error) {
 		f, err := w.parseFleet(r)
@@ -189,7 +189,7 @@ func (w *world) parseFleet(r *Request) (*fleet, error) {
 	return f, nil
 }
 
-// parseChoice reads an override. What is wrong with this pool alone becomes its failure, which a fleet reports in Errors.
+// parseChoice reads an override. A fault of this pool alone becomes the choice's failure, which a fleet reports in Errors.
 func (w *world) parseChoice(f *fleet, ref templateRef, t *template, p *params) (*choice, error) {
 	o := overrideItem{Type: p.str("InstanceType"), Subnet: p.str("SubnetId"), Zone: p.str("AvailabilityZone"), Image: p.str("ImageId"), Priority: p.str("Priority")}
 	if weight := p.str("WeightedCapacity"); weight != "" && weight != "1" {
@@ -209,7 +209,7 @@ func (w *world) parseChoice(f *fleet, ref templateRef, t *template, p *params) (
 	return c, nil
 }
 
-// resolve finds what the choice names and says what is wrong with it.
+// resolve looks up what the choice names, and returns an error if the choice can't be launched.
 func (w *world) resolve(c *choice, f *fleet) *apiError {
 	d := c.data
 	c.pool = pool{d.typ, c.override.Zone, f.capacityType}
@@ -238,7 +238,7 @@ func (w *world) resolve(c *choice, f *fleet) *apiError {
 	if !c.typ.Sells(f.capacityType) {
 		return failf("Unsupported", "The requested configuration is currently not supported: %s is not sold as %s.", d.typ, f.capacityType)
 	}
-	c.price = math.Inf(1) // unknown prices are tried last
+	c.price = math.Inf(1) // pools with unknown prices are tried last
 	if p, known := w.price(c.typ, c.subnet.zone, f.capacityType); known {
 		c.price = p
 	}
@@ -259,7 +259,7 @@ func (w *world) resolve(c *choice, f *fleet) *apiError {
 	return cmp.Or(d.checkShownTags(f.tags["instance"]), w.check(d, c.typ))
 }
 
-// check says what is wrong with what an instance shall be made from.
+// check returns an error if an instance can't be made from the launch data.
 func (w *world) check(d *launchData, t *catalog.Type) *apiError {
 	im := w.image(d.image)
 	switch {

@@ -18,7 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// account is a simulator under a clock that stands still, with a client that doesn't retry.
+// account is a simulator with a fake clock, which moves only by step, and a client that doesn't retry.
 type account struct {
 	*Sim
 	t     *testing.T
@@ -48,8 +48,8 @@ func newAccount(t *testing.T, change ...func(*Config)) *account {
 	return &account{Sim: sim, t: t, clock: clk, ec2: awsec2.NewFromConfig(once(sim)), ctx: t.Context()}
 }
 
-// once is a client's configuration that shows every answer as it is. Only a connection that the client itself has closed while
-// it reads an answer, which net/http does now and then, is tried again, as the SDK's own retryer does.
+// once returns a configuration for a client that returns every answer without retrying. It retries only if the client itself has
+// closed the connection while reading an answer, which net/http does occasionally, as the SDK's own retryer does.
 func once(sim *Sim) aws.Config {
 	cfg := sim.AWSConfig()
 	cfg.Retryer = func() aws.Retryer {
@@ -64,10 +64,10 @@ func once(sim *Sim) aws.Config {
 	return cfg
 }
 
-// step lets time pass; what is due by then has happened at the next call.
+// step advances the clock; everything due by then has happened at the next call.
 func (a *account) step(d time.Duration) { a.clock.Step(d) }
 
-// template makes a launch template for x86_64 with the given user data and gives its name.
+// template creates a launch template for x86_64 and returns its name.
 func (a *account) template(name string) string {
 	a.t.Helper()
 	group := must(a.ec2.DescribeSecurityGroups(a.ctx, &awsec2.DescribeSecurityGroupsInput{Filters: filters("tag:karpenter.sh/discovery", "blue")}))
@@ -85,14 +85,14 @@ func (a *account) template(name string) string {
 	return name
 }
 
-// subnet is the subnet's id of a zone.
+// subnet returns the ID of the subnet in a zone.
 func (a *account) subnet(zone string) string {
 	a.t.Helper()
 	out := must(a.ec2.DescribeSubnets(a.ctx, &awsec2.DescribeSubnetsInput{Filters: filters("availability-zone", zone)}))
 	return *out.Subnets[0].SubnetId
 }
 
-// fleetOf asks for n instances of any of the types in any of the zones, both in order.
+// fleetOf returns a request for n instances of any of the types in any of the zones, both in order.
 func (a *account) fleetOf(n int, template string, capacityType types.DefaultTargetCapacityType, zones []string, instanceTypes ...string) *awsec2.CreateFleetInput {
 	a.t.Helper()
 	var overrides []types.FleetLaunchTemplateOverridesRequest
@@ -114,10 +114,10 @@ func (a *account) fleetOf(n int, template string, capacityType types.DefaultTarg
 	}
 }
 
-// launched launches a fleet that must not fail and gives the ids, sorted.
+// launched launches a fleet, which must succeed, and returns the instance IDs, sorted.
 func (a *account) launched(in *awsec2.CreateFleetInput) []string {
 	a.t.Helper()
-	request := *in // the SDK writes a token of its own into what it is given
+	request := *in // a copy, because the SDK writes its own token into its input
 	out, err := a.ec2.CreateFleet(a.ctx, &request)
 	if err != nil {
 		a.t.Fatal(err)
@@ -134,7 +134,7 @@ func fleetIDs(out *awsec2.CreateFleetOutput) []string {
 	return ids
 }
 
-// pools writes a fleet's answer as "type/zone x n" and "type/zone: code" lines.
+// pools formats a fleet's answer as lines "type/zone x n" and "type/zone: code".
 func pools(out *awsec2.CreateFleetOutput) (got, failed []string) {
 	for _, i := range out.Instances {
 		got = append(got, fmt.Sprintf("%s/%s x %d", i.InstanceType, *i.LaunchTemplateAndOverrides.Overrides.AvailabilityZone, len(i.InstanceIds)))
@@ -149,7 +149,7 @@ func pools(out *awsec2.CreateFleetOutput) (got, failed []string) {
 	return got, failed
 }
 
-// states gives the state of every instance DescribeInstances shows.
+// states returns the state of every instance that DescribeInstances shows.
 func (a *account) states() map[string]string {
 	a.t.Helper()
 	out := must(a.ec2.DescribeInstances(a.ctx, &awsec2.DescribeInstancesInput{}))
@@ -178,7 +178,7 @@ func tags(kv ...string) []types.Tag {
 	return out
 }
 
-// code is an error's API code; "" for none, the text for an error that isn't the API's.
+// code returns an error's API code, "" for nil, or the text of an error that is not from the API.
 func code(err error) string {
 	var api smithy.APIError
 	switch {

@@ -20,18 +20,18 @@ type deviceMapping struct {
 	gib  int64
 }
 
-// Image is what a test can add to the account's own images.
+// Image is an image that a test can add to the account's own images.
 type Image struct {
-	// Name, architecture (x86_64 or arm64) and creation are told by DescribeImages.
+	// Name, architecture (x86_64 or arm64) and creation time are returned by DescribeImages.
 	Name    string
 	Arch    string
 	Created time.Time
-	// Deprecated is when the image is deprecated; zero: never.
+	// Deprecated is the image's deprecation time; zero: never.
 	Deprecated time.Time
 	Tags       map[string]string
 }
 
-// AddImage adds an image owned by the account and gives its id.
+// AddImage adds an image owned by the account and returns its ID.
 func (s *Sim) AddImage(i Image) string {
 	var id string
 	s.with(func(w *world) {
@@ -60,7 +60,7 @@ var (
 	released             = []time.Time{time.Date(2026, 8, 14, 8, 0, 0, 0, time.UTC), time.Date(2026, 9, 15, 8, 0, 0, 0, time.UTC)}
 )
 
-// addImages makes the public images of Kubernetes 1.30 to 1.39 with their SSM aliases, and images of the account.
+// addImages adds the public images of Kubernetes 1.30 to 1.39 with their SSM parameters, and images of the account.
 func (w *world) addImages() {
 	for minor := 30; minor < 40; minor++ {
 		k8s := fmt.Sprintf("1.%d", minor)
@@ -79,7 +79,7 @@ func (w *world) addImages() {
 			}
 		}
 	}
-	// One image nobody should choose, and two of the account's own.
+	// One deprecated image that must not be chosen, and two of the account's own.
 	old := w.addImage("amazon-eks-node-al2023-x86_64-standard-1.30-v20240601", "x86_64", eksOwner, "amazon", time.Date(2024, 6, 1, 8, 0, 0, 0, time.UTC))
 	old.deprecated = time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
 	for _, arch := range []string{"x86_64", "arm64"} {
@@ -110,7 +110,7 @@ func (w *world) addBottlerocket(k8s, arch, variant string) {
 	}
 }
 
-// addWindows: only the newest release can be found by a parameter.
+// addWindows adds Windows images. Only the newest release has an SSM parameter.
 func (w *world) addWindows(k8s, year string) {
 	base := "Windows_Server-" + year + "-English-Core-EKS_Optimized-" + k8s
 	for _, at := range released {
@@ -120,7 +120,7 @@ func (w *world) addWindows(k8s, year string) {
 	}
 }
 
-// addImage adds an image whose id depends on its name only.
+// addImage adds an image whose ID depends only on its name.
 func (w *world) addImage(name, arch, owner, alias string, created time.Time) *image {
 	im := &image{
 		id: fmt.Sprintf("ami-0%016x", w.draw("image", name).Uint64()), name: name, arch: arch, owner: owner, alias: alias, created: created, tags: map[string]string{},
@@ -216,5 +216,5 @@ func (w *world) describeImages(r *Request) (any, error) {
 	}{items, next}, err
 }
 
-// timestamp is how EC2 writes times.
+// timestamp formats a time as EC2 does.
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

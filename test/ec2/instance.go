@@ -23,14 +23,14 @@ const (
 
 var stateCodes = map[string]int{pending: 0, running: 16, shuttingDown: 32, terminated: 48}
 
-// Delays of an instance's life, before speed.
+// Delays of an instance's state changes, before they are divided by the speed.
 const (
 	pendingMin, pendingMax   = time.Second, 3 * time.Second
 	shutdownMin, shutdownMax = 10 * time.Second, 40 * time.Second
 	terminatedVisible        = time.Hour
 )
 
-// Instance is an instance as the simulator knows it, whatever its API shows at the moment.
+// Instance is an instance as the simulator knows it, regardless of what its API shows at the moment.
 type Instance struct {
 	ID             string            `json:"id"`
 	Type           string            `json:"type"`
@@ -47,7 +47,7 @@ type Instance struct {
 	ClientToken    string            `json:"clientToken,omitempty"`
 	Reservation    string            `json:"capacityReservation,omitempty"`
 	Tags           map[string]string `json:"tags,omitempty"`
-	// What it was launched with.
+	// The launch options of the instance.
 	Metadata             Metadata          `json:"metadata"`
 	Volumes              []Volume          `json:"volumes,omitempty"`
 	Interfaces           []Interface       `json:"interfaces,omitempty"`
@@ -58,12 +58,12 @@ type Instance struct {
 	Market               string            `json:"market,omitempty"`
 	Preference           string            `json:"capacityReservationPreference,omitempty"`
 	SpotRequestTags      map[string]string `json:"spotRequestTags,omitempty"`
-	// Launched, and the zero time for what has not happened: Running, Ending (shutting-down), Terminated.
+	// Launched is the time of the launch; Running, Ending (shutting-down) and Terminated are zero until that has happened.
 	Launched   time.Time `json:"launched"`
 	Running    time.Time `json:"running,omitzero"`
 	Ending     time.Time `json:"ending,omitzero"`
 	Terminated time.Time `json:"terminated,omitzero"`
-	// Reason why it ended.
+	// Reason of the termination.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -75,15 +75,15 @@ type instance struct {
 	addr      netip.Addr
 	subnet    *subnet
 	rootGiB   int64
-	visible   time.Time // to Describe and Terminate
-	forgotten bool      // no more to Describe
+	visible   time.Time // from when Describe and Terminate know it
+	forgotten bool      // Describe no longer knows it
 	booted    bool
 	fleetRsv  string // EC2's "reservation": the launch
 	template  string
-	marked    bool // for interruption
+	marked    bool // an interruption or the like has been announced
 }
 
-// launch makes an instance, in a reservation or not; the caller has seen to capacity and an address.
+// launch creates an instance, which may run in a reservation. The caller has made sure that there is capacity and an address.
 func (w *world) launch(d *launchData, t *catalog.Type, s *subnet, capacityType string, rsv *reservation, token, launchID string) *instance {
 	price, _ := w.price(t, s.zone, capacityType)
 	addr := s.take()
@@ -122,7 +122,7 @@ func (w *world) launch(d *launchData, t *catalog.Type, s *subnet, capacityType s
 	return in
 }
 
-// doom is the reason why the instance that is being launched won't start; empty: it will.
+// doom returns why the instance that is being launched won't start; empty if it will.
 func (w *world) doom() string {
 	if w.doomed == 0 {
 		return ""
@@ -133,7 +133,7 @@ func (w *world) doom() string {
 	return w.doomReason
 }
 
-// fail ends an instance that EC2 can't start. It is gone at once.
+// fail terminates an instance that EC2 can't start, without a shutdown phase.
 func (w *world) fail(in *instance, reason string) {
 	if in.State != pending {
 		return
@@ -155,7 +155,7 @@ func (w *world) run(in *instance) {
 	}})
 }
 
-// end begins the shutdown. Ending an instance again changes nothing.
+// end begins the shutdown. It has no effect on an instance that is already shutting down or terminated.
 func (w *world) end(in *instance, reason string) {
 	if in.State == shuttingDown || in.State == terminated {
 		return
@@ -184,13 +184,13 @@ func (w *world) move(in *instance, state, reason string) {
 	w.notifyState(in)
 }
 
-// EndNew has the next n instances that are launched (-1: all from now on, 0: none any more) end while they are pending, as EC2 ends those
-// that it can't start. The reason begins with EC2's code: "Client.VolumeLimitExceeded: Volume limit exceeded".
+// EndNew makes EC2 terminate the next n launched instances while they are pending, as EC2 does with instances it can't start (-1: all
+// from now on, 0: none any more). The reason begins with EC2's code: "Client.VolumeLimitExceeded: Volume limit exceeded".
 func (s *Sim) EndNew(n int, reason string) {
 	s.with(func(w *world) { w.doomed, w.doomReason = n, reason })
 }
 
-// Kill ends an instance from outside, as a failing host would.
+// Kill terminates an instance from outside, as a failing host would.
 func (s *Sim) Kill(id string) {
 	s.with(func(w *world) {
 		if in := w.byID[id]; in != nil {

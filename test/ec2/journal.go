@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Call is a call as it was served.
+// Call is a call that was served.
 type Call struct {
 	Time    time.Time `json:"time"`
 	Service string    `json:"service"`
@@ -17,13 +17,13 @@ type Call struct {
 	Key string `json:"key,omitempty"`
 	// Params is a summary: "Name=value Name=value".
 	Params string `json:"params,omitempty"`
-	// Results are ids of what the call made or touched.
+	// Results are the IDs of the resources that the call created or used.
 	Results []string `json:"results,omitempty"`
-	// Code is the error code answered, empty for success.
+	// Code is the error code of the answer, empty for success.
 	Code string `json:"code,omitempty"`
-	// Lost says that no answer was given.
+	// Lost reports that the client got no answer.
 	Lost bool `json:"lost,omitempty"`
-	// Repeated says that the answer was the first one of the same client token.
+	// Repeated reports that the answer was that of an earlier call with the same client token.
 	Repeated bool `json:"repeated,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type Change struct {
 	Reason       string    `json:"reason,omitempty"`
 }
 
-// journal is everything that happened. It is never cut.
+// journal records everything that happened. It is never truncated.
 type journal struct {
 	calls   []Call
 	changes []Change
@@ -61,7 +61,7 @@ func (j *journal) change(now time.Time, in *instance, from, to, reason string) {
 	j.changes = append(j.changes, Change{now, in.ID, in.Type, in.Zone, in.CapacityType, in.Price, from, to, reason})
 }
 
-// Calls are all calls so far, or those of the actions named.
+// Calls returns all calls so far, or those of the given actions.
 func (s *Sim) Calls(actions ...string) []Call {
 	var out []Call
 	s.with(func(w *world) {
@@ -74,19 +74,19 @@ func (s *Sim) Calls(actions ...string) []Call {
 	return out
 }
 
-// Changes are all state changes so far.
+// Changes returns all state changes so far.
 func (s *Sim) Changes() []Change {
 	var out []Change
 	s.with(func(w *world) { out = slices.Clone(w.journal.changes) })
 	return out
 }
 
-// Instances are all instances that were ever launched, in the order of launch.
+// Instances returns all instances that were ever launched, in the order of launch.
 func (s *Sim) Instances() []Instance {
 	return s.instances(func(*instance) bool { return true })
 }
 
-// Live are the instances that are pending or running.
+// Live returns the instances that are pending or running.
 func (s *Sim) Live() []Instance {
 	return s.instances(func(in *instance) bool { return in.live() })
 }
@@ -111,7 +111,7 @@ func (in *instance) snapshot() Instance {
 	return out
 }
 
-// LaunchesByToken are the ids of the instances each client token launched.
+// LaunchesByToken returns the IDs of the instances that each client token launched.
 func (s *Sim) LaunchesByToken() map[string][]string {
 	out := map[string][]string{}
 	for _, in := range s.Instances() {
@@ -120,9 +120,8 @@ func (s *Sim) LaunchesByToken() map[string][]string {
 	return out
 }
 
-// Doubles finds launches that happened twice: for each tag key, the values that more than one instance carried at the same
-// time while pending or running, with the ids of those instances. Use it for a tag that names one owner per instance, like
-// karpenter.sh/nodeclaim.
+// Doubles finds duplicate launches: it returns the values of the tag that more than one instance had at the same time while pending or
+// running, with the IDs of those instances. Use it for a tag that names one owner per instance, such as karpenter.sh/nodeclaim.
 func (s *Sim) Doubles(tagKey string) map[string][]string {
 	owners := map[string][]Instance{}
 	for _, in := range s.Instances() {
@@ -147,23 +146,23 @@ func (s *Sim) Doubles(tagKey string) map[string][]string {
 	return out
 }
 
-// overlap says whether two instances lived at the same time. a was launched before b.
+// overlap reports whether two instances were live at the same time. a was launched before b.
 func overlap(a, b Instance) bool {
 	return a.Ending.IsZero() || b.Launched.Before(a.Ending)
 }
 
-// Bill is what the instances cost, by the simulator's clock.
+// Bill is the cost of the instances, by the simulator's clock.
 type Bill struct {
-	// Accrued is $ so far, PerHour $/h at the moment.
+	// Accrued is the cost so far in $, PerHour the current cost in $/h.
 	Accrued float64 `json:"accruedUSD"`
 	PerHour float64 `json:"usdPerHour"`
-	// Hours are instance hours billed so far.
+	// Hours are the instance hours billed so far.
 	Hours float64 `json:"instanceHours"`
-	// Running instances at the moment.
+	// Running is the number of running instances at the moment.
 	Running int `json:"running"`
 }
 
-// Bill is the account's bill.
+// Bill returns the account's bill.
 func (s *Sim) Bill() Bill {
 	var b Bill
 	s.with(func(w *world) {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// templateWith makes a launch template like account.template's with more in it.
+// templateWith creates a launch template like account.template's, with changed data.
 func (a *account) templateWith(name string, change func(*types.RequestLaunchTemplateData)) string {
 	a.t.Helper()
 	image := must(a.ec2.DescribeImages(a.ctx, &awsec2.DescribeImagesInput{Filters: filters("name", "amazon-eks-node-al2023-x86_64-standard-1.36-v20260915")}))
@@ -27,7 +27,7 @@ func (a *account) templateWith(name string, change func(*types.RequestLaunchTemp
 	return name
 }
 
-// described is what DescribeInstances shows of an instance.
+// described returns an instance as DescribeInstances shows it.
 func (a *account) described(id string) types.Instance {
 	a.t.Helper()
 	out, err := a.ec2.DescribeInstances(a.ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{id}})
@@ -82,7 +82,7 @@ func TestInstanceIsWhatItsTemplateSays(t *testing.T) {
 	}
 }
 
-// volume is a template's root volume, which works but for what is changed.
+// volume returns a change to a template that adds a valid root volume and then modifies it.
 func volume(change func(*types.LaunchTemplateEbsBlockDeviceRequest)) func(*types.RequestLaunchTemplateData) {
 	return func(d *types.RequestLaunchTemplateData) {
 		ebs := &types.LaunchTemplateEbsBlockDeviceRequest{VolumeType: "gp3", VolumeSize: aws.Int32(100)}
@@ -91,7 +91,7 @@ func volume(change func(*types.LaunchTemplateEbsBlockDeviceRequest)) func(*types
 	}
 }
 
-// What EC2 refuses of a template, whatever capacity there is.
+// Launch data that EC2 refuses, whatever capacity there is.
 func TestTemplatesThatDoNotWork(t *testing.T) {
 	a := newAccount(t)
 	group := a.AddPlacementGroup("near", "cluster", 0)
@@ -277,7 +277,7 @@ func TestReservations(t *testing.T) {
 			}
 		}
 	}
-	// Whoever doesn't say no runs in an open one, though the pool is empty; whoever says no does not.
+	// A launch that doesn't opt out runs in an open reservation, even if the pool is empty; a launch that opts out does not.
 	a.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)
 	none := a.templateWith("none", func(d *types.RequestLaunchTemplateData) {
 		d.CapacityReservationSpecification = &types.LaunchTemplateCapacityReservationSpecificationRequest{CapacityReservationPreference: "none"}
@@ -293,7 +293,7 @@ func TestReservations(t *testing.T) {
 	if s := a.described(aimed[0]).CapacityReservationSpecification; s.CapacityReservationPreference != "capacity-reservations-only" || *s.CapacityReservationTarget.CapacityReservationId != open {
 		t.Errorf("described %+v", s)
 	}
-	// A block is bought on a market of its own.
+	// A capacity block requires its own market option.
 	template := a.templateWith("block", only(block, "capacity-block"))
 	if _, failed := pools(must(a.ec2.CreateFleet(a.ctx, a.fleetOf(1, template, "on-demand", zone, "c5.large")))); !slices.Equal(failed, []string{"c5.large/us-west-2a: InvalidFleetConfiguration"}) {
 		t.Errorf("a block bought on demand: %v", failed)
@@ -302,7 +302,7 @@ func TestReservations(t *testing.T) {
 	if l := a.described(in).InstanceLifecycle; l != "capacity-block" {
 		t.Errorf("lifecycle %s", l)
 	}
-	// The open one ends: its instances run on. The block's are ended half an hour before it does.
+	// The open reservation expires: its instances keep running. Those of the block are terminated half an hour before it ends.
 	a.step(time.Hour)
 	if r := reservations(); r[chance] != "" || r[aimed[0]] != "" || r[in] != block {
 		t.Errorf("after an hour %v", r)
@@ -367,7 +367,7 @@ func TestSubnetsWithFewAddresses(t *testing.T) {
 	a.launched(a.fleetOf(50, "t", "on-demand", []string{"us-west-2a"}, "m5.large"))
 }
 
-// What EC2 refuses of tags, wherever they are given.
+// Tags that EC2 refuses, in whichever call they are given.
 func TestTagsThatDoNotWork(t *testing.T) {
 	a := newAccount(t)
 	many := func(n int) (out []types.Tag) {
@@ -382,7 +382,7 @@ func TestTagsThatDoNotWork(t *testing.T) {
 		name, want string
 		kind       types.ResourceType
 		tags       []types.Tag
-		anyKind    bool // of CreateTags, which names resources, too
+		anyKind    bool // for CreateTags too, where the resource types don't matter
 	}{
 		{"51 tags", "TagLimitExceeded", "instance", many(51), true},
 		{"51 tags of volumes", "TagLimitExceeded", "volume", many(51), false},
@@ -416,12 +416,12 @@ func TestTagsThatDoNotWork(t *testing.T) {
 			}
 		})
 	}
-	// The tags of a template and those of a request come together.
+	// The tags of a template and those of the request are added up.
 	template = a.templateWith("half", func(d *types.RequestLaunchTemplateData) {
 		d.TagSpecifications = []types.LaunchTemplateTagSpecificationRequest{{ResourceType: "instance", Tags: many(30)}}
 	})
 	in := a.fleetOf(1, template, "on-demand", abc[:1], "m5.large")
-	for i, n := range []int{49, 50} { // 30 of them are the template's
+	for i, n := range []int{49, 50} { // in addition to the template's 30
 		in.TagSpecifications[0].Tags = append(many(n), tags("one", "more")...)
 		_, failed := pools(must(a.ec2.CreateFleet(a.ctx, in)))
 		if want := [][]string{nil, {"m5.large/us-west-2a: TagLimitExceeded"}}[i]; !slices.Equal(failed, want) {

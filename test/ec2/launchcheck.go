@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// What EC2 refuses of launch data when something is launched from it. A launch template may hold it all: nothing of this is looked at
-// before.
+// This file checks launch data as EC2 does when something is launched from it. A launch template may contain any of these faults: EC2
+// doesn't check it earlier.
 
-// volumeKind is what EC2 takes of a volume type.
+// volumeKind holds EC2's limits of a volume type.
 type volumeKind struct {
 	minGiB, maxGiB   int64
-	minIOPS, maxIOPS int // 0: not to be named
+	minIOPS, maxIOPS int // 0: must not be given
 	needsIOPS        bool
-	maxThroughput    int // MiB/s; 0: not to be named
+	maxThroughput    int // MiB/s; 0: must not be given
 }
 
 const minThroughput = 125
@@ -29,7 +29,7 @@ var volumeKinds = map[string]volumeKind{
 	"sc1":      {minGiB: 125, maxGiB: 16384},
 }
 
-// checkVolumes refuses volumes that can't be made, from the image's snapshots where it has a device of that name.
+// checkVolumes refuses volumes that can't be created. A volume for a device of the image is created from the image's snapshot.
 func (d *launchData) checkVolumes(im *image) *apiError {
 	for _, v := range d.volumes {
 		name := v.Type
@@ -71,7 +71,7 @@ func snapshotGiB(im *image, device string) int64 {
 	return 0
 }
 
-// checkOptions refuses values that are none, and interfaces beside what stands in their place.
+// checkOptions refuses invalid option values, and interfaces together with options that exclude them.
 func (d *launchData) checkOptions() *apiError {
 	for _, o := range []struct {
 		name, value string
@@ -96,10 +96,10 @@ func (d *launchData) checkOptions() *apiError {
 	return nil
 }
 
-// shownKey is what a tag's key may be where instances show their tags in their metadata.
+// shownKey matches the tag keys that are allowed when instances show their tags in their metadata.
 var shownKey = regexp.MustCompile(`^[0-9a-zA-Z_+=,.@:-]{1,255}$`)
 
-// checkShownTags refuses tags that the instance metadata can't show. more are those of the request.
+// checkShownTags refuses tags that the instance metadata can't show. more are the tags of the request.
 func (d *launchData) checkShownTags(more map[string]string) *apiError {
 	if d.metadata.Tags != "enabled" {
 		return nil

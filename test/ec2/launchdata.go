@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// launchData is what an instance is made from: a launch template's content or RunInstances' parameters.
+// launchData is the content of a launch template, or RunInstances' parameters.
 type launchData struct {
 	image, typ, profile, subnet string
 	groups                      []string
@@ -26,17 +26,17 @@ type launchData struct {
 	enclave    bool
 	// preference and reservation are the capacity reservation specification.
 	preference, reservation string
-	// instanceLevel: it names a subnet or security groups beside its interfaces, not in them.
+	// instanceLevel: it names a subnet or security groups outside its interfaces.
 	instanceLevel bool
 }
 
-// Metadata are the instance metadata options an instance has.
+// Metadata holds the instance metadata options of an instance.
 type Metadata struct {
 	Endpoint, IPv6, Tokens, Tags string
 	HopLimit                     int
 }
 
-// Volume is an EBS volume attached at launch. Numbers are 0 where nothing was said.
+// Volume is an EBS volume attached at launch. Numbers are 0 if they were not given.
 type Volume struct {
 	Device, Type, KMSKey, Snapshot       string
 	GiB                                  int64
@@ -46,7 +46,7 @@ type Volume struct {
 	id                                   string
 }
 
-// Interface is a network interface made at launch. Public is nil where the subnet decides.
+// Interface is a network interface created at launch. Public is nil if the subnet decides.
 type Interface struct {
 	Card, Device                 int
 	Type                         string
@@ -55,14 +55,14 @@ type Interface struct {
 	IPv4Prefixes, IPv6Prefixes   int
 	IPv6Addresses                int
 	PrimaryIPv6                  bool
-	TCPEstablishedTimeout        int // seconds; 0: EC2's default, as the next two
+	TCPEstablishedTimeout        int // seconds; 0: EC2's default, also for the next two
 	UDPStreamTimeout, UDPTimeout int
 	Tags                         map[string]string
 
 	id, ipv6 string
 }
 
-// Placement is where an instance was asked to be, and is.
+// Placement is the requested, and then the actual, placement of an instance.
 type Placement struct {
 	Group, GroupID, Tenancy string
 	Partition               int
@@ -162,7 +162,7 @@ func parseInterface(ni *params, read *numbers) Interface {
 	return out
 }
 
-// checkInterfaces refuses what EC2 refuses whatever the instance type is.
+// checkInterfaces refuses interfaces that EC2 refuses for every instance type.
 func checkInterfaces(all []Interface) error {
 	public, ena := false, 0
 	for _, n := range all {
@@ -179,7 +179,7 @@ func checkInterfaces(all []Interface) error {
 	return nil
 }
 
-// over is the data of a request laid over that of its template.
+// over returns the data of a template overridden by that of a request.
 func (d *launchData) over(base *launchData) *launchData {
 	out := *base
 	for _, f := range []struct {
@@ -212,7 +212,7 @@ func (d *launchData) over(base *launchData) *launchData {
 	return (&out).tagged(d.tags)
 }
 
-// tagged is the data with more tags, by resource type.
+// tagged returns the data with more tags, by resource type.
 func (d *launchData) tagged(more map[string]map[string]string) *launchData {
 	out := *d
 	out.tags = map[string]map[string]string{}
@@ -233,7 +233,7 @@ func merged(a, b map[string]string) map[string]string {
 	return out
 }
 
-// rootGiB is the size of the volume that the kubelet's files are on: the largest one, as Bottlerocket's system volume is
+// rootGiB returns the size of the volume that holds the kubelet's files: the largest one, because Bottlerocket's system volume is
 // small.
 func rootGiB(volumes []Volume) int64 {
 	out := int64(8)
@@ -243,7 +243,7 @@ func rootGiB(volumes []Volume) int64 {
 	return out
 }
 
-// allVolumes are the volumes an instance gets: those asked for, and those of the image that were not spoken of.
+// allVolumes returns the volumes of an instance: the requested ones, and the image's own that the request doesn't mention.
 func (d *launchData) allVolumes(im *image) []Volume {
 	out := slices.Clone(d.volumes)
 	if im == nil {
@@ -257,7 +257,7 @@ func (d *launchData) allVolumes(im *image) []Volume {
 	return out
 }
 
-// equip gives a new instance what its data says, with EC2's defaults for what it doesn't.
+// equip sets the options of a new instance from its launch data, with EC2's defaults for the rest.
 func (w *world) equip(in *instance, d *launchData) {
 	in.Metadata = d.metadata
 	for _, f := range []struct {
@@ -294,7 +294,7 @@ func (w *world) equip(in *instance, d *launchData) {
 	in.rootGiB = rootGiB(in.Volumes)
 }
 
-// ipv6 is an address of a subnet's made-up IPv6 network, by the IPv4 address.
+// ipv6 returns an address in the made-up IPv6 network of a subnet, derived from the IPv4 address.
 func (w *world) ipv6(in *instance, i int) string {
 	b := in.addr.As4()
 	return fmt.Sprintf("2001:db8:%x::%x:%s", b[2]/32, int(b[2])<<8|int(b[3]), strconv.Itoa(i))

@@ -50,7 +50,8 @@ func TestALifeFromPendingToForgotten(t *testing.T) {
 	}
 }
 
-// EC2 takes the launch, and ends the instance before it starts: a key it may not use, a quota of volumes. Only DescribeInstances says why.
+// EC2 accepts the launch and terminates the instance before it starts, for example because of a KMS key without permission or a volume
+// quota. Only DescribeInstances returns the reason.
 func TestInstancesThatEC2CannotStart(t *testing.T) {
 	rec := &recorder{booted: map[string]Machine{}}
 	a := newAccount(t, func(c *Config) { c.Machines = rec })
@@ -272,7 +273,7 @@ func TestDoublesFindsTwoInstancesOfOneClaim(t *testing.T) {
 	}
 }
 
-// recorder is Machines that remembers.
+// recorder implements Machines and records the calls.
 type recorder struct {
 	mu     sync.Mutex
 	booted map[string]Machine

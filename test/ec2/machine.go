@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// Machine is an instance as the software on it sees it.
+// Machine describes an instance to the software that boots on it.
 type Machine struct {
 	ID             string
 	Type           *catalog.Type
@@ -19,25 +19,25 @@ type Machine struct {
 	UserData       []byte
 	CapacityType   string
 	LaunchedAt     time.Time
-	// RootGiB is the size of the volume the kubelet has its files on.
+	// RootGiB is the size of the volume that holds the kubelet's files.
 	RootGiB int64
 }
 
-// ProviderID is what the kubelet puts on its Node.
+// ProviderID returns the provider ID of the instance's Node.
 func (m *Machine) ProviderID() string { return "aws:///" + m.Zone + "/" + m.ID }
 
-// Machines is told which instances run, in the order of events and one at a time. Boot and Halt must not call the
-// simulator and must return soon.
+// Machines boots and stops software on instances. Its methods are called in the order of events and one at a time. They must not call
+// the simulator and must return soon.
 type Machines interface {
 	// Boot is called when the instance is running.
 	Boot(Machine)
-	// Halt is called when an instance that was booted begins to shut down.
+	// Halt is called when a booted instance begins to shut down.
 	Halt(id string)
 }
 
-// effect is what has to happen outside the world after a change in it. One member is set.
+// effect is an action outside the world that follows from a change in it. One field is set.
 type effect struct {
 	boot    *Machine
 	halt    string
-	arrived bool // of a message
+	arrived bool // a message has arrived
 }

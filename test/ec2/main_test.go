@@ -6,7 +6,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain fails when a closed simulator leaves a goroutine behind. Closing cuts the clients' connections, so theirs end,
+// TestMain fails if a closed simulator leaves a goroutine behind. Close cuts the clients' connections, so that their goroutines end
 // too.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)

@@ -19,12 +19,12 @@ type subnet struct {
 	id, zone, zoneID string
 	cidr             netip.Prefix
 	tags             map[string]string
-	// next is the address to try next, used those in use, freed those given back, oldest first.
+	// next is the address to try next, used are the addresses in use, freed those released, oldest first.
 	next  netip.Addr
 	used  map[netip.Addr]bool
 	freed []netip.Addr
 	lifo  bool
-	// taken are addresses that others than instances have.
+	// taken is the number of addresses that are used by something other than instances.
 	taken int
 }
 
@@ -39,7 +39,7 @@ func newNetwork(w *world) network {
 		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i * 32), 0}), 19)
 		first := cidr.Addr()
 		for range 4 {
-			first = first.Next() // EC2 keeps the first four addresses and the last
+			first = first.Next() // EC2 reserves the first four addresses and the last
 		}
 		n.subnets = append(n.subnets, &subnet{
 			id: w.id("subnet"), zone: zone, zoneID: zoneID(w.cfg.Region, zone), cidr: cidr, next: first, used: map[netip.Addr]bool{}, lifo: w.cfg.ReuseAddresses,
@@ -59,7 +59,7 @@ func newNetwork(w *world) network {
 	return n
 }
 
-// AddSubnet adds a subnet with these tags and no others to the VPC, and returns its id.
+// AddSubnet adds a subnet with only these tags to the VPC and returns its ID.
 func (s *Sim) AddSubnet(zone string, tags map[string]string) (id string) {
 	s.with(func(w *world) {
 		n := &w.network
@@ -77,7 +77,7 @@ func (s *Sim) AddSubnet(zone string, tags map[string]string) (id string) {
 	return id
 }
 
-// zoneID makes an id of a zone's name: us-west-2a is usw2-az1.
+// zoneID returns a zone's ID, derived from its name: us-west-2a is usw2-az1.
 func zoneID(region, zone string) string {
 	parts := strings.Split(region, "-")
 	short := parts[0]
@@ -107,12 +107,12 @@ func (n *network) group(id string) *group {
 	return n.groups[i]
 }
 
-// size is how many addresses instances can have.
+// size returns how many addresses instances can use.
 func (s *subnet) size() int { return 1<<(32-s.cidr.Bits()) - 5 }
 
 func (s *subnet) free() int { return max(0, s.size()-len(s.used)-s.taken) }
 
-// SetFreeAddresses leaves n addresses free in the subnet of a zone, as if pods had the others.
+// SetFreeAddresses leaves n addresses free in the subnet of a zone, as if pods used the others.
 func (s *Sim) SetFreeAddresses(zone string, n int) {
 	s.with(func(w *world) {
 		for _, sub := range w.network.subnets {
@@ -123,7 +123,7 @@ func (s *Sim) SetFreeAddresses(zone string, n int) {
 	})
 }
 
-// take gives an address; the caller has seen that there is one.
+// take returns a free address; the caller has made sure that there is one.
 func (s *subnet) take() netip.Addr {
 	if n := len(s.freed); s.lifo && n > 0 {
 		a := s.freed[n-1]
@@ -147,7 +147,7 @@ func (s *subnet) release(a netip.Addr) {
 	s.freed = append(s.freed, a)
 }
 
-// hostnameType is how the subnets name their instances.
+// hostnameType returns how the subnets name their instances.
 func (w *world) hostnameType() string {
 	if w.cfg.ResourceNames {
 		return "resource-name"
@@ -155,7 +155,7 @@ func (w *world) hostnameType() string {
 	return "ip-name"
 }
 
-// dnsName is the private DNS name of an instance: by its id, or by its address.
+// dnsName returns the private DNS name of an instance, based on its ID or on its address.
 func (w *world) dnsName(id string, a netip.Addr) string {
 	if w.cfg.ResourceNames {
 		return id + "." + w.cfg.Region + ".compute.internal"

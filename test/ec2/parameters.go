@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// parameterItem is an SSM parameter. LastModifiedDate is seconds since 1970.
+// parameterItem is an SSM parameter. LastModifiedDate is in seconds since 1970.
 type parameterItem struct {
 	Name             string
 	Type             string

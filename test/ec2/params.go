@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// params are the parameters of a Query request as a tree: "Filter.1.Value.2" is the second member of the member Value of
-// the first member of the list Filter. A nil tree is empty.
+// params are the parameters of a Query request as a tree: "Filter.1.Value.2" is the second member of the field Value of the first
+// member of the list Filter. A nil tree is empty.
 type params struct {
 	value string
 	kids  map[string]*params
@@ -37,7 +37,7 @@ func parseParams(form url.Values) *params {
 	return root
 }
 
-// sub is the tree at a dotted path; nil when there is none.
+// sub returns the tree at a dotted path, or nil.
 func (p *params) sub(path string) *params {
 	for part := range strings.SplitSeq(path, ".") {
 		if p == nil {
@@ -59,7 +59,7 @@ func (p *params) str(path string) string {
 
 func (p *params) bool(path string) bool { return p.str(path) == "true" }
 
-// number is def when the parameter is absent.
+// number returns def if the parameter is absent.
 func (p *params) number(path string, def int) (int, error) {
 	s := p.str(path)
 	if s == "" {
@@ -72,7 +72,7 @@ func (p *params) number(path string, def int) (int, error) {
 	return n, nil
 }
 
-// time is the zero time when the parameter is absent.
+// time returns the zero time if the parameter is absent.
 func (p *params) time(path string) (time.Time, error) {
 	s := p.str(path)
 	if s == "" {
@@ -85,7 +85,7 @@ func (p *params) time(path string) (time.Time, error) {
 	return t, nil
 }
 
-// list are the members of a list of structures, in order.
+// list returns the members of a list of structures, in order.
 func (p *params) list(path string) []*params {
 	s := p.sub(path)
 	if s == nil {
@@ -105,7 +105,7 @@ func (p *params) list(path string) []*params {
 	return out
 }
 
-// strs are the members of a list of strings.
+// strs returns the members of a list of strings.
 func (p *params) strs(path string) []string {
 	var out []string
 	for _, m := range p.list(path) {
@@ -123,7 +123,7 @@ func (p *params) tags(path string) map[string]string {
 	return out
 }
 
-// tagsFor reads the tags a TagSpecification list gives to a resource type.
+// tagsFor reads the tags that a TagSpecification list has for a resource type.
 func (p *params) tagsFor(resource string) map[string]string {
 	out := map[string]string{}
 	for _, s := range p.list("TagSpecification") {

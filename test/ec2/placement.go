@@ -7,18 +7,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// spreadLimit is how many instances of a spread group a zone takes.
+// spreadLimit is how many instances of a spread group may run in a zone.
 const spreadLimit = 7
 
-// placementGroup is where instances are near each other, apart, or in partitions.
+// placementGroup keeps its instances close together, apart, or in partitions.
 type placementGroup struct {
 	id, name, strategy string
 	partitions         int
 	tags               map[string]string
 }
 
-// AddPlacementGroup makes a placement group and gives its id. strategy is cluster, spread or partition; partitions count for
-// the last one only.
+// AddPlacementGroup creates a placement group and returns its ID. strategy is cluster, spread or partition; partitions applies to the
+// last one only.
 func (s *Sim) AddPlacementGroup(name, strategy string, partitions int) string {
 	var id string
 	s.with(func(w *world) {
@@ -28,14 +28,14 @@ func (s *Sim) AddPlacementGroup(name, strategy string, partitions int) string {
 	return id
 }
 
-// DeletePlacementGroup removes a placement group, whether it is in use or not.
+// DeletePlacementGroup removes a placement group, even if it is in use.
 func (s *Sim) DeletePlacementGroup(id string) {
 	s.with(func(w *world) {
 		w.placements = slices.DeleteFunc(w.placements, func(g *placementGroup) bool { return g.id == id })
 	})
 }
 
-// group finds what a launch asks for; nil when it asks for none.
+// placementGroup returns the group that a launch names, or nil if it names none.
 func (w *world) placementGroup(p Placement) (*placementGroup, *apiError) {
 	if p.Group == "" && p.GroupID == "" {
 		return nil, nil
@@ -47,7 +47,7 @@ func (w *world) placementGroup(p Placement) (*placementGroup, *apiError) {
 	return w.placements[i], nil
 }
 
-// checkPlacement says what is wrong with where a type is asked to be.
+// checkPlacement returns an error if a type can't be launched with the placement.
 func (w *world) checkPlacement(p Placement, t *catalog.Type) *apiError {
 	switch p.Tenancy {
 	case "", "default", "dedicated":
@@ -71,8 +71,8 @@ func (w *world) checkPlacement(p Placement, t *catalog.Type) *apiError {
 	return nil
 }
 
-// placeable is how many of n instances the group takes in the zone, and why no more. taken are those that this call has
-// placed already, by zone.
+// placeable returns how many of n instances the group accepts in the zone, and an error if it accepts fewer. taken are the instances
+// that this call has already placed, by zone.
 func (w *world) placeable(g *placementGroup, zone string, n int, taken map[string]int) (int, *apiError) {
 	if g == nil {
 		return n, nil
@@ -102,7 +102,7 @@ func (w *world) placeable(g *placementGroup, zone string, n int, taken map[strin
 	return n, nil
 }
 
-// partition is the partition a new instance comes to: the one asked for, or the emptiest in its zone.
+// partition returns the partition of a new instance: the requested one, or the one with the fewest instances in its zone.
 func (w *world) partition(g *placementGroup, asked int, zone string) int {
 	if g.strategy != "partition" {
 		return 0

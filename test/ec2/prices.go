@@ -14,12 +14,12 @@ import (
 const (
 	onDemand = "on-demand"
 	spot     = "spot"
-	// Markets of instances that run in reserved capacity.
+	// Market options of instances that run in reserved capacity.
 	capacityBlock = "capacity-block"
 	interruptible = "interruptible-capacity-reservation"
 )
 
-// price is $/h; false when the zone doesn't sell that.
+// price returns $/h, and false if the zone doesn't offer this.
 func (w *world) price(t *catalog.Type, zone, capacityType string) (float64, bool) {
 	if !t.OfferedIn(zone) || !t.Sells(capacityType) {
 		return 0, false
@@ -77,7 +77,7 @@ func (w *world) describeSpotPriceHistory(r *Request) (any, error) {
 	}{items, next}, err
 }
 
-// getProducts answers the price list: each entry is a JSON document in a string.
+// getProducts returns the price list: each entry is a JSON document in a string.
 func (w *world) getProducts(r *Request) (any, error) {
 	var in struct {
 		ServiceCode, NextToken string
@@ -130,7 +130,7 @@ func (w *world) getProducts(r *Request) (any, error) {
 	return out, nil
 }
 
-// product is a line of the price list.
+// product is an entry of the price list.
 type product struct {
 	attributes map[string]string
 	price      float64

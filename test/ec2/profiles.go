@@ -12,7 +12,7 @@ type profile struct {
 	id, name, path, role string
 	created              time.Time
 	tags                 map[string]string
-	// known is when EC2 knows it as it is.
+	// known is from when EC2 knows its current state.
 	known time.Time
 }
 
@@ -62,7 +62,7 @@ func (w *world) profileItem(p *profile) profileItem {
 	return item
 }
 
-// named finds the request's instance profile.
+// named returns the instance profile that the request names.
 func (w *world) named(r *Request) (*profile, error) {
 	name := r.params.str("InstanceProfileName")
 	if p := w.profiles[name]; p != nil {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// queue is the SQS queue interruption events come by. It may deliver twice when a message isn't deleted in time, and it
-// promises no order.
+// queue is the SQS queue for interruption events. It delivers a message again if it isn't deleted in time, and guarantees no order.
 type queue struct {
 	messages []*message
 }
@@ -40,7 +39,7 @@ func (w *world) put(body string) *message {
 	return m
 }
 
-// uuid makes an id in the form of one.
+// uuid returns an ID in the form of a UUID.
 func (w *world) uuid(kind string) string {
 	w.counter[kind]++
 	r := w.draw(kind, w.counter[kind])
@@ -48,7 +47,7 @@ func (w *world) uuid(kind string) string {
 	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", uint32(a>>32), uint16(a>>16), a&0xfff, b>>52, b&0xffffffffffff)
 }
 
-// queued checks that a request is about the queue there is.
+// queued checks that a request names the existing queue.
 func (w *world) queued(url string) error {
 	if url[strings.LastIndex(url, "/")+1:] != w.cfg.Queue {
 		return failf("com.amazonaws.sqs#QueueDoesNotExist", "The specified queue does not exist.")
@@ -158,7 +157,7 @@ func (w *world) deleteMessage(r *Request) (any, error) {
 	return nil, nil
 }
 
-// deleteMessageBatch deletes up to ten messages, and answers for each.
+// deleteMessageBatch deletes up to ten messages, with a result for each.
 func (w *world) deleteMessageBatch(r *Request) (any, error) {
 	type entry struct{ Id, ReceiptHandle string }
 	var in struct {
@@ -205,11 +204,11 @@ func (w *world) deleteMessageBatch(r *Request) (any, error) {
 }
 
 func digest(body string) string {
-	sum := md5.Sum([]byte(body)) // what SQS sends for clients to check
+	sum := md5.Sum([]byte(body)) // SQS sends it so that clients can check the body
 	return hex.EncodeToString(sum[:])
 }
 
-// event puts an event on the queue in EventBridge's envelope.
+// event sends an event to the queue in EventBridge's envelope.
 func (w *world) event(kind string, in *instance, detail map[string]string) {
 	detail["instance-id"] = in.ID
 	w.announce("aws.ec2", kind, in, detail)
@@ -221,7 +220,7 @@ func (w *world) announce(source, kind string, in *instance, detail any) {
 		"region": w.cfg.Region, "resources": []string{w.arn("ec2", "instance/"+in.ID)}, "detail": detail,
 	})
 	if err != nil {
-		panic(err) // strings only
+		panic(err) // it contains only strings
 	}
 	w.put(string(body))
 }
@@ -232,7 +231,7 @@ func (w *world) notifyState(in *instance) {
 	}
 }
 
-// Interrupt warns of the interruption of a spot instance; it ends SpotNotice later.
+// Interrupt announces the interruption of a spot instance, which is terminated after SpotNotice.
 func (s *Sim) Interrupt(id string) error {
 	return s.mark(id, spot, func(w *world, in *instance) {
 		w.event("EC2 Spot Instance Interruption Warning", in, map[string]string{"instance-action": "terminate"})
@@ -240,20 +239,20 @@ func (s *Sim) Interrupt(id string) error {
 	})
 }
 
-// Rebalance recommends to leave a spot instance.
+// Rebalance sends a rebalance recommendation for a spot instance.
 func (s *Sim) Rebalance(id string) error {
 	return s.mark(id, spot, func(w *world, in *instance) {
 		w.event("EC2 Instance Rebalance Recommendation", in, map[string]string{})
 	})
 }
 
-// Queued is how many messages are on the queue, those that were given out and not deleted included.
+// Queued returns how many messages are in the queue, including those received but not deleted.
 func (s *Sim) Queued() (n int) {
 	s.with(func(w *world) { n = len(w.queue.messages) })
 	return n
 }
 
-// Maintain announces, as AWS Health does, that an instance's machine will be worked on. What comes of it is up to the caller.
+// Maintain announces, as AWS Health does, maintenance of an instance's host. It has no further effect.
 func (s *Sim) Maintain(id string, begins time.Time) error {
 	return s.mark(id, "", func(w *world, in *instance) {
 		w.announce("aws.health", "AWS Health Event", in, map[string]any{
@@ -264,7 +263,8 @@ func (s *Sim) Maintain(id string, begins time.Time) error {
 	})
 }
 
-// TakeReserved warns that the owner of an interruptible reservation takes an instance's capacity back; it ends SpotNotice later.
+// TakeReserved announces that the owner of an interruptible reservation reclaims an instance's capacity; the instance is terminated
+// after SpotNotice.
 func (s *Sim) TakeReserved(id string) error {
 	return s.mark(id, onDemand, func(w *world, in *instance) {
 		w.event("EC2 Capacity Reservation Instance Interruption Warning", in, map[string]string{"instance-action": "terminate"})
@@ -274,7 +274,7 @@ func (s *Sim) TakeReserved(id string) error {
 	})
 }
 
-// mark does something to a live instance of the capacity type; "": any.
+// mark applies do to a live instance of the capacity type; "" means any.
 func (s *Sim) mark(id, capacityType string, do func(*world, *instance)) error {
 	var err error
 	s.with(func(w *world) {

@@ -23,21 +23,21 @@ type Request struct {
 	Form url.Values
 	Body []byte
 
-	// id is the same for the same request, requestID is what its answer names: no two are the same.
+	// id is equal for equal requests; requestID is unique, and part of the answer.
 	id, requestID string
 
 	params *params
 	path   string
 	http   *http.Request
-	// ignoreTags: filters by tag don't count.
+	// ignoreTags: filters by tag are ignored.
 	ignoreTags bool
-	// results are ids for the journal, set by the action.
+	// results are IDs for the journal, set by the action.
 	results []string
-	// repeated is set when the answer is the first one of the same client token.
+	// repeated is set if the answer is that of an earlier call with the same client token.
 	repeated bool
 }
 
-// maxBody is what EC2 refuses as too long.
+// maxBody is the longest body that EC2 accepts.
 const maxBody = 1 << 20
 
 func readRequest(hr *http.Request) (*Request, error) {
@@ -73,7 +73,7 @@ func readRequest(hr *http.Request) (*Request, error) {
 	return r, nil
 }
 
-// signedFor is the service of the credential scope, signedBy its access key: AKID/date/region/service/aws4_request.
+// signedFor returns the service in the credential scope, signedBy its access key: AKID/date/region/service/aws4_request.
 func signedFor(hr *http.Request) string { return scopeOf(hr)[3] }
 
 func signedBy(hr *http.Request) string { return scopeOf(hr)[0] }
@@ -98,10 +98,10 @@ func (r *Request) decode(into any) error {
 	return nil
 }
 
-// maxSummary is the length of a request's summary in the journal.
+// maxSummary is the maximum length of a request's summary in the journal.
 const maxSummary = 600
 
-// summary is the parameters in one line, without user data and cut to a readable length.
+// summary returns the parameters in one line, without user data and cut to a readable length.
 func (r *Request) summary() string {
 	if r.Form == nil {
 		return cut(string(r.Body))
@@ -134,7 +134,7 @@ func cut(s string) string {
 	return s
 }
 
-// fingerprint is what makes two requests of one client token the same: a hash of everything but the token itself.
+// fingerprint identifies requests that may share a client token: a hash of everything but the token itself.
 func (r *Request) fingerprint() [sha256.Size]byte {
 	form := url.Values{}
 	for k, v := range r.Form {

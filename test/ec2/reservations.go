@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// blockReclaim is how long before a capacity block's end EC2 ends the instances in it.
+// blockReclaim is how long before a capacity block ends EC2 terminates the instances in it.
 const blockReclaim = 30 * time.Minute
 
-// Reservation is capacity that is paid for: what a test can add.
+// Reservation is a capacity reservation that a test can add.
 type Reservation struct {
 	Type, Zone string
 	Count      int
-	// Match is targeted (the default) or open: open ones take every matching launch that doesn't forbid it.
+	// Match is targeted (the default) or open. Every matching launch that doesn't opt out uses open reservations.
 	Match string
 	// Kind is default or capacity-block.
 	Kind string
-	// End is when the reservation expires; zero: never. EC2 ends the instances of a capacity block half an hour before.
+	// End is when the reservation expires; zero: never. EC2 terminates the instances of a capacity block half an hour earlier.
 	End           time.Time
 	Interruptible bool
-	// Owner is the account that shares it with this one; empty: this one.
+	// Owner is the account that shares the reservation with this one; empty: this account owns it.
 	Owner string
 	Tags  map[string]string
 }
@@ -32,7 +32,7 @@ type reservation struct {
 	created   time.Time
 }
 
-// Reserve adds a capacity reservation and gives its id.
+// Reserve adds a capacity reservation and returns its ID.
 func (s *Sim) Reserve(r Reservation) string {
 	var id string
 	s.with(func(w *world) {
@@ -58,7 +58,7 @@ func (s *Sim) Reserve(r Reservation) string {
 	return id
 }
 
-// reclaim ends what runs in a capacity block.
+// reclaim terminates the instances in a capacity block.
 func (w *world) reclaim(rsv *reservation) {
 	for _, in := range w.instances {
 		if in.Reservation == rsv.id && in.live() {
@@ -67,7 +67,7 @@ func (w *world) reclaim(rsv *reservation) {
 	}
 }
 
-// expire ends a reservation. What runs in it runs on, on demand.
+// expire ends a reservation. Its instances keep running as on-demand instances.
 func (w *world) expire(rsv *reservation) {
 	rsv.state = "expired"
 	for _, in := range w.instances {
@@ -87,7 +87,7 @@ func (w *world) reservation(id string) *reservation {
 	return w.reservations[i]
 }
 
-// available is how many instances of the pool, asked for on a market, the reservation can still take.
+// available returns how many more instances of the pool, launched with the market option, the reservation can hold.
 func (r *reservation) available(p pool, market string) int {
 	own := ""
 	switch {

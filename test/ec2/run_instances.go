@@ -2,7 +2,7 @@ package ec2
 
 import "fmt"
 
-// runInstances launches into one pool. The idempotency token is regional here; EC2 makes it zonal when a zone is given.
+// runInstances launches into one pool. The idempotency token is regional here; EC2 makes it zonal if a zone is given.
 func (w *world) runInstances(r *Request) (any, error) {
 	p := r.params
 	lowest, err := p.number("MinCount", 0)

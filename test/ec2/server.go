@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Handler answers every service, and the administration.
+// Handler serves all AWS services and the admin API.
 func (s *Sim) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.serveAdmin(mux)
@@ -22,12 +22,12 @@ func (s *Sim) Handler() http.Handler {
 	return mux
 }
 
-// serve answers one API call:
+// serve handles one API call:
 //  1. read it and find its service and action,
 //  2. take a token from the account's bucket,
-//  3. ask the Before hooks,
-//  4. do it,
-//  5. ask the After hooks,
+//  3. call the Before hooks,
+//  4. perform the action,
+//  5. call the After hooks,
 //  6. write the journal,
 //  7. answer, or cut the connection.
 func (s *Sim) serve(hw http.ResponseWriter, hr *http.Request) {
@@ -63,7 +63,7 @@ func (s *Sim) serve(hw http.ResponseWriter, hr *http.Request) {
 	}
 }
 
-// do runs the action's function.
+// do calls the action's function.
 func (s *Sim) do(ctx context.Context, r *Request) (any, error) {
 	if err := r.params.checkFilters(); r.Service == "ec2" && err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Sim) do(ctx context.Context, r *Request) (any, error) {
 func (s *Sim) hangUp(hw http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(hw).Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler) // cuts the connection, too
+		panic(http.ErrAbortHandler) // which also cuts the connection
 	}
 	conn.Close()
 }
@@ -91,10 +91,10 @@ func (s *Sim) reply(hw http.ResponseWriter, r *Request, answer any) {
 	}
 	hw.Header().Set("Content-Type", kind)
 	hw.Header().Set("X-Amzn-Requestid", r.requestID)
-	hw.Write(body) // a client that went away is its own problem
+	hw.Write(body) // fails only if the client has disconnected
 }
 
-// encode writes an answer in the service's protocol.
+// encode encodes an answer in the service's protocol.
 func encode(r *Request, answer any) (body []byte, contentType string, err error) {
 	if jsonService(r.Service) {
 		if answer == nil {
@@ -122,7 +122,7 @@ func encode(r *Request, answer any) (body []byte, contentType string, err error)
 	return out.Bytes(), "text/xml;charset=UTF-8", nil
 }
 
-// refuse answers an error in the service's protocol.
+// refuse answers with an error in the service's protocol.
 func (s *Sim) refuse(hw http.ResponseWriter, r *Request, err error) {
 	var e *apiError
 	if !errors.As(err, &e) {

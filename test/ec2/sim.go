@@ -15,17 +15,17 @@ import (
 
 // Sim is a running simulator.
 //
-// Locks: mu guards world and is never held while a fault hook, Machines or the network is waited for; effectMu is taken
-// before mu and keeps the order of what Machines are told.
+// Locks: mu guards world and is never held during a call of a fault hook or Machines, or while waiting for the network. effectMu is
+// taken before mu and keeps the calls of Machines in order.
 type Sim struct {
 	cfg    Config
 	clock  clock.Clock
-	server *http.Server // nil: unserved
+	server *http.Server // nil: created by NewUnserved
 	url    string
 
 	mu    sync.Mutex
 	world *world
-	// wake tells the loop that the next event may be earlier than it thinks.
+	// wake makes the loop check whether the next event is earlier than it was.
 	wake     chan struct{}
 	arrivals broadcast
 
@@ -34,13 +34,13 @@ type Sim struct {
 	requests atomic.Int64
 	buckets  buckets
 
-	ctx  context.Context // ends with Close
+	ctx  context.Context // canceled by Close
 	stop func()
 	done <-chan struct{}
 	wg   sync.WaitGroup
 }
 
-// New starts a simulator. It answers when New returns.
+// New starts a simulator. It accepts calls as soon as New returns.
 func New(cfg Config) (*Sim, error) {
 	listen := cfg.Listen
 	if listen == "" {
@@ -58,13 +58,13 @@ func New(cfg Config) (*Sim, error) {
 	s.server = &http.Server{Handler: s.Handler(), BaseContext: func(net.Listener) context.Context { return s.ctx }, ReadHeaderTimeout: time.Minute}
 	s.wg.Go(func() {
 		if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			panic(fmt.Sprintf("EC2 simulator: %v", err)) // nobody else could notice that the listener broke
+			panic(fmt.Sprintf("EC2 simulator: %v", err)) // nothing else would report that the listener failed
 		}
 	})
 	return s, nil
 }
 
-// NewUnserved starts a simulator that listens nowhere: whoever has its Handler can reach it.
+// NewUnserved starts a simulator that listens on no address: callers reach it through its Handler.
 func NewUnserved(cfg Config) (*Sim, error) { return start(cfg, "http://ec2.simulated") }
 
 func start(cfg Config, url string) (*Sim, error) {
@@ -81,7 +81,7 @@ func start(cfg Config, url string) (*Sim, error) {
 	return s, nil
 }
 
-// Close stops the simulator and waits for everything it started. Connections are cut.
+// Close stops the simulator, cuts its connections and waits for everything it started.
 func (s *Sim) Close() error {
 	s.stop()
 	var err error
@@ -92,10 +92,10 @@ func (s *Sim) Close() error {
 	return err
 }
 
-// Endpoint is the base URL for every service.
+// Endpoint returns the base URL of every service.
 func (s *Sim) Endpoint() string { return s.url }
 
-// Env are environment variables (NAME=value) that point an SDK or the AWS CLI at the simulator.
+// Env returns environment variables (NAME=value) that point an SDK or the AWS CLI to the simulator.
 func (s *Sim) Env() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + s.url, "AWS_REGION=" + s.cfg.Region, "AWS_DEFAULT_REGION=" + s.cfg.Region, "AWS_ACCESS_KEY_ID=SIMULATED", "AWS_SECRET_ACCESS_KEY=simulated",
@@ -103,7 +103,7 @@ func (s *Sim) Env() []string {
 	}
 }
 
-// Region, Cluster, Zones and QueueURL of the simulated account.
+// Region, Cluster, Zones and QueueURL return properties of the simulated account.
 func (s *Sim) Region() string  { return s.cfg.Region }
 func (s *Sim) Cluster() string { return s.cfg.Cluster }
 func (s *Sim) Zones() []string { return s.cfg.Zones }
@@ -111,7 +111,7 @@ func (s *Sim) QueueURL() string {
 	return s.url + "/" + s.cfg.Account + "/" + s.cfg.Queue
 }
 
-// loop lets events happen on time.
+// loop runs the world's events when they are due.
 func (s *Sim) loop() {
 	for {
 		s.with(func(*world) {})
@@ -140,7 +140,7 @@ func (s *Sim) loop() {
 	}
 }
 
-// with runs f on the world as it is now and then lets the effects happen, outside the lock.
+// with runs f on the current world and then, without the lock, the effects.
 func (s *Sim) with(f func(*world)) {
 	s.mu.Lock()
 	s.world.settle(s.clock.Now())
@@ -180,7 +180,7 @@ func (s *Sim) applyEffects() {
 	}
 }
 
-// sleep waits on the simulator's clock; false when the simulator or the request ended.
+// sleep waits on the simulator's clock; it returns false if the simulator is closed or the request is canceled first.
 func (s *Sim) sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -196,7 +196,7 @@ func (s *Sim) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// broadcast wakes everybody who waits.
+// broadcast wakes all waiting goroutines.
 type broadcast struct {
 	mu *sync.Mutex
 	c  *chan struct{}

@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// What EC2 takes of tags. Tags with the reserved prefix are EC2's own and don't count.
+// Limits of EC2 for tags. Tags with the reserved prefix are EC2's own and don't count.
 const (
 	maxTags        = 50
-	maxTagKey      = 128 // characters, as maxTagValue
+	maxTagKey      = 128 // characters; so is maxTagValue
 	maxTagValue    = 256
-	reservedPrefix = "aws:" // in whichever case
+	reservedPrefix = "aws:" // in any letter case
 )
 
-// checkTags refuses a list of tags for what is wrong with it whatever bears them.
+// checkTags refuses a list of tags that no resource may have.
 func checkTags(list []*params) *apiError {
 	seen := map[string]bool{}
 	for _, t := range list {
@@ -36,7 +36,7 @@ func checkTags(list []*params) *apiError {
 	return nil
 }
 
-// checkTagSpecifications refuses a TagSpecification list that names other resource types, or has tags that no resource may bear.
+// checkTagSpecifications refuses a TagSpecification list that names other resource types, or has tags that no resource may have.
 func (p *params) checkTagSpecifications(kinds ...string) *apiError {
 	for _, s := range p.list("TagSpecification") {
 		if kind := s.str("ResourceType"); !slices.Contains(kinds, kind) {
@@ -56,7 +56,7 @@ func tooManyTags(tags map[string]string) *apiError {
 	return failf("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
 }
 
-// tagsOf finds the tags of a resource.
+// tagsOf returns the tags of a resource.
 func (w *world) tagsOf(id string) (map[string]string, error) {
 	kind, _, _ := strings.Cut(id, "-")
 	switch kind {
@@ -87,7 +87,7 @@ func (w *world) tagsOf(id string) (map[string]string, error) {
 	return nil, failf("InvalidID", "The ID '%s' is not valid", id)
 }
 
-// eachTagged finds the tags of every resource the request names, before anything is changed.
+// eachTagged returns the tags of every resource that the request names, so that an unknown one is found before anything is changed.
 func (w *world) eachTagged(r *Request) ([]map[string]string, error) {
 	var out []map[string]string
 	for _, id := range r.params.strs("ResourceId") {

@@ -62,7 +62,7 @@ func (w *world) createLaunchTemplate(r *Request) (any, error) {
 	})
 }
 
-// template finds a launch template by id or name. There is one version only.
+// template returns a launch template by ID or name. A template has only one version here.
 func (w *world) template(id, name, version string) (*template, error) {
 	i := slices.IndexFunc(w.templates, func(t *template) bool { return id != "" && t.id == id || id == "" && t.name == name })
 	switch {
@@ -115,7 +115,7 @@ type versionItem struct {
 	Data    versionData `xml:"launchTemplateData"`
 }
 
-// versionData is what is told of a template's content: not all of it.
+// versionData is the part of a template's content that is returned.
 type versionData struct {
 	Image   string          `xml:"imageId,omitempty"`
 	Profile string          `xml:"iamInstanceProfile>name,omitempty"`

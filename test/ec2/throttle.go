@@ -23,12 +23,12 @@ var (
 		"RunInstances":                {5, 2},
 		"TerminateInstances":          {100, 5},
 	}
-	// perInstance charge what the call asks for, beside the call itself.
+	// perInstance charges a call for each instance in it, in addition to the call itself.
 	perInstance = map[string]limit{
 		"RunInstances":       {1000, 2},
 		"TerminateInstances": {1000, 20},
 	}
-	// costly have a smaller bucket when they are neither filtered nor paged.
+	// costly calls have a smaller bucket if they are neither filtered nor paged.
 	costly = map[string]bool{
 		"DescribeInstances": true, "DescribeInstanceStatus": true, "DescribeNetworkInterfaces": true, "DescribeSecurityGroups": true,
 		"DescribeSnapshots": true, "DescribeSpotInstanceRequests": true, "DescribeVolumes": true,
@@ -48,7 +48,7 @@ type level struct {
 
 func newBuckets() buckets { return buckets{mu: &sync.Mutex{}, levels: map[string]*level{}} }
 
-// take takes n tokens of the bucket, or none.
+// take takes n tokens from the bucket, or none.
 func (b buckets) take(name string, l limit, n float64, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b buckets) take(name string, l limit, n float64, now time.Time) bool {
 	return true
 }
 
-// throttle charges the call, when the simulator is configured to.
+// throttle charges the call if Config.Throttle is set.
 func (s *Sim) throttle(r *Request) error {
 	if !s.cfg.Throttle {
 		return nil

@@ -2,15 +2,15 @@ package ec2
 
 import "crypto/sha256"
 
-// tokenUse is what a client token was first used for.
+// tokenUse is the first use of a client token.
 type tokenUse struct {
 	fingerprint [sha256.Size]byte
 	answer      any
 	ids         []string
 }
 
-// once makes an action idempotent by client token: the same token with the same parameters gets the first answer, with
-// other parameters an error. Calls that failed don't use their token up.
+// once makes an action idempotent by client token: the same token with the same parameters returns the first answer, with other
+// parameters an error. Failed calls don't use up their token.
 func (w *world) once(r *Request, do func() (any, error)) (any, error) {
 	if r.Token == "" {
 		return do()
@@ -36,7 +36,7 @@ func (w *world) once(r *Request, do func() (any, error)) (any, error) {
 	return answer, err
 }
 
-// allEnded says that there are instances among the ids and all of them have ended.
+// allEnded reports whether there are instances among the IDs and all of them are terminated.
 func (w *world) allEnded(ids []string) bool {
 	instances := 0
 	for _, id := range ids {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// world is the state of the simulated account. It has no lock and no clock: Sim brings both.
+// world is the state of the simulated account. It has no lock and no clock; Sim provides both.
 type world struct {
 	cfg *Config
 	now time.Time
-	// agenda holds what will happen by itself.
+	// agenda holds the events that are due later.
 	agenda  agenda
 	counter map[string]int
 
@@ -25,11 +25,11 @@ type world struct {
 	capacity     capacities
 	reservations []*reservation
 	placements   []*placementGroup
-	// quotas are vCPUs by capacity type; no entry: no quota.
+	// quotas are in vCPUs by capacity type; no entry: no quota.
 	quotas map[string]int
 	// spotRole: the account has the service-linked role that spot instances need.
 	spotRole bool
-	// doomed is how many of the next instances end before they start (-1: all), and why.
+	// doomed is how many of the next instances are terminated before they start (-1: all), doomReason why.
 	doomed     int
 	doomReason string
 	profiles   map[string]*profile
@@ -51,7 +51,7 @@ func newWorld(cfg *Config, now time.Time) *world {
 	return w
 }
 
-// settle lets everything happen that was due by now.
+// settle runs all events that are due by now.
 func (w *world) settle(now time.Time) {
 	for len(w.agenda) > 0 && !w.agenda[0].at.After(now) {
 		e := heap.Pop(&w.agenda).(*event)
@@ -70,23 +70,23 @@ func (w *world) next() (time.Time, bool) {
 	return w.agenda[0].at, true
 }
 
-// after plans do for d of simulated time from now.
+// after schedules do for d of simulated time from now.
 func (w *world) after(d time.Duration, do func()) { w.at(w.now.Add(w.cfg.scaled(d)), do) }
 
-// at plans do for a time on the clock.
+// at schedules do for a time on the clock.
 func (w *world) at(t time.Time, do func()) {
 	w.counter["event"]++
 	heap.Push(&w.agenda, &event{at: t, order: w.counter["event"], do: do})
 }
 
-// id makes the next id of a kind, like i-0123456789abcdef0.
+// id returns the next ID of a kind, such as i-0123456789abcdef0.
 func (w *world) id(kind string) string {
 	w.counter[kind]++
 	return fmt.Sprintf("%s-0%016x", kind, w.draw(kind, w.counter[kind]).Uint64())
 }
 
-// draw is a random source that depends on the seed and the key only, so that what one instance draws doesn't depend on what
-// other requests came in between.
+// draw returns a random source that depends only on the seed and the key, so that the draws for one instance don't depend on other
+// requests.
 func (w *world) draw(key ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, key...)
@@ -103,7 +103,7 @@ type event struct {
 	do    func()
 }
 
-// agenda is a heap of events: by time, then in the order they were planned.
+// agenda is a heap of events, ordered by time and then by when they were scheduled.
 type agenda []*event
 
 func (a agenda) Len() int      { return len(a) }

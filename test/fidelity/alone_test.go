@@ -14,15 +14,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
-// option is one node that could be bought, with a pod on it alone.
+// option is a node that could be launched for a pod alone.
 type option struct {
 	pool  *capacity.Pool
 	offer capacity.NodeOffer
 	node  *capacity.PlannedNode
 }
 
-// options are the nodes that could be bought for a pod of the class, cheapest first, as far as the node itself is concerned:
-// worked out offer by offer, without the planner. Pools with limits that nothing is left of, or with minValues, have none.
+// options returns the nodes that could be launched for a pod of the class, cheapest first, looking only at the node itself. It
+// computes them offer by offer, without the planner. Pools whose limits are used up, or that have minValues, have none.
 func (w *planned) options(c *capacity.Class, limits map[*capacity.Pool]capacity.Resources, reserved map[string]int) []option {
 	var out []option
 	for _, p := range w.scene.pools {
@@ -52,7 +52,7 @@ func (w *planned) options(c *capacity.Class, limits map[*capacity.Pool]capacity.
 	return out
 }
 
-// flexible says whether the pool has minValues.
+// flexible reports whether the pool has minValues.
 func flexible(p *capacity.Pool) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(p.Requirements)), func(r capacity.Requirement) bool { return r.MinValues > 0 })
 }
@@ -70,7 +70,7 @@ func within(used, more, limits capacity.Resources) bool {
 	return true
 }
 
-// option is the offer as a node, or nil when it can't hold the pod.
+// option returns the offer as a node, or nil if it can't hold the pod.
 func (w *planned) option(c *capacity.Class, p *capacity.Pool, o capacity.NodeOffer, team string) *option {
 	l := maps.Clone(o.Type.Labels)
 	l[zoneKey], l[ctKey] = o.Offer.Zone, o.Offer.CapacityType
@@ -96,7 +96,7 @@ func (w *planned) option(c *capacity.Class, p *capacity.Pool, o capacity.NodeOff
 			return nil
 		}
 	}
-	// A node that can't hold its daemons is nobody's.
+	// A node that can't hold its DaemonSet pods is no option for any pod.
 	if !c.Requests.Fits(free) || !(capacity.Resources{}).Fits(free) || slices.ContainsFunc(slices.Collect(maps.Values(free)), func(v int64) bool { return v < 0 }) || !matches(c.Pod, object) {
 		return nil
 	}
@@ -112,7 +112,7 @@ func matches(pod *corev1.Pod, node *corev1.Node) bool {
 	return ok && err == nil
 }
 
-// taken is what the planned nodes take from limits and reservations.
+// taken returns what the plan uses of limits and reservations.
 func (w *planned) taken() (map[*capacity.Pool]capacity.Resources, map[string]int) {
 	limits, reserved := map[*capacity.Pool]capacity.Resources{}, map[string]int{}
 	for _, p := range w.scene.pools {
@@ -128,7 +128,8 @@ func (w *planned) taken() (map[*capacity.Pool]capacity.Resources, map[string]int
 	return limits, reserved
 }
 
-// notInVain: no pod is refused that one more node of some offer could host, all others being where they are planned.
+// notInVain checks that no pod is refused which one more node of some offer could host while all other pods stay where they are
+// planned.
 func (w *planned) notInVain() error {
 	limits, reserved := w.taken()
 	for _, r := range w.plan.Refused {
@@ -148,7 +149,7 @@ func (w *planned) notInVain() error {
 	return nil
 }
 
-// withoutDaemons is the trial before the daemons' pods have come: nobody can count on being near to them.
+// withoutDaemons returns the trial before the DaemonSet pods exist, because no other pod may rely on being near them.
 func withoutDaemons(t capacity.Trial) capacity.Trial {
 	t.Nodes = slices.Clone(t.Nodes)
 	for i := range t.Nodes {
@@ -157,9 +158,9 @@ func withoutDaemons(t capacity.Trial) capacity.Trial {
 	return t
 }
 
-// notDearer: a node per pod, each the cheapest that the filters accept when its turn comes, does not cost less. Preferences
-// may well cost something, and so may limits and minValues, so it is asked without. Every zone and capacity type is there to be spread over
-// from the start, as an empty node.
+// notDearer checks that the plan costs no more than one node per pod, each being the cheapest that the filters accept at that pod's
+// turn. Preferences, limits and minValues may legitimately cost more, so the worlds of this check have none. Every zone and capacity
+// type is represented from the start by an empty node, so that pods can be spread over it.
 func (w *planned) notDearer() error {
 	planned := map[string]bool{}
 	cost := 0.0
@@ -197,7 +198,7 @@ func (w *planned) notDearer() error {
 		tried := map[string]bool{}
 		for _, opt := range w.options(pl.Class, limits, reserved) {
 			if kind := fmt.Sprint(opt.pool.Name, opt.offer.Offer.Zone, opt.offer.Offer.CapacityType, opt.node.Labels[teamKey]); tried[kind] {
-				continue // refused in a dearer form, too
+				continue // a cheaper node of this kind was refused already
 			} else {
 				tried[kind] = true
 			}
@@ -217,7 +218,7 @@ func (w *planned) notDearer() error {
 			break
 		}
 		if !found {
-			return nil // can't be done that way at all
+			return nil // one node per pod isn't possible at all
 		}
 	}
 	if cost > plain*(1+1e-9) {
@@ -226,7 +227,7 @@ func (w *planned) notDearer() error {
 	return nil
 }
 
-// domains are nodes without room, one for each set of labels that pods could be spread over.
+// domains returns nodes without capacity, one for each set of labels that pods could be spread over.
 func (w *planned) domains() []*capacity.PlannedNode {
 	var out []*capacity.PlannedNode
 	seen := map[string]bool{}

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
-// TestEachConstraint asks the scheduler's own filters about every constraint that the planner knows, one by one.
+// TestEachConstraint checks every constraint that the planner knows against the scheduler's own filters, one by one.
 func TestEachConstraint(t *testing.T) {
 	j := newJudge(t, shared()...)
 	for _, tc := range slices.Concat(resourceCases, nodeCases(), taintCases, spreadCases, podCases, volumeCases, daemonCases) {
@@ -81,7 +81,8 @@ var resourceCases = []single{
 	}},
 }
 
-// nodeCases are node selectors and each operator of node affinity. Where the cheapest node would be wrong, another is taken.
+// nodeCases are the cases of node selectors and of each operator of node affinity. In each, the cheapest node doesn't satisfy the
+// constraint, so another one must be chosen.
 func nodeCases() []single {
 	team := func(first bool) func(*scene) {
 		return func(s *scene) {
@@ -123,7 +124,7 @@ func nodeCases() []single {
 	}), zones: []string{"z-c"}})
 }
 
-// special is a pool of its own in zone z-b that comes first, with a taint.
+// special adds a tainted pool in zone z-b that has the highest weight.
 func special(effect corev1.TaintEffect) func(*scene) {
 	return func(s *scene) {
 		p := newPool("special", 1)
@@ -236,7 +237,7 @@ var spreadCases = []single{
 		}},
 }
 
-// tainted is a world in which nothing can be bought in zone z-c, and the node there bears a taint.
+// tainted is a world in which no node can be launched in zone z-c, and the existing node there has a taint.
 func tainted(s *scene) {
 	s.full(zones...)
 	s.nodes[2].Spec.Taints = []corev1.Taint{{Key: "special", Effect: corev1.TaintEffectNoSchedule}}
@@ -267,7 +268,7 @@ func port(ip string, protocol corev1.Protocol) func(*corev1.Pod) {
 	}
 }
 
-// beside puts a pod of app db, in a namespace, on a node with room in the cheapest zone.
+// beside puts a pod of app db, in the given namespace, on a node with free capacity in the cheapest zone.
 func beside(namespace string, change ...func(*corev1.Pod)) func(*scene) {
 	return func(s *scene) {
 		db := pods("db", 1, "0", change...)
@@ -343,7 +344,7 @@ var volumeCases = []single{
 	}, pods: slices.Concat(pods("db", 1, "100m", mounting("data-z-b")), pods("web", 1, "100m", mounting("new-anywhere")))},
 }
 
-// agent is a DaemonSet on all nodes.
+// agent adds a DaemonSet that runs on all nodes.
 func agent(change func(*corev1.PodSpec)) func(*scene) {
 	return func(s *scene) {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "agent", UID: "agent"}}
@@ -353,7 +354,7 @@ func agent(change func(*corev1.PodSpec)) func(*scene) {
 	}
 }
 
-// daemonSets are DaemonSets as the planner wants them.
+// daemonSets returns the DaemonSets in the form the planner uses.
 func daemonSets(sets ...*appsv1.DaemonSet) []*capacity.DaemonSet {
 	d, err := launch.NewDaemons(informers.NewSharedInformerFactory(fake.NewClientset(), 0))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package fidelity holds the planner against kube-scheduler itself: random worlds and tables of single constraints, planned
-// the way the product plans and judged by the filters of a real scheduler.
+// Package fidelity compares the planner with kube-scheduler itself: it plans random worlds and tables of single constraints as the
+// product does, and checks the plans with the filters of a real scheduler.
 //
-// It is not for the filters' simulation, which pkg/simulate compares with fresh filters.
+// It does not test the simulation of the filters; pkg/simulate compares that with fresh filters.
 package fidelity

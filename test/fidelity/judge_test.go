@@ -24,7 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
-// judge is a real scheduler on a fake API, not running, with the default profile's filters.
+// judge is a real scheduler on a fake API with the default profile's filters. Its scheduling loop doesn't run.
 type judge struct {
 	ctx        context.Context
 	sched      *scheduler.Scheduler
@@ -33,7 +33,7 @@ type judge struct {
 	namespaces capacity.NamespaceLabels
 }
 
-// newJudge starts a scheduler's informers on what all worlds have in common.
+// newJudge starts a scheduler's informers with the objects that all worlds have in common.
 func newJudge(tb testing.TB, objects ...runtime.Object) *judge {
 	tb.Helper()
 	logger := ktesting.NewLogger(tb, ktesting.NewConfig(ktesting.Verbosity(0)))
@@ -76,21 +76,21 @@ func newJudge(tb testing.TB, objects ...runtime.Object) *judge {
 	return j
 }
 
-// scene is a world before it is planned for.
+// scene is a world before planning.
 type scene struct {
 	nodes   []*corev1.Node
 	bound   []*corev1.Pod
 	pools   []*capacity.Pool
 	daemons []*capacity.DaemonSet
-	// inFlight nodes are not in the scheduler's cache.
+	// inFlight are launched nodes that are not registered yet; they are not in the scheduler's cache.
 	inFlight []*capacity.Node
-	// pending pods; those of one class follow each other. gangs are by pod UID.
+	// pending are the pods to plan for; pods of one class follow each other. gangs are by pod UID.
 	pending []*corev1.Pod
 	gangs   map[types.UID]*capacity.Gang
 	opts    capacity.Options
 }
 
-// enter puts the scene's nodes and bound pods into the scheduler's cache, past the API; the answer takes them out again.
+// enter puts the scene's nodes and bound pods into the scheduler's cache, bypassing the API; leave removes them again.
 func (j *judge) enter(tb testing.TB, s *scene) (leave func()) {
 	tb.Helper()
 	logger := klog.FromContext(j.ctx)
@@ -125,7 +125,7 @@ func (j *judge) refresh(tb testing.TB) {
 	}
 }
 
-// look is the scene as the motor sees it, and its pods by UID. Pods that can't be planned for are left out of it.
+// look returns the scene as the planning loop sees it, and its pods by UID. Pods that can't be planned for are left out of it.
 func (j *judge) look(s *scene) (*launch.Scene, map[types.UID]*corev1.Pod) {
 	out := &launch.Scene{}
 	out.Pools, out.DaemonSets, out.Namespaces = s.pools, s.daemons, j.namespaces
@@ -162,7 +162,7 @@ func objectOf(n *capacity.Node) *corev1.Node {
 	return o
 }
 
-// trial is a plan as the filters are asked about it: every planned node is there from the start, with its daemons' pods.
+// trial returns the plan in the form in which the filters check it: every planned node exists from the start, with its DaemonSet pods.
 func trial(s *launch.Scene, plan *capacity.Plan, pods map[types.UID]*corev1.Pod) capacity.Trial {
 	t := capacity.Trial{Promised: s.Promised, Nodes: slices.Clone(s.Hypothetical)}
 	for _, n := range plan.Nodes {
@@ -185,7 +185,7 @@ func daemonPods(node string, daemons []*capacity.DaemonSet) []*corev1.Pod {
 	return out
 }
 
-// verify is what the real filters object to.
+// verify returns the placements that the real filters reject, with the reason.
 func (j *judge) verify(tb testing.TB, t capacity.Trial) []string {
 	tb.Helper()
 	rejections, err := j.world.Verify(j.ctx, t)

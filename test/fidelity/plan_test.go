@@ -16,8 +16,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
-// TestRandomWorlds plans random worlds and asks the real filters. FIDELITY_WORLDS=N tries more of them, FIDELITY_SEED=N
-// that one alone.
+// TestRandomWorlds plans random worlds and checks the plans with the real filters. FIDELITY_WORLDS=N sets the number of worlds,
+// FIDELITY_SEED=N runs only the world with that seed.
 func TestRandomWorlds(t *testing.T) {
 	worlds, first := uint64(150), uint64(0)
 	for name, value := range map[string]*uint64{"FIDELITY_WORLDS": &worlds, "FIDELITY_SEED": &first} {
@@ -52,12 +52,12 @@ func TestRandomWorlds(t *testing.T) {
 	}
 }
 
-// TestWorldsThatFailed holds worlds that TestRandomWorlds once found a fault in.
+// TestWorldsThatFailed repeats worlds in which TestRandomWorlds once found a fault.
 func TestWorldsThatFailed(t *testing.T) {
 	j := newJudge(t, shared()...)
 	for _, seed := range []uint64{
-		4524, // pods that no node could hold kept others, spread over zones, from the cheaper pool
-		8869, // the last pod of a class counted the others on its node, and was refused although a node could host it
+		4524, // pods that no node could hold kept other pods, spread over zones, out of the cheaper pool
+		8869, // the last pod of a class counted its classmates on the node, and was refused although a node could host it
 	} {
 		w := j.plan(t, seed)
 		w.check()
@@ -85,7 +85,7 @@ func (j *judge) plan(tb testing.TB, seed uint64) *planned {
 	return w
 }
 
-// check is how many of the checks the plan fails.
+// check returns how many checks the plan fails.
 func (w *planned) check() (failed int) {
 	for _, holds := range []func() error{w.accepted, w.nobodyLost, w.notInVain, w.notDearer, w.again} {
 		if err := holds(); err != nil {
@@ -96,7 +96,7 @@ func (w *planned) check() (failed int) {
 	return failed
 }
 
-// accepted: the filters accept every placement where and when it is planned.
+// accepted checks that the filters accept every placement on its node, in the plan's order.
 func (w *planned) accepted() error {
 	if refused := w.verify(w.tb, trial(w.view, w.plan, w.pods)); len(refused) > 0 {
 		return fmt.Errorf("the filters refuse %d placements: %s", len(refused), strings.Join(refused, "\n"))
@@ -104,7 +104,8 @@ func (w *planned) accepted() error {
 	return nil
 }
 
-// nobodyLost: every pod is placed or refused, once, no new node is empty, and gangs are placed as a whole or not at all.
+// nobodyLost checks that every pod is either placed or refused, exactly once, that no new node is empty, and that gangs are placed as
+// a whole or not at all.
 func (w *planned) nobodyLost() error {
 	answers, used, gangs := map[types.UID]int{}, map[string]bool{}, map[*capacity.Gang]int{}
 	for _, p := range w.plan.Placements {
@@ -140,7 +141,7 @@ func (w *planned) nobodyLost() error {
 	return nil
 }
 
-// again: the same world gives the same plan.
+// again checks that planning the same world again gives the same plan.
 func (w *planned) again() error {
 	s := newScene(w.seed)
 	view, _ := w.look(s)
@@ -150,7 +151,7 @@ func (w *planned) again() error {
 	return nil
 }
 
-// describe writes a plan down, a line per node and placement.
+// describe formats a plan, one line per node and placement.
 func describe(p *capacity.Plan) string {
 	var b strings.Builder
 	for _, n := range p.Nodes {
@@ -174,7 +175,7 @@ func spreads(all []corev1.TopologySpreadConstraint) []string {
 	return out
 }
 
-// String tells the world as a failure needs it.
+// String describes the world for the message of a failed test.
 func (w *planned) String() string {
 	var b strings.Builder
 	for _, n := range w.view.Nodes {

@@ -28,7 +28,7 @@ const (
 
 var zones = []string{"z-a", "z-b", "z-c"}
 
-// dice makes random worlds: small, with few names, so that everything meets everything.
+// dice makes random worlds. They are small and use few names, so that all features interact.
 type dice struct {
 	*rand.Rand
 	seed   uint64
@@ -85,7 +85,7 @@ func newScene(seed uint64) *scene {
 	return s
 }
 
-// sortPools puts pools in the order that a view has them in.
+// sortPools sorts pools by descending weight, as they are in a view.
 func sortPools(pools []*capacity.Pool) {
 	for i := range pools {
 		for k := i; k > 0 && pools[k].Weight > pools[k-1].Weight; k-- {
@@ -94,7 +94,7 @@ func sortPools(pools []*capacity.Pool) {
 	}
 }
 
-// types are families c, m and r in three sizes, one for arm64 and one with GPUs.
+// types returns the families c, m and r in three sizes, one of them for arm64, and one with GPUs.
 func (d *dice) types() []*capacity.InstanceType {
 	var out []*capacity.InstanceType
 	for _, f := range []struct {
@@ -194,7 +194,7 @@ func (d *dice) node(name string) *corev1.Node {
 	return n
 }
 
-// flight is a node that has been bought and isn't there yet.
+// flight returns a node that has been launched and has not registered yet.
 func (d *dice) flight() *capacity.Node {
 	room := capacity.Resources{"cpu": 3900, "memory": 7 << 30, "pods": 12, "ephemeral-storage": 18 << 30}
 	return &capacity.Node{Name: "claim-0", Claim: "claim-0", InFlight: true, Labels: d.nodeLabels("claim-0"), Allocatable: room, Free: room.Clone()}
@@ -224,12 +224,12 @@ func requesting(cpu, memory string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}}
 }
 
-// pod is a new pod of a shape.
+// pod returns a new pod of a shape.
 func (d *dice) pod(shape *corev1.Pod) *corev1.Pod {
 	p := shape.DeepCopy()
 	d.serial++
 	p.Name = fmt.Sprintf("%s-%d", shape.Labels["app"], d.serial)
-	p.UID = types.UID(fmt.Sprintf("%d/%s", d.seed, p.Name)) // classes are remembered by UID
+	p.UID = types.UID(fmt.Sprintf("%d/%s", d.seed, p.Name)) // classes are cached by UID
 	return p
 }
 

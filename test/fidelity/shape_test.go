@@ -11,7 +11,7 @@ import (
 
 var apps = []string{"web", "db", "api", "job"}
 
-// shape is what a number of pods have in common: an application, what it requests, and a few constraints.
+// shape returns what a number of pods have in common: an application, its requests, and a few constraints.
 func (d *dice) shape() *corev1.Pod {
 	app := pick(d, apps...)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pick(d, "default", "default", "other"), Labels: map[string]string{"app": app, "rev": pick(d, "1", "2")}}}
@@ -50,7 +50,7 @@ func (d *dice) spread(p *corev1.Pod) {
 		WhenUnsatisfiable: pick(d, corev1.DoNotSchedule, corev1.DoNotSchedule, corev1.ScheduleAnyway), LabelSelector: d.labelSelector(p)}
 	for _, old := range p.Spec.TopologySpreadConstraints {
 		if old.TopologyKey == c.TopologyKey && old.WhenUnsatisfiable == c.WhenUnsatisfiable {
-			return // the API server refuses two of these
+			return // the API server refuses two constraints with the same key and action
 		}
 	}
 	if c.WhenUnsatisfiable == corev1.DoNotSchedule && d.oneIn(4) {
@@ -95,7 +95,7 @@ func (d *dice) antiAffinity(p *corev1.Pod) {
 func (d *dice) affinity(p *corev1.Pod) {
 	t := d.podTerm(p, zoneKey, zoneKey, hostKey, ctKey)
 	if len(t.LabelSelector.MatchLabels)+len(t.LabelSelector.MatchExpressions) == 0 {
-		return // daemons' pods would match: nobody can say whether they or the pod come first
+		return // the term would match DaemonSet pods, and it is undefined whether they or the pod come first
 	}
 	affinityOf(p).PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{t}}
 }
@@ -170,7 +170,7 @@ func (d *dice) volume(p *corev1.Pod) {
 		ClaimName: pick(d, "new-anywhere", "new-zoned", "data-z-a", "data-z-b", "data-z-c")}}}}
 }
 
-// resources asks for room in the less usual ways.
+// resources requests capacity in the less usual ways.
 func (d *dice) resources(p *corev1.Pod) {
 	switch d.IntN(4) {
 	case 0:

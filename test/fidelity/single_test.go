@@ -15,27 +15,27 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
-// single is a world in which one constraint decides. What a planner that doesn't see the constraint would do must be refused
-// by the scheduler's own filter for it: so the world asks what it is meant to ask. What our planner does must be accepted.
+// single is a world in which one constraint decides. The scheduler's own filter for it must reject the plan of a planner that ignores
+// the constraint, which proves that the world tests it, and must accept our planner's plan.
 type single struct {
 	name string
 	pods []*corev1.Pod
-	// change makes of the plain scene that of the case.
+	// change turns the plain scene into that of the case.
 	change func(*scene)
-	// blind takes the constraint from a pod, unseen from the rest of the world.
+	// blind removes the constraint from a pod, unseen from the rest of the world.
 	blind  func(*corev1.Pod)
 	unseen func(*launch.Scene)
-	// by is the filter that refuses the blind plan; empty: the constraint is one that only scores, or one of nodes to be bought,
-	// of which the scheduler knows nothing.
+	// by is the filter that rejects the blind plan. Empty if the constraint is one that only scores, or one on nodes to launch, which
+	// the scheduler knows nothing about.
 	by string
-	// zones of the pods in order of their names, empty where a node may be bought in several ("refused": nowhere); nil: not
-	// looked at. nodes is the number of nodes to buy; 0: not looked at.
+	// zones are the zones of the pods, in the order of the pods' names: empty for a node that may be launched in several zones,
+	// "refused" for none; a nil slice is not compared. nodes is the number of nodes to launch; 0 is not compared.
 	zones []string
 	nodes int
 }
 
-// plain is a world with one pool: a small machine, a large one that is cheaper for who fills it, one with a GPU. Zones are
-// the dearer the later they come, spot is cheap everywhere.
+// plain returns a world with one pool: a small instance type, a large one that is cheaper per CPU if it is filled, and one with a GPU.
+// Zones are more expensive in alphabetical order; spot is cheap in all of them.
 func plain() *scene {
 	s := &scene{gangs: map[types.UID]*capacity.Gang{}, pools: []*capacity.Pool{newPool("general", 0)}}
 	return s
@@ -70,7 +70,7 @@ func newPool(name string, weight int32) *capacity.Pool {
 	return p
 }
 
-// there adds a node that is there, with room for so many CPUs.
+// there adds an existing node with so many free CPUs.
 func (s *scene) there(name, zone string, cpu int64, pods ...*corev1.Pod) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hostKey: name, zoneKey: zone, ctKey: "on-demand",
 		corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux", familyKey: "m5"}}}
@@ -84,14 +84,14 @@ func (s *scene) there(name, zone string, cpu int64, pods ...*corev1.Pod) *corev1
 	return n
 }
 
-// full adds a node without room in each of the zones, which makes them count for spreading.
+// full adds a node without free capacity in each of the zones, which makes the zones count for spreading.
 func (s *scene) full(zones ...string) {
 	for _, z := range zones {
 		s.there("full-"+z, z, 0)
 	}
 }
 
-// pods are n of an application, each asking for so much.
+// pods returns n pods of an application, each requesting so much CPU.
 func pods(app string, n int, cpu string, change ...func(*corev1.Pod)) []*corev1.Pod {
 	var out []*corev1.Pod
 	for i := range n {
@@ -105,7 +105,7 @@ func pods(app string, n int, cpu string, change ...func(*corev1.Pod)) []*corev1.
 	return out
 }
 
-// single plans the case as it is or, not sighted, as a planner would that doesn't see the constraint.
+// single plans the case as it is or, if sighted is false, as a planner would that ignores the constraint.
 func (j *judge) single(t *testing.T, tc *single, sighted bool) *planned {
 	w := &planned{judge: j, tb: t, scene: plain()}
 	if tc.change != nil {
@@ -133,7 +133,7 @@ func (j *judge) single(t *testing.T, tc *single, sighted bool) *planned {
 	return w
 }
 
-// asItIs is the blind plan as the filters see it, constraint and all.
+// asItIs returns the blind plan as the filters see it, with the constraint.
 func (w *planned) asItIs(t *testing.T, pods []*corev1.Pod) capacity.Trial {
 	pools, allocatable := map[string]*capacity.Pool{}, map[string]capacity.Resources{}
 	for _, p := range w.scene.pools {
@@ -160,7 +160,7 @@ func (w *planned) asItIs(t *testing.T, pods []*corev1.Pod) capacity.Trial {
 	return out
 }
 
-// zonesOf tells the zones of the pods in order of their names.
+// zonesOf returns the zones of the pods in the order of their names.
 func (w *planned) zonesOf() []string {
 	node := map[string]string{}
 	for _, n := range w.view.Nodes {

@@ -15,9 +15,9 @@ import (
 
 var accountNodes = flag.Int("account.nodes", 100, "nodes of the burst in a throttled account")
 
-// What real accounts do to whoever launches in them.
+// This file tests what happens in real accounts beside our launches: limits, delays, missing roles and empty subnets.
 
-// warnings are the reasons of the warnings that pods of an application have had.
+// warnings returns the reasons of the Warning events of an application's pods, with their number.
 func (e *env) warnings(app string) map[string]int {
 	e.Helper()
 	var list corev1.EventList
@@ -33,23 +33,24 @@ func (e *env) warnings(app string) map[string]int {
 	return out
 }
 
-// An account with EC2's documented limits, a neighbour who has used them up, and a burst: it takes its time, and no pod
-// hears of it. More nodes: go test ./test/integration -run ThrottledAccount -account.nodes=500 -patience=10m
+// TestManyNodesInAThrottledAccount has an account with EC2's documented limits, used up by another client, and a burst of pods: it
+// takes its time, but no pod gets a warning about it. More nodes: go test ./test/integration -run ThrottledAccount -account.nodes=500
+// -patience=10m
 func TestManyNodesInAThrottledAccount(t *testing.T) {
 	n := *accountNodes
 	e := start(t, func(s *setting) {
 		s.sim.Throttle, s.lives = true, max(s.lives, 3**patience)
-		// With hundreds of nodes, this process is their kubelets and the API server: on a busy machine the lease would be lost.
+		// With hundreds of nodes, this process simulates all kubelets and runs the API server: on a busy host the lease would be lost.
 		s.config = func(cfg cluster.Config) {
 			cfg.Leases(2*time.Minute, 90*time.Second, 5*time.Second)
-			cfg.SetProvisionArgs(map[string]any{"newImageNodes": 0}) // it is the account that is to be full, not the image to be tried
+			cfg.SetProvisionArgs(map[string]any{"newImageNodes": 0}) // this test fills the account and doesn't try the image first
 		}
 	})
 	limited := ec2.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
 	for _, action := range []string{"CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "CreateTags"} {
 		e.sim.Before(action, ec2.Times(3, limited))
 	}
-	// Machines that hold one pod each.
+	// Instances that hold one pod each.
 	e.apply(nodeClass, strings.Replace(nodePool, "        - {key: karpenter.k8s.aws/instance-category",
 		"        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [\"2\"]}\n        - {key: karpenter.k8s.aws/instance-category", 1))
 	begun := time.Now()
@@ -64,7 +65,7 @@ func TestManyNodesInAThrottledAccount(t *testing.T) {
 	t.Logf("%d pods on as many nodes: created within %s, bound within %s, settled within %s", n, created.Round(time.Second),
 		bound.Round(time.Second), time.Since(begun).Round(time.Second))
 	for reason, n := range e.warnings("web") {
-		if reason != "FailedScheduling" { // the scheduler's own, before there was a plan
+		if reason != "FailedScheduling" { // the scheduler's own event, from before there was a plan
 			t.Errorf("%d warnings %s", n, reason)
 		}
 	}
@@ -79,7 +80,7 @@ func TestManyNodesInAThrottledAccount(t *testing.T) {
 	}
 }
 
-// EC2 shows instances when it likes: up to 20 s late.
+// EC2 may list instances late, here up to 20 s after the launch.
 func TestInstancesThatShowLate(t *testing.T) {
 	e := start(t, func(s *setting) { s.sim.DescribeLag, s.sim.Speed = 20*time.Second, 1 })
 	e.apply(nodeClass, nodePool)
@@ -94,8 +95,8 @@ func TestInstancesThatShowLate(t *testing.T) {
 	}
 }
 
-// A launch worked, its answer was cut, and the call can't be repeated: its token is said to stand for another request. What it brought
-// shows seconds later, and nothing is launched a second time.
+// A launch succeeds, its answer is lost, and the call can't be repeated, because EC2 reports that the token belongs to another
+// request. The instances appear seconds later, and nothing is launched a second time.
 func TestLostLaunchThatShowsLate(t *testing.T) {
 	e := start(t, func(s *setting) { s.sim.DescribeLag, s.sim.Speed = 12*time.Second, 1 })
 	var first atomic.Pointer[string]
@@ -120,7 +121,8 @@ func TestLostLaunchThatShowsLate(t *testing.T) {
 	}
 }
 
-// Spot needs a role that somebody has to make once. Pods that want spot say so, and how; others take what they may.
+// Spot instances need a service-linked role that somebody has to create once. Pods that require spot report that and how; others use
+// on-demand capacity.
 func TestSpotWithoutItsRole(t *testing.T) {
 	e := start(t, func(s *setting) { s.sim.NoSpotRole = true })
 	spot := strings.NewReplacer("name: default}\nspec:\n  template", "name: spot}\nspec:\n  template", "[on-demand]", "[spot]").Replace(nodePool)
@@ -143,7 +145,7 @@ func TestSpotWithoutItsRole(t *testing.T) {
 	}
 }
 
-// A class's new instance profile is not known to EC2 for some seconds. Nobody has to do anything about it.
+// EC2 doesn't know a class's new instance profile for some seconds. No pod needs help because of that.
 func TestNewProfileIsNotKnownYet(t *testing.T) {
 	e := start(t, func(s *setting) { s.sim.ProfileLag, s.sim.Speed = 10*time.Second, 1 })
 	e.apply(strings.Replace(nodeClass, "instanceProfile: DovetailNode", "role: DovetailNode", 1), nodePool)
@@ -155,7 +157,7 @@ func TestNewProfileIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// A subnet without addresses is its zone's affair; without any, pods say why they wait.
+// A subnet without free addresses affects only its zone; if no subnet has any, pods report why they wait.
 func TestSubnetsWithoutAddresses(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
@@ -178,7 +180,7 @@ func TestSubnetsWithoutAddresses(t *testing.T) {
 	}
 }
 
-// A fleet whose answer has errors beside instances, and one that has errors beside all of them.
+// CreateFleet answers that contain errors beside some of the instances, and beside all of them.
 func TestErrorsBesideInstances(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)

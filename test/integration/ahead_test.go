@@ -19,9 +19,9 @@ import (
 
 var streamPods = flag.Int("stream.pods", 300, "pods of the stream that is compared with a burst")
 
-// A ReplicaSet's pods come one after the other, as fast as its controller may write; what is bought is what one burst of them
-// would have bought. A namespace with a quota is not bought for ahead: half of the pods never come. More pods: go test ./test/integration
-// -run SlowStream -stream.pods=1000 -patience=10m
+// TestSlowStreamBuysWhatABurstWould creates a ReplicaSet's pods one after the other, as fast as its controller may write; the same
+// nodes are launched as for a burst of all pods. For a namespace with a quota nothing is launched ahead, because half of the pods
+// never appear. More pods: go test ./test/integration -run SlowStream -stream.pods=1000 -patience=10m
 func TestSlowStreamBuysWhatABurstWould(t *testing.T) {
 	pods := *streamPods
 	bill := map[string]float64{}
@@ -52,7 +52,7 @@ func TestQuotaBuysNothingAhead(t *testing.T) {
 	few := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: few}}
 	e.create(quota)
-	// No quota controller runs here; the API server counts against the status.
+	// No quota controller runs here; the API server checks new pods against the quota's status.
 	quota.Status = corev1.ResourceQuotaStatus{Hard: few, Used: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}
 	if err := e.api.Status().Update(e.ctx, quota); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestQuotaBuysNothingAhead(t *testing.T) {
 	}
 }
 
-// replicaSets runs the ReplicaSet controller with so many writes per second.
+// replicaSets runs the ReplicaSet controller with a limit of qps requests per second.
 func replicaSets(t *testing.T, cfg *rest.Config, qps float32) {
 	t.Helper()
 	ctx := ktesting.Init(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// noNodes is a policy that lets nobody create a Node.
+// noNodes is an admission policy that forbids the creation of Nodes.
 const noNodes = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -29,8 +29,8 @@ metadata: {name: no-nodes}
 spec: {policyName: no-nodes, validationActions: [Deny]}
 `
 
-// Pods of a namespace that isn't selected have nothing launched for them, until it is. A Node that a policy refuses is created when the
-// policy has gone: of the same machine.
+// Nothing is launched for pods in a namespace that isn't selected, until it is selected. A Node that a policy refuses is created once
+// the policy is deleted, for the instance launched before.
 func TestWhatHasToBeAllowedFirst(t *testing.T) {
 	e := start(t, func(s *setting) {
 		s.config = func(cfg cluster.Config) {
@@ -63,7 +63,7 @@ func TestWhatHasToBeAllowedFirst(t *testing.T) {
 	}
 }
 
-// denied waits until nobody can create Nodes: a policy takes effect a moment after it is written.
+// denied waits until Nodes can't be created: a policy takes effect some time after it is written.
 func (e *env) denied() {
 	e.Helper()
 	for ctx := e.wait(); ; {

@@ -47,7 +47,7 @@ func plain(in []status.Condition) []metav1.Condition {
 	return out
 }
 
-// Each of these is a mistake a user makes. It is named on the object it is in, and nothing is launched because of it.
+// Each case is a mistake that a user makes. It is reported on the object that contains it, and launches nothing.
 func TestBadInputIsNamedAndLaunchesNothing(t *testing.T) {
 	e := start(t, nil)
 	for _, bad := range []struct {
@@ -96,7 +96,7 @@ func TestBadInputIsNamedAndLaunchesNothing(t *testing.T) {
 			}
 			message := ""
 			if refused != nil {
-				message = refused.Error() // by the definition's own validation
+				message = refused.Error() // refused by the validation in the CustomResourceDefinition
 			} else {
 				message = bad.message()
 			}
@@ -119,7 +119,7 @@ func TestBadInputIsNamedAndLaunchesNothing(t *testing.T) {
 	}
 }
 
-// clean takes pods, pools and classes away.
+// clean deletes pods, NodePools and EC2NodeClasses.
 func (e *env) clean() {
 	e.Helper()
 	for _, o := range []client.Object{&karpv1.NodePool{}, &ec2nc.EC2NodeClass{}} {
@@ -141,7 +141,7 @@ func (e *env) clean() {
 	}
 }
 
-// A scheduler that could not do what it is told exits and says which field is wrong.
+// A scheduler that can't apply its configuration exits with an error that names the wrong field.
 func TestBadConfigurationEndsTheStart(t *testing.T) {
 	e := start(t, func(s *setting) { s.idle = true })
 	for _, bad := range []struct {
@@ -179,7 +179,7 @@ func TestBadConfigurationEndsTheStart(t *testing.T) {
 	}
 }
 
-// AWS answers nothing: the scheduler is ready, schedules what fits, and says what it lacks.
+// AWS doesn't answer: the scheduler becomes ready, schedules the pods that fit on existing nodes, and reports what it is missing.
 func TestStartsWithoutAWS(t *testing.T) {
 	e := start(t, func(s *setting) { s.idle = true })
 	e.options.AWSEnv = []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_REGION=us-west-2", "AWS_EC2_METADATA_DISABLED=true"}

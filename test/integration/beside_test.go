@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// besides starts the cluster's own scheduler as a second process: the same binary without our plugins in any profile.
+// besides starts the cluster's own scheduler as a second process: the same binary with no Dovetail plugin in any profile.
 func (e *env) besides() {
 	e.Helper()
 	cfg := cluster.Config{
@@ -42,8 +42,8 @@ func (e *env) besides() {
 	})
 }
 
-// The default scheduler places its pods on our nodes, once they have registered, and finds nodes that were built for those it
-// had no room for. Our pods have what was planned for them, and nothing is launched twice.
+// The default scheduler places its pods on our nodes once they have registered, and finds nodes that were launched for those pods of
+// its that fit nowhere. Our pods keep the capacity planned for them, and nothing is launched twice.
 func TestBesideTheDefaultScheduler(t *testing.T) {
 	e := start(t, func(s *setting) {
 		s.config = func(cfg cluster.Config) {
@@ -74,13 +74,13 @@ func TestBesideTheDefaultScheduler(t *testing.T) {
 	}
 }
 
-// While a machine brings up its devices the default scheduler, which knows nothing of our plans, fills it. Who doesn't fit any
-// more gets another machine, one, and who still fits stays.
+// While the devices of a new node are not ready yet, the default scheduler, which doesn't know our plans, fills the node. The pod that
+// no longer fits gets another node, exactly one; the pod that still fits stays.
 func TestReservationsThatOthersOverrun(t *testing.T) {
 	e := start(t, func(s *setting) { s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = 3*time.Minute, 3*time.Minute })
 	e.besides()
 	e.apply(nodeClass, strings.Replace(nodePool, "values: [c, m, r]}", "values: [g]}\n        - {key: node.kubernetes.io/instance-type, operator: In, values: [g4dn.12xlarge]}", 1))
-	e.pods("theirs", 1, "20", "1Gi", scheduler(corev1.DefaultSchedulerName)) // it takes whatever comes
+	e.pods("theirs", 1, "20", "1Gi", scheduler(corev1.DefaultSchedulerName)) // it schedules onto any node that registers
 	e.pods("large", 1, "30", "1Gi", gpus("1"))
 	e.pods("small", 1, "1", "1Gi", gpus("1"))
 	first := e.awaitClaims()[0]
@@ -102,7 +102,7 @@ func TestReservationsThatOthersOverrun(t *testing.T) {
 	}
 }
 
-// untilRegistered checks in a record of what happened that no pod of the default scheduler was bound before its node had registered.
+// untilRegistered checks in recorded events that no pod of the default scheduler was bound before its node had registered.
 func untilRegistered(t *testing.T, events []record.Event) {
 	t.Helper()
 	registered, bound := map[string]bool{}, map[types.UID]bool{}
@@ -126,16 +126,16 @@ func untilRegistered(t *testing.T, events []record.Event) {
 	}
 }
 
-// The life of a machine that both schedulers use:
+// The life of a node that both schedulers use:
 //
-//  1. Until it registers our taint keeps the others off.
-//  2. Room for a DaemonSet's pod, which is theirs to place, is kept from ours.
-//  3. A pod of theirs that asked for a machine before goes there afterwards.
-//  4. When EC2 takes it back, room is made for their pods as for ours before it goes.
+//  1. Until it registers, our taint keeps the other scheduler's pods off it.
+//  2. Capacity for a DaemonSet pod, which the other scheduler places, is kept free of our pods.
+//  3. A pod of the other scheduler for which the node was launched is bound to it afterwards.
+//  4. When EC2 interrupts the instance, its pods get replacement capacity before it is terminated, whichever scheduler they belong to.
 func TestOneMachineForTwoSchedulers(t *testing.T) {
 	e := start(t, func(s *setting) {
 		s.idle = true
-		s.boots.Boot.Median, s.boots.Boot.P95 = 3*time.Minute, 4*time.Minute // nine seconds and twelve at this speed
+		s.boots.Boot.Median, s.boots.Boot.P95 = 3*time.Minute, 4*time.Minute // nine and twelve seconds at this speed
 		s.sim.SpotNotice = 40 * time.Minute
 		s.config = func(cfg cluster.Config) {
 			cfg.SetProvisionArgs(map[string]any{"provisionFor": []any{corev1.DefaultSchedulerName}, "interruptionQueue": "dovetail"})
@@ -145,7 +145,7 @@ func TestOneMachineForTwoSchedulers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { // also when something else has failed because of it
+	defer func() { // deferred, so that it also shows a cause when something else has failed
 		events, err := recording.Events(e.ctx)
 		if err != nil {
 			t.Error(err)
@@ -162,7 +162,7 @@ func TestOneMachineForTwoSchedulers(t *testing.T) {
 	theirs.Spec.Template.Spec.SchedulerName = corev1.DefaultSchedulerName
 	e.create(theirs, replicas("ours", 1, "1500m", "512Mi"))
 	on := e.bound("ours", 1)[0].Spec.NodeName
-	// 1.5 + 0.5 + 1 for the agent leave less than another one asks for.
+	// 0.5 + 1.5 + 1 CPUs for the agent leave less than another such pod requests.
 	e.pods("late", 1, "1", "512Mi")
 	if late := e.bound("late", 1)[0].Spec.NodeName; late == on {
 		t.Error("a late pod of ours is in the room of the DaemonSet's pod")
@@ -200,7 +200,7 @@ func TestOneMachineForTwoSchedulers(t *testing.T) {
 	}
 }
 
-// agents is a DaemonSet whose pods the default scheduler places.
+// agents returns a DaemonSet whose pods the default scheduler places.
 func agents() *appsv1.DaemonSet {
 	labels := map[string]string{"app": "agent"}
 	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent"}, Spec: appsv1.DaemonSetSpec{
@@ -210,7 +210,7 @@ func agents() *appsv1.DaemonSet {
 	}}
 }
 
-// agentOn is the pod that the DaemonSet's controller, which doesn't run here, would make for a node.
+// agentOn returns the pod that the DaemonSet controller, which doesn't run here, would create for a node.
 func agentOn(node string) *corev1.Pod {
 	set := agents()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent-0", Labels: set.Spec.Template.Labels, OwnerReferences: []metav1.OwnerReference{{
@@ -220,7 +220,7 @@ func agentOn(node string) *corev1.Pod {
 	return p
 }
 
-// Without provisionFor other schedulers' pods are none of our business.
+// Without provisionFor, nothing is launched for other schedulers' pods.
 func TestPodsOfOtherSchedulersAreNoDemand(t *testing.T) {
 	e := start(t, nil)
 	e.besides()
@@ -235,7 +235,7 @@ func TestPodsOfOtherSchedulersAreNoDemand(t *testing.T) {
 	}
 }
 
-// Namespaces are handed to us by a label.
+// A namespace label hands a namespace's pods to our scheduler.
 func TestSchedulerNameByNamespace(t *testing.T) {
 	e := start(t, func(s *setting) { s.idle = true })
 	root, err := cluster.ModuleRoot()
@@ -250,7 +250,7 @@ func TestSchedulerNameByNamespace(t *testing.T) {
 	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"dovetail.sh/schedule": "true"}}})
 	in := func(p *corev1.Pod) { p.Namespace = "team" }
 	daemon := func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
-	// A policy takes a moment to be in force.
+	// A policy takes effect some time after it is written.
 	if err := wait.PollUntilContextCancel(e.wait(), 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "try"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
 		err := e.api.Create(ctx, pod, client.DryRunAll)

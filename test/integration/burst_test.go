@@ -52,8 +52,8 @@ func TestThousandPodsAndTwoHundredFullNodes(t *testing.T) {
 	e.oneCycleAfterGate(1000)
 }
 
-// Nodes appear seconds apart, because EC2 shows instances when it likes. Pods joined by a spread constraint must not be
-// let go before all of them are there, or the first node would draw them all.
+// Nodes appear seconds apart, because EC2 may list instances late. Pods joined by a spread constraint must not be let through to
+// scheduling before all of the nodes exist, or they would all be placed on the first one.
 func TestZoneSpreadOverNodesThatAppearOneByOne(t *testing.T) {
 	e := start(t, func(s *setting) { s.sim.DescribeLag = 6 * time.Second })
 	e.apply(nodeClass, nodePool)
@@ -142,7 +142,7 @@ func TestSecondProfileWithoutOurPluginsIsUntouched(t *testing.T) {
 	if _, err := cluster.UntilPods(e.wait(), e.api, 3, cluster.Unschedulable, listApp("plain")); err != nil {
 		t.Fatal(err)
 	}
-	e.pods("web", 1, "1", "1Gi") // ours, later: by the time it is bound, the others would have been, too
+	e.pods("web", 1, "1", "1Gi") // one of ours, created later: by the time it is bound, the others would have been bound too
 	e.bound("web", 1)
 	if slices.ContainsFunc(e.podsOf("plain"), func(p corev1.Pod) bool { return len(p.Status.NominatedNodeName) > 0 }) {
 		t.Error("pods of the plain profile were planned for")
@@ -150,11 +150,11 @@ func TestSecondProfileWithoutOurPluginsIsUntouched(t *testing.T) {
 	e.settled(1)
 }
 
-// A pod without a plan must not take the room that is kept for a planned one.
+// A pod without a plan must not take the capacity that is kept for a planned one.
 func TestStrangePodCannotTakePlannedRoom(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
-	// Bare pods may only be bound when their node has registered, so their room is promised for a while with the Node there.
+	// Bare pods may only be bound once their node has registered, so for some time their capacity is promised while the Node exists.
 	e.pods("bare", 20, "1", "1Gi", func(p *corev1.Pod) { p.OwnerReferences = nil })
 	if _, err := cluster.UntilNodes(e.wait(), e.api, len(e.awaitClaims()), func(*corev1.Node) bool { return true }); err != nil {
 		t.Fatal(err)
@@ -165,14 +165,14 @@ func TestStrangePodCannotTakePlannedRoom(t *testing.T) {
 	e.onPlanOf("bare")
 }
 
-// slowBoot keeps nodes in flight for the whole test: everything is bound to nodes whose kubelets are still booting.
+// slowBoot keeps nodes in flight for the whole test: all pods are bound to nodes whose kubelets are still booting.
 func slowBoot(s *setting) { s.sim.Speed = 1 }
 
 func listApp(app string) labelled { return labelled{app} }
 
 var zones = []string{"us-west-2a", "us-west-2b", "us-west-2c"}
 
-// fullNode is a node that was there before, with so many CPUs to give.
+// fullNode returns a node that existed before, with so many allocatable CPUs.
 func fullNode(name, zone, cpu string) *corev1.Node {
 	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("200")}
 	return &corev1.Node{

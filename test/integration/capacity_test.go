@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// The cheapest offers have no capacity; the pods don't notice.
+// The cheapest offers have no capacity; the pods are not affected.
 func TestInsufficientCapacityFallsOverAtOnce(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
@@ -32,7 +32,7 @@ func TestInsufficientCapacityFallsOverAtOnce(t *testing.T) {
 	e.settled(2)
 }
 
-// A launch batch is filled only in part; the rest comes from elsewhere, nothing twice.
+// A launch batch is only partly filled. The rest is launched elsewhere, and nothing twice.
 func TestPartialFulfilmentKeepsWhatCame(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
@@ -50,7 +50,7 @@ func TestPartialFulfilmentKeepsWhatCame(t *testing.T) {
 	}
 }
 
-// Nothing can be had at all: pods say so, launches back off, and when capacity is back the pods get their nodes.
+// No launch succeeds at all: the pods get an event about it, launches back off, and when they succeed again, the pods get their nodes.
 func TestLaunchThatFailsEntirelyBacksOff(t *testing.T) {
 	e := start(t, nil)
 	none := e.sim.Before("CreateFleet", func(*ec2.Request) *ec2.Fault {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// A pod claims a device that no machine brings: no driver has ever announced one. It is told so, and nothing is bought for it,
-// while others get their machine.
+// A pod claims a device that no instance type offers, as no driver has ever announced one. It gets an event that states this, and
+// nothing is launched for it, while other pods get their node.
 func TestDeviceClaimsThatNoMachineCanServe(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)

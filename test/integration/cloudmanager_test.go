@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// cloudLag is how long a new instance is unknown to the part of EC2 that the cloud controller manager asks, ourLag how long it may
-	// be to ours.
+	// cloudLag is how long a new instance is missing from the cloud controller manager's EC2 answers, ourLag how long it may be
+	// missing from ours.
 	cloudLag = 20 * time.Second
 	ourLag   = 14 * time.Second
 )
 
-// A cloud controller manager that doesn't see new instances yet deletes their Nodes, as often as it likes. That ends no instance,
-// buys none, and no pod is lost.
+// A cloud controller manager that doesn't see new instances yet deletes their Nodes, again and again. That terminates no instance,
+// launches none, and loses no pod.
 func TestCloudControllerManagerThatLags(t *testing.T) {
 	e := start(t, func(s *setting) {
 		scale := time.Duration(s.sim.Speed)
 		s.sim.DescribeLag = ourLag * scale
-		s.boots.Boot = kubelet.Boot{Median: 26 * time.Second * scale, P95: 27 * time.Second * scale} // no machine boots in less than the lag
+		s.boots.Boot = kubelet.Boot{Median: 26 * time.Second * scale, P95: 27 * time.Second * scale} // booting takes longer than the lag
 	})
 	deleted := manageCloudNodes(t, e)
 	e.apply(nodeClass, nodePool)
@@ -61,8 +61,8 @@ func TestCloudControllerManagerThatLags(t *testing.T) {
 	}
 }
 
-// manageCloudNodes is the node lifecycle part of a cloud controller manager: a Node that isn't Ready and whose instance the cloud
-// doesn't know is deleted. It sees instances when they are cloudLag old. deleted counts.
+// manageCloudNodes is the node lifecycle part of a cloud controller manager: it deletes a Node that isn't Ready and whose instance the
+// cloud doesn't know. It sees instances once they are cloudLag old. deleted returns how many Nodes it has deleted.
 func manageCloudNodes(t *testing.T, e *env) (deleted func() int) {
 	t.Helper()
 	kube := kubernetes.NewForConfigOrDie(e.c.AdminConfig())
@@ -102,14 +102,14 @@ func manageCloudNodes(t *testing.T, e *env) (deleted func() int) {
 				if n.DeletionTimestamp != nil || up(n) || exists(ctx, n.Spec.ProviderID[strings.LastIndexByte(n.Spec.ProviderID, '/')+1:]) {
 					continue
 				}
-				// It says so first, as k8s.io/cloud-provider does.
+				// First an event about it, as k8s.io/cloud-provider does.
 				event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: n.Name + "."}, Type: corev1.EventTypeNormal, Reason: "DeletingNode",
 					Message:        "Deleting node " + n.Name + " because it does not exist in the cloud provider",
 					InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: n.Name, UID: n.UID}}
 				if _, err := kube.CoreV1().Events("default").Create(ctx, event, metav1.CreateOptions{}); err != nil {
 					continue
 				}
-				// As it was seen: one that has become Ready meanwhile stays.
+				// With the resource version it has seen, so that a node that has become Ready meanwhile stays.
 				err = kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}})
 				if err == nil {
 					mu.Lock()

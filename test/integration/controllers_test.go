@@ -12,8 +12,8 @@ import (
 	"k8s.io/kubernetes/test/utils/ktesting"
 )
 
-// controllers runs the parts of kube-controller-manager that have a say in a node's life: its taints by condition, and
-// the collection of pods whose node has gone.
+// controllers runs the controllers of kube-controller-manager that affect a node's life: taints by condition, and garbage collection
+// of pods whose node is gone.
 func controllers(t *testing.T, cfg *rest.Config) {
 	t.Helper()
 	ctx := ktesting.Init(t)

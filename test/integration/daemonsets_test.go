@@ -16,8 +16,8 @@ import (
 	"k8s.io/kubernetes/test/utils/ktesting"
 )
 
-// A LimitRange gives each pod of a DaemonSet two CPUs that its template doesn't ask for, and these pods come before others. The node
-// that is launched holds them beside the pod it is launched for, which nobody evicts.
+// A LimitRange gives each pod of a DaemonSet two CPUs that its template doesn't request, and these pods have a higher priority. The
+// launched node holds them beside the pod it is launched for, which is not evicted.
 func TestDaemonSetUnderALimitRange(t *testing.T) {
 	e := start(t, nil)
 	daemonSets(t, e.c.AdminConfig())

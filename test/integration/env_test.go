@@ -27,10 +27,10 @@ import (
 
 const ours = "dovetail-scheduler"
 
-// patience bounds every wait; what is waited for comes much sooner, unless another flag asks for more than usual.
+// patience bounds every wait. Waits usually end much sooner, unless another flag asks for larger tests.
 var patience = flag.Duration("patience", 5*time.Minute, "longest wait for anything")
 
-// env is a cluster with a simulated account and the scheduler running.
+// env is a cluster with a simulated AWS account and a running scheduler.
 type env struct {
 	*testing.T
 	ctx     context.Context
@@ -41,13 +41,13 @@ type env struct {
 	options cluster.SchedulerOptions
 }
 
-// setting changes what an env is made of.
+// setting holds the configuration of an env, for a test to change.
 type setting struct {
 	sim    ec2.Config
-	boots  kubelet.Config // how kubelets come up; what says where and how fast is set
+	boots  kubelet.Config // how kubelets boot; their connection to the API server and the speed are set already
 	config func(cluster.Config)
 	race   bool
-	mortal bool          // the scheduler will be killed, and another one take its lease
+	mortal bool          // the test kills the scheduler, and another one takes over its lease
 	idle   bool          // don't start the scheduler yet
 	lives  time.Duration // how long the test may take
 }
@@ -80,7 +80,7 @@ func start(t *testing.T, set func(*setting)) *env {
 	}
 	if s.mortal {
 		cfg.ShortLeases()
-		cfg.SetProvisionArgs(map[string]any{"newImageNodes": 0}) // all of a test's machines come at once
+		cfg.SetProvisionArgs(map[string]any{"newImageNodes": 0}) // a test's instances are launched all at once
 	} else {
 		cfg.LongLeases()
 	}
@@ -109,7 +109,7 @@ func (e *env) run() {
 	}
 }
 
-// wait is a context for one wait.
+// wait returns a context for one wait.
 func (e *env) wait() context.Context {
 	ctx, cancel := context.WithTimeout(e.ctx, *patience)
 	e.Cleanup(cancel)
@@ -123,7 +123,7 @@ func (e *env) create(objects ...client.Object) {
 	}
 }
 
-// nodeClass and pool are what a user would write.
+// nodeClass and nodePool are manifests as a user would write them.
 const nodeClass = `
 apiVersion: karpenter.k8s.aws/v1
 kind: EC2NodeClass
@@ -173,7 +173,7 @@ type podOpt func(*corev1.Pod)
 
 var owned = true
 
-// pods creates n pods of an application, owned by a controller, so that they may be bound early.
+// pods creates n pods of an application. They have a controller as owner, so they may be bound before their node has registered.
 func (e *env) pods(app string, n int, cpu, memory string, opts ...podOpt) {
 	e.Helper()
 	objects := make([]client.Object, 0, n)
@@ -254,7 +254,7 @@ func (e *env) nodes() map[string]*corev1.Node {
 	return out
 }
 
-// launched waits until n instances live, claims and nodes with them, one each.
+// settled waits until exactly n instances are live, each with one NodeClaim and one Node.
 func (e *env) settled(n int) {
 	e.Helper()
 	_, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
@@ -276,7 +276,7 @@ func (e *env) settled(n int) {
 	e.noDoubles()
 }
 
-// noDoubles fails when anything was launched that nobody asked for.
+// noDoubles fails if a NodeClaim has more than one instance.
 func (e *env) noDoubles() {
 	e.Helper()
 	if d := e.sim.Doubles("karpenter.sh/nodeclaim"); len(d) > 0 {
@@ -284,12 +284,12 @@ func (e *env) noDoubles() {
 	}
 }
 
-// launches is the number of instances ever launched.
+// launches returns the number of instances ever launched.
 func (e *env) launches() int { return len(e.sim.Instances()) }
 
-// onPlan checks that every pod that was planned for is on a slot that was planned for its class: none went elsewhere, the
-// slots that the claims record are as many, and on each node there are at least as many pods of a class as it has slots for.
-// Whoever was not planned for found a node in its first cycle.
+// onPlan checks that every planned pod is on a slot that was planned for its class: none was placed elsewhere, the NodeClaims record
+// as many slots, and each node has at least as many pods of a class as slots for it. Pods without a plan must have found a node in
+// their first scheduling cycle.
 func (e *env) onPlan(pods []*corev1.Pod) {
 	e.Helper()
 	app := map[types.UID]string{}
@@ -302,7 +302,7 @@ func (e *env) onPlan(pods []*corev1.Pod) {
 		on[p.Spec.NodeName][p.Labels["app"]]++
 	}
 	var said string
-	// What was promised on a node that was already there is written down after the fact, and bindings are counted then.
+	// Slots promised on a node that already existed are recorded afterwards, and bindings are counted then.
 	if err := wait.PollUntilContextCancel(e.wait(), 100*time.Millisecond, true, func(context.Context) (ok bool, _ error) {
 		ok, said = e.planKept(app, on)
 		return ok, nil
@@ -311,7 +311,7 @@ func (e *env) onPlan(pods []*corev1.Pod) {
 	}
 }
 
-// planKept compares what claims record and the scheduler has counted with where pods are: app by pod, count by app and node.
+// planKept compares the NodeClaims' records and the scheduler's counts with where pods are: app by pod, count by app and node.
 func (e *env) planKept(app map[types.UID]string, on map[string]map[string]int) (bool, string) {
 	e.Helper()
 	claims := e.claims()
@@ -347,7 +347,7 @@ func (e *env) planKept(app map[types.UID]string, on map[string]map[string]int) (
 			len(app), kept, found, fitted, elsewhere, slots, problem)
 }
 
-// metric is the sum of a metric's samples whose labels contain all of the given text.
+// metric returns the sum of a metric's samples whose labels contain all of the given texts.
 func (e *env) metric(name string, labels ...string) float64 {
 	e.Helper()
 	text, err := e.sched.Get(e.ctx, "/metrics")
@@ -369,11 +369,12 @@ func (e *env) metric(name string, labels ...string) float64 {
 	return sum
 }
 
-// oneCycleAfterGate checks that none of n pods needed more than the cycle that found no node and the one that bound it.
+// oneCycleAfterGate checks that none of n pods needed more than two scheduling cycles: the one that found no node and the one that
+// bound it.
 func (e *env) oneCycleAfterGate(n int) {
 	e.Helper()
 	all := 0
-	// A pod is counted when its binding has ended, which its watchers see first.
+	// The metric counts a pod after its binding is complete, while watchers see the binding before that.
 	if err := wait.PollUntilContextCancel(e.wait(), 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		all = int(e.metric("scheduler_pod_scheduling_attempts_count"))
 		return all >= n, nil
@@ -385,7 +386,7 @@ func (e *env) oneCycleAfterGate(n int) {
 	}
 }
 
-// eventOf waits for an event about a pod and returns its note.
+// eventOf waits for an event with that reason about a pod and returns its note.
 func (e *env) eventOf(pod, reason string) string {
 	e.Helper()
 	note := ""
@@ -421,7 +422,7 @@ func (e *env) podsOf(app string) []corev1.Pod {
 	return list.Items
 }
 
-// awaitClaims waits until claims exist and every one has its instance.
+// awaitClaims waits until NodeClaims exist and every one has its instance.
 func (e *env) awaitClaims() []*karpv1.NodeClaim {
 	e.Helper()
 	claims, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
@@ -438,7 +439,7 @@ func (e *env) awaitClaims() []*karpv1.NodeClaim {
 	return claims
 }
 
-// onPlanOf is onPlan for the pods of one application, other pods may be beside them.
+// onPlanOf is onPlan for the pods of one application, which may share nodes with other pods.
 func (e *env) onPlanOf(app string) {
 	e.Helper()
 	on := map[string]int{}

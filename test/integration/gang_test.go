@@ -24,7 +24,7 @@ func (e *env) groups(min int, names ...string) {
 	}
 }
 
-// someBound waits until n pods of the application, whichever, are bound.
+// someBound waits until any n pods of the application are bound.
 func (e *env) someBound(app string, n int) {
 	e.Helper()
 	_, err := cluster.Until(e.wait(), e.api, &corev1.PodList{}, func(pods []*corev1.Pod) (bool, string, error) {
@@ -58,7 +58,7 @@ func inGroup(name string) podOpt {
 	return func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = name }
 }
 
-// Workers and their leader are of different shapes and start together. One that nobody can start buys nothing.
+// Workers and their leader request different amounts and start together. A gang that can't start launches nothing.
 func TestGangStartsTogetherOrNotAtAll(t *testing.T) {
 	e := start(t, func(s *setting) { withGangs(s); s.idle = true })
 	e.installGroups()
@@ -81,7 +81,7 @@ func TestGangStartsTogetherOrNotAtAll(t *testing.T) {
 	if n := e.launches(); n != before {
 		t.Errorf("%d machines were launched for gangs that can't start", n-before)
 	}
-	// Its third member makes the short one complete.
+	// With its third member, the incomplete gang is complete.
 	e.pods("late", 1, "1", "1Gi", inGroup("short"))
 	e.bound("late", 1)
 	e.bound("short", 2)
@@ -94,7 +94,7 @@ func TestGangStartsTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// Several gangs, and a limit that allows for one of them: one starts, and no machine stands there for half of another.
+// Several gangs, and a limit that has capacity for one of them: one starts, and no node runs for half of another.
 func TestGangsThatCompeteForALimit(t *testing.T) {
 	e := start(t, func(s *setting) { withGangs(s); s.idle = true })
 	e.installGroups()
@@ -121,12 +121,12 @@ func TestGangsThatCompeteForALimit(t *testing.T) {
 	}
 }
 
-// Capacity runs out when half of the gang's machines have come: they don't stay.
+// Capacity runs out when half of the gang's instances are launched: they are terminated.
 func TestGangThatCantBeHadLeavesNothingBehind(t *testing.T) {
 	e := start(t, func(s *setting) {
 		withGangs(s)
 		s.idle = true
-		s.sim.Speed = 1 // the machines that come are still booting when the plan falls through
+		s.sim.Speed = 1 // the launched instances are still booting when the plan is given up
 	})
 	e.installGroups()
 	e.apply(nodeClass, strings.Replace(nodePool, "      requirements:\n", "      requirements:\n        - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}\n", 1))
@@ -156,7 +156,7 @@ func TestGangThatCantBeHadLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A gang that runs has lost a member: the one that comes in its place needs no quorum of its own.
+// A running gang has lost a member: the pod that replaces it needs no quorum of its own.
 func TestGangGetsAMemberBack(t *testing.T) {
 	e := start(t, func(s *setting) { withGangs(s); s.idle = true })
 	e.installGroups()

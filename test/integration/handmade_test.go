@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// handmade is a NodeClaim as a user writes it.
+// handmade is a standalone NodeClaim as a user writes it.
 const handmade = `
 apiVersion: karpenter.sh/v1
 kind: NodeClaim
@@ -32,7 +32,7 @@ spec:
   resources: {requests: {cpu: "3", memory: 4Gi}}
 `
 
-// claim waits for a claim to be as wanted and returns it.
+// claim waits until ok returns true for the NodeClaim of that name, and returns it.
 func (e *env) claim(name, what string, ok func(*karpv1.NodeClaim) bool) *karpv1.NodeClaim {
 	e.Helper()
 	var out *karpv1.NodeClaim
@@ -57,14 +57,14 @@ func initialized(c *karpv1.NodeClaim) bool {
 	return c.StatusConditions().Get(karpv1.ConditionTypeInitialized).IsTrue()
 }
 
-// says is whether the claim's Launched condition has a message with these words.
+// says returns a function that reports whether the message of the NodeClaim's Launched condition contains a text.
 func says(words string) func(*karpv1.NodeClaim) bool {
 	return func(c *karpv1.NodeClaim) bool {
 		return strings.Contains(c.StatusConditions().Get(karpv1.ConditionTypeLaunched).Message, words)
 	}
 }
 
-// ended waits until there is no claim of that name.
+// ended waits until there is no NodeClaim of that name.
 func (e *env) ended(name string) {
 	e.Helper()
 	if _, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
@@ -75,7 +75,7 @@ func (e *env) ended(name string) {
 	}
 }
 
-// gone waits until a claim, its Node and its instance have ended.
+// gone waits until a NodeClaim, its Node and its instance are terminated.
 func (e *env) gone(claim *karpv1.NodeClaim) {
 	e.Helper()
 	if _, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
@@ -98,7 +98,7 @@ func (e *env) gone(claim *karpv1.NodeClaim) {
 	}
 }
 
-// No pool at all: a claim is written by hand, and is a node like any other until it is deleted.
+// There is no NodePool: a user creates a standalone NodeClaim, and its node works like any other until the NodeClaim is deleted.
 func TestClaimMadeByHand(t *testing.T) {
 	e := start(t, nil)
 	e.apply(handmade)
@@ -146,7 +146,7 @@ func TestClaimMadeByHand(t *testing.T) {
 		t.Errorf("%d launches", n)
 	}
 
-	// One that nobody shares, which no pool asks for.
+	// One with dedicated tenancy, which no pool requires.
 	e.apply(strings.Replace(handmade, "  taints:", "    - {key: karpenter.k8s.aws/instance-tenancy, operator: In, values: [dedicated]}\n  taints:", 1))
 	c = e.claim("mine", "initialized", initialized)
 	if in := e.sim.Live(); len(in) != 1 || in[0].Placement.Tenancy != "dedicated" {
@@ -157,7 +157,8 @@ func TestClaimMadeByHand(t *testing.T) {
 	}
 }
 
-// With the label of a pool it counts for that pool. What can't be had is said with the field's name, and nothing is launched.
+// A standalone NodeClaim with a pool's label counts towards that pool. If it can't be satisfied, its condition names the field, and
+// nothing is launched.
 func TestClaimsMadeByHandForAPool(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
@@ -184,7 +185,7 @@ func TestClaimsMadeByHandForAPool(t *testing.T) {
 	}
 }
 
-// The scheduler dies between the call and its record: the same token gives the same instance.
+// The scheduler is killed after the launch call and before it is recorded: the same token returns the same instance.
 func TestKilledWhileLaunchingAClaimMadeByHand(t *testing.T) {
 	e := start(t, nil)
 	k := e.killer()

@@ -27,7 +27,7 @@ func gpus(n string) podOpt {
 	}
 }
 
-// antiAffine keeps the pods of an application on nodes of their own.
+// antiAffine keeps the pods of an application on separate nodes.
 func antiAffine(p *corev1.Pod) {
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}}}}}
@@ -35,15 +35,15 @@ func antiAffine(p *corev1.Pod) {
 
 var inflightNodes = flag.Int("inflight.nodes", 30, "nodes that boot while five times as many pods come")
 
-// Nodes that boot for a minute have room beside the pods they were launched for. Pods that come one by one while they boot take
-// it, five on each node. More nodes: go test ./test/integration -run PodsThatComeWhileNodesBoot -inflight.nodes=100 -patience=5m
+// Nodes that boot for a minute have free capacity beside the pods they were launched for. Pods that are created one by one meanwhile
+// use it, five on each node. More nodes: go test ./test/integration -run PodsThatComeWhileNodesBoot -inflight.nodes=100 -patience=5m
 func TestPodsThatComeWhileNodesBootBuyNothing(t *testing.T) {
 	nodes, late := *inflightNodes, 5**inflightNodes
 	e := start(t, func(s *setting) {
 		slowBoot(s)
 		s.boots.Boot.Median, s.boots.Boot.P95 = time.Minute, 61*time.Second
 		s.lives = max(s.lives, 3**patience)
-		// On a busy machine the lease would be lost, and what is shown here with it.
+		// On a busy host the scheduler would lose its lease, and with it what this test shows.
 		s.config = func(cfg cluster.Config) { cfg.Leases(2*time.Minute, 90*time.Second, 5*time.Second) }
 	})
 	e.apply(nodeClass, strings.Replace(nodePool, "      requirements:\n", "      requirements:\n        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [\"2\"]}\n", 1))
@@ -70,8 +70,8 @@ func TestPodsThatComeWhileNodesBootBuyNothing(t *testing.T) {
 	}
 }
 
-// The kubelet of a machine with four GPUs shows none for a while, and others come that want one: they are its. The device plugin is
-// there because its label was put on the Node that was made ahead.
+// The kubelet of a node with four GPUs reports none for some time, and other pods are created that request one: they are placed on
+// that node. The device plugin runs because its label was put on the Node before the kubelet registered.
 func TestPodsThatComeWhileDevicesAreMissingBuyNothing(t *testing.T) {
 	e := start(t, func(s *setting) {
 		s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = time.Minute, time.Minute
@@ -94,7 +94,7 @@ func TestPodsThatComeWhileDevicesAreMissingBuyNothing(t *testing.T) {
 	}
 }
 
-// A GPU pod waits for its machine to boot. When another GPU pod ends meanwhile, it runs in its place, at once.
+// A GPU pod waits for its node to boot. When another GPU pod ends meanwhile, the pod takes its place at once.
 func TestWaitingPodTakesRoomThatAppears(t *testing.T) {
 	e := start(t, slowBoot)
 	e.apply(nodeClass, strings.Replace(nodePool, "[c, m, r]", "[g, p]", 1))

@@ -25,13 +25,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// An account's interruption queue, end to end: what EC2 takes is left in time for somewhere else, what it only recommends is told,
-// and the queue is empty afterwards, whatever else was on it. All the while nothing that the scheduler says, at its most talkative,
-// holds the credentials that it asks AWS with.
+// TestInterruptions tests an account's interruption queue from end to end: the pods of interrupted instances move in time, rebalance
+// recommendations are only reported, and the queue is empty afterwards, whatever other messages it contained. Meanwhile the
+// credentials with which the scheduler calls AWS appear in none of its output, even at its highest verbosity.
 func TestInterruptions(t *testing.T) {
 	e := start(t, func(s *setting) {
 		s.idle = true
-		s.sim.SpotNotice, s.sim.StateEvents = 40*time.Minute, true // 2 min, at the speed of the rest
+		s.sim.SpotNotice, s.sim.StateEvents = 40*time.Minute, true // 2 min, at the same speed as everything else
 		s.config = func(cfg cluster.Config) { cfg.SetProvisionArgs(map[string]any{"interruptionQueue": "dovetail"}) }
 	})
 	secrets := map[string]string{"AWS_ACCESS_KEY_ID": "AKIALOOKFORTHISKEY", "AWS_SECRET_ACCESS_KEY": "look/for+this/secret", "AWS_SESSION_TOKEN": "look//for++this//session"}
@@ -87,7 +87,7 @@ func TestInterruptions(t *testing.T) {
 		t.Error("an instance was ended for a recommendation")
 	}
 
-	// Somebody ends an instance behind our back: its node goes without waiting for the kubelet to be missed.
+	// An instance is terminated from outside: its node is deleted without waiting for the kubelet's heartbeats to be missed.
 	dead := ""
 	for _, c := range e.claims() {
 		if strings.HasSuffix(c.Status.ProviderID, "/"+stopped.ID) {
@@ -119,7 +119,7 @@ func TestInterruptions(t *testing.T) {
 	e.silentOn(secrets)
 }
 
-// silentOn checks that log, events and objects hold none of these values. All calls were made with them.
+// silentOn checks that log, events and objects contain none of these values, and that all calls were made with them.
 func (e *env) silentOn(secrets map[string]string) {
 	e.Helper()
 	if key := e.sim.Calls("CreateFleet")[0].Key; key != secrets["AWS_ACCESS_KEY_ID"] {
@@ -151,7 +151,7 @@ func (e *env) silentOn(secrets map[string]string) {
 	}
 }
 
-// claimEvent waits until something was told of some NodeClaim.
+// claimEvent waits for an event with that reason about any NodeClaim.
 func (e *env) claimEvent(reason string) {
 	e.Helper()
 	_, err := cluster.Until(e.wait(), e.api, &corev1.EventList{}, func(events []*corev1.Event) (bool, string, error) {
@@ -164,7 +164,7 @@ func (e *env) claimEvent(reason string) {
 	}
 }
 
-// claimsAre waits until all claims are so.
+// claimsAre waits until so is true for all NodeClaims.
 func (e *env) claimsAre(what string, so func(*karpv1.NodeClaim) bool) {
 	e.Helper()
 	_, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// killed is a moment at which the scheduler is killed, once.
+// killed kills the scheduler once, at a moment that the test chooses.
 type killed struct {
 	e    *env
 	once sync.Once
@@ -40,8 +40,8 @@ func (k *killed) first() bool {
 	}
 }
 
-// afterwards waits for the kill, starts the scheduler again and checks that every pod is bound, and exactly the instances
-// needed live.
+// afterwards waits for the kill, starts the scheduler again and checks that every pod is bound, and that exactly the needed instances
+// are live.
 func (k *killed) afterwards(pods int) {
 	e := k.e
 	e.Helper()
@@ -72,7 +72,7 @@ func (k *killed) afterwards(pods int) {
 	}
 }
 
-// anti gives every pod a node of its own: 50 pods are 50 identical claims, one launch batch.
+// anti puts every pod on its own node: 50 pods are 50 identical NodeClaims in one launch batch.
 func anti(p *corev1.Pod) {
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}}}}}
@@ -129,7 +129,7 @@ func TestKilledBetweenNodeAndBind(t *testing.T) {
 	e := start(t, mortal)
 	e.apply(nodeClass, nodePool)
 	k := e.killer()
-	// Bare pods are bound when their nodes have registered: there is time between the Node and the bind.
+	// Bare pods are bound once their nodes have registered, so there is time between the creation of the Node and the binding.
 	e.pods("web", 20, "1", "1Gi", anti, func(p *corev1.Pod) { p.OwnerReferences = nil })
 	if _, err := cluster.Until(e.wait(), e.api, &corev1.NodeList{}, func(nodes []*corev1.Node) (bool, string, error) {
 		return len(nodes) > 0, "a node", nil
@@ -140,7 +140,7 @@ func TestKilledBetweenNodeAndBind(t *testing.T) {
 	k.afterwards(20)
 }
 
-// Whatever the first leader had promised, pods that ended meanwhile leave nothing behind.
+// Pods that are deleted while no scheduler runs leave nothing behind, whatever the first leader had promised them.
 func TestPodsDeletedWhileTheSchedulerIsDead(t *testing.T) {
 	e := start(t, mortal)
 	e.apply(nodeClass, nodePool)
@@ -161,7 +161,7 @@ func TestPodsDeletedWhileTheSchedulerIsDead(t *testing.T) {
 	if err := e.sched.Restart(e.ctx); err != nil {
 		t.Fatal(err)
 	}
-	// Launched or not, the launch batch is settled: claims and instances agree.
+	// Whether it was launched or not, the launch batch is resolved: NodeClaims and instances agree.
 	_, err := cluster.Until(e.wait(), e.api, &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
 		return len(claims) == len(e.sim.Live()), fmt.Sprintf("as many instances (%d) as claims (%d)", len(e.sim.Live()), len(claims)), nil
 	})

@@ -29,7 +29,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// The API server in memory, against which the product runs under virtual time, answers as the real one does.
+// TestKubeAPIAgrees checks that the API server in memory, against which the product runs under virtual time, answers like the real
+// one.
 func TestKubeAPIAgrees(t *testing.T) {
 	real := inprocess.Start(t).AdminConfig()
 	inMemory := kubeapi.New(cluster.Scheme, clock.RealClock{}).Client().Config()
@@ -38,7 +39,7 @@ func TestKubeAPIAgrees(t *testing.T) {
 	}
 }
 
-// talk is one dialogue with an API server, as lines that can be compared.
+// talk is a sequence of requests to an API server, with the answers as lines that can be compared.
 type talk struct {
 	*testing.T
 	ctx   context.Context
@@ -201,7 +202,7 @@ func (d *talk) pods() {
 	d.past(p.ResourceVersion)
 }
 
-// past watches from a version on.
+// past opens a watch that starts at an old version.
 func (d *talk) past(version string) {
 	again, err := d.kube.CoreV1().Pods("default").Watch(d.ctx, metav1.ListOptions{ResourceVersion: version, TimeoutSeconds: ptr.To[int64](1)})
 	if err != nil {

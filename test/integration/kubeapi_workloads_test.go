@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// workloads are what Kubernetes' own controllers depend on.
+// workloads makes the requests that Kubernetes' own controllers depend on.
 func (d *talk) workloads() {
 	all := []string{metav1.DryRunAll}
 	nodes := d.kube.CoreV1().Nodes()

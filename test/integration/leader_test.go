@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// orphan pods have nobody who recreates them: they are bound when their node has registered, not before.
+// orphan removes a pod's owner. No controller would recreate the pod, so it is bound only once its node has registered.
 func orphan(p *corev1.Pod) { p.OwnerReferences = nil }
 
-// The leader dies while pods wait behind their gates for machines that boot. The standby, which has had no gate of its own
-// shut, picks up what was promised: every pod runs, and nothing is launched again.
+// The leader dies while pods wait behind their gates for booting nodes. The standby, which never closed a gate itself, takes over what
+// was promised: every pod runs, and nothing is launched again.
 func TestStandbyTakesOver(t *testing.T) {
 	e := start(t, func(s *setting) { s.sim.Speed, s.mortal = 4, true })
 	e.apply(nodeClass, nodePool)

@@ -35,7 +35,7 @@ spec:
   weight: 10
 `
 
-// until waits for one object to be as it should.
+// until waits until ok is true for the object of that name, and returns the object.
 func until[T client.Object](e *env, list client.ObjectList, name, what string, ok func(T) bool) (found T) {
 	e.Helper()
 	if _, err := cluster.Until(e.wait(), e.api, list, func(objects []T) (bool, string, error) {
@@ -52,8 +52,8 @@ func until[T client.Object](e *env, list client.ObjectList, name, what string, o
 	return found
 }
 
-// Karpenter's objects on a real API server: what is written on them passes its validation, overlays decide what is bought, a limit holds,
-// and a class goes after its claims.
+// Karpenter's objects on a real API server: what the product writes to them passes its validation, overlays affect which instance type
+// is launched, a limit holds, and a class is deleted only after its NodeClaims.
 func TestKarpentersObjects(t *testing.T) {
 	e := start(t, nil)
 	limited := strings.Replace(nodePool, "\nspec:\n", "\nspec:\n  limits: {nodes: 2}\n", 1)
@@ -67,7 +67,7 @@ func TestKarpentersObjects(t *testing.T) {
 		return nc.Annotations[ec2nc.AnnotationEC2NodeClassHashVersion] == karpenter.HashVersion && slices.Contains(nc.Finalizers, ec2nc.TerminationFinalizer)
 	})
 
-	// A pod to a node: r5.xlarge has four CPUs.
+	// One pod per node, because an r5.xlarge has four CPUs.
 	zone := func(p *corev1.Pod) {
 		p.Spec.NodeSelector = map[string]string{"topology.k8s.aws/zone-id": e.zoneID(zones[1])}
 	}
@@ -101,7 +101,7 @@ func TestKarpentersObjects(t *testing.T) {
 		}
 	}
 
-	// The class is deleted: it stays as long as its nodes do.
+	// The class is deleted: it stays as long as its nodes exist.
 	if err := e.api.DeleteAllOf(e.ctx, &ec2nc.EC2NodeClass{}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestKarpentersObjects(t *testing.T) {
 	}
 }
 
-// zoneID is the id of a zone, as the class's status has it.
+// zoneID returns the ID of a zone from the class's status.
 func (e *env) zoneID(zone string) string {
 	e.Helper()
 	id := ""

@@ -16,7 +16,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// asKarpenters makes the objects look as Karpenter leaves them: it has its own hashes, and keeps no record of a launch.
+// asKarpenters changes the objects so that they look as if Karpenter had made them: with Karpenter's own hashes and without launch
+// records.
 func (e *env) asKarpenters() {
 	e.Helper()
 	e.patch(&karpv1.NodePool{}, "default", `{"metadata":{"annotations":{"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v3"}}}`)
@@ -28,7 +29,7 @@ func (e *env) asKarpenters() {
 	}
 }
 
-// leads makes Karpenter the cluster's other owner, for as long as nobody says otherwise.
+// leads makes Karpenter hold its leader election lease, for an hour or until the test changes it.
 func (e *env) leads() {
 	e.Helper()
 	holder, lasts, now := "karpenter-0", int32(3600), metav1.NowMicro()
@@ -38,7 +39,7 @@ func (e *env) leads() {
 	})
 }
 
-// eventSays waits for an event of that reason about an object of that name, in whatever namespace.
+// eventSays waits for an event with that reason about an object of that name, in any namespace, whose message contains the words.
 func (e *env) eventSays(about, reason, words string) {
 	e.Helper()
 	if _, err := cluster.Until(e.wait(), e.api, &corev1.EventList{}, func(events []*corev1.Event) (bool, string, error) {
@@ -50,8 +51,8 @@ func (e *env) eventSays(about, reason, words string) {
 	}
 }
 
-// As long as Karpenter leads in the cluster, nothing is launched or ended, and it is said why. When it has gone, what it made is ours like
-// what we made.
+// As long as Karpenter is active in the cluster, nothing is launched or terminated, and events state why. Afterwards, the nodes that
+// it made are treated like ours.
 func TestBesideKarpenter(t *testing.T) {
 	e := start(t, mortal)
 	e.apply(nodeClass, strings.Replace(nodePool, "consolidateAfter: Never", "consolidateAfter: 1s", 1))
@@ -70,7 +71,7 @@ func TestBesideKarpenter(t *testing.T) {
 		byNode[c.Status.NodeName] = c
 	}
 	empty, deleted, kept := byNode[pods[0].Spec.NodeName], byNode[pods[1].Spec.NodeName], byNode[pods[2].Spec.NodeName]
-	const why = "Karpenter leads in this cluster (lease kube-system/karpenter-leader-election, held by karpenter-0)"
+	const why = "Karpenter is active in this cluster (lease kube-system/karpenter-leader-election, held by karpenter-0)"
 	e.eventSays("default", "HeldBack", why)
 	if err := e.api.Delete(e.ctx, pods[0], client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
@@ -102,7 +103,7 @@ func TestBesideKarpenter(t *testing.T) {
 		}
 	}
 
-	// It is uninstalled: as it goes, it lets go of its lease.
+	// Karpenter is uninstalled: it releases its lease when it shuts down.
 	e.patch(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system"}}, karpenter.ExternalLease, `{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`)
 	e.eventSays("default", "Resumed", "")
 	e.running("large", 1)

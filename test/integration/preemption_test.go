@@ -18,13 +18,13 @@ func priorityClass(name string, value int32) *schedulingv1.PriorityClass {
 
 func priority(class string) podOpt { return func(p *corev1.Pod) { p.Spec.PriorityClassName = class } }
 
-// quick pods end at once when they are told to.
+// quick gives a pod a short termination grace period.
 func quick(p *corev1.Pod) {
 	grace := int64(1)
 	p.Spec.TerminationGracePeriodSeconds = &grace
 }
 
-// ending waits until a pod of the application has been told to end, or has ended.
+// ending waits until only n pods of the application are not being deleted.
 func (e *env) ending(app string, n int) {
 	e.Helper()
 	_, err := cluster.Until(e.wait(), e.api, &corev1.PodList{}, func(pods []*corev1.Pod) (bool, string, error) {
@@ -41,13 +41,13 @@ func (e *env) ending(app string, n int) {
 	}
 }
 
-// One node of four CPUs is all that the pool may buy.
+// oneNode restricts the pool to instances with four CPUs.
 const oneNode = `      requirements:
         - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: ["4"]}
 `
 
-// Where a machine can be bought nobody is evicted. Where the pool may buy no more, preemption helps as it always has, and what
-// it makes room for is not bought as well. Critical pods don't wait for machines.
+// Where a node can be launched, no pod is evicted. Where the pool is at its limit, preemption works as usual, and no node is launched
+// for what preemption frees. Critical pods don't wait for nodes.
 func TestPreemption(t *testing.T) {
 	e := start(t, nil)
 	small := strings.Replace(nodePool, "      requirements:\n", oneNode, 1)
@@ -72,7 +72,7 @@ func TestPreemption(t *testing.T) {
 		t.Errorf("%d launches, the pool may have 2 nodes", n)
 	}
 
-	// The limit goes: a machine could be bought again, but a critical pod takes the place of the last one.
+	// The limit is removed, so a node could be launched again, but a critical pod preempts the last one.
 	e.apply(small)
 	e.pods("critical", 1, "1", "256Mi", quick, priority("system-node-critical"))
 	e.running("critical", 1)
@@ -82,7 +82,7 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// When the limit allows for less than what is pending, higher priorities get it.
+// When the limit allows less than all pending pods need, pods of higher priority get it.
 func TestHigherPrioritiesGetWhatTheLimitAllows(t *testing.T) {
 	e := start(t, func(s *setting) { s.idle = true })
 	small := strings.Replace(nodePool, "      requirements:\n", oneNode, 1)

@@ -15,13 +15,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// teamPool is a pool whose machines take one of the test's pods each.
+// teamPool returns a NodePool whose nodes hold one of the test's pods each.
 func teamPool(name, team string) string {
 	out := strings.Replace(nodePool, "{name: default}", fmt.Sprintf("{name: %s, labels: {team: %s}}", name, team), 1)
 	return strings.Replace(out, "      requirements:\n", "      requirements:\n        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [\"4\"]}\n", 1)
 }
 
-// twoProfiles are profiles a and b in one configuration, each for the pools of its team.
+// twoProfiles replaces the profile by profiles a and b, each for the pools of its team.
 func twoProfiles(cfg cluster.Config) {
 	first := cfg.Profiles()[0]
 	var all []any
@@ -32,7 +32,7 @@ func twoProfiles(cfg cluster.Config) {
 			err = yaml.Unmarshal(raw, &one)
 		}
 		if err != nil {
-			panic(err) // what was read from YAML is YAML
+			panic(err) // it was read from YAML, so it can be written as YAML
 		}
 		one["schedulerName"] = team
 		argsOfProfile(one)["nodePoolSelector"] = map[string]any{"matchLabels": map[string]any{"team": team}}
@@ -50,7 +50,7 @@ func argsOfProfile(profile map[string]any) map[string]any {
 	return nil
 }
 
-// perPool is the number of claims of each pool.
+// perPool returns the number of NodeClaims of each pool.
 func (e *env) perPool() map[string]int {
 	e.Helper()
 	out := map[string]int{}
@@ -60,7 +60,7 @@ func (e *env) perPool() map[string]int {
 	return out
 }
 
-// onPools checks that the pods of an application run, on nodes of these pools.
+// onPools checks that the application's pods run on nodes of these pools.
 func (e *env) onPools(app string, n int, pools ...string) {
 	e.Helper()
 	for _, node := range e.landed(app, n) {
@@ -70,8 +70,8 @@ func (e *env) onPools(app string, n int, pools ...string) {
 	}
 }
 
-// Two profiles in one scheduler: nodes are built for the pods of each in its own pools. One of them has a pool in its arguments; when that is
-// taken out, nothing more is built there, and what runs there isn't disturbed.
+// Two profiles in one scheduler: nodes for the pods of each are launched in that profile's own pools. One of them has a pool in its
+// arguments; after this is removed, no more nodes are launched in that pool, and pods that run there are not disturbed.
 func TestTwoProfiles(t *testing.T) {
 	e := start(t, func(s *setting) {
 		s.mortal = true
@@ -86,7 +86,7 @@ func TestTwoProfiles(t *testing.T) {
 			argsOfProfile(cfg.Profiles()[0])["nodePools"] = []any{map[string]any{"name": "extra", "spec": spec}}
 		}
 	})
-	// The pool of nobody's team would be the first choice.
+	// The pool named nobody, of a team without a profile, has the highest weight.
 	e.apply(nodeClass, teamPool("team-a", "a"), teamPool("team-b", "b"), strings.Replace(teamPool("nobody", "c"), "\nspec:\n", "\nspec:\n  weight: 50\n", 1))
 	e.pods("a", 4, "3", "1Gi", scheduler("a"))
 	e.pods("b", 3, "3", "1Gi", scheduler("b"))

@@ -18,23 +18,23 @@ import (
 
 const pluginsModule = "sigs.k8s.io/scheduler-plugins"
 
-// change is a text of a file and what stands in its place.
+// change replaces a text in a file by another.
 type change struct{ file, from, to string }
 
-// asUpstreamWillHaveIt is what keeps CapacityScheduling from compiling with this Kubernetes.
+// asUpstreamWillHaveIt are the changes without which CapacityScheduling doesn't compile with this version of Kubernetes.
 var asUpstreamWillHaveIt = []change{
 	{"pkg/capacityscheduling/capacity_scheduling.go", "\t\tfalse, // enableAsyncPreemption\n", "\t\tpreemption.NewExecutor(c.fh, feature.Features{}),\n"},
 	{"pkg/capacityscheduling/capacity_scheduling.go", "\t\"k8s.io/kubernetes/pkg/scheduler/framework/preemption\"\n",
 		"\t\"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature\"\n\t\"k8s.io/kubernetes/pkg/scheduler/framework/preemption\"\n"},
 }
 
-// compiledIn is how CapacityScheduling is added to this program.
+// compiledIn are the changes that add CapacityScheduling to this program.
 var compiledIn = []change{
 	{"cmd/scheduler/outoftree.go", "\t\tcoscheduling.Name: coscheduling.New,\n", "\t\tcoscheduling.Name: coscheduling.New,\n\t\tcapacityscheduling.Name: capacityscheduling.New,\n"},
 	{"cmd/scheduler/outoftree.go", "\t\"" + pluginsModule + "/pkg/coscheduling\"\n", "\t\"" + pluginsModule + "/pkg/capacityscheduling\"\n\t\"" + pluginsModule + "/pkg/coscheduling\"\n"},
 }
 
-// changed is a file's text with the changes that concern it; each has to find its place.
+// changed returns a file's text with the changes to that file; each one must apply.
 func changed(t *testing.T, root, file string, changes []change) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
@@ -66,8 +66,8 @@ func goCommand(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// withQuotas builds a scheduler with CapacityScheduling, as a user would who has a fork of scheduler-plugins: a replace in go.mod
-// and a line in outoftree.go. It returns where it is and the CRD of quotas.
+// withQuotas builds a scheduler with CapacityScheduling, as a user with a fork of scheduler-plugins would: with a replace directive in
+// go.mod and a line in outoftree.go. It returns the path of the binary and the CRD of quotas.
 func withQuotas(t *testing.T) (binary, crd string) {
 	t.Helper()
 	root, err := cluster.ModuleRoot()
@@ -91,7 +91,7 @@ func withQuotas(t *testing.T) (binary, crd string) {
 	}
 	for file, data := range map[string][]byte{"go.mod": changed(t, module, "go.mod", nil), asUpstreamWillHaveIt[0].file: changed(t, module, asUpstreamWillHaveIt[0].file, asUpstreamWillHaveIt)} {
 		path := filepath.Join(fork, filepath.FromSlash(file))
-		if err := os.RemoveAll(path); err != nil { // what is copied from the module cache can't be written
+		if err := os.RemoveAll(path); err != nil { // files copied from the module cache are read-only
 			t.Fatal(err)
 		}
 		write(filepath.Join("fork", filepath.FromSlash(file)), data)
@@ -128,8 +128,8 @@ func quota(cpus int) string {
   spec: {min: {cpu: "%[1]d", memory: 100Gi}, max: {cpu: "%[1]d", memory: 100Gi}}}`, cpus)
 }
 
-// Pods that scheduler-plugins' CapacityScheduling keeps within a quota launch nothing beyond it, in one burst or one by one. When the quota is
-// raised those that it lets in get their machines.
+// Pods that scheduler-plugins' CapacityScheduling holds back because of a quota launch nothing, in one burst or one by one. After the
+// quota is raised, the pods that it then admits get their nodes.
 func TestQuotasOfCapacityScheduling(t *testing.T) {
 	binary, crd := withQuotas(t)
 	e := start(t, func(s *setting) {
@@ -159,13 +159,13 @@ func TestQuotasOfCapacityScheduling(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Machines that hold one pod each.
+	// Instances that hold one pod each.
 	e.pods("burst", 7, "1", "1Gi", team)
 	e.someBound("burst", 4)
 	refused("")
 	e.pods("late", 1, "1", "1Gi", team)
 	refused("late-0")
-	e.pods("free", 1, "1", "1Gi") // no quota is its namespace's
+	e.pods("free", 1, "1", "1Gi") // its namespace has no quota
 	e.bound("free", 1)
 	e.settled(5)
 	if n := e.launches(); n != 5 {

@@ -17,23 +17,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// sceneLabel is on the nodes of a scene's pool, and selected by its pods.
+// sceneLabel is a label on the nodes of a scene's pool; the scene's pods select it.
 const sceneLabel = "scene"
 
-// scene is one of several tests that share a cluster and run at the same time. Each has a pool of its own, and looks at nothing
-// else.
+// scene is one of several tests that share a cluster and run at the same time. Each has its own pool, and looks at nothing outside it.
 type scene struct {
 	*env
 	name string
 }
 
-// scenes runs them all and returns when they have ended.
+// scenes runs all scenes and returns when they have finished.
 func (e *env) scenes(all map[string]sceneOf) {
 	e.Run("scenes", func(t *testing.T) {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for title, s := range all {
-			// Not by t.Parallel, which lets as many run as there are cores: they do nothing but wait.
+			// Not t.Parallel, which runs only as many as there are cores: scenes spend their time waiting.
 			wg.Go(func() {
 				t.Run(title, func(t *testing.T) {
 					own := *e
@@ -55,13 +54,15 @@ func (e *env) scenes(all map[string]sceneOf) {
 	})
 }
 
-// sceneOf is what is played in a scene, and how its pool differs from the usual one: pairs of old and new text.
+// sceneOf describes a scene: the function that plays it, and how its pool's manifest differs from nodePool, as pairs of old and new
+// text.
 type sceneOf struct {
 	change []string
 	play   func(s *scene)
 }
 
-// until waits for as long as the cluster lives: scenes share two cores, and nobody promised when.
+// until waits until ok returns true, for as long as the cluster lives: scenes share two cores, so no shorter time is certain to be
+// enough.
 func (s *scene) until(what string, ok func() (bool, string)) {
 	s.Helper()
 	said := ""
@@ -73,10 +74,10 @@ func (s *scene) until(what string, ok func() (bool, string)) {
 	}
 }
 
-// here puts a pod on nodes of the scene.
+// here restricts a pod to nodes of the scene.
 func (s *scene) here(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{sceneLabel: s.name} }
 
-// web makes a ReplicaSet of n small pods, which fit on one node together, and waits until they run.
+// web creates a ReplicaSet of n small pods, which fit on one node together, and waits until they run.
 func (s *scene) web(n int32, change ...func(*corev1.PodTemplateSpec)) []corev1.Pod {
 	s.Helper()
 	rs := replicas(s.name, n, "100m", "64Mi").(*appsv1.ReplicaSet)
@@ -88,7 +89,7 @@ func (s *scene) web(n int32, change ...func(*corev1.PodTemplateSpec)) []corev1.P
 	return s.alive(int(n))
 }
 
-// alive waits until the scene has n pods that run and nobody ends, and returns them.
+// alive waits until the scene has n running pods that are not being deleted, and returns them.
 func (s *scene) alive(n int) (out []corev1.Pod) {
 	s.Helper()
 	s.until(fmt.Sprintf("%d running pods", n), func() (bool, string) {
@@ -105,7 +106,7 @@ func (s *scene) alive(n int) (out []corev1.Pod) {
 	return out
 }
 
-// own are the scene's claims.
+// own returns the scene's NodeClaims.
 func (s *scene) own() (out []*karpv1.NodeClaim) {
 	s.Helper()
 	for _, c := range s.claims() {
@@ -116,7 +117,7 @@ func (s *scene) own() (out []*karpv1.NodeClaim) {
 	return out
 }
 
-// machine is the one that the scene has, initialized.
+// machine waits until the scene has exactly one NodeClaim, initialized, and returns it.
 func (s *scene) machine() (out *karpv1.NodeClaim) {
 	s.Helper()
 	s.until("one initialized machine", func() (bool, string) {
@@ -130,7 +131,7 @@ func (s *scene) machine() (out *karpv1.NodeClaim) {
 	return out
 }
 
-// over waits until a claim, its Node and its instance have ended.
+// over waits until a NodeClaim, its Node and its instance are terminated.
 func (s *scene) over(claim *karpv1.NodeClaim) {
 	s.Helper()
 	s.until("the end of claim "+claim.Name, func() (bool, string) {
@@ -158,7 +159,7 @@ func (s *scene) lives(claim *karpv1.NodeClaim) bool {
 	return false
 }
 
-// node is the claim's.
+// node returns the NodeClaim's Node.
 func (s *scene) node(claim *karpv1.NodeClaim) *corev1.Node {
 	s.Helper()
 	n := s.nodes()[claim.Status.NodeName]
@@ -175,7 +176,7 @@ func (s *scene) delete(o client.Object, opts ...client.DeleteOption) {
 	}
 }
 
-// said waits for an event of a node's drain.
+// said waits for an event about a node's drain.
 func (s *scene) said(node, reason, words string) {
 	s.Helper()
 	s.until(fmt.Sprintf("event %s of %s", reason, node), func() (bool, string) {
@@ -196,7 +197,7 @@ func (s *scene) said(node, reason, words string) {
 	})
 }
 
-// untouched fails when one of these pods has been told to end, or is gone.
+// untouched fails if one of these pods is being deleted or is gone.
 func (s *scene) untouched(pods []corev1.Pod) {
 	s.Helper()
 	now := map[string]corev1.Pod{}
@@ -210,10 +211,10 @@ func (s *scene) untouched(pods []corev1.Pod) {
 	}
 }
 
-// terminations remembers which pods were on the nodes of instances when those were told to end.
+// terminations records which pods were on the nodes of instances when TerminateInstances was called for those.
 type terminations struct {
 	mu   sync.Mutex
-	pods map[string][]corev1.Pod // instance: pods, at the first call
+	pods map[string][]corev1.Pod // pods by instance, at the first call
 }
 
 func (e *env) terminations() *terminations {
@@ -251,7 +252,7 @@ func (e *env) terminations() *terminations {
 	return w
 }
 
-// of are the names of the pods that were on a claim's node when its instance was told to end.
+// of returns the names of the pods that were on a NodeClaim's node when its instance was terminated.
 func (w *terminations) of(claim *karpv1.NodeClaim) (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

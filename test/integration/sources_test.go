@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// A Provisioner as people have them, unchanged.
+// provisioner is a typical existing Provisioner, unchanged.
 const provisioner = `
 apiVersion: karpenter.sh/v1alpha5
 kind: Provisioner
@@ -35,7 +35,7 @@ spec:
   ttlSecondsAfterEmpty: 30
 `
 
-// demo is the account that it is meant for. A subnet of somebody else's is there, too.
+// demo starts the account that the Provisioner is written for. It also has a subnet of another cluster.
 func demo(t *testing.T, set func(*setting)) (e *env, others string) {
 	e = start(t, func(s *setting) {
 		s.idle = true
@@ -49,7 +49,7 @@ func demo(t *testing.T, set func(*setting)) (e *env, others string) {
 	return e, others
 }
 
-// workers checks that the pods' node is the one that was asked for, and that it ends when they have gone.
+// workers checks that the pods' node is the requested one, and that it is terminated after the pods are deleted.
 func (e *env) workers(others, pool string, soon func()) *corev1.Node {
 	e.Helper()
 	e.pods("web", 3, "500m", "512Mi")
@@ -85,7 +85,7 @@ func TestProvisionerAsItStands(t *testing.T) {
 	e.apply(provisioner)
 	e.run()
 	node := e.workers(others, "provisioner_default", func() {
-		// The 30 seconds are waited for in virtual time (pkg/disruption).
+		// The test of the original 30 seconds runs in virtual time (pkg/disruption).
 		e.patch(&legacy.Provisioner{}, "default", `{"spec":{"ttlSecondsAfterEmpty":1}}`)
 	})
 	if got := node.Labels["karpenter.sh/provisioner-name"]; got != "default" {
@@ -99,7 +99,7 @@ func TestProvisionerAsItStands(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Deleted, it takes its nodes with it.
+	// When the Provisioner is deleted, its nodes are terminated.
 	e.pods("again", 1, "500m", "512Mi")
 	e.running("again", 1)
 	claim := e.claimsOf("provisioner_default")[0]
@@ -110,7 +110,7 @@ func TestProvisionerAsItStands(t *testing.T) {
 	e.settled(0)
 }
 
-// The same intent in today's words.
+// demoClass and demoPool are the equivalent objects in the current API.
 const demoClass = `
 apiVersion: karpenter.k8s.aws/v1
 kind: EC2NodeClass
@@ -151,7 +151,7 @@ func TestSameIntentAsNodePool(t *testing.T) {
 	}
 }
 
-// The same intent without any object: of the definitions, only that of claims is installed.
+// The equivalent configuration without any object: of the CustomResourceDefinitions, only that of NodeClaims is installed.
 func TestSameIntentAsArguments(t *testing.T) {
 	e, others := demo(t, nil)
 	e.noDefinitions("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws", "nodeoverlays.karpenter.sh", "provisioners.karpenter.sh",
@@ -167,7 +167,7 @@ func TestSameIntentAsArguments(t *testing.T) {
 	}
 	e.options.Config.SetProvisionArgs(map[string]any{
 		"nodePools": []any{spec(demoPool, func(spec map[string]any) {
-			spec["disruption"].(map[string]any)["consolidateAfter"] = "1s" // nobody can change it later
+			spec["disruption"].(map[string]any)["consolidateAfter"] = "1s" // it can't be changed later, unlike that of an object
 		})},
 		"ec2NodeClasses": []any{spec(demoClass, func(map[string]any) {})},
 	})
@@ -202,9 +202,9 @@ func TestSameIntentAsArguments(t *testing.T) {
 	}
 }
 
-// noDefinitions takes definitions away and waits until they are gone. Nothing was made with them yet, so there is nothing that
-// their finalizer has to clean up; and the controller behind it may miss a definition that was established a moment ago until its
-// next resync, five minutes later.
+// noDefinitions deletes CustomResourceDefinitions and waits until they are gone. It removes their finalizer itself: no objects exist
+// that would have to be cleaned up, and the controller that removes it may miss a definition established a moment ago until its next
+// resync, five minutes later.
 func (e *env) noDefinitions(names ...string) {
 	e.Helper()
 	for _, name := range names {

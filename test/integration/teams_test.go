@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// tolerating, selecting and storing make a team's pods.
+// tolerating, selecting and storing are options for a team's pods.
 func tolerating(key, value string) podOpt {
 	return func(p *corev1.Pod) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule})
@@ -38,7 +38,7 @@ func storing(amount string) podOpt {
 	}
 }
 
-// landed waits until the pods of an application run and returns the nodes that they are on.
+// landed waits until the pods of an application run and returns their nodes.
 func (e *env) landed(app string, n int) []*corev1.Node {
 	e.Helper()
 	all := e.running(app, n)
@@ -56,7 +56,7 @@ func (e *env) landed(app string, n int) []*corev1.Node {
 	return out
 }
 
-// wantLabels checks the labels of nodes: one of the values of each key.
+// wantLabels checks the nodes' labels: each key must have one of its values.
 func (e *env) wantLabels(whose string, nodes []*corev1.Node, want map[string][]string) {
 	e.Helper()
 	for _, n := range nodes {
@@ -68,8 +68,8 @@ func (e *env) wantLabels(whose string, nodes []*corev1.Node, want map[string][]s
 	}
 }
 
-// The pools of several teams, as they are shipped: each team's pods get machines of the right kind, nobody's pods land on another's, and
-// what one team's cheaper way can't give comes from its dearer one.
+// TestTeams applies the shipped pools of several teams: each team's pods get nodes of the right kind, no team's pods are placed on
+// another team's nodes, and pods for which a team's cheaper pool has no capacity get nodes from its more expensive pool.
 func TestTeams(t *testing.T) {
 	e := start(t, nil)
 	files, err := manifests.Folder("examples/teams")
@@ -91,7 +91,7 @@ func TestTeams(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// All at once, so that each team's pods could take what is being built for another.
+	// All at once, so that each team's pods could be placed on nodes that are being launched for another.
 	e.pods("train", 2, "2", "4Gi", gpus("1"), tolerating("nvidia.com/gpu", "true"))
 	e.pods("database", 1, "1", "4Gi", storing("300Gi"), tolerating("team", "storage"))
 	e.pods("shop", 4, "1", "2Gi", selecting("team", "web"), tolerating("team", "web"))
@@ -99,7 +99,7 @@ func TestTeams(t *testing.T) {
 	e.pods("now", 2, "1", "1Gi", selecting("tier", "urgent"), tolerating("team", "batch"))
 	e.pods("arm", 1, "1", "1Gi", selecting("team", "batch"), selecting(corev1.LabelArchStable, "arm64"), tolerating("team", "batch"))
 	e.pods("intel", 1, "1", "1Gi", selecting("team", "batch"), selecting(corev1.LabelArchStable, "amd64"), tolerating("team", "batch"))
-	// A pod of no team has no pool, and no right to be on a team's node.
+	// A pod of no team has no pool, and must not be placed on a team's node.
 	e.pods("stray", 1, "100m", "64Mi")
 
 	gpuNodes := e.landed("train", 2)
@@ -129,7 +129,7 @@ func TestTeams(t *testing.T) {
 		t.Errorf("the pod of no team is on %s", p.Spec.NodeName)
 	}
 
-	// There are no spot machines any more.
+	// There is no spot capacity any more.
 	e.sim.SetCapacity(ec2.Any, ec2.Any, "spot", 0)
 	e.pods("sale", 6, "3", "6Gi", selecting("team", "web"), tolerating("team", "web"))
 	sale := e.landed("sale", 6)
@@ -143,8 +143,8 @@ func TestTeams(t *testing.T) {
 	e.poolsEnd(string(files[len(files)-1]))
 }
 
-// poolsEnd: a team goes, and with its pool what was built for it, after a drain. The others don't notice. A pool of the same name that is
-// made at once is another one.
+// poolsEnd deletes a team's pool: its nodes are drained and terminated, and the other teams' nodes are not affected. A new pool of the
+// same name, created at once, is a different pool.
 func (e *env) poolsEnd(batch string) {
 	e.Helper()
 	storage, old, others := e.claimsOf("storage"), e.claimsOf("batch"), e.claimsOf("gpu")
@@ -163,7 +163,7 @@ func (e *env) poolsEnd(batch string) {
 	for _, c := range old {
 		e.gone(c)
 	}
-	// What asks not to be disturbed has been waited for all the while.
+	// The pod that asks not to be disturbed has kept its node all the while.
 	if p := e.podsOf("database"); len(p) != 1 || p[0].DeletionTimestamp != nil {
 		e.Errorf("the pod that was not to be disturbed: %+v", p)
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// Whatever ends a node: its pods leave it in order, its instance ends after them, then Node and claim are gone, and who has a
-// controller runs elsewhere.
+// Whatever causes a node's termination: its pods are evicted in order, then its instance is terminated, then Node and NodeClaim
+// disappear, and pods with a controller run elsewhere.
 func TestTheEndOfNodes(t *testing.T) {
 	e := start(t, func(s *setting) { s.lives = 10 * time.Minute })
 	e.apply(nodeClass)
@@ -100,7 +100,7 @@ func blockedByBudget(s *scene) {
 	s.alive(3)
 }
 
-// Each pod is killed when its own grace period would end with the node's, whatever protects it, and not before.
+// Each pod is deleted when its own grace period would end with the node's, even if it is protected, and not before.
 func gracePeriod(s *scene) {
 	seconds := map[string]int64{s.name + "-0": 15, s.name + "-1": 4}
 	s.pods(s.name, 2, "100m", "64Mi", s.here, func(p *corev1.Pod) {
@@ -132,7 +132,7 @@ func gracePeriod(s *scene) {
 		case *corev1.Pod:
 			own, ours := seconds[o.Name]
 			if !ours || o.DeletionTimestamp == nil || *o.DeletionGracePeriodSeconds == 0 {
-				continue // the kubelet's own deletion, at the end, has no grace
+				continue // the kubelet's final deletion has no grace period
 			}
 			asked := o.DeletionTimestamp.Add(-time.Duration(*o.DeletionGracePeriodSeconds) * time.Second)
 			if early := deadline.Add(-time.Duration(own) * time.Second); asked.Before(early.Add(-time.Second)) {
@@ -148,7 +148,7 @@ func gracePeriod(s *scene) {
 	}
 }
 
-// Three spellings of the same wish: the drain takes the others and waits for them.
+// Three annotations ask not to be disrupted: the drain evicts the other pods and waits for the ones that have one.
 func doNotDisrupt(s *scene) {
 	wishes := []map[string]string{{"karpenter.sh/do-not-disrupt": "true"}, {"karpenter.sh/do-not-evict": "true"}, {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, nil}
 	i := 0
@@ -174,7 +174,7 @@ func doNotDisrupt(s *scene) {
 	s.over(c)
 }
 
-// An instance that has gone holds nothing up: no budget, no wish, no finalizer.
+// Nothing delays the cleanup after an instance that is gone: no disruption budget, no annotation, no finalizer.
 func lost(s *scene, draining bool) {
 	s.pods(s.name, 2, "100m", "64Mi", s.here, func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"} })
 	s.alive(2)
@@ -185,7 +185,7 @@ func lost(s *scene, draining bool) {
 		s.said(node.Name, "FailedDraining", "which asks not to be disrupted")
 	}
 	s.sim.Kill(c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:])
-	// The node lifecycle controller says so when it hasn't heard of the kubelet for 50 s.
+	// The node lifecycle controller sets this condition after 50 s without a heartbeat.
 	s.until("the node to be not Ready", func() (bool, string) {
 		err := s.api.Status().Patch(s.ctx, node.DeepCopy(), client.RawPatch("application/strategic-merge-patch+json", []byte(
 			`{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`)))
@@ -195,7 +195,7 @@ func lost(s *scene, draining bool) {
 	s.until("its pods to be gone", func() (bool, string) { return len(s.podsOf(s.name)) == 0, fmt.Sprint(len(s.podsOf(s.name))) })
 }
 
-// An instance of this cluster without claim, and a Node of ours without claim whose instance has gone.
+// An instance of this cluster without NodeClaim, and a Node of ours without NodeClaim whose instance is gone.
 func nobodyOwns(s *scene) {
 	cloud := awsec2.NewFromConfig(s.sim.AWSConfig())
 	images, err := cloud.DescribeImages(s.ctx, &awsec2.DescribeImagesInput{})
@@ -236,7 +236,7 @@ func nobodyOwns(s *scene) {
 	s.until("the Node to go", func() (bool, string) { return s.nodes()[shell.Name] == nil, "it is there" })
 }
 
-// Pods go on coming to a node while it is deleted. None is lost there.
+// Pods are still being bound to a node while it is deleted. None is lost.
 func deletedWhilePodsCome(s *scene) {
 	s.web(2)
 	c := s.machine()
@@ -269,8 +269,8 @@ func (s *scene) scale(n int) {
 	})
 }
 
-// A Node that a user deletes before its kubelet has come ends, with its claim and its instance, unless the kubelet makes its own
-// within moments. Either way its pods come back, and no instance is left.
+// A Node that a user deletes before its kubelet registers is terminated with its NodeClaim and instance, unless the kubelet creates
+// the Node again shortly after. Either way its pods are rescheduled, and no instance is left.
 func deletedWhileItBoots(s *scene) {
 	ctx, stop := context.WithCancel(s.ctx)
 	watched := make(chan struct{})
@@ -282,7 +282,7 @@ func deletedWhileItBoots(s *scene) {
 		for done := false; !done; {
 			select {
 			case <-ctx.Done():
-				return // so busy a machine that the Node was not seen before its kubelet came
+				return // the host is so busy that the Node was not seen before its kubelet registered
 			case <-tick.C:
 			}
 			var nodes corev1.NodeList
@@ -291,7 +291,7 @@ func deletedWhileItBoots(s *scene) {
 			}
 			for i := range nodes.Items {
 				if n := &nodes.Items[i]; n.Labels[karpv1.NodeRegisteredLabelKey] == "" {
-					// As it was seen: one that registers meanwhile would be ended.
+					// With the resource version it has seen: a node that registers meanwhile would be terminated.
 					if s.api.Delete(ctx, n, client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}) == nil {
 						deleted, done = append(deleted, n.Name), true
 					}
@@ -324,8 +324,8 @@ func deletedWhileItBoots(s *scene) {
 	})
 }
 
-// Pods come at about the moment at which their node has been empty for long enough. It may go before they come, but never with
-// them.
+// Pods are created at about the moment at which their node has been empty for long enough. It may be terminated before they are bound
+// to it, but never with them.
 func empty(s *scene) {
 	for i := range 8 {
 		name := fmt.Sprint(s.name, "-", i)
@@ -338,7 +338,7 @@ func empty(s *scene) {
 			return all[0].Status.Phase == corev1.PodRunning, string(all[0].Status.Phase)
 		})
 		s.delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-0"}})
-		select { // the rounds are spread over the moment
+		select { // the rounds use delays before and after that moment
 		case <-time.After(time.Duration(700+i*100) * time.Millisecond):
 		case <-s.ctx.Done():
 		}
@@ -346,7 +346,7 @@ func empty(s *scene) {
 	s.until("the last node to end", func() (bool, string) { return len(s.own()) == 0, fmt.Sprint(len(s.own()), " claims") })
 }
 
-// The instance lives until the volumes of drained pods have been detached.
+// The instance is not terminated until the volumes of drained pods are detached.
 func volumes(s *scene) {
 	s.web(1)
 	c := s.machine()
@@ -375,7 +375,8 @@ func volumes(s *scene) {
 	s.over(c)
 }
 
-// Ordinary pods go first, then their daemons, then critical pods, then critical daemons. Static pods stay to the end.
+// Ordinary pods are evicted first, then ordinary DaemonSet pods, then critical pods, then critical DaemonSet pods. Static pods stay to
+// the end.
 func groups(s *scene) {
 	s.web(1)
 	c := s.machine()
@@ -432,8 +433,8 @@ func groups(s *scene) {
 	}
 }
 
-// An expiring node is drained when there is room for its pods on nodes that are up: they are away for no longer than it takes to
-// start them again. On a machine too busy to boot a node in time, the next expiry has to show it.
+// An expiring node is drained once there is capacity for its pods on initialized nodes: the pods are down only for as long as a
+// restart takes. On a host too busy to boot a node in time, the next expiry has to show this.
 func expiry(s *scene) {
 	recording, err := record.Start(s.ctx, s.api, &corev1.PodList{}, &karpv1.NodeClaimList{})
 	if err != nil {
@@ -448,7 +449,7 @@ func expiry(s *scene) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		up := map[string]time.Time{} // node: when it was initialized
+		up := map[string]time.Time{} // by node: when it was initialized
 		var deleted time.Time
 		came := map[string]*corev1.Pod{}
 		for _, ev := range events {

@@ -12,28 +12,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Fault is something that goes wrong with a call. Its parts happen in the order of its members.
+// Fault is a failure of a call. Its parts happen in the order of its fields.
 type Fault struct {
-	// Delay before anything else.
+	// Delay passes before anything else.
 	Delay time.Duration
-	// Call is run while the client waits: the place to kill the client.
+	// Call runs while the client waits; it may kill the client, for example.
 	Call func()
-	// Drop cuts the connection without an answer. Before the call that means "never arrived", after it "answer lost".
+	// Drop cuts the connection without an answer. As a fault before the call the request never arrives, after it the answer is lost.
 	Drop bool
-	// Hang is like Drop, but the client finds out by its own patience only (or this).
+	// Hang is like Drop, but the client notices only by its own timeout, or after this time.
 	Hang time.Duration
-	// Err is answered: an API error.
+	// Err is an API error to answer with.
 	Err error
 }
 
-// Client is one process's connection to the server, an http.RoundTripper. Set its members before its first use.
+// Client is one process's connection to the server, an http.RoundTripper. Set its fields before its first use.
 type Client struct {
-	// Latency of each call, before it arrives; nil: none.
+	// Latency returns the delay of a call before it reaches the server; nil: none.
 	Latency func() time.Duration
-	// Lag is how late each event of a watch is; nil: not at all.
+	// Lag returns by how much each event of a watch is delayed; nil: not at all.
 	Lag func() time.Duration
-	// Before is asked about every call before it has any effect, After when it had its effect and the answer is on its way,
-	// with the error that is about to be answered. Nil faults let it pass. Watches are asked about when they are opened.
+	// Before is called with every call before it takes effect, After once it has taken effect, before the answer is sent, with the
+	// error that the answer would be. A nil fault lets the call pass. For watches they are called when the watch is opened.
 	Before func(*Call) *Fault
 	After  func(*Call, error) *Fault
 
@@ -43,17 +43,17 @@ type Client struct {
 	open   map[*watchBody]bool
 }
 
-// Client makes a connection.
+// Client returns a new connection.
 func (s *Server) Client() *Client {
 	return &Client{server: s, dead: make(chan struct{}), open: map[*watchBody]bool{}}
 }
 
-// Config is a client configuration that uses the connection.
+// Config returns a client configuration that uses the connection.
 func (c *Client) Config() *rest.Config {
 	return &rest.Config{Host: "http://kubernetes", Transport: c, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
 }
 
-// errCut is how a connection that breaks looks.
+// errCut is the error of a broken connection.
 var errCut = &netError{syscall.ECONNRESET}
 
 type netError struct{ error }
@@ -62,7 +62,7 @@ func (e *netError) Unwrap() error { return e.error }
 func (*netError) Timeout() bool   { return false }
 func (*netError) Temporary() bool { return true }
 
-// Kill cuts the connection for good: nothing arrives any more, and no answer to what is under way.
+// Kill cuts the connection for good: no request reaches the server any more, and pending ones get no answer.
 func (c *Client) Kill() {
 	c.mu.Lock()
 	if !c.killed() {
@@ -141,7 +141,7 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer(r, got, err), nil
 }
 
-// suffer lets a fault happen; done: there is nothing else to answer.
+// suffer applies a fault. done reports whether the call is over, with got and err as its result.
 func (c *Client) suffer(r *http.Request, f *Fault) (done bool, got *http.Response, err error) {
 	if f == nil {
 		return false, nil, nil
@@ -164,7 +164,7 @@ func (c *Client) suffer(r *http.Request, f *Fault) (done bool, got *http.Respons
 	return false, nil, nil
 }
 
-// wait lets time pass, until the connection is killed at most. It is false when the request's own time is over.
+// wait waits for d, or until the connection is killed. It returns false if the request's context is done first.
 func (c *Client) wait(r *http.Request, d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -181,7 +181,7 @@ func (c *Client) wait(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// keep remembers a watch, for Kill and Cut, and ends it with its request.
+// keep registers a watch for Kill and Cut, and closes it when its request's context is done.
 func (c *Client) keep(r *http.Request, got *http.Response) {
 	b, ok := got.Body.(*watchBody)
 	if !ok {

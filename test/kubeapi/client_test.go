@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// bubble runs f with an API, a connection to it and a client on that, under virtual time.
+// bubble runs f with an API server, a connection to it and a client that uses the connection, under virtual time.
 func bubble(t *testing.T, f func(t *testing.T, api *Server, c *Client, kube kubernetes.Interface)) {
 	synctest.Test(t, func(t *testing.T) {
 		api := New(scheme.Scheme, clock.RealClock{})
@@ -64,8 +64,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A process that is killed hears nothing any more and says nothing any more.
-// A process that is dead waits for nothing: a call that would have hung for a minute is over.
+// A killed process receives and sends nothing any more, and doesn't wait either: a call that would have hung for a minute is over.
 func TestKillEndsCallsThatHang(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *Server, c *Client, kube kubernetes.Interface) {
 		c.After = func(*Call, error) *Fault { return &Fault{Hang: time.Minute} }
@@ -146,7 +145,7 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// What the disruption controller would write into a budget's status is counted by the server.
+// The server counts what the disruption controller would write into a budget's status.
 func TestEvictionsRespectBudgets(t *testing.T) {
 	bubble(t, func(t *testing.T, api *Server, c *Client, kube kubernetes.Interface) {
 		one := intstr.FromInt32(1)

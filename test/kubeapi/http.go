@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// Call is a request as hooks see it.
+// Call is a request in the form in which hooks see it.
 type Call struct {
 	Context              context.Context
 	Verb                 string // get, list, watch, create, update, patch, delete, deletecollection
@@ -40,7 +40,7 @@ func (c *Call) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", c.Verb, strings.Trim(c.Resource.Resource+"/"+c.Sub, "/"), c.Namespace, c.Name))
 }
 
-// Writes says that the call changes something.
+// Writes reports whether the call changes something.
 func (c *Call) Writes() bool { return c.Verb != "get" && c.Verb != "list" && c.Verb != "watch" }
 
 // serve answers one request.
@@ -168,7 +168,7 @@ func decode(call *Call) (*object, error) {
 	return o, nil
 }
 
-// wanted is the object as an update or patch wants it to be.
+// wanted returns the object as an update or patch would make it.
 func (s *Server) wanted(call *Call, current *object) (*object, error) {
 	if call.Verb == "update" {
 		return decode(call)
@@ -217,7 +217,7 @@ func response(code int, data []byte) *http.Response {
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)), ContentLength: int64(len(data))}
 }
 
-// parse reads a request. ok is false for paths that are no resources.
+// parse reads a request. ok is false for paths that are not resources.
 func (s *Server) parse(r *http.Request) (call *Call, ok bool, err error) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	call = &Call{Context: r.Context(), list: &metav1.ListOptions{}}
@@ -286,7 +286,7 @@ func verb(method, name string, watch bool) string {
 	return "get"
 }
 
-// other answers paths that are no resources: the version, and discovery that knows nothing.
+// other answers paths that are not resources: the version, and empty discovery.
 func other(path string) (*http.Response, error) {
 	if path == "/version" {
 		return reply(http.StatusOK, map[string]string{"major": "1", "minor": "36", "gitVersion": "v1.36.4"})

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// kindsOf are the kinds of the scheme by resource.
+// kindsOf returns the kinds of the scheme by resource.
 func kindsOf(scheme *runtime.Scheme) map[schema.GroupVersionResource]schema.GroupVersionKind {
 	out := map[schema.GroupVersionResource]schema.GroupVersionKind{}
 	for kind := range scheme.AllKnownTypes() {
@@ -21,7 +21,7 @@ func kindsOf(scheme *runtime.Scheme) map[schema.GroupVersionResource]schema.Grou
 			continue
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(kind)
-		if strings.HasSuffix(kind.Kind, "ay") { // it makes -aies of them
+		if strings.HasSuffix(kind.Kind, "ay") { // UnsafeGuessKindToResource would turn -ay into -aies
 			resource.Resource = strings.ToLower(kind.Kind) + "s"
 		}
 		out[resource] = kind
@@ -29,7 +29,7 @@ func kindsOf(scheme *runtime.Scheme) map[schema.GroupVersionResource]schema.Grou
 	return out
 }
 
-// generation is n where the resource counts its generations.
+// generation returns n for resources that count generations, otherwise 0.
 func generation(r schema.GroupResource, n int64) int64 {
 	if r.Group == "" && r.Resource != "pods" {
 		return 0
@@ -37,7 +37,7 @@ func generation(r schema.GroupResource, n int64) int64 {
 	return n
 }
 
-// prepareCreate is what the strategy of the resource does with a new object.
+// prepareCreate changes a new object as the strategy of its resource does.
 func prepareCreate(r schema.GroupResource, o *object) {
 	switch {
 	case r == podResource:
@@ -53,7 +53,7 @@ func prepareCreate(r schema.GroupResource, o *object) {
 	}
 }
 
-// selectOwnPods gives a Job's pods labels that no other Job's have, and selects them.
+// selectOwnPods gives a Job's pods labels that no other Job's pods have, and makes the Job select them.
 func selectOwnPods(o *object) {
 	if manual, _, _ := unstructured.NestedBool(o.Object, "spec", "manualSelector"); manual {
 		return
@@ -73,7 +73,7 @@ func selectOwnPods(o *object) {
 	_ = unstructured.SetNestedField(o.Object, string(o.GetUID()), "spec", "selector", "matchLabels", batchv1.ControllerUidLabel)
 }
 
-// validateChange refuses what a cluster depends on never to change.
+// validateChange refuses changes to fields that a cluster relies on never to change.
 func validateChange(r schema.GroupResource, current, next *object) error {
 	frozen := func(path ...string) error {
 		was, had, _ := unstructured.NestedString(current.Object, path...)

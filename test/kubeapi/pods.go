@@ -21,7 +21,7 @@ var (
 	nodeResource = schema.GroupResource{Resource: "nodes"}
 )
 
-// podGrace is how long a pod has to end. One that runs nowhere has no time at all.
+// podGrace returns a pod's grace period in seconds. A pod that isn't running has none.
 func podGrace(p *object, o *metav1.DeleteOptions) int64 {
 	node, _, _ := unstructured.NestedString(p.Object, "spec", "nodeName")
 	phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
@@ -35,7 +35,7 @@ func podGrace(p *object, o *metav1.DeleteOptions) int64 {
 	return grace
 }
 
-// bind is what the binding subresource does.
+// bind does what the binding subresource does.
 func (s *Server) bind(t *table, pod *object, b *corev1.Binding) error {
 	if b.UID != "" && b.UID != pod.GetUID() {
 		return apierrors.NewConflict(podResource, pod.GetName(), fmt.Errorf("Precondition failed: UID"))
@@ -76,7 +76,7 @@ func scheduled(now time.Time) corev1.PodCondition {
 	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}
 }
 
-// evict is what the eviction subresource does: it deletes the pod unless a disruption budget says no.
+// evict does what the eviction subresource does: it deletes the pod unless a disruption budget forbids it.
 func (s *Server) evict(t *table, pod *object, e *policyv1.Eviction) error {
 	o := e.DeleteOptions
 	if o == nil {
@@ -115,7 +115,7 @@ func (s *Server) evict(t *table, pod *object, e *policyv1.Eviction) error {
 	return err
 }
 
-// disrupt writes on the pod that it is being evicted, as the eviction subresource does before it deletes.
+// disrupt writes the DisruptionTarget condition on the pod, as the eviction subresource does before it deletes the pod.
 func (s *Server) disrupt(t *table, pod *object) (*object, error) {
 	next := pod.DeepCopy()
 	var typed corev1.Pod
@@ -134,8 +134,8 @@ func (s *Server) disrupt(t *table, pod *object) (*object, error) {
 	return s.commit(t, pod, next), nil
 }
 
-// budget says whether the disruption budget is about the pod, and whether it lets it go. What the disruption controller would
-// have written in its status is counted here.
+// budget reports whether the disruption budget covers the pod, and whether it allows its eviction. It counts here what the disruption
+// controller would have written into the budget's status.
 func (s *Server) budget(pods *table, b, pod *object) (covers, allowed bool, err error) {
 	if b.GetNamespace() != pod.GetNamespace() {
 		return false, false, nil

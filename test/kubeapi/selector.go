@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// selector says which objects a list or watch is about.
+// selector selects the objects of a list or watch.
 type selector struct {
 	namespace string
 	labels    labels.Selector

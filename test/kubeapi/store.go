@@ -17,13 +17,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// keptEvents is how many changes of a resource can be watched from the past.
+// keptEvents is how many past changes of a resource are kept for watches that start at an old version.
 const keptEvents = 20000
 
-// object is an API object as JSON has it. Stored ones are never changed, only replaced.
+// object is an API object in its JSON form. Stored objects are never changed, only replaced.
 type object = unstructured.Unstructured
 
-// Server is the API.
+// Server is the API server.
 type Server struct {
 	scheme *runtime.Scheme
 	clock  clock.Clock
@@ -36,24 +36,24 @@ type Server struct {
 	requests map[string]int // by verb and resource
 }
 
-// table is all objects of a resource and what happened to them lately.
+// table holds all objects of a resource and its recent changes.
 type table struct {
 	resource schema.GroupResource
 	objects  map[string]*object // by namespace/name
 	events   []event            // in order
-	expired  uint64             // events up to this version are forgotten
+	expired  uint64             // events up to this version have been dropped
 	watchers map[*watcher]bool
 }
 
-// event is a change. before is nil for a new object, after for a deleted one, whose last state is in before with the version of
-// its deletion.
+// event is a change. before is nil for a new object, after for a deleted one, whose last state is in before with the version of its
+// deletion.
 type event struct {
 	revision      uint64
 	before, after *object
-	written       *[]byte // JSON of the one that watchers see; the server's lock is held
+	written       *[]byte // JSON of the object that watchers see; guarded by the server's lock
 }
 
-// New makes an empty API that serves the kinds of the scheme.
+// New returns an empty API server for the kinds of the scheme.
 func New(scheme *runtime.Scheme, c clock.Clock) *Server {
 	return &Server{scheme: scheme, clock: c, kinds: kindsOf(scheme), revision: 1, tables: map[schema.GroupResource]*table{}, requests: map[string]int{}}
 }
@@ -76,8 +76,8 @@ func (t *table) get(namespace, name string) (*object, error) {
 	return nil, apierrors.NewNotFound(t.resource, name)
 }
 
-// commit makes after the state of the object: the next version, seen by all watchers. Both are about the same object; one
-// of them may be nil.
+// commit makes after the state of the object: it gets the next version, and all watchers see it. before and after are the same object;
+// one of them may be nil.
 func (s *Server) commit(t *table, before, after *object) *object {
 	s.revision++
 	version := strconv.FormatUint(s.revision, 10)
@@ -133,7 +133,8 @@ func (s *Server) create(t *table, call *Call, o *object) (*object, error) {
 	return s.commit(t, nil, o), nil
 }
 
-// change is an update or patch: next is the wanted object. part "status" writes the status and nothing else, "" everything but.
+// change makes an update or patch; next is the wanted object. With part "status" only the status is written, with "" everything but
+// the status.
 func (s *Server) change(t *table, current, next *object, part string, dryRun bool) (*object, error) {
 	if v := next.GetResourceVersion(); v != "" && v != current.GetResourceVersion() {
 		return nil, apierrors.NewConflict(t.resource, current.GetName(), fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
@@ -143,7 +144,7 @@ func (s *Server) change(t *table, current, next *object, part string, dryRun boo
 	}
 	out := next.DeepCopy()
 	if part == "status" && slices.Contains([]string{"", "apps", "batch"}, t.resource.Group) {
-		out.Object["spec"] = runtime.DeepCopyJSONValue(current.Object["spec"]) // metadata may change this way, too: Deployments get their revision so
+		out.Object["spec"] = runtime.DeepCopyJSONValue(current.Object["spec"]) // metadata may change too: that is how Deployments get their revision
 		if t.resource.Group == "apps" {
 			out.SetLabels(current.GetLabels())
 		}
@@ -160,7 +161,7 @@ func (s *Server) change(t *table, current, next *object, part string, dryRun boo
 	} else {
 		delete(out.Object, "status")
 	}
-	// What nobody can write.
+	// Fields that clients can't change.
 	out.SetUID(current.GetUID())
 	out.SetCreationTimestamp(current.GetCreationTimestamp())
 	out.SetDeletionTimestamp(current.GetDeletionTimestamp())
@@ -192,7 +193,7 @@ func (s *Server) change(t *table, current, next *object, part string, dryRun boo
 	return s.commit(t, current, out), nil
 }
 
-// gone says that nothing holds a deleted object any more.
+// gone reports whether nothing delays the removal of a deleted object any more.
 func gone(o *object) bool {
 	grace := o.GetDeletionGracePeriodSeconds()
 	return o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
@@ -206,7 +207,7 @@ func preconditions(t *table, current *object, o *metav1.DeleteOptions) error {
 	return nil
 }
 
-// remove deletes, at once or as soon as finalizers and grace period allow.
+// remove deletes an object, at once or as soon as finalizers and grace period allow.
 func (s *Server) remove(t *table, current *object, o *metav1.DeleteOptions) (*object, error) {
 	if err := preconditions(t, current, o); err != nil {
 		return nil, err
@@ -221,7 +222,7 @@ func (s *Server) remove(t *table, current *object, o *metav1.DeleteOptions) (*ob
 		grace = podGrace(current, o)
 	}
 	if at := current.GetDeletionTimestamp(); at != nil {
-		// Being deleted already: only a shorter grace period changes anything.
+		// It is being deleted already: only a shorter grace period changes anything.
 		if had := current.GetDeletionGracePeriodSeconds(); had == nil || *had <= grace {
 			return current, nil
 		}
@@ -236,7 +237,7 @@ func (s *Server) remove(t *table, current *object, o *metav1.DeleteOptions) (*ob
 		return s.commit(t, current, next), nil
 	}
 	if t.resource == podResource {
-		next = s.commit(t, current, next) // that it is being deleted, or its time is cut short, is seen first
+		next = s.commit(t, current, next) // watchers first see that it is being deleted, or that its grace period is shorter
 	}
 	return s.commit(t, next, nil), nil
 }

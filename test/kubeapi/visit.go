@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Visit shows every object of a resource, in the order of names, as all of them are at one moment. Nothing may be changed or kept,
-// and the server not be called.
+// Visit calls f with every object of a resource in the order of their names, all as of one moment. f must not change or keep an
+// object, or call the server.
 func (s *Server) Visit(group, resource string, f func(*unstructured.Unstructured)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// watcher is one open watch: a response body that never ends by itself. Its queue is unbounded, as slow readers are the
+// watcher is one open watch: a response body that never ends by itself. Its queue is unbounded, because the only slow readers are the
 // test's own.
 type watcher struct {
 	table *table
@@ -26,21 +26,21 @@ type watcher struct {
 
 	mu     sync.Mutex
 	queue  []frame
-	rest   []byte        // of the frame being read
-	ready  chan struct{} // holds one when the queue has something or the watch has ended
-	closed error         // why reads end, once the queue is empty
+	rest   []byte        // the unread part of the current frame
+	ready  chan struct{} // holds one element if the queue isn't empty or the watch has ended
+	closed error         // the error of reads once the queue is empty
 }
 
 type frame struct {
 	data []byte
-	at   time.Time // not to be read before
+	at   time.Time // not to be read before this time
 }
 
 func newWatcher(t *table, match selector, lag func() time.Duration, now func() time.Time) *watcher {
 	return &watcher{table: t, match: match, lag: lag, now: now, ready: make(chan struct{}, 1)}
 }
 
-// send queues what the event is to a watcher with this one's selector. The server's lock is held.
+// send queues the event in the form in which a watcher with this selector sees it. The caller holds the server's lock.
 func (w *watcher) send(e event) {
 	was, is := e.before != nil && w.match.matches(e.before), e.after != nil && w.match.matches(e.after)
 	switch {
@@ -48,7 +48,7 @@ func (w *watcher) send(e event) {
 		w.pushText(watch.Modified, e.text())
 	case is:
 		w.pushText(watch.Added, e.text())
-	case was && e.after != nil: // it does not match any more
+	case was && e.after != nil: // it no longer matches
 		o := e.before.DeepCopy()
 		o.SetResourceVersion(e.after.GetResourceVersion())
 		w.push(watch.Deleted, o)
@@ -57,7 +57,7 @@ func (w *watcher) send(e event) {
 	}
 }
 
-// text is the object that watchers see as a rule, written once for all of them.
+// text returns the JSON of the object that most watchers see, encoded once for all of them.
 func (e event) text() []byte {
 	if *e.written == nil {
 		o := e.after
@@ -93,7 +93,7 @@ func (w *watcher) pushText(kind watch.EventType, object []byte) {
 		at = at.Add(w.lag())
 	}
 	if n := len(w.queue); n > 0 && at.Before(w.queue[n-1].at) {
-		at = w.queue[n-1].at // what is late makes all that follows late
+		at = w.queue[n-1].at // a late frame delays all that follow
 	}
 	w.queue = append(w.queue, frame{data, at})
 	w.wake()
@@ -106,7 +106,7 @@ func (w *watcher) wake() {
 	}
 }
 
-// end ends the watch: with io.EOF as a server does when its time is over, with another error as a broken connection.
+// end ends the watch: with io.EOF as a server does when its time is over, with another error as a broken connection does.
 func (w *watcher) end(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// watch opens a watch as a response.
+// watch opens a watch and returns it as a response.
 func (s *Server) watch(t *table, call *Call, match selector) (*http.Response, error) {
 	o := call.list
 	w := newWatcher(t, match, call.lag, s.clock.Now)
@@ -183,7 +183,7 @@ func (s *Server) watch(t *table, call *Call, match selector) (*http.Response, er
 			return nil, apierrors.NewBadRequest("resourceVersion: " + err.Error())
 		}
 		if from < t.expired {
-			// As kube-apiserver does: the watch opens and ends with the error.
+			// As kube-apiserver does: the watch opens and then ends with the error.
 			_, status := statusBody(apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old."))
 			w.push(watch.Error, json.RawMessage(status))
 			w.end(io.EOF)
@@ -209,7 +209,7 @@ func (s *Server) watch(t *table, call *Call, match selector) (*http.Response, er
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json;stream=watch"}}, Body: body}, nil
 }
 
-// watchBody leaves the server when it is closed.
+// watchBody unregisters the watch from the server when it is closed.
 type watchBody struct {
 	*watcher
 	once sync.Once
@@ -221,7 +221,7 @@ func (b *watchBody) Close() error {
 	return b.watcher.Close()
 }
 
-// Expire forgets the past of a resource: watches from an older version have to list again.
+// Expire drops the past changes of all resources: watches from an older version have to list again.
 func (s *Server) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

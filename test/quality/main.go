@@ -1,10 +1,10 @@
-// Command quality measures how cheap plans are: each workload's cost over a lower bound, at several amounts of effort,
-// and how many pods per second of a core are planned.
+// Command quality measures how cheap plans are: each workload's cost relative to a lower bound, at several amounts of effort, and how
+// many pods one core plans per second.
 //
 //	go run ./test/quality                                           # synthetic workloads, built-in catalogue
 //	go run ./test/quality -catalog FILE -bounds FILE WORKLOAD...    # workloads from files or folders
 //
-// It prints a table in Markdown. Costs are at list price; filters are not asked (docs/performance.md has the figures).
+// It prints a table in Markdown. Costs are list prices; the scheduler's filters are not run (docs/performance.md has the figures).
 package main
 
 import (
@@ -107,7 +107,7 @@ func readWorkloads(paths []string) ([]*workload.Workload, error) {
 
 var boundLine = regexp.MustCompile(`^(\S+)\s.*\blower=([0-9.]+)`)
 
-// readBounds reads the highest lower bound of each workload.
+// readBounds returns the highest lower bound of each workload.
 func readBounds(file string) (map[string]float64, error) {
 	out := map[string]float64{}
 	if file == "" {
@@ -153,5 +153,5 @@ func writeAll(folder string, c *catalog.Catalog, loads []*workload.Workload) err
 			return err
 		}
 	}
-	return one("catalog.json_", c.Write) // not found by those who look for workloads
+	return one("catalog.json_", c.Write) // a name that a search for workloads doesn't match
 }

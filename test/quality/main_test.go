@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestWorkloadsFromFiles measures workloads that were written before, against bounds from a file.
+// TestWorkloadsFromFiles measures workloads that were written to files, against bounds from a file.
 func TestWorkloadsFromFiles(t *testing.T) {
 	folder := t.TempDir()
 	if err := run([]string{"-write", folder, "-seed", "3"}, nil); err != nil {

@@ -17,7 +17,7 @@ type settings struct {
 	seconds     float64
 }
 
-// column is an amount of effort that plans are measured at.
+// column is an amount of effort for which plans are measured.
 type column struct {
 	name   string
 	effort func(pods int) int
@@ -29,10 +29,10 @@ var columns = []column{
 	{"1 s", func(int) int { return 1_000_000 }},
 }
 
-// figure is one plan's measure.
+// figure is the measurement of one plan.
 type figure struct {
 	ratio  float64
-	millis float64 // of a core, garbage collection included
+	millis float64 // of one core, including garbage collection
 }
 
 func measure(out io.Writer, c *catalog.Catalog, loads []*workload.Workload, bounds map[string]float64, s settings) error {
@@ -81,8 +81,8 @@ func measure(out io.Writer, c *catalog.Catalog, loads []*workload.Workload, boun
 	return nil
 }
 
-// plan measures a workload's plan: the fastest of several, since what is slower was disturbed. The planner has its
-// catalogue ready, as it has in a scheduler that runs.
+// plan measures a workload's plan: the fastest of several, because the slower ones were disturbed. The planner has its catalogue
+// prepared, as in a running scheduler.
 func (s settings) plan(w *workload.Workload, view *capacity.View, bound float64, effort int) (figure, error) {
 	planner := capacity.NewPlanner()
 	opts := capacity.Options{Effort: effort}
@@ -99,7 +99,7 @@ func (s settings) plan(w *workload.Workload, view *capacity.View, bound float64,
 	return figure{ratio: plan.CostPerHour / bound, millis: 1000 * best.Seconds()}, nil
 }
 
-// cpu is the time of all cores this process has used.
+// cpu returns the CPU time that this process has used on all cores.
 func cpu() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// patience bounds every wait; what is waited for comes much sooner.
+	// patience bounds every wait; waits usually end much sooner.
 	patience = 5 * time.Minute
-	// registration is how long instances may be without kubelet. The lifecycle makes a Lease 15 s after the Node, and a busy
-	// machine takes some seconds to start a kubelet.
+	// registration is how long instances may be without a kubelet. The product creates a Lease 15 s after the Node, and on a busy host
+	// a kubelet takes some seconds to start.
 	registration = 40 * time.Second
 )
 
-// env is a control plane with kube-controller-manager, the Node authorizer and NodeRestriction, the simulator with real
-// kubelets on its instances, and the scheduler.
+// env is a control plane with kube-controller-manager, the Node authorizer and NodeRestriction, the simulator with real kubelets on
+// its instances, and the scheduler.
 type env struct {
 	*sandbox.Sandbox
 	machines *Machines
@@ -59,7 +59,7 @@ func start(t *testing.T) *env {
 	return e
 }
 
-// plan is how the machines of a pool come up. User data names the pool.
+// plan returns how the instances of a pool boot. User data names the pool.
 func (e *env) plan(_ *ec2.Machine, told *kubelet.Shape) Plan {
 	e.mu.Lock()
 	defer e.mu.Unlock()

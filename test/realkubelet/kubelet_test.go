@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// One control plane serves all scenes, side by side: what takes long is waiting.
+// TestRealKubelets runs all scenes in parallel on one control plane, because they spend most of their time waiting.
 func TestRealKubelets(t *testing.T) {
 	e := start(t)
 	t.Run("scenes", func(t *testing.T) {
@@ -46,8 +46,7 @@ func TestRealKubelets(t *testing.T) {
 	}
 }
 
-// The kubelet takes the Node over as it is, with the Lease that was kept for it, and runs the pods that were bound before it
-// came.
+// The kubelet adopts the Node as it is, with the Lease that was kept for it, and runs the pods that were bound before it started.
 func adopts(t *testing.T, e *env) {
 	come := make(chan struct{})
 	s := e.scene(t, "adopts", Plan{After: come})
@@ -83,7 +82,7 @@ func adopts(t *testing.T, e *env) {
 		t.Errorf("taints of the initialized node: %v, want %v", node.Spec.Taints, team)
 	}
 	for name, promised := range made.Status.Allocatable {
-		// Devices and the like come later, each from somebody else.
+		// Devices and other extended resources are reported later, by device plugins and the like.
 		if reported := node.Status.Allocatable[name]; !strings.Contains(string(name), "/") && promised.Cmp(reported) > 0 {
 			t.Errorf("%s was promised as %s, the kubelet reports %s", name, promised.String(), reported.String())
 		}
@@ -96,8 +95,8 @@ func adopts(t *testing.T, e *env) {
 	s.launched(1)
 }
 
-// The kubelet zeroes the devices that the Node promises until their plugins come; the pod is bound after that, and nothing
-// else is bought meanwhile.
+// The kubelet zeroes the devices that the Node promises until their plugins start. The pod is bound after that, and nothing else is
+// launched meanwhile.
 func devices(t *testing.T, e *env) {
 	const gpu = corev1.ResourceName("nvidia.com/gpu")
 	come := make(chan struct{})
@@ -107,7 +106,7 @@ func devices(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	s.begin(1, func(p *karpv1.NodePool) {
-		// The kubelet under test is of the test's own architecture.
+		// This test's kubelet reports amd64.
 		p.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}}}
 	}, func(p *corev1.PodSpec) {
 		p.Containers[0].Resources.Limits = corev1.ResourceList{gpu: resource.MustParse("1")}
@@ -153,17 +152,18 @@ func devices(t *testing.T, e *env) {
 	s.launched(1)
 }
 
-// The Node that was made ahead goes, its pods come back, on the Node the kubelet has made.
+// The kubelet registers under another name: the Node created in advance is deleted, and its pods are recreated on the Node that the
+// kubelet has created.
 func anotherName(t *testing.T, e *env) {
 	come := make(chan struct{})
 	s := e.scene(t, "another-name", Plan{Name: "worker-7", After: come})
-	// A class of its own: from now on no names are foretold for its nodes, and other scenes wait for such Nodes.
+	// A separate class: from now on Nodes of this class are not created in advance, and other scenes rely on such Nodes.
 	s.begin(2, func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "another-name" }, nil)
 	early := s.pods(2, cluster.Bound)
 	made := s.node(anyNode)
 	close(come)
 	s.node(func(n *corev1.Node) bool { return n.Name == "worker-7" })
-	s.untaint("worker-7", "node.cloudprovider.kubernetes.io/uninitialized") // the cloud's node controller does
+	s.untaint("worker-7", "node.cloudprovider.kubernetes.io/uninitialized") // as the cloud's node controller does
 	for _, p := range s.pods(2, cluster.Running) {
 		if p.Spec.NodeName != "worker-7" || slices.ContainsFunc(early, func(e *corev1.Pod) bool { return e.UID == p.UID }) {
 			t.Errorf("pod %s runs on %s", p.Name, p.Spec.NodeName)
@@ -182,7 +182,7 @@ func anotherName(t *testing.T, e *env) {
 	s.launched(1)
 }
 
-// An instance without kubelet is ended when its time is up, and its pods get another one.
+// An instance whose kubelet doesn't register in time is terminated, and its pods get another one.
 func neverComes(t *testing.T, e *env) {
 	come := make(chan struct{})
 	s := e.scene(t, "never-comes", Plan{After: come})
@@ -209,7 +209,7 @@ func neverComes(t *testing.T, e *env) {
 	}
 }
 
-// No kubelet is there to end pods that are deleted while their node boots, and they end; later the kubelet ends them.
+// Pods that are deleted while their node boots disappear although there is no kubelet to stop them yet; later the kubelet stops them.
 func deletedTooSoon(t *testing.T, e *env) {
 	come := make(chan struct{})
 	s := e.scene(t, "deleted-too-soon", Plan{After: come})
@@ -229,7 +229,7 @@ func deletedTooSoon(t *testing.T, e *env) {
 	s.launched(1)
 }
 
-// Pods that don't tolerate a startup taint wait until it is taken away; their room is not bought again.
+// Pods that don't tolerate a startup taint wait until it is removed; no other node is launched for them.
 func startupTaint(t *testing.T, e *env) {
 	come := make(chan struct{})
 	s := e.scene(t, "startup-taint", Plan{After: come})
@@ -250,7 +250,7 @@ func startupTaint(t *testing.T, e *env) {
 	s.launched(1)
 }
 
-// A pod without controller is bound when the kubelet has come.
+// A pod without controller is bound once the kubelet has registered.
 func barePod(t *testing.T, e *env) {
 	come := make(chan struct{})
 	s := e.scene(t, "bare", Plan{After: come})
@@ -265,7 +265,7 @@ func barePod(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	made := s.node(anyNode)
-	s.lease(made.Name, func(*coordinationv1.Lease) bool { return true }) // some seconds have passed
+	s.lease(made.Name, func(*coordinationv1.Lease) bool { return true }) // by then, some seconds have passed
 	if p := s.pods(1, func(*corev1.Pod) bool { return true })[0]; p.Spec.NodeName != "" {
 		t.Error("the pod is bound to a node without kubelet")
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// machine is what cAdvisor finds on the instance.
+// machine returns what cAdvisor finds on the instance.
 type machine struct {
 	cadvisortest.Fake
 	order *order
@@ -24,9 +24,9 @@ func (m *machine) MachineInfo() (*cadvisorapi.MachineInfo, error) {
 	}, nil
 }
 
-// containers is kubemark's stub container manager with what the real one computes from its flags and hears from device
-// plugins: what is kept from pods, and devices that come some time after the start. It has no checkpoint of earlier device
-// plugins, so that the kubelet zeroes the extended resources of a Node that is there already.
+// containers is kubemark's stub container manager, extended by what the real one computes from its flags and receives from device
+// plugins: reserved resources, and devices some time after the start. It has no checkpoint of earlier device plugins, so that the
+// kubelet zeroes the extended resources of an existing Node.
 type containers struct {
 	cm.ContainerManager
 	order *order

@@ -19,32 +19,32 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
-// Config of kubelets.
+// Config configures the kubelets.
 type Config struct {
-	// Admin reaches the API server as somebody who may impersonate every node.
+	// Admin is a configuration for the API server with a user that may impersonate every node.
 	Admin *rest.Config
-	// Dir holds a folder per kubelet, with its log. Its path should be short: sockets are made below it.
+	// Dir holds a folder per kubelet, with its log. Its path should be short, because sockets are created below it.
 	Dir string
-	// Plan says how a machine comes up, given what its user data says; nil: at once and under its private DNS name.
+	// Plan returns how an instance boots, given what its user data configures; nil: at once and under its private DNS name.
 	Plan func(*ec2.Machine, *kubelet.Shape) Plan
 }
 
-// Plan is how one machine comes up.
+// Plan describes how one instance boots.
 type Plan struct {
-	// Name of the Node; empty: the machine's private DNS name.
+	// Name of the Node; empty: the instance's private DNS name.
 	Name string
-	// After is closed when the kubelet is to start; nil: at once.
+	// After is closed when the kubelet may start; nil: at once.
 	After <-chan struct{}
-	// DevicesAfter is the time between the kubelet's start and its devices.
+	// DevicesAfter is the time between the kubelet's start and the report of its devices.
 	DevicesAfter time.Duration
 }
 
-// Machines are the kubelets of all instances. They are ec2.Machines.
+// Machines runs the kubelets of all instances. It implements ec2.Machines.
 type Machines struct {
 	cfg Config
 
 	mu      sync.Mutex
-	booted  map[string]chan struct{} // by instance id; closed by Halt
+	booted  map[string]chan struct{} // by instance ID; closed by Halt
 	running map[string]*cluster.Process
 	broken  error
 	closed  bool
@@ -53,7 +53,7 @@ type Machines struct {
 
 var _ ec2.Machines = &Machines{}
 
-// New makes the machinery; kubelets come with Boot.
+// New returns Machines without kubelets; Boot adds them.
 func New(cfg Config) *Machines {
 	return &Machines{cfg: cfg, booted: map[string]chan struct{}{}, running: map[string]*cluster.Process{}}
 }
@@ -76,7 +76,7 @@ func (k *Machines) Boot(m ec2.Machine) {
 	})
 }
 
-// boot starts the machine's kubelet when its time has come, unless it is switched off before.
+// boot starts the instance's kubelet according to its plan, unless off is closed before.
 func (k *Machines) boot(m *ec2.Machine, off <-chan struct{}) error {
 	shape, err := kubelet.ShapeOf(m)
 	if err != nil {
@@ -105,7 +105,7 @@ func (k *Machines) boot(m *ec2.Machine, off <-chan struct{}) error {
 	return err
 }
 
-// Halt implements ec2.Machines: the machine is cut off from its power.
+// Halt implements ec2.Machines: it kills the kubelet without a shutdown.
 func (k *Machines) Halt(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,7 +123,7 @@ func (k *Machines) halt(id string) {
 	}
 }
 
-// Close ends all kubelets.
+// Close stops all kubelets.
 func (k *Machines) Close() {
 	k.mu.Lock()
 	k.closed = true
@@ -134,7 +134,7 @@ func (k *Machines) Close() {
 	k.wg.Wait()
 }
 
-// Err tells which kubelet couldn't be started or has ended by itself.
+// Err returns an error if a kubelet couldn't be started or has exited by itself.
 func (k *Machines) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,10 +148,10 @@ func (k *Machines) Err() error {
 	return k.broken
 }
 
-// Logs are the last n bytes of every kubelet's log.
+// Logs returns the last n bytes of every kubelet's log.
 func (k *Machines) Logs(n int) string {
 	var b strings.Builder
-	files, _ := filepath.Glob(filepath.Join(k.cfg.Dir, "*", logFile)) // the pattern is a good one
+	files, _ := filepath.Glob(filepath.Join(k.cfg.Dir, "*", logFile)) // the pattern is valid
 	for _, f := range files {
 		fmt.Fprintf(&b, "%s:\n%s\n", f, cluster.Tail(f, n))
 	}
@@ -183,7 +183,7 @@ func (k *Machines) start(m *ec2.Machine, shape *kubelet.Shape, plan Plan) (*clus
 	return cluster.StartProcess(o.Name, self, filepath.Join(dir, logFile), nil, append(os.Environ(), orderVariable+"="+string(text), "TMPDIR="+dir))
 }
 
-// writeKubeconfig makes the node's user.
+// writeKubeconfig writes a kubeconfig for the node's user.
 func (k *Machines) writeKubeconfig(o *order) error {
 	admin := k.cfg.Admin
 	file := clientcmdapi.Config{
@@ -203,7 +203,7 @@ func (k *Machines) writeKubeconfig(o *order) error {
 	return nil
 }
 
-// reserved is what the image keeps from pods.
+// reserved returns what the image reserves: capacity minus allocatable.
 func reserved(s *kubelet.Shape) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, total := range s.Capacity {

@@ -17,25 +17,25 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// orderVariable holds, in the environment of a kubelet process, its order as JSON.
+// orderVariable is the environment variable that holds a kubelet process's order as JSON.
 const orderVariable = "DOVETAIL_TEST_KUBELET"
 
-// order is what a kubelet process is told.
+// order configures a kubelet process.
 type order struct {
 	Kubeconfig string
 	Name       string
 	ProviderID string
 	Labels     map[string]string
 	Taints     []corev1.Taint
-	// Capacity of the machine; Reserved is what its image would have the kubelet keep for itself and for evictions.
+	// Capacity is the instance's; Reserved is what its image makes the kubelet reserve, including eviction thresholds.
 	Capacity, Reserved corev1.ResourceList
 	// Devices are announced DevicesAfter the start.
 	Devices      corev1.ResourceList
 	DevicesAfter time.Duration
 }
 
-// Main makes a kubelet of this process if it was started as one, and doesn't return then. TestMain of a test binary that
-// uses Machines calls it first.
+// Main runs a kubelet if this process was started as one, and then doesn't return. TestMain of a test binary that uses Machines calls
+// it first.
 func Main() {
 	text, ok := os.LookupEnv(orderVariable)
 	if !ok {
@@ -47,7 +47,7 @@ func Main() {
 	}
 }
 
-// run runs until the process is killed, unless the kubelet can't start.
+// run returns only if the kubelet can't start; otherwise it runs until the process is killed.
 func run(ctx context.Context, text string) error {
 	o := &order{}
 	if err := json.Unmarshal([]byte(text), o); err != nil {
@@ -77,11 +77,11 @@ func run(ctx context.Context, text string) error {
 	flags, settings := kubemark.GetHollowKubeletConfig(&kubemark.HollowKubeletOptions{
 		NodeName: o.Name, MaxPods: int(o.Capacity.Pods().Value()), NodeLabels: o.Labels, RegisterWithTaints: o.Taints,
 	})
-	// As nodeadm has it on EKS: addresses and zone are the cloud's affair, the provider id is told.
+	// As nodeadm configures it on EKS: the cloud provides addresses and zone, and the provider ID is given.
 	flags.CloudProvider, settings.ProviderID = "external", o.ProviderID
 	settings.EnableControllerAttachDetach = true
 	settings.EnableServer = false
-	settings.NodeStatusUpdateFrequency.Duration = time.Second // devices show up with the next status
+	settings.NodeStatusUpdateFrequency.Duration = time.Second // devices are reported with the next status
 	settings.SyncFrequency.Duration = time.Second
 	kubemark.NewHollowKubelet(flags, settings, client, client, &machine{order: o}, runtime.ImageService, service, newContainers(o, clock.RealClock{})).Run(ctx)
 	return nil

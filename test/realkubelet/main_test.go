@@ -8,7 +8,7 @@ import (
 
 func TestMain(m *testing.M) {
 	Main()
-	// Scenes wait most of the time: all of them at once, however few processors there are.
+	// Scenes spend most of their time waiting, so all of them run at once, however few processors there are.
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}

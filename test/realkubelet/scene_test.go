@@ -80,7 +80,7 @@ func (s *scene) wait() context.Context {
 	return ctx
 }
 
-// pods waits until n pods of the scene exist and all of them are as wanted.
+// pods waits until n pods of the scene exist and want is true for all of them.
 func (s *scene) pods(n int, want func(*corev1.Pod) bool) []*corev1.Pod {
 	s.Helper()
 	pods, err := cluster.UntilPods(s.wait(), s.Client(), n, want, client.InNamespace("default"), client.MatchingLabels{"app": s.name})
@@ -90,7 +90,7 @@ func (s *scene) pods(n int, want func(*corev1.Pod) bool) []*corev1.Pod {
 	return pods
 }
 
-// node waits until the scene's pool has exactly one Node and it is as wanted.
+// node waits until the scene's pool has exactly one Node and want is true for it.
 func (s *scene) node(want func(*corev1.Node) bool) *corev1.Node {
 	s.Helper()
 	nodes, err := cluster.UntilNodes(s.wait(), s.Client(), 1, want, client.MatchingLabels{karpv1.NodePoolLabelKey: s.name})
@@ -100,7 +100,7 @@ func (s *scene) node(want func(*corev1.Node) bool) *corev1.Node {
 	return nodes[0]
 }
 
-// claims waits until the scene's claims are as wanted.
+// claims waits until want is true for the scene's NodeClaims.
 func (s *scene) claims(what string, want func([]*karpv1.NodeClaim) bool) []*karpv1.NodeClaim {
 	s.Helper()
 	claims, err := cluster.Until(s.wait(), s.Client(), &karpv1.NodeClaimList{}, func(claims []*karpv1.NodeClaim) (bool, string, error) {
@@ -112,7 +112,7 @@ func (s *scene) claims(what string, want func([]*karpv1.NodeClaim) bool) []*karp
 	return claims
 }
 
-// instances that were ever launched for the scene.
+// instances returns all instances that were ever launched for the scene.
 func (s *scene) instances() []ec2.Instance {
 	var mine []ec2.Instance
 	for _, in := range s.EC2.Instances() {
@@ -123,7 +123,7 @@ func (s *scene) instances() []ec2.Instance {
 	return mine
 }
 
-// fatal fails the scene and shows what is there.
+// fatal fails the scene and logs the cluster's objects.
 func (s *scene) fatal(err error) {
 	s.Helper()
 	if broken := s.machines.Err(); broken != nil {
@@ -131,14 +131,14 @@ func (s *scene) fatal(err error) {
 	}
 	for _, list := range []client.ObjectList{&corev1.NodeList{}, &karpv1.NodeClaimList{}, &corev1.PodList{}, &corev1.EventList{}} {
 		if s.Client().List(s.ctx, list) == nil {
-			text, _ := yaml.Marshal(list) // an object that came as JSON
+			text, _ := yaml.Marshal(list) // it was read from JSON, so it can be written
 			s.Logf("%T:\n%s", list, text)
 		}
 	}
 	s.Fatal(err)
 }
 
-// initialized: the kubelet has come and the node has all it was bought for.
+// initialized reports whether the kubelet has registered and the node has all the resources it was launched for.
 func initialized(n *corev1.Node) bool { return n.Labels[karpv1.NodeInitializedLabelKey] == "true" }
 
 func anyNode(*corev1.Node) bool { return true }
@@ -147,7 +147,7 @@ func hasTaint(n *corev1.Node, key string) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// lease waits until the node has a Lease that is as wanted.
+// lease waits until the node has a Lease and want is true for it.
 func (s *scene) lease(node string, want func(*coordinationv1.Lease) bool) *coordinationv1.Lease {
 	s.Helper()
 	leases, err := cluster.Until(s.wait(), s.Client(), &coordinationv1.LeaseList{}, func(leases []*coordinationv1.Lease) (bool, string, error) {
@@ -159,7 +159,7 @@ func (s *scene) lease(node string, want func(*coordinationv1.Lease) bool) *coord
 	return leases[0]
 }
 
-// same checks that the scene's pods are those.
+// same checks that the scene's pods are the wanted ones.
 func (s *scene) same(want []*corev1.Pod) {
 	s.Helper()
 	have := map[types.UID]bool{}
@@ -173,7 +173,7 @@ func (s *scene) same(want []*corev1.Pod) {
 	}
 }
 
-// launched checks how many instances the scene has cost.
+// launched checks how many instances were launched for the scene.
 func (s *scene) launched(n int) {
 	s.Helper()
 	if all := s.instances(); len(all) != n {
@@ -189,7 +189,7 @@ func (s *scene) scale(n int) {
 	}
 }
 
-// untaint takes a taint off a Node, as whoever it waits for does.
+// untaint removes a taint from a Node, as the controller does that the taint waits for.
 func (s *scene) untaint(name, key string) {
 	s.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -24,15 +24,16 @@ import (
 type Event struct {
 	// Revision orders events of all kinds.
 	Revision uint64
-	// Type is Added, Modified or Deleted. What was there when the recording began was added with its last write.
+	// Type is Added, Modified or Deleted. Objects that existed when the recording began are Added, with the revision of their last
+	// write.
 	Type watch.EventType
-	// Object as it was after the write, or, deleted, at its end. It is shared and must not be changed.
+	// Object after the write or, if it was deleted, in its last state. It is shared and must not be changed.
 	Object client.Object
-	// At is when the recorder heard of it.
+	// At is when the recorder received it.
 	At time.Time
 }
 
-// Recorder records until its context ends.
+// Recorder records until its context is done.
 type Recorder struct {
 	reader client.WithWatch
 	kinds  []*kind
@@ -40,18 +41,18 @@ type Recorder struct {
 	mu     sync.Mutex
 	events []Event
 	failed error
-	heard  chan struct{} // closed and made anew with every event
+	heard  chan struct{} // closed and replaced with every event
 }
 
-// kind is what is recorded of one kind of objects.
+// kind is the record of one kind of objects.
 type kind struct {
 	list client.ObjectList
-	// seen is the last revision of every object there was, gone says which of them have ended.
+	// seen is the last revision of every object, gone holds those that were deleted.
 	seen map[types.UID]uint64
 	gone map[types.UID]bool
 }
 
-// Start begins to record the objects of the lists' kinds: those that are there, and from then on everything.
+// Start begins to record the objects of the lists' kinds: the existing ones, and every change from then on.
 func Start(ctx context.Context, c client.WithWatch, lists ...client.ObjectList) (*Recorder, error) {
 	r := &Recorder{reader: c, heard: make(chan struct{})}
 	for _, list := range lists {
@@ -126,8 +127,7 @@ func (r *Recorder) fail(err error) {
 	}
 }
 
-// Events waits until everything that has happened before the call has been heard of, and returns all events in the order of
-// their writes.
+// Events waits until every change made before the call has been received, and returns all events in the order of their writes.
 func (r *Recorder) Events(ctx context.Context) ([]Event, error) {
 	for _, k := range r.kinds {
 		if err := r.catchUp(ctx, k); err != nil {
@@ -141,7 +141,7 @@ func (r *Recorder) Events(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
-// catchUp waits until the recording knows every object at least as it is now, and the end of those that are gone.
+// catchUp waits until the recording has received the current version of every object, and the deletion of those that no longer exist.
 func (r *Recorder) catchUp(ctx context.Context, k *kind) error {
 	have := k.list.DeepCopyObject().(client.ObjectList)
 	if err := r.reader.List(ctx, have); err != nil {
@@ -177,7 +177,7 @@ func (r *Recorder) catchUp(ctx context.Context, k *kind) error {
 	}
 }
 
-// behind says whether something is known from the list, made at a revision, that wasn't heard of.
+// behind reports whether a list, made at a revision, contains something that wasn't received yet.
 func (k *kind) behind(now map[types.UID]uint64, listed uint64) bool {
 	for uid, revision := range now {
 		if seen, ok := k.seen[uid]; !ok || seen < revision {

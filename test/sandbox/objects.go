@@ -23,10 +23,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// SchedulerName is the profile of the shipped configuration.
+// SchedulerName is the name of the profile in the shipped configuration.
 const SchedulerName = "dovetail-scheduler"
 
-// Examples are the shipped EC2NodeClass and NodePools, fresh copies.
+// Examples returns new copies of the shipped EC2NodeClass and NodePools.
 func Examples() ([]client.Object, error) {
 	contents, err := manifests.Folder("examples")
 	if err != nil {
@@ -69,7 +69,7 @@ func decode(document []byte) (client.Object, error) {
 	return object, nil
 }
 
-// NodeClass is an EC2NodeClass that the simulator can serve.
+// NodeClass returns an EC2NodeClass that the simulator supports.
 func NodeClass(name string, change ...func(*ec2nc.EC2NodeClass)) *ec2nc.EC2NodeClass {
 	discovery := map[string]string{"karpenter.sh/discovery": "dovetail"}
 	class := &ec2nc.EC2NodeClass{
@@ -87,7 +87,7 @@ func NodeClass(name string, change ...func(*ec2nc.EC2NodeClass)) *ec2nc.EC2NodeC
 	return class
 }
 
-// NodePool is a NodePool of on-demand amd64 machines of the node class called default, whose empty nodes go after a second.
+// NodePool returns a NodePool of on-demand amd64 instances with the node class default, whose empty nodes are removed after a second.
 func NodePool(name string, change ...func(*karpv1.NodePool)) *karpv1.NodePool {
 	after := karpv1.MustParseNillableDuration("1s")
 	pool := &karpv1.NodePool{
@@ -111,14 +111,14 @@ func NodePool(name string, change ...func(*karpv1.NodePool)) *karpv1.NodePool {
 	return pool
 }
 
-// Require is the requirement that key is one of the values.
+// Require returns the requirement that key has one of the values.
 func Require(key string, values ...string) karpv1.NodeSelectorRequirementWithMinValues {
 	return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}
 }
 
-// Pods are n pods of one class in namespace default for our profile, NAME-0 to NAME-(n-1), labelled app=NAME. They name a
-// controller (that doesn't exist, and kube-controller-manager, where it runs, would collect them for that): pods that nobody
-// would recreate aren't bound before their node has joined.
+// Pods returns n pods of one class in namespace default for our profile, NAME-0 to NAME-(n-1), labelled app=NAME. They name a
+// controller as owner, because pods without one aren't bound before their node has registered. The controller doesn't exist, so
+// kube-controller-manager, where it runs, would garbage-collect the pods.
 func Pods(name string, n int, cpu, memory string, change ...func(i int, pod *corev1.Pod)) []client.Object {
 	objects := make([]client.Object, n)
 	for i := range n {

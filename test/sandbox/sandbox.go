@@ -16,23 +16,23 @@ import (
 type Options struct {
 	// Cluster are the options of the control plane.
 	Cluster cluster.Options
-	// Plane is a control plane that already runs, e.g. inprocess.Start; Cluster is ignored then. Stop ends it, too.
+	// Plane is a control plane that already runs, e.g. from inprocess.Start; Cluster is then ignored. Stop stops it too.
 	Plane *cluster.Cluster
-	// EC2 configures the simulator. Its cluster and machines are filled in here.
+	// EC2 configures the simulator. Start fills in its cluster and machines.
 	EC2 ec2.Config
-	// Kubelet configures the kubelets that boot on instances. Client, and speed and seed if they are zero, are filled in here
-	// (from EC2). NoKubelets leaves them out: nothing boots.
+	// Kubelet configures the kubelets that boot on instances. Start fills in Client, and speed and seed from EC2 if they are zero.
+	// With NoKubelets nothing boots.
 	Kubelet    kubelet.Config
 	NoKubelets bool
-	// Scheduler are the options of the scheduler; its AWS environment is filled in here. ProvisionArgs are set in its
-	// configuration on top of what the cluster and the simulator determine; nil values remove a field.
+	// Scheduler are the options of the scheduler; Start fills in its AWS environment. ProvisionArgs are set in its configuration after
+	// the fields that the cluster and the simulator determine; nil values remove a field.
 	Scheduler     cluster.SchedulerOptions
 	ProvisionArgs map[string]any
-	// Idle leaves the scheduler out; StartScheduler starts it later.
+	// Idle doesn't start the scheduler; StartScheduler starts it later.
 	Idle bool
 	// Objects are created before the scheduler starts. Nil means the shipped examples; an empty list means none.
 	Objects []client.Object
-	// Progress is told what is being started.
+	// Progress is called with what is being started.
 	Progress func(string)
 }
 
@@ -40,9 +40,9 @@ type Options struct {
 type Sandbox struct {
 	*cluster.Cluster
 	EC2 *ec2.Sim
-	// Kubelets are those on the instances, nil if there are none.
+	// Kubelets are those on the instances; nil if there are none.
 	Kubelets *kubelet.Kubelets
-	// Scheduler is nil while Options.Idle has left it out.
+	// Scheduler is nil until it is started.
 	Scheduler *cluster.SchedulerProcess
 
 	options Options
@@ -54,7 +54,7 @@ type Sandbox struct {
 //  3. pools and node classes,
 //  4. the scheduler, under the shipped RBAC.
 //
-// On an error nothing is left running.
+// If it returns an error, nothing is left running.
 func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -125,7 +125,7 @@ func (s *Sandbox) startEC2() error {
 	return nil
 }
 
-// StartScheduler starts the scheduler of the options, with the shipped configuration unless they hold another.
+// StartScheduler starts the scheduler with its options, and with the shipped configuration unless they contain another.
 func (s *Sandbox) StartScheduler(ctx context.Context) error {
 	o := s.options.Scheduler
 	o.AWSEnv = append(s.EC2.Env(), o.AWSEnv...)
@@ -147,7 +147,7 @@ func (s *Sandbox) StartScheduler(ctx context.Context) error {
 	return nil
 }
 
-// Failed returns how a process of the system ended by itself, nil while all run.
+// Failed returns an error if a process of the system has exited by itself, otherwise nil.
 func (s *Sandbox) Failed() error {
 	if err := s.Cluster.Failed(); err != nil {
 		return err

@@ -27,7 +27,7 @@ func TestExamplesAreValid(t *testing.T) {
 	}
 }
 
-// A killed scheduler comes back under the same configuration, and the system ends without a trace.
+// A killed scheduler restarts with the same configuration, and the system stops without leaving anything behind.
 func TestSchedulerRestarts(t *testing.T) {
 	s := ForTest(t, Options{EC2: ec2.Config{Speed: 100}})
 	if _, err := s.Scheduler.Get(t.Context(), "/metrics"); err != nil {
@@ -48,7 +48,7 @@ func TestSchedulerRestarts(t *testing.T) {
 	}
 }
 
-// In place of the cluster's scheduler it has that one's user, lease and profile name.
+// As a replacement of the cluster's scheduler it has the user, lease and profile name of that one.
 func TestReplacesTheScheduler(t *testing.T) {
 	s := ForTest(t, Options{Cluster: cluster.Options{Manifests: "replace"}, EC2: ec2.Config{Speed: 100}})
 	staticPod, err := os.ReadFile(filepath.Join("..", "..", "manifests", "replace", "static-pod", "kube-scheduler.yaml"))

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// ForTest starts a sandbox that ends with the test and shows the end of the scheduler's log if the test has failed.
+// ForTest starts a sandbox that is stopped with the test, and logs the last lines of the scheduler's log if the test has failed.
 func ForTest(t *testing.T, o Options) *Sandbox {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -4,44 +4,45 @@ import (
 	"fmt"
 )
 
-// What may change between the second quarter of a part and its last, beside what the numbers scatter anyway.
+// What may change between the second quarter of a part and its last: a share, and an amount by which the numbers vary anyway.
 const (
 	heapGrowth, heapScatter           = 0.10, 16 << 20
 	rssGrowth, rssScatter             = 0.15, 48 << 20
 	goroutineGrowth, goroutineScatter = 0.05, 50
-	// queueScatter is how many more keys or pods than before may wait, in the middle of the quarter: a second's worth.
+	// queueScatter is by how many keys or pods the queues' median may grow: a second's worth.
 	queueScatter = 50
 )
 
 const (
-	// podRequests is the most that a pod may cost, in requests of the scheduler to the API server, when nothing is launched: its
-	// binding and its event, as with kube-scheduler, the record that it came and the record that it began to end on its node's
-	// claim (fewer with many nodes), and a little beside.
+	// podRequests is the maximum number of the scheduler's API requests per pod if nothing is launched: its binding and its event, as
+	// with kube-scheduler, two records on its node's NodeClaim, that the pod was placed and that it began to terminate (fewer with
+	// many nodes), and a small margin.
 	podRequests = 4.5
-	// nodeRequests is the most that a pod may cost with a machine of its own, from NodeClaim to the end of it.
+	// nodeRequests is the maximum per pod that has its own node, from the creation of the NodeClaim to its deletion.
 	nodeRequests = 80.0
-	// served is the least share of the pods that has to be scheduled by the end. Of the last tenth nothing is demanded: they have
-	// come just now, and may wait for a machine that boots.
+	// served is the minimum share of the pods that must be scheduled by the end. The last tenth is not counted: they are new, and may
+	// be waiting for a booting node.
 	served = 0.98
 )
 
-// part is one of the three, when it is over.
+// part is one of the three parts, with its samples.
 type part struct {
 	name    string
 	samples []sample
-	// limit is the most requests that a pod may cost; 0: that is not judged.
+	// limit is the maximum number of requests per pod; 0: not judged.
 	limit float64
-	// yardstick: not ours, so only whether it served its pods is judged. That kube-scheduler's own caches grow is its business.
+	// yardstick: this part runs without our plugins, so only whether it scheduled its pods is judged. Growth of kube-scheduler's own
+	// caches is not a fault of ours.
 	yardstick bool
 }
 
-// perPod are the requests for each pod scheduled between the second quarter's begin and the end.
+// perPod returns the requests per pod scheduled between the beginning of the second quarter and the end.
 func (p part) perPod() float64 {
 	a, b := p.samples[len(p.samples)/4], p.samples[len(p.samples)-1]
 	return (b.allRequests() - a.allRequests()) / max(1, b.scheduled-a.scheduled)
 }
 
-// judge is what is wrong with a part; nothing: it holds.
+// judge returns the problems of a part; none if it passes.
 func (p part) judge() (problems []string) {
 	if len(p.samples) < 8 {
 		return []string{fmt.Sprintf("only %d samples", len(p.samples))}

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// calls is how many calls of the load are under way at most, tries how often each is made. A busy machine slows the load
-	// down; it doesn't end it.
+	// calls is the maximum number of parallel calls of the load, tries how often each is attempted. A busy host slows the load down
+	// but doesn't stop it.
 	calls = 32
 	tries = 5
 	// tick is how often pods are created and deleted.
 	tick = 100 * time.Millisecond
 )
 
-// load creates pods at a rate and deletes each when it has lived for so long.
+// load creates pods at a rate and deletes each after its lifetime.
 type load struct {
 	kube   kubernetes.Interface
 	name   string
 	perSec float64
 	life   time.Duration
-	// bursts: pods come all at once, as many as come in a lifetime, and again when their machines have had another to end in. One
-	// by one they would take the machines of those that have just ended.
+	// bursts: all pods of one lifetime are created at once, and the next ones after one further lifetime, in which the nodes of the
+	// first are terminated. Created one by one, pods would use the nodes of those that have just ended.
 	bursts bool
 	change func(*corev1.Pod)
 
@@ -39,7 +39,7 @@ type load struct {
 	failed  atomic.Pointer[error]
 }
 
-// run works until ctx ends, then waits for what is under way.
+// run creates and deletes pods until ctx is done, then waits for the calls that are still running.
 func (l *load) run(ctx context.Context) {
 	slots := make(chan struct{}, calls)
 	var wg sync.WaitGroup
@@ -49,7 +49,7 @@ func (l *load) run(ctx context.Context) {
 			defer func() { <-slots }()
 			var err error
 			for range tries {
-				// What was begun is finished: a pod that nobody knows of would stay.
+				// A call that was begun is finished even if ctx is done: an unknown pod would otherwise remain.
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 				err = f(ctx)
 				cancel()
@@ -81,7 +81,7 @@ func (l *load) run(ctx context.Context) {
 	}
 }
 
-// due is how many pods are to have come so long after the begin.
+// due returns how many pods are to be created within that time from the beginning.
 func (l *load) due(since time.Duration) int {
 	if since < 0 {
 		return 0
@@ -116,7 +116,7 @@ func (l *load) delete(ctx context.Context, i int) error {
 	return nil
 }
 
-// error is the first call that failed.
+// error returns the error of the first call that failed.
 func (l *load) error() error {
 	if err := l.failed.Load(); err != nil {
 		return *err

@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// run does the three parts and prints the table; an error when one of them doesn't hold.
+// run runs the three parts and prints the table; it returns an error if one of them fails.
 func run(ctx context.Context, set settings) (err error) {
 	dir, err := os.MkdirTemp("", "dovetail-soak-")
 	if err != nil {
@@ -77,7 +77,7 @@ func run(ctx context.Context, set settings) (err error) {
 	return errors.Join(problems...)
 }
 
-// logTo keeps what libraries, the simulator and its kubelets log away from the progress.
+// logTo redirects the logs of libraries, the simulator and its kubelets, so that they don't disturb the progress output.
 func logTo(w io.Writer) error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// part puts a load on a scheduler for so long and looks at it meanwhile.
+// part puts a load on a scheduler for the given time and samples the scheduler meanwhile.
 func (s *system) part(ctx context.Context, scheduler *cluster.SchedulerProcess, p part, lasts time.Duration, l *load) (part, error) {
 	l.kube, l.life = s.kube, s.set.podLife()
 	say("%s: %g pods per second for %s, each for %s", p.name, l.perSec, lasts, l.life)
@@ -62,7 +62,8 @@ func (s *system) part(ctx context.Context, scheduler *cluster.SchedulerProcess, 
 	return p, s.sweep(ctx)
 }
 
-// look asks a scheduler for its metrics, again if it doesn't answer: the machine may be busy, or it has ended.
+// look reads a scheduler's metrics. It tries again if there is no answer, because the host may be busy, unless the scheduler has
+// exited.
 func look(ctx context.Context, scheduler *cluster.SchedulerProcess) (sample, error) {
 	for try := 1; ; try++ {
 		text, err := scheduler.Get(ctx, "/metrics")
@@ -75,12 +76,12 @@ func look(ctx context.Context, scheduler *cluster.SchedulerProcess) (sample, err
 	}
 }
 
-// sweep deletes the pods that are left and waits until they are gone, and the machines that were theirs alone.
+// sweep deletes the remaining pods and waits until they are gone, and with them the nodes of the nodes part.
 func (s *system) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var err error
-	for range tries { // thousands at once may take a busy API server longer than it allows itself
+	for range tries { // a busy API server may not manage to delete thousands at once within its own time limit
 		if err = s.kube.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err == nil {
 			break
 		}

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// sample is what a scheduler said of itself at one moment.
+// sample holds a scheduler's metrics at one moment.
 type sample struct {
 	at         time.Time
-	heap, rss  float64 // bytes; heap is what is reachable and what was not collected yet
+	heap, rss  float64 // bytes; heap includes garbage that was not collected yet
 	goroutines float64
 	cpu        float64            // seconds
 	requests   map[string]float64 // to the API server, by method
 	scheduled  float64            // pods
 	created    float64            // pods, by the load
-	queues     map[string]float64 // what waits in the work queues and the scheduling queue, by name
+	queues     map[string]float64 // lengths of the work queues and of the scheduling queue's parts, by name
 }
 
 // parse reads the text of /metrics.
@@ -57,7 +57,7 @@ func parse(text string, at time.Time) sample {
 	return s
 }
 
-// label is the value of one label of a{...}.
+// label returns the value of a label in the text between the braces.
 func label(labels, name string) string {
 	_, rest, ok := strings.Cut(","+labels, ","+name+`="`)
 	if !ok {
@@ -74,12 +74,12 @@ func (s sample) allRequests() (n float64) {
 	return n
 }
 
-// quarter are the samples of the nth quarter of a part, from 0.
+// quarter returns the samples of the nth quarter of a part, from 0.
 func quarter(samples []sample, n int) []sample {
 	return samples[n*len(samples)/4 : (n+1)*len(samples)/4]
 }
 
-// floor is the least of what the samples say; of the heap that is what is in use, because garbage only adds to it.
+// floor returns the minimum of the samples. For the heap, that approximates the memory in use, because garbage only adds to it.
 func floor(samples []sample, of func(sample) float64) float64 {
 	return slices.Min(values(samples, of))
 }
@@ -97,7 +97,7 @@ func values(samples []sample, of func(sample) float64) (out []float64) {
 	return out
 }
 
-// queueNames are all that were seen.
+// queueNames returns the names of all queues in the samples.
 func queueNames(samples []sample) []string {
 	seen := map[string]bool{}
 	for _, s := range samples {

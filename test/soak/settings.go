@@ -43,11 +43,11 @@ func readSettings() (settings, error) {
 	return s, nil
 }
 
-// podLife is how long a pod lives: a minute, or less if parts are short, so that their number has long settled by the second
+// podLife is how long a pod lives: a minute, or less if parts are short, so that the number of pods is constant well before the second
 // quarter.
 func (s settings) podLife() time.Duration { return min(time.Minute, s.lasts/8) }
 
-// sampleEvery is how often the scheduler is looked at.
+// sampleEvery is how often the scheduler is sampled.
 func (s settings) sampleEvery() time.Duration {
 	return max(time.Second, min(5*time.Second, s.lasts/60))
 }

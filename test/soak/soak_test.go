@@ -35,7 +35,7 @@ workqueue_adds_total{name="dovetail_lifecycle"} 80
 	}
 }
 
-// steady are samples of a scheduler that stays as it is, changed by hand: x goes from 0 to 1 over the part.
+// steady returns samples of a scheduler whose resource use doesn't grow, modified by change: x goes from 0 to 1 over the part.
 func steady(change func(s *sample, x float64)) part {
 	p := part{name: "pods", limit: 4}
 	const n = 120

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// patience bounds what comes before and after the load.
+	// patience bounds the waits before and after the load.
 	patience = 20 * time.Minute
-	// speed divides the times that instances and kubelets take.
+	// speed divides the delays of instances and kubelets.
 	speed = 20
-	// keyChurn is label and taint of the pool whose machines come and go.
+	// keyChurn is the label and taint of the pool whose nodes are launched and terminated.
 	keyChurn = "soak.dovetail.sh/churn"
-	// churnPerSec times a pod's life is how many machines come in a burst.
+	// churnPerSec times a pod's life is the number of nodes per burst.
 	churnPerSec = 1
-	// rampStep is how many nodes come up at a time in the beginning, so that everything may run on two cores.
+	// rampStep is how many nodes boot at a time in the beginning, so that two cores suffice for everything.
 	rampStep = 100
 )
 
-// system is what runs.
+// system is the running system.
 type system struct {
 	*sandbox.Sandbox
 	set  settings
@@ -53,7 +53,7 @@ func begin(ctx context.Context, set settings, dir string) (*system, error) {
 	none := int64(0)
 	box, err := sandbox.Start(ctx, sandbox.Options{
 		Cluster: cluster.Options{Dir: dir, ControllerManager: true, ControllerManagerArgs: []string{
-			// Those that have a say in the lives of nodes and their pods; pods need a ServiceAccount.
+			// Only the controllers that affect nodes and their pods, and the one for ServiceAccounts, which pods need.
 			"--controllers=node-lifecycle-controller,pod-garbage-collector-controller,serviceaccount-controller"}},
 		EC2: ec2.Config{Seed: 1, Speed: speed}, Idle: true, Progress: func(what string) { say("starting %s", what) },
 		Objects: []client.Object{
@@ -79,14 +79,14 @@ func begin(ctx context.Context, set settings, dir string) (*system, error) {
 	return &system{Sandbox: box, set: set, kube: kube}, nil
 }
 
-// schedule starts a scheduler: the shipped configuration, or the same without our plugins.
+// schedule starts a scheduler with the shipped configuration, or with the same one without our plugins.
 func (s *system) schedule(ctx context.Context, plugins bool) (*cluster.SchedulerProcess, error) {
 	config, err := s.ShippedConfig()
 	if err != nil {
 		return nil, err
 	}
 	config.SetProvisionArgs(map[string]any{"clusterName": s.EC2.Cluster(), "region": s.EC2.Region()})
-	config["leaderElection"] = map[string]any{"leaderElect": false} // they follow each other, nobody shall wait for a lease
+	config["leaderElection"] = map[string]any{"leaderElect": false} // one scheduler follows the other without waiting for a lease
 	if !plugins {
 		delete(config, "profiles")
 		config.AddProfile(sandbox.SchedulerName)
@@ -97,7 +97,7 @@ func (s *system) schedule(ctx context.Context, plugins bool) (*cluster.Scheduler
 	})
 }
 
-// parts are the three.
+// parts runs the three parts.
 func (s *system) parts(ctx context.Context) ([]part, error) {
 	ours, err := s.schedule(ctx, true)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *system) parts(ctx context.Context) ([]part, error) {
 	return []part{pods, nodes, plain}, nil
 }
 
-// alone makes a pod need a machine that no other has.
+// alone makes a pod need a node that no other pod uses.
 func alone(p *corev1.Pod) {
 	p.Spec.NodeSelector = map[string]string{keyChurn: "yes"}
 	p.Spec.Tolerations = []corev1.Toleration{{Key: keyChurn, Operator: corev1.TolerationOpExists}}

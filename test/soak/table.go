@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// table writes the parts beside each other.
+// table prints the parts side by side.
 func table(w io.Writer, parts []part) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(what string, cell func(part) string) {
@@ -56,7 +56,7 @@ func table(w io.Writer, parts []part) {
 	t.Flush()
 }
 
-// byMethod is what requests were made for each pod.
+// byMethod returns the requests per pod, by method.
 func byMethod(p part) string {
 	a, b := p.samples[len(p.samples)/4], p.samples[len(p.samples)-1]
 	var out []string

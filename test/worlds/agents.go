@@ -19,14 +19,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/worlds/draw"
 )
 
-// agents do what others do in a cluster: make volumes, and take startup taints away.
+// agents act as other controllers of a cluster: they provision volumes and remove startup taints.
 type agents struct {
 	ctx  context.Context
 	kube kubernetes.Interface
 	w    *draw.World
 }
 
-// startAgents starts them until ctx ends.
+// startAgents runs them until ctx is done.
 func startAgents(ctx context.Context, cfg *rest.Config, w *draw.World) error {
 	kube, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -46,7 +46,7 @@ func startAgents(ctx context.Context, cfg *rest.Config, w *draw.World) error {
 	return nil
 }
 
-// provision makes the volume of a claim whose pod has got a node, as a CSI driver's provisioner does.
+// provision provisions the volume of a PersistentVolumeClaim once its pod has a selected node, as a CSI driver's provisioner does.
 func (a *agents) provision(obj any) {
 	claim := obj.(*corev1.PersistentVolumeClaim)
 	name := claim.Annotations["volume.kubernetes.io/selected-node"]
@@ -56,7 +56,7 @@ func (a *agents) provision(obj any) {
 	go func() {
 		node, err := a.kube.CoreV1().Nodes().Get(a.ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return // the claim is looked at again when another node is selected
+			return // it is called again when another node is selected
 		}
 		pv := draw.Volume("pvc-"+string(claim.UID), node.Labels[corev1.LabelTopologyZone], &corev1.ObjectReference{
 			Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
@@ -69,7 +69,7 @@ func (a *agents) provision(obj any) {
 	}()
 }
 
-// start takes the startup taint off a node that is Ready, after some time.
+// start removes the startup taint from a node some time after it has become Ready.
 func (a *agents) start(obj any) {
 	node := obj.(*corev1.Node)
 	starting := func(t corev1.Taint) bool { return t.Key == a.w.StartupTaint }

@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/worlds/draw"
 )
 
-// Schedulers that were broken on purpose don't pass. They are built of this tree with one file patched, so that nothing of it
-// is in what is shipped.
+// Schedulers with a deliberate fault must be found. They are built from this tree with one file patched, so that nothing of this is in
+// the shipped code.
 func TestBrokenBuildsAreFound(t *testing.T) {
 	r, err := Start(t.Context(), Options{Patience: 20 * time.Second})
 	if err != nil {
@@ -57,7 +57,7 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 	}
 }
 
-// patched builds the scheduler with one text of one file replaced.
+// patched builds the scheduler after replacing one text in one file.
 func patched(t *testing.T, file, from, to string) string {
 	t.Helper()
 	root, err := cluster.ModuleRoot()

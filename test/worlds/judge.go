@@ -13,21 +13,21 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/worlds/draw"
 )
 
-// Enough is the share of planned pods that must be as planned, over all worlds of a run.
+// Enough is the minimum share of planned pods that must be as planned, over all worlds of a run.
 const Enough = 0.999
 
-// Many is a run of many worlds.
+// Many is a run of several worlds.
 type Many struct {
 	Options
 	Seeds []uint64
 	Size  draw.Size
-	// Side is how many worlds happen side by side, each on a control plane of its own; most of a world's time is waiting.
+	// Side is how many worlds run in parallel, each on its own control plane; worlds spend most of their time waiting.
 	Side int
 	// Tell is called after each world, one call at a time.
 	Tell func(*draw.World, *Result)
 }
 
-// Run runs all worlds and adds their reports up.
+// Run runs all worlds and returns the sum of their reports.
 func (m Many) Run(ctx context.Context) (*check.Report, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	seeds := make(chan uint64, len(m.Seeds))
@@ -65,7 +65,7 @@ func (m Many) Run(ctx context.Context) (*check.Report, error) {
 	return total, group.Wait()
 }
 
-// Verdict is nil if a run is as it must be.
+// Verdict returns nil if a run has passed.
 func Verdict(total *check.Report) error {
 	if problems := total.Problems(); len(problems) > 0 {
 		return fmt.Errorf("%d things are wrong, the first: %s", len(problems), problems[0])

@@ -23,8 +23,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/worlds/draw"
 )
 
-// controllers of kube-controller-manager that worlds need. Attaching volumes and protecting them in use would only be in the
-// way when a world is swept up.
+// controllers are the controllers of kube-controller-manager that worlds need. Those that attach volumes and protect volumes in use
+// would only delay the cleanup of a world.
 const controllers = "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,job-controller," +
 	"garbage-collector-controller,node-lifecycle-controller,taint-eviction-controller,pod-garbage-collector-controller,persistentvolume-binder-controller"
 
@@ -32,9 +32,9 @@ const controllers = "deployment-controller,replicaset-controller,statefulset-con
 type Options struct {
 	// Dir holds the control plane's files and the schedulers' logs; empty: a temporary directory that Stop removes.
 	Dir string
-	// Binary is the scheduler to judge; empty: the one of this tree, built if need be.
+	// Binary is the scheduler to test; empty: that of this tree, built if necessary.
 	Binary string
-	// Patience bounds how long a world may take after its last burst, zero: a minute and a half.
+	// Patience bounds the time of a world after its last burst; zero: a minute and a half.
 	Patience time.Duration
 	// Verbosity of the scheduler's log, default 2.
 	Verbosity int
@@ -42,8 +42,8 @@ type Options struct {
 	Args map[string]any
 }
 
-// Runner runs one world after the other on one control plane. Each world has a simulator and a scheduler of its own and finds
-// nothing of the one before, so that a seed alone decides what happens in it.
+// Runner runs worlds one after the other on one control plane. Each world has its own simulator and scheduler and finds nothing of the
+// previous one, so that the seed alone determines it.
 type Runner struct {
 	options Options
 	plane   *cluster.Cluster
@@ -65,21 +65,20 @@ func Start(ctx context.Context, o Options) (*Runner, error) {
 	return &Runner{options: o, plane: plane}, nil
 }
 
-// Stop ends the control plane.
+// Stop stops the control plane.
 func (r *Runner) Stop() { r.plane.Stop() }
 
-// Result is one world's.
+// Result is the result of one world.
 type Result struct {
 	check.Report
 	Evidence *check.Evidence
-	// Log is the file with the scheduler's words.
+	// Log is the scheduler's log file.
 	Log string
-	// Took is how long the world ran, without setting up and sweeping.
+	// Took is how long the world ran, without setup and cleanup.
 	Took time.Duration
 }
 
-// Run lets the world happen and judges it. An error means that it couldn't be run; what is wrong with the scheduler is in the
-// report.
+// Run runs the world and judges it. An error means that it couldn't be run; faults of the scheduler are in the report.
 func (r *Runner) Run(ctx context.Context, w *draw.World) (*Result, error) {
 	r.runs++
 	run := &run{Runner: r, w: w, api: r.plane.Client()}
@@ -97,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, w *draw.World) (*Result, error) {
 	return &Result{Report: *report, Evidence: evidence, Log: run.scheduler.LogPath, Took: run.took}, nil
 }
 
-// run is one world under way.
+// run is one running world.
 type run struct {
 	*Runner
 	w         *draw.World
@@ -106,11 +105,11 @@ type run struct {
 	took      time.Duration
 }
 
-// happen does all that a world does:
-//  1. begin to record, and make what is there before the scheduler,
+// happen runs the world:
+//  1. begin to record, and create the objects that exist before the scheduler,
 //  2. start EC2 with its kubelets, the agents and the scheduler,
-//  3. let burst after burst arrive,
-//  4. wait until everything has its place, and end the scheduler.
+//  3. create burst after burst,
+//  4. wait until every pod is placed, and stop the scheduler.
 func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Patience+2*time.Minute)
 	defer cancel()
@@ -119,7 +118,7 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It stays when a world is swept up; the same world may have happened here before.
+	// The namespace is kept when a world is cleaned up, and the same world may have run here before.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.w.Namespace}}
 	if err := r.api.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("creating namespace %s: %w", namespace.Name, err)
@@ -167,7 +166,7 @@ func limits(w *draw.World) map[string]bool {
 	return out
 }
 
-// create creates objects in their order.
+// create creates objects in the given order.
 func (r *run) create(ctx context.Context, objects []client.Object) error {
 	for _, o := range objects {
 		if err := r.api.Create(ctx, o); err != nil {
@@ -177,7 +176,7 @@ func (r *run) create(ctx context.Context, objects []client.Object) error {
 	return nil
 }
 
-// cloud starts the simulator with the world's shortages, and kubelets on its instances.
+// cloud starts the simulator with the world's limits, and kubelets on its instances.
 func (r *run) cloud() (*ec2.Sim, func(), error) {
 	k := r.w.Kubelet
 	k.Kube = r.plane.NodesConfig()
@@ -204,7 +203,7 @@ func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
 	if err != nil {
 		return err
 	}
-	cfg["leaderElection"] = map[string]any{"leaderElect": false} // nobody has to wait for the lease of the world before
+	cfg["leaderElection"] = map[string]any{"leaderElect": false} // don't wait for the lease of the previous world
 	cfg.SetProvisionArgs(map[string]any{"clusterName": sim.Cluster(), "region": sim.Region()})
 	cfg.SetProvisionArgs(r.options.Args)
 	if len(r.w.Gangs) > 0 {
@@ -216,7 +215,7 @@ func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
 	return err
 }
 
-// arrive lets a burst come when its time is there.
+// arrive creates a burst's objects when it is due.
 func (r *run) arrive(ctx context.Context, burst draw.Burst) error {
 	timer := time.NewTimer(burst.After)
 	defer timer.Stop()

@@ -14,11 +14,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/worlds/draw"
 )
 
-// quiet is how long nothing new may happen before a world counts as settled: a launch too many would be made by then.
+// quiet is how long nothing new may happen before a world counts as settled; an extra launch would be made within this time.
 const quiet = time.Second
 
-// settle waits until every pod runs and every claim is a node that has all it was bought for. It returns what is still missing
-// when patience ends.
+// settle waits until every pod runs and every NodeClaim has a node with all the resources it was launched for. It returns what is
+// still missing when patience is over.
 func (r *run) settle(ctx context.Context) (missing string) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Patience)
 	defer cancel()
@@ -38,13 +38,13 @@ func (r *run) settle(ctx context.Context) (missing string) {
 			return len(claims) != nodes, "another claim", nil
 		})
 		cancel()
-		if err != nil { // none came
+		if err != nil { // no further change was seen
 			return ""
 		}
 	}
 }
 
-// placed says whether every application has its pods, and all of them run, as do the pods of DaemonSets.
+// placed reports whether every application has its pods, and all of them run, including DaemonSet pods.
 func (r *run) placed(pods []*corev1.Pod) (bool, string, error) {
 	have, running := map[string]int{}, map[string]int{}
 	for _, p := range pods {

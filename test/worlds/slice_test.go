@@ -8,8 +8,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/worlds/draw"
 )
 
-// A fixed slice of the run of make fidelity, in small. What a world shows depends on who is how fast, too: a seed that fails
-// here fails again on its own, each time, or it is none of this test's business. Each seed replays alone: make fidelity WORLD=n SMALL=1.
+// A fixed part of make fidelity's run, with small worlds. The result also depends on timing: a seed that fails counts only if it fails
+// again when it runs alone, twice. To replay one seed: make fidelity WORLD=n SMALL=1.
 func TestSliceOfWorlds(t *testing.T) {
 	const seeds = 20
 	var mu sync.Mutex

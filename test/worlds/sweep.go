@@ -24,8 +24,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// sweep takes away everything the world has left, whatever finalizers say: whoever would take them off has gone. Owners go
-// before what they own.
+// sweep deletes everything that the world has left, without regard to finalizers, because the processes that would remove them have
+// stopped. Owners are deleted before what they own.
 func (r *run) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -65,7 +65,7 @@ func (r *run) sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepAll deletes the objects of a kind and says how many there were.
+// sweepAll deletes the objects of a kind and returns how many there were.
 func (r *run) sweepAll(ctx context.Context, list client.ObjectList) (int, error) {
 	if err := r.api.List(ctx, list); err != nil {
 		return 0, fmt.Errorf("listing %T: %w", list, err)

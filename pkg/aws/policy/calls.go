@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 )
 
-// Calls are the actions of all calls that the program may make, as IAM names them, sorted: ec2:CreateFleet.
+// Calls returns the actions of all calls that the program may make, as IAM names them, sorted: ec2:CreateFleet.
 func Calls() []string {
 	var out []string
 	clients := reflect.TypeFor[aws.Clients]()
@@ -26,18 +26,17 @@ func Calls() []string {
 	return slices.Compact(out)
 }
 
-// named are calls for which IAM has another name.
+// named are calls that have another name in IAM.
 var named = map[string]string{"sqs:DeleteMessageBatch": "sqs:DeleteMessage"}
 
-// implied are actions that AWS checks beside those that are called: a fleet runs instances, with a role; what is made with
-// tags is tagged.
+// implied are further actions that AWS checks for a call: a fleet runs instances, with a role; resources created with tags are tagged.
 var implied = map[string][]string{
 	"ec2:CreateFleet":           {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"},
 	"ec2:CreateLaunchTemplate":  {"ec2:CreateTags"},
 	"iam:CreateInstanceProfile": {"iam:TagInstanceProfile"},
 }
 
-// Actions are Calls with what they imply.
+// Actions returns Calls and the actions they imply.
 func Actions() []string {
 	var out []string
 	for _, c := range Calls() {

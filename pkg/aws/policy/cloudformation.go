@@ -9,8 +9,7 @@ import (
 //go:embed cloudformation.yaml
 var stack string
 
-// CloudFormation is a stack with everything that an account needs: the policy, a role for nodes, and the queue that
-// interruptions come by.
+// CloudFormation returns a stack with everything that an account needs: the policy, a role for nodes, and the interruption queue.
 func CloudFormation() ([]byte, error) {
 	doc, err := Document(Scope{
 		Partition: "${AWS::Partition}", Region: "${AWS::Region}", Account: "${AWS::AccountId}", Cluster: "${ClusterName}",

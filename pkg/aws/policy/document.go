@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Scope is where the policy is for. An empty field stays a placeholder like ${Region}.
+// Scope is what the policy is for. An empty field stays a placeholder like ${Region}.
 type Scope struct {
 	Partition, Region, Account, Cluster string
-	// NodeRole is the name of the role that nodes have, Queue that of the queue that interruptions come by.
+	// NodeRole is the name of the nodes' IAM role, Queue that of the interruption queue.
 	NodeRole, Queue string
 }
 
@@ -28,8 +28,8 @@ type statement struct {
 	Condition map[string]map[string]any `json:",omitempty"`
 }
 
-// Document is the policy as JSON. It is an error that an action is called that no statement is about: somebody has to say on
-// what it is meant to be allowed.
+// Document returns the policy as JSON. It fails if an action that is called appears in no statement: then a statement must define on
+// which resources the action is allowed.
 func Document(s Scope) ([]byte, error) {
 	actions := Actions()
 	left := map[string]bool{}
@@ -51,7 +51,7 @@ func Document(s Scope) ([]byte, error) {
 	}
 	for _, a := range actions {
 		if left[a] {
-			return nil, fmt.Errorf("%s is called, and no statement says on what it is allowed", a)
+			return nil, fmt.Errorf("%s is called, but no statement allows it", a)
 		}
 	}
 	raw, err := json.MarshalIndent(doc, "", "  ")
@@ -61,7 +61,7 @@ func Document(s Scope) ([]byte, error) {
 	return append([]byte(s.fill(string(raw))), '\n'), nil
 }
 
-// fill puts values in for placeholders.
+// fill replaces placeholders by their values.
 func (s Scope) fill(text string) string {
 	for _, p := range []struct{ name, value string }{
 		{"Partition", s.Partition}, {"Region", s.Region}, {"Account", s.Account}, {"Cluster", s.Cluster}, {"NodeRole", s.NodeRole}, {"Queue", s.Queue},
@@ -80,7 +80,7 @@ const (
 	profiles    = "arn:${Partition}:iam::${Account}:instance-profile/karpenter/${Region}/${Cluster}/*"
 )
 
-// ours is what bears the tags of this cluster.
+// ours is the condition that a resource has the tags of this cluster.
 func ours() map[string]map[string]any {
 	return map[string]map[string]any{"StringEquals": {ownCluster: "owned"}, "StringLike": {ownPool: "*"}}
 }
@@ -93,7 +93,7 @@ func ec2(owner string, kinds ...string) []string {
 	return out
 }
 
-// statements are everything that may be allowed. Those about actions that nobody calls are left out.
+// statements returns all statements of the policy. Document removes actions that are not called.
 func statements() []statement {
 	made := ec2("*", "fleet", "instance", "volume", "network-interface", "launch-template", "spot-instances-request")
 	return []statement{
@@ -114,7 +114,7 @@ func statements() []statement {
 			Sid: "LaunchFromOwnTemplates", Action: []string{"ec2:CreateFleet", "ec2:RunInstances"}, Resource: ec2("*", "launch-template"), Condition: ours(),
 		},
 		{
-			// Those that users keep for their Provisioners.
+			// Launch templates that users maintain for their Provisioners.
 			Sid: "LaunchFromSharedTemplates", Action: []string{"ec2:CreateFleet", "ec2:RunInstances"}, Resource: ec2("*", "launch-template"),
 			Condition: map[string]map[string]any{"StringEquals": {ownCluster: "shared"}},
 		},

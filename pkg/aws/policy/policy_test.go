@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the shipped policy anew")
 
-// What is shipped is what is generated: go test ./pkg/aws/policy -update
+// The shipped files are the generated ones: go test ./pkg/aws/policy -update
 func TestShipped(t *testing.T) {
 	for name, generate := range map[string]func() ([]byte, error){
 		"policy.json": func() ([]byte, error) { return Document(Scope{}) }, "cloudformation.yaml": CloudFormation,
@@ -41,7 +41,7 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// The stack's policy is the same one, with CloudFormation's own words for what it fills in.
+// The stack's policy is the same one, with CloudFormation's own placeholders.
 func TestCloudFormation(t *testing.T) {
 	raw, err := CloudFormation()
 	if err != nil {
@@ -79,7 +79,7 @@ func TestCloudFormation(t *testing.T) {
 	}
 }
 
-// What is allowed is what is called and what that implies: each action once at least, no other.
+// The policy allows what is called and what that implies: each action at least once, and no other.
 func TestPolicyAllowsWhatIsCalled(t *testing.T) {
 	raw, err := Document(Scope{})
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Provisioner says which nodes may be bought and when they end: the NodePool of its day, with the cloud's settings inline or
-// by reference.
+// Provisioner defines which nodes may be launched and when they are terminated. It preceded the NodePool; the cloud's settings are
+// inline or referenced.
 //
 // +kubebuilder:object:root=true
 type Provisioner struct {
@@ -27,24 +27,24 @@ type ProvisionerList struct {
 	Items           []Provisioner `json:"items"`
 }
 
-// ProvisionerSpec is what a user asks for.
+// ProvisionerSpec is the user's configuration.
 type ProvisionerSpec struct {
 	// Annotations, Labels, Taints and StartupTaints are put on nodes.
 	Annotations   map[string]string `json:"annotations,omitempty"`
 	Labels        map[string]string `json:"labels,omitempty"`
 	Taints        []corev1.Taint    `json:"taints,omitempty"`
 	StartupTaints []corev1.Taint    `json:"startupTaints,omitempty"`
-	// Requirements narrow the machines; keys that are missing have defaults.
+	// Requirements restrict the instances; missing keys have defaults.
 	Requirements         []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
 	KubeletConfiguration *KubeletConfiguration            `json:"kubeletConfiguration,omitempty"`
 	// Exactly one of Provider and ProviderRef is set.
 	Provider    *Provider    `json:"provider,omitempty"`
 	ProviderRef *ProviderRef `json:"providerRef,omitempty"`
-	// TTLSecondsAfterEmpty ends a node that has had no pods for so long; nil: never. TTLSecondsUntilExpired ends a node of
-	// that age; nil: never.
+	// TTLSecondsAfterEmpty is after how many seconds without pods a node is terminated; nil means never. TTLSecondsUntilExpired is the
+	// age in seconds at which a node is terminated; nil means never.
 	TTLSecondsAfterEmpty   *int64 `json:"ttlSecondsAfterEmpty,omitempty"`
 	TTLSecondsUntilExpired *int64 `json:"ttlSecondsUntilExpired,omitempty"`
-	// Limits cap what all nodes together may have.
+	// Limits bound the resources of all nodes together.
 	Limits *Limits `json:"limits,omitempty"`
 	// Weight, 1 to 100: higher is tried first; nil is lowest.
 	Weight        *int32         `json:"weight,omitempty"`
@@ -58,17 +58,17 @@ type ProviderRef struct {
 	Name       string `json:"name,omitempty"`
 }
 
-// Limits of a Provisioner.
+// Limits are the resource limits of a Provisioner.
 type Limits struct {
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
 
-// Consolidation of nodes that could be fewer or cheaper.
+// Consolidation enables the removal or replacement of nodes whose pods could run at lower cost.
 type Consolidation struct {
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-// KubeletConfiguration are the settings of kubelets that a Provisioner may change.
+// KubeletConfiguration holds the kubelet settings that a Provisioner may change.
 type KubeletConfiguration struct {
 	ClusterDNS                  []string                   `json:"clusterDNS,omitempty"`
 	ContainerRuntime            *string                    `json:"containerRuntime,omitempty"`
@@ -85,7 +85,7 @@ type KubeletConfiguration struct {
 	CPUCFSQuota                 *bool                      `json:"cpuCFSQuota,omitempty"`
 }
 
-// ProvisionerStatus is what there is.
+// ProvisionerStatus is the observed state.
 type ProvisionerStatus struct {
 	LastScaleTime *metav1.Time `json:"lastScaleTime,omitempty"`
 	// Resources is the capacity of all nodes together, Nodes their number.
@@ -94,7 +94,7 @@ type ProvisionerStatus struct {
 	Conditions []status.Condition  `json:"conditions,omitempty"`
 }
 
-// Conditions of a Provisioner, named as those of a NodePool.
+// Conditions of a Provisioner, named like those of a NodePool.
 const (
 	ConditionValidationSucceeded = "ValidationSucceeded"
 	ConditionNodeClassReady      = "NodeClassReady"

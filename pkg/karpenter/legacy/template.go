@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AWSNodeTemplate holds the cloud's settings of Provisioners that refer to it: the EC2NodeClass of its day.
+// AWSNodeTemplate holds the AWS settings of the Provisioners that refer to it. It preceded the EC2NodeClass.
 //
 // +kubebuilder:object:root=true
 type AWSNodeTemplate struct {
@@ -27,7 +27,7 @@ type AWSNodeTemplateList struct {
 	Items           []AWSNodeTemplate `json:"items"`
 }
 
-// AWSNodeTemplateSpec is what a Provisioner can say inline, and more.
+// AWSNodeTemplateSpec holds the settings that a Provisioner can have inline, and more.
 type AWSNodeTemplateSpec struct {
 	AWS `json:",inline"`
 
@@ -37,30 +37,30 @@ type AWSNodeTemplateSpec struct {
 	DetailedMonitoring *bool             `json:"detailedMonitoring,omitempty"`
 }
 
-// Provider is what a Provisioner says of the cloud inline.
+// Provider holds the AWS settings that a Provisioner has inline.
 type Provider struct {
-	// TypeMeta, where it is set, is extensions.karpenter.sh/v1alpha1 AWS.
+	// TypeMeta, if set, is extensions.karpenter.sh/v1alpha1 AWS.
 	metav1.TypeMeta `json:",inline"`
 	AWS             `json:",inline"`
 }
 
-// AWS are the settings common to both places.
+// AWS holds the settings that Provider and AWSNodeTemplateSpec have in common.
 type AWS struct {
 	AMIFamily       *string `json:"amiFamily,omitempty"`
 	Context         *string `json:"context,omitempty"`
 	InstanceProfile *string `json:"instanceProfile,omitempty"`
-	// SubnetSelector and SecurityGroupSelector are tags, all of which must be there. A value may hold wildcards and be a
-	// list separated by commas. The keys aws-ids and aws::ids take ids.
+	// SubnetSelector and SecurityGroupSelector are tags, all of which must match. A value may contain wildcards and may be a list
+	// separated by commas. The keys aws-ids and aws::ids select by ids.
 	SubnetSelector        map[string]string `json:"subnetSelector,omitempty"`
 	SecurityGroupSelector map[string]string `json:"securityGroupSelector,omitempty"`
 	Tags                  map[string]string `json:"tags,omitempty"`
-	// LaunchTemplate is the name of a launch template that the user keeps.
+	// LaunchTemplate is the name of a launch template that the user maintains.
 	LaunchTemplate      *string              `json:"launchTemplate,omitempty"`
 	MetadataOptions     *MetadataOptions     `json:"metadataOptions,omitempty"`
 	BlockDeviceMappings []BlockDeviceMapping `json:"blockDeviceMappings,omitempty"`
 }
 
-// MetadataOptions of instances.
+// MetadataOptions configure the instances' metadata service.
 type MetadataOptions struct {
 	HTTPEndpoint            *string `json:"httpEndpoint,omitempty"`
 	HTTPProtocolIPv6        *string `json:"httpProtocolIPv6,omitempty"`
@@ -68,7 +68,7 @@ type MetadataOptions struct {
 	HTTPTokens              *string `json:"httpTokens,omitempty"`
 }
 
-// BlockDeviceMapping of instances.
+// BlockDeviceMapping is one block device of an instance.
 type BlockDeviceMapping struct {
 	DeviceName  *string      `json:"deviceName,omitempty"`
 	VirtualName *string      `json:"virtualName,omitempty"`
@@ -87,7 +87,7 @@ type BlockDevice struct {
 	VolumeType          *string            `json:"volumeType,omitempty"`
 }
 
-// AWSNodeTemplateStatus is what the selectors select.
+// AWSNodeTemplateStatus lists what the selectors select.
 type AWSNodeTemplateStatus struct {
 	Subnets        []Subnet           `json:"subnets,omitempty"`
 	SecurityGroups []SecurityGroup    `json:"securityGroups,omitempty"`
@@ -95,26 +95,26 @@ type AWSNodeTemplateStatus struct {
 	Conditions     []status.Condition `json:"conditions,omitempty"`
 }
 
-// Subnet that is selected.
+// Subnet is a selected subnet.
 type Subnet struct {
 	ID   string `json:"id,omitempty"`
 	Zone string `json:"zone,omitempty"`
 }
 
-// SecurityGroup that is selected.
+// SecurityGroup is a selected security group.
 type SecurityGroup struct {
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`
 }
 
-// AMI that is selected, with the machines it is for.
+// AMI is a selected image, with the requirements of the instance types it is for.
 type AMI struct {
 	ID           string                           `json:"id"`
 	Name         string                           `json:"name,omitempty"`
 	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
 }
 
-// TemplateConditions are those of what the selectors select, named as those of an EC2NodeClass.
+// TemplateConditions are the conditions about what the selectors select, named like those of an EC2NodeClass.
 var TemplateConditions = []string{"SubnetsReady", "SecurityGroupsReady", "AMIsReady", "InstanceProfileReady"}
 
 // StatusConditions implements status.Object.

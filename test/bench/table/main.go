@@ -1,7 +1,7 @@
-// Command table turns the output of go test -bench, read from standard input, into one table per benchmark. Lines that are
-// not results (logs, failures) pass as they are.
+// Command table turns the output of go test -bench, read from standard input, into one table per benchmark. Lines that are not results
+// (logs, failures) are passed on unchanged.
 //
-// It is not for statistics: it prints what was reported.
+// It does no statistics: it prints what was reported.
 package main
 
 import (
@@ -22,13 +22,13 @@ func main() {
 	}
 }
 
-// result is one line of output: a benchmark, which part of it, and a value per unit.
+// result is one line of output: a benchmark, its part, and a value per unit.
 type result struct {
 	benchmark, part string
 	values          map[string]float64
 }
 
-// run prints each benchmark's table when its last result has come.
+// run prints each benchmark's table after its last result.
 func run(in io.Reader, out io.Writer) error {
 	var open []result
 	flush := func() error {
@@ -64,7 +64,7 @@ func run(in io.Reader, out io.Writer) error {
 	return flush()
 }
 
-// noise are lines that tell nothing beside a table.
+// noise reports whether a line adds nothing to a table.
 func noise(line string) bool {
 	for _, prefix := range []string{"goos:", "goarch:", "pkg:", "PASS", "testing: "} {
 		if strings.HasPrefix(line, prefix) {
@@ -74,7 +74,7 @@ func noise(line string) bool {
 	return strings.HasPrefix(line, "Benchmark") && len(strings.Fields(line)) == 1
 }
 
-// parse reads "BenchmarkName/part-2  100  1.5 some-unit  7 ns/op".
+// parse reads "BenchmarkName/part-2 100 1.5 some-unit 7 ns/op".
 func parse(line string) (result, bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 4 || len(fields)%2 != 0 || !strings.HasPrefix(fields[0], "Benchmark") {
@@ -130,7 +130,7 @@ func write(out io.Writer, results []result) error {
 	return w.Flush()
 }
 
-// readable is a value with three digits that count.
+// readable returns a value with three significant digits.
 func readable(v float64) string {
 	if v >= 100 || v == float64(int(v)) {
 		return strconv.FormatFloat(v, 'f', 0, 64)

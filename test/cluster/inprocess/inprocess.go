@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// Start runs etcd and kube-apiserver (RBAC on) in this process until the test ends, with custom resources, the manifests of
-// manifests/secondary and identities installed. Nothing makes ServiceAccounts for namespaces here, so pods need none.
+// Start runs etcd and kube-apiserver (with RBAC) in this process until the test ends, and installs custom resources, the manifests of
+// manifests/secondary and identities. No controller creates ServiceAccounts for namespaces here, so pods need none.
 func Start(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	storage := startEtcd(t)
@@ -35,13 +35,13 @@ func Start(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-// startEtcd runs a single member on ports that the kernel chooses and returns how to reach it.
+// startEtcd runs a single member on ports that the kernel chooses and returns the storage configuration to reach it with.
 func startEtcd(t *testing.T) *storagebackend.Config {
 	t.Helper()
 	any := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	cfg := embed.NewConfig()
 	cfg.Dir = t.TempDir()
-	cfg.LogLevel = "panic" // closing its listeners is an error to it
+	cfg.LogLevel = "panic" // it logs the closing of its listeners as an error
 	cfg.UnsafeNoFsync = true
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{any}, []url.URL{any}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{any}, []url.URL{any}

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Region of the built-in table. InRegion moves it.
+// builtinRegion is the region of the built-in table. InRegion changes it.
 const builtinRegion = "us-west-2"
 
 var builtin = sync.OnceValue(func() *Catalog {
@@ -26,7 +26,7 @@ var builtin = sync.OnceValue(func() *Catalog {
 	return c
 })
 
-// Builtin is the built-in table: region us-west-2, zones a to d, prices of 2026. It is shared and must not be changed.
+// Builtin returns the built-in table: region us-west-2, zones a to d, prices of 2026. It is shared and must not be changed.
 func Builtin() *Catalog { return builtin() }
 
 // point is the baseline bandwidth of a size.
@@ -36,7 +36,7 @@ type point struct {
 	ebsMbps int
 }
 
-// curve is baseline bandwidth by size; the largest point that isn't above the size counts.
+// curve is the baseline bandwidth by size. For a size between two points, the smaller point applies.
 type curve []point
 
 var (
@@ -62,7 +62,7 @@ func (c curve) at(vcpus int) point {
 	return out
 }
 
-// interfaces gives ENIs and IPv4 addresses per ENI of a Nitro size.
+// interfaces returns the number of ENIs and of IPv4 addresses per ENI of a Nitro size.
 func interfaces(vcpus int) (enis, ips int) {
 	switch {
 	case vcpus <= 1:
@@ -93,7 +93,7 @@ func (f *family) types() []*Type {
 		price := f.usdPerVCPU * float64(vcpus)
 		switch {
 		case name == "metal-24xl":
-			price *= 1.1 // half a host costs more than half
+			price *= 1.1 // half a host costs more than half the price
 		case metal:
 			price *= orOne(f.metalPremium)
 		}
@@ -154,13 +154,13 @@ func (r *irregular) instanceType() *Type {
 		t.UsageClasses = []string{"on-demand"}
 		return t
 	}
-	// Spot prices float at 28 % to 45 % of on-demand, differently per type.
+	// Spot prices are between 28 % and 45 % of on-demand, depending on the type.
 	spot := math.Round(price*(0.28+0.17*float64(hash(r.name)%100)/100)*1e6) / 1e6
 	t.SpotUSDPerHour = &spot
 	return t
 }
 
-// branchENIs follows the usual Nitro table; burstable types have none.
+// branchENIs follows the table of common Nitro types; burstable types have none.
 func branchENIs(r *irregular) int {
 	switch {
 	case r.burst:
@@ -180,7 +180,7 @@ func branchENIs(r *irregular) int {
 	}
 }
 
-// dedicatedAttachments is the volume limit of types whose volumes have attachments of their own.
+// dedicatedAttachments returns the volume limit of types whose volumes don't share attachments with interfaces.
 func dedicatedAttachments(vcpus int, metal bool) int {
 	switch {
 	case metal && vcpus < 192:
@@ -200,7 +200,7 @@ func dedicatedAttachments(vcpus int, metal bool) int {
 	}
 }
 
-// vcpusOf reads the vCPUs out of a size name; 0 when it has none.
+// vcpusOf returns the vCPUs that a size name stands for; 0 if it doesn't stand for a number.
 func vcpusOf(size string) int {
 	switch size {
 	case "medium":

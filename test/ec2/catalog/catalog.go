@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Catalog is the instance types of one region. It is not changed after it was made.
+// Catalog holds the instance types of one region. It is not changed after it has been created.
 type Catalog struct {
 	Region string
 	// Types sorted by name.
@@ -16,7 +16,7 @@ type Catalog struct {
 	byName map[string]*Type
 }
 
-// file is the JSON schema.
+// file is the JSON format.
 type file struct {
 	Meta struct {
 		Region string `json:"region"`
@@ -24,7 +24,7 @@ type file struct {
 	InstanceTypes []*Type `json:"instanceTypes"`
 }
 
-// Load reads the JSON form. Unknown members are ignored; an error names the type and the member.
+// Load reads the JSON format. It ignores unknown fields; an error names the type and the field.
 func Load(r io.Reader) (*Catalog, error) {
 	var f file
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
@@ -36,7 +36,7 @@ func Load(r io.Reader) (*Catalog, error) {
 	return newCatalog(f.Meta.Region, f.InstanceTypes)
 }
 
-// Write writes the JSON form that Load reads.
+// Write writes the JSON format that Load reads.
 func (c *Catalog) Write(w io.Writer) error {
 	f := file{InstanceTypes: c.Types}
 	f.Meta.Region = c.Region
@@ -75,10 +75,10 @@ func newCatalog(region string, types []*Type) (*Catalog, error) {
 	return c, nil
 }
 
-// Type is the type of that name, or nil.
+// Type returns the type of that name, or nil.
 func (c *Catalog) Type(name string) *Type { return c.byName[name] }
 
-// Families is the catalogue with only the types of some families, for tests that need no more.
+// Families returns a catalogue with only the types of some families, for tests that need no more.
 func (c *Catalog) Families(names ...string) *Catalog {
 	out := &Catalog{Region: c.Region, byName: map[string]*Type{}}
 	for _, t := range c.Types {
@@ -90,7 +90,7 @@ func (c *Catalog) Families(names ...string) *Catalog {
 	return out
 }
 
-// InRegion is the catalogue with its zones renamed to another region's: us-west-2a becomes eu-central-1a.
+// InRegion returns the catalogue with its zones renamed to another region's: us-west-2a becomes eu-central-1a.
 func (c *Catalog) InRegion(region string) *Catalog {
 	if region == c.Region {
 		return c

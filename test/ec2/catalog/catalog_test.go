@@ -159,7 +159,7 @@ func TestTheDocumentedExampleLoads(t *testing.T) {
 	}
 }
 
-// A file that was read from a region says which spot price is which zone's, wherever the region is moved.
+// A file read from a region states each zone's spot price. The prices follow the zones when the catalogue is moved to another region.
 func TestSpotPricesByZone(t *testing.T) {
 	c, err := Load(strings.NewReader(`{"meta":{"region":"eu-west-1"},"instanceTypes":[{"name":"m1.tiny","arch":["x86_64"],"vcpus":2,"memoryMiB":4096,
 		"maxENIs":3,"ipv4PerENI":10,"usageClasses":["spot"],"zones":["eu-west-1a","eu-west-1b"],

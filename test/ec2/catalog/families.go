@@ -1,7 +1,7 @@
 package catalog
 
-// family is a row of the built-in table. All of its types follow from the number of vCPUs by linear rules, as EC2 prices
-// and sizes them; what doesn't is in irregular.
+// family is a row of the built-in table. The properties of its types follow from the number of vCPUs by linear rules, as EC2 sizes and
+// prices them; types that don't follow the rules are in irregular.
 type family struct {
 	name         string
 	arch         string // x86 or arm
@@ -92,7 +92,7 @@ var families = []family{
 	{name: "z1d", arch: "x86", maker: "Intel", ghz: 4, gibPerVCPU: 8, usdPerVCPU: 0.093, nvmePerVCPU: 37.5, bandwidth: &z1d, sizes: "large xlarge 2xlarge 6xlarge", zones: "abc", clear: true},
 }
 
-// irregular are types whose size doesn't follow from their name.
+// irregular is a type whose size doesn't follow from its name.
 type irregular struct {
 	name     string
 	arch     string

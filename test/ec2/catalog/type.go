@@ -20,28 +20,28 @@ type Type struct {
 	// LocalStoreGB is all instance store, LocalNVMeGB the NVMe part, in 10^9 bytes.
 	LocalStoreGB int64 `json:"localStoreGB"`
 	LocalNVMeGB  int64 `json:"localNvmeGB"`
-	// LocalDisks is the number of disks of LocalStoreGB; 0: one.
+	// LocalDisks is the number of disks that make up LocalStoreGB; 0 means one.
 	LocalDisks int `json:"localDisks,omitempty"`
-	// MaxENIs counts all network cards, MaxENIsDefaultCard the first only.
+	// MaxENIs counts the ENIs of all network cards, MaxENIsDefaultCard those of the first card only.
 	MaxENIs            int `json:"maxENIs"`
 	MaxENIsDefaultCard int `json:"maxENIsDefaultCard"`
 	IPv4PerENI         int `json:"ipv4PerENI"`
 	NetworkCards       int `json:"networkCards"`
-	// BranchENIs is the number of branch interfaces for pod security groups; no EC2 API tells it. Nil: unknown.
+	// BranchENIs is the number of branch interfaces for pod security groups, which no EC2 API returns. Nil: unknown.
 	BranchENIs *int `json:"branchENIs"`
 	// Hypervisor is nitro, xen or empty (bare metal).
 	Hypervisor      string `json:"hypervisor"`
 	BareMetal       bool   `json:"bareMetal"`
 	Burstable       bool   `json:"burstable"`
 	CPUManufacturer string `json:"cpuManufacturer"`
-	// SustainedClockGHz is nil when EC2 doesn't tell it.
+	// SustainedClockGHz is nil if EC2 doesn't publish it.
 	SustainedClockGHz *float64 `json:"sustainedClockGHz"`
 	CurrentGeneration bool     `json:"currentGeneration"`
 	// NetworkGbps is the baseline bandwidth, NetworkPeakGbps the burst.
 	NetworkGbps     float64 `json:"networkGbps"`
 	NetworkPeakGbps float64 `json:"networkPeakGbps"`
 	EBSBaselineMbps *int    `json:"ebsBaselineMbps"`
-	// EBSPeakMbps is nil where small sizes burst as usual: to 4,750 Mbit/s.
+	// EBSPeakMbps is nil for small sizes with the usual burst, which is 4,750 Mbit/s.
 	EBSPeakMbps          *int `json:"ebsPeakMbps,omitempty"`
 	MaxEBSAttachments    int  `json:"maxEBSAttachments"`
 	EBSAttachmentsShared bool `json:"ebsAttachmentsShared"`
@@ -55,8 +55,8 @@ type Type struct {
 	Zones []string `json:"zones"`
 	// OnDemandUSDPerHour is the Linux, shared tenancy price; nil: not known.
 	OnDemandUSDPerHour *float64 `json:"onDemandUSDPerHour"`
-	// SpotUSDPerHour is the mean spot price, SpotUSDPerHourPools the prices of the zones in ascending order, not saying
-	// which zone is which; SpotUSDPerHourByZone says it, and goes before both.
+	// SpotUSDPerHour is the mean spot price. SpotUSDPerHourPools are the zones' prices in ascending order, without stating which price
+	// is which zone's. SpotUSDPerHourByZone states it, and takes precedence over both.
 	SpotUSDPerHour       *float64           `json:"spotUSDPerHour"`
 	SpotUSDPerHourPools  []float64          `json:"spotUSDPerHourPools"`
 	SpotUSDPerHourByZone map[string]float64 `json:"spotUSDPerHourByZone,omitempty"`
@@ -80,23 +80,23 @@ type Accelerator struct {
 	Manufacturer   string `json:"manufacturer"`
 }
 
-// Family is the part of the name before the dot.
+// Family returns the part of the name before the dot.
 func (t *Type) Family() string {
 	family, _, _ := strings.Cut(t.Name, ".")
 	return family
 }
 
-// MaxPods is how many pods the AWS VPC CNI gives addresses to, without prefix delegation.
+// MaxPods returns how many pods the AWS VPC CNI has addresses for, without prefix delegation.
 func (t *Type) MaxPods() int {
 	return t.MaxENIsDefaultCard*(t.IPv4PerENI-1) + 2
 }
 
-// OfferedIn says whether the zone offers the type.
+// OfferedIn reports whether the zone offers the type.
 func (t *Type) OfferedIn(zone string) bool {
 	return slices.Contains(t.Zones, zone)
 }
 
-// PlacementStrategies are the kinds of placement group that take the type.
+// PlacementStrategies returns the strategies of placement groups that support the type.
 func (t *Type) PlacementStrategies() []string {
 	if t.Burstable {
 		return []string{"partition", "spread"}
@@ -104,12 +104,12 @@ func (t *Type) PlacementStrategies() []string {
 	return []string{"cluster", "partition", "spread"}
 }
 
-// Sells says whether the type can be had as on-demand or spot at all.
+// Sells reports whether the type is offered as on-demand or spot at all.
 func (t *Type) Sells(capacityType string) bool {
 	return slices.Contains(t.UsageClasses, capacityType)
 }
 
-// OnDemand is the on-demand price in $/h, false when not known.
+// OnDemand returns the on-demand price in $/h, and false if it is unknown.
 func (t *Type) OnDemand() (float64, bool) {
 	if t.OnDemandUSDPerHour == nil {
 		return 0, false
@@ -117,8 +117,8 @@ func (t *Type) OnDemand() (float64, bool) {
 	return *t.OnDemandUSDPerHour, true
 }
 
-// Spot is the spot price in $/h of a zone, false when the zone doesn't sell the type as spot or no price is known.
-// Which of SpotUSDPerHourPools belongs to which zone is decided by a hash of the type's name.
+// Spot returns the spot price in $/h in a zone, and false if the zone doesn't offer the type as spot or no price is known. A hash of
+// the type's name decides which of SpotUSDPerHourPools belongs to which zone.
 func (t *Type) Spot(zone string) (float64, bool) {
 	i := slices.Index(t.Zones, zone)
 	if i < 0 || !t.Sells("spot") {
@@ -140,7 +140,7 @@ func (t *Type) Spot(zone string) (float64, bool) {
 	default:
 		return 0, false
 	}
-	// Pools of one type differ by some tens of percent: 85 % to 115 % of the mean.
+	// Prices in the zones are between 85 % and 115 % of the mean, because real ones differ by some tens of percent.
 	spread := 0.85 + 0.3*float64(hash(t.Name+zone)%1000)/1000
 	return math.Round(base*spread*1e6) / 1e6, true
 }

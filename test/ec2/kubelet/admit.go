@@ -16,7 +16,7 @@ import (
 // requests is an amount per resource: milli-CPU for cpu, the plain value for everything else.
 type requests map[corev1.ResourceName]int64
 
-// rejection is why a kubelet doesn't run a pod; the pod fails with it.
+// rejection is the reason why a kubelet doesn't run a pod; the pod fails with it.
 type rejection struct {
 	reason, message string
 }
@@ -33,8 +33,8 @@ func requestsOf(p *corev1.Pod) requests {
 	return out
 }
 
-// admit takes a pod in or says why not. A pod that is in already is given back as it is; one that runs already, because
-// an earlier kubelet of the node started it, is taken without a question. shown is the Node as the API server has it, if it is known.
+// admit admits a pod or returns why not. A pod that is already admitted is returned as it is; one that is already running, because an
+// earlier kubelet of the node started it, is admitted without a check. shown is the Node as the API server has it, nil if unknown.
 func (n *node) admit(p *corev1.Pod, shown *corev1.Node, now time.Time) (*podState, *rejection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,14 +56,14 @@ func (n *node) admit(p *corev1.Pod, shown *corev1.Node, now time.Time) (*podStat
 	return state, nil
 }
 
-// refusal is why the node can't hold what is asked for, beside the pods it has.
+// refusal returns why the node can't hold the requests beside the pods it has, or nil if it can.
 func (n *node) refusal(want requests) *rejection {
 	have := n.allocatable(n.stage)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		q, known := have[name]
 		_, device := n.shape.devices[name]
 		if !known && !device && extended(name) {
-			continue // nobody on the node knows it; the kubelet leaves it to the scheduler
+			continue // the node has no such resource; like the real kubelet, leave it to the scheduler
 		}
 		total := q.Value()
 		if name == corev1.ResourceCPU {
@@ -85,7 +85,8 @@ func (n *node) refusal(want requests) *rejection {
 	return nil
 }
 
-// mismatch is why a node isn't for a pod, whatever room it has: the kubelet asks once, when the pod comes.
+// mismatch returns why a pod doesn't belong on the node, whatever its free capacity. The kubelet checks this once, when it first sees
+// the pod.
 func mismatch(p *corev1.Pod, shown *corev1.Node) *rejection {
 	if shown == nil {
 		return nil
@@ -106,7 +107,7 @@ func (n *node) state(uid podUID) (*podState, bool) {
 	return s, ok
 }
 
-// free gives the room of a pod back that is still to be deleted.
+// free releases the requests of a pod that has not been deleted yet.
 func (n *node) free(uid podUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// delays are one node's draw from Boot, each counted from the one before.
+// delays are one node's delays drawn from Boot, each counted from the end of the one before.
 type delays struct {
 	register, ready, plugins time.Duration
 	never                    bool
 }
 
-// draw depends on the seed and the instance id only.
+// draw depends only on the seed and the instance ID.
 func (b *Boot) draw(seed uint64, id string) delays {
 	h := fnv.New64a()
 	h.Write([]byte(id))

@@ -106,7 +106,7 @@ func TestWhatANodeHasToGive(t *testing.T) {
 		settings settings
 		want     map[corev1.ResourceName]string
 	}{
-		// 8192 MiB less 100 MiB and 2.5 % is 7887 MiB; kept are 255 + 11 x 29 and 100 MiB.
+		// 8192 MiB less 100 MiB and 2.5 % is 7887 MiB; reserved are 255 + 11 x 29 and 100 MiB.
 		"m5.large": {"m5.large", settings{}, map[corev1.ResourceName]string{"cpu": "1930m", "memory": "7213Mi", "pods": "29", "ephemeral-storage": "17Gi"}},
 		"with limits of its own": {"m5.large", settings{maxPods: 10, kubeReserved: map[string]string{"memory": "1Gi"}, systemReserved: map[string]string{"cpu": "70m"},
 			evictionHard: map[string]string{"memory.available": "0%"}}, map[corev1.ResourceName]string{"cpu": "1860m", "memory": "6863Mi", "pods": "10", "ephemeral-storage": "17Gi"}},

@@ -11,56 +11,57 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// Config of kubelets. One of Kube and Client is needed.
+// Config configures the kubelets. One of Kube and Client is required.
 type Config struct {
-	// Kube is how the kubelets reach the API server, as an identity that may do what kubelets may. Its client limits are
-	// lifted.
+	// Kube is the kubelets' configuration for the API server, with an identity that has a kubelet's permissions. Its client-side
+	// limits are removed.
 	Kube   *rest.Config
 	Client kubernetes.Interface
-	// Clock, default the real one.
+	// Clock is the real clock by default.
 	Clock clock.WithTicker
-	// Seed makes delays the same in every run, per instance id.
+	// Seed makes delays the same in every run, per instance ID.
 	Seed uint64
 	// Speed divides the delays of Boot, PodStart and PodStop; default 1.
 	Speed float64
 	Boot  Boot
-	// Fate is what becomes of a machine that isn't like the others; it is asked at each boot. Nil: all are alike.
+	// Fate returns what is special about an instance; it is called at each boot. Nil: no instance is special.
 	Fate func(ec2.Machine) Fate
-	// Version the nodes report, default v1.36.4.
+	// Version is the version that nodes report, default v1.36.4.
 	Version string
-	// DeclaredFeatures the nodes report; nil: whatever the Node says already is left alone.
+	// DeclaredFeatures are the features that nodes report; nil: the Node's existing ones are left alone.
 	DeclaredFeatures []string
-	// Drivers are the CSI drivers of every node with their attach limits; a limit of 0 takes the instance type's volume
-	// limit. Nil: ebs.csi.aws.com.
+	// Drivers are the CSI drivers of every node with their attach limits; a limit of 0 stands for the instance type's volume limit.
+	// Nil: ebs.csi.aws.com.
 	Drivers map[string]int32
-	// PodStart is how long a container takes to run, default 1 s; PodStop how long it takes to stop when its grace
-	// period isn't shorter, default 1 s.
+	// PodStart is how long a container takes to start, default 1 s; PodStop how long it takes to stop unless its grace period is
+	// shorter, default 1 s.
 	PodStart, PodStop time.Duration
 	// JobTime is how long pods of Jobs run, unless annotated with RunFor; default 5 s. It is not divided by Speed.
 	JobTime time.Duration
-	// LeaseInterval is the time between renewals of a node's Lease, default 10 s; with thousands of nodes it grows, to at
-	// most 25 s. StatusInterval is the time between status reports of a node that hasn't changed, default 5 min. Neither
-	// is divided by Speed: the node lifecycle controller's patience isn't, either.
+	// LeaseInterval is the time between renewals of a node's Lease, default 10 s; with thousands of nodes it grows, to at most 25 s.
+	// StatusInterval is the time between status reports of a node that hasn't changed, default 5 min. Neither is divided by Speed,
+	// because the node lifecycle controller's timeouts aren't either.
 	LeaseInterval, StatusInterval time.Duration
-	// PluginsByLabel: NVIDIA's device plugin is a DaemonSet whose affinity asks for the label nvidia.com/gpu.present, as its chart has it.
-	// It isn't there on a Node without the label, unless the image brings it (Bottlerocket).
+	// PluginsByLabel: NVIDIA's device plugin is a DaemonSet whose node affinity requires the label nvidia.com/gpu.present, as in its
+	// Helm chart. It doesn't run on a Node without the label, unless the image contains it (Bottlerocket).
 	PluginsByLabel bool
-	// Workers that talk to the API server, default 32.
+	// Workers is the number of goroutines that talk to the API server, default 32.
 	Workers int
 }
 
-// Annotations on pods say how they fare; the values are durations like "5s".
+// Annotations that control how pods run; their values are durations such as "5s".
 const (
-	// RunFor: pods that don't restart run so long before they succeed.
+	// RunFor: a pod that doesn't restart runs this long before it succeeds.
 	RunFor = "sim.dovetail.sh/run-for"
-	// PullFor: its containers take so long to start, because of their image.
+	// PullFor: the pod's containers take this long to start, because of their image.
 	PullFor = "sim.dovetail.sh/pull-for"
-	// CrashAfter: its main container fails each time it has run so long, InitCrashAfter: its first init container does.
+	// CrashAfter: the pod's main container fails each time it has run this long. InitCrashAfter does the same to its first init
+	// container.
 	CrashAfter     = "sim.dovetail.sh/crash-after"
 	InitCrashAfter = "sim.dovetail.sh/init-crash-after"
 )
 
-// Boot is how long nodes take to come up.
+// Boot sets how long nodes take to boot.
 type Boot struct {
 	// Median and P95 of the time from running instance to registered node, which is lognormal; default 40 s and twice the
 	// median.
@@ -73,11 +74,11 @@ type Boot struct {
 	Never float64
 }
 
-// Fate of one machine.
+// Fate describes what is special about one instance.
 type Fate struct {
-	// Never: its kubelet never registers.
+	// Never: the kubelet never registers.
 	Never bool
-	// NoDevices: its device plugins never come, unless all is healed.
+	// NoDevices: its device plugins never start, until Heal is called.
 	NoDevices bool
 }
 

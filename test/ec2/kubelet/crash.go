@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A container that keeps failing is started again after ten seconds, twice that, and so on up to five minutes.
+// A container that keeps failing is restarted after ten seconds, then twenty, and so on up to five minutes.
 const firstBackOff, maxBackOff = 10 * time.Second, 5 * time.Minute
 
 func backOff(restarts int32) time.Duration {
 	return min(firstBackOff<<min(restarts, 10), maxBackOff)
 }
 
-// told reads a duration that is annotated.
+// told returns the duration in an annotation.
 func told(p *corev1.Pod, annotation string) (time.Duration, bool) {
 	text, ok := p.Annotations[annotation]
 	if !ok {
@@ -25,7 +25,7 @@ func told(p *corev1.Pod, annotation string) (time.Duration, bool) {
 	return max(d, time.Millisecond), err == nil
 }
 
-// crash lets the main container fail when it has run for so long, and starts it again when its back-off is over. A pod that isn't
+// crash makes the main container fail once it has run for the given time, and restarts it when its back-off is over. A pod that isn't
 // restarted fails.
 func (k *Kubelets) crash(ctx context.Context, n *node, p *corev1.Pod, state *podState, after time.Duration, now time.Time) (time.Duration, error) {
 	if state.down.IsZero() {

@@ -45,7 +45,7 @@ func TestACrashingPodStaysRunning(t *testing.T) {
 		if p := w.pod("a"); p.Status.Phase != corev1.PodRunning || !readyPod(p) {
 			t.Errorf("before its first end: %+v", p.Status)
 		}
-		pass(6 * time.Second) // it is down for 10 s from here on
+		pass(6 * time.Second) // from here on, the container waits 10 s for its restart
 		p := w.pod("a")
 		if s := p.Status.ContainerStatuses[0]; p.Status.Phase != corev1.PodRunning || readyPod(p) || s.State.Waiting == nil || s.State.Waiting.Reason != "CrashLoopBackOff" || s.LastTerminationState.Terminated == nil {
 			t.Errorf("when it is down: %+v", p.Status)
@@ -99,7 +99,7 @@ func TestASlowImage(t *testing.T) {
 	})
 }
 
-// As the kubelet's own admission does: labels and NoExecute taints are asked about once, when the pod comes.
+// Like the kubelet's own admission: labels and NoExecute taints are checked once, when the kubelet first sees the pod.
 func TestPodsThatDontMatchAreRejected(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Boot(machine("g4dn.xlarge", multipartData)) // with a NoExecute taint
@@ -112,7 +112,7 @@ func TestPodsThatDontMatchAreRejected(t *testing.T) {
 	})
 }
 
-// A deleted pod has ended, one way or the other, before it is gone: a watcher sees Succeeded or Failed with a deletionTimestamp.
+// A deleted pod first reaches a final phase: a watcher sees Succeeded or Failed with a deletionTimestamp before the pod disappears.
 func TestDeletedPodsSayHowTheyEnded(t *testing.T) {
 	for name, want := range map[string]corev1.PodPhase{"service": corev1.PodSucceeded, "job": corev1.PodFailed} {
 		t.Run(name, func(t *testing.T) {

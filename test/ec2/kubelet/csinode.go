@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// announceDrivers writes the node's CSINode. The real kubelet makes it without drivers some seconds earlier, which nobody
-// can tell from none.
+// announceDrivers writes the node's CSINode. The real kubelet creates it without drivers some seconds earlier, which to readers is the
+// same as no CSINode.
 func (k *Kubelets) announceDrivers(ctx context.Context, n *node) error {
 	list := []storagev1.CSINodeDriver{}
 	for _, name := range slices.Sorted(maps.Keys(k.cfg.Drivers)) {
@@ -32,7 +32,7 @@ func (k *Kubelets) announceDrivers(ctx context.Context, n *node) error {
 	}
 	_, err := csi.Create(ctx, mine, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		// Left by an earlier node of that name: its drivers' node ids can't be changed and its owner is going or gone.
+		// An earlier node of that name left it: its drivers' node IDs can't be changed, and its owner is being deleted or gone.
 		if err = csi.Delete(ctx, n.name, metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
 			_, err = csi.Create(ctx, mine, metav1.CreateOptions{})
 		}

@@ -33,7 +33,7 @@ type world struct {
 	api *fake.Clientset
 }
 
-// inWorld runs f with kubelets that register after 40 s, are ready 10 s later and complete 5 s after that.
+// inWorld runs f with kubelets that register after 40 s, are Ready 10 s later and announce their drivers and devices 5 s after that.
 func inWorld(t *testing.T, f func(*world), objects ...*corev1.Node) {
 	inWorldOf(t, func(*Config) {}, f, objects...)
 }
@@ -60,7 +60,7 @@ func inWorldOf(t *testing.T, set func(*Config), f func(*world), objects ...*core
 	})
 }
 
-// pass lets virtual time pass.
+// pass advances virtual time.
 func pass(d time.Duration) {
 	clock.RealClock{}.Sleep(d)
 	synctest.Wait()
@@ -85,7 +85,7 @@ func (w *world) node() *corev1.Node {
 	return n
 }
 
-// readiness is "absent", or the Ready condition with the count of GPUs if the node has any.
+// readiness returns "absent", or the Ready condition with the number of GPUs if the node has any.
 func (w *world) readiness() string {
 	w.t.Helper()
 	n := w.node()
@@ -230,7 +230,7 @@ func TestTheNodeThatIsThereIsAdopted(t *testing.T) {
 	}, ahead)
 }
 
-// NVIDIA's device plugin goes where its label is: on a Node made ahead of the kubelet somebody else has to have put it there.
+// NVIDIA's device plugin runs where its label is. On a Node created before the kubelet registers, the label must already be there.
 func TestDevicePluginGoesByItsLabel(t *testing.T) {
 	ahead := func(labels map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u1", Labels: labels}, Spec: corev1.NodeSpec{ProviderID: "aws:///us-west-2a/i-0123456789abcdef0"}}
@@ -253,7 +253,7 @@ func TestDevicePluginGoesByItsLabel(t *testing.T) {
 	}
 }
 
-// pod makes a pod bound to the node.
+// pod returns a pod bound to the node.
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name)},
@@ -268,7 +268,7 @@ func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// tolerant pods bear the taint that multipartData has the kubelet register with.
+// tolerant makes a pod tolerate the taint with which multipartData makes the kubelet register.
 func tolerant(p *corev1.Pod) {
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
@@ -297,7 +297,7 @@ func (w *world) create(p *corev1.Pod) {
 	synctest.Wait()
 }
 
-// phase is the pod's phase with reason, or "gone".
+// phase returns the pod's phase with its reason, or "gone".
 func (w *world) phase(name string) string {
 	w.t.Helper()
 	p, err := w.api.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
@@ -321,7 +321,7 @@ func (w *world) wantPhases(want map[string]string) {
 	}
 }
 
-// Whoever hears that a pod has ended may have its device at once, before the kubelet has heard of its own words.
+// As soon as a watcher sees that a pod has ended, another pod may get its device, even before the kubelet sees its own status update.
 func TestDevicesOfPodsThatHaveEnded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Boot(machine("g4dn.xlarge", ""))
@@ -344,7 +344,7 @@ func TestDevicesOfPodsThatHaveEnded(t *testing.T) {
 
 func TestPodsRunWhenTheirNodeDoes(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.create(pod("early")) // bound to a node that isn't there yet
+		w.create(pod("early")) // bound to a node that doesn't exist yet
 		w.Boot(machine("m5.xlarge", ""))
 		pass(45 * time.Second)
 		w.create(pod("host", func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
@@ -385,7 +385,7 @@ func TestPodsThatEnd(t *testing.T) {
 		w.wantPhases(map[string]string{"job": "Succeeded", "timed": "Running", "service": "Running"})
 		pass(15 * time.Second)
 		w.wantPhases(map[string]string{"timed": "Succeeded", "service": "Running"})
-		// 4 CPUs less reserved hold three pods of one; the ended ones have left their room.
+		// 4 CPUs less the reserved ones hold three pods of one CPU; the ended pods have released theirs.
 		w.create(pod("next"))
 		w.create(pod("afternext"))
 		pass(2 * time.Second)
@@ -515,7 +515,7 @@ func TestANameThatIsUsedAgain(t *testing.T) {
 		next.ID = "i-0fedcba9876543210"
 		w.Boot(next)
 		pass(time.Minute)
-		// It adopts what is there, by name alone, as the real one does: the provider id is the old one's.
+		// It adopts the existing Node by its name only, as the real one does: the provider ID is still the old instance's.
 		if got := w.node(); got.Spec.ProviderID != "aws:///us-west-2a/i-0123456789abcdef0" || got.Status.NodeInfo.MachineID != "ec20fedcba9876543210" {
 			t.Errorf("provider id %s, machine %s", got.Spec.ProviderID, got.Status.NodeInfo.MachineID)
 		}

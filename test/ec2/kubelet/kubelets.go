@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// Kubelets are the kubelets of all instances. They are ec2.Machines.
+// Kubelets runs the kubelets of all instances. It implements ec2.Machines.
 type Kubelets struct {
 	cfg    Config
 	client kubernetes.Interface
@@ -33,7 +33,7 @@ type Kubelets struct {
 	healed atomic.Bool
 
 	mu     sync.Mutex
-	nodes  map[string]*node // by instance id
+	nodes  map[string]*node // by instance ID
 	byName map[string]*node // registered ones, by Node name
 
 	ctx  context.Context
@@ -43,10 +43,11 @@ type Kubelets struct {
 
 var _ ec2.Machines = &Kubelets{}
 
-// Heal makes every node register that boots from now on, whatever share was to fail, and device plugins come wherever they have not.
+// Heal makes every node that boots from now on register, even if its draw was never to do so, and starts the device plugins that were
+// withheld.
 func (k *Kubelets) Heal() { k.healed.Store(true) }
 
-// task is something to look at: a node by instance id, or a pod by namespace/name.
+// task is a node to sync, by instance ID, or a pod, by namespace/name.
 type task struct {
 	pod bool
 	key string
@@ -54,7 +55,7 @@ type task struct {
 
 const byNode = "node"
 
-// New starts the machinery; kubelets come with Boot. It does not wait for the API server.
+// New starts the informers and workers; Boot adds kubelets. New does not wait for the API server.
 func New(cfg Config) (*Kubelets, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -80,14 +81,14 @@ func New(cfg Config) (*Kubelets, error) {
 	return k, nil
 }
 
-// Close ends all kubelets and waits until nothing of them is left running.
+// Close stops all kubelets and waits for their goroutines.
 func (k *Kubelets) Close() {
 	k.stop()
 	k.queue.ShutDown()
 	k.wg.Wait()
 }
 
-// watchPods makes the informer of all pods that are bound to a node.
+// watchPods creates the informer of all pods that are bound to a node.
 func (k *Kubelets) watchPods() error {
 	k.pods = informers.NewSharedInformerFactoryWithOptions(k.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
@@ -111,7 +112,7 @@ func (k *Kubelets) watchPods() error {
 	return nil
 }
 
-// watchNodes makes the informer of Nodes, for kubelets to see that theirs doesn't say what they said.
+// watchNodes creates the informer of Nodes, from which kubelets learn that their Node differs from what they reported.
 func (k *Kubelets) watchNodes() error {
 	k.shown = informers.NewSharedInformerFactory(k.client, 0).Core().V1().Nodes().Informer()
 	if err := k.shown.SetTransform(dropManagedFields); err != nil {
@@ -132,7 +133,7 @@ func (k *Kubelets) watchNodes() error {
 	return nil
 }
 
-// shownNode is the node's Node as the API server has it; nil: it isn't known.
+// shownNode returns the Node as the API server has it; nil if it isn't known.
 func (k *Kubelets) shownNode(n *node) *corev1.Node {
 	obj, exists, err := k.shown.GetIndexer().GetByKey(n.name)
 	if err != nil || !exists {
@@ -141,7 +142,7 @@ func (k *Kubelets) shownNode(n *node) *corev1.Node {
 	return obj.(*corev1.Node)
 }
 
-// dropManagedFields keeps memory small; nobody here reads them.
+// dropManagedFields saves memory; managed fields are not read here.
 func dropManagedFields(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -166,7 +167,7 @@ func (k *Kubelets) podGone(obj any) {
 	}
 }
 
-// nodeOf is the registered node a pod is bound to, or nil.
+// nodeOf returns the registered node that a pod is bound to, or nil.
 func (k *Kubelets) nodeOf(p *corev1.Pod) *node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -237,7 +238,7 @@ func (k *Kubelets) work() {
 	}
 }
 
-// look does what is due, and says when to look again; 0: when something changes.
+// look does what is due for the task and returns when to look again; 0: when something changes.
 func (k *Kubelets) look(t task) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
 	defer cancel()

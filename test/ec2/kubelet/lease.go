@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// leaseSeconds is what kubelets ask for.
+// leaseSeconds is the lease duration of real kubelets.
 const leaseSeconds = 40
 
-// renewLease renews the node's Lease, in one call as a rule; one that somebody else made is taken over.
+// renewLease renews the node's Lease, usually in one call; it takes over a Lease that already exists.
 func (k *Kubelets) renewLease(ctx context.Context, n *node, now time.Time) error {
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &n.name, LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: ptr.To(metav1.NewMicroTime(now))}
 	body, err := json.Marshal(map[string]any{"spec": spec})
@@ -35,7 +35,7 @@ func (k *Kubelets) renewLease(ctx context.Context, n *node, now time.Time) error
 		}, metav1.CreateOptions{})
 		return err
 	}
-	// The likelier call first: a Node that was there has a Lease, a new one has none.
+	// The more likely call first: an existing Node has a Lease, a new one has none.
 	if n.adopted || !n.leaseDue.IsZero() {
 		if err = renew(); apierrors.IsNotFound(err) {
 			err = create()

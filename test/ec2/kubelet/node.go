@@ -14,11 +14,11 @@ import (
 
 type podUID = types.UID
 
-// stage of a node's coming up:
+// stage is how far a node has booted:
 //
 //	booting --registerAt--> registered (Ready=False) --readyAt--> ready --pluginsAt--> complete
 //
-// A stage is reached when the API server has accepted what belongs to it.
+// A stage is reached once the API server has accepted the writes that belong to it.
 type stage int
 
 const (
@@ -28,22 +28,22 @@ const (
 	complete
 )
 
-// node is one kubelet. Its fields up to mu are set before it is shared or used by the one worker that has its task.
+// node is one kubelet. The fields above mu are set before it is shared, or used only by the one worker that has its task.
 type node struct {
 	machine  ec2.Machine
 	name     string
 	settings *settings
 	shape    *shape
-	adopted  bool // the Node was there
+	adopted  bool // the Node existed before
 	drivers  bool // the CSI drivers have been announced
-	withheld bool // its device plugins don't come
+	withheld bool // its device plugins don't start
 
 	registerAt, readyAt, pluginsAt time.Time
 	leaseDue, statusDue            time.Time
-	posted                         time.Time // the status
-	transition                     time.Time // of Ready
+	posted                         time.Time // when the status was last posted
+	transition                     time.Time // when Ready last changed
 
-	// mu guards what pods' workers need, too.
+	// mu guards what the workers of pods also use.
 	mu    sync.Mutex
 	stage stage
 	uid   types.UID // of the Node
@@ -74,11 +74,12 @@ func (n *node) become(uid types.UID) {
 	n.uid = uid
 }
 
-// statusFrequency is how soon a kubelet notices that its Node doesn't say what it said: the node was made anew, or the node
-// lifecycle controller took it for dead.
+// statusFrequency is how soon a kubelet notices that its Node differs from what it reported, because the Node was created again or the
+// node lifecycle controller marked it as not responding.
 const statusFrequency = 10 * time.Second
 
-// differs says whether the Node is another one than the kubelet knows, or as ready as it isn't.
+// differs reports whether the Node is another one than the kubelet knows, or has a Ready condition that doesn't match the kubelet's
+// stage.
 func (n *node) differs(shown *corev1.Node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -97,7 +98,8 @@ func (n *node) differs(shown *corev1.Node) bool {
 	return true
 }
 
-// corrects says whether the API server shows something else than the kubelet said some time ago.
+// corrects reports whether the API server shows something else than the kubelet reported some time ago; if so, the kubelet takes over
+// the Node's UID.
 func (k *Kubelets) corrects(n *node, now time.Time) bool {
 	if now.Before(n.posted.Add(statusFrequency)) {
 		return false
@@ -111,9 +113,9 @@ func (k *Kubelets) corrects(n *node, now time.Time) bool {
 }
 
 // syncNode does what is due for a node:
-//  1. register it, or adopt the Node that is there,
-//  2. keep its Lease and its status fresh,
-//  3. tell Ready, and later drivers and devices, when their time has come.
+//  1. register it, or adopt an existing Node,
+//  2. renew its Lease and its status,
+//  3. report Ready, and later drivers and devices, once their delay has passed.
 func (k *Kubelets) syncNode(ctx context.Context, n *node) (time.Duration, error) {
 	now := k.clock.Now()
 	if n.at() == booting {
@@ -124,7 +126,7 @@ func (k *Kubelets) syncNode(ctx context.Context, n *node) (time.Duration, error)
 		if err := k.register(ctx, n); err != nil {
 			return 0, err
 		}
-		if n.adopted { // one it made itself came with its status
+		if n.adopted { // a Node it created itself has its status already
 			if err := k.postStatus(ctx, n, registered); err != nil {
 				return 0, err
 			}
@@ -154,7 +156,7 @@ func (k *Kubelets) syncNode(ctx context.Context, n *node) (time.Duration, error)
 			}
 			n.drivers = true
 		}
-		if k.pluginLands(n) { // or it is asked again with the next renewal of the Lease
+		if k.pluginLands(n) { // if not, it is checked again at the next renewal of the Lease
 			if len(n.shape.devices) > 0 {
 				if err := k.postStatus(ctx, n, complete); err != nil {
 					return 0, err
@@ -173,10 +175,10 @@ func (k *Kubelets) syncNode(ctx context.Context, n *node) (time.Duration, error)
 	return k.nextLook(n, now), nil
 }
 
-// labelNVIDIA is on the Nodes that NVIDIA's device plugin goes to.
+// labelNVIDIA is the label that the Nodes for NVIDIA's device plugin must have.
 const labelNVIDIA = "nvidia.com/gpu.present"
 
-// pluginLands says whether the DaemonSet of the machine's device plugin puts a pod on the Node.
+// pluginLands reports whether the DaemonSet of the instance's device plugin puts a pod on the Node.
 func (k *Kubelets) pluginLands(n *node) bool {
 	if n.withheld && !k.healed.Load() {
 		return false
@@ -198,7 +200,7 @@ func (k *Kubelets) nextLook(n *node, now time.Time) time.Duration {
 	return max(next.Sub(now), time.Millisecond)
 }
 
-// take makes the node known by its name and looks at the pods that were bound to it ahead of its kubelet.
+// take registers the node under its name and syncs the pods that were bound to it before its kubelet registered.
 func (k *Kubelets) take(n *node) {
 	n.reach(registered)
 	k.mu.Lock()
@@ -213,7 +215,7 @@ func (k *Kubelets) take(n *node) {
 func (k *Kubelets) wakePods(n *node) {
 	bound, err := k.pods.GetIndexer().ByIndex(byNode, n.name)
 	if err != nil {
-		panic(err) // the index is there since New
+		panic(err) // New has created the index
 	}
 	for _, obj := range bound {
 		p := obj.(*corev1.Pod)

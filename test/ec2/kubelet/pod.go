@@ -15,24 +15,25 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podState is what the kubelet remembers of a pod it admitted.
+// podState is what the kubelet knows about a pod that it admitted.
 type podState struct {
 	requests requests
-	// starting is when its containers began to start, running when they ran; zero: not yet.
+	// starting is when its containers began to start, running when they were running; zero: not yet.
 	starting, running time.Time
 	ip                string
-	// restarts of its main container, or of its init container while it isn't past that; down is when it last crashed; zero: it is up.
+	// restarts counts those of its main container, or of its first init container while that hasn't completed; down is when it last
+	// crashed, zero while it runs.
 	restarts int32
 	down     time.Time
 	up       time.Time
-	creating bool // is told
+	creating bool // the status ContainerCreating has been reported
 }
 
 // syncPod does what is due for a pod:
-//  1. let it go when it is to be deleted, or when it has ended,
-//  2. admit or reject it when it is new,
-//  3. run it when its node's network is up and its containers had time to start,
-//  4. end it when it has run for its time.
+//  1. stop it if it is to be deleted, or release its requests if it has ended,
+//  2. admit or reject it if it is new,
+//  3. report it running once its node's network is up and its containers had time to start,
+//  4. complete it once it has run for its time.
 func (k *Kubelets) syncPod(ctx context.Context, key string) (time.Duration, error) {
 	obj, exists, err := k.pods.GetIndexer().GetByKey(key)
 	if err != nil || !exists {
@@ -69,13 +70,13 @@ func (k *Kubelets) syncPod(ctx context.Context, key string) (time.Duration, erro
 	if left := state.running.Add(lasts).Sub(now); left > 0 {
 		return left, nil
 	}
-	n.free(p.UID) // its containers have stopped before that is told
+	n.free(p.UID) // its containers stop before the status reports it
 	return 0, k.patchPod(ctx, p, succeededStatus(p, now))
 }
 
 func (k *Kubelets) startPod(ctx context.Context, n *node, p *corev1.Pod, state *podState, now time.Time) (time.Duration, error) {
 	if n.at() < ready && !p.Spec.HostNetwork {
-		return 0, nil // its network isn't up; wakePods comes back
+		return 0, nil // its network isn't up; wakePods queues the pod again
 	}
 	if state.starting.IsZero() {
 		state.starting = now
@@ -115,7 +116,7 @@ func (k *Kubelets) startPod(ctx context.Context, n *node, p *corev1.Pod, state *
 	return 0, nil
 }
 
-// stopPod lets containers stop and deletes the pod.
+// stopPod gives containers time to stop and deletes the pod.
 func (k *Kubelets) stopPod(ctx context.Context, n *node, p *corev1.Pod, ended bool, now time.Time) (time.Duration, error) {
 	grace := time.Duration(ptr.Deref(p.DeletionGracePeriodSeconds, 0)) * time.Second
 	asked := p.DeletionTimestamp.Add(-grace)
@@ -123,8 +124,8 @@ func (k *Kubelets) stopPod(ctx context.Context, n *node, p *corev1.Pod, ended bo
 	if left := asked.Add(min(grace, k.cfg.scaled(k.cfg.PodStop))).Sub(now); left > 0 && admitted && !ended {
 		return left, nil
 	}
-	n.free(p.UID) // its containers have stopped: the scheduler gives its room to others as soon as that is told
-	// How it ended is told before it is deleted.
+	n.free(p.UID) // its containers stop before the status reports it: after that, the scheduler gives its capacity to other pods
+	// The final phase is reported before the pod is deleted.
 	if !ended && (admitted || len(p.Finalizers) > 0) {
 		if err := k.patchPod(ctx, p, stoppedStatus(p, now)); err != nil {
 			return 0, err
@@ -142,7 +143,7 @@ func (k *Kubelets) stopPod(ctx context.Context, n *node, p *corev1.Pod, ended bo
 	return 0, nil
 }
 
-// lasts says how long a pod runs, if it ends by itself.
+// lasts returns how long a pod runs, and false if it doesn't end by itself.
 func (k *Kubelets) lasts(p *corev1.Pod) (time.Duration, bool) {
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return 0, false
@@ -153,7 +154,7 @@ func (k *Kubelets) lasts(p *corev1.Pod) (time.Duration, bool) {
 	return k.cfg.JobTime, slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Job" })
 }
 
-// patchPod patches the pod's status, unless it is another pod by now.
+// patchPod patches the pod's status, unless the name belongs to another pod by now.
 func (k *Kubelets) patchPod(ctx context.Context, p *corev1.Pod, status any) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
 	if err != nil {
@@ -169,7 +170,7 @@ func (k *Kubelets) patchPod(ctx context.Context, p *corev1.Pod, status any) erro
 	return nil
 }
 
-// newPodIP gives out 100.64.0.0/10.
+// newPodIP returns the next address of 100.64.0.0/10.
 func (k *Kubelets) newPodIP() string {
 	i := k.nextIP.Add(1)
 	return fmt.Sprintf("100.%d.%d.%d", 64+i>>16&63, i>>8&255, i&255)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podConditions are the kubelet's conditions of a pod; PodScheduled is the scheduler's and stays.
+// podConditions returns the conditions that the kubelet owns; PodScheduled is the scheduler's and is not changed.
 func podConditions(status corev1.ConditionStatus, reason string, at metav1.Time) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {
@@ -41,7 +41,7 @@ func runningStatus(p *corev1.Pod, state *podState, hostIP string, now time.Time)
 	return out
 }
 
-// creatingStatus is that of a pod whose image isn't there yet.
+// creatingStatus returns the status of a pod whose image is still being pulled.
 func creatingStatus(p *corev1.Pod, hostIP string, now time.Time) corev1.PodStatus {
 	at := metav1.NewTime(now)
 	out := corev1.PodStatus{Phase: corev1.PodPending, StartTime: &at, HostIP: hostIP, HostIPs: []corev1.HostIP{{IP: hostIP}}, Conditions: podConditions(corev1.ConditionFalse, "ContainersNotReady", at)}
@@ -60,7 +60,7 @@ func succeededStatus(p *corev1.Pod, now time.Time) corev1.PodStatus {
 }
 
 func stoppedStatus(p *corev1.Pod, now time.Time) corev1.PodStatus {
-	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways { // a server ends in order when it is told to
+	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways { // a server exits normally when it is asked to stop
 		return endedStatus(p, corev1.PodSucceeded, exited(0, "Completed", metav1.NewTime(now)), now)
 	}
 	return endedStatus(p, corev1.PodFailed, exited(137, "Error", metav1.NewTime(now)), now)

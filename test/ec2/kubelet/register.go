@@ -16,9 +16,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// register creates the Node. One of that name that is there already is adopted as the real kubelet does: its spec,
-// taints and annotations stay, labels from user data are not applied, the kubelet's own labels are set, and extended
-// resources are zeroed until device plugins come.
+// register creates the Node. It adopts an existing Node of that name as the real kubelet does: spec, taints and annotations stay,
+// labels from user data are not applied, the kubelet's own labels are set, and extended resources are zeroed until device plugins
+// start.
 func (k *Kubelets) register(ctx context.Context, n *node) error {
 	created, err := k.client.CoreV1().Nodes().Create(ctx, k.newNode(n), metav1.CreateOptions{})
 	if err == nil {
@@ -60,7 +60,7 @@ func (k *Kubelets) adopt(ctx context.Context, n *node, have *corev1.Node) error 
 	})
 }
 
-// patchNode patches the Node's status, which is where kubelets write, labels included.
+// patchNode patches the Node's status subresource, through which kubelets write everything, including labels.
 func (k *Kubelets) patchNode(ctx context.Context, n *node, patch any) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
@@ -68,7 +68,7 @@ func (k *Kubelets) patchNode(ctx context.Context, n *node, patch any) error {
 	}
 	_, err = k.client.CoreV1().Nodes().Patch(ctx, n.name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
-		return nil // somebody deleted the Node; a kubelet creates it at its start only
+		return nil // the Node was deleted; a kubelet creates it only at its start
 	}
 	if err != nil {
 		return fmt.Errorf("writing node %s: %w", n.name, err)
@@ -76,7 +76,7 @@ func (k *Kubelets) patchNode(ctx context.Context, n *node, patch any) error {
 	return nil
 }
 
-// ownLabels are the labels that the kubelet and the cloud's node controller give.
+// ownLabels returns the labels that the kubelet and the cloud's node controller set.
 func ownLabels(n *node) map[string]string {
 	m := &n.machine
 	arch := architecture(n)
@@ -94,12 +94,12 @@ func architecture(n *node) string {
 	return "amd64"
 }
 
-// newNode is the Node of a kubelet that finds none. The cloud's node controller, which isn't simulated, would have set the
-// provider id and the topology labels a moment later.
+// newNode returns the Node that a kubelet creates if there is none. It includes the provider ID and the topology labels, which the
+// cloud's node controller, not simulated here, would set a moment later.
 func (k *Kubelets) newNode(n *node) *corev1.Node {
 	labels := maps.Clone(n.settings.labels)
 	if _, nvidia := n.shape.devices["nvidia.com/gpu"]; nvidia && n.settings.nodeadm {
-		labels[labelNVIDIA] = "true" // one of the --node-labels that nodeadm adds; on a Node that is there they have no effect
+		labels[labelNVIDIA] = "true" // one of the --node-labels that nodeadm adds; on an existing Node these have no effect
 	}
 	maps.Copy(labels, ownLabels(n))
 	return &corev1.Node{
@@ -109,7 +109,7 @@ func (k *Kubelets) newNode(n *node) *corev1.Node {
 	}
 }
 
-// extended says whether device plugins or the like announce the resource.
+// extended reports whether the resource is one that device plugins and the like announce.
 func extended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
 }

@@ -17,15 +17,14 @@ const (
 	gib = int64(1) << 30
 )
 
-// shape is what a node has to give.
+// shape holds the resources of a node.
 type shape struct {
 	capacity, allocatable corev1.ResourceList
-	// devices are the resources that device plugins announce when they come up.
+	// devices are the resources that device plugins announce when they start.
 	devices corev1.ResourceList
 }
 
-// shapeOf computes what the kubelet finds on the machine and what it keeps for itself: the EKS images' reservations unless
-// user data says otherwise.
+// shapeOf computes what the kubelet finds on the instance and what it reserves: as in the EKS images, unless user data overrides it.
 func shapeOf(m *ec2.Machine, s *settings) (*shape, error) {
 	t := m.Type
 	pods := s.maxPods
@@ -108,7 +107,7 @@ func keep(kept map[corev1.ResourceName]int64, name, value string) error {
 	return nil
 }
 
-// threshold is an eviction threshold in bytes: a quantity, or a percentage of the capacity.
+// threshold returns an eviction threshold in bytes, from a quantity or a percentage of the capacity.
 func threshold(v string, capacity int64) (int64, error) {
 	if percent, ok := strings.CutSuffix(v, "%"); ok {
 		f, err := strconv.ParseFloat(percent, 64)
@@ -124,15 +123,15 @@ func threshold(v string, capacity int64) (int64, error) {
 	return q.Value(), nil
 }
 
-// usableMemory is what Linux sees of the memory EC2 advertises: firmware and kernel keep some 100 MiB and 2.5 %, on
-// small machines at most 7 %.
+// usableMemory returns what Linux sees of the memory that EC2 advertises: firmware and kernel take some 100 MiB and 2.5 %, on small
+// instances at most 7 %.
 func usableMemory(t *catalog.Type) int64 {
 	advertised := t.MemoryMiB * mib
 	return advertised - min(100*mib+advertised/40, advertised*7/100)
 }
 
-// reservedCPU is what the EKS images reserve, in milli-CPU: 6 % of the first CPU, 1 % of the second, 0.5 % of the next
-// two, 0.25 % of the rest.
+// reservedCPU returns what the EKS images reserve, in milli-CPU: 6 % of the first CPU, 1 % of the second, 0.5 % of the next two, 0.25
+// % of the rest.
 func reservedCPU(cpus int) int64 {
 	tenth := int64(0) // of a milli-CPU
 	for i := range cpus {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// postStatus tells the API server how the node is at a stage.
+// postStatus reports the node's status at a stage to the API server.
 func (k *Kubelets) postStatus(ctx context.Context, n *node, s stage) error {
 	status := k.status(n, s)
 	patch := map[string]any{
@@ -22,7 +22,7 @@ func (k *Kubelets) postStatus(ctx context.Context, n *node, s stage) error {
 	return k.patchNode(ctx, n, map[string]any{"status": patch})
 }
 
-// allocatable at a stage: devices are there when everything is.
+// allocatable returns the allocatable resources at a stage; devices are included in the last one only.
 func (n *node) allocatable(s stage) corev1.ResourceList {
 	out := maps.Clone(n.shape.allocatable)
 	if s == complete {

@@ -10,17 +10,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// Shape is what a machine and its user data make of a kubelet, for kubelets of another make and for those who judge where
-// pods fit.
+// Shape is the kubelet configuration that follows from an instance and its user data, for other implementations of a kubelet and for
+// tests that check where pods fit.
 type Shape struct {
-	// Labels and Taints are those that user data has the kubelet register with.
+	// Labels and Taints are those with which user data makes the kubelet register.
 	Labels map[string]string
 	Taints []corev1.Taint
-	// Capacity and Allocatable without Devices, which come with their plugins.
+	// Capacity and Allocatable exclude Devices, which their plugins announce later.
 	Capacity, Allocatable, Devices corev1.ResourceList
 }
 
-// ShapeOf reads the machine's user data. An error means that the machine would not come up.
+// ShapeOf reads the instance's user data. An error means that the instance would not boot.
 func ShapeOf(m *ec2.Machine) (*Shape, error) {
 	s, err := readUserData(m.UserData)
 	if err != nil {

@@ -17,21 +17,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// settings are what user data tells a kubelet.
+// settings are the kubelet settings in user data.
 type settings struct {
 	labels map[string]string
 	taints []corev1.Taint
-	// maxPods is 0 when not told.
+	// maxPods is 0 if it is not set.
 	maxPods int64
-	// reserved is kube-reserved plus system-reserved per resource, evictionHard the eviction signals; nil: the image's own.
+	// kubeReserved and systemReserved are by resource, evictionHard by eviction signal; nil: the image's own.
 	kubeReserved, systemReserved, evictionHard map[string]string
-	// nodeadm: the image is configured by it (AL2023).
+	// nodeadm: nodeadm configures the image (AL2023).
 	nodeadm bool
-	// localDisks: the machine's own disks are one file system, for pods and images.
+	// localDisks: the instance's own disks are one file system, for pods and images.
 	localDisks bool
 }
 
-// nodeConfig is nodeadm's configuration, as far as it matters here.
+// nodeConfig is the part of nodeadm's configuration that matters here.
 type nodeConfig struct {
 	Kind string `json:"kind"`
 	Spec struct {
@@ -53,8 +53,8 @@ type nodeConfig struct {
 	} `json:"spec"`
 }
 
-// readUserData reads a MIME multi-part document, a NodeConfig, Bottlerocket's TOML or a script. An error means that the
-// real node would not come up.
+// readUserData reads a MIME multi-part document, a NodeConfig, Bottlerocket's TOML or a script. An error means that the real node
+// would not boot.
 func readUserData(data []byte) (*settings, error) {
 	s := &settings{labels: map[string]string{}}
 	return s, s.read("", bytes.TrimSpace(data))
@@ -74,7 +74,7 @@ func (s *settings) read(contentType string, data []byte) error {
 	case strings.Contains(text, "[settings"):
 		return s.readBottlerocket(data)
 	}
-	return nil // some image's own format
+	return nil // a custom image's own format
 }
 
 func (s *settings) readMultipart(data []byte) error {
@@ -108,7 +108,7 @@ func (s *settings) readMultipart(data []byte) error {
 	}
 }
 
-// readNodeConfig lays a NodeConfig over what was read before, as nodeadm does with several of them.
+// readNodeConfig applies a NodeConfig over what was read before, as nodeadm does with several of them.
 func (s *settings) readNodeConfig(data []byte) error {
 	s.nodeadm = true
 	var c nodeConfig

@@ -1,6 +1,6 @@
-// Package workload describes demand by its shapes and counts, without a cluster: what a planner is measured on. It reads
-// and writes a small JSON form, makes synthetic workloads, and turns either into what the planner takes.
+// Package workload describes pods by their shapes and counts, without a cluster, as input for measuring a planner. It reads and writes
+// a small JSON format, makes synthetic workloads, and turns either into the planner's input.
 //
-// It is not for correctness: kubelets, labels and prices are simplified the way the lower bounds that plans are measured
-// against see them.
+// It is not for correctness tests: kubelets, labels and prices are simplified in the same way as in the lower bounds that plans are
+// compared with.
 package workload

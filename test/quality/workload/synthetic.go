@@ -9,12 +9,12 @@ import (
 type style struct {
 	name string
 	apps int
-	// counts are pods per application.
+	// counts are numbers of pods per application.
 	counts []int
 	cpu    []int64 // milli-CPU
 	mem    []int64 // MiB
 	pool   Pool
-	// change adds what some of the applications ask for beyond room.
+	// change adds what some of the applications require beside resources.
 	change func(d *rand.Rand, g *Group)
 }
 
@@ -52,7 +52,7 @@ var styles = []style{
 		}},
 	{name: "few-big-pods", apps: 25, counts: []int{1, 2, 3, 5, 10}, cpu: []int64{8000, 16000, 24000, 30000, 48000, 64000}, mem: []int64{16384, 32768, 65536, 131072, 262144}, pool: bothArchs},
 	{name: "deployments", apps: 500, counts: []int{1, 2, 3, 5, 10, 30}, cpu: []int64{100, 250, 500, 1000, 2000, 4000}, mem: []int64{128, 256, 512, 1024, 2048, 4096, 8192}, pool: bothArchs,
-		change: func(d *rand.Rand, g *Group) { // some of each constraint, as clusters have them
+		change: func(d *rand.Rand, g *Group) { // some of each constraint, as in real clusters
 			switch d.IntN(8) {
 			case 0:
 				g.SpreadZone = 1
@@ -64,7 +64,7 @@ var styles = []style{
 		}},
 }
 
-// Synthetic are workloads of the kinds that users have, made by a seed.
+// Synthetic returns workloads of the kinds that users have, drawn with a seed.
 func Synthetic(seed uint64) []*Workload {
 	var out []*Workload
 	for i, s := range styles {

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// Zones of every workload. Every type is taken to be in all of them.
+// Zones are the zones of every workload. Every type is assumed to be offered in all of them.
 var Zones = []string{"zone-a", "zone-b", "zone-c"}
 
 // Label keys as Karpenter names them.
@@ -26,7 +26,7 @@ const (
 
 var familyParts = regexp.MustCompile(`^([a-z]+)(?:-[0-9]+tb)?([0-9]+)`)
 
-// Types are the catalogue's types that the pool admits: with a price, not bare metal, and with no accelerators but NVIDIA GPUs.
+// Types returns the catalogue's types that the pool allows: with a price, not bare metal, and with no accelerators but NVIDIA GPUs.
 func (p Pool) Types(c *catalog.Catalog) []*capacity.InstanceType {
 	var out []*capacity.InstanceType
 	for _, t := range c.Types {
@@ -58,9 +58,9 @@ func (p Pool) Types(c *catalog.Catalog) []*capacity.InstanceType {
 	return out
 }
 
-// instanceType computes what a node of the AL2023 family reports as allocatable: 7.5 % of memory withheld for the
-// hypervisor (64 MiB more on arm64), pods limited by network interfaces, kube-reserved from pods and cores, and an eviction
-// threshold of 100 MiB.
+// instanceType computes the allocatable resources of a node of the AL2023 family: 7.5 % of memory is withheld for the hypervisor (64
+// MiB more on arm64), pods are limited by network interfaces, kube-reserved depends on pods and cores, and the eviction threshold is
+// 100 MiB.
 func (p Pool) instanceType(t *catalog.Type, arch string, price float64, gpus int64) *capacity.InstanceType {
 	pods := int64(t.MaxPods())
 	mib := t.MemoryMiB
@@ -94,7 +94,7 @@ func (p Pool) instanceType(t *catalog.Type, arch string, price float64, gpus int
 	return out
 }
 
-// offerPrice is the price of an offer. The stand-in for spot prices is 30 to 60 % of on-demand, by a hash of type and zone.
+// offerPrice returns the price of an offer. In place of real spot prices it uses 30 to 60 % of on-demand, by a hash of type and zone.
 func offerPrice(name, capacityType, zone string, onDemand float64) float64 {
 	if capacityType == "on-demand" {
 		return onDemand

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// View is the workload on an empty cluster, as the planner sees it.
+// View returns the workload on an empty cluster, in the form in which the planner sees it.
 func (w *Workload) View(c *catalog.Catalog) (*capacity.View, error) {
 	v := &capacity.View{Pools: []*capacity.Pool{{Name: "default", Labels: map[string]string{labelNodePool: "default"}, Types: w.Pool.Types(c)}}}
 	for _, d := range w.Daemons {

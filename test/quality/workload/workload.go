@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Workload is demand, and the pool it may be placed on.
+// Workload is a set of pods, and the pool they may be placed on.
 type Workload struct {
 	Name    string   `json:"name"`
 	Source  string   `json:"source,omitempty"`
@@ -16,7 +16,7 @@ type Workload struct {
 	Groups  []Group  `json:"groups"`
 }
 
-// Pool says which instance types may be bought, and how.
+// Pool states which instance types may be launched, and how.
 type Pool struct {
 	// Categories are the first letters of families: c, m, r.
 	Categories    []string `json:"categories"`
@@ -52,7 +52,7 @@ type Group struct {
 	MaxPerHost int32 `json:"maxPerHost,omitempty"`
 }
 
-// Read reads the JSON form.
+// Read reads the JSON format.
 func Read(r io.Reader) (*Workload, error) {
 	var w Workload
 	if err := json.NewDecoder(r).Decode(&w); err != nil {
@@ -71,7 +71,7 @@ func Read(r io.Reader) (*Workload, error) {
 	return &w, nil
 }
 
-// Write writes the JSON form.
+// Write writes the JSON format.
 func (w *Workload) Write(to io.Writer) error {
 	enc := json.NewEncoder(to)
 	enc.SetIndent("", " ")

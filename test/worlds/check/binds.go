@@ -18,20 +18,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// slack is how much earlier than its write a bind may have been decided. Decisions are made one after the other, and written
-// side by side: they may come in another order, and the scheduler may not have heard yet of what was written just before.
+// slack is how much earlier than its write a bind may have been decided. Decisions are made one after the other but written in
+// parallel, so the writes may have another order, and the scheduler may not have seen the writes of the last moments.
 const slack = 5 * time.Second
 
 // replay is the cluster as it was after each write.
 type replay struct {
 	nodes map[string]*corev1.Node
 	bound map[types.UID]*corev1.Pod
-	// past are the nodes as they were within slack, oldest first, each until the moment it bears. A map is never changed once it is here.
+	// past are the nodes as they were within slack, oldest first, each valid until its at. A map is never changed once it is in here.
 	past []view
-	// late are binds that fresh filters refused; others that were decided before may be written yet.
+	// late are binds that fresh filters refused; binds that were decided before them may not have been written yet.
 	late []bind
-	// volumes are everything filters must know of these, by kind and name; filters are those for volumes as they were at
-	// the last pod that has any.
+	// volumes are all objects about volumes that the filters need, by kind and name. filters were built with the volumes as they were
+	// at the last pod that has any.
 	volumes map[string]runtime.Object
 	changed bool
 	filters *filters
@@ -49,7 +49,7 @@ type bind struct {
 	views  []view
 }
 
-// judgeBinds asks fresh filters about every bind, at its moment.
+// judgeBinds checks every bind with fresh filters, against the cluster at the time of the bind.
 func (h *history) judgeBinds(ctx context.Context, r *Report) error {
 	p, err := newReplay(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func newReplay(ctx context.Context) (*replay, error) {
 	return &replay{nodes: map[string]*corev1.Node{}, bound: map[types.UID]*corev1.Pod{}, volumes: map[string]runtime.Object{}, filters: f}, nil
 }
 
-// take brings the cluster to where it was after a write.
+// take applies a write to the cluster.
 func (p *replay) take(ctx context.Context, r *Report, e record.Event) error {
 	p.giveUp(r, e.At.Add(-slack))
 	for len(p.past) > 0 && p.past[0].at.Before(e.At.Add(-slack)) {
@@ -124,7 +124,7 @@ func (p *replay) takePod(ctx context.Context, r *Report, e record.Event, o *core
 		return nil
 	}
 	p.bound[o.UID] = o
-	// Somebody who seemed wrong may have been decided after this one.
+	// A bind that was refused before may have been decided after this one.
 	for again := true; again; {
 		again = false
 		for i, b := range p.late {
@@ -140,8 +140,8 @@ func (p *replay) takePod(ctx context.Context, r *Report, e record.Event, o *core
 	return nil
 }
 
-// refusal is empty if the filters accept the bind with the nodes of any moment since it may have been decided, beside the
-// pods that are bound now.
+// refusal is empty if the filters accept the bind, with the nodes of any moment since it may have been decided, beside the pods that
+// are bound now.
 func (p *replay) refusal(ctx context.Context, b bind) string {
 	first := ""
 	for _, v := range b.views {
@@ -156,7 +156,7 @@ func (p *replay) refusal(ctx context.Context, b bind) string {
 	return first
 }
 
-// giveUp says which binds before a moment nothing explains; the zero moment means all of them.
+// giveUp reports the late binds before a moment as wrong; the zero moment means all of them.
 func (p *replay) giveUp(r *Report, before time.Time) {
 	for len(p.late) > 0 && (before.IsZero() || p.late[0].at.Before(before)) {
 		b := p.late[0]
@@ -166,7 +166,7 @@ func (p *replay) giveUp(r *Report, before time.Time) {
 	}
 }
 
-// refresh makes the filters anew when the pod has volumes and anything about volumes has changed.
+// refresh rebuilds the filters if the pod has volumes and an object about volumes has changed.
 func (p *replay) refresh(ctx context.Context, o *corev1.Pod) error {
 	if !p.changed || !slices.ContainsFunc(o.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil }) {
 		return nil
@@ -180,8 +180,8 @@ func (p *replay) refresh(ctx context.Context, o *corev1.Pod) error {
 	return nil
 }
 
-// seen is a Node as a scheduler that binds to booting nodes must see it: without the taints that go by themselves, as long as
-// it is initializing, and without a not-ready that its own condition has overtaken.
+// seen returns a Node as a scheduler that binds to booting nodes must see it: while it is initializing, without the taints that are
+// removed by themselves, and without a not-ready taint that its Ready condition contradicts.
 func seen(n *corev1.Node) *corev1.Node {
 	if n.Labels[karpv1.NodePoolLabelKey] == "" {
 		return n

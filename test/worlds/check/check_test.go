@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// counts are a report in numbers.
+// counts is a report in numbers.
 type counts struct {
 	Pods, Planned, AsPlanned, Joined, Replanned, Displaced, Daemons, Nodes, GivenBack, Binds, Late, Refused int
 	Off, Empty, Idle, Beyond, Wrong, Stranded, Odd                                                          int
@@ -201,7 +201,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The share leaves out those that failed launches and higher priorities have moved, and nobody else.
+// The fidelity excludes pods that failed launches or higher priorities have displaced, and no others.
 func TestFidelity(t *testing.T) {
 	r := &Report{}
 	if got := r.Fidelity(); got != 1 {

@@ -10,49 +10,51 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// Evidence is what a world has left.
+// Evidence is everything that is known about a world after its run.
 type Evidence struct {
-	// Events of Pods, Nodes, NodeClaims, NodePools, DaemonSets and what volumes are made of.
+	// Events of Pods, Nodes, NodeClaims, NodePools, DaemonSets, and the objects that volumes need.
 	Events []record.Event
-	// Instances ever launched.
+	// Instances are all instances ever launched.
 	Instances []ec2.Instance
 	Region    string
 	Zones     []string
-	// Limits are instance types that may have run out.
+	// Limits are the instance types that may have run out of capacity.
 	Limits map[string]bool
-	// Misfits are applications that no machine can run.
+	// Misfits are applications that no instance type can run.
 	Misfits map[string]bool
-	// Gangs are how many pods of a group have to run for any of them to run, by the group's name.
+	// Gangs is how many pods of a group must run for any of them to run, by the group's name.
 	Gangs map[string]int
-	// Unsettled is what was still missing when patience ended.
+	// Unsettled is what was still missing when the world's time was over.
 	Unsettled string
 }
 
-// Report is the judgement. The lists say what is wrong, one line each.
+// Report is the result. Its lists hold the faults, one line each.
 type Report struct {
-	// Pods that were bound, DaemonSets' aside; Planned are those of them for which a claim has, or had, a slot. AsPlanned,
-	// Replanned and Displaced are counted among these, Joined (slots recorded after the claim was made) among AsPlanned.
+	// Pods counts those that were bound, without DaemonSet pods; Planned those of them for which a NodeClaim has, or had, a slot.
+	// AsPlanned, Replanned and Displaced are parts of Planned; Joined, with slots recorded after the NodeClaim was created, is a part
+	// of AsPlanned.
 	Pods, Planned, AsPlanned, Joined, Replanned, Displaced int
-	// Daemons that were bound; Claims made, and Nodes that came of them; Binds checked, Late of them only in another order
-	// than they were written; GivenBack are nodes that were ended before any pod came.
+	// Daemons counts bound DaemonSet pods, Claims the NodeClaims created, Nodes the Nodes made from them, GivenBack those of them that
+	// were deleted before any pod was bound to them. Binds counts the checked binds, Late those of them that are only right in another
+	// order than that of the writes.
 	Daemons, Claims, Nodes, GivenBack, Binds, Late int
-	// Refused pods were not bound, and nothing could host them.
+	// Refused counts pods that were not bound and that nothing could host.
 	Refused int
 
-	// Off are pods bound beside the plan.
+	// Off lists planned pods that are not on a slot. The other lists are explained in the package comment.
 	Off      []string
 	Empty    []string
 	Idle     []string
 	Beyond   []string
 	Wrong    []string
 	Stranded []string
-	// Odd is whatever else must not be.
+	// Odd lists other faults.
 	Odd []string
-	// Unsettled as in Evidence; Stranded pods say what it means.
+	// Unsettled is as in Evidence; Stranded lists the pods that matter in it.
 	Unsettled string
 }
 
-// Judge judges. An error means that the evidence can't be read.
+// Judge checks the evidence. An error means that the evidence can't be read.
 func Judge(ctx context.Context, e *Evidence) (*Report, error) {
 	h, err := read(e.Events)
 	if err != nil {
@@ -71,8 +73,7 @@ func Judge(ctx context.Context, e *Evidence) (*Report, error) {
 	return r, nil
 }
 
-// Fidelity is the share of planned pods that are as planned, those that were replanned or displaced left out; 1 if there are
-// none.
+// Fidelity returns the share of planned pods that are as planned, without those that were replanned or displaced; 1 if there are none.
 func (r *Report) Fidelity() float64 {
 	of := r.Planned - r.Replanned - r.Displaced
 	if of == 0 {
@@ -81,7 +82,7 @@ func (r *Report) Fidelity() float64 {
 	return float64(r.AsPlanned) / float64(of)
 }
 
-// Problems are all lines that say what is wrong, Off aside, which is judged as a share.
+// Problems returns all faults but Off, which is judged as a share.
 func (r *Report) Problems() []string {
 	var out []string
 	for _, p := range []struct {
@@ -97,7 +98,7 @@ func (r *Report) Problems() []string {
 	return out
 }
 
-// Add adds up reports.
+// Add adds another report's numbers and lists.
 func (r *Report) Add(o *Report) {
 	for _, n := range []struct {
 		to *int
@@ -116,7 +117,7 @@ func (r *Report) Add(o *Report) {
 	}
 }
 
-// String is a line.
+// String returns the report in one line.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d pods on %d nodes (%d given back): %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d found room; %d daemons, %d refused, %d binds checked (%d late)",

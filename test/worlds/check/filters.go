@@ -15,15 +15,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 )
 
-// filters are those of upstream's default profile, built by upstream's own constructor, over a snapshot that each question
-// brings along.
+// filters are those of upstream's default profile, built by upstream's own constructor. Each call of refusal brings its own snapshot.
 type filters struct {
 	framework framework.Framework
 	snapshot  *internalcache.Snapshot
 	stop      context.CancelFunc
 }
 
-// newFilters knows the volumes and what belongs to them; they never change.
+// newFilters builds filters that know the given objects about volumes, which must not change.
 func newFilters(ctx context.Context, volumes ...runtime.Object) (*filters, error) {
 	ctx, stop := context.WithCancel(ctx)
 	client := fake.NewClientset(volumes...)
@@ -44,7 +43,7 @@ func newFilters(ctx context.Context, volumes ...runtime.Object) (*filters, error
 	return f, nil
 }
 
-// refusal is why the pod may not go to the node, beside the bound pods and with all the nodes there are; empty if it may.
+// refusal returns why the pod may not be placed on the node, given all nodes and bound pods; empty if it may.
 func (f *filters) refusal(ctx context.Context, p *corev1.Pod, to string, nodes map[string]*corev1.Node, bound []*corev1.Pod) string {
 	list := make([]*corev1.Node, 0, len(nodes))
 	for _, n := range nodes {
@@ -52,7 +51,7 @@ func (f *filters) refusal(ctx context.Context, p *corev1.Pod, to string, nodes m
 	}
 	on := make([]*corev1.Pod, 0, len(bound))
 	for _, b := range bound {
-		if nodes[b.Spec.NodeName] != nil { // a snapshot would make a node of the name alone
+		if nodes[b.Spec.NodeName] != nil { // a snapshot would otherwise create a node with just the name
 			on = append(on, b)
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// gangLabel names a pod's group.
+// gangLabel is the label with the name of a pod's group.
 const gangLabel = "scheduling.x-k8s.io/pod-group"
 
-// judgeGangs finds groups of which a part was bound and the rest left out.
+// judgeGangs finds groups of which only a part was bound.
 func (h *history) judgeGangs(r *Report, gangs map[string]int) {
 	bound := map[string]int{}
 	for _, p := range h.pods {

@@ -21,10 +21,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// plannedAnnotation holds a claim's slots, as JSON or, long ones, as base64 of gzip behind a prefix.
+// plannedAnnotation holds a NodeClaim's slots as JSON; long ones as base64 of gzip with a prefix.
 const plannedAnnotation = "dovetail.sh/planned"
 
-// slot is room for a pod of a class, or for one that its owner has yet to make.
+// slot is capacity for a pod of a class, or for one that its owner will create later.
 type slot struct {
 	Pod struct {
 		UID             types.UID `json:"uid"`
@@ -35,34 +35,34 @@ type slot struct {
 	Order int       `json:"order"`
 }
 
-// pod is one pod's life.
+// pod is the history of one pod.
 type pod struct {
 	last *corev1.Pod
-	// Revisions; 0: not. A pod that is being deleted, or has run to its end, has ended.
+	// Revisions; 0: has not happened. A pod has ended if it is being deleted, or has succeeded or failed.
 	created, bound, ended uint64
 	node                  types.UID
 }
 
-// node is one Node's life.
+// node is the history of one Node.
 type node struct {
 	name             string
 	providerID       string
 	created, deleted uint64
-	taken            int // pods that were bound here, DaemonSets' aside
+	taken            int // pods that were bound here, without DaemonSet pods
 }
 
-// claim is one NodeClaim's life. Slots are in the order in which they were recorded, each as it was last.
+// claim is the history of one NodeClaim. Slots are in the order in which they were recorded, each in its last state.
 type claim struct {
 	name             string
 	created, deleted uint64
-	first            map[int]bool // slots, by order, that were there from the beginning
+	first            map[int]bool // slots, by order, that it had when it was created
 	slots            map[int]slot
 	named            map[types.UID]uint64 // pods that ever had a slot, with the revision
 	providerIDs      map[string]bool
-	node             types.UID // empty: it never came
+	node             types.UID // empty: there was none
 }
 
-// history is the evidence in the words of package check.
+// history is the evidence, sorted by pods, nodes and NodeClaims.
 type history struct {
 	events []record.Event
 	pods   map[types.UID]*pod
@@ -72,7 +72,7 @@ type history struct {
 
 func read(events []record.Event) (*history, error) {
 	h := &history{events: events, pods: map[types.UID]*pod{}, nodes: map[types.UID]*node{}, claims: map[types.UID]*claim{}}
-	byName := map[string]types.UID{} // Nodes there are
+	byName := map[string]types.UID{} // existing Nodes
 	for _, e := range events {
 		switch o := e.Object.(type) {
 		case *corev1.Pod:
@@ -181,30 +181,30 @@ func slotsOf(text string) ([]slot, error) {
 	return slots, nil
 }
 
-// isDaemon says whether a DaemonSet made the pod.
+// isDaemon reports whether a DaemonSet created the pod.
 func isDaemon(p *corev1.Pod) bool {
 	o := metav1.GetControllerOf(p)
 	return o != nil && o.Kind == "DaemonSet"
 }
 
-// inOrder are the claims in the order of their names.
+// inOrder returns the NodeClaims sorted by name.
 func (h *history) inOrder() []*claim {
 	return slices.SortedFunc(maps.Values(h.claims), func(a, b *claim) int { return cmp.Compare(a.name, b.name) })
 }
 
 func (p *pod) String() string { return p.last.Namespace + "/" + p.last.Name }
 
-// alive says whether the pod was there, and not about to go, at a revision.
+// alive reports whether the pod existed at a revision and was not being deleted.
 func (p *pod) alive(at uint64) bool {
 	return p.created <= at && (p.ended == 0 || p.ended > at)
 }
 
-// over says whether a pod has run to its end.
+// over reports whether a pod has succeeded or failed.
 func over(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// owner is the UID of the pod's controller.
+// owner returns the UID of the pod's controller.
 func (p *pod) owner() types.UID {
 	if o := metav1.GetControllerOf(p.last); o != nil {
 		return o.UID

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// journal makes evidence up, a write a second.
+// journal makes up evidence, with one write per second.
 type journal struct {
 	Evidence
 	now time.Time
@@ -33,12 +33,12 @@ func (j *journal) write(kind watch.EventType, o client.Object) {
 	j.Events = append(j.Events, record.Event{Revision: uint64(len(j.Events) + 1), Type: kind, Object: o.DeepCopyObject().(client.Object), At: j.now})
 }
 
-// atOnce says that the last two writes were made in one moment.
+// atOnce gives the last two writes the same time.
 func (j *journal) atOnce() { j.Events[len(j.Events)-1].At = j.Events[len(j.Events)-2].At }
 
 type podOpt func(*corev1.Pod)
 
-// pod is created, waiting for so much CPU.
+// pod records the creation of a pod that requests so much CPU.
 func (j *journal) pod(name, cpu string, opts ...podOpt) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "w", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"app": "a"},
@@ -69,13 +69,13 @@ func inGang(name string) podOpt {
 
 func urgent(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](1000) }
 
-// alone keeps the pods of the application on nodes of their own.
+// alone keeps the pods of the application on separate nodes.
 func alone(p *corev1.Pod) {
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}}}}}
 }
 
-// claim is written for the pods, all of a class; without any, for nobody. nil is a pod that is still to come.
+// claim records the creation of a NodeClaim for the pods, all of one class. nil stands for a pod that is not created yet.
 func (j *journal) claim(name, class string, pods ...*corev1.Pod) *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 	plan(c, class, pods)
@@ -83,7 +83,7 @@ func (j *journal) claim(name, class string, pods ...*corev1.Pod) *karpv1.NodeCla
 	return c
 }
 
-// joins records the pods that have a slot of the claim now.
+// joins records a change of the pods that have a slot of the NodeClaim.
 func (j *journal) joins(c *karpv1.NodeClaim, class string, pods ...*corev1.Pod) {
 	plan(c, class, pods)
 	j.write(watch.Modified, c)
@@ -105,7 +105,7 @@ func plan(c *karpv1.NodeClaim, class string, pods []*corev1.Pod) {
 	c.Annotations = map[string]string{plannedAnnotation: string(data)}
 }
 
-// launch lets an instance come for the claim, and its Node, with so much CPU.
+// launch records the launch of an instance for the NodeClaim, and its Node with so much CPU.
 func (j *journal) launch(c *karpv1.NodeClaim, node, cpu string) *corev1.Node {
 	j.instance("i-"+node, c.Name)
 	c.Status.ProviderID = "aws:///us-west-2a/i-" + node
@@ -120,19 +120,19 @@ func (j *journal) launch(c *karpv1.NodeClaim, node, cpu string) *corev1.Node {
 	return n
 }
 
-// instance is launched under the tag of a claim.
+// instance records a launched instance with the tag of a NodeClaim.
 func (j *journal) instance(id, claim string) {
 	j.Instances = append(j.Instances, ec2.Instance{ID: id, Zone: "us-west-2a", Type: "m5.large", Tags: map[string]string{"karpenter.sh/nodeclaim": claim}})
 }
 
-// pool may buy anything that runs on amd64.
+// pool records a NodePool that allows every amd64 instance type.
 func (j *journal) pool() {
 	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid-pool"}}
 	p.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}}}
 	j.write(watch.Added, p)
 }
 
-// judge gives the verdict.
+// judge returns the report.
 func (j *journal) judge(t *testing.T) *Report {
 	t.Helper()
 	r, err := Judge(t.Context(), &j.Evidence)

@@ -22,13 +22,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
-// machine is a node that could be bought, with the pods of DaemonSets that would come to it.
+// machine is a node that could be launched, with the DaemonSet pods that would run on it.
 type machine struct {
 	node    *corev1.Node
 	daemons []*corev1.Pod
 }
 
-// offered are the machines that the pools may buy and that have not run out: one per pool, type, zone and capacity type.
+// offered returns the nodes that the pools may launch and that have not run out: one per pool, type, zone and capacity type.
 func offered(e *Evidence, pools []*karpv1.NodePool, sets []*appsv1.DaemonSet) []machine {
 	var out []machine
 	for _, t := range catalog.Builtin().InRegion(e.Region).Types {
@@ -51,7 +51,7 @@ func offered(e *Evidence, pools []*karpv1.NodePool, sets []*appsv1.DaemonSet) []
 	return out
 }
 
-// nodeOf is the node as it would be when it is initialized; nil if the simulator couldn't boot it.
+// nodeOf returns the node as it would be when it is initialized; nil if the simulator couldn't boot it.
 func nodeOf(t *catalog.Type, pool *karpv1.NodePool, region, zone, capacityType string) *corev1.Node {
 	m := &ec2.Machine{ID: "i-offered", Type: t, Region: region, Zone: zone, RootGiB: 20}
 	s, err := kubelet.ShapeOf(m)
@@ -82,8 +82,8 @@ func nodeOf(t *catalog.Type, pool *karpv1.NodePool, region, zone, capacityType s
 	return n
 }
 
-// allows says whether the pool's requirements let it buy the node. A label that the check doesn't know refuses, so that it
-// never calls a pod stranded wrongly.
+// allows reports whether the pool's requirements allow the node. A label that the check doesn't know makes it return false, so that no
+// pod is called stranded by mistake.
 func allows(pool *karpv1.NodePool, n *corev1.Node) bool {
 	term := corev1.NodeSelectorTerm{}
 	for _, r := range pool.Spec.Template.Spec.Requirements {
@@ -93,7 +93,7 @@ func allows(pool *karpv1.NodePool, n *corev1.Node) bool {
 	return ok && err == nil
 }
 
-// daemonsOf are the pods that DaemonSets would send to the node.
+// daemonsOf returns the pods that DaemonSets would create on the node.
 func daemonsOf(n *corev1.Node, sets []*appsv1.DaemonSet) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, ds := range sets {
@@ -106,7 +106,7 @@ func daemonsOf(n *corev1.Node, sets []*appsv1.DaemonSet) []*corev1.Pod {
 	return out
 }
 
-// fits says whether the pod alone could go to the machine, for all that labels and sizes tell.
+// fits reports whether the pod alone fits the node, judging by node affinity and resources.
 func fits(p *corev1.Pod, m machine) bool {
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(m.node); !ok || err != nil {
 		return false

@@ -10,9 +10,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// judgeNodes finds nodes that nobody was waiting for or came to, and instances that no plan asked for.
+// judgeNodes finds nodes that no pod waited for or was bound to, and instances that no plan contains.
 func (h *history) judgeNodes(r *Report, instances []ec2.Instance) {
-	of := map[string][]string{} // claims by provider id
+	of := map[string][]string{} // NodeClaims by provider ID
 	for _, c := range h.inOrder() {
 		r.Claims++
 		for id := range c.providerIDs {
@@ -31,7 +31,7 @@ func (h *history) judgeNodes(r *Report, instances []ec2.Instance) {
 		}
 		switch {
 		case n.taken > 0:
-		case n.deleted != 0: // it came for pods that start together or not at all, and another of their machines didn't
+		case n.deleted != 0: // it was launched for pods that start together or not at all, and another of their nodes failed
 			r.GivenBack++
 		default:
 			r.Idle = append(r.Idle, fmt.Sprintf("%s of claim %s: no pod ever came; it was for %s", n.name, c.name, h.fate(c)))
@@ -57,7 +57,7 @@ func (h *history) judgeNodes(r *Report, instances []ec2.Instance) {
 	}
 }
 
-// awaited says whether a pod that the claim's node was planned for was alive when the node appeared.
+// awaited reports whether a pod that the NodeClaim's node was planned for was alive when the node appeared.
 func (h *history) awaited(c *claim, n *node) bool {
 	for uid := range c.named {
 		if p := h.pods[uid]; p != nil && p.alive(n.created) {
@@ -78,7 +78,7 @@ func (h *history) awaited(c *claim, n *node) bool {
 	return false
 }
 
-// fate is what became of those a claim was made for.
+// fate describes what happened to the pods for which a NodeClaim was created.
 func (h *history) fate(c *claim) string {
 	var out []string
 	for uid := range c.named {

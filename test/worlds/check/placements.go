@@ -10,18 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// tally is what became of one class.
+// tally counts the pods and slots of one class.
 type tally struct {
-	// planned pods that were bound, and those of them that were replanned.
+	// planned pods that were bound, and the number of them that were replanned.
 	planned   map[types.UID]bool
 	replanned int
 	// priority of its pods.
 	priority int32
-	// want and got are slots and planned pods by node; first is want without what was recorded later.
+	// want and got are the numbers of slots and of planned pods by node; first is want without slots recorded later.
 	want, got, first map[types.UID]int
 }
 
-// judgePlacements counts, class by class, how many pods are on slots. Which pod of a class is on which slot doesn't matter.
+// judgePlacements counts, class by class, how many pods are on slots. It doesn't matter which pod of a class is on which slot.
 func (h *history) judgePlacements(r *Report) {
 	classes := h.tallies()
 	for _, p := range h.pods {
@@ -42,7 +42,7 @@ func (h *history) judgePlacements(r *Report) {
 			filled += k
 			joined += max(0, k-t.first[n])
 		}
-		// Where all slots are filled, nobody is off: pods that were still to come may have the place of one that is named.
+		// If all slots are filled, no pod is off: pods created later may be on the slot of a pod that a NodeClaim names.
 		off := max(0, min(len(t.planned)-t.replanned, slots)-filled)
 		displaced := min(off, h.displaced(t, classes))
 		off -= displaced
@@ -57,8 +57,8 @@ func (h *history) judgePlacements(r *Report) {
 	}
 }
 
-// displaced is how many slots of the class pods of a higher priority may have taken, beyond those that had slots of their own
-// there: promised room is kept from pods of the same or a lower priority only.
+// displaced returns how many slots of the class may be used by pods of a higher priority, beyond those that had slots of their own on
+// the node: promised capacity is kept only from pods of the same or a lower priority.
 func (h *history) displaced(t *tally, classes map[string]*tally) int {
 	n := 0
 	for uid, want := range t.want {
@@ -78,7 +78,7 @@ func (h *history) displaced(t *tally, classes map[string]*tally) int {
 	return n
 }
 
-// tallies fills in one tally per class.
+// tallies returns one tally per class.
 func (h *history) tallies() map[string]*tally {
 	out := map[string]*tally{}
 	of := func(class string) *tally {
@@ -88,7 +88,7 @@ func (h *history) tallies() map[string]*tally {
 		return out[class]
 	}
 	class := map[types.UID]string{}  // by pod
-	owners := map[types.UID]string{} // class of the slots that are kept for an owner's pods
+	owners := map[types.UID]string{} // class of the slots that are kept for an owner's later pods
 	failed := map[types.UID]bool{}
 	for _, c := range h.inOrder() {
 		for order, s := range c.slots {
@@ -104,7 +104,7 @@ func (h *history) tallies() map[string]*tally {
 				}
 			}
 		}
-		if n := h.nodes[c.node]; n == nil || n.deleted != 0 && n.taken == 0 { // it never came, or was given back
+		if n := h.nodes[c.node]; n == nil || n.deleted != 0 && n.taken == 0 { // there was no node, or it was given back
 			for uid := range c.named {
 				failed[uid] = true
 			}
@@ -114,13 +114,13 @@ func (h *history) tallies() map[string]*tally {
 	for uid, p := range h.pods {
 		name, named := class[uid]
 		if s := siblings[p.owner()]; !named && p.bound != 0 && s != "" && owners[p.owner()] == "" {
-			// One that was planned to go to a node that was there: no claim names it, and it may have taken the slot of one
-			// that is named, which went to that node instead.
+			// A pod that was planned onto an existing node: no NodeClaim names it, and it may be on the slot of a pod that is named,
+			// which was placed on that node instead.
 			of(s).got[p.node]++
 			continue
 		}
 		if !named {
-			// It may be one that a slot was kept for before it came.
+			// It may be a pod for which a slot was kept before it was created.
 			if name = owners[p.owner()]; name == "" || of(name).want[p.node] == 0 {
 				continue
 			}
@@ -139,7 +139,7 @@ func (h *history) tallies() map[string]*tally {
 	return out
 }
 
-// siblings are the classes of the pods of each owner, as far as claims tell, and all of them are of one.
+// siblings returns the class of each owner's pods, as far as NodeClaims state it and if all of them have the same one.
 func (h *history) siblings(class map[types.UID]string) map[types.UID]string {
 	out := map[types.UID]string{}
 	for uid, name := range class {
@@ -162,7 +162,7 @@ func priority(p *corev1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// differences are the nodes that have more or fewer pods of a class than slots.
+// differences lists the nodes that have more or fewer pods of a class than slots.
 func (h *history) differences(t *tally) string {
 	var out []string
 	for uid := range h.nodes {

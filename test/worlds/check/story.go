@@ -13,7 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Tell writes down what happened, a line for each step in the life of a pod, a node or a claim.
+// Tell writes what happened, a line for each step in the life of a pod, a node or a NodeClaim.
 func (e *Evidence) Tell(w io.Writer) {
 	if len(e.Events) == 0 {
 		return

@@ -14,8 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// judgeUnbound asks for every pod that is still not bound whether a node that is there, or a machine that can be bought, could
-// host it.
+// judgeUnbound checks for every pod that is still not bound whether an existing node, or a node that can be launched, could host it.
 func (h *history) judgeUnbound(ctx context.Context, r *Report, e *Evidence) error {
 	last, err := newReplay(ctx)
 	if err != nil {
@@ -70,7 +69,7 @@ func (h *history) judgeUnbound(ctx context.Context, r *Report, e *Evidence) erro
 	return nil
 }
 
-// host is a node or a machine that could host the pod, empty if there is none.
+// host returns an existing or launchable node that could host the pod, empty if there is none.
 func (p *replay) host(ctx context.Context, o *corev1.Pod, machines []machine) string {
 	bound := slices.Collect(maps.Values(p.bound))
 	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
@@ -80,7 +79,7 @@ func (p *replay) host(ctx context.Context, o *corev1.Pod, machines []machine) st
 	}
 	for _, m := range machines {
 		if !fits(o, m) {
-			continue // a cheap look before the real one
+			continue // a cheap check before the expensive one
 		}
 		nodes := maps.Clone(p.nodes)
 		nodes[m.node.Name] = m.node
@@ -91,7 +90,7 @@ func (p *replay) host(ctx context.Context, o *corev1.Pod, machines []machine) st
 	return ""
 }
 
-// target is the node a DaemonSet's pod is for.
+// target returns the node that a DaemonSet's pod is for.
 func target(p *corev1.Pod) string {
 	for _, term := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		for _, f := range term.MatchFields {

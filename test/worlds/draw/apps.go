@@ -16,10 +16,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
-// AppLabel names the application a pod belongs to.
+// AppLabel is the label with the application that a pod belongs to.
 const AppLabel = "app"
 
-// bursts draws what arrives, and when.
+// bursts draws which objects are created, and when.
 func (g *generator) bursts() {
 	for i := range g.between(1, 4) {
 		burst := Burst{Scale: map[string]int32{}}
@@ -49,7 +49,7 @@ func (g *generator) bursts() {
 	g.tell("%d bursts", len(g.w.Bursts))
 }
 
-// app draws one workload and what belongs to it.
+// app draws one workload and its related objects.
 func (g *generator) app() []client.Object {
 	name := fmt.Sprintf("app-%d", len(g.apps))
 	replicas := int32(g.between(1, g.size.Replicas))
@@ -95,7 +95,7 @@ func (g *generator) deployment(name string, pod *corev1.PodTemplateSpec, replica
 	}}
 }
 
-// pod draws a pod's shape.
+// pod draws a pod template.
 func (g *generator) pod(name string) *corev1.PodTemplateSpec {
 	milli := pick(g, 50, 100, 200, 250, 333, 500, 750, 900, 1000, 1500, 1900, 2500, 3500)
 	mib := max(32, milli*g.between(3, 80)/10) // 0.3 to 8 GiB per CPU
@@ -110,7 +110,7 @@ func (g *generator) pod(name string) *corev1.PodTemplateSpec {
 	}
 }
 
-// misfit adds an application that no machine can run.
+// misfit adds an application that no instance type can run.
 func (g *generator) misfit() {
 	const name = "misfit"
 	pod := g.pod(name)
@@ -121,7 +121,7 @@ func (g *generator) misfit() {
 	g.tell("misfit")
 }
 
-// count is how many pods each application has after the first n bursts.
+// count returns how many pods each application has after the first n bursts.
 func (w *World) count(n int) map[string]int {
 	out := map[string]int{}
 	for _, burst := range w.Bursts[:n] {

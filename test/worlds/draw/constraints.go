@@ -7,8 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// constrain draws where the pods of an application may go. Each draw leaves the pods hostable by machines that can always be
-// had.
+// constrain draws where the pods of an application may be placed. Every draw can be satisfied by instances that never run out.
 func (g *generator) constrain(app string, p *corev1.PodSpec, replicas *int32) {
 	self := &metav1.LabelSelector{MatchLabels: map[string]string{AppLabel: app}}
 	if g.maybe(0.3) {
@@ -24,7 +23,7 @@ func (g *generator) constrain(app string, p *corev1.PodSpec, replicas *int32) {
 		g.tell("%s one a node", app)
 	case g.maybe(0.1):
 		p.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms(corev1.LabelTopologyZone, self)}}
-		p.TopologySpreadConstraints = nil // which it contradicts
+		p.TopologySpreadConstraints = nil // they would contradict the affinity
 		g.tell("%s together in a zone", app)
 	case g.maybe(0.1):
 		p.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{

@@ -1,5 +1,5 @@
-// Package draw makes random worlds for the fidelity run: pools, workloads that arrive in bursts, capacity that runs out and
-// nodes that boot at their leisure. A seed makes the same world each time.
+// Package draw generates random worlds for the fidelity run: pools, workloads that are created in bursts, capacity that runs out, and
+// nodes with different boot times. A seed always gives the same world.
 //
-// It runs nothing and knows nothing of what should come of a world.
+// It runs nothing, and doesn't know what the result should be.
 package draw

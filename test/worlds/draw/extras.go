@@ -13,20 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Driver is the CSI driver of all volumes, ZoneKey the label its volumes' affinity is about.
+// Driver is the CSI driver of all volumes, ZoneKey the label in their node affinity.
 const (
 	Driver  = "ebs.csi.aws.com"
 	ZoneKey = "topology.kubernetes.io/zone"
 )
 
-// StorageClass is that of volumes made when their pod has got a node.
+// StorageClass is the class of volumes that are provisioned once their pod has a selected node.
 const StorageClass = "late"
 
 var zones = []string{"us-west-2a", "us-west-2b", "us-west-2c"}
 
 var priorityClasses = []string{"low", "high", "higher"}
 
-// extras are objects that workloads refer to, and DaemonSets.
+// extras adds objects that workloads refer to, and DaemonSets.
 func (g *generator) extras() {
 	for i, name := range priorityClasses {
 		g.w.Setup = append(g.w.Setup, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: int32(i*1000 - 500)})
@@ -58,7 +58,7 @@ func (g *generator) daemon(name string) client.Object {
 	}}
 }
 
-// stateful is a StatefulSet with a volume a pod, made when the pod has got its node.
+// stateful returns a StatefulSet with a volume per pod, which is provisioned once the pod has a selected node.
 func (g *generator) stateful(name string, pod *corev1.PodTemplateSpec, replicas int32) client.Object {
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	policy := appsv1.ParallelPodManagement
@@ -71,7 +71,7 @@ func (g *generator) stateful(name string, pod *corev1.PodTemplateSpec, replicas 
 	}}
 }
 
-// zonalVolume is a volume that is there already, in one zone, and gives the pod a claim on it.
+// zonalVolume returns an existing volume in one zone with a PersistentVolumeClaim, and mounts it in the pod.
 func (g *generator) zonalVolume(name string, p *corev1.PodSpec) []client.Object {
 	zone := pick(g, zones...)
 	volume := g.w.Namespace + "-" + name
@@ -87,7 +87,7 @@ func claimSpec(class *string, volume string) corev1.PersistentVolumeClaimSpec {
 	}
 }
 
-// Volume is a PersistentVolume in a zone, for a claim.
+// Volume returns a PersistentVolume in a zone, bound to a PersistentVolumeClaim.
 func Volume(name, zone string, claim *corev1.ObjectReference) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -12,10 +12,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
-// GangLabel names a pod's group.
+// GangLabel is the label with the name of a pod's group.
 const GangLabel = "scheduling.x-k8s.io/pod-group"
 
-// gang draws workers and their leader, of shapes of their own, that start together or not at all.
+// gang draws workers and their leader, with different requests, that start together or not at all.
 func (g *generator) gang() []client.Object {
 	name := fmt.Sprintf("gang-%d", len(g.w.Gangs))
 	workers := int32(g.between(2, max(2, g.size.Replicas/2)))
@@ -32,7 +32,7 @@ func (g *generator) gang() []client.Object {
 	return []client.Object{group, g.members(name, name+"-leader", 1, zone), g.members(name, name+"-worker", workers, zone)}
 }
 
-// members are pods of a gang, of one shape.
+// members returns the pods of a gang that have the same requests.
 func (g *generator) members(gang, name string, n int32, zone string) client.Object {
 	pod := g.pod(name)
 	pod.Labels[GangLabel] = gang

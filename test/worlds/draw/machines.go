@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
-// machines draws how EC2 behaves: how fast, how late, and what it has run out of.
+// machines draws how EC2 behaves: its delays, and what it has run out of.
 func (g *generator) machines() {
 	median := g.duration(15*time.Second, 50*time.Second)
 	g.w.EC2 = ec2.Config{
@@ -95,7 +95,7 @@ func (g *generator) pool(name string, p *karpv1.NodePool) {
 		sandbox.Require("karpenter.k8s.aws/instance-category", categories...),
 	}
 	if name != "gpu" {
-		// Small machines make many nodes of few pods.
+		// Small instance types lead to many nodes with few pods.
 		spec.Requirements = append(spec.Requirements, karpv1.NodeSelectorRequirementWithMinValues{
 			Key: "karpenter.k8s.aws/instance-cpu", Operator: corev1.NodeSelectorOpLt, Values: []string{strconv.Itoa(pick(g, 5, 9, 17))},
 		})

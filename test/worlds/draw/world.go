@@ -12,46 +12,46 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
-// Size is how large worlds are.
+// Size bounds the size of worlds.
 type Size struct {
-	// Apps and Replicas bound how many workloads there are and how many pods each has.
+	// Apps and Replicas are the maximum number of workloads, and of pods in each.
 	Apps, Replicas int
 }
 
-// Sizes for the slice of the gate, and for the whole run.
+// Sizes for the small run in the tests and for the whole run.
 var (
 	Small = Size{Apps: 5, Replicas: 12}
 	Large = Size{Apps: 9, Replicas: 40}
 )
 
-// World is what happens to a cluster. Its objects are fresh and belong to the caller.
+// World describes the objects and events of one run. Its objects belong to the caller.
 type World struct {
 	Seed uint64
 	// Namespace holds the workloads.
 	Namespace string
-	// Setup is there before the scheduler is, Bursts come one after the other.
+	// Setup is created before the scheduler starts, Bursts after that, one after the other.
 	Setup  []client.Object
 	Bursts []Burst
-	// EC2 and Kubelet are how instances come up; Limits what can't be had.
+	// EC2 and Kubelet configure how instances boot, Limits what is not available.
 	EC2     ec2.Config
 	Kubelet kubelet.Config
 	Limits  []Limit
-	// StartupTaint is the key of the taint that an agent takes off each node a while after it is Ready; empty: there is none.
+	// StartupTaint is the key of the taint that an agent removes from each node some time after it is Ready; empty: there is none.
 	StartupTaint string
-	// Misfits are applications (by label app) of which no machine can run a pod.
+	// Misfits are applications (by label app) whose pods no instance type can run.
 	Misfits map[string]bool
-	// Gangs are the groups of pods that start together, by name, with how many of them have to.
+	// Gangs are the groups of pods that start together, by name, with the number of pods that must do so.
 	Gangs map[string]int
 
 	story []string
 }
 
-// Burst is what arrives at one moment.
+// Burst is what is created at one moment.
 type Burst struct {
-	// After is the time since the burst before.
+	// After is the time since the previous burst.
 	After   time.Duration
 	Objects []client.Object
-	// Scale are Deployments that grow, by name.
+	// Scale is the new size of Deployments that grow, by name.
 	Scale map[string]int32
 }
 
@@ -61,12 +61,12 @@ type Limit struct {
 	N                        int
 }
 
-// String says in a line what is special about the world.
+// String describes the world's special features in one line.
 func (w *World) String() string {
 	return fmt.Sprintf("seed %d: %s", w.Seed, strings.Join(w.story, ", "))
 }
 
-// Pods is how many pods of an application the world ends with, DaemonSets aside.
+// Pods returns how many pods each application has at the end, without DaemonSets.
 func (w *World) Pods() map[string]int { return w.count(len(w.Bursts)) }
 
 // generator draws one world.
@@ -74,13 +74,13 @@ type generator struct {
 	*rand.Rand
 	w    *World
 	size Size
-	// arm and gpu say that the world has a pool for these.
+	// arm and gpu: the world has a pool for these.
 	arm, gpu bool
-	// apps so far, for terms about each other.
+	// apps drawn so far, for affinity terms between them.
 	apps []string
 }
 
-// New is the world of the seed.
+// New returns the world of the seed.
 func New(seed uint64, size Size) *World {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), size: size, w: &World{
 		Seed: seed, Namespace: fmt.Sprintf("world-%d", seed), Misfits: map[string]bool{}, Gangs: map[string]int{},
@@ -92,13 +92,13 @@ func New(seed uint64, size Size) *World {
 	return g.w
 }
 
-// maybe is true with probability p.
+// maybe returns true with probability p.
 func (g *generator) maybe(p float64) bool { return g.Float64() < p }
 
-// between is a number from low to high.
+// between returns a number from low to high.
 func (g *generator) between(low, high int) int { return low + g.IntN(high-low+1) }
 
-// duration is a time from low to high.
+// duration returns a duration from low to high.
 func (g *generator) duration(low, high time.Duration) time.Duration {
 	return low + time.Duration(g.Int64N(int64(high-low)+1))
 }
@@ -107,5 +107,5 @@ func (g *generator) tell(format string, args ...any) {
 	g.w.story = append(g.w.story, fmt.Sprintf(format, args...))
 }
 
-// pick is one of the choices.
+// pick returns one of the choices.
 func pick[T any](g *generator, choices ...T) T { return choices[g.IntN(len(choices))] }

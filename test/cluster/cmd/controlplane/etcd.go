@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// runEtcd serves a single-member etcd without TLS until SIGTERM. It doesn't fsync: what it holds may be lost with the
-// machine, never with the process, and a test cluster ends with either.
+// runEtcd serves a single-member etcd without TLS until SIGTERM. It doesn't fsync: its data survives a crash of the process but
+// perhaps not one of the host, and a test cluster outlives neither.
 func runEtcd(args []string) error {
 	flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
 	dataDir := flags.String("data-dir", "", "directory for the member's data")

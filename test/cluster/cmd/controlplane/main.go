@@ -1,5 +1,5 @@
-// Command controlplane is etcd, kube-apiserver and kube-controller-manager in one binary, so that one link serves all
-// three. Test clusters and the demo run it; nothing else should.
+// Command controlplane is etcd, kube-apiserver and kube-controller-manager in one binary, so that only one binary has to be linked.
+// Only test clusters and the demo run it.
 //
 //	controlplane etcd --data-dir DIR --listen-client http://127.0.0.1:PORT
 //	controlplane kube-apiserver [the upstream flags]
@@ -24,7 +24,7 @@ func main() {
 		os.Exit(2)
 	}
 	name, args := os.Args[1], os.Args[2:]
-	// The upstream commands read os.Args in a few places (the version flag for one), so the sub-command is taken out of it.
+	// The upstream commands read os.Args in a few places (for the version flag, for example), so the subcommand is removed from it.
 	os.Args = append([]string{name}, args...)
 	switch name {
 	case "etcd":

@@ -1,8 +1,8 @@
-// Command ec2sim runs the EC2 simulator as a process, for any EC2 client: an SDK, the AWS CLI, the scheduler.
+// Command ec2sim runs the EC2 simulator as a process for any EC2 client: an SDK, the AWS CLI, the scheduler.
 //
 //	go run ./test/ec2/cmd/ec2sim --listen 127.0.0.1:4599
 //
-// With --kubeconfig, light kubelets boot on its instances and join that cluster.
+// With --kubeconfig, simulated kubelets boot on its instances and join that cluster.
 package main
 
 import (
@@ -71,7 +71,7 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// run serves until ctx ends.
+// run serves until ctx is done.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command fidelity runs random worlds and says whether what happened is what was planned: a line per seed, and totals. It exits
-// non-zero if anything isn't as it must be.
+// Command fidelity runs random worlds and reports whether everything happened as planned: a line per seed, and totals. It exits
+// non-zero if it found a fault.
 //
-// It is not a benchmark: times are compressed, and worlds wait most of theirs.
+// It is not a benchmark: times are compressed, and worlds spend most of theirs waiting.
 package main
 
 import (
@@ -80,7 +80,7 @@ func tell(w *draw.World, r *worlds.Result) {
 	}
 }
 
-// keep writes what happened beside the scheduler's log.
+// keep writes what happened next to the scheduler's log.
 func keep(w *draw.World, r *worlds.Result) error {
 	f, err := os.Create(filepath.Join(filepath.Dir(r.Log), fmt.Sprintf("story-%d.log", w.Seed)))
 	if err != nil {
@@ -90,7 +90,7 @@ func keep(w *draw.World, r *worlds.Result) error {
 	return f.Close()
 }
 
-// nothing swallows what client libraries log.
+// nothing discards the logs of client libraries.
 type nothing struct{}
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
