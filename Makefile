@@ -19,8 +19,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
-# The Kubernetes version, linked into binaries that contain Kubernetes code. Without it they take themselves for v0.0.0, and the scheduler
-# refuses to start. A test keeps the version in step with go.mod. Dovetail's own version is in pkg/version.
+# The Kubernetes version, linked into binaries that contain Kubernetes code. Without it they take themselves for v0.0.0, and
+# the product's refuse to start. A test keeps the version in step with go.mod. Dovetail's own version is in pkg/version.
 VERSION := v1.36.4
 VERSION_PKG := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMajor=1 -X $(VERSION_PKG).gitMinor=36
