@@ -1,25 +1,26 @@
-# make demo    the whole system on this machine, from pods to nodes to the end of the instances
-# make sandbox the same cluster, running until ctrl-C
-# make test    everything that must hold: verify, unit tests under the race detector, integration tests
-# make verify  formatting, vet, staticcheck, errcheck, lint rules and import directions; changes nothing
-# make bench   what a scheduling cycle costs with our plugins
-# make chaos   the whole program under virtual time while everything around it breaks; HISTORIES=20, SEED=1
-# make scenes  the whole program under virtual time in worlds written by hand, a day each: what lasts and what must not matter; SCENE=name
-# make soak    2,000 nodes kept busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
-# make fidelity random worlds through the real scheduler, judged from the API and the EC2 journal; WORLDS=200, or WORLD=7
-#               for one of them, told step by step; SMALL=1 for those of make test
-# make build   bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
+# make demo     runs the whole system on this computer: pods, their nodes, and the termination of the instances
+# make sandbox  starts the same cluster and leaves it running until ctrl-C
+# make test     runs all checks: verify, unit tests under the race detector, integration tests
+# make verify   checks formatting, vet, staticcheck, errcheck, lint rules and import directions; changes nothing
+# make bench    measures what a scheduling cycle costs with our plugins
+# make chaos    runs the whole program under virtual time while everything around it breaks; HISTORIES=20, SEED=1
+# make scenes   runs the whole program under virtual time in worlds written by hand, a day each: lasting faults, and
+#               everyday events that must pause nothing; SCENE=name
+# make soak     keeps 2,000 nodes busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
+# make fidelity runs random worlds through the real scheduler and checks them from the API and the EC2 journal; WORLDS=200,
+#               or WORLD=7 for one of them, printed step by step; SMALL=1 for those of make test
+# make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
-# Needs Go, make and a C compiler. The first run compiles Kubernetes: with two cores count on ten minutes for
-# the demo and on three quarters of an hour for the tests, half an hour the next time.
+# You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
+# the demo and three quarters of an hour for the tests, half an hour the next time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
-# The Kubernetes version, linked into binaries made of Kubernetes code. Without it they take themselves for v0.0.0; the product's refuse to
-# start then. A test keeps it in step with go.mod. Dovetail's own version is in pkg/version.
+# The Kubernetes version, linked into binaries that contain Kubernetes code. Without it they take themselves for v0.0.0, and
+# the product's refuse to start. A test keeps the version in step with go.mod. Dovetail's own version is in pkg/version.
 VERSION := v1.36.4
 VERSION_PKG := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMajor=1 -X $(VERSION_PKG).gitMinor=36
@@ -39,7 +40,7 @@ build:
 test: verify unit integration
 	$(say) 'all good'
 
-# The linters are built by this Go in versions of their own (tools/go.mod). Tests of test/ aren't theirs.
+# This Go builds the linters, in the versions of tools/go.mod. They don't check test/.
 LINTER := go tool -modfile=tools/go.mod
 LINTED := ./cmd/... ./pkg/... ./plugins/... ./internal/...
 
@@ -58,8 +59,8 @@ verify:
 	  after=$$(git status --porcelain 2>/dev/null || true); \
 	  if [ "$$before" != "$$after" ]; then echo "verify changed the tree:"; echo "$$after"; exit 1; fi
 
-# Unit tests need no cluster. They run under the race detector. Packages without tests aren't compiled for it: kube-apiserver
-# alone would take minutes.
+# Unit tests need no cluster. They run under the race detector. Packages without tests are left out: compiling kube-apiserver
+# alone for the race detector would take minutes.
 WITH_TESTS := '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 unit:
 	$(say) 'unit tests with the race detector'
