@@ -10,7 +10,7 @@ import (
 
 const volumeLimit = "Client.VolumeLimitExceeded: Volume limit exceeded"
 
-// An instance that EC2 ends before it is a node: its pods are told EC2's reason.
+// When EC2 ends an instance before it is a node, the events of its pods have EC2's reason.
 func TestPodsAreToldWhyAnInstanceEnded(t *testing.T) {
 	w := newWorld(t)
 	w.during["Describe"] = func() {
@@ -28,10 +28,10 @@ func TestPodsAreToldWhyAnInstanceEnded(t *testing.T) {
 	})
 }
 
-// A machine that has a claim and no kubelet yet is given up: the pods that wait for it are told why, once.
+// When an instance with a claim but no kubelet yet is given up, the pods that wait for it get one event that says why.
 func TestPodsAreToldWhyANodeIsGivenUp(t *testing.T) {
 	w := newWorld(t)
-	w.unnamed = true // no Node is made ahead: the pod waits for one
+	w.unnamed = true // no Node is created ahead: the pod waits for one
 	w.run()
 	w.submit(1)
 	var name string
