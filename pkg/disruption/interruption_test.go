@@ -36,7 +36,7 @@ func TestInterruption(t *testing.T) {
 		room    string
 		after   time.Duration
 		ends    bool
-		asked   string // and closed
+		asked   string // and cordoned
 		note    string
 		event   string
 		lost    bool
@@ -119,7 +119,7 @@ func TestInterruption(t *testing.T) {
 	}
 }
 
-// What could not be written isn't seen to: it will be told again.
+// A notice that could not be recorded isn't done: it will be delivered again.
 func TestInterruptionThatCannotBeNoted(t *testing.T) {
 	w := newWorld(t, pool(staying))
 	w.machine("a")
