@@ -137,7 +137,7 @@ func warn(cmd *cobra.Command, warnings []string) {
 	}
 }
 
-// check says what can't be right about the flags; given tells whether one was given.
+// check returns what is wrong with the flags; given reports whether a flag was given.
 func (f *planFlags) check(given func(string) bool) error {
 	switch f.output {
 	case "table", "wide", "json", "yaml":

@@ -29,7 +29,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// profileOf is a profile with these arguments, besides the cluster's name.
+// profileOf returns a profile with these arguments, besides the cluster's name.
 func profileOf(t *testing.T, name, args, binding string) profile {
 	t.Helper()
 	p := profile{config: schedulerapi.KubeSchedulerProfile{SchedulerName: name}}
@@ -60,7 +60,7 @@ nodePools:
       template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: main}, requirements: []}}
 `
 
-// What is wrong with a profile's pools ends the start, with the path in its arguments.
+// An error in a profile's pools stops the start, with the path in its arguments.
 func TestPoolsOfProfilesAreRead(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -119,9 +119,9 @@ func TestProfilesFitTogether(t *testing.T) {
 	}
 }
 
-// The arguments with their defaults, and how things are when it is asked.
+// The arguments with their defaults, and the state at the time of the request.
 func TestEffectiveValues(t *testing.T) {
-	configz.Delete(effectiveKey) // what another test has left
+	configz.Delete(effectiveKey) // left by another test
 	p := profileOf(t, "x", "ec2NodeClasses: [{name: main, spec: {userData: secret}}]", "earliestBinding: Registered")
 	problem := ""
 	err := publish(t.Context(), []profile{p}, liveState{
@@ -140,7 +140,7 @@ func TestEffectiveValues(t *testing.T) {
 	t.Cleanup(func() { configz.Delete(effectiveKey) })
 	mux := http.NewServeMux()
 	configz.InstallHandler(mux)
-	problem = "claims can't be read" // since
+	problem = "claims can't be read" // from now on
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/configz", nil))
 	var all map[string]effective
