@@ -61,7 +61,7 @@ func catalogCommand() *cobra.Command {
 			if err := replace(file, b.Bytes()); err != nil {
 				return fmt.Errorf("-o %s: %w", file, err)
 			}
-			cmd.PrintErrf("%d instance types of %s are in %s\n", len(f.Types), region, file)
+			cmd.PrintErrf("Wrote %d instance types of %s to %s\n", len(f.Types), region, file)
 			return nil
 		},
 	}

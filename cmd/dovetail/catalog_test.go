@@ -29,7 +29,7 @@ func TestCatalogOfARegionPricesAPlan(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	file := filepath.Join(t.TempDir(), "catalog.json")
-	if out := dovetail(t, "dovetail catalog -o "+file); !strings.HasSuffix(out, "instance types of us-west-2 are in "+file+"\n") {
+	if out := dovetail(t, "dovetail catalog -o "+file); !strings.HasSuffix(out, " instance types of us-west-2 to "+file+"\n") {
 		t.Fatalf("catalog says:\n%s", out)
 	}
 	pods := filepath.Join(t.TempDir(), "pods.yaml")

@@ -85,7 +85,7 @@ func readConfig(file string) (*schedulerConfig, error) {
 		return nil, errors.New("no profile has the plugin " + provision.Name)
 	}
 	if asked := provision.Extenders(cfg.Extenders); len(asked) > 0 {
-		out.warnings = append(out.warnings, fmt.Sprintf("extenders are not asked before nodes are bought: %s", strings.Join(asked, ", ")))
+		out.warnings = append(out.warnings, fmt.Sprintf("extenders are not called before nodes are bought: %s", strings.Join(asked, ", ")))
 	}
 	return out, nil
 }

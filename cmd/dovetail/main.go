@@ -94,7 +94,7 @@ func all(err error) []error {
 
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("%q is no flag and takes no place; files are given with -f", args[0])}
+		return usageError{fmt.Errorf("%q is an unexpected argument; files are given with -f", args[0])}
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return err
 	}
 	if asked := provision.Extenders(cc.ComponentConfig.Extenders); len(asked) > 0 {
-		klog.FromContext(ctx).Info("Extenders are not asked before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
+		klog.FromContext(ctx).Info("Extenders are not called before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
 			"namespaceSelector of ProvisionArgs keeps such pods from causing launches", "extenders", asked)
 	}
 	args := profiles[0].args
@@ -184,7 +184,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}
 
 	if err := cc.InformerFactory.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints); err != nil {
-		return fmt.Errorf("hiding the taints of nodes that are still coming up: %w", err)
+		return fmt.Errorf("hiding the taints of nodes that are still initializing: %w", err)
 	}
 	simulate.ObserveNodes(sched, func(before, now *corev1.Node) {
 		if now == nil {

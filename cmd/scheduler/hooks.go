@@ -54,7 +54,7 @@ func takeDown(ctx context.Context, pod *corev1.Pod, reservations *launch.Reserva
 	class, err := classes.Class(pod)
 	if err != nil {
 		reservations.Withdraw(pod.UID)
-		klog.FromContext(ctx).V(3).Info("No node is built for the pod", "pod", klog.KObj(pod), "reason", err)
+		klog.FromContext(ctx).V(3).Info("No node can be launched for the pod", "pod", klog.KObj(pod), "reason", err)
 		return
 	}
 	reservations.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)

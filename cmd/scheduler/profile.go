@@ -94,10 +94,10 @@ func (p profile) fits(others []profile) error {
 	}
 	for _, o := range others {
 		if name := p.args.Contradicts(o.args); name != "" {
-			return fmt.Errorf("%s arguments: %s: Invalid value: it is of the whole process, and profile %q has another", provision.Name, name, o.config.SchedulerName)
+			return fmt.Errorf("%s arguments: %s: Invalid value: it applies to the whole process, and profile %q has another value", provision.Name, name, o.config.SchedulerName)
 		}
 		if name := p.binder.Contradicts(o.binder); name != "" {
-			return fmt.Errorf("%s arguments: %s: Invalid value: it is of the whole process, and profile %q has another", binder.Name, name, o.config.SchedulerName)
+			return fmt.Errorf("%s arguments: %s: Invalid value: it applies to the whole process, and profile %q has another value", binder.Name, name, o.config.SchedulerName)
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func TestSceneWordsForEC2sFaults(t *testing.T) {
 			failing("TerminateInstances", denied)(s)
 			chaos.Change(s, web(), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })
 		}, want: []heard{
-			{"NodeClaim", "event FailedTermination", "it is tried again: terminating instance i-"}, {"NodeClaim", "event FailedTermination", saysDenied},
+			{"NodeClaim", "event FailedTermination", "retrying: terminating instance i-"}, {"NodeClaim", "event FailedTermination", saysDenied},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -102,9 +102,9 @@ func TestProfilesFitTogether(t *testing.T) {
 			`Provision arguments: registrationTimeout: Invalid value: "21m0s": must not be above 20m0s: pods wait 25m0s for a node (Binder's gateDeadline), 5m0s of which are for the launch`},
 		{"pods that wait for it", nil, profileOf(t, "x", "registrationTimeout: 55m", "gateDeadline: 1h"), ""},
 		{"another region", []profile{profileOf(t, "x", "region: us-west-2", "")}, profileOf(t, "y", "region: us-east-1", ""),
-			`Provision arguments: region: Invalid value: it is of the whole process, and profile "x" has another`},
+			`Provision arguments: region: Invalid value: it applies to the whole process, and profile "x" has another value`},
 		{"another patience", []profile{profileOf(t, "x", "", "")}, profileOf(t, "y", "", "gateDeadline: 30m"),
-			`Binder arguments: gateDeadline: Invalid value: it is of the whole process, and profile "x" has another`},
+			`Binder arguments: gateDeadline: Invalid value: it applies to the whole process, and profile "x" has another value`},
 		{"what each has for itself", []profile{profileOf(t, "x", "", "")}, profileOf(t, "y", "preemptFirst: true\nnodePoolSelector: {}", "earliestBinding: Registered"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -202,7 +202,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // It returns when to make the next pass.
 func (c *Controller) pass(ctx context.Context) (time.Duration, error) {
 	if why := c.hold(); why != "" {
-		klog.FromContext(ctx).V(4).Info("Holding still", "reason", why)
+		klog.FromContext(ctx).V(4).Info("Paused", "reason", why)
 		return pollEvery, nil
 	}
 	s, err := c.survey(ctx)

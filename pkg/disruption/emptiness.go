@@ -123,7 +123,7 @@ func (c *Controller) quietSince(m *machine) time.Time {
 func (c *Controller) endEmpty(ctx context.Context, m *machine) (ended bool, err error) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "node", klog.KObj(m.node), "nodeClaim", m.claim.Name)
 	if !c.fence.Fence(m.node.Name) {
-		logger.V(4).Info("An empty node is about to get pods, it stays")
+		logger.V(4).Info("An empty node is about to get pods and stays")
 		return false, nil
 	}
 	back := true
@@ -150,7 +150,7 @@ func (c *Controller) endEmpty(ctx context.Context, m *machine) (ended bool, err 
 		bound = append(bound, &list.Items[i])
 	}
 	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || protected(m, bound, now) != "" {
-		logger.V(3).Info("A pod came to an empty node at the last moment, it stays")
+		logger.V(3).Info("A pod was bound to an empty node at the last moment; the node stays")
 		return false, nil
 	}
 	if !c.brake.Take(now) {

@@ -152,7 +152,7 @@ func (c *Controller) leave(ctx context.Context, m expiringNode, short []string, 
 			return min(replaceEvery, m.at.Sub(now)), err
 		}
 	} else if d := c.leaving[string(m.claim.UID)]; d != nil && d.said != "" {
-		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without new room for all pods: %s", d.said)
+		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without replacement capacity for all pods: %s", d.said)
 	}
 	if !m.forced && (c.braked(m.machine) || !c.brake.Take(now)) {
 		return c.brake.Wait(now), nil
@@ -184,7 +184,7 @@ func (c *Controller) makeRoom(ctx context.Context, m expiringNode, short []strin
 	}
 	if !disrupted(m.node) {
 		if err := c.nodes.Disrupt(ctx, m.node); err != nil {
-			return false, fmt.Errorf("tainting a node that leaves: %w", err)
+			return false, fmt.Errorf("tainting a node that is being replaced: %w", err)
 		}
 	}
 	if len(moving) == 0 {
@@ -192,7 +192,7 @@ func (c *Controller) makeRoom(ctx context.Context, m expiringNode, short []strin
 	}
 	ready, why := c.replace.Replace(m.node.Name, moving, short)
 	if why != d.said && why != "" {
-		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No new room for the pods of the node yet: %s", why)
+		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No replacement capacity for the pods of the node yet: %s", why)
 	}
 	d.said = why
 	return ready, nil
@@ -213,7 +213,7 @@ func (c *Controller) cancelReplacement(ctx context.Context, m *machine) error {
 	c.replace.Forget(d.node)
 	if m.node != nil {
 		if err := c.nodes.Undisrupt(ctx, m.node); err != nil {
-			return fmt.Errorf("opening Node %s again: %w", m.node.Name, err)
+			return fmt.Errorf("uncordoning Node %s: %w", m.node.Name, err)
 		}
 	}
 	c.fence.Unfence(d.node)

@@ -58,9 +58,9 @@ func TestExpiry(t *testing.T) {
 			event: "a Normal ReplacementPlanned: The node is drained by 2026-03-01T13:00:00Z because its expireAfter is over: capacity for its pods (1) is being prepared"},
 		{name: "a short life: in its last quarter", machine: lives("4m"), setup: web, after: 3 * time.Minute, closed: true, asked: "web"},
 		{name: "it goes when the room is there", machine: lives("1h"), setup: web, room: "ready", after: 50 * time.Minute, ends: true, closed: true, asked: "web",
-			event: "a Normal DisruptionTerminating: Ending the node: its expireAfter is over"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
 		{name: "what stands in the way is said", machine: lives("1h"), setup: web, room: "pool default: limit reached", after: 55 * time.Minute, closed: true, asked: "web",
-			event: "a Warning ReplacementMissing: No new room for the pods of the node yet: pool default: limit reached"},
+			event: "a Warning ReplacementMissing: No replacement capacity for the pods of the node yet: pool default: limit reached"},
 		{name: "the deadline holds without room", machine: lives("1h"), setup: web, room: "nothing to be had", after: time.Hour, ends: true},
 		{name: "without pods that would come again it waits for its time", machine: lives("1h"), after: 59 * time.Minute, setup: func(w *world) {
 			w.bind("bare", "node-a")
@@ -96,15 +96,15 @@ func TestExpiry(t *testing.T) {
 		}},
 		{name: "capacity that is taken back is left before that", machine: lives("Never"), setup: web, taken: time.Hour, after: 50 * time.Minute, closed: true, asked: "web"},
 		{name: "and left then, for its own reason", machine: lives("720h"), setup: web, taken: time.Hour, after: time.Hour, ends: true,
-			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
 		{name: "what comes first counts", machine: lives("1h"), setup: web, taken: 2 * time.Hour, after: time.Hour, ends: true,
-			event: "a Normal DisruptionTerminating: Ending the node: its expireAfter is over"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
 		{name: "a dry run doesn't keep capacity that is taken back", machine: lives("Never"), setup: dry, taken: time.Hour, after: time.Hour, ends: true,
-			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
 		{name: "nor when it would have expired before", machine: lives("30m"), setup: dry, taken: time.Hour, after: time.Hour, ends: true,
-			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
 		{name: "a dry run keeps what expires", machine: lives("1h"), setup: dry, after: 2 * time.Hour,
-			event: "a Normal DisruptionDryRun: Would end the node: its expireAfter is over"},
+			event: "a Normal DisruptionDryRun: Would terminate the node: its expireAfter is over"},
 		{name: "a static pool makes its next node by itself", machine: lives("1h"), setup: web, after: 59 * time.Minute, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }},
 		{name: "a claim without pool expires, too", after: time.Hour, ends: true, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
 			lives("1h")(c, n)

@@ -83,7 +83,7 @@ func (c *Controller) braked(m *machine) bool {
 	wait := c.brake.Wait(c.clock.Now())
 	if wait > 0 {
 		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonBlocked, "Disrupt",
-			"%d nodes have been ended within a minute (maxTerminationsPerMinute): this one has to wait", c.brake.PerMinute())
+			"%d nodes have been terminated within a minute (maxTerminationsPerMinute): this one has to wait", c.brake.PerMinute())
 	}
 	return wait > 0
 }
@@ -98,8 +98,8 @@ func (c *Controller) dry(ctx context.Context, m *machine, reason, why string) bo
 		return true
 	}
 	c.said[key] = now
-	c.tell(m, reasonDryRun, "Would end the node: "+why)
-	klog.FromContext(ctx).Info("Dry run: would end a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
+	c.tell(m, reasonDryRun, "Would terminate the node: "+why)
+	klog.FromContext(ctx).Info("Dry run: would terminate a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
 	return true
 }
 
@@ -116,9 +116,9 @@ func (c *Controller) end(ctx context.Context, m *machine, reason, why string) er
 		return fmt.Errorf("deleting NodeClaim %s: %w", m.claim.Name, err)
 	}
 	c.going[string(m.claim.UID)] = true
-	c.tell(m, reasonTerminating, "Ending the node: "+why)
+	c.tell(m, reasonTerminating, "Terminating the node: "+why)
 	decisions.WithLabelValues(m.claim.Labels[karpv1.NodePoolLabelKey], reason).Inc()
-	klog.FromContext(ctx).V(2).Info("Ended a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
+	klog.FromContext(ctx).V(2).Info("Terminating a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
 	return nil
 }
 

@@ -38,7 +38,7 @@ func TestBrake(t *testing.T) {
 		t.Errorf("ended first (-want +got):\n%s", diff)
 	}
 	for _, name := range []string{"old-3", "empty-1"} {
-		if !w.event(name + " Warning DisruptionBlocked: 3 nodes have been ended within a minute") {
+		if !w.event(name + " Warning DisruptionBlocked: 3 nodes have been terminated within a minute") {
 			t.Errorf("%s isn't told: %q", name, w.events)
 		}
 	}
@@ -83,10 +83,10 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{
-		"old Normal DisruptionDryRun: Would end the node: its expireAfter is over",
-		"node-old Normal DisruptionDryRun: Would end the node: its expireAfter is over",
-		"a Normal DisruptionDryRun: Would end the node: it is empty",
-		"node-a Normal DisruptionDryRun: Would end the node: it is empty",
+		"old Normal DisruptionDryRun: Would terminate the node: its expireAfter is over",
+		"node-old Normal DisruptionDryRun: Would terminate the node: its expireAfter is over",
+		"a Normal DisruptionDryRun: Would terminate the node: it is empty",
+		"node-a Normal DisruptionDryRun: Would terminate the node: it is empty",
 	}, said); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)
 	}

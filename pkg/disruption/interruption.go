@@ -87,8 +87,8 @@ func (c *Controller) note(ctx context.Context, claim *karpv1.NodeClaim, x capaci
 	if err := c.claims.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("noting an interruption on NodeClaim %s: %w", claim.Name, err)
 	}
-	c.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node leaves by %s: %s", at.UTC().Format(time.RFC3339), means.why)
-	klog.FromContext(ctx).Info("An instance is being taken", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
+	c.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node will be drained by %s: %s", at.UTC().Format(time.RFC3339), means.why)
+	klog.FromContext(ctx).Info("An instance is interrupted", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
 	c.Changed()
 	return nil
 }

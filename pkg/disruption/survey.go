@@ -83,11 +83,11 @@ func (c *Controller) clearStrays(ctx context.Context, s *survey) (errs []error) 
 			continue
 		}
 		if err := c.nodes.Undisrupt(ctx, m.node); err != nil {
-			errs = append(errs, fmt.Errorf("opening Node %s again: %w", m.node.Name, err))
+			errs = append(errs, fmt.Errorf("uncordoning Node %s: %w", m.node.Name, err))
 			continue
 		}
 		c.fence.Unfence(m.node.Name)
-		klog.FromContext(ctx).V(2).Info("Took a left-over taint off", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name)
+		klog.FromContext(ctx).V(2).Info("Removed a left-over taint", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name)
 	}
 	return errs
 }

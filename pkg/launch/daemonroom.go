@@ -48,7 +48,7 @@ func (m *Motor) keepDaemonRoom(ctx context.Context) {
 func (m *Motor) missingDaemons(ctx context.Context) func(node string, labels map[string]string, taints []corev1.Taint) []*capacity.DaemonSet {
 	there := map[string]map[string]bool{} // by node, then by namespace/name
 	if err := m.world.Refresh(ctx); err != nil {
-		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their room is kept until they must have come", "err", err)
+		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their capacity stays reserved for now", "err", err)
 	} else {
 		m.world.Nodes(func(n *capacity.Node, _ *corev1.Node) *capacity.Node {
 			there[n.Name] = map[string]bool{}

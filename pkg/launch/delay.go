@@ -44,7 +44,7 @@ func (m *Motor) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims [
 	}
 	m.each(ctx, len(claims), func(i int) { // before the next call: if that works, its records must not be overwritten by this one
 		if err := m.claims.RecordRefused(ctx, claims[i].Name, reasonLaunchDelayed, why, true); err != nil && ctx.Err() == nil {
-			m.log(ctx).V(3).Info("Could not record why a launch takes long", "nodeClaim", claims[i].Name, "err", err)
+			m.log(ctx).V(3).Info("Could not record why a launch is delayed", "nodeClaim", claims[i].Name, "err", err)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func TestPodsAreToldWhyAnInstanceEnded(t *testing.T) {
 	w.submit(1)
 	w.until("the pod told", func() bool {
 		return slices.ContainsFunc(w.notes, func(n string) bool {
-			return strings.HasPrefix(n, "p0 LaunchFailed node pool-") && strings.HasSuffix(n, " did not come up: instance i-0001 is terminated: "+volumeLimit)
+			return strings.HasPrefix(n, "p0 LaunchFailed node pool-") && strings.HasSuffix(n, " failed to start: instance i-0001 is terminated: "+volumeLimit)
 		})
 	})
 }
@@ -51,7 +51,7 @@ func TestPodsAreToldWhyANodeIsGivenUp(t *testing.T) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	want := "p0 LaunchFailed node " + name + " did not come up: the instance is terminated: " + volumeLimit
+	want := "p0 LaunchFailed node " + name + " failed to start: the instance is terminated: " + volumeLimit
 	if n := strings.Count(strings.Join(w.notes, "\n"), want); n != 1 {
 		t.Errorf("told %d times: %q", n, w.notes)
 	}

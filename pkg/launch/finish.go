@@ -82,7 +82,7 @@ func (m *Motor) finishNode(ctx context.Context, c *capacity.Claim, inst capacity
 	node := m.nodes.NodeFor(c, inst, nil)
 	m.refilter(ctx, c, node)
 	if inst.NameUnsure {
-		logger.V(2).Info("The node's name is not known before its kubelet comes; no Node is created ahead", "nodeClaim", c.Name, "instance", inst.ID)
+		logger.V(2).Info("The node's name is not known before its kubelet registers; no Node is created ahead", "nodeClaim", c.Name, "instance", inst.ID)
 		return
 	}
 	m.named(c.Name, node.Name, node.Spec.ProviderID)
@@ -248,7 +248,7 @@ func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.No
 		return
 	}
 	for _, r := range rejected {
-		m.log(ctx).V(2).Info("A planned pod does not pass on the node as launched; it is planned anew", "nodeClaim", c.Name,
+		m.log(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
 		m.spending.rejectedByFilters(c.Name, m.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false, false)
 		m.reservations.Step(func(l *ledger.Ledger, now time.Time) {

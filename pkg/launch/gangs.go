@@ -227,7 +227,7 @@ func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs 
 func (m *Motor) endUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
-		m.log(ctx).V(2).Info("Ending a machine that was launched for a plan that has fallen through", "nodeClaim", claim)
+		m.log(ctx).V(2).Info("Terminating an instance whose plan has fallen through", "nodeClaim", claim)
 		m.spending.unused(claim, m.reservations.unplanned)
 		m.background(ctx, func() { m.cancel(ctx, claim) })
 	}

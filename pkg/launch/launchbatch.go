@@ -85,7 +85,7 @@ func (m *Motor) carry(ctx context.Context, w *batch) {
 func (m *Motor) needed(claim string) (yes bool) {
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		if yes = l.Launching(claim, now); !yes {
-			l.ClaimGone(claim, "nobody needs it any more", true, now)
+			l.ClaimGone(claim, "no pod needs it any more", true, now)
 		}
 	})
 	return yes
@@ -120,14 +120,14 @@ func (m *Motor) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bo
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
 		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
 		if !needed { // earlier calls have been answered: no instance can still arrive
-			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pods have gone") })
+			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pods are gone") })
 		}
 		return !needed
 	})
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { // its static pool was scaled down before it was written
 		over := m.isEnding(c.Name)
 		if over {
-			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pool has got enough nodes without it") })
+			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its NodePool has enough nodes without it") })
 		}
 		return over
 	})
@@ -326,11 +326,11 @@ func (m *Motor) end(ctx context.Context, inst capacity.Instance) {
 		for _, node := range nodes {
 			m.Close(node, inst.ProviderID) // keep further pods off until then
 		}
-		m.log(ctx).Info("An instance nobody needs has a Node; it is ended with that", "instance", id, "nodes", nodes)
+		m.log(ctx).Info("An instance that no claim owns has a Node; it is terminated once that is drained", "instance", id, "nodes", nodes)
 		return
 	}
 	if err := m.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
-		m.log(ctx).Error(err, "Could not end an instance nobody needs; garbage collection will", "instance", id)
+		m.log(ctx).Error(err, "Could not terminate an instance that no claim owns; garbage collection will retry", "instance", id)
 	}
 }
 

@@ -26,7 +26,7 @@ func (m *Motor) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capac
 			return found, err
 		}
 		if len(found) == 0 && wait == firstLook {
-			m.log(ctx).V(2).Info("A launch may have worked though nothing shows yet; looking on", "token", rec.Token, "claims", len(rec.Claims), "err", err)
+			m.log(ctx).V(2).Info("A launch may have worked although no instance is visible yet; searching again", "token", rec.Token, "claims", len(rec.Claims), "err", err)
 		}
 		if !m.sleep(ctx, min(wait, left)) {
 			return nil, ctx.Err()

@@ -144,19 +144,19 @@ func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offer
 	if b.LaunchesPerMinute > 0 {
 		s.launches = slices.DeleteFunc(s.launches, func(at time.Time) bool { return a.now.Sub(at) >= launchWindow })
 		if len(s.launches)+a.granted >= b.LaunchesPerMinute && !urgent {
-			since := s.reachedLocked(pool.Name, fmt.Sprintf("%d machines a minute are launched at most (maxLaunchesPerMinute)", b.LaunchesPerMinute), a.now)
-			return fmt.Sprintf("%d machines have been launched within a minute, the limit is %d (maxLaunchesPerMinute), %s: the next is once the minute is over",
+			since := s.reachedLocked(pool.Name, fmt.Sprintf("at most %d instances are launched per minute (maxLaunchesPerMinute)", b.LaunchesPerMinute), a.now)
+			return fmt.Sprintf("%d instances have been launched within a minute, the limit is %d (maxLaunchesPerMinute), %s: the next one is launched when the minute is over",
 				len(s.launches)+a.granted, b.LaunchesPerMinute, since)
 		}
 	}
 	if b.DollarsPerHour > 0 && a.money().total()+add > b.DollarsPerHour {
 		since := s.reachedLocked(pool.Name, fmt.Sprintf("all nodes together cost at most $%.2f an hour (maxDollarsPerHour)", b.DollarsPerHour), a.now)
-		return fmt.Sprintf("nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (maxDollarsPerHour), %s: until nodes end or it is raised",
+		return fmt.Sprintf("nodes cost up to $%.2f per hour and one more would cost up to $%.2f, the limit is $%.2f (maxDollarsPerHour), %s: nothing is launched until nodes are terminated or the limit is raised",
 			a.money().total(), price, b.DollarsPerHour, since)
 	}
 	if most := pool.MaxDollars; most > 0 && a.money().pool(pool.Name)+add > most {
 		since := s.reachedLocked(pool.Name, fmt.Sprintf("nodes of the pool cost at most $%.2f an hour (annotation %s)", most, annotationMaxDollars), a.now)
-		return fmt.Sprintf("its nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (annotation %s), %s: until nodes end or it is raised",
+		return fmt.Sprintf("its nodes cost up to $%.2f per hour and one more would cost up to $%.2f, the limit is $%.2f (annotation %s), %s: nothing is launched until nodes are terminated or the limit is raised",
 			a.money().pool(pool.Name), price, most, annotationMaxDollars, since)
 	}
 	if r, ok := s.budgets[pool.Name]; ok && r.at.Before(a.now) { // an earlier plan hit a budget, and nothing of this plan does

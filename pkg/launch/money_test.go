@@ -20,7 +20,7 @@ func TestBudgetOfDollars(t *testing.T) {
 	if got := w.bought(); len(got) != 2 {
 		t.Fatalf("bought %d, want 2", len(got))
 	}
-	if !w.says("FailedProvisioning", "nodes cost up to $4.00 an hour already", "the limit is $4.50 (maxDollarsPerHour)") {
+	if !w.says("FailedProvisioning", "nodes cost up to $4.00 per hour", "the limit is $4.50 (maxDollarsPerHour)") {
 		t.Errorf("told %q", w.notes)
 	}
 	w.notes = nil

@@ -408,7 +408,7 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 		}
 		became := "was not launched"
 		if reason == reasonInstanceLost || reason == reasonNodeNotCreated {
-			became = "did not come up"
+			became = "failed to start"
 		}
 		pods := m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s %s: %s", name, became, why))
 		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", pods)
@@ -478,7 +478,7 @@ func (m *Motor) ClaimGone(name, why string) {
 	if !told {
 		m.lostStatic(name)
 		if given != "" {
-			m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s did not come up: %s", name, why))
+			m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s failed to start: %s", name, why))
 		}
 	}
 	m.mu.Lock()

@@ -29,7 +29,7 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 		}
 		switch {
 		case problem != nil: // also if we may not delete: the kubelet may create the Node, and the instance is fine
-			logger.Info("What a Node that is gone has left behind could not be ended; trying again", "node", node.Name, "err", problem)
+			logger.Info("Pods of a deleted Node could not be deleted; trying again", "node", node.Name, "err", problem)
 		case !vacant:
 			wait = nameReuseCheck
 		case err == nil:
@@ -83,7 +83,7 @@ func (m *Motor) vacant(ctx context.Context, c *capacity.Claim, name string, begu
 	} else if !apierrors.IsNotFound(err) {
 		return false, err
 	}
-	m.log(ctx).V(2).Info("A Node that is gone has left pods behind; waiting until they are gone", "node", name, "nodeClaim", c.Name, "pods", len(left))
+	m.log(ctx).V(2).Info("Pods are still bound to a deleted Node; waiting until they are gone", "node", name, "nodeClaim", c.Name, "pods", len(left))
 	for _, pod := range left {
 		if pod.Status.StartTime == nil && !boundAt(pod).Before(c.CreatedAt) && m.clock.Since(begun) < leftoverPatience {
 			continue

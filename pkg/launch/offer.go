@@ -97,7 +97,7 @@ func (m *Motor) offer(ctx context.Context) {
 	}
 	v, err := m.view(ctx, nil)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The cluster could not be looked at; pods wait for their machines")
+		klog.FromContext(ctx).Error(err, "Could not take a view of the cluster; pods wait for their instances")
 		return
 	}
 	v.Pools, v.Demand = nil, demand(waiting)
@@ -112,7 +112,7 @@ func (m *Motor) offer(ctx context.Context) {
 	plan, err := d.Decide(ctx, &v.Scene, capacity.Options{IgnorePreferences: m.cfg.Plan.IgnorePreferences})
 	if err != nil {
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Room that has appeared could not be offered to waiting pods")
+			klog.FromContext(ctx).Error(err, "New capacity could not be offered to waiting pods")
 		}
 		return
 	}
@@ -122,5 +122,5 @@ func (m *Motor) offer(ctx context.Context) {
 	m.bookAs(ctx, v, plan, nil, func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
 		l.Reassign(placements, freed) // no pools, no new nodes
 	})
-	klog.FromContext(ctx).V(2).Info("Waiting pods get room that has appeared", "pods", len(plan.Placements), "waiting", len(waiting))
+	klog.FromContext(ctx).V(2).Info("Waiting pods get new capacity", "pods", len(plan.Placements), "waiting", len(waiting))
 }

@@ -123,14 +123,14 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 		m.refuseOrder(ctx, c, reasonOf(err), "looking for an instance that was launched for it: "+err.Error(), true)
 		return
 	} else if inst, ok := m.bears(c.Name, found); ok {
-		m.log(ctx).V(2).Info("An instance bears the name of a claim that was not launched by us; it is the claim's", "nodeClaim", c.Name, "instance", inst.ID)
+		m.log(ctx).V(2).Info("Adopting the instance that is tagged with the name of a claim which Dovetail did not launch", "nodeClaim", c.Name, "instance", inst.ID)
 		m.inFlight(c, &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Requests, Free: c.Requests.Clone()}, nil)
 		m.finish(ctx, c, inst, c.Labels)
 		return
 	}
 	if c.Order.Provisioned {
 		m.log(ctx).V(2).Info("Deleting a claim of another provisioner that was never launched; its pods are planned for anew", "nodeClaim", c.Name)
-		m.giveUp(ctx, c.Name, "NotLaunched", "made by another provisioner, which has gone before it was launched; its pods are planned for anew")
+		m.giveUp(ctx, c.Name, "NotLaunched", "created by another provisioner and never launched; its pods are planned for anew")
 		return
 	}
 	if why := m.claims.NodeClassProblem(c.NodeClass); why != "" {
@@ -201,7 +201,7 @@ func (m *Motor) withoutClass(ctx context.Context, c *capacity.Claim, why string)
 		m.refuseOrder(ctx, c, "NodeClassNotReady", "spec.nodeClassRef.name: "+why, true)
 		return
 	}
-	m.log(ctx).V(2).Info("Deleting a claim that was made by hand, for its node class can't be used", "nodeClaim", c.Name, "reason", reason, "message", ends)
+	m.log(ctx).V(2).Info("Deleting a standalone NodeClaim because its node class can't be used", "nodeClaim", c.Name, "reason", reason, "message", ends)
 	if err := m.claims.RecordRefused(ctx, c.Name, reason, oneLine("spec.nodeClassRef.name: "+ends), false); err != nil {
 		m.log(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)
 	}
@@ -228,7 +228,7 @@ func (m *Motor) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason, why
 	all := *pool
 	all.Types = allAvailable(pool.Types)
 	if some, _, _ := capacity.Resolve(&all, c.Requests, nil, m.cfg.Plan); some != nil {
-		return nil, incompatible, "what could be bought for it can't be had now: " + why, true
+		return nil, incompatible, "all matching offerings are unavailable now: " + why, true
 	}
 	if some, _, _ := capacity.Resolve(&all, nil, nil, m.cfg.Plan); some != nil {
 		return nil, incompatible, "spec.resources.requests: " + why, again
@@ -286,7 +286,7 @@ func (m *Motor) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why 
 	o.tries++
 	o.busy, o.next = false, m.clock.Now().Add(min(firstOrderRetry<<min(o.tries-1, 10), maxOrderRetry))
 	m.mu.Unlock()
-	m.log(ctx).V(2).Info("A claim that was made by hand is not launched", "nodeClaim", c.Name, "reason", reason, "message", why)
+	m.log(ctx).V(2).Info("A standalone NodeClaim is not launched", "nodeClaim", c.Name, "reason", reason, "message", why)
 	m.background(ctx, func() {
 		if err := m.claims.RecordRefused(ctx, c.Name, reason, oneLine(why), again); err != nil {
 			m.log(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)

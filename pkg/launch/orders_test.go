@@ -94,7 +94,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 			"mine NodeClassNotReady for now: spec.nodeClassRef.name: EC2NodeClass class: not resolved yet"},
 		{"no permission", func(w *world) { w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused) }, func(*capacity.Claim) {},
 			"mine LaunchRefused for now: refused by the cloud: not authorized"},
-		{"no capacity", func(w *world) { w.capacity["large"] = 0 }, func(*capacity.Claim) {}, "mine NoCompatibleInstanceTypes for now: what could be bought for it can't be had now: none of"},
+		{"no capacity", func(w *world) { w.capacity["large"] = 0 }, func(*capacity.Claim) {}, "mine NoCompatibleInstanceTypes for now: all matching offerings are unavailable now: none of"},
 		{"a cloud that doesn't answer", func(w *world) { w.broken["FindClaim"] = errors.New("timeout") }, func(*capacity.Claim) {},
 			"mine LaunchFailed for now: looking for an instance that was launched for it: timeout"},
 	} {

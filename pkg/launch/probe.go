@@ -44,7 +44,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	}
 	v, plan, chosen, err := m.planProbe(ctx, key, due, waiting)
 	if err != nil {
-		logger.Error(err, "No machine could be planned to probe a breaker of the spending guard", "breaker", key.String())
+		logger.Error(err, "No instance could be planned to probe a breaker of the spending guard", "breaker", key.String())
 		m.spending.fruitless(key)
 		return
 	}
@@ -71,7 +71,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		return
 	}
 	batches := m.book(ctx, v, plan, claims)
-	logger.V(2).Info("Trying a machine", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
+	logger.V(2).Info("Launching a probe", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
 	for _, w := range batches {
 		m.wg.Go(func() { m.launch(ctx, w) })
 	}

@@ -222,7 +222,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.LaunchBatch, missing [
 		}
 		if err == nil {
 			if without := m.handOut(ctx, rec, missing, all, insts, nil); len(without) > 0 {
-				m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
+				m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and returned no instance for it", true)
 			}
 			return
 		}
@@ -315,7 +315,7 @@ func (m *Motor) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting,
 		}
 	}
 	for _, inst := range over {
-		m.log(ctx).Info("An instance of a launch batch is no claim's; ending it", "token", rec.Token, "instance", inst.ID)
+		m.log(ctx).Info("Terminating an instance of a launch batch that no claim owns", "token", rec.Token, "instance", inst.ID)
 		m.background(ctx, func() { m.end(ctx, inst) })
 	}
 	return without

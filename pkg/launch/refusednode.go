@@ -46,7 +46,7 @@ func (m *Motor) nodeRefused(ctx context.Context, c *capacity.Claim, node *corev1
 	if first {
 		logger.Info("The API server refuses a Node; trying again", "node", node.Name, "nodeClaim", c.Name, "for", refusalPatience, "err", err)
 		m.claims.TellClaim(c.Name, corev1.EventTypeWarning, reasonNodeRefused,
-			fmt.Sprintf("Node %s can't be created, which is tried for %s before the instance is ended: %v", node.Name, refusalPatience, err))
+			fmt.Sprintf("Node %s can't be created; retrying for %s before the instance is terminated: %v", node.Name, refusalPatience, err))
 	}
 	have, lookErr := m.cluster.GetNode(ctx, node.Name)
 	if lookErr == nil && ownNode(c, node, have) {
@@ -54,7 +54,7 @@ func (m *Motor) nodeRefused(ctx context.Context, c *capacity.Claim, node *corev1
 	}
 	names := m.nodeOf.ofMachine(node.Spec.ProviderID)
 	if now := m.claim(c.Name); now != nil && now.Registered || slices.ContainsFunc(names, func(name string) bool { return name != node.Name }) {
-		logger.V(2).Info("The kubelet came under another name than that of the Node which is refused", "node", node.Name, "nodeClaim", c.Name, "nodes", names)
+		logger.V(2).Info("The kubelet registered under another name than that of the refused Node", "node", node.Name, "nodeClaim", c.Name, "nodes", names)
 		return false, 0
 	}
 	if left = refusalPatience - m.clock.Since(since); left <= 0 {

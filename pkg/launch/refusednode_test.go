@@ -115,7 +115,7 @@ func TestARefusedNode(t *testing.T) {
 				if _, there := w.claims["c"]; there == (tc.failed || tc.deleted) {
 					t.Errorf("the claim is there: %v", there)
 				}
-				want := []string{`c NodeRefused Node n can't be created, which is tried for 2m0s before the instance is ended: admission webhook "nodes.example.com" denied the request: label team is missing`}
+				want := []string{`c NodeRefused Node n can't be created; retrying for 2m0s before the instance is terminated: admission webhook "nodes.example.com" denied the request: label team is missing`}
 				if diff := cmp.Diff(want, w.notes); diff != "" {
 					t.Errorf("what was said (-want +got):\n%s", diff)
 				}

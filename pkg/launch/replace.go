@@ -144,7 +144,7 @@ func (m *Motor) relocate(ctx context.Context) {
 	v, plan, err := m.decideMoves(ctx, waiting, pods)
 	if err != nil {
 		if ctx.Err() == nil {
-			logger.Error(err, "No room could be planned for the pods of nodes that have to go")
+			logger.Error(err, "No capacity could be planned for the pods of nodes that have to go")
 		}
 		m.tellMoves(leaving, func(types.UID) string { return err.Error() })
 		return
@@ -166,7 +166,7 @@ func (m *Motor) relocate(ctx context.Context) {
 		l.Move(id, placements, from, now.Add(moveHold), now)
 	})
 	m.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })
-	logger.V(2).Info("Planned room for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
+	logger.V(2).Info("Planned capacity for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
 		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
 	for _, w := range batches {
 		m.wg.Go(func() { m.launch(ctx, w) })
@@ -212,7 +212,7 @@ func (m *Motor) tellMoves(leaving map[types.UID]string, why func(types.UID) stri
 func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods map[types.UID]*corev1.Pod) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
+		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
 	}
 	v.Demand = demand(waiting)
 	m.depart(v)

@@ -92,7 +92,7 @@ func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[
 func (m *Motor) decideFor(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, waiting)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
+		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
 	}
 	if len(lift) > 0 { // a probe is one instance, for pods that exist
 		v.Demand = slices.DeleteFunc(v.Demand, func(d capacity.Demand) bool { return d.Owner != "" })

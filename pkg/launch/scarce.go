@@ -80,10 +80,10 @@ func (m *Motor) one(ctx context.Context, w *batch) (others bool) {
 	if w.offers = m.left(w, nil); len(w.offers) > 0 {
 		return true
 	}
-	m.log(ctx).V(2).Info("There is still no capacity for any of a launch batch's offers; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
+	m.log(ctx).V(2).Info("There is still no capacity for any of a launch batch's offerings; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, c := range w.claims {
-			l.ClaimGone(c.Name, "there is no capacity for any of its offers", true, now)
+			l.ClaimGone(c.Name, "there is no capacity for any of its offerings", true, now)
 		}
 	})
 	for _, c := range w.claims {

@@ -307,7 +307,7 @@ func (a *purchaseCheck) newImages(class string, offers []capacity.NodeOffer, wor
 		a.underway[of] = u
 	}
 	if u.n+a.newImage[key] >= most {
-		return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: the first of at most %d was launched at %s, more are once one is initialized (newImageNodes)",
+		return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: the first of at most %d was launched at %s, more are launched once one is initialized (newImageNodes)",
 			image, class, most, u.since.UTC().Format(time.RFC3339))
 	}
 	return key, ""

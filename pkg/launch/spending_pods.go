@@ -100,7 +100,7 @@ func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
 		if b.end != nil || b.neutral || b.over || sick && b.initialized.IsZero() {
 			return // it goes with its instance
 		}
-		f := guard.Fault{Machine: sick, Cause: cause, Message: fmt.Sprintf("pod %s/%s was thrown off node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
+		f := guard.Fault{Machine: sick, Cause: cause, Message: fmt.Sprintf("pod %s/%s had to leave node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
 		served := s.guard.Served(b.claim)
 		switch {
 		case !slices.Contains(b.workloads, l.workload):
@@ -265,7 +265,7 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 		return
 	}
 	now := s.clock.Now()
-	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there do not get there: " + reason}
+	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there can't run there: " + reason}
 	if plugin != "" {
 		f.Cause, f.Message = "filter "+plugin, fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason)
 	}

@@ -68,7 +68,7 @@ func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance in
 	}
 	switch {
 	case len(waiting) > 0:
-		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting, Chance: chance, Overtaken: overtaken})
+		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods were not bound there", Workloads: waiting, Chance: chance, Overtaken: overtaken})
 	case !thrown: // else the evicted or rejected pods say why it has failed
 		s.Ending(claim, nil)
 	}
@@ -235,7 +235,7 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 	case now.Sub(b.unusedSince) < unusedFor || len(b.probes) == 0:
 	case s.waitsLocked(b.wanted) && !s.overtakenLocked(b, b.workloads):
 		// What keeps its pods off would keep them off the next one, too.
-		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: b.workloads}, now)
+		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods were not bound there", Workloads: b.workloads}, now)
 	default: // it is no longer a probe: another one may be tried when pods wait
 		s.guard.End(b.claim, now)
 		s.forgetLocked(b)

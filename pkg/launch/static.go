@@ -245,17 +245,17 @@ func (m *Motor) headroom() int {
 func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[string]*capacity.Claim, n int) {
 	nodes, err := m.occupancy(ctx, liveClaims)
 	if err != nil {
-		m.log(ctx).V(2).Info("Could not look at the nodes of a static pool; none is ended", "pool", p.Name, "err", err)
+		m.log(ctx).V(2).Info("Could not read the nodes of a static pool; none is terminated", "pool", p.Name, "err", err)
 		return
 	}
 	for _, name := range capacity.Surplus(nodes, n) {
 		m.mu.Lock()
 		m.ending[name] = true
 		m.mu.Unlock()
-		m.log(ctx).V(2).Info("Ending a node of a static pool that has too many", "pool", p.Name, "nodeClaim", name)
+		m.log(ctx).V(2).Info("Terminating a node of a static pool that has too many", "pool", p.Name, "nodeClaim", name)
 		m.background(ctx, func() {
 			if err := m.claims.Delete(ctx, name); err != nil {
-				m.log(ctx).V(2).Info("Could not end a node of a static pool; trying again", "nodeClaim", name, "err", err)
+				m.log(ctx).V(2).Info("Could not terminate a node of a static pool; trying again", "nodeClaim", name, "err", err)
 				m.mu.Lock()
 				delete(m.ending, name)
 				m.mu.Unlock()

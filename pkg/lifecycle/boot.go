@@ -120,8 +120,8 @@ func (c *Controller) killPod(ctx context.Context, p *corev1.Pod, node string) er
 		GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("ending pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
+		return fmt.Errorf("deleting pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
 	}
-	klog.FromContext(ctx).V(3).Info("Ended a pod whose node has no kubelet", "pod", klog.KObj(p), "node", node)
+	klog.FromContext(ctx).V(3).Info("Deleted a pod whose node has no kubelet", "pod", klog.KObj(p), "node", node)
 	return nil
 }

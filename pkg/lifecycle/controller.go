@@ -302,7 +302,7 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 // reconcile handles one key and returns when to handle it again; 0: when something changes.
 func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error) {
 	if why := c.hold(); why != "" {
-		klog.FromContext(ctx).V(4).Info("Holding still", "reason", why)
+		klog.FromContext(ctx).V(4).Info("Paused", "reason", why)
 		return holdRetry, nil
 	}
 	switch {

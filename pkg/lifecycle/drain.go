@@ -158,7 +158,7 @@ func (c *Controller) evictPod(ctx context.Context, e *ending, p *corev1.Pod) err
 	switch {
 	case err == nil:
 		c.evictions.forget(p.UID)
-		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonEvicted, "Evict", "Evicted: node %s is ending", e.node.Name)
+		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonEvicted, "Evict", "Evicted: node %s is being terminated", e.node.Name)
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.evictions.forget(p.UID) // gone, or another pod of the name
 	case apierrors.IsTooManyRequests(err):
@@ -195,7 +195,7 @@ func (c *Controller) deleteExpiring(ctx context.Context, e *ending, awaited []*c
 			return fmt.Errorf("deleting pod %s before the node's deadline: %w", klog.KObj(p), err)
 		}
 		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonDisrupted, "Delete",
-			"Deleting the pod to let it end before the termination grace period of node %s does at %s", e.node.Name, e.deadline.Format(time.RFC3339))
+			"Deleting the pod so that it ends before the termination grace period of node %s is over at %s", e.node.Name, e.deadline.Format(time.RFC3339))
 	}
 	return nil
 }

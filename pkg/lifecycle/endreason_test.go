@@ -52,7 +52,7 @@ func TestWhyAnInstanceEndedIsSaid(t *testing.T) {
 					got = append(got, e)
 				}
 			}
-			want := []string{"a Warning InstanceEnded: giving NodeClaim a up: " + tc.want, inst.NodeName + " Warning InstanceEnded: giving NodeClaim a up: " + tc.want}
+			want := []string{"a Warning InstanceEnded: giving up NodeClaim a: " + tc.want, inst.NodeName + " Warning InstanceEnded: giving up NodeClaim a: " + tc.want}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
@@ -80,7 +80,7 @@ func TestRefusedTagsAreTold(t *testing.T) {
 			got = append(got, e)
 		}
 	}
-	if diff := cmp.Diff([]string{"a Warning FailedTagging: it is tried again: " + denied.Error()}, got); diff != "" {
+	if diff := cmp.Diff([]string{"a Warning FailedTagging: retrying: " + denied.Error()}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	delete(w.cloud.fail, "TagClaim")
@@ -108,7 +108,7 @@ func TestALaunchTimeoutNamesItsCause(t *testing.T) {
 			c.StatusConditions(status.WithClock(w.clock)).SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, "RequestLimitExceeded: Request limit exceeded.")
 		})
 		w.pass(launchTimeout+10*time.Second, 5*time.Second)
-		if got := "a Warning LaunchTimeout: giving NodeClaim a up: " + want; !slices.Contains(w.events, got) {
+		if got := "a Warning LaunchTimeout: giving up NodeClaim a: " + want; !slices.Contains(w.events, got) {
 			t.Errorf("events %q, want %q", w.events, got)
 		}
 	}

@@ -77,7 +77,7 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 	for _, inst := range orphans(instances, claims, now) {
 		if c.brake != nil && !c.brake.Take(now) {
 			// So many at once look like a mistake rather than like accidents.
-			klog.FromContext(ctx).Info("No more instances without NodeClaim are ended within this minute", "perMinute", c.brake.PerMinute())
+			klog.FromContext(ctx).Info("No more instances without NodeClaim are terminated within this minute", "perMinute", c.brake.PerMinute())
 			break
 		}
 		errs = append(errs, c.collectInstance(ctx, inst))

@@ -32,7 +32,7 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 	}
 	set := c.conditions(l.claim)
 	if node == nil {
-		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, "NodeNotFound", "its Node is not there")
+		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, "NodeNotFound", "its Node does not exist")
 		return 0, nil
 	}
 	if reason, message := c.uninitialized(node, l.claim); reason != "" {
@@ -70,7 +70,7 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 // uninitialized returns why a node isn't initialized yet; empty: it is.
 func (c *Controller) uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
 	if !objects.Ready(node) {
-		return "NodeNotReady", "the kubelet does not say Ready"
+		return "NodeNotReady", "the node is not Ready"
 	}
 	taints := Taints(node)
 	for _, t := range slices.Concat(claim.Spec.StartupTaints, c.expected(pool(claim))) {
@@ -86,7 +86,7 @@ func (c *Controller) uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (
 	for _, name := range slices.Sorted(maps.Keys(claim.Spec.Resources.Requests)) {
 		wanted, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
 		if !wanted.IsZero() && have.IsZero() {
-			return reasonNoResource, fmt.Sprintf("resource %s was asked for and is not in allocatable", name)
+			return reasonNoResource, fmt.Sprintf("resource %s was requested and is not in the node's allocatable", name)
 		}
 	}
 	return "", ""

@@ -72,7 +72,7 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 	if !conditionTrue(claim, karpv1.ConditionTypeRegistered) {
 		wait := c.left(claim.Name, "registration", launchedAt(claim), c.registrationTimeout, l.now)
 		if wait <= 0 {
-			return 0, c.giveUp(ctx, l, reasonRegistrationTimeout, fmt.Sprintf("no kubelet came within %s", c.registrationTimeout))
+			return 0, c.giveUp(ctx, l, reasonRegistrationTimeout, fmt.Sprintf("no kubelet registered within %s", c.registrationTimeout))
 		}
 		after, err := c.checkInstance(ctx, l)
 		return soonest(wait, after), err
@@ -188,7 +188,7 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 	}
 	c.givingUp(l.claim.Name, message, c.faultOf(l, reason, message))
 	if c.index.first(l.claim.Name, toldGivingUp) {
-		c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving NodeClaim %s up: %s", l.claim.Name, message)
+		c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving up NodeClaim %s: %s", l.claim.Name, message)
 	}
 	if err := c.deleteClaim(ctx, l.claim); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 	if reason == reasonLaunchTimeout || reason == reasonRegistrationTimeout {
 		c.failed(l.claim, message)
 	}
-	klog.FromContext(ctx).Info("Gave a NodeClaim up", "reason", reason, "message", message, "instance", capacity.InstanceID(l.claim.Status.ProviderID))
+	klog.FromContext(ctx).Info("Gave up a NodeClaim", "reason", reason, "message", message, "instance", capacity.InstanceID(l.claim.Status.ProviderID))
 	return nil
 }
 

@@ -68,9 +68,9 @@ func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, erro
 		return 0, fmt.Errorf("creating Node %s again: %w", name, err)
 	}
 	recreations.Inc()
-	klog.FromContext(ctx).V(2).Info("Node vanished before its kubelet came, created it again", "node", klog.KObj(created))
+	klog.FromContext(ctx).V(2).Info("Node vanished before its kubelet registered, created it again", "node", klog.KObj(created))
 	c.event(l.claim, created, corev1.EventTypeWarning, reasonNodeRecreated, "Recreate",
-		"Node %s was deleted before its kubelet came; created again because the instance lives", name)
+		"Node %s was deleted before its kubelet registered; created again because the instance lives", name)
 	l.match.node = created
 	c.index.here(l.claim.Name, created.UID)
 	return 0, nil
@@ -85,7 +85,7 @@ func (c *Controller) deletedByOthers(ctx context.Context, l *life) (wait time.Du
 	byCloud, err := c.deletedByCloud(ctx, uid)
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).V(3).Info("Could not read who deleted a Node before its kubelet came; it is created again", "node", l.claim.Status.NodeName, "err", err)
+		klog.FromContext(ctx).V(3).Info("Could not read who deleted a Node before its kubelet registered; it is created again", "node", l.claim.Status.NodeName, "err", err)
 		return 0, false, nil
 	case byCloud:
 		return 0, false, nil
@@ -93,8 +93,8 @@ func (c *Controller) deletedByOthers(ctx context.Context, l *life) (wait time.Du
 		return eventPoll, false, nil
 	}
 	c.event(l.claim, nil, corev1.EventTypeNormal, reasonNodeDeleted, "Delete",
-		"Node %s was deleted before its kubelet came, and not by the cloud controller manager: the instance is terminated", l.claim.Status.NodeName)
-	klog.FromContext(ctx).V(2).Info("Node was deleted before its kubelet came, deleting its NodeClaim", "node", l.claim.Status.NodeName)
+		"Node %s was deleted before its kubelet registered, and not by the cloud controller manager: the instance is terminated", l.claim.Status.NodeName)
+	klog.FromContext(ctx).V(2).Info("Node was deleted before its kubelet registered, deleting its NodeClaim", "node", l.claim.Status.NodeName)
 	return 0, true, c.deleteClaim(ctx, l.claim)
 }
 

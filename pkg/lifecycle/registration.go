@@ -43,7 +43,7 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 		return 0, nil
 	case node == nil && l.match.taken != nil:
 		set.SetUnknownWithReason(karpv1.ConditionTypeRegistered, "NodeNameTaken",
-			"waiting for Node "+l.match.taken.Name+" of another instance to go")
+			"waiting for Node "+l.match.taken.Name+" of another instance to be deleted")
 		return 0, nil
 	case node == nil || !Posted(node) || node.DeletionTimestamp != nil:
 		return 0, nil
@@ -70,7 +70,7 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	}
 	if missing {
 		c.event(l.claim, nil, corev1.EventTypeWarning, reasonUnregisteredTaintMissing, "Register",
-			"Node %s came without the %s taint: pods may have been bound before it was ready for them", node.Name, karpv1.UnregisteredTaintKey)
+			"Node %s registered without the %s taint: pods may have been bound before it was ready for them", node.Name, karpv1.UnregisteredTaintKey)
 	}
 	if err := c.dropStale(ctx, l); err != nil {
 		return 0, err

@@ -39,7 +39,7 @@ func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
 		case errors.Is(err, capacity.ErrRefused):
 			// An administrator has to allow it. Nothing waits for the tags: the instance is found by its launch batch.
 			if c.index.first(l.claim.Name, toldUntagged) {
-				c.event(l.claim, nil, corev1.EventTypeWarning, reasonTaggingFailed, "Tag", "it is tried again: %v", err)
+				c.event(l.claim, nil, corev1.EventTypeWarning, reasonTaggingFailed, "Tag", "retrying: %v", err)
 			}
 			c.index.tagLater(l.claim.Name, l.now.Add(untaggedEvery))
 			return untaggedEvery, nil

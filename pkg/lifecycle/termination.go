@@ -69,7 +69,7 @@ func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, erro
 			return 0, err
 		}
 		if err != nil { // they are protected from deletion; the claim has nothing left to wait for
-			klog.FromContext(ctx).Info("Pods that a Node has left behind could not be ended", "node", l.claim.Status.NodeName, "err", err)
+			klog.FromContext(ctx).Info("Pods of a deleted Node could not be deleted", "node", l.claim.Status.NodeName, "err", err)
 		}
 	}
 	dropFinalizer(l.claim)
@@ -77,7 +77,7 @@ func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, erro
 		return 0, nil // counted before; the cache doesn't show the deletion yet
 	}
 	terminations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.DeletionTimestamp.Time).Seconds())
-	klog.FromContext(ctx).V(2).Info("NodeClaim ended", "instance", capacity.InstanceID(l.claim.Status.ProviderID))
+	klog.FromContext(ctx).V(2).Info("NodeClaim terminated", "instance", capacity.InstanceID(l.claim.Status.ProviderID))
 	return 0, nil
 }
 
@@ -158,7 +158,7 @@ func (c *Controller) cordon(ctx context.Context, e *ending) (time.Duration, erro
 		} else if err != nil {
 			return 0, err
 		}
-		klog.FromContext(ctx).V(2).Info("Cordoned a node that is ending", "node", klog.KObj(node))
+		klog.FromContext(ctx).V(2).Info("Cordoned a terminating node", "node", klog.KObj(node))
 		e.node = node
 	}
 	if e.node.DeletionTimestamp == nil {
@@ -221,7 +221,7 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 	err = c.cloud.Terminate(ctx, capacity.InstanceID(e.providerID))
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
 		c.event(e.claim, e.node, corev1.EventTypeWarning, reasonTerminationFailed, "Terminate",
-			"it is tried again: %v", err)
+			"retrying: %v", err)
 		return 0, err
 	}
 	if v == unsure {
@@ -252,7 +252,7 @@ func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, 
 	if err != nil && !gone(err) {
 		return 0, err
 	}
-	klog.FromContext(ctx).V(2).Info("Node ended", "node", klog.KObj(e.node), "instance", capacity.InstanceID(e.providerID))
+	klog.FromContext(ctx).V(2).Info("Node terminated", "node", klog.KObj(e.node), "instance", capacity.InstanceID(e.providerID))
 	return 0, nil
 }
 
