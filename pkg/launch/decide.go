@@ -23,7 +23,7 @@ type Scene struct {
 	capacity.View
 	// Hypothetical are nodes in flight that the scheduler's cache doesn't have.
 	Hypothetical []capacity.TrialNode
-	// Promised are pods with a reservation that the snapshot doesn't show.
+	// Promised are pods with a reservation that the snapshot doesn't show on their node.
 	Promised []capacity.Step
 }
 

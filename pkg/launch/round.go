@@ -185,7 +185,8 @@ const nomineePatience = 30 * time.Second
 // background, and the API server may throttle that.
 const preemptionPatience = 15 * time.Second
 
-// nominee is a pod that waits for victims of preemption; since when it does, or, once they are seen to end (ending), since then.
+// nominee is a pod that waits until the victims of a preemption have ended. since is when it was first seen nominated or, once ending is
+// set, when its victims were first seen terminating.
 type nominee struct {
 	node   string
 	since  time.Time

@@ -64,7 +64,7 @@ func (m *Motor) rejected() {
 	}
 }
 
-// forgive ends the back-off of the pods whose breaker has closed: what they failed of is over.
+// forgive ends the back-off of the pods whose breaker has closed: the cause of their failed launches is over.
 func (m *Motor) forgive(key guard.Key) {
 	var uids []types.UID
 	for _, pod := range m.pending.all() {

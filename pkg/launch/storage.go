@@ -58,7 +58,7 @@ type limitedTypes struct {
 	limits      map[string]map[string]int64 // by type
 }
 
-// on returns the pools as a planner has to see them.
+// on returns the pools with the storage added to their instance types, as a planner has to see them.
 func (s *storageLimits) on(pools []*capacity.Pool) []*capacity.Pool {
 	shown := s.of.Shown()
 	last := s.last

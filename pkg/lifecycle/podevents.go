@@ -21,9 +21,9 @@ const (
 	podEventRate = 20
 )
 
-// podEvent returns the node on which a pod was bound, began to end or was removed, or "". counts reports whether that is activity of the
-// node: pods of DaemonSets and static pods are part of it. A removal doesn't count if the beginning of its end was seen: that was the
-// event, and the node isn't empty in between.
+// podEvent returns the node on which a pod was bound, began to end or was removed, or "". counts reports whether that counts as activity of
+// the node: DaemonSet pods and static pods never do, being part of the node. A removal doesn't count if the beginning of the pod's end was
+// seen: that was the event, and the node isn't empty in between.
 func podEvent(before, after *corev1.Pod) (node string, counts bool) {
 	p := after
 	if p == nil {
