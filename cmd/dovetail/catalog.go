@@ -61,7 +61,7 @@ func catalogCommand() *cobra.Command {
 			if err := replace(file, b.Bytes()); err != nil {
 				return fmt.Errorf("-o %s: %w", file, err)
 			}
-			cmd.PrintErrf("%d instance types of %s are in %s\n", len(f.Types), region, file)
+			cmd.PrintErrf("Wrote %d instance types of %s to %s\n", len(f.Types), region, file)
 			return nil
 		},
 	}
@@ -70,13 +70,13 @@ func catalogCommand() *cobra.Command {
 	return cmd
 }
 
-// replace writes a file such that there is always a whole one under its name.
+// replace writes a file atomically: there is always a complete one under its name.
 func replace(name string, content []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // it has another name by then, unless something failed
+	defer func() { _ = os.Remove(tmp.Name()) }() // renamed by then, unless something failed
 	_, err = tmp.Write(content)
 	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return err

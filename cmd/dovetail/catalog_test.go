@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// What a region says becomes a file, and a plan made with it costs what the region says.
+// What a region reports becomes a file, and a plan made with it has the region's prices.
 func TestCatalogOfARegionPricesAPlan(t *testing.T) {
 	s, err := sim.New(sim.Config{Seed: 1, Speed: 1000, Cluster: "films"})
 	if err != nil {
@@ -29,7 +29,7 @@ func TestCatalogOfARegionPricesAPlan(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	file := filepath.Join(t.TempDir(), "catalog.json")
-	if out := dovetail(t, "dovetail catalog -o "+file); !strings.HasSuffix(out, "instance types of us-west-2 are in "+file+"\n") {
+	if out := dovetail(t, "dovetail catalog -o "+file); !strings.HasSuffix(out, " instance types of us-west-2 to "+file+"\n") {
 		t.Fatalf("catalog says:\n%s", out)
 	}
 	pods := filepath.Join(t.TempDir(), "pods.yaml")
@@ -55,7 +55,7 @@ func TestCatalogOfARegionPricesAPlan(t *testing.T) {
 	if len(got) != 2 || got["m5.large on-demand"] != demand || got["c5.xlarge spot"] != spot {
 		t.Errorf("prices %v, want %v on demand and %v on spot", got, demand, spot)
 	}
-	// Standard output takes the file, too.
+	// Standard output works, too.
 	if out := dovetail(t, "dovetail catalog --region us-west-2 -o -"); !bytes.Contains([]byte(out), []byte(`"name":"m5.large"`)) {
 		t.Errorf("catalog -o - says:\n%.200s", out)
 	}
@@ -69,7 +69,7 @@ func TestCatalogWithoutARegion(t *testing.T) {
 	}
 }
 
-// Whoever has no network, or no credentials, is told at once.
+// Without network or credentials the command fails at once.
 func TestCatalogThatCannotBeRead(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
@@ -90,7 +90,7 @@ func TestCatalogThatCannotBeRead(t *testing.T) {
 	said("AWS can't be reached: dial tcp 127.0.0.1:1")
 }
 
-// A file that can't be written leaves nothing behind.
+// A failed write leaves nothing behind.
 func TestReplace(t *testing.T) {
 	folder := t.TempDir()
 	if err := replace(filepath.Join(folder, "none", "file"), nil); err == nil {

@@ -25,20 +25,20 @@ import (
 // coscheduling is the name of the gang plugin that is compiled into the scheduler.
 const coscheduling = "Coscheduling"
 
-// schedulerConfig is what the scheduler's configuration says about plans. The process is configured by the first profile that has
-// Provision, as the scheduler is.
+// schedulerConfig is what the scheduler's configuration says about plans. As in the scheduler, the first profile that has Provision
+// configures the process.
 type schedulerConfig struct {
 	profiles []schedulerapi.KubeSchedulerProfile
 	args     *provision.Args
 	pools    []karpenter.Profile
-	// coscheduling: a profile has it. warnings are what the plan leaves out.
+	// coscheduling: a profile has that plugin. warnings name what the plan leaves out.
 	coscheduling bool
 	warnings     []string
-	// namespaces are those whose pods may cause launches; nil: all.
+	// namespaces selects those whose pods may cause launches; nil: all.
 	namespaces labels.Selector
 }
 
-// readConfig reads a KubeSchedulerConfiguration as dovetail-scheduler takes it with --config.
+// readConfig reads a KubeSchedulerConfiguration as dovetail-scheduler accepts it with --config.
 func readConfig(file string) (*schedulerConfig, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -58,7 +58,7 @@ func readConfig(file string) (*schedulerConfig, error) {
 	out := &schedulerConfig{}
 	for _, p := range cfg.Profiles {
 		if !enables(&p, provision.Name) {
-			continue // its pods have no nodes built
+			continue // no nodes are launched for its pods
 		}
 		args, err := provision.DecodeArgs(argsOf(&p, provision.Name))
 		if err != nil {
@@ -77,8 +77,7 @@ func readConfig(file string) (*schedulerConfig, error) {
 			}
 		}
 		out.coscheduling = out.coscheduling || enables(&p, coscheduling)
-		// Neither the reservations nor the launcher is needed to judge a plan, and Coscheduling judges by more than
-		// the cluster's state.
+		// Verification needs neither the ledger nor the launch controller, and Coscheduling decides by more than the cluster's state.
 		without(&p, append([]string{provision.Name, binder.Name, binder.GateName, coscheduling}, args.SimulationDenyList...))
 		out.profiles, out.pools = append(out.profiles, p), append(out.pools, pools)
 	}
@@ -86,12 +85,12 @@ func readConfig(file string) (*schedulerConfig, error) {
 		return nil, errors.New("no profile has the plugin " + provision.Name)
 	}
 	if asked := provision.Extenders(cfg.Extenders); len(asked) > 0 {
-		out.warnings = append(out.warnings, fmt.Sprintf("extenders are not asked before nodes are bought: %s", strings.Join(asked, ", ")))
+		out.warnings = append(out.warnings, fmt.Sprintf("extenders are not called before nodes are bought: %s", strings.Join(asked, ", ")))
 	}
 	return out, nil
 }
 
-// poolsOf is what a profile's arguments say about pools.
+// poolsOf returns what a profile's arguments say about pools.
 func poolsOf(p *schedulerapi.KubeSchedulerProfile, args *provision.Args) (karpenter.Profile, error) {
 	out := karpenter.Profile{Scheduler: p.SchedulerName, Others: args.ProvisionFor}
 	if args.NodePoolSelector != nil {
@@ -117,7 +116,7 @@ func inline(of []provision.Inline) []karpenter.Inline {
 	return out
 }
 
-// sets are a profile's extension points.
+// sets returns a profile's extension points.
 func sets(p *schedulerapi.KubeSchedulerProfile) []*schedulerapi.PluginSet {
 	if p.Plugins == nil {
 		return nil
@@ -133,7 +132,7 @@ func enables(p *schedulerapi.KubeSchedulerProfile, plugin string) bool {
 	})
 }
 
-// without takes plugins out of a profile.
+// without removes plugins from a profile.
 func without(p *schedulerapi.KubeSchedulerProfile, plugins []string) {
 	is := func(e schedulerapi.Plugin) bool { return slices.Contains(plugins, e.Name) }
 	for _, s := range sets(p) {
@@ -151,7 +150,7 @@ func argsOf(p *schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object 
 	return nil
 }
 
-// apply puts the configuration's settings into those of a plan.
+// apply copies the configuration's settings into those of a plan.
 func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Profiles, s.Pools, s.NamespaceSelector = c.profiles, c.pools, c.namespaces
 	s.Coscheduling, s.Warnings = c.coscheduling, c.warnings
@@ -161,7 +160,7 @@ func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Plan.NodeSurcharge, s.Plan.PriceFactor = c.args.NodeSurcharge, c.args.PriceFactors
 }
 
-// sizes are the settings that have a say in the size of nodes.
+// sizes returns the settings that influence the size of nodes.
 func (c *schedulerConfig) sizes() aws.OfflineConfig {
 	return aws.OfflineConfig{VMMemoryOverheadPercent: *c.args.VMMemoryOverheadPercent, ReservedENIs: c.args.ReservedENIs, PrefixDelegation: c.args.PrefixDelegation}
 }

@@ -32,7 +32,7 @@ func TestReadConfig(t *testing.T) {
 			t.Errorf("profile %s has no filters", p.SchedulerName)
 		}
 	}
-	// The profile without our plugins has no nodes built for its pods.
+	// No nodes are launched for pods of the profile without our plugins.
 	if diff := cmp.Diff([]string{"default-scheduler", "lenient"}, names); diff != "" {
 		t.Errorf("profiles (-want +got):\n%s", diff)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
 
-// The commands of docs/plan.md work as they are written there, and print what the page says, times and the widths of columns
-// aside: costs and bounds are the first numbers that a newcomer compares.
+// The commands of docs/plan.md work as they are written there, and print what the page says, except for times and column widths: costs and
+// bounds are the first numbers that a newcomer compares.
 func TestDocumentedCommandsWork(t *testing.T) {
 	t.Chdir("../..")
 	page, err := os.ReadFile("docs/plan.md")
@@ -46,7 +46,7 @@ func TestDocumentedCommandsWork(t *testing.T) {
 	}
 }
 
-// words are lines with single spaces, and without the times that differ from run to run.
+// words returns lines with single spaces, and without the times that differ from run to run.
 func words(lines []string) []string {
 	var out []string
 	for _, line := range lines {
@@ -55,7 +55,7 @@ func words(lines []string) []string {
 	return out
 }
 
-// Every field of the JSON is on the page.
+// docs/plan.md lists every field of the JSON.
 func TestDocumentedFields(t *testing.T) {
 	page, err := os.ReadFile("../../docs/plan.md")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/*.console with what comes out now; understand the difference before you keep it")
 
-// dovetail runs a command line and gives what it prints, both streams in one, with the exit code if it isn't 0.
+// dovetail runs a command line and returns what it prints, both streams in one, with the exit code if it isn't 0.
 func dovetail(t *testing.T, line string) string {
 	t.Helper()
 	words := strings.Fields(line)
@@ -30,7 +30,7 @@ func dovetail(t *testing.T, line string) string {
 	return out.String()
 }
 
-// masked is output without what differs from run to run: times.
+// masked returns output without the times, which differ from run to run.
 func masked(out string) string {
 	for _, m := range []struct{ find, put string }{
 		{`in \d+ ms`, "in N ms"}, {`(planMillis|verifyMillis)("?): [\d.]+`, "$1$2: N"},
@@ -58,7 +58,7 @@ func TestConsole(t *testing.T) {
 				switch {
 				case ok:
 					got.WriteString(line + masked(dovetail(t, command)) + "\n")
-				case strings.HasPrefix(line, "# "): // why, for who reads it
+				case strings.HasPrefix(line, "# "): // an explanation for readers
 					got.WriteString(line)
 				}
 			}

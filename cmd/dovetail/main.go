@@ -1,7 +1,7 @@
-// Command dovetail is the user's tool: what would be bought for these manifests (plan), what a region offers (catalog), and which Dovetail this
-// is (version).
+// Command dovetail is the user's tool: it shows what would be bought for manifests (plan), what a region offers (catalog), and which
+// version this is (version).
 //
-// It holds flags, help and exit codes; pkg/offline plans and pkg/aws reads catalogues.
+// It holds flags, help and exit codes; pkg/offline plans and pkg/aws reads catalogs.
 package main
 
 import (
@@ -23,13 +23,13 @@ import (
 // Exit codes, as docs/plan.md promises them.
 const (
 	exitOK      = 0
-	exitFailed  = 1 // bad input, no catalogue, no answer from AWS
+	exitFailed  = 1 // bad input, no catalog, no answer from AWS
 	exitUsage   = 2 // unknown flags and the like
-	exitRefused = 3 // there is a plan, but some pods get no room
+	exitRefused = 3 // there is a plan, but some pods are refused
 )
 
 func main() {
-	// The scheduler's filters go by the version, so plans do, too.
+	// The scheduler's filters depend on the version, so plans do, too.
 	if err := version.Report(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(exitFailed)
@@ -42,7 +42,7 @@ func main() {
 
 // run is main without the process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	// The libraries speak by klog. What a user must know is in the report, the warnings and the errors.
+	// The libraries log with klog. What a user must know is in the report, the warnings and the errors.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	root := &cobra.Command{
@@ -80,7 +80,7 @@ type usageError struct{ error }
 // errRefused: the plan was printed, but not every pod is in it.
 var errRefused = errors.New("some pods are refused")
 
-// all takes joined errors apart.
+// all returns the parts of joined errors.
 func all(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
@@ -94,7 +94,7 @@ func all(err error) []error {
 
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("%q is no flag and takes no place; files are given with -f", args[0])}
+		return usageError{fmt.Errorf("%q is an unexpected argument; files are given with -f", args[0])}
 	}
 	return nil
 }

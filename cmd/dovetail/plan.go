@@ -18,7 +18,7 @@ import (
 )
 
 const planHelp = `Say which nodes Dovetail would buy for the pods of these manifests, what they cost, which pod
-goes where, and why. No cluster and no AWS account is asked.
+goes where, and why. It needs no cluster and no AWS account.
 
 The plan is made by the scheduler's own planner and verified by kube-scheduler's own filters,
 as it would be in a cluster. Workloads become the pods that their controllers would make.
@@ -67,14 +67,14 @@ func planCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or folder with manifests, - for standard input; may be given several times")
 	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices, as 'dovetail catalog' writes them")
-	flags.StringArrayVar(&f.existing, "existing", nil, "file with what is there: nodes, pods and more, as 'kubectl get ... -A -o json' prints them")
+	flags.StringArrayVar(&f.existing, "existing", nil, "file with existing objects: nodes, pods and more, as 'kubectl get ... -A -o json' prints them")
 	flags.BoolVar(&f.defaultPool, "default-pool", false, "add a NodePool for general use: c, m and r machines from generation 5 on, amd64, on demand")
 	flags.StringVar(&f.config, "config", "", "the scheduler's configuration, for its profiles and the settings of Provision (default: as if it said nothing)")
 	flags.StringSliceVar(&f.zones, "zones", nil, "zones with subnets, for node classes that don't know them yet (default: all of the catalogue)")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, wide (every node), json or yaml")
-	flags.StringVar(&f.explain, "explain", "", "say why this pod is where it is: NAME or NAMESPACE/NAME")
+	flags.StringVar(&f.explain, "explain", "", "explain why this pod is where it is: NAME or NAMESPACE/NAME")
 	flags.DurationVar(&f.budget, "budget", defaultBudget, "how long to look for a cheaper plan, on the machine it was calibrated on")
-	flags.BoolVar(&f.noVerify, "no-verify", false, "take the planner's word: don't ask the scheduler's filters")
+	flags.BoolVar(&f.noVerify, "no-verify", false, "don't verify the plan with the scheduler's filters")
 	flags.BoolVar(&f.ignorePreferences, "ignore-preferences", false, "plan as with preferencePolicy Ignore")
 	flags.Float64Var(&f.memoryOverhead, "vm-memory-overhead-percent", defaultMemoryOverhead, "share of memory that a machine's hypervisor and kernel take, as the scheduler's setting")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that name none")
@@ -137,25 +137,25 @@ func warn(cmd *cobra.Command, warnings []string) {
 	}
 }
 
-// check says what can't be right about the flags; given tells whether one was given.
+// check returns what is wrong with the flags; given reports whether a flag was given.
 func (f *planFlags) check(given func(string) bool) error {
 	switch f.output {
 	case "table", "wide", "json", "yaml":
 	default:
-		return fmt.Errorf("-o %s: it is table, wide, json or yaml", f.output)
+		return fmt.Errorf("-o %s: must be table, wide, json or yaml", f.output)
 	}
 	for _, flag := range []string{"ignore-preferences", "vm-memory-overhead-percent"} {
 		if f.config != "" && given(flag) {
-			return fmt.Errorf("--%s: the configuration of --config says that", flag)
+			return fmt.Errorf("--%s: it can't be combined with --config, which sets it", flag)
 		}
 	}
 	switch {
 	case len(f.manifests) == 0 && len(f.existing) == 0:
 		return errors.New("nothing to plan for: give manifests with -f")
 	case f.budget < 0:
-		return fmt.Errorf("--budget %s: it can't be negative", f.budget)
+		return fmt.Errorf("--budget %s: must not be negative", f.budget)
 	case f.memoryOverhead < 0 || f.memoryOverhead >= 1:
-		return fmt.Errorf("--vm-memory-overhead-percent %v: it is a share between 0 and 1", f.memoryOverhead)
+		return fmt.Errorf("--vm-memory-overhead-percent %v: must be between 0 and 1", f.memoryOverhead)
 	}
 	return nil
 }

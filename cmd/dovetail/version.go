@@ -28,7 +28,7 @@ func versionCommand() *cobra.Command {
 			case "yaml":
 				text, err = yaml.Marshal(build)
 			default:
-				return usageError{fmt.Errorf("-o %s: it is json or yaml", output)}
+				return usageError{fmt.Errorf("-o %s: must be json or yaml", output)}
 			}
 			if err != nil {
 				return fmt.Errorf("writing the version: %w", err)

@@ -43,7 +43,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	if code := run(t.Context(), []string{"version", "-o", "xml"}, nil, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "-o xml: it is json or yaml") {
+	if code := run(t.Context(), []string{"version", "-o", "xml"}, nil, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "-o xml: must be json or yaml") {
 		t.Errorf("exit %d, %s", code, errs.String())
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// nodeSeen is what AWS's provider can learn from a node that has registered.
+// nodeSeen returns what the AWS provider can learn from a registered node.
 func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node) aws.NodeSeen {
 	s := aws.NodeSeen{
 		Name: node.Name, InternalIP: objects.InternalIP(node), ImageID: nc.Status.ImageID, InstanceType: nc.Labels[corev1.LabelInstanceTypeStable],
@@ -25,12 +25,13 @@ func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node) aws.NodeSeen {
 	return s
 }
 
-// observe tells the provider of nodes that have come.
+// observe returns a func that reports registered nodes to the provider.
 func observe(p *aws.Provider) func(*karpv1.NodeClaim, *corev1.Node) {
 	return func(nc *karpv1.NodeClaim, node *corev1.Node) { p.ObserveNode(nodeSeen(nc, node)) }
 }
 
-// notJoined tells of claims that did not become nodes in time: their pool, and the provider if there was an instance.
+// notJoined returns a func that reports claims that did not become nodes in time: to their pool, and to the provider if there was an
+// instance.
 func notJoined(p *aws.Provider, store *karpenter.Store) func(*karpv1.NodeClaim, string) {
 	return func(nc *karpv1.NodeClaim, message string) {
 		store.NotRegistered(nc, message)
@@ -40,7 +41,7 @@ func notJoined(p *aws.Provider, store *karpenter.Store) func(*karpv1.NodeClaim, 
 	}
 }
 
-// blockOver is when claims in capacity blocks have to go.
+// blockOver returns a func that tells when claims in capacity blocks have to end.
 func blockOver(p *aws.Provider) func(*karpv1.NodeClaim) (time.Time, string, bool) {
 	return func(nc *karpv1.NodeClaim) (time.Time, string, bool) {
 		id := nc.Labels[capacity.LabelReservationID]
@@ -52,19 +53,19 @@ func blockOver(p *aws.Provider) func(*karpv1.NodeClaim) (time.Time, string, bool
 	}
 }
 
-// takenBack tells the provider of claims whose capacity is taken back.
+// takenBack returns a func that reports claims whose capacity is taken back to the provider.
 func takenBack(p *aws.Provider) func(*karpv1.NodeClaim) {
 	return func(nc *karpv1.NodeClaim) { p.Interrupted(boughtAs(nc)) }
 }
 
-// boughtAs is the offer a claim's instance was bought from.
+// boughtAs returns the offering that a claim's instance was launched with.
 func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
 	return capacity.OfferKey{
 		InstanceType: nc.Labels[corev1.LabelInstanceTypeStable], Zone: nc.Labels[corev1.LabelTopologyZone], CapacityType: nc.Labels[karpv1.CapacityTypeLabelKey],
 	}
 }
 
-// dedicatedClasses are the node classes of pools, and of claims that nobody planned, that ask for machines nobody else shares.
+// dedicatedClasses returns the node classes of pools and standalone NodeClaims that ask for dedicated tenancy.
 func dedicatedClasses(store *karpenter.Store) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range store.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" }) {

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// mistake is a way to break the program. Its change is made in a build of its own only.
+// mistake is a way to break the program. The change is made only in a build for this test.
 type mistake struct {
-	name, file string // file from the module's root
-	// is stands in the file once; when the mistake is asked for, instead happens before it, or in its place.
+	name, file string // file relative to the module's root
+	// is occurs in the file once; when the mistake is enabled, instead runs before it, or in its place.
 	is, instead string
 	// seed of the first history, if not any will do.
 	seed uint64
-	// says is a regular expression of what the checker says about it.
+	// says is a regular expression of what the checker reports.
 	says string
 }
 
@@ -61,8 +61,8 @@ var mistakes = []mistake{
 	},
 }
 
-// The checker of the chaos histories finds mistakes in a program that has them: each is built in, asked for, and found. That
-// the same histories are quiet without a mistake is what TestChaos shows.
+// The checker of the chaos histories finds mistakes in the program: each is built in, enabled, and found. That the same histories pass
+// without a mistake is what TestChaos shows.
 func TestChaosFindsMistakes(t *testing.T) {
 	binary := buildBroken(t)
 	for _, m := range mistakes {
@@ -80,7 +80,7 @@ func TestChaosFindsMistakes(t *testing.T) {
 	}
 }
 
-// buildBroken builds this package's tests with all mistakes in the program, to be asked for by name in the environment.
+// buildBroken builds this package's tests with all mistakes in the program; the environment enables one by name.
 func buildBroken(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))

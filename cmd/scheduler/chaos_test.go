@@ -27,19 +27,19 @@ var (
 	chaosLogs = flag.String("chaos.logs", "", "folder for the product's logs, one file per history")
 )
 
-// enough histories to ask that every kind of fault has happened, and a kill at every point of a launch and a termination.
+// enough histories to require that every kind of fault has happened, and a kill at every point of a launch and a termination.
 const enough = 250
 
-// slow is what is told apart.
+// slow is the limit above which a time is reported separately.
 const slow = 30 * time.Minute
 
-// Everything that can break breaks around the whole scheduler, under virtual time; see test/chaos. make chaos runs many.
+// Everything that can break breaks around the whole scheduler, under virtual time; see test/chaos. make chaos runs many histories.
 func TestChaos(t *testing.T) {
 	logNothing(t)
 	var mu sync.Mutex
 	total := &chaos.Report{Faults: map[string]int{}, Passed: map[string]int{}, Checks: map[string]int{}}
 	slowest := time.Duration(0)
-	failFast := flag.Lookup("test.failfast").Value.String() == "true" // which doesn't hold for parallel tests that wait for their turn
+	failFast := flag.Lookup("test.failfast").Value.String() == "true" // which doesn't work for parallel tests that wait to be started
 	var failed atomic.Bool
 	t.Run("histories", func(t *testing.T) {
 		for seed := *firstSeed; seed < *firstSeed+uint64(*histories); seed++ {
@@ -86,7 +86,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// productLog is where the product logs to in the history of a seed; nil: nowhere.
+// productLog returns where the product logs to in the history of a seed; nil: nowhere.
 func productLog(t *testing.T, seed uint64) io.Writer {
 	t.Helper()
 	if *chaosLogs == "" {
@@ -110,7 +110,7 @@ func add(to, more map[string]int) {
 	}
 }
 
-// table has a line per kind, and their sum.
+// table returns a line per kind, and their sum.
 func table(count map[string]int) string {
 	var b strings.Builder
 	sum := 0
@@ -122,7 +122,7 @@ func table(count map[string]int) string {
 	return b.String()
 }
 
-// logNothing silences what is not logged by way of a context, for the length of a test.
+// logNothing discards what is not logged through a context, for the duration of a test.
 func logNothing(t *testing.T) {
 	t.Helper()
 	state := klog.CaptureState()

@@ -22,8 +22,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/version"
 )
 
-// newCommand is upstream's command around our set-up: upstream keeps its options private, so the command is built here
-// from the same exported parts.
+// newCommand returns upstream's command around our setup: upstream keeps its options private, so the command is built here from the same
+// exported parts.
 func newCommand() *cobra.Command {
 	opts := options.NewOptions()
 	cmd := &cobra.Command{
@@ -71,7 +71,7 @@ of kube-scheduler; see --config and the ProvisionArgs of the plugin.`,
 	return cmd
 }
 
-// run builds the scheduler and what stands beside it, and runs both until ctx ends.
+// run builds the scheduler and Dovetail's controllers, and runs both until ctx ends.
 func run(ctx context.Context, opts *options.Options) error {
 	d := newDovetail()
 	cc, sched, err := d.setup(ctx, opts)

@@ -37,17 +37,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// dovetail is what stands beside the scheduler.
+// dovetail holds what runs beside the scheduler.
 type dovetail struct {
 	clock        clock.WithTicker
 	connect      func(ctx context.Context, region string) (aws.Clients, error)
 	publish      func(ctx context.Context, profiles []profile, f liveState) error
 	others       func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
 	reservations *launch.Reservations
-	classes      *launch.Classes // made with the first profile that uses a plugin
+	classes      *launch.Classes // created with the first profile that uses a plugin
 	motors       sync.WaitGroup
 	start        sync.Once
-	// end stops the process; nil: nobody does.
+	// end stops the process; nil: it can't be stopped from here.
 	end context.CancelCauseFunc
 }
 
@@ -57,7 +57,7 @@ func newDovetail() *dovetail {
 	return d
 }
 
-// plugins are what this binary has beyond kube-scheduler's own: ours and those of others.
+// plugins returns the plugins that this binary has besides kube-scheduler's own: ours and those of other projects.
 func (d *dovetail) plugins() []app.Option {
 	out := []app.Option{
 		app.WithPlugin(provision.Name, provision.New(d.reservations, func(h fwk.Handle) provision.Classifier { return d.classifier(h) })),
@@ -72,7 +72,7 @@ func (d *dovetail) plugins() []app.Option {
 	return out
 }
 
-// classifier is shared by all profiles: they share the informers it reads.
+// classifier returns the Classes that all profiles share, because they share the informers it reads.
 func (d *dovetail) classifier(h fwk.Handle) *launch.Classes {
 	if d.classes == nil {
 		d.classes = launch.NewClasses(h.SharedInformerFactory())
@@ -84,15 +84,15 @@ func (d *dovetail) used() bool { return d.classes != nil }
 
 func (d *dovetail) wait() { d.motors.Wait() }
 
-// introduce builds the motors and hangs them on the scheduler. Nothing runs before the informers do, and nothing is
-// written before this replica leads.
+// introduce builds the controllers and connects them to the scheduler. Nothing runs before the informers do, and nothing is written before
+// this replica leads.
 func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler) error {
 	profiles, err := ourProfiles(&cc.ComponentConfig, sched)
 	if err != nil {
 		return err
 	}
 	if asked := provision.Extenders(cc.ComponentConfig.Extenders); len(asked) > 0 {
-		klog.FromContext(ctx).Info("Extenders are not asked before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
+		klog.FromContext(ctx).Info("Extenders are not called before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
 			"namespaceSelector of ProvisionArgs keeps such pods from causing launches", "extenders", asked)
 	}
 	args := profiles[0].args
@@ -184,7 +184,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}
 
 	if err := cc.InformerFactory.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints); err != nil {
-		return fmt.Errorf("hiding the taints of nodes that are still coming up: %w", err)
+		return fmt.Errorf("hiding the taints of nodes that are still initializing: %w", err)
 	}
 	simulate.ObserveNodes(sched, func(before, now *corev1.Node) {
 		if now == nil {
@@ -213,7 +213,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}
 	store.OnClaim(func(c *capacity.Claim, gone bool) {
 		if ordersDedicated(c) {
-			provider.OfferDedicated(dedicatedClasses(store)) // before it is looked for what the claim can be
+			provider.OfferDedicated(dedicatedClasses(store)) // before the launch controller looks for the offerings that the claim can be launched as
 		}
 		if gone || c.Deleting {
 			motor.ClaimGone(c.Name, "its NodeClaim was deleted")
@@ -264,7 +264,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return err
 	}
 
-	// Reading may begin at once, on every replica; the rest is the leader's.
+	// Every replica may begin to read at once; the rest runs on the leader.
 	d.motors.Go(func() { d.run(ctx, "store", store.Run) })
 	d.motors.Go(func() { d.run(ctx, "watch for Karpenter", external.Run) })
 	d.motors.Go(func() { groups.run(ctx) })
@@ -273,8 +273,8 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 			d.motors.Go(func() { d.run(ctx, "cloud provider", endless(provider.Run)) })
 			d.motors.Go(func() { words.Run(ctx) })
 			d.motors.Go(func() {
-				// The scheduler has waited for its own handlers only. A pod that is not known yet when promises are picked up
-				// would lose its own, and have another node bought.
+				// The scheduler has waited for its own handlers only. A pod that Pending doesn't know when reservations are restored would
+				// lose its own, and another node would be bought for it.
 				if cache.WaitForCacheSync(ctx.Done(), podsRead.HasSynced, driversRead.HasSynced, storageRead.HasSynced, daemons.HasSynced) {
 					d.run(ctx, "launcher", endless(motor.Run))
 				}
@@ -291,23 +291,23 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	return nil
 }
 
-// asJSON is the configuration of a client for custom resources: they have no protobuf form, which is what the scheduler's
-// own client speaks.
+// asJSON returns the configuration of a client for custom resources: they have no protobuf encoding, which the scheduler's own client uses.
 func asJSON(cfg *rest.Config) *rest.Config {
 	cfg = asOurselves(cfg)
 	cfg.ContentType, cfg.AcceptContentTypes = "application/json", ""
 	return cfg
 }
 
-// asOurselves is the configuration of a client that says who it is: audit logs and priority levels tell it from the scheduler's own.
+// asOurselves returns the configuration of a client with our user agent, by which audit logs and priority levels tell it from the
+// scheduler's own.
 func asOurselves(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = version.UserAgent()
 	return cfg
 }
 
-// run runs a part of the program. Should it end before it is told to, the process ends: the others would go on buying nodes that nobody
-// drains or collects, say. A new process, or the replica that leads next, begins with all of them.
+// run runs a part of the program. If it ends before ctx does, the process ends: the other parts would go on, for example buying nodes that
+// no controller drains or collects. A new process, or the next leader, starts all of them.
 func (d *dovetail) run(ctx context.Context, name string, f func(context.Context) error) {
 	err := f(ctx)
 	if ctx.Err() != nil {
@@ -320,7 +320,7 @@ func (d *dovetail) run(ctx context.Context, name string, f func(context.Context)
 	}
 }
 
-// endless is a part that has no error of its own to end with.
+// endless turns a func without an error result into one that returns nil.
 func endless(f func(context.Context)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		f(ctx)
@@ -330,7 +330,7 @@ func endless(f func(context.Context)) func(context.Context) error {
 
 var errEnded = errors.New("it has come to its end")
 
-// until runs the scheduler, and ends it when a part of Dovetail has stopped. It answers why, if not what scheduler says.
+// until runs the scheduler, and stops it when a part of Dovetail has stopped. It returns the reason for that, or the scheduler's error.
 func (d *dovetail) until(ctx context.Context, scheduler func(context.Context) error) error {
 	ctx, d.end = context.WithCancelCause(ctx)
 	defer func() {
@@ -358,7 +358,7 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, server st
 	}
 	overhead := *args.VMMemoryOverheadPercent
 	if overhead == 0 {
-		overhead = -1 // none; the provider takes zero for its default
+		overhead = -1 // none; for the provider zero means its default
 	}
 	return aws.New(aws.Config{
 		Region: region, ClusterName: args.ClusterName, ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle,
@@ -367,7 +367,7 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, server st
 	}, clients)
 }
 
-// worlds are the planner's and the launches' views of the cluster: one for each goroutine that asks.
+// worlds returns the views of the cluster for the planner and for launches: one for each goroutine that uses one.
 func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, others frameworkruntime.Registry) (plan, recheck launch.World, err error) {
 	deny := func(p profile) []string {
 		return append([]string{provision.Name, binder.Name, binder.GateName}, p.args.SimulationDenyList...)
@@ -396,7 +396,7 @@ func names(profiles []profile) []string {
 	return out
 }
 
-// provisionFor are the other schedulers whose pods are demand, for whichever profile.
+// provisionFor returns the other schedulers whose pods are demand, for whichever profile.
 func provisionFor(profiles []profile) []string {
 	var out []string
 	for _, p := range profiles {

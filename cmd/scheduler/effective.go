@@ -18,19 +18,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// effectiveKey is where the state is found in /configz. Upstream's chain of handlers can't be added to from outside, but /configz
-// serves whatever is registered, behind the same authorization.
+// effectiveKey is the key of the state in /configz. Upstream's chain of handlers can't be extended from outside, but /configz serves
+// whatever is registered, behind the same authorization.
 const effectiveKey = "dovetail"
 
-// effective is what Dovetail goes by, as it is when it is asked for.
+// effective is Dovetail's current configuration and state.
 type effective struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Profiles []effectiveProfile `json:"profiles"`
-	// Problem is why nothing can be launched, Cloud what of it isn't known.
+	// Problem is why nothing can be launched, Cloud what about the cloud isn't known.
 	Problem string `json:"problem,omitempty"`
 	Cloud   string `json:"cloud,omitempty"`
-	// Pools in the order in which they are tried.
+	// Pools are in the order in which they are tried.
 	Pools  []effectivePool `json:"pools"`
 	Claims claimCount      `json:"claims"`
 	Ledger ledger.Summary  `json:"ledger"`
@@ -46,10 +46,10 @@ type effectivePool struct {
 	Name      string `json:"name"`
 	NodeClass string `json:"nodeClass,omitempty"`
 	Weight    int32  `json:"weight,omitempty"`
-	// Schedulers whose pods may have nodes there; absent: all.
+	// Schedulers whose pods may use its nodes; absent: all.
 	Schedulers []string `json:"schedulers,omitempty"`
 	Unready    string   `json:"unready,omitempty"`
-	// InstanceTypes that its class can run, before the pool's requirements.
+	// InstanceTypes is the number of types that its node class can run, before the pool's requirements.
 	InstanceTypes int `json:"instanceTypes"`
 }
 
@@ -60,7 +60,7 @@ type claimCount struct {
 	Initialized int `json:"initialized"`
 }
 
-// liveState is what effective asks; all answer from memory.
+// liveState has the funcs that effective is built from; all answer from memory.
 type liveState struct {
 	problem func() string
 	cloud   func() error
@@ -69,14 +69,14 @@ type liveState struct {
 	ledger  func() ledger.Summary
 }
 
-// live is effective behind configz: it is made anew whenever it is written.
+// live is what configz serves: it builds effective anew whenever it is encoded.
 type live struct {
 	metav1.TypeMeta
 	profiles  []effectiveProfile
 	liveState liveState
 }
 
-// DeepCopyObject implements runtime.Object. Nobody changes it.
+// DeepCopyObject implements runtime.Object. It returns l itself, which is never changed.
 func (l *live) DeepCopyObject() runtime.Object { return l }
 
 // MarshalJSON implements json.Marshaler.
@@ -105,7 +105,7 @@ func (l *live) now() *effective {
 	return e
 }
 
-// publish shows what Dovetail goes by, in /configz from now on and once in the log.
+// publish serves the current configuration and state in /configz from now on, and logs the arguments once.
 func publish(ctx context.Context, profiles []profile, f liveState) error {
 	l := &live{TypeMeta: metav1.TypeMeta{APIVersion: pluginargs.GroupVersion, Kind: "Effective"}, liveState: f}
 	for _, p := range profiles {
@@ -126,7 +126,7 @@ func publish(ctx context.Context, profiles []profile, f liveState) error {
 	return nil
 }
 
-// withoutSpecs leaves out what pools and classes say, for the log: it is long, and user data may hold secrets.
+// withoutSpecs removes the specs of pools and node classes for the log: they are long, and user data may hold secrets.
 func withoutSpecs(profiles []effectiveProfile) []effectiveProfile {
 	names := func(of []provision.Inline) []provision.Inline {
 		out := make([]provision.Inline, len(of))

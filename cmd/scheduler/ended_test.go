@@ -10,7 +10,7 @@ import (
 
 var errWatch = errors.New("no watch")
 
-// With one of its parts the process ends: without the others nodes would be bought that nobody drains or collects.
+// The process ends when one of its parts does: otherwise the other parts would buy nodes that no controller drains or collects.
 func TestProcessEndsWithItsParts(t *testing.T) {
 	untilDone := func(ctx context.Context) error {
 		<-ctx.Done()
@@ -19,7 +19,7 @@ func TestProcessEndsWithItsParts(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		part func(context.Context) error
-		want string // empty: until it is told to stop
+		want string // empty: until ctx ends
 	}{
 		{"all of them run", untilDone, ""},
 		{"one fails", func(context.Context) error { return errWatch }, "lifecycle has stopped: no watch"},

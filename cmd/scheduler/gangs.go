@@ -19,16 +19,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
-// gangs reads the groups of pods that start together, of whichever kinds are in use here.
+// gangs reads the groups of pods that start together, of the kinds that are in use here.
 type gangs struct {
 	coscheduling grouplisters.PodGroupLister      // nil: no profile has Coscheduling
 	inTree       schedulinglisters.PodGroupLister // nil: the feature is off
 	run          func(ctx context.Context)
-	changed      func() // a group has come or changed
+	changed      func() // a group was added or changed
 }
 
-// newGangs registers what it reads; what isn't the scheduler's own begins with run. The definition of Coscheduling's PodGroup
-// has to be installed where a profile uses it: the plugin itself can't do without.
+// newGangs registers the informers that it reads; the one for Coscheduling, which isn't the scheduler's own, starts with run. The CRD of
+// Coscheduling's PodGroup has to be installed where a profile uses the plugin: the plugin itself requires it.
 func newGangs(cfg *rest.Config, f informers.SharedInformerFactory, sched *scheduler.Scheduler, profiles []profile) (*gangs, error) {
 	g := &gangs{run: func(context.Context) {}, changed: func() {}}
 	tell := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { g.changed() }, UpdateFunc: func(any, any) { g.changed() }}

@@ -25,8 +25,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
-// whenLeading calls f when the scheduler asks for its first pod, which only the leader's does, after its informers have
-// synced. Leader election's callbacks can't be used: the upstream run loop sets them.
+// whenLeading calls f when the scheduler asks for its first pod: only the leader's does so, after its informers have synced. Leader
+// election's callbacks can't be used, because upstream's run loop sets them.
 func whenLeading(sched *scheduler.Scheduler, f func()) {
 	next := sched.NextPod
 	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
@@ -35,8 +35,8 @@ func whenLeading(sched *scheduler.Scheduler, f func()) {
 	}
 }
 
-// takeDownWithoutNodes makes demand of pods that failed because the cluster has no nodes at all: PostFilter is not called
-// for them. profiles are those with our plugins.
+// takeDownWithoutNodes submits pods that failed because the cluster has no nodes at all: PostFilter is not called for them. profiles are
+// those with our plugins.
 func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, reservations *launch.Reservations, classes *launch.Classes) {
 	handle := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, p *framework.QueuedPodInfo, status *fwk.Status, n *fwk.NominatingInfo, start time.Time) {
@@ -54,13 +54,13 @@ func takeDown(ctx context.Context, pod *corev1.Pod, reservations *launch.Reserva
 	class, err := classes.Class(pod)
 	if err != nil {
 		reservations.Withdraw(pod.UID)
-		klog.FromContext(ctx).V(3).Info("No node is built for the pod", "pod", klog.KObj(pod), "reason", err)
+		klog.FromContext(ctx).V(3).Info("No node can be launched for the pod", "pod", klog.KObj(pod), "reason", err)
 		return
 	}
 	reservations.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
 }
 
-// judge says what a pod means for the choice of a static pool's node that goes.
+// judge returns what ending a pod costs, and whether the pod protects its node, when a static pool scales down.
 func judge(pod *corev1.Pod, now time.Time) (cost float64, protected bool) {
 	if pods.Occupies(pod, now) {
 		cost = pods.Cost(pod)
@@ -69,7 +69,7 @@ func judge(pod *corev1.Pod, now time.Time) (cost float64, protected bool) {
 	return cost, asks && !objects.Ended(pod) && !pods.Terminating(pod)
 }
 
-// podsOn finds the pods of a name in the informer, which the lifecycle has indexed.
+// podsOn returns a func that returns the pods bound to a node name, from the informer, which package lifecycle has indexed.
 func podsOn(informer cache.SharedIndexInformer) func(node string) []*corev1.Pod {
 	return func(node string) []*corev1.Pod {
 		bound, err := pods.OnNode(informer.GetIndexer(), node)
@@ -80,7 +80,7 @@ func podsOn(informer cache.SharedIndexInformer) func(node string) []*corev1.Pod 
 	}
 }
 
-// queue is the scheduling queue as the launcher knows it.
+// queue is the scheduling queue as package launch uses it.
 type queue struct{ sched *scheduler.Scheduler }
 
 func (q queue) Activate(pods []*corev1.Pod) {
@@ -91,14 +91,14 @@ func (q queue) Activate(pods []*corev1.Pod) {
 	q.sched.SchedulingQueue.Activate(klog.Background(), byName)
 }
 
-// worldOf is the simulation as the launcher knows it.
+// worldOf is the simulation as package launch uses it.
 type worldOf struct{ *simulate.World }
 
 func (w worldOf) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {
 	return w.World.Nodes(decorate)
 }
 
-// nodeBuilder makes Node objects of Karpenter's words.
+// nodeBuilder builds Node objects with Karpenter's labels and taints.
 type nodeBuilder struct{}
 
 func (nodeBuilder) NodeFor(c *capacity.Claim, inst capacity.Instance, features []string) *corev1.Node {
@@ -109,12 +109,12 @@ func (nodeBuilder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Nod
 	return karpenter.PlannedNodeObject(p, name)
 }
 
-// nodeOfClaim is NodeFor for the lifecycle, which has the object.
+// nodeOfClaim is NodeFor for package lifecycle, which has the NodeClaim object.
 func nodeOfClaim(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
 	return karpenter.NodeFor(karpenter.ClaimOf(claim), inst, nil), nil
 }
 
-// noExecute gives the taints of a Node that evict pods.
+// noExecute returns a func that returns the taints of a Node that evict pods.
 func noExecute(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
 	return func(name string) []corev1.Taint {
 		node, err := nodes.Get(name)
@@ -125,7 +125,7 @@ func noExecute(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
 	}
 }
 
-// disrupting tells the spending guard of claims that are ended by decision of ours.
+// disrupting returns a func that reports claims that package disruption ends to the spending guard.
 func disrupting(s *launch.Spending, claim func(string) *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) func(ctx context.Context, name, reason string) {
 	return func(ctx context.Context, name, reason string) {
 		switch {
@@ -139,7 +139,7 @@ func disrupting(s *launch.Spending, claim func(string) *capacity.Claim, describe
 	}
 }
 
-// taken says that EC2 has taken a claim's instance back. Of a spot instance that is believed as long as it can't be asked.
+// taken reports whether EC2 has taken a claim's instance back. For a spot instance this is assumed when EC2 can't be asked.
 func taken(ctx context.Context, c *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) bool {
 	if c == nil {
 		return true

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A machine that dies while it boots is no machine that EC2 has taken back, although its end is heard of in the same way.
+// EC2 has not taken back an instance that dies while it boots, although its end is reported in the same way.
 func TestTakenByEC2(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -43,18 +43,17 @@ profiles:
 `
 
 func init() {
-	// The runtime's signal goroutine must not be born in a bubble.
+	// The runtime's signal goroutine must not be started inside a bubble.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
-	// Errors of informers are logged, not slowed down: the brake is one for the whole test process and would take the time of one
-	// bubble for another's.
+	// Errors of informers are logged, but not rate limited: the limiter is shared by the whole test process and would use the time of one
+	// bubble for another.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 }
 
-// hosted runs the whole scheduler as run does, in this process and on connections that somebody else owns. It is the leader from
-// the beginning.
+// hosted runs the whole scheduler as run does, in this process and on the caller's connections. It is the leader from the beginning.
 func hosted(ctx context.Context, p chaos.Process) error { return host(ctx, p, hostedConfig, nil) }
 
-// host does it with a configuration and more plugins.
+// host does that with a configuration and more plugins.
 func host(ctx context.Context, p chaos.Process, text string, more frameworkruntime.Registry) error {
 	decoded, _, err := configscheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
 	if err != nil {
@@ -86,7 +85,7 @@ func host(ctx context.Context, p chaos.Process, text string, more frameworkrunti
 			}),
 		}, p.Clock), nil
 	}
-	d.publish = func(context.Context, []profile, liveState) error { return nil } // in /configz there is room for one
+	d.publish = func(context.Context, []profile, liveState) error { return nil } // /configz can hold only one
 	d.others = func() frameworkruntime.Registry {
 		all := outOfTree()
 		maps.Copy(all, more)

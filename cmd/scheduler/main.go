@@ -1,6 +1,6 @@
-// Command dovetail-scheduler is the upstream kube-scheduler with Dovetail's plugins compiled in and its motors beside the
-// scheduling loop. Flags, configuration, endpoints and metrics are upstream's; without our plugins in any profile it is
-// a plain kube-scheduler. This package introduces the parts to each other and decides nothing.
+// Command dovetail-scheduler is the upstream kube-scheduler with Dovetail's plugins compiled in and its controllers beside the scheduling
+// loop. Flags, configuration, endpoints and metrics are upstream's; without our plugins in any profile it is a plain kube-scheduler. This
+// package connects the parts and decides nothing.
 package main
 
 import (

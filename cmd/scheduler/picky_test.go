@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
 )
 
-// picky is a plugin of somebody else's, as there are some that look up in a resource of their own what they know of a node: it takes
-// every node that is only planned, and refuses it once it is a machine.
+// picky stands for a third-party plugin that looks up what it knows about nodes in a resource of its own: it accepts every node that is
+// only planned, and refuses it once it exists.
 type picky struct {
 	refuses func(*corev1.Pod, *corev1.Node) bool
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// upstreamLease is kube-scheduler's default lease.
+// upstreamLease is the name of kube-scheduler's default lease.
 const upstreamLease = "kube-scheduler"
 
 // profile is a profile that has our plugins.
@@ -29,7 +29,7 @@ type profile struct {
 	binder *binder.Args
 }
 
-// ourProfiles are the profiles with our plugins, in the order of the configuration.
+// ourProfiles returns the profiles with our plugins, in the order of the configuration.
 func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.Scheduler) ([]profile, error) {
 	var out []profile
 	for _, p := range cfg.Profiles {
@@ -55,7 +55,7 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 				p.SchedulerName, provision.Name, enabled.PostFilter.Enabled[0].Name)
 		}
 		if first := enabled.PreFilter.Enabled[0].Name; first != binder.Name {
-			// A pod whose room is ready would fail in the others' hands before Binder has pinned it, and be tried again and again.
+			// Otherwise other plugins would refuse a pod whose node is ready before Binder has pinned it, again and again.
 			return nil, fmt.Errorf("profile %q: plugins.preFilter: %s must be the first preFilter plugin, but %s is: name it under preFilter.enabled, too",
 				p.SchedulerName, binder.Name, first)
 		}
@@ -94,10 +94,10 @@ func (p profile) fits(others []profile) error {
 	}
 	for _, o := range others {
 		if name := p.args.Contradicts(o.args); name != "" {
-			return fmt.Errorf("%s arguments: %s: Invalid value: it is of the whole process, and profile %q has another", provision.Name, name, o.config.SchedulerName)
+			return fmt.Errorf("%s arguments: %s: Invalid value: it applies to the whole process, and profile %q has another value", provision.Name, name, o.config.SchedulerName)
 		}
 		if name := p.binder.Contradicts(o.binder); name != "" {
-			return fmt.Errorf("%s arguments: %s: Invalid value: it is of the whole process, and profile %q has another", binder.Name, name, o.config.SchedulerName)
+			return fmt.Errorf("%s arguments: %s: Invalid value: it applies to the whole process, and profile %q has another value", binder.Name, name, o.config.SchedulerName)
 		}
 	}
 	return nil
@@ -112,10 +112,10 @@ func argsOf(p schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object {
 	return nil
 }
 
-// minServerMinor is the oldest API server that serves what the scheduler's informers ask for (resource.k8s.io/v1).
+// minServerMinor is the oldest API server version that serves what the scheduler's informers watch (resource.k8s.io/v1).
 const minServerMinor = 34
 
-// serverVersion is the API server's major.minor. An unreachable server is not an error: the scheduler will wait for it.
+// serverVersion returns the API server's major.minor. An unreachable server is not an error: the scheduler will wait for it.
 func serverVersion(ctx context.Context, c kubernetes.Interface) (string, error) {
 	v, err := c.Discovery().WithLegacy().ServerVersion()
 	if err != nil || ctx.Err() != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// listed is a running profile of which only the order of its plugins is asked.
+// listed is a running profile of which only the order of its plugins is used.
 type listed struct {
 	framework.Framework
 	plugins schedulerapi.Plugins
@@ -28,7 +28,7 @@ func set(names ...string) (out schedulerapi.PluginSet) {
 	return out
 }
 
-// A profile in which others are asked before ours is refused, with the place where that can be changed.
+// A profile in which other plugins run before ours is refused, with the field to change.
 func TestOrderOfPlugins(t *testing.T) {
 	for _, tc := range []struct {
 		name                  string

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/manifests"
 )
 
-// rules are those of the shipped ClusterRole, and those of the Role in our own namespace.
+// rules returns those of the shipped ClusterRole, and those of the Role in our own namespace.
 func rules(files [][]byte) (cluster, own []rbacv1.PolicyRule) {
 	for _, part := range bytes.Split(bytes.Join(files, []byte("\n---\n")), []byte("\n---\n")) {
 		var role rbacv1.Role
@@ -35,7 +35,7 @@ func may(rules []rbacv1.PolicyRule, verb, group, resource, name string) bool {
 	})
 }
 
-// CapacityBuffers may be read, to be told that they have no effect, and nothing else may be done with them.
+// CapacityBuffers may be read, to report that they have no effect, and nothing else.
 func TestCapacityBuffersMayBeRead(t *testing.T) {
 	for _, folder := range []string{"replace", "secondary"} {
 		files, err := manifests.Folder(folder)
@@ -51,7 +51,7 @@ func TestCapacityBuffersMayBeRead(t *testing.T) {
 	}
 }
 
-// What the spending guard reads and writes is allowed by what is shipped: the API servers of other tests ask nobody.
+// The shipped rules allow what the spending guard reads and writes: the API servers of other tests don't check authorization.
 func TestSpendingGuardMayDoWhatItDoes(t *testing.T) {
 	for _, folder := range []string{"replace", "secondary"} {
 		files, err := manifests.Folder(folder)

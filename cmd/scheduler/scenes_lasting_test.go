@@ -14,15 +14,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
-// A fault that lasts for a day costs a few machines, and when its cause is mended all pods run soon.
+// A fault that lasts for a day costs a few instances, and when its cause is fixed all pods run soon.
 
-// mended is how soon all pods run when the cause is mended.
+// mended is how soon all pods run once the cause is fixed.
 const mended = 4*time.Minute + 2*chaos.LongestBoot
 
-// day is how long a fault lasts.
+// day returns how long a fault lasts.
 func day() time.Duration { return whole(24*time.Hour, 4*time.Hour) }
 
-// spent judges what was bought for a demand that needs so many machines: at most so many after the first round.
+// spent checks what was bought for a demand that needs so many instances: at most so many after the first round.
 func spent(s *chaos.Stage, need, most int) {
 	bill(s)
 	s.AtMost("machines after the first round", s.Launched()-s.FirstRound(need), most)
@@ -33,7 +33,7 @@ func bill(s *chaos.Stage) {
 	s.Note("%d machines in all, %.0f machine hours, $%.2f; open: %q", s.Launched(), hours, dollars, s.Opened())
 }
 
-// 100 pods ask for a GPU, a machine each, and the device plugin never comes.
+// 100 pods request a GPU, an instance each, and the device plugin never registers.
 func TestSceneDevicesNeverCome(t *testing.T) {
 	var f chaos.Fault
 	play(t, chaos.Scene{
@@ -53,7 +53,7 @@ func TestSceneDevicesNeverCome(t *testing.T) {
 	})
 }
 
-// A CronJob makes a Job a minute; what the filters of the profile accept as a plan they refuse as a machine.
+// A CronJob makes a Job a minute; the profile's filters accept its node as a plan and refuse it once it is launched.
 func TestSceneRefusedAsLaunched(t *testing.T) {
 	var f chaos.Fault
 	play(t, chaos.Scene{Program: withPicky("report", &f), Play: func(s *chaos.Stage) {
@@ -77,7 +77,7 @@ func TestSceneRefusedAsLaunched(t *testing.T) {
 	}})
 }
 
-// A webhook denies every Node; ten machines are wanted.
+// A webhook denies every Node; ten are wanted.
 func TestSceneNodesDenied(t *testing.T) {
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		pool := chaos.Pool("default", "default")
@@ -93,8 +93,8 @@ func TestSceneNodesDenied(t *testing.T) {
 	}})
 }
 
-// Something drives the pods off every new node: a taint that an agent puts there as soon as a pod has the node (so that no plan can
-// know), one that is there before any pod (e2e.md F3 as it was found), or a pod of more worth that nobody counted (F1).
+// Something drives the pods off every new node: a taint that an agent adds as soon as a pod is bound (so that no plan can know it), one
+// that is there before any pod (e2e.md F3 as it was found), or a pod of higher priority that was not counted (F1).
 var expulsions = []struct {
 	name string
 	do   func(*chaos.Stage) *chaos.Fault
@@ -125,7 +125,7 @@ func TestSceneDrivenOff(t *testing.T) {
 			}})
 		})
 		if x.name != "tainted when bound" && !*wholeScenes {
-			continue // one of them says it in make test
+			continue // make test runs only one of them
 		}
 		t.Run(x.name+", 50 Deployments", func(t *testing.T) {
 			play(t, chaos.Scene{Play: func(s *chaos.Stage) {
@@ -145,7 +145,7 @@ func TestSceneDrivenOff(t *testing.T) {
 	}
 }
 
-// The taint comes when the pod has run for a while; after three minutes the machine has served.
+// The taint is added when the pod has run for a while; after three minutes the instance has served.
 func TestSceneTaintedLater(t *testing.T) {
 	for _, after := range []time.Duration{30 * time.Second, 3 * time.Minute} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestSceneTaintedLater(t *testing.T) {
 	}
 }
 
-// deployments are so many of one pod, each of which needs a machine of its own.
+// deployments creates n Deployments of one pod, each of which needs an instance of its own.
 func deployments(s *chaos.Stage, n int) map[string]int {
 	want := map[string]int{}
 	for i := range n {

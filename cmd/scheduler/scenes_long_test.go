@@ -20,18 +20,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 )
 
-// Scenes that make test has no time for: make scenes plays them.
+// Scenes that take too long for make test: make scenes runs them.
 
 // registrationTimeout is the product's, as shipped.
 const registrationTimeout = 15 * time.Minute
 
-// One of the 50 pulls its image for an hour, on a node that nobody taints: that its machine isn't over says nothing for the others.
+// One of the 50 pods pulls its image for an hour, on a node that isn't tainted: that its instance has no verdict yet says nothing about the
+// others.
 func TestSceneDrivenOffBesideASlowImage(t *testing.T) {
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		pool := chaos.Pool("default", "default")
 		s.Create(chaos.Class("default"), pool)
 		want := deployments(s, 49)
-		// Of the first machines of an image some only are bought at first; this pod's is one of them, because it is worth most.
+		// At first only some instances of a new image are bought; this pod's is one of them, because of its priority.
 		s.Create(chaos.Deployment(1, chaos.Template("slow", "3", "1Gi", chaos.Annotated(kubelet.PullFor, "1h"), func(t *corev1.PodTemplateSpec) { t.Spec.Priority = ptr.To[int32](100) })))
 		want["slow"] = 1
 		f := s.TaintBusy(0, false, func(p *corev1.Pod) bool { return p.Labels["app"] == "slow" })
@@ -45,7 +46,7 @@ func TestSceneDrivenOffBesideASlowImage(t *testing.T) {
 	}})
 }
 
-// No machine of an image ever registers: 200 classes of pods, three zones, two pools.
+// No instance of an image ever registers: 200 classes of pods, three zones, two pools.
 func TestSceneBadImage(t *testing.T) {
 	var f chaos.Fault
 	play(t, chaos.Scene{
@@ -72,8 +73,8 @@ func TestSceneBadImage(t *testing.T) {
 	})
 }
 
-// One machine in twenty never registers. Of 200 that are wanted the last is there, with a guard, at most one registration timeout later
-// than without: that took two of them and three boots.
+// One instance in twenty never registers. The last of the 200 that are wanted registers, with a guard, at most one registration timeout
+// later than without: that took two timeouts and three boots.
 func TestSceneSomeNeverRegister(t *testing.T) {
 	var machines atomic.Int64
 	quiet(t, chaos.Scene{
@@ -88,8 +89,9 @@ func TestSceneSomeNeverRegister(t *testing.T) {
 	})
 }
 
-// A CronJob makes a Job a minute, which the filters refuse as launched, and beside it another workload of the same pool grows by a machine each half hour, and does its work there: that is no reason to go on trying
-// for the one that is refused, and the other does not wait because of it.
+// A CronJob makes a Job a minute, which the filters refuse as launched. Beside it another workload of the same pool grows by an instance
+// each half hour, and does its work there: that is no reason to go on trying for the one that is refused, and the other does not wait
+// because of it.
 func TestSceneRefusedBesideOthers(t *testing.T) {
 	var f chaos.Fault
 	play(t, chaos.Scene{Program: withPicky("report", &f), Play: func(s *chaos.Stage) {

@@ -23,9 +23,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// What happens in every cluster opens no breaker.
+// Events that are normal in every cluster open no breaker.
 
-// quiet plays a scene in which nothing may open.
+// quiet runs a scene in which no breaker may open.
 func quiet(t *testing.T, scene chaos.Scene) {
 	t.Helper()
 	do := scene.Play
@@ -44,7 +44,7 @@ func withArgs(args string) chaos.Program {
 	return func(ctx context.Context, p chaos.Process) error { return host(ctx, p, config, nil) }
 }
 
-// basics are a class and a pool.
+// basics creates a node class and a pool.
 func basics(s *chaos.Stage) (*ec2nc.EC2NodeClass, *karpv1.NodePool) {
 	class, pool := chaos.Class("default"), chaos.Pool("default", "default")
 	s.Create(class, pool)
@@ -73,7 +73,7 @@ func TestSceneInitCrashLoop(t *testing.T) {
 	}})
 }
 
-// shortJobs lets n Jobs of 30 seconds happen, 500 a minute, each deleted as soon as it has ended.
+// shortJobs creates n Jobs of 30 seconds, 500 a minute, and deletes each as soon as it has ended.
 func shortJobs(s *chaos.Stage, n int) {
 	s.Create(chaos.Class("default"), chaos.Pool("default", "default", ec2nc.LabelInstanceCategory+"=c,m,r", ec2nc.LabelInstanceCPU+"=4,8,16"))
 	s.Start()
@@ -198,7 +198,7 @@ func TestSceneDaemonSetAddedMeanwhile(t *testing.T) {
 		})
 		s.Pass(30 * time.Second)
 		s.Note("%d machines boot", s.Launched())
-		// The machines are too small for both, which nobody could know: those pods go once.
+		// The instances are too small for both, which could not be known: those pods are evicted once.
 		s.Until("all run", 15*time.Minute, s.Running(map[string]int{"web": 20}))
 		s.Pass(time.Hour)
 	}})
@@ -244,7 +244,7 @@ func TestSceneClaimByHand(t *testing.T) {
 	}})
 }
 
-// The cluster's own scheduler reports that it finds no node for its pods, and when their machines are there, it has put them elsewhere.
+// The cluster's own scheduler reports that it finds no node for its pods, and when their nodes exist, it has placed them elsewhere.
 func TestSceneOtherSchedulerPlacesElsewhere(t *testing.T) {
 	quiet(t, chaos.Scene{Program: withArgs("provisionFor: [other]"), Play: func(s *chaos.Stage) {
 		basics(s)
@@ -299,7 +299,7 @@ func TestSceneThrottled(t *testing.T) {
 	}})
 }
 
-// The scheduler is killed before or after each time it writes what a machine was worth, or what the guard knows.
+// The scheduler is killed before or after each write of a verdict or of the guard's records.
 func TestSceneKilledAtEachVerdict(t *testing.T) {
 	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		basics(s)

@@ -13,10 +13,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
 )
 
-// Volumes of a CSI driver whose capacity follows the node: nobody has published what a node has that isn't there.
+// Volumes of a CSI driver whose capacity depends on the node: nothing is published about a node that doesn't exist yet.
 
-// The driver publishes what a node has half a minute after the node is Ready. Its pod waits for that, on the one machine that is bought; so does
-// one that comes meanwhile and has room there. One that asks for more than nodes show, or for more than is left, buys what it needs or nothing.
+// The driver publishes a node's storage half a minute after the node is Ready. Its pod waits for that, on the one node that is bought; so
+// does a pod that is created meanwhile and fits there. For a pod that requests more than nodes publish, or than is left, what it needs is
+// bought or nothing.
 func TestSceneLocalStorage(t *testing.T) {
 	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		basics(s)
@@ -46,8 +47,8 @@ func TestSceneLocalStorage(t *testing.T) {
 	}})
 }
 
-// A pod that needs a machine of its own comes when the first one of its type is up and has published nothing: it waits for what that shows, and
-// then it gets its machine. The product is killed in between.
+// A pod that needs a node of its own is created when the first one of its type is Ready and has published nothing: it waits until that has,
+// and then gets its node. The product is killed in between.
 func TestSceneLocalStorageShownLate(t *testing.T) {
 	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		s.Create(chaos.Class("default"), chaos.Pool("default", "default", corev1.LabelInstanceTypeStable+"=c6i.xlarge"))
@@ -74,7 +75,7 @@ func TestSceneLocalStorageShownLate(t *testing.T) {
 	}})
 }
 
-// The driver registers and never publishes anything: a machine is tried, and again now and then, and when it is mended the pod runs.
+// The driver registers and never publishes anything: a node is tried, and again now and then, and when the driver is fixed the pod runs.
 func TestSceneStorageNeverPublished(t *testing.T) {
 	var f chaos.Fault
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
@@ -93,12 +94,12 @@ func TestSceneStorageNeverPublished(t *testing.T) {
 	}})
 }
 
-// A pod asks for more than any node has. While one is there that shows it, the pod is refused with that, and nothing is bought; where there is
-// none, one is tried now and then.
+// A pod requests more than any node has. While a node exists that shows this, the pod is refused for that reason, and nothing is bought;
+// otherwise one is tried now and then.
 func TestSceneStorageTooSmall(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		if !there && !*wholeScenes {
-			continue // TestSceneStorageNeverPublished says the same of the guard
+			continue // TestSceneStorageNeverPublished checks the same of the guard
 		}
 		t.Run(fmt.Sprintf("a node is there: %t", there), func(t *testing.T) {
 			play(t, chaos.Scene{Play: func(s *chaos.Stage) {

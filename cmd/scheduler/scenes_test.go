@@ -18,7 +18,7 @@ var (
 	sceneLogs   = flag.String("scenes.logs", "", "folder for the product's logs, one file per scene")
 )
 
-// whole is n, or fewer where there is no time for it.
+// whole returns n, or fewer without -scenes.whole.
 func whole[T any](n, fewer T) T {
 	if *wholeScenes {
 		return n
@@ -26,13 +26,14 @@ func whole[T any](n, fewer T) T {
 	return fewer
 }
 
-// prepare silences what isn't logged by way of a context, and has garbage collected seldom: a day makes much, and little of it lives.
+// prepare discards what isn't logged through a context, and makes garbage collection rare: a day makes much garbage, and little of it
+// lives.
 var prepare = sync.OnceFunc(func() {
 	silence()
 	debug.SetGCPercent(400)
 })
 
-// play plays a scene around the whole scheduler.
+// play runs a scene around the whole scheduler.
 func play(t *testing.T, scene chaos.Scene) {
 	t.Helper()
 	t.Parallel()

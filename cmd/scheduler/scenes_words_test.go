@@ -18,10 +18,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// Which sentence a user reads for each thing that goes wrong in EC2: on the pods that wait, on their pool, on the node class, on the machine's
-// claim. Each names the cause, by EC2's code.
+// What users read for each thing that goes wrong in EC2: on the waiting pods, their pool, the node class, and the instance's claim. Each
+// text names the cause, by EC2's code.
 
-// failing has all calls of an action fail from now on.
+// failing makes all calls of an action fail from now on.
 func failing(action string, f ec2.Fault) func(*chaos.Stage) {
 	return func(s *chaos.Stage) { s.Cloud().Before(action, func(*ec2.Request) *ec2.Fault { return &f }) }
 }
@@ -41,12 +41,12 @@ const (
 )
 
 func TestSceneWordsForEC2sFaults(t *testing.T) {
-	type heard struct{ kind, where, text string } // where and text: how it begins, and what is in it
+	type heard struct{ kind, where, text string } // where and text: how it begins, and what it contains
 	for _, tt := range []struct {
 		name  string
 		class func(*ec2nc.EC2NodeClass)
 		fault func(*chaos.Stage)
-		later func(*chaos.Stage) // when the machines run
+		later func(*chaos.Stage) // when the instances run
 		lasts time.Duration      // 0: a minute
 		want  []heard
 	}{
@@ -108,7 +108,7 @@ func TestSceneWordsForEC2sFaults(t *testing.T) {
 			failing("TerminateInstances", denied)(s)
 			chaos.Change(s, web(), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })
 		}, want: []heard{
-			{"NodeClaim", "event FailedTermination", "it is tried again: terminating instance i-"}, {"NodeClaim", "event FailedTermination", saysDenied},
+			{"NodeClaim", "event FailedTermination", "retrying: terminating instance i-"}, {"NodeClaim", "event FailedTermination", saysDenied},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -155,14 +155,14 @@ func TestSceneWordsForEC2sFaults(t *testing.T) {
 	}
 }
 
-// web is two pods that need a machine each.
+// web is two pods that need an instance each.
 func web() *appsv1.Deployment { return chaos.Deployment(2, chaos.Template("web", "3", "1Gi")) }
 
-// Of the SDK and of Go, not of EC2.
+// Words of the SDK and of Go, not of EC2.
 var forSpecialists = []string{"RequestID", "request id", "Request ID", "operation error", "https response error", "api error", "StatusCode", "context deadline exceeded",
 	"context canceled", "exceeded maximum number of attempts", "Encoded authorization"}
 
-// unreadable says what is wrong with a sentence, whatever it is about: words that help nobody, a clause that is said twice, no end.
+// unreadable returns what is wrong with a sentence, whatever it is about: words that don't help users, a repeated clause, a missing end.
 func unreadable(text string) string {
 	for _, w := range forSpecialists {
 		if strings.Contains(strings.ToLower(text), strings.ToLower(w)) {
@@ -186,7 +186,7 @@ func unreadable(text string) string {
 	return ""
 }
 
-// clauses are divided by these.
+// clauses are separated by these.
 var clauses = regexp.MustCompile(`: |; |\. |, `)
 
 func TestUnreadable(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 )
 
-// setup is upstream's app.Setup, which shows nobody the profiles between reading the configuration and building the scheduler: the
-// profiles without our plugins get InitializingNodes there, those with Binder its gate.
+// setup is upstream's app.Setup, which has no hook between reading the configuration and building the scheduler. There it adds
+// InitializingNodes to the profiles without our plugins, and Binder's gate to those with Binder.
 func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*schedulerserverconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
@@ -65,13 +65,13 @@ func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*scheduler
 	return &cc, sched, nil
 }
 
-// complete gives profiles the plugins that nobody has to name.
+// complete adds the plugins that profiles get without naming them.
 func complete(profiles []schedulerapi.KubeSchedulerProfile) []schedulerapi.KubeSchedulerProfile {
 	return withGate(withInitializingNodes(profiles))
 }
 
-// withInitializingNodes adds InitializingNodes to the profiles that don't have Binder's Filter, if another profile has it.
-// It is named at each extension point: a profile may have switched off what multiPoint brings.
+// withInitializingNodes adds InitializingNodes to the profiles that don't have Binder's Filter, if another profile has it. It is added at
+// each extension point: a profile may have disabled what multiPoint adds.
 func withInitializingNodes(profiles []schedulerapi.KubeSchedulerProfile) []schedulerapi.KubeSchedulerProfile {
 	if !slices.ContainsFunc(profiles, func(p schedulerapi.KubeSchedulerProfile) bool { return filters(p.Plugins, binder.Name) }) {
 		return profiles // a plain kube-scheduler
@@ -96,7 +96,8 @@ func withInitializingNodes(profiles []schedulerapi.KubeSchedulerProfile) []sched
 	return out
 }
 
-// withGate adds Binder's gate to the profiles that have Binder's Filter. Binder itself has no gate, even where a profile names it there.
+// withGate adds Binder's gate to the profiles that have Binder's Filter. The plugin Binder itself has no PreEnqueue, even where a profile
+// names it there.
 func withGate(profiles []schedulerapi.KubeSchedulerProfile) []schedulerapi.KubeSchedulerProfile {
 	out := slices.Clone(profiles)
 	for i := range out {
@@ -112,7 +113,7 @@ func withGate(profiles []schedulerapi.KubeSchedulerProfile) []schedulerapi.KubeS
 	return out
 }
 
-// filters says that the plugin is asked at the Filter point.
+// filters reports whether the profile runs the plugin at the Filter extension point.
 func filters(p *schedulerapi.Plugins, plugin string) bool {
 	if p == nil {
 		return false

@@ -37,7 +37,7 @@ import (
 )
 
 // A profile without our plugins, in a scheduler that has them in another profile, is as careful as plain kube-scheduler: it binds to no
-// Node whose kubelet isn't there, and takes no room that is planned for others.
+// Node without a kubelet, and takes no capacity that is reserved for others.
 func TestProfileWithoutOurPlugins(t *testing.T) {
 	booting := bootingNode()
 	up := bootingNode()
@@ -56,8 +56,8 @@ func TestProfileWithoutOurPlugins(t *testing.T) {
 		name    string
 		node    *corev1.Node
 		change  func(*corev1.Pod)
-		disable bool // the profile has switched off what multiPoint brings to Filter
-		planned bool // all of the node's room is planned for another pod
+		disable bool // the profile has disabled what multiPoint adds to Filter
+		planned bool // all of the node's capacity is planned for another pod
 		refused fwk.Code
 	}{
 		{name: "a Node without a kubelet", node: booting, refused: fwk.UnschedulableAndUnresolvable},
@@ -151,7 +151,7 @@ func TestWithInitializingNodes(t *testing.T) {
 	}
 }
 
-// A refused pod is tried again when nothing is hidden any more: for the scheduler itself the node's taints have not changed then.
+// A refused pod is tried again when no taint is hidden any more: to the scheduler itself the node's taints have not changed then.
 func TestPodsOfOtherProfilesAreTriedAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0)))))
 	defer cancel()
@@ -204,8 +204,8 @@ func bootingNode() *corev1.Node {
 	}
 }
 
-// twoProfiles is upstream's scheduler with the profiles that setup would make of default-scheduler, without our plugins, and one with
-// them. bare: default-scheduler has no filters. replace changes what plugins are made by.
+// twoProfiles returns upstream's scheduler with the profiles that setup would make of default-scheduler, without our plugins, and one with
+// them. bare: default-scheduler has no filters. replace changes the plugins' factories.
 func (d *dovetail) twoProfiles(ctx context.Context, t *testing.T, bare bool, replace ...func(frameworkruntime.Registry)) *scheduler.Scheduler {
 	t.Helper()
 	var profiles []schedulerapi.KubeSchedulerProfile
@@ -265,7 +265,7 @@ func (d *dovetail) planAllOf(t *testing.T, node *corev1.Node) {
 	})
 }
 
-// asked counts how often the ledger is asked whether a pod's gate is closed, by the gate or by a hint.
+// asked counts how often the ledger is asked whether a pod's gate is closed, by the gate or by a queueing hint.
 type asked struct {
 	*launch.Reservations
 	gate, hint int
@@ -281,7 +281,7 @@ func (a *asked) Gated(uid types.UID) bool {
 	return a.Reservations.Gated(uid)
 }
 
-// The queue asks about each gated pod at each event that the plugin which gates it wants to hear of, under its lock.
+// Under its lock, the queue asks about each gated pod at each event that the plugin which gates it has registered for.
 func TestGatedPodsAreNotAskedAtNewNodes(t *testing.T) {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0)))))
 	defer cancel()
@@ -323,7 +323,7 @@ func TestGatedPodsAreNotAskedAtNewNodes(t *testing.T) {
 	}
 }
 
-// Every profile with Binder has its gate, whatever it says of the extension point.
+// Every profile with Binder gets its gate, whatever the profile says about that extension point.
 func TestWithGate(t *testing.T) {
 	on := func(names ...string) (set schedulerapi.PluginSet) {
 		for _, n := range names {

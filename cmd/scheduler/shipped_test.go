@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// shipped is the object of that kind in a folder of manifests.
+// shipped returns the object of that kind in a folder of manifests.
 func shipped[T any](t *testing.T, folder, kind string) *T {
 	t.Helper()
 	contents, err := manifests.Folder(folder)
@@ -34,7 +34,7 @@ func shipped[T any](t *testing.T, folder, kind string) *T {
 	return nil
 }
 
-// The shipped configurations read the queue that the stack makes, once the names are filled in, and are refused before.
+// The shipped configurations read the queue that the stack creates, once the names are filled in, and are refused before.
 func TestShippedConfigurations(t *testing.T) {
 	stack, err := os.ReadFile("../../manifests/iam/cloudformation.yaml")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
-// No two replicas on one node, and a roll-out that doesn't need a third node for that; memory for what the soak test has shown.
+// No two replicas run on one node, a rollout doesn't need a third node for that, and memory follows what the soak test has shown.
 func TestShippedDeployment(t *testing.T) {
 	d := shipped[appsv1.Deployment](t, "secondary", "Deployment")
 	apart := d.Spec.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution

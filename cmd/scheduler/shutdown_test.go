@@ -42,7 +42,7 @@ spec:
         - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
 `
 
-// The whole program runs in this process, buys a node for a pod, and is told to stop: nothing of it goes on.
+// The whole program runs in this process, buys a node for a pod, and is stopped: no goroutine of it goes on.
 func TestNoGoroutineIsLeft(t *testing.T) {
 	c := inprocess.Start(t)
 	boots, err := kubelet.New(kubelet.Config{Kube: c.NodesConfig(), Speed: 20})
@@ -59,10 +59,10 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, v := range os.Environ() { // of whoever runs the test
+	for _, v := range os.Environ() { // of the user who runs the test
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
 			t.Setenv(name, "")
-			if err := os.Unsetenv(name); err != nil { // Setenv sees to it that it is back afterwards
+			if err := os.Unsetenv(name); err != nil { // Setenv restores it afterwards
 				t.Fatal(err)
 			}
 		}
@@ -111,7 +111,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	}
 }
 
-// arguments are what the manifests run the program with. Without leader election: who loses the lease exits at once.
+// arguments returns what the manifests run the program with, but without leader election: a process that loses the lease exits at once.
 func arguments(t *testing.T, c *cluster.Cluster, region string) *options.Options {
 	t.Helper()
 	cfg, err := c.ShippedConfig()
@@ -147,7 +147,7 @@ var (
 	number = regexp.MustCompile(`^goroutine (\d+) `)
 )
 
-// ours are the goroutines that run or were started by code of this module that is shipped, by number, without the known.
+// ours returns the goroutines that run shipped code of this module or were started by it, by number, without the known ones.
 func ours(known map[string]string) map[string]string {
 	buf := make([]byte, 64<<20)
 	out := map[string]string{}

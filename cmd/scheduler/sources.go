@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// pools tells the store what the profiles say about pools.
+// pools gives the store what the profiles say about pools.
 func pools(store *karpenter.Store, profiles []profile) error {
 	store.SetLegacy(karpenter.LegacyOptions{DefaultInstanceProfile: profiles[0].args.DefaultInstanceProfile})
 	var all []karpenter.Profile
@@ -44,7 +44,7 @@ func selects(args *provision.Args) (func(map[string]string) bool, error) {
 	return func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }, nil
 }
 
-// mayLaunch selects the namespaces whose pods may cause launches; nil: all.
+// mayLaunch returns the selector of namespaces whose pods may cause launches; nil: all.
 func mayLaunch(args *provision.Args) (labels.Selector, error) {
 	if args.NamespaceSelector == nil {
 		return nil, nil
@@ -64,7 +64,7 @@ func inline(of []provision.Inline) []karpenter.Inline {
 	return out
 }
 
-// binding tells the reservations and the classifier when pods may be bound, and how long they wait.
+// binding configures Reservations and Classes: when pods may be bound, and how long they wait.
 func (d *dovetail) binding(profiles []profile, f informers.SharedInformerFactory) {
 	first := profiles[0].binder
 	d.reservations.SetPatience(ledger.Patience{Gate: first.GateDeadline.Duration, Late: first.LateAfter.Duration, Startup: profiles[0].args.InitializationTimeout.Duration})

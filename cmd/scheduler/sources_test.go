@@ -29,7 +29,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// profileOf is a profile with these arguments, besides the cluster's name.
+// profileOf returns a profile with these arguments, besides the cluster's name.
 func profileOf(t *testing.T, name, args, binding string) profile {
 	t.Helper()
 	p := profile{config: schedulerapi.KubeSchedulerProfile{SchedulerName: name}}
@@ -60,7 +60,7 @@ nodePools:
       template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: main}, requirements: []}}
 `
 
-// What is wrong with a profile's pools ends the start, with the path in its arguments.
+// An error in a profile's pools stops the start, with the path in its arguments.
 func TestPoolsOfProfilesAreRead(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -102,9 +102,9 @@ func TestProfilesFitTogether(t *testing.T) {
 			`Provision arguments: registrationTimeout: Invalid value: "21m0s": must not be above 20m0s: pods wait 25m0s for a node (Binder's gateDeadline), 5m0s of which are for the launch`},
 		{"pods that wait for it", nil, profileOf(t, "x", "registrationTimeout: 55m", "gateDeadline: 1h"), ""},
 		{"another region", []profile{profileOf(t, "x", "region: us-west-2", "")}, profileOf(t, "y", "region: us-east-1", ""),
-			`Provision arguments: region: Invalid value: it is of the whole process, and profile "x" has another`},
+			`Provision arguments: region: Invalid value: it applies to the whole process, and profile "x" has another value`},
 		{"another patience", []profile{profileOf(t, "x", "", "")}, profileOf(t, "y", "", "gateDeadline: 30m"),
-			`Binder arguments: gateDeadline: Invalid value: it is of the whole process, and profile "x" has another`},
+			`Binder arguments: gateDeadline: Invalid value: it applies to the whole process, and profile "x" has another value`},
 		{"what each has for itself", []profile{profileOf(t, "x", "", "")}, profileOf(t, "y", "preemptFirst: true\nnodePoolSelector: {}", "earliestBinding: Registered"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -119,9 +119,9 @@ func TestProfilesFitTogether(t *testing.T) {
 	}
 }
 
-// The arguments with their defaults, and how things are when it is asked.
+// The arguments with their defaults, and the state at the time of the request.
 func TestEffectiveValues(t *testing.T) {
-	configz.Delete(effectiveKey) // what another test has left
+	configz.Delete(effectiveKey) // left by another test
 	p := profileOf(t, "x", "ec2NodeClasses: [{name: main, spec: {userData: secret}}]", "earliestBinding: Registered")
 	problem := ""
 	err := publish(t.Context(), []profile{p}, liveState{
@@ -140,7 +140,7 @@ func TestEffectiveValues(t *testing.T) {
 	t.Cleanup(func() { configz.Delete(effectiveKey) })
 	mux := http.NewServeMux()
 	configz.InstallHandler(mux)
-	problem = "claims can't be read" // since
+	problem = "claims can't be read" // from now on
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/configz", nil))
 	var all map[string]effective

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
 )
 
-// storming is the whole scheduler with what a history has drawn for it: a plugin of somebody else's, a profile without ours.
+// storming is the whole scheduler with what a history has drawn for it: a third-party plugin, a profile without ours.
 func storming(ctx context.Context, p chaos.Process) error {
 	config := hostedConfig
 	var more frameworkruntime.Registry

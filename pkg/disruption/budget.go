@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// budgets is how many nodes of each pool may be ended now because they are empty. Pools that allow none although one of
-// their nodes is due are told.
+// budgets returns how many empty nodes of each pool may be terminated now. A pool that allows none although one of its nodes is due gets an
+// event.
 func (c *Controller) budgets(s *survey, due []*machine) map[string]int {
 	left := map[string]int{}
 	for _, p := range s.pools {
@@ -32,8 +32,8 @@ func (c *Controller) budgets(s *survey, due []*machine) map[string]int {
 	return left
 }
 
-// tally counts a pool's initialized nodes, and those of them that are going or not Ready. A node whose instance is on its
-// way out is no part of the pool any more.
+// tally counts a pool's initialized nodes, and those of them that are being terminated or are not Ready. A node whose instance is
+// terminating is no longer part of the pool.
 func (c *Controller) tally(s *survey, p *karpv1.NodePool) (total, disrupting int) {
 	for _, m := range s.machines {
 		if m.pool != p || condition(m.claim, karpv1.ConditionTypeInitialized) == nil ||
@@ -48,14 +48,14 @@ func (c *Controller) tally(s *survey, p *karpv1.NodePool) (total, disrupting int
 	return total, disrupting
 }
 
-// allowed is how many of a pool's nodes may go at a time for a reason: the least that a budget allows which is for this reason
-// and open now. It fails closed: one budget whose schedule or number can't be read, and nothing is allowed, whatever it is for.
+// allowed returns how many of a pool's nodes may be disrupted at a time for a reason: the minimum over the active budgets for this reason.
+// It fails closed: if the schedule or number of any budget can't be parsed, nothing is allowed, whatever the budget is for.
 func allowed(budgets []karpv1.Budget, now clock.Clock, total int, reason karpv1.DisruptionReason) int {
 	least := math.MaxInt32
 	for i := range budgets {
 		b := &budgets[i]
 		if b.Schedule != nil && never(*b.Schedule, now) {
-			continue // Karpenter's arithmetic would take it for open all the time
+			continue // Karpenter's arithmetic would take it as always active
 		}
 		n, err := b.GetAllowedDisruptions(now, total)
 		if err != nil {
@@ -68,7 +68,7 @@ func allowed(budgets []karpv1.Budget, now clock.Clock, total int, reason karpv1.
 	return least
 }
 
-// never says that a schedule names no moment at all, like the 31st of February.
+// never reports whether a schedule names no time at all, like the 31st of February.
 func never(schedule string, now clock.Clock) bool {
 	s, err := cron.ParseStandard("TZ=UTC " + schedule)
 	return err == nil && s.Next(now.Now()).IsZero()

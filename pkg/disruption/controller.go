@@ -24,23 +24,23 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Fence keeps our own scheduler off a node.
+// Fence cordons a node for our own scheduler.
 type Fence interface {
-	// Fence is false, and nothing is fenced, when a pod is planned for the node, promised room there or on its way. After
-	// true nothing is bound there until Unfence.
+	// Fence returns false, and does nothing, when a pod is planned for the node, has a reservation there or is being bound. After true
+	// nothing is bound there until Unfence.
 	Fence(node string) bool
 	Unfence(node string)
 }
 
-// Nodes keeps other schedulers off a node, and knows what has happened there.
+// Nodes keeps other schedulers off a node, and knows about its pod events.
 type Nodes interface {
 	Disrupt(ctx context.Context, node *corev1.Node) error
 	Undisrupt(ctx context.Context, node *corev1.Node) error
-	// LastPodEvent is the last time something came to or left the node in this process's life; zero: unknown.
+	// LastPodEvent returns the last time a pod was bound to the node or left it during this process's life; zero: unknown.
 	LastPodEvent(node string) time.Time
 }
 
-// Config is what a Controller is made of. Everything but Hold, Replacements, Taken, Lost and DryRun is required.
+// Config holds the parts of a Controller. The fields that say "when set", DryRun and Hold are optional; all others are required.
 type Config struct {
 	Kube      kubernetes.Interface
 	Informers informers.SharedInformerFactory
@@ -49,28 +49,28 @@ type Config struct {
 	Live   client.Reader
 	Fence  Fence
 	Nodes  Nodes
-	// Replacements, when set, are planned before a node that has to go is drained.
+	// Replacements, when set, plans capacity for a node's pods before the node is drained.
 	Replacements Replacements
-	// Taken, when set, is when the capacity that a claim's machine runs on is taken back, and why; false: never, or nobody knows.
+	// Taken, when set, returns when the capacity that a claim's instance runs on is taken back, and why; false: never, or that is unknown.
 	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
-	// Lost, when set, is told of a claim whose machine the cloud takes back for want of capacity, perhaps more than once.
+	// Lost, when set, is called for a claim whose instance the cloud takes back for lack of capacity, perhaps more than once.
 	Lost func(claim *karpv1.NodeClaim)
-	// Ending, when set, is told why a claim is about to be ended.
+	// Ending, when set, is called with the reason before a claim is deleted.
 	Ending func(ctx context.Context, claim, reason string)
-	// Brake bounds how many nodes end per minute.
+	// Brake bounds how many nodes are terminated per minute.
 	Brake *brake.Brake
-	// DryRun: say what would be ended for being empty or expired, by event and log, and end none of it.
+	// DryRun: report by event and log which nodes would be terminated for being empty or expired, and terminate none of them.
 	DryRun bool
-	// Hold, when set, says why nothing may be ended at the moment; empty: go on.
+	// Hold, when set, returns why nothing may be disrupted now, or "".
 	Hold     func() string
 	Recorder events.EventRecorder
 	Clock    clock.WithTicker
 }
 
 const (
-	// pollEvery is how often a pass is made if nothing asks for one.
+	// pollEvery is how often a pass is made if nothing triggers one.
 	pollEvery = 10 * time.Second
-	// gatherFor is how long changes are gathered before a pass is made because of them.
+	// gatherFor is how long changes are collected before they trigger a pass.
 	gatherFor = time.Second
 )
 
@@ -94,19 +94,20 @@ type Controller struct {
 	pods     cache.SharedIndexInformer
 
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
-	// Only Run and the pass touch what follows. It may be lost at any moment.
+	// Only Run and pass use the following fields. Their content may be lost at any moment.
 
 	// started is since when pods have been watched.
 	started time.Time
-	// going are claims that were deleted here and that the cache still shows alive, by UID.
+	// going holds the claims, by UID, that were deleted here and that the cache still shows without deletion timestamp.
 	going map[string]bool
-	// leaving are claims whose time is over: their nodes are closed while their pods' new room is made, or drained; by UID.
+	// leaving holds the claims, by UID, that are being replaced: their nodes are cordoned while capacity for their pods is prepared, or are
+	// draining.
 	leaving map[string]*replacedNode
-	// said is when a claim's fate was told without being carried out, by UID and reason.
+	// said is when a decision that a dry run doesn't carry out was last reported, by UID and reason.
 	said map[string]time.Time
 }
 
-// New builds a Controller. It starts nothing and calls nobody.
+// New builds a Controller. It starts nothing and makes no calls.
 func New(cfg Config) (*Controller, error) {
 	core := cfg.Informers.Core().V1()
 	c := &Controller{
@@ -125,14 +126,14 @@ func New(cfg Config) (*Controller, error) {
 	if c.hold == nil {
 		c.hold = func() string { return "" }
 	}
-	core.Nodes().Informer() // registered here so that the factory's owner starts it with the rest
+	core.Nodes().Informer() // requested here so that the factory's owner starts this informer with the others
 	if err := pods.Index(c.pods); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// Changed asks for a pass soon. Safe from any goroutine; ignored while not running, because Run begins with one.
+// Changed triggers a pass soon. Safe for concurrent use; ignored while the Controller isn't running, because Run begins with a pass.
 func (c *Controller) Changed() {
 	if q := c.queue.Load(); q != nil {
 		(*q).AddAfter(struct{}{}, gatherFor)
@@ -150,7 +151,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 	gone, err := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
-			if before.(*corev1.Pod).UID != after.(*corev1.Pod).UID { // deleted and made again while the watch was interrupted
+			if before.(*corev1.Pod).UID != after.(*corev1.Pod).UID { // deleted and created again while the watch was interrupted
 				c.Changed()
 			}
 		},
@@ -159,7 +160,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching Pods: %w", err)
 	}
-	defer func() { _ = c.pods.RemoveEventHandler(gone) }() // fails only for a handle that isn't its own
+	defer func() { _ = c.pods.RemoveEventHandler(gone) }() // fails only for a registration of another informer
 	if !cache.WaitForCacheSync(ctx.Done(), gone.HasSynced) {
 		return nil
 	}
@@ -190,15 +191,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// pass looks at everything once:
+// pass looks at the whole cluster once:
 //
-//  1. what there is: pools, claims, nodes;
-//  2. taints left over from passes that were cut short go;
-//  3. who has to go because its time is over, and whether there is room for its pods;
-//  4. who may go because it is empty, and how many of them each pool allows;
-//  5. the longest quiet first, fenced, tainted and looked at again, until the budget is used up.
+//  1. Read pools, claims and nodes.
+//  2. Remove taints left over from interrupted passes.
+//  3. Find the nodes that have to go because their time is over, and whether there is capacity for their pods.
+//  4. Find the nodes that may go because they are empty, and how many of them each pool allows.
+//  5. Starting with the longest empty one, cordon each, taint it and check it again, until the budget is used up.
 //
-// It returns when to make the next.
+// It returns when to make the next pass.
 func (c *Controller) pass(ctx context.Context) (time.Duration, error) {
 	if why := c.hold(); why != "" {
 		klog.FromContext(ctx).V(4).Info("Paused", "reason", why)
@@ -219,7 +220,7 @@ func (c *Controller) pass(ctx context.Context) (time.Duration, error) {
 	return earliest(next, soon, c.brake.Wait(c.clock.Now())), nil
 }
 
-// earliest of some waits, pollEvery at the latest; 0 is no wait.
+// earliest returns the shortest of some waits, at most pollEvery; 0 is no wait.
 func earliest(waits ...time.Duration) time.Duration {
 	out := pollEvery
 	for _, w := range waits {

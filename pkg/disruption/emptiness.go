@@ -16,8 +16,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
-// endAllEmpty ends the machines that have been empty for long enough, as far as budgets and brake allow, and says how soon the
-// next will have been (0: none is waiting). One that fails keeps nobody else from going, but it may have gone.
+// endAllEmpty terminates the nodes that have been empty for long enough, as far as budgets and brake allow, and returns how soon the next
+// one will have been (0: none is waiting). If one fails, the others go on; the failed one still counts against the budget, since its
+// deletion may have worked.
 func (c *Controller) endAllEmpty(ctx context.Context, s *survey) (soon time.Duration, errs []error) {
 	due, soon, err := c.empty(s)
 	if err != nil {
@@ -44,8 +45,8 @@ func (c *Controller) endAllEmpty(ctx context.Context, s *survey) (soon time.Dura
 	return soon, errs
 }
 
-// empty finds the machines that have been without pods of their own for long enough, the longest quiet first, and how soon
-// the next will have been (0: none is waiting).
+// empty finds the nodes that have been without pods of their own for long enough, the longest empty first, and how soon the next one will
+// have been (0: none is waiting).
 func (c *Controller) empty(s *survey) (due []*machine, soon time.Duration, err error) {
 	now := c.clock.Now()
 	since := map[*machine]time.Time{}
@@ -83,7 +84,7 @@ func (c *Controller) empty(s *survey) (due []*machine, soon time.Duration, err e
 	return due, soon, nil
 }
 
-// emptyAfter is how long the machine's pool lets it be empty; false when it never ends for that, or can't now.
+// emptyAfter returns how long the pool lets the node be empty; false when it is never terminated for that, or can't be now.
 func emptyAfter(m *machine) (time.Duration, bool) {
 	switch {
 	case m.pool == nil || m.pool.DeletionTimestamp != nil || m.pool.Spec.Replicas != nil || m.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
@@ -98,8 +99,8 @@ func emptyAfter(m *machine) (time.Duration, bool) {
 	return *m.pool.Spec.Disruption.ConsolidateAfter.Duration, true
 }
 
-// quietSince is when something last came to or left the node, or else when it was ready for pods. What happened before this
-// process began to watch may not be on record: it counts as if it had happened then.
+// quietSince returns when a pod was last bound to the node or left it, or else when the node was initialized. Pod events before this
+// process began to watch may not be recorded, so the beginning of the watch counts as one.
 func (c *Controller) quietSince(m *machine) time.Time {
 	at := condition(m.claim, karpv1.ConditionTypeInitialized).LastTransitionTime.Time
 	for _, t := range []time.Time{m.claim.Status.LastPodEventTime.Time, c.nodes.LastPodEvent(m.node.Name), c.started} {
@@ -110,27 +111,26 @@ func (c *Controller) quietSince(m *machine) time.Time {
 	return at
 }
 
-// endEmpty ends a machine that looks empty:
+// endEmpty terminates a node that looks empty:
 //
-//  1. Fence: our own scheduler binds nothing there from now on; it refuses when something is on its way.
-//  2. Taint: neither does any other, once it has seen it.
+//  1. Fence: our own scheduler binds nothing there from now on; Fence refuses when a pod is on its way.
+//  2. Taint: neither does any other scheduler, once it has seen the taint.
 //  3. Read the node's pods from the API: everything that was bound before 1 and 2 is there.
 //  4. Delete the claim.
 //
-// Whatever goes wrong takes fence and taint back, except a deletion that failed: it may have worked. Then they stay until
-// the next pass knows (clearStrays). A pod that another scheduler binds between 3 and its seeing the taint is evicted like in
-// any drain.
+// Any failure removes cordon and taint, except a failed deletion: it may have worked. Then they stay until the next pass knows
+// (clearStrays). A pod that another scheduler binds after 3, before it sees the taint, is evicted as in any drain.
 func (c *Controller) endEmpty(ctx context.Context, m *machine) (ended bool, err error) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "node", klog.KObj(m.node), "nodeClaim", m.claim.Name)
 	if !c.fence.Fence(m.node.Name) {
-		logger.V(4).Info("An empty node is about to get pods, it stays")
+		logger.V(4).Info("An empty node is about to get pods and stays")
 		return false, nil
 	}
 	back := true
 	defer func() {
 		if back {
 			if e := c.nodes.Undisrupt(ctx, m.node); e != nil && err == nil {
-				err = e // the next pass finds it as a stray
+				err = e // the next pass removes the taint (clearStrays)
 			}
 			c.fence.Unfence(m.node.Name)
 		}
@@ -150,7 +150,7 @@ func (c *Controller) endEmpty(ctx context.Context, m *machine) (ended bool, err 
 		bound = append(bound, &list.Items[i])
 	}
 	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || protected(m, bound, now) != "" {
-		logger.V(3).Info("A pod came to an empty node at the last moment, it stays")
+		logger.V(3).Info("A pod was bound to an empty node at the last moment; the node stays")
 		return false, nil
 	}
 	if !c.brake.Take(now) {

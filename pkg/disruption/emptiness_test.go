@@ -133,7 +133,7 @@ func TestEmptiness(t *testing.T) {
 	}
 }
 
-// A pass comes back exactly when the next node is due.
+// A pass returns exactly when the next node is due.
 func TestNextPass(t *testing.T) {
 	w := newWorld(t, pool())
 	w.machine("a")
@@ -152,7 +152,7 @@ func TestBudgetsCountWhatIsGoing(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		nodes  string
-		others func(w *world) // beside 10 empty machines
+		others func(w *world) // besides 10 empty nodes
 		want   int
 	}{
 		{name: "a percentage of all initialized nodes, rounded up", nodes: "25%", want: 3},
@@ -186,7 +186,7 @@ func TestBudgetsCountWhatIsGoing(t *testing.T) {
 			if got := len(w.deleted); got != tc.want {
 				t.Errorf("%d ended, want %d", got, tc.want)
 			}
-			// A second pass ends no more: the first ones are still going, whether the cache has heard of it or not.
+			// A second pass terminates no more nodes: the first ones are still terminating, whether the cache shows that or not.
 			w.mustPass()
 			w.stale = nil
 			w.mustPass()
@@ -211,7 +211,7 @@ func TestLongestQuietFirst(t *testing.T) {
 	}
 }
 
-// The answer to a deletion is lost: whether it worked or not, the node is neither opened while it goes nor left closed.
+// The answer to a deletion is lost: whether or not it worked, the node is neither uncordoned while it terminates nor left cordoned.
 func TestDeletionWithoutAnswer(t *testing.T) {
 	for _, worked := range []bool{true, false} {
 		t.Run(fmt.Sprintf("worked=%v", worked), func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestDeletionWithoutAnswer(t *testing.T) {
 	}
 }
 
-// One node that can't be ended keeps no other from going.
+// A node that can't be terminated doesn't keep others from being terminated.
 func TestFailuresAreAlone(t *testing.T) {
 	w := newWorld(t, pool())
 	w.machine("a", func(c *karpv1.NodeClaim, _ *corev1.Node) { c.Status.LastPodEventTime = metav1.NewTime(epoch) })

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Whoever wants to know is told why a claim is ended, before it goes: whether it was empty, is ended by decision, or has lost its instance.
+// Ending gets the reason before a claim is deleted: it is empty, disrupted for another reason, or has lost its instance.
 func TestEndingIsTold(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

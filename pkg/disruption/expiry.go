@@ -16,45 +16,45 @@ import (
 )
 
 const (
-	// leadMost is how long before its time is over a node begins to be replaced: long enough for another to boot. Nodes that
-	// live for less than four times that long are replaced in the last quarter of their time.
+	// leadMost is how long before its time is over the replacement of a node begins: long enough for another node to boot. Nodes that live
+	// for less than four times that long are replaced in the last quarter of their life.
 	leadMost = 10 * time.Minute
-	// replaceEvery is how often a pass looks whether the new room is there.
+	// replaceEvery is how often a pass checks whether the replacement capacity is there.
 	replaceEvery = 2 * time.Second
-	// stayMost: a node whose replacement begins within this time is not a target for the pods of another node that is being replaced, because
-	// they would soon be moved again. For nodes that live for less than four times that long it is a quarter of their time.
+	// stayMost: a node whose replacement begins within this time is not a target for the pods of another node that is being replaced,
+	// because they would soon be moved again. For nodes that live for less than four times that long it is a quarter of their life.
 	stayMost = time.Hour
 )
 
-// Replacements makes room for the pods of nodes that have to go.
+// Replacements plans capacity for the pods of nodes that have to go.
 type Replacements interface {
-	// Replace asks for room for these pods on other nodes, as if they had left theirs already. It returns at once: ready says
-	// that all of it is there, on nodes that are up; otherwise why is what stands in the way, or empty while it is being
-	// made. Asked again, it plans for what is missing. avoid are nodes that the pods would soon have to leave again.
+	// Replace asks for capacity for these pods on other nodes, as if they had already left theirs. It returns at once. ready means that all
+	// of it is available on initialized nodes; otherwise why says what is missing, or is empty while nodes are being launched. When called
+	// again, it plans for what is missing. avoid lists nodes that the pods would soon have to leave again.
 	Replace(node string, moving []*corev1.Pod, avoid []string) (ready bool, why string)
-	// Keep holds the room for those who will come instead of the pods, for another minute.
+	// Keep extends the reservations for the pods that will replace these by another minute.
 	Keep(node string)
-	// Forget gives back what is left of it.
+	// Forget releases what is left of the reservations.
 	Forget(node string)
 }
 
-// replacedNode is a node that is being replaced, from the moment it is closed until its claim is gone:
+// replacedNode is a node that is being replaced, from its cordon until its claim is gone:
 //
-//	open --lead before its time is over--> closed, room asked for --room is there, or time is over--> deleted, draining --> gone
-//	  ^__________________________ pool paused _______________________|
+//	open --lead before its time is over--> cordoned, capacity asked for --it is there, or time is over--> deleted, draining --> gone
+//	  ^__________________________ pool paused __________________________|
 type replacedNode struct {
 	node string
-	said string // what last stood in the way of its replacement
+	said string // what was last missing for its replacement
 }
 
-// expire ends the machines whose time is over. Room for their pods is made before that, so that a drain moves pods to nodes
-// that are there; when it can't be made in time, they are drained all the same. It returns when to look again (0: nothing
-// is near). Budgets don't hold this back, nor do pods that ask not to be disturbed: the drain waits for those.
+// expire terminates the nodes whose time is over. Capacity for their pods is prepared before that, so that a drain moves pods to nodes that
+// exist; if it isn't there in time, they are drained all the same. It returns when to run again (0: nothing is near). Disruption budgets
+// don't limit this, and neither do pods that ask not to be disrupted: the drain waits for those.
 func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration, errs []error) {
 	now := c.clock.Now()
 	there := map[string]bool{}
 	var due []expiringNode
-	var short []string // nodes that will not stay for long
+	var short []string // nodes that will soon be replaced themselves
 	for _, m := range s.machines {
 		uid := string(m.claim.UID)
 		there[uid] = true
@@ -96,25 +96,25 @@ func (c *Controller) expire(ctx context.Context, s *survey) (soon time.Duration,
 	return soon, errs
 }
 
-// exit is how a machine leaves: from brief on it takes no pods of others that are being replaced; from from on room is made for its own
-// elsewhere; at at it is drained, whether that is there or not.
+// exit is the schedule of a node's replacement: from brief on it accepts no pods of other nodes that are being replaced, from from on
+// capacity for its own pods is prepared elsewhere, and at at it is drained, whether that capacity exists or not.
 type exit struct {
 	brief, from, at time.Time
-	// reason is for metrics, why for people.
+	// reason is for metrics, why for texts.
 	reason, why string
-	// forced: the cloud ends it anyway. Neither brake nor pause help it.
+	// forced: the cloud ends the instance anyway, so neither brake nor pause apply.
 	forced bool
 }
 
-// expiringNode is a machine whose time has come.
+// expiringNode is a node that has to be replaced.
 type expiringNode struct {
 	*machine
 	exit
 }
 
-// over is when and why the machine's time is over: the cloud takes it, its expireAfter is over, or the capacity it runs on ends.
-// false: never, or not as long as it is coming up. A node that takes longer to boot than it may live would otherwise be ended
-// before it was of any use, and the next one too.
+// over returns when and why the node's time is over: the cloud takes its instance back, its expireAfter is over, or its capacity block
+// ends. false: never, or not before it is initialized. Otherwise a node that takes longer to boot than it may live would be terminated
+// before it was of any use, and so would the next one.
 func (c *Controller) over(m *machine) (exit, bool) {
 	if x, ok := interrupted(m); ok {
 		return x, true
@@ -125,7 +125,7 @@ func (c *Controller) over(m *machine) (exit, bool) {
 	reason := reasonBlockEnds
 	at, why, ok := c.taken(m.claim)
 	if d := m.claim.Spec.ExpireAfter.Duration; d != nil && *d > 0 {
-		// In a dry run a node whose expireAfter is over stays, and EC2 ends it all the same when its capacity block does.
+		// In a dry run a node whose expireAfter is over stays, but EC2 ends it all the same when its capacity block does.
 		if expires := m.claim.CreationTimestamp.Add(*d); !ok || expires.Before(at) && !c.dryRun {
 			at, reason, why, ok = expires, reasonExpired, "its expireAfter is over", true
 		}
@@ -135,13 +135,13 @@ func (c *Controller) over(m *machine) (exit, bool) {
 	return exit{brief: from.Add(-min(stayMost, quarter)), from: from, at: at, reason: reason, why: why}, ok
 }
 
-// leave brings one expiring machine a step further and says when to look again:
+// leave advances the replacement of one expiring node and returns when to do so again:
 //
-//  1. Before its time is over: nothing if it has no pods to be moved (emptiness may end it), else
-//  2. it is closed, by fence and taint, and room for its pods is asked for.
-//  3. When the room is there, or the time over, its claim is deleted. The brake comes before punctuality.
+//  1. Before its time is over: do nothing if it has no pods to be moved (emptiness may terminate it); otherwise
+//  2. cordon and taint it, and ask for capacity for its pods.
+//  3. When the capacity is there, or the time over, delete its claim, as soon as the brake allows.
 //
-// A dry run is about what is decided here. That the cloud ends a machine is not: undrained it would end just as well.
+// A dry run covers what this package decides. It doesn't cover instances that the cloud ends: those would end undrained.
 func (c *Controller) leave(ctx context.Context, m expiringNode, short []string, now time.Time) (time.Duration, error) {
 	if m.reason == reasonExpired && c.dry(ctx, m.machine, m.reason, m.why) {
 		return 0, nil
@@ -152,7 +152,7 @@ func (c *Controller) leave(ctx context.Context, m expiringNode, short []string, 
 			return min(replaceEvery, m.at.Sub(now)), err
 		}
 	} else if d := c.leaving[string(m.claim.UID)]; d != nil && d.said != "" {
-		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without new room for all pods: %s", d.said)
+		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without replacement capacity for all pods: %s", d.said)
 	}
 	if !m.forced && (c.braked(m.machine) || !c.brake.Take(now)) {
 		return c.brake.Wait(now), nil
@@ -160,12 +160,12 @@ func (c *Controller) leave(ctx context.Context, m expiringNode, short []string, 
 	return 0, c.end(ctx, m.machine, m.reason, m.why)
 }
 
-// makeRoom closes the machine's node and asks for room for its pods; true when the node may go.
+// makeRoom cordons the node and asks for capacity for its pods. It returns true when the node may be drained.
 func (c *Controller) makeRoom(ctx context.Context, m expiringNode, short []string, now time.Time) (bool, error) {
 	uid := string(m.claim.UID)
 	d := c.leaving[uid]
 	if c.replace == nil || m.node == nil || m.node.DeletionTimestamp != nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true" ||
-		m.pool != nil && m.pool.Spec.Replicas != nil { // whoever keeps the number of its nodes makes the next one
+		m.pool != nil && m.pool.Spec.Replicas != nil { // the launch controller keeps the pool at its replicas
 		return false, nil
 	}
 	bound, err := pods.OnNode(c.pods.GetIndexer(), m.node.Name)
@@ -184,7 +184,7 @@ func (c *Controller) makeRoom(ctx context.Context, m expiringNode, short []strin
 	}
 	if !disrupted(m.node) {
 		if err := c.nodes.Disrupt(ctx, m.node); err != nil {
-			return false, fmt.Errorf("tainting a node that leaves: %w", err)
+			return false, fmt.Errorf("tainting a node that is being replaced: %w", err)
 		}
 	}
 	if len(moving) == 0 {
@@ -192,18 +192,18 @@ func (c *Controller) makeRoom(ctx context.Context, m expiringNode, short []strin
 	}
 	ready, why := c.replace.Replace(m.node.Name, moving, short)
 	if why != d.said && why != "" {
-		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No new room for the pods of the node yet: %s", why)
+		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No replacement capacity for the pods of the node yet: %s", why)
 	}
 	d.said = why
 	return ready, nil
 }
 
-// moves says that a drain ends the pod and that somebody will make another in its place, which needs room.
+// moves reports whether a drain evicts the pod and its controller will create another one, which needs capacity.
 func moves(p *corev1.Pod, now time.Time) bool {
 	return pods.Evictable(p, now) && !pods.Daemon(p) && metav1.GetControllerOfNoCopy(p) != nil
 }
 
-// cancelReplacement takes back what leave has begun.
+// cancelReplacement undoes what leave has begun.
 func (c *Controller) cancelReplacement(ctx context.Context, m *machine) error {
 	uid := string(m.claim.UID)
 	d := c.leaving[uid]
@@ -213,7 +213,7 @@ func (c *Controller) cancelReplacement(ctx context.Context, m *machine) error {
 	c.replace.Forget(d.node)
 	if m.node != nil {
 		if err := c.nodes.Undisrupt(ctx, m.node); err != nil {
-			return fmt.Errorf("opening Node %s again: %w", m.node.Name, err)
+			return fmt.Errorf("uncordoning Node %s: %w", m.node.Name, err)
 		}
 	}
 	c.fence.Unfence(d.node)
@@ -221,7 +221,7 @@ func (c *Controller) cancelReplacement(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// nearer is the shorter of two waits; 0 is no wait.
+// nearer returns the shorter of two waits; 0 is no wait.
 func nearer(a, b time.Duration) time.Duration {
 	if a <= 0 || b > 0 && b < a {
 		return b

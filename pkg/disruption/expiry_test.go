@@ -12,7 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// lives makes a machine expire after so long.
+// lives makes a node expire after so long.
 func lives(d string) func(*karpv1.NodeClaim, *corev1.Node) {
 	return func(c *karpv1.NodeClaim, _ *corev1.Node) {
 		c.CreationTimestamp = metav1.NewTime(epoch)
@@ -20,12 +20,12 @@ func lives(d string) func(*karpv1.NodeClaim, *corev1.Node) {
 	}
 }
 
-// controlled makes a pod one that somebody would make again.
+// controlled gives a pod a controller, which would create it again.
 func controlled(p *corev1.Pod) {
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}
 }
 
-// staying is a pool whose nodes don't end for being empty.
+// staying is a pool that keeps its empty nodes.
 func staying(p *karpv1.NodePool) {
 	p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
 }
@@ -48,7 +48,7 @@ func TestExpiry(t *testing.T) {
 		room    string
 		after   time.Duration
 		ends    bool
-		closed  bool // fenced and tainted
+		closed  bool // cordoned and tainted
 		asked   string
 		event   string
 		taken   time.Duration // after the beginning; 0: never
@@ -58,9 +58,9 @@ func TestExpiry(t *testing.T) {
 			event: "a Normal ReplacementPlanned: The node is drained by 2026-03-01T13:00:00Z because its expireAfter is over: capacity for its pods (1) is being prepared"},
 		{name: "a short life: in its last quarter", machine: lives("4m"), setup: web, after: 3 * time.Minute, closed: true, asked: "web"},
 		{name: "it goes when the room is there", machine: lives("1h"), setup: web, room: "ready", after: 50 * time.Minute, ends: true, closed: true, asked: "web",
-			event: "a Normal DisruptionTerminating: Ending the node: its expireAfter is over"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
 		{name: "what stands in the way is said", machine: lives("1h"), setup: web, room: "pool default: limit reached", after: 55 * time.Minute, closed: true, asked: "web",
-			event: "a Warning ReplacementMissing: No new room for the pods of the node yet: pool default: limit reached"},
+			event: "a Warning ReplacementMissing: No replacement capacity for the pods of the node yet: pool default: limit reached"},
 		{name: "the deadline holds without room", machine: lives("1h"), setup: web, room: "nothing to be had", after: time.Hour, ends: true},
 		{name: "without pods that would come again it waits for its time", machine: lives("1h"), after: 59 * time.Minute, setup: func(w *world) {
 			w.bind("bare", "node-a")
@@ -96,15 +96,15 @@ func TestExpiry(t *testing.T) {
 		}},
 		{name: "capacity that is taken back is left before that", machine: lives("Never"), setup: web, taken: time.Hour, after: 50 * time.Minute, closed: true, asked: "web"},
 		{name: "and left then, for its own reason", machine: lives("720h"), setup: web, taken: time.Hour, after: time.Hour, ends: true,
-			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
 		{name: "what comes first counts", machine: lives("1h"), setup: web, taken: 2 * time.Hour, after: time.Hour, ends: true,
-			event: "a Normal DisruptionTerminating: Ending the node: its expireAfter is over"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
 		{name: "a dry run doesn't keep capacity that is taken back", machine: lives("Never"), setup: dry, taken: time.Hour, after: time.Hour, ends: true,
-			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
 		{name: "nor when it would have expired before", machine: lives("30m"), setup: dry, taken: time.Hour, after: time.Hour, ends: true,
-			event: "a Normal DisruptionTerminating: Ending the node: its capacity block ends"},
+			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
 		{name: "a dry run keeps what expires", machine: lives("1h"), setup: dry, after: 2 * time.Hour,
-			event: "a Normal DisruptionDryRun: Would end the node: its expireAfter is over"},
+			event: "a Normal DisruptionDryRun: Would terminate the node: its expireAfter is over"},
 		{name: "a static pool makes its next node by itself", machine: lives("1h"), setup: web, after: 59 * time.Minute, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }},
 		{name: "a claim without pool expires, too", after: time.Hour, ends: true, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
 			lives("1h")(c, n)
@@ -141,8 +141,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// An expiring node from its closing to its end: the room is kept for the pods' successors as long as it drains, and its taint
-// isn't taken for a stray.
+// An expiring node from its cordon to its end: the reservations for its pods' successors are kept as long as it drains, and its taint isn't
+// removed as a left-over.
 func TestReplacementIsKeptWhileDraining(t *testing.T) {
 	w := newWorld(t, pool(staying))
 	w.machine("a", lives("1h"))
@@ -177,7 +177,7 @@ func TestReplacementIsKeptWhileDraining(t *testing.T) {
 	}
 }
 
-// Whoever pauses a pool gets the nodes back that were being replaced.
+// When a user pauses a pool, the nodes that were being replaced are uncordoned.
 func TestPauseOpensWhatWasClosed(t *testing.T) {
 	p := pool(staying)
 	w := newWorld(t, p)
@@ -195,7 +195,7 @@ func TestPauseOpensWhatWasClosed(t *testing.T) {
 	}
 }
 
-// The pods of an expiring node end by themselves: it needn't stay longer.
+// If the pods of an expiring node end by themselves, it needn't stay longer.
 func TestExpiringNodeEmptiesByItself(t *testing.T) {
 	w := newWorld(t, pool(staying))
 	w.machine("a", lives("1h"))
@@ -209,8 +209,8 @@ func TestExpiringNodeEmptiesByItself(t *testing.T) {
 	}
 }
 
-// Pods aren't moved to nodes that will be gone soon themselves: those that are replaced at the same time, those whose turn comes
-// within the hour, and empty ones that wait for their end.
+// Pods aren't moved to nodes that will be terminated soon themselves: those that are replaced at the same time, those whose replacement
+// begins within the hour, and empty ones that are due.
 func TestRoomIsMadeOnNodesThatStay(t *testing.T) {
 	w := newWorld(t, pool(staying))
 	for name, after := range map[string]string{"a": "10h", "same": "10h", "soon": "11h", "later": "11h1m", "never": "Never"} {

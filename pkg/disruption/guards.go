@@ -16,12 +16,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Annotations that keep a node from being ended by decision of Dovetail, beside karpenter.sh/do-not-disrupt.
+// Annotations that keep Dovetail from disrupting a node, besides karpenter.sh/do-not-disrupt.
 const (
-	// AnnotationPaused on a NodePool, with the value "true": none of its nodes is ended, for whatever reason, until it is gone.
+	// AnnotationPaused on a NodePool, with the value "true", keeps all of its nodes, whatever the reason, until it is removed.
 	AnnotationPaused = "dovetail.sh/pause-disruption"
 
-	// On a Node, "true": it isn't ended to save money. The older name, and the other autoscaler's.
+	// On a Node, "true": it isn't consolidated. Karpenter's older name, and Cluster Autoscaler's.
 	annotationDoNotConsolidate  = "karpenter.sh/do-not-consolidate"
 	annotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
@@ -32,14 +32,14 @@ const (
 	reasonBlockEnds = "CapacityBlockEnds"
 )
 
-// ReasonInstanceEnded is what Config.Ending is told when an instance ends that nobody of us has ended.
+// ReasonInstanceEnded is the reason that Config.Ending gets when an instance ends that Dovetail has not terminated.
 const ReasonInstanceEnded = "InstanceEnded"
 
-// sayEvery is how often the same is said again of a claim that would be ended if this weren't a dry run.
+// sayEvery is how often the decision about a claim is reported again in a dry run.
 const sayEvery = time.Hour
 
-// paused says that the machine's pool keeps all of its nodes for now. Whoever writes the annotation wants them kept: any value
-// means it that isn't a way to write false.
+// paused reports whether the pool keeps all of its nodes for now. A user who sets the annotation wants them kept, so any value counts
+// except one that means false.
 func paused(m *machine) bool {
 	if m.pool == nil {
 		return false
@@ -49,8 +49,8 @@ func paused(m *machine) bool {
 	return ok && (err != nil || yes)
 }
 
-// consolidationBlockers are the annotations by which a node refuses to be ended to save money. A pool that asks for nothing but the end of
-// empty nodes doesn't consolidate, and the older name was never about that.
+// consolidationBlockers returns the annotations by which a node refuses consolidation. A pool with the policy WhenEmpty doesn't
+// consolidate, and the older name never prevented the termination of empty nodes.
 func consolidationBlockers(m *machine) []string {
 	out := []string{annotationScaleDownDisabled}
 	if m.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty {
@@ -59,8 +59,7 @@ func consolidationBlockers(m *machine) []string {
 	return out
 }
 
-// protected is why a machine may not be ended although nothing makes it necessary; empty: it may. Daemons and static pods
-// may protect it too.
+// protected returns why a node may not be disrupted voluntarily; empty: it may. DaemonSet pods and static pods may protect it, too.
 func protected(m *machine, bound []*corev1.Pod, now time.Time) string {
 	if m.node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" || m.claim.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
 		return "disruption is blocked by the annotation " + karpv1.DoNotDisruptAnnotationKey
@@ -79,17 +78,17 @@ func protected(m *machine, bound []*corev1.Pod, now time.Time) string {
 	return ""
 }
 
-// braked says that no node may be ended now because too many were in the last minute, and tells the machine.
+// braked reports whether too many nodes were terminated within the last minute, and records an event on the claim if so.
 func (c *Controller) braked(m *machine) bool {
 	wait := c.brake.Wait(c.clock.Now())
 	if wait > 0 {
 		c.recorder.Eventf(m.claim, nil, corev1.EventTypeWarning, reasonBlocked, "Disrupt",
-			"%d nodes have been ended within a minute (maxTerminationsPerMinute): this one has to wait", c.brake.PerMinute())
+			"%d nodes have been terminated within a minute (maxTerminationsPerMinute): this one has to wait", c.brake.PerMinute())
 	}
 	return wait > 0
 }
 
-// dry says, if this is a dry run, that the machine would be ended; false: it is none.
+// dry reports whether this is a dry run, and if so that the node would be terminated.
 func (c *Controller) dry(ctx context.Context, m *machine, reason, why string) bool {
 	if !c.dryRun {
 		return false
@@ -99,12 +98,12 @@ func (c *Controller) dry(ctx context.Context, m *machine, reason, why string) bo
 		return true
 	}
 	c.said[key] = now
-	c.tell(m, reasonDryRun, "Would end the node: "+why)
-	klog.FromContext(ctx).Info("Dry run: would end a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
+	c.tell(m, reasonDryRun, "Would terminate the node: "+why)
+	klog.FromContext(ctx).Info("Dry run: would terminate a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
 	return true
 }
 
-// end deletes a machine's claim. An error doesn't say that it was not deleted.
+// end deletes a claim. After an error it may be deleted all the same.
 func (c *Controller) end(ctx context.Context, m *machine, reason, why string) error {
 	if c.ending != nil {
 		said := reason
@@ -117,13 +116,13 @@ func (c *Controller) end(ctx context.Context, m *machine, reason, why string) er
 		return fmt.Errorf("deleting NodeClaim %s: %w", m.claim.Name, err)
 	}
 	c.going[string(m.claim.UID)] = true
-	c.tell(m, reasonTerminating, "Ending the node: "+why)
+	c.tell(m, reasonTerminating, "Terminating the node: "+why)
 	decisions.WithLabelValues(m.claim.Labels[karpv1.NodePoolLabelKey], reason).Inc()
-	klog.FromContext(ctx).V(2).Info("Ended a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
+	klog.FromContext(ctx).V(2).Info("Terminating a node", "nodeClaim", m.claim.Name, "node", m.claim.Status.NodeName, "reason", reason, "message", why)
 	return nil
 }
 
-// tell writes the event on claim and Node.
+// tell records an event on claim and Node.
 func (c *Controller) tell(m *machine, reason, note string) {
 	c.recorder.Eventf(m.claim, nil, corev1.EventTypeNormal, reason, "Disrupt", "%s", note)
 	if m.node != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
-// Many at once go as fast as the brake allows, whatever makes them go: those whose time is over first, in its order.
+// Many nodes at once are terminated as fast as the brake allows, whatever the reason: those whose time is over first, in their order.
 func TestBrake(t *testing.T) {
 	w := newWorld(t, pool())
 	w.c.brake = brake.New(3)
@@ -38,13 +38,13 @@ func TestBrake(t *testing.T) {
 		t.Errorf("ended first (-want +got):\n%s", diff)
 	}
 	for _, name := range []string{"old-3", "empty-1"} {
-		if !w.event(name + " Warning DisruptionBlocked: 3 nodes have been ended within a minute") {
+		if !w.event(name + " Warning DisruptionBlocked: 3 nodes have been terminated within a minute") {
 			t.Errorf("%s isn't told: %q", name, w.events)
 		}
 	}
 }
 
-// Nothing is left closed by a machine that met the brake at the last moment.
+// No node stays cordoned when the brake stops its termination at the last moment.
 func TestBrakeAtTheLastMoment(t *testing.T) {
 	w := newWorld(t, pool())
 	w.c.brake = brake.New(1)
@@ -52,7 +52,7 @@ func TestBrakeAtTheLastMoment(t *testing.T) {
 	w.clock.Step(time.Hour)
 	w.interrupt = func(call string) {
 		if call == "list" {
-			w.c.brake.Take(w.clock.Now()) // somebody else
+			w.c.brake.Take(w.clock.Now()) // another controller
 		}
 	}
 	w.mustPass()
@@ -61,7 +61,7 @@ func TestBrakeAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// A dry run says once what would be done, within what budgets allow, and does nothing.
+// A dry run reports once what would be done, within what budgets allow, and does nothing.
 func TestDryRun(t *testing.T) {
 	w := newWorld(t, pool(func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}} }))
 	w.c.dryRun = true
@@ -83,10 +83,10 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{
-		"old Normal DisruptionDryRun: Would end the node: its expireAfter is over",
-		"node-old Normal DisruptionDryRun: Would end the node: its expireAfter is over",
-		"a Normal DisruptionDryRun: Would end the node: it is empty",
-		"node-a Normal DisruptionDryRun: Would end the node: it is empty",
+		"old Normal DisruptionDryRun: Would terminate the node: its expireAfter is over",
+		"node-old Normal DisruptionDryRun: Would terminate the node: its expireAfter is over",
+		"a Normal DisruptionDryRun: Would terminate the node: it is empty",
+		"node-a Normal DisruptionDryRun: Would terminate the node: it is empty",
 	}, said); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// AnnotationInterrupted on a NodeClaim says that the cloud takes its machine: until when it may wait for new room before it is drained, and
-// why, as "2026-11-21T22:45:00Z SpotInterrupted". It outlives the process that was told.
+// AnnotationInterrupted on a NodeClaim says that the cloud takes its instance: how long it may wait for replacement capacity before it is
+// drained, and why, as "2026-11-21T22:45:00Z SpotInterrupted". It survives a restart of the process that got the notice.
 const AnnotationInterrupted = "dovetail.sh/interrupted"
 
 const (
@@ -26,10 +26,10 @@ const (
 	drainFor = 75 * time.Second
 )
 
-// interruptions are what the kinds mean.
+// interruptions says what the kinds mean.
 var interruptions = map[capacity.InterruptionKind]struct {
 	why string
-	// lost: the capacity was taken back, there will be no more of it for a while.
+	// lost: the capacity was taken back, and none will be available for a while.
 	lost bool
 }{
 	capacity.SpotInterrupted:        {why: "EC2 takes its spot capacity back", lost: true},
@@ -39,8 +39,8 @@ var interruptions = map[capacity.InterruptionKind]struct {
 	capacity.MachineTerminating:     {why: "its instance is terminating"},
 }
 
-// Interrupted is told what the cloud says of instances, and answers for each whether it has been seen to: it is written on the
-// claim, or concerns nobody. Being told again changes nothing. Safe from any goroutine.
+// Interrupted handles what the cloud reports about instances. For each report it returns nil when it is done: recorded on the claim, or
+// about no claim. Handling a report again changes nothing. Safe for concurrent use.
 func (c *Controller) Interrupted(ctx context.Context, all []capacity.Interruption) []error {
 	errs := make([]error, len(all))
 	var claims karpv1.NodeClaimList
@@ -56,7 +56,7 @@ func (c *Controller) Interrupted(ctx context.Context, all []capacity.Interruptio
 		byID[capacity.InstanceID(id)] = &claims.Items[i]
 	}
 	for i, x := range all {
-		// The queue may tell of the whole account's instances.
+		// The queue may report instances of the whole account.
 		if claim := byID[x.InstanceID]; x.InstanceID != "" && claim != nil && claim.DeletionTimestamp == nil {
 			errs[i] = c.note(ctx, claim, x)
 		}
@@ -64,7 +64,7 @@ func (c *Controller) Interrupted(ctx context.Context, all []capacity.Interruptio
 	return errs
 }
 
-// note writes an interruption on its claim, unless an earlier end is written there. The claim is the caller's own copy.
+// note records an interruption on its claim, unless an earlier end is recorded there. The claim is the caller's own copy.
 func (c *Controller) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity.Interruption) error {
 	if x.Kind == capacity.SpotRebalance {
 		c.recorder.Eventf(claim, nil, corev1.EventTypeNormal, string(x.Kind), "Check", "EC2 may take the instance's spot capacity back soon")
@@ -81,25 +81,26 @@ func (c *Controller) note(ctx context.Context, claim *karpv1.NodeClaim, x capaci
 	if before, ok := interrupted(&machine{claim: claim}); ok && !at.Before(before.at) {
 		return nil
 	}
-	// Of this claim and no other of its name; a conflict with somebody's status would cost a spot instance 20 s.
+	// The UID makes sure that it is this claim. No resource version: a conflict with another writer's status would cost a spot instance 20
+	// s.
 	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, claim.UID, AnnotationInterrupted, at.UTC().Format(time.RFC3339)+" "+string(x.Kind))
 	if err := c.claims.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("noting an interruption on NodeClaim %s: %w", claim.Name, err)
 	}
-	c.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node leaves by %s: %s", at.UTC().Format(time.RFC3339), means.why)
-	klog.FromContext(ctx).Info("An instance is being taken", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
+	c.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node will be drained by %s: %s", at.UTC().Format(time.RFC3339), means.why)
+	klog.FromContext(ctx).Info("An instance is interrupted", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
 	c.Changed()
 	return nil
 }
 
-// drainBy is how long the node may wait for new room for its pods. One that isn't up has no pods that run.
+// drainBy returns until when the node may wait for replacement capacity. A node that isn't initialized has no running pods.
 func (c *Controller) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) time.Time {
 	now := c.clock.Now()
 	switch {
 	case x.Kind == capacity.MachineStopping || x.Kind == capacity.MachineTerminating || condition(claim, karpv1.ConditionTypeInitialized) == nil:
 		return now
 	case x.Kind == capacity.MaintenanceScheduled && (x.Ends.IsZero() || x.Ends.Add(-drainFor).After(now.Add(leadMost))):
-		return now.Add(leadMost) // days ahead, often; but nobody gains by waiting
+		return now.Add(leadMost) // often days ahead, but waiting gains nothing
 	}
 	if at := x.Ends.Add(-drainFor); at.After(now) {
 		return at
@@ -107,13 +108,13 @@ func (c *Controller) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) t
 	return now
 }
 
-// instanceEnded says that the machine goes because its instance has ended, or is ending, by whoever's hand.
+// instanceEnded reports whether the node is interrupted because its instance has ended, or is ending, for whatever reason.
 func instanceEnded(m *machine) bool {
 	_, kind, _ := strings.Cut(m.claim.Annotations[AnnotationInterrupted], " ")
 	return kind == string(capacity.MachineStopping) || kind == string(capacity.MachineTerminating)
 }
 
-// interrupted is how an interrupted machine leaves.
+// interrupted returns the exit of an interrupted node.
 func interrupted(m *machine) (exit, bool) {
 	when, kind, _ := strings.Cut(m.claim.Annotations[AnnotationInterrupted], " ")
 	at, err := time.Parse(time.RFC3339, when)

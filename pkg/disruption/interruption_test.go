@@ -36,16 +36,16 @@ func TestInterruption(t *testing.T) {
 		room    string
 		after   time.Duration
 		ends    bool
-		asked   string // and closed
+		asked   string // and cordoned
 		note    string
 		event   string
 		lost    bool
 	}{
 		{name: "spot: room is asked for at once", heard: []capacity.Interruption{spot}, asked: "web", note: "2026-03-01T12:00:45Z SpotInterrupted", lost: true,
-			event: "a Warning SpotInterrupted: The node leaves by 2026-03-01T12:00:45Z: EC2 takes its spot capacity back"},
+			event: "a Warning SpotInterrupted: The node will be drained by 2026-03-01T12:00:45Z: EC2 takes its spot capacity back"},
 		{name: "and left when it is there", heard: []capacity.Interruption{spot}, room: "ready", ends: true, asked: "web", lost: true},
 		{name: "or when there is just time to drain", heard: []capacity.Interruption{spot}, after: 45 * time.Second, ends: true, lost: true,
-			event: "a Normal DisruptionTerminating: Ending the node: EC2 takes its spot capacity back"},
+			event: "a Normal DisruptionTerminating: Terminating the node: EC2 takes its spot capacity back"},
 		{name: "heard of late it is drained at once", heard: []capacity.Interruption{of(capacity.SpotInterrupted, epoch.Add(-time.Hour))}, ends: true, lost: true},
 		{name: "heard of twice", heard: []capacity.Interruption{spot, spot}, asked: "web", note: "2026-03-01T12:00:45Z SpotInterrupted", lost: true},
 		{name: "the earlier end counts", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, time.Time{}), spot, of(capacity.MaintenanceScheduled, time.Time{})},
@@ -55,7 +55,7 @@ func TestInterruption(t *testing.T) {
 		{name: "a node that isn't up goes at once", heard: []capacity.Interruption{spot}, machine: booting, ends: true, lost: true},
 		{name: "a reservation that is taken back", heard: []capacity.Interruption{of(capacity.ReservationInterrupted, epoch.Add(2*time.Minute))}, asked: "web", lost: true},
 		{name: "a dry run doesn't keep it from being drained", heard: []capacity.Interruption{spot}, setup: dry, after: time.Minute, ends: true, lost: true,
-			event: "a Normal DisruptionTerminating: Ending the node: EC2 takes its spot capacity back"},
+			event: "a Normal DisruptionTerminating: Terminating the node: EC2 takes its spot capacity back"},
 		{name: "nor from having room made for its pods", heard: []capacity.Interruption{spot}, setup: dry, asked: "web", lost: true},
 		{name: "nor from leaving before maintenance", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(96*time.Hour))}, setup: dry,
 			after: 10 * time.Minute, ends: true},
@@ -72,7 +72,7 @@ func TestInterruption(t *testing.T) {
 			note: "2026-03-01T12:03:45Z MaintenanceScheduled"},
 		{name: "maintenance waits for the brake", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, time.Time{})}, after: 10 * time.Minute,
 			setup: func(w *world) { w.c.brake = brake.New(1); w.c.brake.Take(epoch.Add(10 * time.Minute)) },
-			event: "a Warning DisruptionBlocked: 1 nodes have been ended within a minute"},
+			event: "a Warning DisruptionBlocked: 1 nodes have been terminated within a minute"},
 		{name: "another cluster's instance", heard: []capacity.Interruption{{InstanceID: "i-b", Kind: capacity.SpotInterrupted, Ends: epoch}}, after: time.Hour},
 		{name: "no instance", heard: []capacity.Interruption{{Kind: capacity.SpotInterrupted, Ends: epoch}}, after: time.Hour},
 		{name: "a kind to come", heard: []capacity.Interruption{of("Moonlight", epoch)}, after: time.Hour},
@@ -119,7 +119,7 @@ func TestInterruption(t *testing.T) {
 	}
 }
 
-// What could not be written isn't seen to: it will be told again.
+// A notice that could not be recorded isn't done: it will be delivered again.
 func TestInterruptionThatCannotBeNoted(t *testing.T) {
 	w := newWorld(t, pool(staying))
 	w.machine("a")

@@ -22,11 +22,11 @@ type latecomer struct {
 	node         string
 	class        *capacity.Class
 	steps        []func() bool
-	// bound says that the pod is on the node.
+	// bound: the pod is on the node.
 	bound bool
 }
 
-// roomy is a node with room for everybody.
+// roomy is a node with capacity for every pod.
 type roomy struct{}
 
 func (roomy) Requested(corev1.ResourceName) int64   { return 0 }
@@ -39,15 +39,15 @@ func newLatecomer(w *world, reservations *launch.Reservations, name, node string
 		class: &capacity.Class{Key: capacity.ClassKey("class-" + name), Requests: capacity.Resources{corev1.ResourceCPU: 100}}}
 }
 
-// byOurs is the way of a pod that our scheduler finds room for by itself.
+// byOurs is the way of a pod that our scheduler finds a node for without a plan.
 func (l *latecomer) byOurs() { l.steps = []func() bool{l.filter, l.assume, l.bind, l.settle} }
 
-// byPlan is the way of a pod that found no room, was planned for and comes to the room planned for it.
+// byPlan is the way of a pod that fits nowhere, is planned for and bound to the planned node.
 func (l *latecomer) byPlan() {
 	l.steps = []func() bool{l.submit, l.look, l.commit, l.pin, l.filter, l.assume, l.bind, l.settle}
 }
 
-// byOthers is the way of a pod of another scheduler, whose last look at the node is when it binds.
+// byOthers is the way of a pod of another scheduler, which last looks at the node when it binds.
 func (l *latecomer) byOthers() {
 	l.steps = []func() bool{func() bool { return !disrupted(l.w.node(l.node)) && l.bind() }}
 }
@@ -57,7 +57,7 @@ func (l *latecomer) submit() bool {
 	return true
 }
 
-// look is the planner's: it plans nothing on a node that it sees fenced.
+// look is the planner's: it plans nothing on a node that is cordoned.
 func (l *latecomer) look() (open bool) {
 	open = true
 	l.reservations.Step(func(led *ledger.Ledger, _ time.Time) {
@@ -112,14 +112,14 @@ func (l *latecomer) walk(n int) {
 	}
 }
 
-// A pod comes to an empty node while that is being ended, by one of three ways, each step of which happens at some point of the
-// decision: before it, between its calls or after it. The ledger is the real one. Whatever comes first, no pod is ever on a node
-// whose claim was deleted, and a node that stays is open again.
+// A pod is bound to an empty node while that is being terminated, by one of three ways, each step of which happens at some point of the
+// decision: before it, between its calls or after it. The ledger is the real one. Whatever comes first, no pod is ever on a node whose
+// claim was deleted, and a node that stays is uncordoned again.
 func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 	arrived, ended, turnedAway := 0, 0, 0
 	var w *world
 	for seed := range uint64(1000) {
-		if seed%10 == 0 { // worlds are dear; those of earlier seeds have gone or have a pod
+		if seed%10 == 0 { // worlds are expensive to build; those of earlier seeds are gone or have a pod
 			w = newWorld(t, pool())
 		}
 		r, name := rand.New(rand.NewPCG(seed, 7)), fmt.Sprintf("m%d", seed)
@@ -163,7 +163,7 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		}
 		w.interrupt = func(string) {}
 		if !gone && !pod.bound {
-			w.bind("keeper-"+name, pod.node) // promised and not bound yet: it may not end before that is over
+			w.bind("keeper-"+name, pod.node) // reserved and not bound yet: the node may not be terminated before that is over
 		}
 	}
 	t.Logf("%d nodes ended, %d pods arrived, %d were turned away", ended, arrived, turnedAway)

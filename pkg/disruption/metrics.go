@@ -19,11 +19,11 @@ const (
 var (
 	decisions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "dovetail", Subsystem: "disruption", Name: "decisions_total",
-		Help: "Nodes that were chosen to go, by node pool and reason.", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes chosen for termination, by node pool and reason.", StabilityLevel: metrics.ALPHA,
 	}, []string{poolmetrics.Label, "reason"})
 	allowedDisruptions = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "dovetail", Subsystem: "disruption", Name: "allowed",
-		Help: "Nodes of a pool that its budgets let go now, by reason.", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes of a pool that its disruption budgets allow to terminate now, by reason.", StabilityLevel: metrics.ALPHA,
 	}, []string{poolmetrics.Label, "reason"})
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 )
 
-// The nodes of a Provisioner end as it says, in the pool that it is turned into.
+// The nodes of a Provisioner are terminated as it says, in the pool that it is converted to.
 func TestNodesOfAProvisioner(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Run ends what has been due since it began to watch, survives a panic, and leaves nothing behind.
+// Run terminates what has been due since it began to watch, survives a panic, and leaves nothing behind.
 func TestRun(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := newWorld(t, pool())

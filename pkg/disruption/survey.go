@@ -16,11 +16,11 @@ import (
 // machine is a claim with its Node and its pool. All are shared and must not be changed.
 type machine struct {
 	claim *karpv1.NodeClaim
-	node  *corev1.Node     // nil: not there
+	node  *corev1.Node     // nil: it doesn't exist
 	pool  *karpv1.NodePool // nil: none
 }
 
-// survey is what there is, at the beginning of a pass.
+// survey holds the claims, nodes and pools at the beginning of a pass.
 type survey struct {
 	machines []*machine
 	pools    []*karpv1.NodePool
@@ -67,7 +67,7 @@ func (c *Controller) survey(ctx context.Context) (*survey, error) {
 	return s, nil
 }
 
-// clearStrays takes the disrupted taint off Nodes whose claim nobody deleted: whoever put it there did not get to finish.
+// clearStrays removes the disrupted taint from Nodes whose claim was not deleted: the pass that set it was interrupted.
 func (c *Controller) clearStrays(ctx context.Context, s *survey) (errs []error) {
 	for _, m := range s.machines {
 		uid := string(m.claim.UID)
@@ -83,11 +83,11 @@ func (c *Controller) clearStrays(ctx context.Context, s *survey) (errs []error) 
 			continue
 		}
 		if err := c.nodes.Undisrupt(ctx, m.node); err != nil {
-			errs = append(errs, fmt.Errorf("opening Node %s again: %w", m.node.Name, err))
+			errs = append(errs, fmt.Errorf("uncordoning Node %s: %w", m.node.Name, err))
 			continue
 		}
 		c.fence.Unfence(m.node.Name)
-		klog.FromContext(ctx).V(2).Info("Took a left-over taint off", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name)
+		klog.FromContext(ctx).V(2).Info("Removed a left-over taint", "node", klog.KObj(m.node), "nodeClaim", m.claim.Name)
 	}
 	return errs
 }
@@ -101,7 +101,7 @@ func disrupted(n *corev1.Node) bool {
 	return false
 }
 
-// condition is a claim's condition if it is True, else nil.
+// condition returns a claim's condition if it is True, else nil.
 func condition(claim *karpv1.NodeClaim, kind string) *status.Condition {
 	cond := claim.StatusConditions(status.WithObservedOnly()).Get(kind)
 	if cond == nil || cond.Status != metav1.ConditionTrue {

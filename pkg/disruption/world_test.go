@@ -34,7 +34,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var errLost = errors.New("the answer was lost")
 
-// world is a cluster with virtual time. It plays the API server, the fence, and whoever taints.
+// world is a cluster with virtual time. It stands for the API server, the ledger's cordons, and the controller that taints.
 type world struct {
 	t       *testing.T
 	clock   *testingclock.FakeClock
@@ -42,24 +42,24 @@ type world struct {
 	objects clienttesting.ObjectTracker // behind kube
 	factory informers.SharedInformerFactory
 	claims  client.WithWatch
-	stale   *karpv1.NodeClaimList // what the cache says; nil: the truth
+	stale   *karpv1.NodeClaimList // what the cache shows; nil: the truth
 	c       *Controller
 	events  []string
 
 	fenced   map[string]bool
-	promised map[string]bool      // nodes the ledger has something for
+	promised map[string]bool      // nodes with reservations in the ledger
 	activity map[string]time.Time // last pod events
 	deleted  []string             // claims, in order
-	// room is what Replace answers, asked whose pods it was asked for, by node; kept and forgotten are nodes.
+	// room is what Replace returns, asked the pods it was called for, by node; kept and forgotten are nodes.
 	room            string
 	asked           map[string][]string
-	avoid           map[string][]string // what was to be avoided, by node
+	avoid           map[string][]string // the nodes to avoid, by node
 	kept, forgotten []string
-	// interrupt is called before each call the controller makes.
+	// interrupt is called before each call that the controller makes.
 	interrupt func(call string)
-	// taken is when, after epoch, the machines' capacity is taken back; zero: never.
+	// taken is when, after epoch, the instances' capacity is taken back; zero: never.
 	taken time.Duration
-	// lost are claims whose capacity was taken back; failPatch makes writing fail.
+	// lost holds claims whose capacity was taken back; failPatch makes writes fail.
 	lost      []string
 	failPatch bool
 	// loseDelete makes deletions fail after they have worked, failDelete before.
@@ -133,7 +133,7 @@ func (w *world) Eventf(regarding, _ runtime.Object, kind, reason, _, note string
 	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", obj.GetName(), kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// Fence is the ledger's.
+// Fence stands for the ledger's.
 func (w *world) Fence(node string) bool {
 	w.interrupt("fence")
 	if w.promised[node] {
@@ -143,7 +143,7 @@ func (w *world) Fence(node string) bool {
 	return true
 }
 
-// Replace is the launcher's.
+// Replace stands for the launch controller's.
 func (w *world) Replace(node string, moving []*corev1.Pod, avoid []string) (bool, string) {
 	w.asked[node], w.avoid[node] = nil, slices.Sorted(slices.Values(avoid))
 	for _, p := range moving {
@@ -244,7 +244,7 @@ func (w *world) machine(name string, change ...func(*karpv1.NodeClaim, *corev1.N
 	}
 }
 
-// sync brings the informers' stores up to date.
+// sync updates the informers' stores.
 func (w *world) sync() {
 	w.t.Helper()
 	list, err := w.kube.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
@@ -288,7 +288,7 @@ func (w *world) alive(name string) bool {
 	return claim != nil && claim.DeletionTimestamp == nil
 }
 
-// claim is as stored; nil when there is none.
+// claim returns the stored claim; nil when there is none.
 func (w *world) claim(name string) *karpv1.NodeClaim {
 	w.t.Helper()
 	claim := &karpv1.NodeClaim{}
@@ -308,7 +308,7 @@ func (w *world) unbind(name string) {
 	}
 }
 
-// pool is one that ends empty nodes after a minute, all at once.
+// pool returns a pool that terminates empty nodes after a minute, all at once.
 func pool(change ...func(*karpv1.NodePool)) *karpv1.NodePool {
 	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("1m")
@@ -342,7 +342,7 @@ func (w *world) freeze() {
 	}
 }
 
-// plainTracker stores objects and nothing else: the ones with field management build a REST mapper on every write.
+// plainTracker stores objects and nothing else: trackers with field management build a REST mapper on every write.
 func plainTracker() clienttesting.ObjectTracker {
 	return clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 }

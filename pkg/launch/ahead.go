@@ -20,11 +20,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// admittedWindow is how long ago a pod may have come to count as a sign that more of its kind are being created right now.
+// admittedWindow is how recently a pod must have been created to be a sign that its controller is still creating siblings.
 const admittedWindow = 10 * time.Second
 
-// Owners tells how many more pods the controllers of waiting pods are certain to create. A
-// controller makes its pods one after the other; what has come when a burst is planned is often the smaller part.
+// Owners knows how many more pods the controllers of waiting pods are certain to create. A controller creates its pods one after the other,
+// so when a burst is planned most of them are often still missing.
 type Owners struct {
 	replicaSets  appslisters.ReplicaSetLister
 	statefulSets appslisters.StatefulSetLister
@@ -32,7 +32,7 @@ type Owners struct {
 	quotas       corelisters.ResourceQuotaLister
 }
 
-// NewOwners reads from the scheduler's informers. To be called before they start.
+// NewOwners returns an Owners that reads from the scheduler's informers. Call it before they start.
 func NewOwners(f informers.SharedInformerFactory) *Owners {
 	return &Owners{
 		replicaSets:  f.Apps().V1().ReplicaSets().Lister(),
@@ -42,8 +42,8 @@ func NewOwners(f informers.SharedInformerFactory) *Owners {
 	}
 }
 
-// wanted is how many live pods the controller wants and will surely get; 0 when that can't be said: it is failing, paused,
-// makes its pods one by one, or a quota may stop it half-way.
+// wanted returns how many live pods the controller wants and is certain to get. It returns 0 where that is uncertain: the controller fails,
+// is paused or makes its pods one by one, or a quota may stop it half-way.
 func (o *Owners) wanted(namespace string, owner *metav1.OwnerReference) int {
 	if o.limited(namespace) {
 		return 0
@@ -78,7 +78,8 @@ func failing(rs *appsv1.ReplicaSet) bool {
 	})
 }
 
-// jobWants is how many pods of a Job run at the same time. After a failure its controller waits before it makes the next.
+// jobWants returns how many pods of a Job run at the same time. After a failure the Job controller waits before it makes the next pod, so a
+// Job with failures wants none.
 func jobWants(job *batchv1.Job) int {
 	if job.DeletionTimestamp != nil || job.Spec.Suspend != nil && *job.Spec.Suspend || job.Status.Failed > 0 || job.Status.CompletionTime != nil {
 		return 0
@@ -90,13 +91,13 @@ func jobWants(job *batchv1.Job) int {
 	switch {
 	case job.Spec.Completions != nil:
 		want = min(want, int(*job.Spec.Completions-job.Status.Succeeded))
-	case job.Status.Succeeded > 0: // a work queue that is being finished starts no more
+	case job.Status.Succeeded > 0: // a work queue whose pods begin to succeed starts no more
 		return 0
 	}
 	return max(want, 0)
 }
 
-// limited says that a quota counts the pods of the namespace or what they ask for.
+// limited reports whether a quota counts the namespace's pods or their requests.
 func (o *Owners) limited(namespace string) bool {
 	quotas, err := o.quotas.ResourceQuotas(namespace).List(labels.Everything())
 	if err != nil { // a lister on an informer's store doesn't fail
@@ -105,8 +106,9 @@ func (o *Owners) limited(namespace string) bool {
 	return len(quotas) > 0
 }
 
-// ahead is demand for the pods that controllers of waiting pods have still to create, each of the class of its newest
-// sibling. created counts a controller's live pods, held the slots that are kept for it already.
+// ahead returns demand for the anticipated pods: those that controllers of waiting pods have still to create, each of the class of its
+// newest sibling. pending.created counts a controller's live pods; held counts, by owner, the reservations that are kept for pods it has
+// not created yet.
 func ahead(waiting []ledger.Waiting, pending *Pending, owners *Owners, held map[types.UID]int, now time.Time) []capacity.Demand {
 	newest := map[types.UID]ledger.Waiting{}
 	refs := map[types.UID]*metav1.OwnerReference{}
@@ -119,7 +121,7 @@ func ahead(waiting []ledger.Waiting, pending *Pending, owners *Owners, held map[
 		if _, ok := refs[ref.UID]; !ok {
 			order = append(order, ref.UID)
 		}
-		refs[ref.UID], newest[ref.UID] = ref, w // in the order in which they came
+		refs[ref.UID], newest[ref.UID] = ref, w // waiting is in order of arrival, so the newest sibling stays
 	}
 	var out []capacity.Demand
 	for _, uid := range order {

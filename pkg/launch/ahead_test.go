@@ -40,7 +40,7 @@ func job(change func(*batchv1.Job)) *batchv1.Job {
 	return j
 }
 
-// What is certain to come, three pods of it being there: two waiting, one bound.
+// The pods that are certain to come while three of them exist: two waiting, one bound.
 func TestAhead(t *testing.T) {
 	now := metav1.Now()
 	for _, tc := range []struct {
@@ -95,7 +95,7 @@ func TestAhead(t *testing.T) {
 				case 2:
 					pod.Spec.NodeName = "n"
 				case 3:
-					pod.DeletionTimestamp = &now // makes room for another
+					pod.DeletionTimestamp = &now // frees capacity for another pod
 				}
 				p.observe(nil, pod)
 				if i < 2 {
@@ -121,7 +121,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// Pods that are being deleted make room on their nodes until they have gone.
+// While pods of a node are being deleted, Pending reports that the node is getting free capacity.
 func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	p := NewPending([]string{"s"}, NewReservations(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
@@ -145,7 +145,7 @@ func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
 	}
 }
 
-// Pods are counted for their controller as long as they live.
+// Pods count for their controller as long as they live.
 func TestPendingCountsCreated(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	p := NewPending([]string{"s"}, NewReservations(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
@@ -177,7 +177,7 @@ func TestPendingCountsCreated(t *testing.T) {
 	}
 }
 
-// The scheduler hears of pods from a handler of its own. A pod that was let go before this one knew it is let go again.
+// The scheduler sees pods through a handler of its own. A pod whose gate opened before Pending knew it is activated again.
 func TestPodThatWasLetGoBeforeItWasKnown(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	reservations := NewReservations(testingclock.NewFakePassiveClock(time.Now()))
@@ -234,8 +234,8 @@ func put(t *testing.T, f informers.SharedInformerFactory, o runtime.Object) {
 	}
 }
 
-// Slots held for an owner count as demand that is on its way, whoever they are for, and so do those of pods that took theirs
-// before they were counted among the owner's.
+// Capacity that is reserved for an owner's anticipated pods counts as existing, and so do pods that took such a reservation before they
+// were counted among the owner's pods.
 func TestHeld(t *testing.T) {
 	flights := []ledger.InFlight{{Slots: []ledger.Promise{{Owner: "a"}, {Owner: "a"}, {UID: "u"}}}, {Slots: []ledger.Promise{{Owner: "b"}}}}
 	adopted := map[types.UID][]types.UID{"a": {"counted"}, "b": {"counted", "early"}}

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A pool is told when nodes are planned that may be arm64 for pods that don't say whether they can be, and not otherwise.
+// A pool is reported when nodes are planned that may be arm64 for pods that don't say whether they can run there, and not otherwise.
 func TestPoolsAreToldOfOpenArchitectures(t *testing.T) {
 	for arch, want := range map[string]int{"arm64": 1, "amd64": 0} {
 		w, _ := guarded(t, SpendingConfig{})

@@ -16,10 +16,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// maxBatch bounds how many launches share one call, so that one bad answer concerns no more than these.
+// maxBatch bounds how many claims share one launch call, so that a failed call affects no more than these.
 const maxBatch = 100
 
-// launch batch is a row of identical launches on its way.
+// batch is a launch batch: identical claims that are launched by one call.
 type batch struct {
 	pool         *capacity.Pool
 	capacityType string
@@ -27,19 +27,19 @@ type batch struct {
 	labels       map[string]string
 	claims       []*capacity.Claim
 	attempt      int
-	// first is the attempt it began after.
+	// first is the attempt it began after: an earlier leader, or an earlier try of a standalone NodeClaim, made the ones before.
 	first   int
 	purpose capacity.Purpose
 	delay   delay
 }
 
-// book gives each planned node its claim's name, books the placements in the ledger and returns what is to be launched. claims are
-// those of the plan's nodes, by their IDs.
+// book gives each planned node the name of its claim, reserves the placements in the ledger and returns the batches to launch. claims holds
+// the claims of the plan's nodes by node ID.
 func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*batch {
 	return m.bookAs(ctx, v, plan, claims, (*ledger.Ledger).Commit)
 }
 
-// bookAs is book with a way of booking.
+// bookAs is book with another way to write the placements to the ledger.
 func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*batch {
 	names := map[string]string{}
 	var batches []*batch
@@ -80,7 +80,7 @@ func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims
 			}
 		}
 		commit(l, planID, placements, now)
-		// Now: a promise on a node that is there may be kept in a moment.
+		// Read the reservations now: one on an existing node may be fulfilled, and so be gone, in a moment.
 		promised = l.AllSlots(slices.Collect(maps.Keys(touched)))
 	})
 	for _, pl := range plan.Placements {
@@ -109,7 +109,7 @@ func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]stri
 }
 
 // recordSlots writes the reservations on a claim in flight to its annotation, so that they survive a restart. It writes every reservation
-// that was ever made there: pods that have been bound since are recognized by themselves. One write per claim at a time, in the background.
+// that was ever made there: pods that have been bound since are recognized from the pods. One write per claim at a time, in the background.
 func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.Slot) {
 	if !m.promise(claim, slots) {
 		return
@@ -124,11 +124,11 @@ func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.
 	m.background(ctx, func() { m.writeSlots(ctx, claim) })
 }
 
-// writeSlots makes one write of slots. If they have changed meanwhile, the next one queues up behind those of other claims.
+// writeSlots writes the reservations once. If they have changed meanwhile, the next write queues behind those of other claims.
 func (m *Motor) writeSlots(ctx context.Context, claim string) {
 	if c := m.claim(claim); c != nil {
 		if err := m.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
-			// A restart then plans for these pods anew, on the same node if it still has the room.
+			// After a restart these pods are planned for anew, on the same node if it still has the capacity.
 			m.log(ctx).V(3).Info("Could not record the pods planned for a claim", "nodeClaim", claim, "err", err)
 		}
 	}
@@ -137,7 +137,7 @@ func (m *Motor) writeSlots(ctx context.Context, claim string) {
 	}
 }
 
-// recordAgain ends a write of slots, or says that there is more to write.
+// recordAgain ends a write of reservations, or reports that they have changed and have to be written again.
 func (m *Motor) recordAgain(ctx context.Context, claim string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,7 +149,7 @@ func (m *Motor) recordAgain(ctx context.Context, claim string) bool {
 	return false
 }
 
-// claimFor is the claim of a planned node. Its slots are filled in when it is written.
+// claimFor returns the claim of a planned node. Its slots are filled in when the claim is written.
 func (m *Motor) claimFor(n *capacity.PlannedNode) *capacity.Claim {
 	offers := make([]capacity.OfferKey, 0, len(n.Offers))
 	for _, o := range n.Offers {
@@ -159,13 +159,13 @@ func (m *Motor) claimFor(n *capacity.PlannedNode) *capacity.Claim {
 		Name: m.randomName(n.Pool.Name), Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CreatedAt: m.clock.Now(),
 		Labels: maps.Clone(n.Labels), Annotations: annotations(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
 		Requests: n.Requests, Largest: n.Largest,
-		// Without a token: what may be launched, not yet what will be.
+		// Without a token: the batch says what may be launched, not yet which call launches it.
 		LaunchBatch: &capacity.LaunchBatch{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers},
 	}
 }
 
-// Annotations of a claim some of whose offers or types are what overlays have made of them, and of one that has fewer to choose from
-// than its pool's minValues ask for (Karpenter's).
+// Karpenter's annotations of a claim: an overlay has changed the price of some of its offerings or the capacity of some of its instance
+// types, or it has fewer of them to choose from than its pool's minValues ask for.
 const (
 	annotationPriceOverlaid    = "karpenter.sh/price-overlay-applied"
 	annotationCapacityOverlaid = "karpenter.sh/capacity-overlay-applied"
@@ -189,7 +189,7 @@ func annotations(n *capacity.PlannedNode) map[string]string {
 }
 
 func template(n *capacity.PlannedNode) *capacity.Node {
-	// Room for daemons is kept by the ledger while the node is in flight, so Free here is what the node has.
+	// The ledger reserves the capacity for DaemonSet pods while the node is in flight, so Free is all that the node has.
 	out := &capacity.Node{
 		Labels: n.Labels, Taints: n.Pool.Taints, InFlight: true,
 		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits,
@@ -198,8 +198,8 @@ func template(n *capacity.PlannedNode) *capacity.Node {
 	return out
 }
 
-// bootsAs is equal for nodes that boot alike: of one pool and class, with the same kind of image, which follows from the operating
-// system, the architecture and the devices.
+// bootsAs returns a string that is equal for nodes that boot alike: those of one pool and node class with the same kind of image, which
+// follows from the operating system, the architecture and the devices.
 func bootsAs(pool, class string, n *capacity.Node) string {
 	parts := []string{pool, class, n.Labels[corev1.LabelOSStable], n.Labels[corev1.LabelWindowsBuild], n.Labels[corev1.LabelArchStable]}
 	for _, r := range slices.Sorted(maps.Keys(n.Allocatable)) {
@@ -221,7 +221,7 @@ func daemonRoom(daemons []*capacity.DaemonSet) map[string]capacity.Resources {
 	return out
 }
 
-// batchKey is equal for nodes that one call may launch together.
+// batchKey returns a string that is equal for nodes that one call may launch together.
 func batchKey(n *capacity.PlannedNode) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s|%s|", n.Pool.Name, n.CapacityType)
@@ -236,7 +236,8 @@ func batchKey(n *capacity.PlannedNode) string {
 
 const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789" // as the API server generates names: no vowels, nothing that looks alike
 
-// randomName begins with prefix, in which an underscore becomes a dash: pools may have names that objects can't have.
+// randomName returns a name that begins with prefix. Underscores become dashes: a pool (from a file) may have a name that an object can't
+// have.
 func (m *Motor) randomName(prefix string) string {
 	prefix = strings.ReplaceAll(prefix, "_", "-")
 	b := make([]byte, 8)
@@ -252,7 +253,8 @@ func (m *Motor) randomName(prefix string) string {
 	return prefix + "-" + string(b)
 }
 
-// token of a launch batch: the same claims and attempt give the same token, whoever computes it.
+// token returns the client token of a launch batch. It depends on the claims and the attempt only, so that a restarted process computes the
+// same one.
 func (m *Motor) token(claims []*capacity.Claim, attempt int) string {
 	uids := make([]string, 0, len(claims))
 	for _, c := range claims {

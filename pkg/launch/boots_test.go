@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// The process was down for an hour. A node that was launched before may have come meanwhile, which nobody has seen yet: were it taken
-// for late, the next pods would have another one bought.
+// The process was down for an hour. A node that was launched before may have registered meanwhile, which this process has not seen yet: if
+// it were considered late, another node would be bought for the next pods.
 func TestNodeOfBeforeTheRestartIsNotLate(t *testing.T) {
 	w := newWorld(t)
 	w.build()

@@ -14,12 +14,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// buying is how a plan is bought.
+// buying says under which conditions a plan is bought.
 type buying struct {
-	lift   []guard.Key                 // breakers that hold it back no more
-	probe  guard.Key                   // that of them for which it is bought
+	lift   []guard.Key                 // breakers that don't apply to this purchase
+	probe  guard.Key                   // the breaker (one of lift) that the purchase probes
 	urgent bool                        // for pods of nodes that are about to be lost
-	pod    func(types.UID) *corev1.Pod // finds its pods; nil: among those that wait
+	pod    func(types.UID) *corev1.Pod // finds the plan's pods; nil: among the pending ones
 }
 
 func (b *buying) pods(m *Motor) func(types.UID) *corev1.Pod {
@@ -29,8 +29,8 @@ func (b *buying) pods(m *Motor) func(types.UID) *corev1.Pod {
 	return m.pending.Get
 }
 
-// byPriority orders a plan's nodes by the highest priority of the pods on them: a limit that cuts the plan cuts it at its end. Those who
-// outrank others would take their room, and the machines of these would have been launched for nobody.
+// byPriority orders a plan's nodes by the highest priority of the pods on them, because a limit cuts the plan at its end. If pods of low
+// priority were served first, those that outrank them would take their capacity, and their instances would have been launched in vain.
 func byPriority(plan *capacity.Plan) {
 	highest := map[string]int32{}
 	for _, pl := range plan.Placements {
@@ -41,14 +41,14 @@ func byPriority(plan *capacity.Plan) {
 	slices.SortStableFunc(plan.Nodes, func(a, b *capacity.PlannedNode) int { return cmp.Compare(highest[b.ID], highest[a.ID]) })
 }
 
-// admit takes out of a plan what the spending guard keeps from being bought.
+// admit removes from a plan the nodes that the spending guard doesn't let us buy.
 func (m *Motor) admit(plan *capacity.Plan, how buying) {
 	if out := m.tooMuch(plan, how); len(out) > 0 {
 		without(plan, out)
 	}
 }
 
-// tooMuch are the nodes of a plan that the spending guard keeps from being bought, and why.
+// tooMuch returns the nodes of a plan that the spending guard doesn't let us buy, and why.
 func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Removal {
 	if m.spending == nil || len(plan.Nodes) == 0 {
 		return nil
@@ -71,8 +71,8 @@ func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Rem
 	return out
 }
 
-// affordable is the plan, or another one for fewer pods where the spending guard keeps some of its nodes from being bought on which pods
-// are that others count on: with those nodes all of them would have to go, and nothing would be bought for any, ever.
+// affordable returns the plan, or a new plan for fewer pods if the spending guard would remove nodes that hold members of a bind group.
+// Removing such nodes would remove the group's other members too, again in each round, and nothing would ever be bought for any of them.
 func (m *Motor) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan) {
 	out := m.tooMuch(plan, buying{})
 	why := map[types.UID]capacity.Removal{}
@@ -112,7 +112,8 @@ func (m *Motor) affordable(ctx context.Context, v *view, plan *capacity.Plan, wa
 	return v2, fewer
 }
 
-// purchase tells the spending guard of what is about to be bought, and has the claims say what for.
+// purchase records the plan's nodes with the spending guard, and on each claim which workloads it is bought for and which breakers it
+// probes.
 func (m *Motor) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim, how buying) {
 	if m.spending == nil {
 		return

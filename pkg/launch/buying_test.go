@@ -8,7 +8,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// What cuts a plan cuts it where pods of the lowest priority are: others would take their room.
+// A limit that cuts a plan removes the nodes of pods with the lowest priority: if it removed others, their pods would take the capacity of
+// these.
 func TestNodesOfUrgentPodsComeFirst(t *testing.T) {
 	plan := &capacity.Plan{}
 	for node, priorities := range map[string][]int32{"a": {0}, "b": {-5, 1000}, "c": {0, 0}, "d": {2000}, "e": {-5}} {

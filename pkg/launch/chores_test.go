@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// slowNotes is a log whose notes take for ever.
+// slowNotes are Claims whose records are never written in time.
 type slowNotes struct{ *world }
 
 func (s slowNotes) RecordLaunchFailed(ctx context.Context, _, _, _ string) error {
@@ -23,8 +23,7 @@ func (s slowNotes) RecordSlots(ctx context.Context, _ string, _ []capacity.Slot)
 	return ctx.Err()
 }
 
-// Notes about launches that came to nothing, or about promises, take long while the API server is slow: the next launches don't stand
-// behind them.
+// Records about failed launches or reservations take long while the API server is slow: the next launches don't wait for them.
 func TestLaunchesDoNotWaitForNotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -41,7 +40,7 @@ func TestLaunchesDoNotWaitForNotes(t *testing.T) {
 			cancel()
 			<-done
 		}()
-		w.submit(80) // twenty nodes: more notes than calls at once
+		w.submit(80) // twenty nodes: more records than parallel calls
 		pass(500 * time.Millisecond)
 		w.mu.Lock()
 		delete(w.broken, "Prepare")

@@ -13,15 +13,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Classes tells the class of a pod and remembers it. Classes of pods without volumes are remembered until the pod is
-// bound or gone; what a pod with volumes needs may change under it, so its class is worked out each time.
+// Classes computes the equivalence class of a pod and caches it. The class of a pod without volumes is cached until the pod is bound or
+// deleted; what a pod with volumes needs may change without the pod, so its class is computed each time.
 type Classes struct {
 	volumes volumeFacts
 	ns      listersv1.NamespaceLister
 	others  map[string]bool // schedulers that bind their pods themselves
-	// earliest is the earliest moment to bind pods of a scheduler, where its profile says so. Set before anything runs.
+	// earliest is, by scheduler, the earliest moment to bind its pods, where the profile sets one. Set before anything runs.
 	earliest map[string]capacity.BindTime
-	// spread is what a scheduler's profile asks of pods without spread constraints of their own. Set before anything runs.
+	// spread returns, by scheduler, the default spread constraints of its profile for pods without constraints of their own. Set before
+	// anything runs.
 	spread map[string]func(*corev1.Pod) []corev1.TopologySpreadConstraint
 
 	mu    sync.Mutex
@@ -30,12 +31,12 @@ type Classes struct {
 
 type classified struct {
 	ref     capacity.PodRef
-	version string // the pod's resourceVersion: gates, resizes and labels may change
+	version string // the pod's resourceVersion: its gates, requests and labels may change
 	class   *capacity.Class
 	err     error
 }
 
-// NewClasses returns a classifier on the scheduler's informers. To be called before they start.
+// NewClasses returns Classes that read from the scheduler's informers. Call it before they start.
 func NewClasses(f informers.SharedInformerFactory) *Classes {
 	return &Classes{
 		volumes:  newVolumeFacts(f),
@@ -46,18 +47,19 @@ func NewClasses(f informers.SharedInformerFactory) *Classes {
 	}
 }
 
-// SetEarliest says that pods of the scheduler are bound at that moment of their node's life or later, whatever they are. To be called
-// before anything runs.
+// SetEarliest makes the scheduler's pods, whatever they are, be bound no sooner than at that moment of their node's life. Call it before
+// anything runs.
 func (c *Classes) SetEarliest(scheduler string, at capacity.BindTime) { c.earliest[scheduler] = at }
 
-// SetDefaultSpread says which constraints the scheduler gives pods that have none of their own; nil: none. To be called before anything runs.
+// SetDefaultSpread sets the func that returns the constraints which the scheduler gives pods without their own; nil: none. Call it before
+// anything runs.
 func (c *Classes) SetDefaultSpread(scheduler string, of func(*corev1.Pod) []corev1.TopologySpreadConstraint) {
 	if of != nil {
 		c.spread[scheduler] = of
 	}
 }
 
-// spreadOut is the pod with the constraints that its scheduler gives it.
+// spreadOut returns the pod with the default constraints of its scheduler.
 func (c *Classes) spreadOut(pod *corev1.Pod) *corev1.Pod {
 	of := c.spread[pod.Spec.SchedulerName]
 	if of == nil || len(pod.Spec.TopologySpreadConstraints) > 0 {
@@ -72,7 +74,7 @@ func (c *Classes) spreadOut(pod *corev1.Pod) *corev1.Pod {
 	return &out
 }
 
-// notBefore is the class with its pods bound no sooner than their scheduler's profile allows. The class's key tells schedulers apart.
+// notBefore returns the class, bound no sooner than its scheduler's profile allows. The scheduler is part of the class's key.
 func (c *Classes) notBefore(class *capacity.Class, scheduler string) *capacity.Class {
 	at := c.earliest[scheduler]
 	if class == nil || class.Bind >= at {
@@ -83,7 +85,7 @@ func (c *Classes) notBefore(class *capacity.Class, scheduler string) *capacity.C
 	return &later
 }
 
-// Class of the pod. An error says why it can't be planned for.
+// Class returns the equivalence class of the pod. An error says why the pod can't be planned for.
 func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	volumes := hasClaims(pod)
 	if !volumes {
@@ -107,7 +109,7 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	return class, err
 }
 
-// of is the pod's class as its scheduler makes it.
+// of computes the pod's class with its scheduler's defaults and rules.
 func (c *Classes) of(pod *corev1.Pod, facts capacity.VolumeFacts) (*capacity.Class, error) {
 	class, err := capacity.ClassOf(c.spreadOut(pod), facts)
 	if err == nil && c.others[pod.Spec.SchedulerName] {
@@ -116,7 +118,7 @@ func (c *Classes) of(pod *corev1.Pod, facts capacity.VolumeFacts) (*capacity.Cla
 	return c.notBefore(class, pod.Spec.SchedulerName), err
 }
 
-// byOthers is the class of pods that another scheduler binds: it sees a node when that has registered.
+// byOthers returns the class for pods that another scheduler binds: that scheduler sees a node only once it has registered.
 func byOthers(c *capacity.Class) *capacity.Class {
 	out := *c
 	out.ByOthers, out.Key = true, c.Key+"~"
@@ -126,11 +128,11 @@ func byOthers(c *capacity.Class) *capacity.Class {
 	return &out
 }
 
-// successor is a bound pod as the one that will come instead of it, and its class.
+// successor returns the pending pod that a bound pod's controller will create in its place, and its class.
 func (c *Classes) successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, error) {
 	next := *pod
 	next.Spec.NodeName, next.DeletionTimestamp, next.Status = "", nil, corev1.PodStatus{}
-	// The API server gives pods these labels of their nodes when they are bound.
+	// The API server copies these labels of the node to a pod when it is bound.
 	next.Labels = maps.Clone(pod.Labels)
 	delete(next.Labels, corev1.LabelTopologyZone)
 	delete(next.Labels, corev1.LabelTopologyRegion)
@@ -148,17 +150,17 @@ func (c *Classes) forget(uid types.UID) {
 	delete(c.byPod, uid)
 }
 
-// some are up to n of the pods whose classes are remembered, others each time.
+// some returns up to n of the pods whose classes are cached, different ones on each call.
 func (c *Classes) some(n int) []capacity.PodRef {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return some(c.byPod, n, func(one classified) capacity.PodRef { return one.ref })
 }
 
-// some are up to n of a map's pods.
+// some returns up to n of a map's pods.
 func some[V any](pods map[types.UID]V, n int, ref func(V) capacity.PodRef) []capacity.PodRef {
 	out := make([]capacity.PodRef, 0, min(n, len(pods)))
-	for _, one := range pods { // Go begins anywhere
+	for _, one := range pods { // in random order
 		if len(out) == n {
 			break
 		}
@@ -167,7 +169,7 @@ func some[V any](pods map[types.UID]V, n int, ref func(V) capacity.PodRef) []cap
 	return out
 }
 
-// namespaces gives namespace labels for namespace selectors.
+// namespaces returns a namespace's labels, for namespace selectors; nil if it is not known.
 func (c *Classes) namespaces(name string) labels.Set {
 	ns, err := c.ns.Get(name)
 	if err != nil {

@@ -35,7 +35,7 @@ func TestEarliestBinding(t *testing.T) {
 			Spec: corev1.PodSpec{SchedulerName: tc.scheduler, Tolerations: defaultTolerations(), Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{tc.resource: resource.MustParse("1")}}}}},
 		}
-		for range 2 { // the second time from memory
+		for range 2 { // the second time from the cache
 			class, err := classes.Class(pod)
 			if err != nil {
 				t.Fatal(err)

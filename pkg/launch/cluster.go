@@ -23,7 +23,7 @@ type apiCluster struct {
 	podsOn func(node string) []*corev1.Pod
 }
 
-// NewCluster writes Nodes through a client. podsOn finds the pods that are bound to a name, in an informer.
+// NewCluster returns a Cluster that writes through a client. podsOn returns the pods that an informer shows bound to a node name.
 func NewCluster(c kubernetes.Interface, podsOn func(node string) []*corev1.Pod) Cluster {
 	return apiCluster{c, podsOn}
 }
@@ -60,20 +60,20 @@ func (a apiCluster) GetNode(ctx context.Context, name string) (*corev1.Node, err
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// Events of a burst are written at this pace: a thousand pods' events at once would crowd out the writes that matter,
-// the bindings and the lease among them.
+// Events are written at this pace: the events of a thousand pods at once would delay the writes that matter, such as bindings and the
+// lease.
 const (
 	eventsPerSecond = 50
 	eventBurst      = 100
 	eventBacklog    = 5000
 )
 
-// PacedRecorder writes events about pods, a burst of them one after the other, warnings first. What is over the backlog is dropped: an
-// event is a courtesy, the log has it all.
+// PacedRecorder writes events about pods at a limited pace, warnings first. It drops what exceeds the backlog: the log has everything that
+// events say.
 type PacedRecorder struct {
 	recorder events.EventRecorder
 	limit    *rate.Limiter
-	// warnings have a backlog of their own: where thousands of pods are told that a node comes, those for which none comes must hear it.
+	// warnings have a queue of their own, so that thousands of events about planned nodes don't crowd out those for pods that get no node.
 	warnings, queue chan podEvent
 }
 
@@ -82,13 +82,13 @@ type podEvent struct {
 	eventType, reason, note string
 }
 
-// NewRecorder writes through r, which must not block, while Run runs.
+// NewRecorder returns a recorder that writes through r while Run runs. r must not block.
 func NewRecorder(r events.EventRecorder) *PacedRecorder {
 	return &PacedRecorder{recorder: r, limit: rate.NewLimiter(eventsPerSecond, eventBurst),
 		warnings: make(chan podEvent, eventBacklog), queue: make(chan podEvent, eventBacklog)}
 }
 
-// Pod takes an event down and returns at once.
+// Pod queues an event and returns at once.
 func (p *PacedRecorder) Pod(ref capacity.PodRef, eventType, reason, note string) {
 	queue := p.queue
 	if eventType == corev1.EventTypeWarning {
@@ -100,7 +100,7 @@ func (p *PacedRecorder) Pod(ref capacity.PodRef, eventType, reason, note string)
 	}
 }
 
-// Run writes until ctx ends.
+// Run writes events until ctx ends.
 func (p *PacedRecorder) Run(ctx context.Context) {
 	for {
 		e, ok := p.next(ctx)
@@ -112,7 +112,7 @@ func (p *PacedRecorder) Run(ctx context.Context) {
 	}
 }
 
-// next waits for an event; false when ctx has ended.
+// next waits for an event and returns false when ctx has ended.
 func (p *PacedRecorder) next(ctx context.Context) (podEvent, bool) {
 	select {
 	case e := <-p.warnings:
@@ -129,7 +129,7 @@ func (p *PacedRecorder) next(ctx context.Context) (podEvent, bool) {
 	}
 }
 
-// short makes one line of a note, below the API's limit of 1,024 bytes.
+// short turns a note into one line below the API's limit of 1,024 bytes.
 func short(note string) string {
 	const limit = 1000
 	note = oneLine(note)
@@ -139,7 +139,7 @@ func short(note string) string {
 	return note
 }
 
-// oneLine joins the lines of a text: joined errors have several, events and conditions are read as one.
+// oneLine joins the lines of a text: joined errors have several lines, but events and conditions are read as one.
 func oneLine(text string) string {
 	if !strings.ContainsAny(text, "\n\r") {
 		return text

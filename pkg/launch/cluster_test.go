@@ -14,7 +14,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Thousands of pods are told that a node comes. Those for which none comes hear it at once, and are not left out because of the others.
+// Thousands of pods get the event that a node is planned for them. The warnings of pods that get no node are written at once and not
+// dropped because of these.
 func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := events.NewFakeRecorder(3 * eventBacklog)
@@ -44,7 +45,7 @@ func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 	})
 }
 
-// count takes the events that were written, and says how many are of that reason.
+// count takes the events that were written, and returns how many have the reason.
 func count(written *events.FakeRecorder, reason string) (n int) {
 	for {
 		select {

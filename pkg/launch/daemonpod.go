@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/admission"
 )
 
-// admissionRules are what the API server's admission goes by.
+// admissionRules are the objects that the API server's admission plugins read.
 type admissionRules struct {
 	ranges     listersv1.LimitRangeLister
 	runtimes   nodelisters.RuntimeClassLister
@@ -27,8 +27,8 @@ func newAdmissionRules(f informers.SharedInformerFactory) admissionRules {
 	return admissionRules{f.Core().V1().LimitRanges().Lister(), f.Node().V1().RuntimeClasses().Lister(), f.Scheduling().V1().PriorityClasses().Lister()}
 }
 
-// admit does to a DaemonSet's pod what admission will do. A class that isn't there adds nothing: pods that name it are refused
-// until it is.
+// admit changes a DaemonSet's pod as admission will. A missing RuntimeClass or PriorityClass changes nothing: admission rejects pods that
+// name it until it exists.
 func (r *admissionRules) admit(pod *corev1.Pod) {
 	if name := pod.Spec.PriorityClassName; name != "" {
 		class, _ := r.priorities.Get(name)
@@ -38,7 +38,7 @@ func (r *admissionRules) admit(pod *corev1.Pod) {
 	}
 	if name := pod.Spec.RuntimeClassName; name != nil {
 		if class, err := r.runtimes.Get(*name); err == nil {
-			// The DaemonSet controller goes by the template when it chooses nodes, and that doesn't tolerate what the class does.
+			// The DaemonSet controller chooses nodes by the template's tolerations, which don't include those of the RuntimeClass.
 			own := slices.Clip(pod.Spec.Tolerations)
 			admission.SetRuntimeClass(pod, class)
 			pod.Spec.Tolerations = own
@@ -49,8 +49,8 @@ func (r *admissionRules) admit(pod *corev1.Pod) {
 	}
 }
 
-// daemonPod is the pod as the DaemonSet controller makes it and the API server defaults it, without a node (k8s.io/kubernetes
-// pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations lists the tolerations).
+// daemonPod returns the pod as the DaemonSet controller creates it and the API server defaults it, without a node
+// (AddOrUpdateDaemonPodTolerations in k8s.io/kubernetes/pkg/controller/daemon/util lists the tolerations).
 func daemonPod(ds *appsv1.DaemonSet) *corev1.Pod {
 	t := ds.Spec.Template.DeepCopy()
 	pod := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
@@ -73,15 +73,15 @@ func daemonPod(ds *appsv1.DaemonSet) *corev1.Pod {
 	return pod
 }
 
-// asAdmitted is a DaemonSet's pod by its template with what admission, and resizes since, have made of a live one: what it asks for
-// and how it is ranked. On which nodes there will be others is in the template: the live one's affinity names its own node. The
-// containers are shared with the live pod.
+// asAdmitted returns a DaemonSet's template pod with the requests and the priority of a live pod, which has been through admission and
+// perhaps been resized. Where the next pods run follows from the template, since a live pod's affinity names its own node. The containers
+// are shared with the live pod.
 func asAdmitted(template, live *corev1.Pod) *corev1.Pod {
 	out := *template
 	out.Spec.InitContainers, out.Spec.Containers = live.Spec.InitContainers, live.Spec.Containers
 	out.Spec.Overhead, out.Spec.Resources = live.Spec.Overhead, live.Spec.Resources
 	out.Spec.Priority, out.Spec.PriorityClassName, out.Spec.PreemptionPolicy = live.Spec.Priority, live.Spec.PriorityClassName, live.Spec.PreemptionPolicy
-	// What a resized pod takes is told by its status (k8s.io/component-helpers/resource, UseStatusResources).
+	// A resized pod reports its resources in its status (k8s.io/component-helpers/resource, UseStatusResources).
 	s := &live.Status
 	out.Status = corev1.PodStatus{Conditions: s.Conditions, InitContainerStatuses: s.InitContainerStatuses, ContainerStatuses: s.ContainerStatuses,
 		Resources: s.Resources, AllocatedResources: s.AllocatedResources}

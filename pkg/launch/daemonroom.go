@@ -11,9 +11,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// DaemonsChanged tells the motor that there are other DaemonSets now, or that their next pods take another amount of room: it is
-// kept on nodes that are coming up, or given back. frees: refused pods may have a chance. A pod that was planned on a node in flight and
-// has no room left there is turned away by the filters in its own cycle, and planned for again.
+// DaemonsChanged tells the Motor that DaemonSets have been added or removed, or that the requests of their next pods have changed, so that
+// the capacity reserved for them on nodes in flight is adjusted. frees: refused pods may fit now. A pod that no longer fits on its node in
+// flight is rejected by the filters in its own scheduling cycle and planned for again.
 func (m *Motor) DaemonsChanged(frees bool) {
 	if m.reservations.Idle() {
 		return
@@ -26,7 +26,7 @@ func (m *Motor) DaemonsChanged(frees bool) {
 	}
 }
 
-// keepDaemonRoom brings the room that is kept on nodes that are coming up in line with the DaemonSets there are now.
+// keepDaemonRoom adjusts the capacity that nodes in flight reserve for DaemonSet pods to the DaemonSets there are now.
 func (m *Motor) keepDaemonRoom(ctx context.Context) {
 	if !m.daemonsMoved.Swap(false) {
 		return
@@ -43,12 +43,12 @@ func (m *Motor) keepDaemonRoom(ctx context.Context) {
 	})
 }
 
-// missingDaemons gives the DaemonSets whose pods will come to a node of ours and aren't there yet. An empty name: the node has
-// none yet.
+// missingDaemons returns a func that lists the DaemonSets whose pods will run on one of our nodes and don't yet. An empty node name means
+// that there is no Node yet.
 func (m *Motor) missingDaemons(ctx context.Context) func(node string, labels map[string]string, taints []corev1.Taint) []*capacity.DaemonSet {
-	there := map[string]map[string]bool{} // by node: namespace/name
+	there := map[string]map[string]bool{} // by node, then by namespace/name
 	if err := m.world.Refresh(ctx); err != nil {
-		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their room is kept until they must have come", "err", err)
+		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their capacity stays reserved for now", "err", err)
 	} else {
 		m.world.Nodes(func(n *capacity.Node, _ *corev1.Node) *capacity.Node {
 			there[n.Name] = map[string]bool{}

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// A DaemonSet that comes while a node is coming up gets its room there, and leaves it when it goes.
+// For a DaemonSet that is added while a node is in flight capacity is reserved there, and released when the DaemonSet is deleted.
 func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 	w := newWorld(t)
 	w.run()
@@ -61,7 +61,7 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 	kept(0)
 }
 
-// crowded is a planner that has no room for anything beside a DaemonSet.
+// crowded is a planner that finds no capacity beside a DaemonSet's pods.
 type crowded struct{}
 
 func (crowded) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
@@ -75,7 +75,7 @@ func (crowded) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 	return out
 }
 
-// Pods that were refused because a DaemonSet's pods leave them no room are planned for again when these leave more.
+// Pods that were refused because a DaemonSet's pods leave them too little capacity are planned for again when these request less.
 func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	w := newWorld(t)
 	w.daemons = []*capacity.DaemonSet{{Namespace: "d", Name: "logs"}}
@@ -106,7 +106,7 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	w.exactly(1)
 }
 
-// The whole way: a DaemonSet's end is seen by the informer, and a pod that was refused for good because of it gets its node.
+// End to end: the informer reports that a DaemonSet was deleted, and a pod that was refused permanently because of it gets its node.
 func TestDaemonsThatGoGivePodsAnotherChance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmitted(t)

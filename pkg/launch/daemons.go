@@ -21,42 +21,41 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Daemons knows the DaemonSets as the planner wants them: where their pods run, and how much room the next one takes. It is fed by
-// the scheduler's informers, whose objects it shares, and works out anew only what an event concerns. It may be called from several
-// goroutines.
+// Daemons keeps the DaemonSets as the planner needs them: on which nodes their pods run, and what the next pod requests. The scheduler's
+// informers feed it; it shares their objects, and recomputes only the DaemonSets that an event concerns. It is safe for concurrent use.
 //
-// The next pod of a DaemonSet is expected to ask for
+// The next pod of a DaemonSet is expected to request
 //
-//  1. what the newest live pod of the current template asks for: admission has made that pod, webhooks included;
-//  2. while there is none, what the last one asked for, as long as the template and the rules of admission are what they were;
-//  3. else what the template asks for, with what the API server's own admission adds.
+//  1. what the newest live pod of the current template requests: that pod has been through admission, webhooks included;
+//  2. while there is none, what the last one requested, as long as the template and the admission rules are unchanged;
+//  3. else what the template requests, with what the API server's own admission adds.
 type Daemons struct {
 	rules  admissionRules
 	synced []cache.InformerSynced
-	// changed is told that a DaemonSet's next pod is not what it was; frees: it leaves room that it took before.
+	// changed is called when a DaemonSet's next pod has changed; frees: it leaves capacity that it took before.
 	changed func(frees bool)
 
 	mu   sync.Mutex
 	sets map[types.UID]*daemonSet
-	list []*capacity.DaemonSet // what List answers; nil: to be put together
+	list []*capacity.DaemonSet // the result of List; nil: has to be built
 }
 
-// daemonSet is what is known of one.
+// daemonSet is what is known about one DaemonSet.
 type daemonSet struct {
-	set  *appsv1.DaemonSet // nil: only pods of it have been seen, or it is being deleted
+	set  *appsv1.DaemonSet // nil: only its pods have been seen, or it is being deleted
 	pods map[types.UID]*corev1.Pod
-	// newest of the live pods of the current template; behind: it has gone, and the others haven't been looked at yet.
+	// newest is the newest live pod of the current template. behind: that pod is gone, and the others have not been compared yet.
 	newest *corev1.Pod
 	behind bool
-	// shown is the last that was the newest, beside a template of this class.
+	// shown is the last pod that was newest; by is the key of the template's class at that time.
 	shown *corev1.Pod
 	by    capacity.ClassKey
 
-	template *capacity.Class     // its pods by template and rules; nil: they can't be planned for
-	next     *capacity.DaemonSet // as List answers it; nil with template
+	template *capacity.Class     // the class of its pods by template and admission rules; nil: they can't be planned for
+	next     *capacity.DaemonSet // as List returns it; nil if template is
 }
 
-// NewDaemons returns the DaemonSets of the informers. To be called before they start.
+// NewDaemons returns Daemons that watch through the informers. Call it before they start.
 func NewDaemons(f informers.SharedInformerFactory) (*Daemons, error) {
 	d := &Daemons{rules: newAdmissionRules(f), sets: map[types.UID]*daemonSet{}}
 	for _, h := range []struct {
@@ -78,15 +77,15 @@ func NewDaemons(f informers.SharedInformerFactory) (*Daemons, error) {
 	return d, nil
 }
 
-// OnChange has f told of each change. To be called before the informers start.
+// OnChange sets the func that is called on each change. Call it before the informers start.
 func (d *Daemons) OnChange(f func(frees bool)) { d.changed = f }
 
-// HasSynced says that everything has been seen that was there at the start.
+// HasSynced reports whether all objects that existed at the start have been seen.
 func (d *Daemons) HasSynced() bool {
 	return !slices.ContainsFunc(d.synced, func(synced cache.InformerSynced) bool { return !synced() })
 }
 
-// List is the DaemonSets by name. What it returns must not be changed.
+// List returns the DaemonSets ordered by namespace and name. The caller must not change them.
 func (d *Daemons) List() []*capacity.DaemonSet {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,10 +109,10 @@ func (d *Daemons) List() []*capacity.DaemonSet {
 	return d.list
 }
 
-// ObservePod tells of a pod that the informers don't show.
+// ObservePod adds a pod that the informers don't show.
 func (d *Daemons) ObservePod(pod *corev1.Pod) { d.observePod(nil, pod) }
 
-// ObserveSet tells of a DaemonSet that the informers don't show.
+// ObserveSet adds a DaemonSet that the informers don't show.
 func (d *Daemons) ObserveSet(set *appsv1.DaemonSet) { d.observeSet(nil, set) }
 
 func (d *Daemons) observeSet(before, now any) {
@@ -124,7 +123,7 @@ func (d *Daemons) observeSet(before, now any) {
 			set = nil
 		}
 		same := set != nil && e.set != nil && set.Generation == e.set.Generation && set.Generation != 0
-		if e.set = set; !same { // not its status alone
+		if e.set = set; !same { // more than its status has changed
 			d.rebuild(e)
 			e.catchUp()
 		}
@@ -150,7 +149,7 @@ func (d *Daemons) observePod(before, now any) {
 	})
 }
 
-// observeRule looks at the DaemonSets whose pods admission treats by the object.
+// observeRule recomputes the DaemonSets whose pods admission changes because of the object.
 func (d *Daemons) observeRule(before, now any) {
 	if now == nil {
 		now = before
@@ -168,7 +167,7 @@ func (d *Daemons) observeRule(before, now any) {
 	}
 }
 
-// concerns says whether admission treats pods of the DaemonSet by the rule, as it is or as it was.
+// concerns reports whether admission applies the rule, as it is or as it was, to pods of the DaemonSet.
 func concerns(rule, was any, set *appsv1.DaemonSet) bool {
 	spec := &set.Spec.Template.Spec
 	switch rule := rule.(type) {
@@ -183,7 +182,7 @@ func concerns(rule, was any, set *appsv1.DaemonSet) bool {
 	return false
 }
 
-// change does something to what is known of a DaemonSet, and tells if its next pod is another one for it.
+// change applies do to what is known about a DaemonSet, and calls changed if its next pod is different afterwards.
 func (d *Daemons) change(uid types.UID, do func(e *daemonSet)) {
 	d.mu.Lock()
 	e := d.sets[uid]
@@ -193,7 +192,7 @@ func (d *Daemons) change(uid types.UID, do func(e *daemonSet)) {
 	}
 	before, newest, template := e.next, e.newest, e.template
 	do(e)
-	if e.newest != newest || e.template != template { // few events of pods are about the newest
+	if e.newest != newest || e.template != template { // most pod events don't concern the newest
 		d.choose(e)
 	}
 	now := e.next
@@ -206,7 +205,7 @@ func (d *Daemons) change(uid types.UID, do func(e *daemonSet)) {
 	}
 }
 
-// rebuild works out the pods of a template by the rules.
+// rebuild computes the class of the template's pods from the admission rules.
 func (d *Daemons) rebuild(e *daemonSet) {
 	e.template = nil
 	if e.set == nil {
@@ -216,10 +215,10 @@ func (d *Daemons) rebuild(e *daemonSet) {
 	d.rules.admit(pod)
 	if class, err := capacity.ClassOf(pod, capacity.VolumeFacts{}); err == nil {
 		e.template = class
-	} // else its pods can't be planned for, and find their own place
+	} // else its pods can't be planned for; they schedule wherever they fit
 }
 
-// choose settles what the next pod is.
+// choose updates what the next pod is.
 func (d *Daemons) choose(e *daemonSet) {
 	class := e.class()
 	switch {
@@ -261,7 +260,7 @@ func (e *daemonSet) see(pod *corev1.Pod) {
 func (e *daemonSet) lose(uid types.UID) {
 	delete(e.pods, uid)
 	if e.newest != nil && e.newest.UID == uid {
-		e.newest, e.behind = nil, true // thousands may go in a row: the others are looked at once
+		e.newest, e.behind = nil, true // thousands may go in a row: catchUp compares the others once
 	}
 }
 
@@ -273,7 +272,7 @@ func (e *daemonSet) catchUp() {
 	}
 }
 
-// current says that the pod is of the template that the DaemonSet has now, or that nothing tells.
+// current reports whether the pod is of the DaemonSet's current template, or its labels don't tell.
 func (e *daemonSet) current(pod *corev1.Pod) bool {
 	if e.set == nil {
 		return false
@@ -282,23 +281,23 @@ func (e *daemonSet) current(pod *corev1.Pod) bool {
 	return generation == "" || of == "" || generation == of
 }
 
-// labelTemplateGeneration is on every pod of a DaemonSet, and its number on the DaemonSet itself. (controller-revision-hash can be
-// compared with ControllerRevisions only.)
+// labelTemplateGeneration is on every pod of a DaemonSet; its value is also an annotation of the DaemonSet. (controller-revision-hash can
+// be compared with ControllerRevisions only.)
 const labelTemplateGeneration = "pod-template-generation"
 
 func newer(a, b *corev1.Pod) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID)) > 0
 }
 
-// frees says that there is room beside the DaemonSet's next pod that there was not before.
+// frees reports whether the DaemonSet's next pod leaves capacity that it took before.
 func frees(before, now *capacity.DaemonSet) bool {
 	switch {
 	case before == nil:
 		return false
-	case now == nil || maps.Equal(before.Class.Requests, now.Class.Requests): // it is about where it runs, say
+	case now == nil || maps.Equal(before.Class.Requests, now.Class.Requests): // something else has changed, such as where it runs
 		return true
 	case !reflect.DeepEqual(before.Class.HostPorts, now.Class.HostPorts) || !reflect.DeepEqual(before.Class.Terms, now.Class.Terms) ||
-		!reflect.DeepEqual(before.Class.Tolerations, now.Class.Tolerations): // or that beside its size
+		!reflect.DeepEqual(before.Class.Tolerations, now.Class.Tolerations): // or something besides its requests
 		return true
 	}
 	for r, q := range before.Class.Requests {
@@ -309,7 +308,7 @@ func frees(before, now *capacity.DaemonSet) bool {
 	return false
 }
 
-// daemonSetOf is the DaemonSet that controls the pod, or "".
+// daemonSetOf returns the UID of the DaemonSet that controls the pod, or "".
 func daemonSetOf(pod *corev1.Pod) types.UID {
 	if pod == nil {
 		return ""
@@ -320,8 +319,8 @@ func daemonSetOf(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// handlerOf hands each event to a function: of what came before is nil, of what went now is. An update whose UID has changed is
-// both: what was deleted and made again under the same name while nobody watched.
+// handlerOf passes each event to one func: before is nil for an added object, now is nil for a deleted one. An update whose UID has changed
+// is both: the object was deleted and made again under its name while the watch was interrupted.
 func handlerOf(observe func(before, now any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { observe(nil, o) },

@@ -28,7 +28,7 @@ func newDaemons(t *testing.T) *Daemons {
 	return d
 }
 
-// The API server defaults the pods of a DaemonSet further than their template; their room must be that of the pods.
+// The API server defaults more in a DaemonSet's pods than in its template; capacity is reserved for the pods.
 func TestDaemonRoomIsThatOfThePods(t *testing.T) {
 	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent", UID: "agent"}}
@@ -55,13 +55,13 @@ func TestDaemonRoomIsThatOfThePods(t *testing.T) {
 	}
 }
 
-// admitted is a DaemonSet, its pods and what admission goes by, as informers tell of them.
+// admitted is a DaemonSet with its pods and the objects that admission reads, as informers report them.
 type admitted struct {
 	t       *testing.T
 	d       *Daemons
 	f       informers.SharedInformerFactory
 	set     *appsv1.DaemonSet
-	told    []bool // of changes, and whether they free room
+	told    []bool // changes that were reported, and whether they free capacity
 	created time.Time
 }
 
@@ -80,7 +80,7 @@ func newAdmitted(t *testing.T) *admitted {
 	return a
 }
 
-// rule puts an object into an informer, as an event of it would.
+// rule adds an object to an informer, as an event would.
 func (a *admitted) rule(informer cache.SharedIndexInformer, o any) {
 	a.t.Helper()
 	before, there, _ := informer.GetStore().Get(o)
@@ -109,7 +109,7 @@ func (a *admitted) change(how func(*corev1.PodTemplateSpec)) {
 	a.set = next
 }
 
-// pod is a live one, a second younger than the one before, on a node of its own.
+// pod returns a live pod, a second younger than the last one, on a node of its own.
 func (a *admitted) pod(name, cpu, generation string) *corev1.Pod {
 	yes := true
 	a.created = a.created.Add(time.Second)
@@ -126,7 +126,7 @@ func cpus(cpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 }
 
-// Until a pod of a DaemonSet exists, the next one is what admission will make of the template; from then on it is like the newest.
+// Until a DaemonSet has a pod, the next one is what admission will make of the template; from then on it is like the newest pod.
 func TestDaemonsAreSizedAsAdmissionMakesThem(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	for _, tc := range []struct {
@@ -276,8 +276,8 @@ func TestDaemonsAreSizedAsAdmissionMakesThem(t *testing.T) {
 	}
 }
 
-// The nodes of a RuntimeClass are those where its pods run. Its tolerations help nobody: the DaemonSet controller makes no pod for a
-// node whose taints the template doesn't tolerate.
+// A RuntimeClass's nodeSelector limits where the DaemonSet's pods run. Its tolerations have no effect: the DaemonSet controller creates no
+// pod for a node whose taints the template doesn't tolerate.
 func TestWhereDaemonsOfARuntimeClassRun(t *testing.T) {
 	a := newAdmitted(t)
 	vm := "vm"
@@ -298,7 +298,7 @@ func TestWhereDaemonsOfARuntimeClassRun(t *testing.T) {
 	}
 }
 
-// What has gone is forgotten.
+// Deleted DaemonSets and pods are forgotten.
 func TestDaemonsForget(t *testing.T) {
 	a := newAdmitted(t)
 	pod := a.pod("a", "1", "1")

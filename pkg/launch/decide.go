@@ -14,43 +14,43 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// DefaultEffort goes into a cheaper plan for each burst, in units of capacity.Options: some tens of milliseconds of the planner's
-// goroutine.
+// DefaultEffort is how much work the planner spends on a cheaper plan for each burst, in the units of capacity.Options: some tens of
+// milliseconds of its goroutine.
 const DefaultEffort = 50_000
 
-// Scene is a view and what the verification of a plan needs beside it.
+// Scene is a view of the cluster with what the verification of a plan needs besides.
 type Scene struct {
 	capacity.View
-	// Hypothetical are in-flight nodes the scheduler's cache doesn't have.
+	// Hypothetical are nodes in flight that the scheduler's cache doesn't have.
 	Hypothetical []capacity.TrialNode
-	// Promised are pods with a slot that the snapshot doesn't show.
+	// Promised are pods with a reservation that the snapshot doesn't show on their node.
 	Promised []capacity.Step
 }
 
-// DefaultPatience is how long a round goes on looking for nodes that the filters accept, while demand of others waits. What it has
-// learned by then is remembered, and the next round goes on from there.
+// DefaultPatience is how long a round goes on searching for nodes that the filters accept while demand of other pods waits. What it has
+// learned by then is remembered, and the next round continues from there.
 const DefaultPatience = time.Second
 
-// Decider plans and has its plans tried by the real filters. It is all there is between a view and a plan that may be
-// bought: who wants to know what would be done asks the same decider.
+// Decider makes plans and verifies them with the scheduler's own filters. It is all there is between a view and a plan that may be bought:
+// a dry run uses the same Decider.
 type Decider struct {
 	Planner Planner
-	World   World // refreshed since the scene was looked at
+	World   World // refreshed since the Scene was taken
 	Nodes   NodeBuilder
-	// Pod is the pod as it is now, or nil when it isn't known: then its class speaks for it.
+	// Pod returns the pod as it is now, or nil when it isn't known; its class stands in for it then.
 	Pod func(types.UID) *corev1.Pod
-	// Patience is how long to look for what the filters accept after the second try, by Clock. 0: not at all.
+	// Patience is how long to search for nodes that the filters accept after the second try, by Clock. 0: not at all.
 	Patience time.Duration
 	Clock    clock.PassiveClock
-	// memory is of what the filters have refused in earlier rounds; nil: nothing is remembered.
+	// memory holds what the filters have refused in earlier rounds; nil: nothing is remembered.
 	memory *filterRefusals
 }
 
-// Decide plans and has the plan tried by the real filters. Placements they refuse are forbidden and everything is planned once more, as
-// long as that teaches anything and patience lasts.
+// Decide plans and verifies the plan with the real filters. It forbids the placements that they refuse and plans once more, as long as that
+// teaches anything and Patience lasts.
 //
-// Of the plans that were made, less what was refused of them, the one with the most pods counts. It need not be the last: what is
-// forbidden is forbidden to every pod of a class, so that of two pods that can't share a volume, say, the last plan has none.
+// It returns the plan that keeps the most pods once its refused placements are removed. That need not be the last plan: a placement is
+// forbidden to every pod of its class, so if two pods can't share a volume, say, the last plan has neither.
 func (d *Decider) Decide(ctx context.Context, s *Scene, opts capacity.Options) (*capacity.Plan, error) {
 	q := d.newSearch(s, opts)
 	var best, last *capacity.Plan
@@ -78,7 +78,8 @@ func (d *Decider) Decide(ctx context.Context, s *Scene, opts capacity.Options) (
 	return best, nil
 }
 
-// better says whether a plan places more pods than another, or as many for less. The first of equals leaves most open.
+// better reports whether a plan places more pods than another, or as many for less. Of equal plans the first one is kept: it was made with
+// the fewest placements forbidden.
 func better(plan, than *capacity.Plan) bool {
 	if a, b := len(plan.Placements), len(than.Placements); a != b {
 		return a > b
@@ -86,7 +87,7 @@ func better(plan, than *capacity.Plan) bool {
 	return plan.CostPerHour < than.CostPerHour
 }
 
-// try makes a plan and gives what the real filters refuse of it.
+// try makes a plan and returns the placements that the real filters refuse.
 func (d *Decider) try(ctx context.Context, s *Scene, opts capacity.Options) (*capacity.Plan, []capacity.Rejection, error) {
 	plan := d.Planner.Plan(&s.View, opts)
 	if len(plan.Placements) == 0 {
@@ -103,7 +104,7 @@ func (d *Decider) try(ctx context.Context, s *Scene, opts capacity.Options) (*ca
 	return plan, rejected, nil
 }
 
-// trial is the plan as the real filters are asked about it.
+// trial returns the plan as the request that the real filters verify.
 func (d *Decider) trial(s *Scene, plan *capacity.Plan) capacity.Trial {
 	t := capacity.Trial{Promised: s.Promised, Nodes: slices.Clone(s.Hypothetical)}
 	for _, n := range plan.Nodes {

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// filters refuse what the function objects to; the rest of a World isn't asked for.
+// filters is a World whose filters refuse what the func objects to; its other methods are not used.
 type filters struct {
 	World
 	object func(node *corev1.Node) string
@@ -45,7 +45,7 @@ func (builder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: p.Labels}}
 }
 
-// twoZones is a pod that must say its zone, and two zones to buy a node in, the second at twice the price.
+// twoZones has a pod whose zone must be fixed, and two zones to buy a node in, the second at twice the price.
 func twoZones(t *testing.T) *Scene {
 	w := newWorld(t)
 	pod := w.pod(0)
@@ -116,8 +116,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What is refused to one pod of a class is forbidden to all of them; those that were accepted are not left behind for it, unless they
-// are worth nothing without the others.
+// What is refused to one pod of a class is forbidden to all its pods. Those that were accepted are kept nevertheless, unless they are of no
+// use without the others.
 func TestDecideKeepsWhatWasAccepted(t *testing.T) {
 	for _, tc := range []struct {
 		name            string

@@ -9,13 +9,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// reasonLaunchDelayed: a launch call has failed that may work when it is repeated.
+// reasonLaunchDelayed is the reason of events and conditions about a failed launch call that may work when it is repeated.
 const reasonLaunchDelayed = "LaunchDelayed"
 
-// delay is why a launch batch isn't launched yet, as its pods were told; empty: it has not failed.
+// delay is why a launch batch isn't launched yet, as last reported to its pods; empty: no call has failed.
 type delay string
 
-// after is a text with the reason behind it.
+// after returns a text with the reason appended.
 func (d delay) after(text string) string {
 	if d == "" {
 		return text
@@ -23,9 +23,9 @@ func (d delay) after(text string) string {
 	return text + ": " + string(d)
 }
 
-// delayed tells pods whose nodes are not launched yet what the last call failed with, at the first call and when that changes. The same call
-// is repeated for minutes, and whoever waits wants to know before that is over. The pool is told once, for all its launches. On the claims it
-// is written: should they be given up for their age, that is the cause.
+// delayed reports why the last launch call failed to the pods whose nodes it should have launched: after the first failure and whenever the
+// message changes. The same call is repeated for minutes, and users want to know the cause before that ends. The pool gets one event for
+// all of its launches. The claims get a condition: should liveness end them, that is the cause it reports.
 func (m *Motor) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims []*capacity.Claim, told *delay, why string) {
 	why = oneLine(why)
 	if why == "" || *told == delay(why) {
@@ -42,14 +42,14 @@ func (m *Motor) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims [
 	if news && rec.Pool != "" {
 		m.claims.TellPool(rec.Pool, corev1.EventTypeWarning, reasonLaunchDelayed, "launches fail, and are tried again: "+why)
 	}
-	m.each(ctx, len(claims), func(i int) { // before the next call: it may work, and what that writes must not be overwritten
+	m.each(ctx, len(claims), func(i int) { // before the next call: if that works, its records must not be overwritten by this one
 		if err := m.claims.RecordRefused(ctx, claims[i].Name, reasonLaunchDelayed, why, true); err != nil && ctx.Err() == nil {
-			m.log(ctx).V(3).Info("Could not record why a launch takes long", "nodeClaim", claims[i].Name, "err", err)
+			m.log(ctx).V(3).Info("Could not record why a launch is delayed", "nodeClaim", claims[i].Name, "err", err)
 		}
 	})
 }
 
-// delayOver says that a launch of a pool has worked, or is given up: the next that fails is news.
+// delayOver records that a launch of the pool has worked or was given up, so that the next failure is reported again.
 func (m *Motor) delayOver(pool string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// said are the events of a reason, each once however often it was written, without the random part of names.
+// said returns the notes of events with a reason, each once, without the random part of names, and how often events with that reason were
+// written.
 func (w *world) said(reason string) (out []string, times int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +32,7 @@ func (w *world) said(reason string) (out []string, times int) {
 
 var claimName = regexp.MustCompile(`pool-[a-z0-9]{8}`)
 
-// Pods and pool hear what a launch call failed with as soon as it has, once for each cause, and not only when the launch is given up.
+// Pods and pool get an event with the cause of a failed launch call at once, one per cause, and not only when the launch is given up.
 func TestACallThatFailedIsToldAtOnce(t *testing.T) {
 	w := newWorld(t)
 	because := func(err error) {
@@ -63,13 +64,13 @@ func TestACallThatFailedIsToldAtOnce(t *testing.T) {
 	w.allBound(2)
 }
 
-// quiet is a sentinel that the text of an error doesn't speak of.
+// quiet wraps a sentinel error that its text doesn't mention.
 type quiet struct{ error }
 
 func (q quiet) Error() string { return "" }
 func (q quiet) Unwrap() error { return q.error }
 
-// A call that is answered and brings nothing: the pods hear of that, too.
+// A call that is answered but launches nothing is reported to the pods, too.
 func TestAnAnswerThatBringsNothingIsTold(t *testing.T) {
 	w := newWorld(t)
 	w.answered = 2
@@ -81,7 +82,8 @@ func TestAnAnswerThatBringsNothingIsTold(t *testing.T) {
 	}
 }
 
-// Somebody waits for a claim that was written by hand, and no pod may: the claim is told, once, and at the end why nothing came.
+// A user may be waiting for a standalone NodeClaim without any pods: the claim gets the cause as a condition, once, and at the end why
+// nothing was launched.
 func TestDelayOfAClaimMadeByHand(t *testing.T) {
 	w := newWorld(t)
 	w.run()

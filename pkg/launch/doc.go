@@ -1,7 +1,7 @@
-// Package launch is the motor that turns demand into nodes: it lets a burst settle, looks at the cluster, plans, has the
-// plan verified by the real filters, writes NodeClaims, buys instances in launch batches, creates the Node objects ahead of their
+// Package launch turns demand into nodes: its Motor waits until a burst settles, takes a view of the cluster, plans, has the plan verified
+// by the scheduler's own filters, writes NodeClaims, launches instances in launch batches, creates the Node objects ahead of their
 // kubelets, and opens the gates of the pods that were planned for them.
 //
-// It owns the ledger behind a lock (Reservations), every goroutine and every retry of a launch. It is not here to decide what to
-// buy (pkg/capacity), to know how (pkg/aws), or to end anything but its own failed launches (pkg/lifecycle).
+// It owns the ledger behind a lock (Reservations), every goroutine and every retry of a launch. It does not decide what to buy
+// (pkg/capacity), does not know how to buy it (pkg/aws), and ends nothing but its own failed launches (see pkg/lifecycle).
 package launch

@@ -10,7 +10,7 @@ import (
 
 const volumeLimit = "Client.VolumeLimitExceeded: Volume limit exceeded"
 
-// An instance that EC2 ends before it is a node: its pods are told EC2's reason.
+// When EC2 ends an instance before it is a node, the events of its pods have EC2's reason.
 func TestPodsAreToldWhyAnInstanceEnded(t *testing.T) {
 	w := newWorld(t)
 	w.during["Describe"] = func() {
@@ -23,15 +23,15 @@ func TestPodsAreToldWhyAnInstanceEnded(t *testing.T) {
 	w.submit(1)
 	w.until("the pod told", func() bool {
 		return slices.ContainsFunc(w.notes, func(n string) bool {
-			return strings.HasPrefix(n, "p0 LaunchFailed node pool-") && strings.HasSuffix(n, " did not come up: instance i-0001 is terminated: "+volumeLimit)
+			return strings.HasPrefix(n, "p0 LaunchFailed node pool-") && strings.HasSuffix(n, " failed to start: instance i-0001 is terminated: "+volumeLimit)
 		})
 	})
 }
 
-// A machine that has a claim and no kubelet yet is given up: the pods that wait for it are told why, once.
+// When an instance with a claim but no kubelet yet is given up, the pods that wait for it get one event that says why.
 func TestPodsAreToldWhyANodeIsGivenUp(t *testing.T) {
 	w := newWorld(t)
-	w.unnamed = true // no Node is made ahead: the pod waits for one
+	w.unnamed = true // no Node is created ahead: the pod waits for one
 	w.run()
 	w.submit(1)
 	var name string
@@ -51,7 +51,7 @@ func TestPodsAreToldWhyANodeIsGivenUp(t *testing.T) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	want := "p0 LaunchFailed node " + name + " did not come up: the instance is terminated: " + volumeLimit
+	want := "p0 LaunchFailed node " + name + " failed to start: the instance is terminated: " + volumeLimit
 	if n := strings.Count(strings.Join(w.notes, "\n"), want); n != 1 {
 		t.Errorf("told %d times: %q", n, w.notes)
 	}

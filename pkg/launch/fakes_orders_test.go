@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// What orders need of the world.
+// What standalone NodeClaims need of the world.
 
 func (w *world) NodeClassProblem(string) string {
 	w.mu.Lock()
@@ -62,7 +62,7 @@ func (w *world) FindClaim(_ context.Context, name string) ([]capacity.Instance, 
 	return out, nil
 }
 
-// writes is what a user does who wants a node.
+// writes creates a standalone NodeClaim, as a user does who wants a node.
 func (w *world) writes(name string, change ...func(*capacity.Claim)) {
 	c := &capacity.Claim{Name: name, UID: "uid-of-" + name, NodeClass: "class", Labels: map[string]string{"by": "hand"},
 		Requests: capacity.Resources{corev1.ResourceCPU: 2000}, Order: &capacity.Order{Requirements: capacity.Requirements{}}}
@@ -79,7 +79,7 @@ func (w *world) writes(name string, change ...func(*capacity.Claim)) {
 	}
 }
 
-// isNode says whether the claim has become a node, with an instance that lives. Under mu.
+// isNode reports whether the claim has a Node and a live instance. The caller holds mu.
 func (w *world) isNode(name string) bool {
 	c := w.claims[name]
 	if c == nil || c.NodeName == "" || w.nodes[c.NodeName] == nil {
@@ -89,7 +89,7 @@ func (w *world) isNode(name string) bool {
 	return lives
 }
 
-// What static pools need of it.
+// What static pools need of the world.
 
 func (w *world) StaticClaims(_ context.Context, pool string) (int64, bool, map[string]bool, error) {
 	w.mu.Lock()

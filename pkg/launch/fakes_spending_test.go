@@ -21,7 +21,7 @@ import (
 
 var epoch = time.Unix(1_000_000, 0)
 
-// purse is the spending guard with its neighbours in memory, and a clock of the test's.
+// purse is the spending guard with its neighbours in memory and a fake clock.
 type purse struct {
 	*Spending
 	t          *testing.T
@@ -29,7 +29,7 @@ type purse struct {
 	seen       map[string][]*corev1.Pod // by node
 	tells      map[string][]corev1.Taint
 	kept       map[guard.Owner]string
-	saved      []string // claims that were told that they served
+	saved      []string // claims on which it was recorded that they served
 	told       []string // events
 	fails      error    // of writes
 	daemonSets []*appsv1.DaemonSet
@@ -41,7 +41,7 @@ func newPurse(t *testing.T, cfg SpendingConfig) *purse {
 	return p
 }
 
-// restart makes another guard, as a new process has it, that has read no records yet.
+// restart replaces the guard by another one, as in a new process, that has read no records yet.
 func (p *purse) restart(cfg SpendingConfig) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	pending := NewPending([]string{"s"}, NewReservations(p.clock), NewClasses(f))
@@ -73,15 +73,15 @@ func (p *purse) TellClass(class, _, reason, note string) { p.TellPool(class, "",
 
 func (p *purse) BudgetReached(pool, why string) { p.told = append(p.told, pool+" condition "+why) }
 
-// web is the workload of this test's pods.
+// web is the workload of these tests' pods.
 var web = guard.Workload{Namespace: "d", Owner: "ReplicaSet/web"}
 
-// buys has a machine that runs already and was bought for pods of web, and says under which Node.
+// buys adds a running instance that was bought for pods of web, with a Node.
 func (p *purse) buys(name string, pods ...*corev1.Pod) *capacity.Claim {
 	return p.buysProbe(name, nil, pods...)
 }
 
-// buysProbe has one that is a probe of the keys' breakers.
+// buysProbe is buys for an instance that probes the breakers of the keys.
 func (p *purse) buysProbe(name string, probes []guard.Key, pods ...*corev1.Pod) *capacity.Claim {
 	c := &capacity.Claim{Name: name, UID: "uid-" + name, Pool: "pool", NodeClass: "class", CreatedAt: p.clock.Now(), ImageID: "ami", Zone: "a", Launched: true,
 		Purchase: &guard.Purchase{Round: "round-of-" + name, Workloads: []guard.Workload{web}, Probes: probes}}
@@ -94,7 +94,7 @@ func (p *purse) buysProbe(name string, probes []guard.Key, pods ...*corev1.Pod) 
 	return c
 }
 
-// pod is one of web's.
+// pod returns a pod of web.
 func (p *purse) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	yes := true
 	pod := &corev1.Pod{
@@ -108,7 +108,7 @@ func (p *purse) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod 
 	return pod
 }
 
-// passes lets time go by, a second at a time, and verdicts be given. Room is kept for no pod.
+// passes lets time pass, a second at a time, with verdicts given. No capacity is reserved for any pod.
 func (p *purse) passes(d time.Duration) {
 	for range d / time.Second {
 		p.clock.Step(time.Second)
@@ -116,7 +116,7 @@ func (p *purse) passes(d time.Duration) {
 	}
 }
 
-// verdict says what the guard thinks of a machine.
+// verdict returns the guard's verdict on an instance.
 func (p *purse) verdict(claim string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (w *world) TellClass(class, _, reason, note string) { w.TellPool(class, "",
 
 func (w *world) BudgetReached(pool, why string) { w.TellPool(pool, "", "condition", why) }
 
-// guarded makes a motor with a spending guard that doesn't run, on a clock of the test's.
+// guarded returns a world whose Motor has a spending guard, a fake clock, and doesn't run.
 func guarded(t *testing.T, cfg SpendingConfig) (*world, *clocktesting.FakeClock) {
 	w := newWorld(t)
 	c := clocktesting.NewFakeClock(epoch)
@@ -184,7 +184,7 @@ func guarded(t *testing.T, cfg SpendingConfig) (*world, *clocktesting.FakeClock)
 	return w, c
 }
 
-// leads makes another motor, which picks up what is there.
+// leads replaces the Motor by another one, which resumes what the last one left.
 func (w *world) leads() {
 	w.t.Helper()
 	w.build()
@@ -192,7 +192,7 @@ func (w *world) leads() {
 	w.settled()
 }
 
-// settled waits for what is under way.
+// settled waits for everything under way.
 func (w *world) settled() { w.motor.wg.Wait() }
 
 // opens opens a breaker.
@@ -210,7 +210,7 @@ func (w *world) opens(k guard.Key, f guard.Fault) {
 	s.noticeLocked()
 }
 
-// plans is a round of the planner's, with what follows it.
+// plans runs a round of the planner and what follows it.
 func (w *world) plans() {
 	w.motor.round(w.t.Context())
 	w.settled()

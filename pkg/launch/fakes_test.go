@@ -30,7 +30,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// world is everything around a motor, in memory: it behaves, in the simplest way that keeps the seams' promises.
+// world is everything around a Motor, in memory. It behaves in the simplest way that satisfies the interfaces.
 type world struct {
 	t            *testing.T
 	mu           sync.Mutex
@@ -45,56 +45,56 @@ type world struct {
 	openArchitectures []string
 	prices            [][]float64 // of launch batches that were prepared
 	instances         map[string]capacity.Instance
-	tokens            map[string][]string // what each token launched
-	requests          map[string]string   // what each token asked for
+	tokens            map[string][]string // instances launched under each token
+	requests          map[string]string   // the request made under each token
 	nodes             map[string]*corev1.Node
 	bound             map[types.UID]string
 	notes             []string
-	expected          atomic.Pointer[[]corev1.Taint] // taints that fresh nodes get and no pool declares; asked for under any lock
+	expected          atomic.Pointer[[]corev1.Taint] // taints that new nodes get and no pool declares; read under any lock
 	broken            map[string]error               // calls that fail, by name
 	during            map[string]func()              // what else happens while a call is made, by name; under mu
 	calls             map[string]int                 // how often each was made
-	lost              map[string]int                 // calls whose answer is lost after their effect, how often
+	lost              map[string]int                 // how many calls lose their answer after taking effect, by name
 	capacity          map[string]int                 // instances left per type; absent: unlimited
 	refused           map[string]bool                // tokens that stand for throttled launches
-	throttled         int                            // calls whose launches are throttled
-	full              int                            // calls that meet a full subnet
-	answered          int                            // calls that are answered: their template is gone
+	throttled         int                            // number of calls whose launches are throttled
+	full              int                            // number of calls that find a subnet full
+	answered          int                            // number of calls that are answered with an error: their template is gone
 	daemons           []*capacity.DaemonSet
-	unnamed           bool              // the cloud can't tell under which name a kubelet will come
-	unread            bool              // the log can't be read, though nobody knows why
+	unnamed           bool              // the cloud doesn't know the name that a kubelet will register with
+	unread            bool              // the log can't be read, for an unknown reason
 	pods              int               // submitted so far
-	handed            []*capacity.Claim // what Create gave out: shared, as the store's are
-	memory            time.Duration     // how long the cloud remembers what had no capacity; zero: it knows what there is
-	gone              map[string]bool   // what it remembers, by type
-	lag               time.Duration     // how long the cloud takes to show a new instance
+	handed            []*capacity.Claim // claims returned by Create: shared, as those of the store are
+	memory            time.Duration     // how long the cloud remembers unavailable offerings; zero: it knows the true capacity
+	gone              map[string]bool   // types remembered as unavailable
+	lag               time.Duration     // how long it takes until the cloud shows a new instance
 	seq               int
 	// maxInFlight is how many claims may be in flight; zero: 100.
 	maxInFlight int
 	planner     Planner
 	leaders     int64
-	// replicas is how many nodes the pool wants, if it is static; stale what a cache that is behind says of it; unseen are claims
-	// that the cache doesn't show.
+	// replicas is how many nodes the pool wants, if it is static; stale is the number in a cache that is behind; unseen are claims that the
+	// cache doesn't show.
 	replicas, stale *int64
 	unseen          map[string]bool
 	podsOn          map[string][]*corev1.Pod // by node
-	otherPods       map[string][]*corev1.Pod // bound to a name, by an earlier Node
+	otherPods       map[string][]*corev1.Pod // bound to a node name, by an earlier Node
 	killed          []string
 	denies          func(*corev1.Node) error // admission of Nodes; under mu
-	// classProblem is what is wrong with the node class's object.
+	// classProblem is what is wrong with the node class object.
 	classProblem string
-	// unready is why the cloud can't use the node class; classEnds is why claims with the class end, if they do.
+	// unready is why the cloud can't use the node class; classEnds is why claims with the class have to end, if they do.
 	unready, classEnds string
 	owner              string          // who owns nodes and claims beside us
 	onNode             []*corev1.Pod   // beside the pods of the tests, on every node
 	otherPool          string          // another pool of the class; empty: none
 	selector           labels.Selector // of namespaces whose pods may cause launches; nil: all
-	namespaces         cache.Store     // what a motor's informer has
+	namespaces         cache.Store     // the Motor's informer of namespaces
 	change             *sync.Cond
 	clock              clock.WithTicker
 	budget             *SpendingConfig // nil: no spending guard
 	kept               map[guard.Owner]string
-	served             []string // claims that were told so
+	served             []string // claims on which it was recorded that they served
 }
 
 func newWorld(t *testing.T) *world {
@@ -104,7 +104,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// build makes a motor on the world that doesn't run.
+// build makes a Motor on the world that doesn't run.
 func (w *world) build() {
 	w.leaders++
 	w.reservations = NewReservations(w.clock)
@@ -130,7 +130,7 @@ func (w *world) build() {
 	}
 }
 
-// run starts a motor on the world, as a new leader would.
+// run starts a Motor on the world, as a new leader would.
 func (w *world) run() {
 	w.build()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -162,13 +162,12 @@ func (w *world) pod(i int) *corev1.Pod {
 	}
 }
 
-// defaultTolerations are those that the API server's admission gives pods.
+// defaultTolerations returns those that the API server's admission adds to pods.
 func defaultTolerations() []corev1.Toleration {
 	return []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)}}
 }
 
-// submit is what the scheduler does with pods that fit nowhere. They come all at once: a burst must not fall apart where the
-// machine is slow.
+// submit does what the scheduler does with pods that fit nowhere. All arrive at once: on a slow machine a burst must not split.
 func (w *world) submit(n int) {
 	pods := make([]int, n)
 	for i := range pods {
@@ -196,7 +195,7 @@ func (w *world) submitPod(pods ...int) {
 	})
 }
 
-// until waits for a condition on the world. It is asked again after every change.
+// until waits until a condition on the world holds. It checks after every change.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
 	deadline := time.AfterFunc(20*time.Second, func() {
@@ -224,7 +223,7 @@ func (w *world) hold() string {
 	return w.owner
 }
 
-// goes ends the other owner.
+// goes ends the other controller's ownership.
 func (w *world) goes() {
 	w.mu.Lock()
 	w.owner = ""
@@ -232,7 +231,7 @@ func (w *world) goes() {
 	w.motor.Changed()
 }
 
-// call is the beginning of every fake call: it may have been told to fail.
+// call begins every fake call, which may be set to fail.
 func (w *world) call(name string) error {
 	w.calls[name]++
 	w.changed()
@@ -242,7 +241,7 @@ func (w *world) call(name string) error {
 	return w.broken[name]
 }
 
-// after is its end: the answer may be lost.
+// after ends every fake call: the answer may be lost.
 func (w *world) after(name string) error {
 	w.changed()
 	if w.lost[name] > 0 {
@@ -276,7 +275,7 @@ func (w *world) Pools(types func(string) ([]*capacity.InstanceType, string)) []*
 	return out
 }
 
-// takenLocked is what claims, written and reserved, take of the pool.
+// takenLocked returns what claims, written and reserved, use of the pool.
 func (w *world) takenLocked() capacity.Resources {
 	out := capacity.Resources{}
 	for name, c := range w.reserved {
@@ -433,7 +432,7 @@ func (w *world) InstanceTypes(string) ([]*capacity.InstanceType, string) {
 	return out, w.unready
 }
 
-// available is what the cloud says of a type before it is asked for one.
+// available is what the cloud says about a type before it is asked to launch one.
 func (w *world) available(name string, is bool) bool {
 	if w.memory > 0 {
 		return !w.gone[name]
@@ -441,7 +440,7 @@ func (w *world) available(name string, is bool) bool {
 	return is
 }
 
-// exhaust remembers a type, and tells when that is over.
+// exhaust remembers a type as unavailable, and reports when that is over.
 func (w *world) exhaust(name string) {
 	if w.memory == 0 || w.gone[name] {
 		return
@@ -471,7 +470,7 @@ func (w *world) Launch(_ context.Context, batch capacity.LaunchBatch) (capacity.
 	if err := w.call("Launch"); err != nil {
 		return capacity.LaunchResult{}, err
 	}
-	if w.full > 0 { // the subnet that was asked for, not the other one in its zone
+	if w.full > 0 { // the requested subnet, but not the other one in its zone
 		w.full--
 		return capacity.LaunchResult{Message: "InsufficientFreeAddressesInSubnet", Again: true}, capacity.ErrInsufficientCapacity
 	}
@@ -563,7 +562,7 @@ func (w *world) Terminate(_ context.Context, id string) error {
 	return w.after("Terminate")
 }
 
-// World: no node but those of claims, and every filter says yes.
+// World: there are only the nodes of claims, and every filter accepts.
 
 func (w *world) Refresh(context.Context) error { return nil }
 func (w *world) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {
@@ -653,7 +652,7 @@ func (w *world) EndPod(_ context.Context, pod *corev1.Pod) error {
 	return w.call("EndPod")
 }
 
-// Activate is the scheduler: it runs each pod's cycle.
+// Activate stands for the scheduler: it runs each pod's scheduling cycle.
 func (w *world) Activate(pods []*corev1.Pod) {
 	for _, pod := range pods {
 		if closed, _ := w.reservations.Gate(pod.UID); closed {
@@ -661,7 +660,7 @@ func (w *world) Activate(pods []*corev1.Pod) {
 		}
 		node, _ := w.reservations.Pin(pod.UID)
 		if node == "" {
-			continue // refused: it stays where it is
+			continue // refused: it stays in the queue
 		}
 		if why := w.reservations.Assume(pod.UID, node, false); why != "" {
 			continue
@@ -681,7 +680,7 @@ func (w *world) Pod(ref capacity.PodRef, _, reason, note string) {
 	w.changed()
 }
 
-// plain packs pods of one CPU first-fit on what is there, then on large nodes, or small ones when those can't be had.
+// plain packs pods of one CPU first-fit on existing nodes, then on large new nodes, or small ones if large ones are unavailable.
 type plain struct{}
 
 func (plain) Plan(v *capacity.View, _ capacity.Options) *capacity.Plan {

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// refusalLife is how long a refusal is believed. Filters depend on what nobody here watches: volumes, claims, quotas.
+	// refusalLife is how long a refusal counts. Filters depend on objects that this package doesn't watch: volumes, claims, quotas.
 	refusalLife = 5 * time.Minute
-	// maxRefusals bounds how many are remembered, of all classes together.
+	// maxRefusals bounds how many refusals are remembered, those of all classes together.
 	maxRefusals = 20_000
 )
 
-// filterRefusals remembers between rounds what the profile's filters have refused on new nodes, so that a class that had to try many
-// pools to find its own doesn't try them all again for its next pod, and a search that was cut short goes on where it stood.
-// It is the planner goroutine's.
+// filterRefusals remembers between rounds what the profile's filters have refused on new nodes. A class that had to try many pools to find
+// one that works doesn't try them all again for its next pod, and a search that was cut short continues where it stopped. Only the
+// planner's goroutine uses it.
 //
-// A refusal ends with its time, and when anything about its pool changes that a filter might see. A class is known by its content, so that
-// one that has changed is another one.
+// A refusal expires after refusalLife, and when anything about its pool changes that a filter might see. The key of a class is made from
+// its content, so a changed class has no refusals.
 type filterRefusals struct {
 	clock   clock.PassiveClock
 	classes map[capacity.ClassKey][]filterRefusal
@@ -35,7 +35,7 @@ type filterRefusals struct {
 
 type filterRefusal struct {
 	capacity.Forbidden
-	pool  uint64 // what the pool was like
+	pool  uint64 // version of the pool at the time
 	until time.Time
 }
 
@@ -43,7 +43,7 @@ func newFilterRefusals(c clock.PassiveClock) *filterRefusals {
 	return &filterRefusals{clock: c, classes: map[capacity.ClassKey][]filterRefusal{}}
 }
 
-// recall is what is believed of classes.
+// recall returns the refusals that still count for the classes.
 func (m *filterRefusals) recall(pools []*capacity.Pool, classes []capacity.ClassKey) []capacity.Forbidden {
 	if m == nil || m.size == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (m *filterRefusals) recall(pools []*capacity.Pool, classes []capacity.Class
 	return out
 }
 
-// keep remembers what was refused to a class. What was known before keeps its time.
+// keep remembers what was refused to a class. Refusals that were known before keep their expiry.
 func (m *filterRefusals) keep(pools []*capacity.Pool, class capacity.ClassKey, found []capacity.Forbidden) {
 	versions := poolVersions(pools)
 	now := m.clock.Now()
@@ -94,7 +94,7 @@ func (m *filterRefusals) forget(class capacity.ClassKey) {
 	delete(m.classes, class)
 }
 
-// shrink forgets what is over, and then the classes that were asked about longest ago, until a good part is free.
+// shrink forgets expired refusals, and then the classes that were refused longest ago, until a quarter of maxRefusals is free.
 func (m *filterRefusals) shrink(now time.Time) {
 	latest := map[capacity.ClassKey]time.Time{}
 	for key, all := range m.classes {
@@ -118,15 +118,15 @@ func (m *filterRefusals) shrink(now time.Time) {
 	}
 }
 
-// poolVersions gives what pools are like, as far as filters can tell by a node of theirs: equal for equal pools. Prices and what is out
-// of capacity at the moment don't count.
+// poolVersions returns a func that hashes what filters can see of a pool on one of its nodes: equal pools have equal hashes. Prices and
+// unavailable offerings don't count.
 func poolVersions(pools []*capacity.Pool) func(name string) (uint64, bool) {
 	byName := map[string]*capacity.Pool{}
 	for _, p := range pools {
 		byName[p.Name] = p
 	}
 	known := map[string]uint64{}
-	shared := map[**capacity.InstanceType]uint64{} // pools of one class have one slice of types
+	shared := map[**capacity.InstanceType]uint64{} // pools of one node class share one slice of types
 	return func(name string) (uint64, bool) {
 		p := byName[name]
 		if p == nil {
@@ -136,7 +136,7 @@ func poolVersions(pools []*capacity.Pool) func(name string) (uint64, bool) {
 			return v, true
 		}
 		h := fnv.New64a()
-		// Maps are printed in order of their keys.
+		// fmt prints maps in order of their keys.
 		fmt.Fprint(h, p.NodeClass, p.Labels, p.Requirements, p.Taints, p.StartupTaints, p.Schedulers)
 		if len(p.Types) > 0 {
 			if _, ok := shared[&p.Types[0]]; !ok {
@@ -149,7 +149,7 @@ func poolVersions(pools []*capacity.Pool) func(name string) (uint64, bool) {
 	}
 }
 
-// typesVersion is made of what changes with a node class: which types there are, and what they leave for pods.
+// typesVersion hashes what changes with a node class: its instance types and their allocatable resources.
 func typesVersion(all []*capacity.InstanceType) uint64 {
 	h := fnv.New64a()
 	for _, t := range all {

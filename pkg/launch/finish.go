@@ -15,21 +15,21 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// reasonInstanceLost: the instance ended, or never showed, before it was a node.
+// reasonInstanceLost is the reason when an instance ended, or never became visible, before it was a node.
 const reasonInstanceLost = "InstanceLost"
 
-// finish makes a node of an instance.
+// finish turns an instance into a node.
 //
-//  1. The instance is recorded on the claim at once, with what the launch's answer says of it: from here on it has an owner.
+//  1. Record the instance on the claim at once, as the launch call returned it: from here on it has an owner.
 //  2. Wait until the cloud shows the instance with its name and address: a cloud-controller-manager deletes a Node whose
 //     instance it can't see.
-//  3. Type and zone are known now: the real filters are asked once more; who doesn't pass is planned anew.
-//  4. Record, create the Node, tell the ledger under which name it will come. Where nobody knows that name yet, the kubelet
-//     brings its own Node, and the ledger learns of it when it has registered (ClaimNamed).
+//  3. Type and zone are known now: ask the real filters once more, and plan pods anew that don't pass.
+//  4. Record the name, create the Node, and tell the ledger which name it will have. Where that name is not known yet, the
+//     kubelet creates its own Node, and the ledger learns the name when it has registered (ClaimNamed).
 //
-// After a panic the claim and its instance are left to its kubelet, which brings its own Node, and to the lifecycle.
+// After a panic the claim and its instance are left to the kubelet, which creates its own Node, and to the lifecycle controller.
 func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
-	_ = panics.Catch(ctx, "launch", func() error { // logged there
+	_ = panics.Catch(ctx, "launch", func() error { // logged by Catch
 		m.finishNode(ctx, c, inst, labels)
 		return nil
 	})
@@ -37,7 +37,7 @@ func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Ins
 
 func (m *Motor) finishNode(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
 	logger := m.log(ctx)
-	own := *c // it changes as it is recorded; others read the one that was handed in
+	own := *c // the copy changes as it is recorded; others read the original
 	c = &own
 	recorded := false
 	if inst.ProviderID != "" {
@@ -77,19 +77,19 @@ func (m *Motor) finishNode(ctx context.Context, c *capacity.Claim, inst capacity
 		m.ownerless(ctx, c, inst)
 		return
 	} else if now.Deleting {
-		return // whoever ends the claim ends the instance that is recorded on it
+		return // the lifecycle controller ends the recorded instance with the claim
 	}
 	node := m.nodes.NodeFor(c, inst, nil)
 	m.refilter(ctx, c, node)
 	if inst.NameUnsure {
-		logger.V(2).Info("The node's name is not known before its kubelet comes; no Node is created ahead", "nodeClaim", c.Name, "instance", inst.ID)
+		logger.V(2).Info("The node's name is not known before its kubelet registers; no Node is created ahead", "nodeClaim", c.Name, "instance", inst.ID)
 		return
 	}
 	m.named(c.Name, node.Name, node.Spec.ProviderID)
 	if !m.createNode(ctx, c, node) {
 		return
 	}
-	// By this name the node is made again, should somebody delete it before its kubelet has come.
+	// The node is created again under this name, should it be deleted before its kubelet has registered.
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		err := m.claims.RecordNode(ctx, c.Name, inst)
 		if err == nil || apierrors.IsNotFound(err) {
@@ -107,8 +107,8 @@ func (m *Motor) finishNode(ctx context.Context, c *capacity.Claim, inst capacity
 	}
 }
 
-// ownerless ends an instance whose claim was deleted while it was launching. The claim's finalizer keeps it until somebody has
-// ended its instance; if there is no claim any more, that is now us.
+// ownerless ends an instance whose claim was deleted while it was launching. The claim's finalizer normally keeps the claim until its
+// instance has ended; if the claim is already gone, ending the instance is up to us.
 func (m *Motor) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.Instance) {
 	if now := m.claim(c.Name); now == nil || now.UID == c.UID {
 		m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
@@ -116,7 +116,7 @@ func (m *Motor) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.
 	m.end(ctx, inst)
 }
 
-// awaitName describes the instance until its name and address show.
+// awaitName describes the instance until its name and address are visible.
 func (m *Motor) awaitName(ctx context.Context, inst capacity.Instance) (capacity.Instance, error) {
 	start := m.clock.Now()
 	for wait := firstRetry; ; wait = min(wait*3/2, 2*time.Second) {
@@ -139,8 +139,8 @@ func (m *Motor) awaitName(ctx context.Context, inst capacity.Instance) (capacity
 	}
 }
 
-// awaitType waits until the catalogue knows the instance's type, as it may not yet after a restart: a Node without room
-// would be worse than a late one.
+// awaitType waits until the catalog knows the instance's type, which it may not yet after a restart: a Node without capacity would be worse
+// than a late one.
 func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.Instance) bool {
 	for len(c.Allocatable) == 0 {
 		if t, _ := m.typeOf(c, inst); t != nil {
@@ -156,7 +156,7 @@ func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.
 	return true
 }
 
-// lost ends a claim whose instance died or never showed before it was a node.
+// lost ends a claim whose instance died or never became visible before it was a node.
 func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
 	m.log(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
 	if !inst.Taken {
@@ -165,13 +165,13 @@ func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Insta
 	m.fail(ctx, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
 }
 
-// sameMachine says that what was recorded of an instance still holds.
+// sameMachine reports whether what was recorded about an instance still holds.
 func sameMachine(a, b capacity.Instance) bool {
 	return a.ProviderID == b.ProviderID && a.InstanceType == b.InstanceType && a.Zone == b.Zone && a.CapacityType == b.CapacityType &&
 		a.ReservationID == b.ReservationID && a.Tenancy == b.Tenancy && maps.Equal(a.Labels, b.Labels)
 }
 
-// recordLaunched writes instance, labels and room on the claim.
+// recordLaunched writes the instance, its labels and its capacity on the claim.
 func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) error {
 	total, alloc := c.Capacity, c.Allocatable
 	all := maps.Clone(c.Labels)
@@ -200,7 +200,7 @@ func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 	return nil
 }
 
-// typeOf is the type of a claim's instance, as the overlays of its pool have it, and the offer it was bought by.
+// typeOf returns the type of a claim's instance, with the overlays of its pool, and the offering it was launched with.
 func (m *Motor) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.InstanceType, *capacity.Offer) {
 	types, _ := m.cloud.InstanceTypes(c.NodeClass)
 	for _, t := range types {
@@ -218,7 +218,7 @@ func (m *Motor) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.Ins
 	return nil, nil
 }
 
-// refilter asks the real filters about the node as it has turned out to be.
+// refilter verifies the planned placements once more, on the node with its actual type and zone.
 func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
 	var slots []capacity.Slot
 	m.reservations.read(func(l *ledger.Ledger) { slots = l.Slots(c.Name) })
@@ -230,7 +230,7 @@ func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.No
 	for _, s := range slots {
 		pod := m.pending.Get(s.Pod.UID)
 		if pod == nil || s.Group != "" {
-			continue // groups were verified with their zones fixed; alone on this node they prove nothing
+			continue // groups were verified with their zones fixed; one node alone proves nothing
 		}
 		refs = append(refs, s.Pod)
 		t.Steps = append(t.Steps, capacity.Step{Pod: pod, Class: s.Class, Node: ready.Name})
@@ -241,14 +241,14 @@ func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.No
 	m.recheckMu.Lock()
 	defer m.recheckMu.Unlock()
 	if err := m.recheck.Refresh(ctx); err != nil {
-		return // the filters will be asked again in each pod's own cycle
+		return // the filters run again in each pod's own scheduling cycle
 	}
 	rejected, err := m.recheck.Verify(ctx, t)
 	if err != nil {
 		return
 	}
 	for _, r := range rejected {
-		m.log(ctx).V(2).Info("A planned pod does not pass on the node as launched; it is planned anew", "nodeClaim", c.Name,
+		m.log(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
 		m.spending.rejectedByFilters(c.Name, m.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false, false)
 		m.reservations.Step(func(l *ledger.Ledger, now time.Time) {

@@ -13,13 +13,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// Gangs tells from memory how many pods of a group must be placed for any of them to run. ok is false when nobody in this
-// program looks after groups of the kind; min is 0 when the group isn't known.
+// Gangs returns from memory how many pods of a group must be placed for any of them to run. ok is false when no plugin of this scheduler
+// handles groups of the kind; min is 0 when the group isn't known.
 type Gangs interface {
 	Min(group Group) (min int, ok bool)
 }
 
-// Group is what a pod says of the group it belongs to.
+// Group identifies the group that a pod says it belongs to.
 type Group struct {
 	Namespace, Name string
 	// InTree: the group is of scheduling.k8s.io (spec.schedulingGroup), otherwise of scheduling.x-k8s.io.
@@ -31,7 +31,7 @@ func (g Group) String() string { return g.Namespace + "/" + g.Name }
 // labelGroup names a pod's group for scheduler-plugins' Coscheduling.
 const labelGroup = "scheduling.x-k8s.io/pod-group"
 
-// groupOf is the pod's group; a zero Group: it stands alone.
+// groupOf returns the pod's group; a zero Group: the pod has none.
 func groupOf(pod *corev1.Pod) Group {
 	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
 		return Group{pod.Namespace, *g.PodGroupName, true}
@@ -42,15 +42,15 @@ func groupOf(pod *corev1.Pod) Group {
 	return Group{}
 }
 
-// gang is a group as a plan needs it: its members that wait, and how many others are there or promised room.
+// gang is a group as a plan needs it: its waiting members, and how many others are placed or have a reservation.
 type gang struct {
 	min     int
 	waiting []*corev1.Pod
 	placed  int
 }
 
-// gangsOf looks at the groups of the waiting pods. Members are gathered, whatever their class and whether or not they were
-// refused before: one more may make the group complete. Pods of groups that nobody knows are refused.
+// gangsOf returns the gangs of the waiting pods. It collects their members, whatever their class and whether or not they were refused
+// before: one more may make the group complete. Pods of groups that don't exist are refused.
 func (m *Motor) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group]*gang {
 	out := map[Group]*gang{}
 	unknown := map[Group][]types.UID{}
@@ -88,13 +88,13 @@ func (m *Motor) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group
 	return out
 }
 
-// EventGroupIgnored is the reason of the event on a pod that asks for a group to start with, where nobody looks after groups.
+// EventGroupIgnored is the reason of the event on a pod that asks for a group, where no plugin handles groups.
 const EventGroupIgnored = "GroupIgnored"
 
-// maxUngrouped caps how many groups are remembered as told.
+// maxUngrouped caps how many groups are remembered as reported.
 const maxUngrouped = 1000
 
-// tellUngrouped tells a pod, one of each group, that its group means nothing here.
+// tellUngrouped records an event on one pod of each group that is ignored because no plugin handles it.
 func (m *Motor) tellUngrouped(group Group, ref capacity.PodRef) {
 	if group == (Group{}) || group.InTree || m.gangs == nil || m.ungrouped[group] {
 		return
@@ -107,21 +107,21 @@ func (m *Motor) tellUngrouped(group Group, ref capacity.PodRef) {
 		fmt.Sprintf("no profile of the scheduler has the plugin Coscheduling: pods of group %s are planned and started one by one", group))
 }
 
-// pause keeps a gang that could not be placed from being planned again and again.
+// pause is the back-off of a gang that could not be placed.
 type pause struct {
-	members int // waiting or placed, when it was tried
+	members int // waiting or placed, at the last try
 	tries   int
 	until   time.Time
 }
 
-// Pauses of gangs: the first of these, doubled with each try.
+// The back-off of a gang begins with firstPause and doubles with each try, up to longPause.
 const (
 	firstPause = time.Second
 	longPause  = time.Minute
 )
 
-// rest puts off gangs that were refused a moment ago. The members of a gang fail one by one, and each failure would have the whole gang planned
-// again. One more member, or a change of pools or offerings, is a reason to plan at once.
+// rest takes out gangs that are in back-off after they were refused. The members of a gang fail one by one, and without back-off each
+// failure would have the whole gang planned again. One more member, or a change of pools or offerings, ends the back-off.
 func (m *Motor) rest(gangs map[Group]*gang) {
 	if m.gangsAnew.Swap(false) {
 		clear(m.pauses)
@@ -146,7 +146,7 @@ func (m *Motor) rest(gangs map[Group]*gang) {
 	}
 }
 
-// paused notes which gangs a plan refused.
+// paused starts or ends the back-off of gangs, by what the plan refused.
 func (m *Motor) paused(plan *capacity.Plan, gangs map[Group]*gang) {
 	if len(gangs) == 0 {
 		return
@@ -169,7 +169,7 @@ func (m *Motor) paused(plan *capacity.Plan, gangs map[Group]*gang) {
 	}
 }
 
-// member queues an unscheduled member of a gang, unless it has been promised room.
+// member adds an unscheduled member to the gang: to those that are planned for, or, if it has a reservation, to those that are placed.
 func (m *Motor) member(g *gang, pod *corev1.Pod) {
 	class, err := m.pending.classes.Class(pod)
 	if err != nil {
@@ -185,7 +185,7 @@ func (m *Motor) member(g *gang, pod *corev1.Pod) {
 	}
 }
 
-// withGangs says of demand which of it belongs together.
+// withGangs splits demand by gang and says how many pods each gang needs.
 func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs map[Group]*gang) []capacity.Demand {
 	if len(gangs) == 0 {
 		return demand
@@ -223,11 +223,11 @@ func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs 
 	return out
 }
 
-// endUnused ends machines that were launched for pods that got other room, or none, before their kubelets came.
+// endUnused ends instances that were launched for a plan that has fallen through, before their kubelets register.
 func (m *Motor) endUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
-		m.log(ctx).V(2).Info("Ending a machine that was launched for a plan that has fallen through", "nodeClaim", claim)
+		m.log(ctx).V(2).Info("Terminating an instance whose plan has fallen through", "nodeClaim", claim)
 		m.spending.unused(claim, m.reservations.unplanned)
 		m.background(ctx, func() { m.cancel(ctx, claim) })
 	}

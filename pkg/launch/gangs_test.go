@@ -59,7 +59,7 @@ type noGangs struct{}
 
 func (noGangs) Min(Group) (int, bool) { return 0, false }
 
-// Where no profile has Coscheduling one pod of each group is told, once, and all are planned one by one.
+// Where no profile has Coscheduling, one pod of each group gets an event, once, and all pods are planned one by one.
 func TestGroupsThatNobodyLooksAfterAreTold(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -86,7 +86,7 @@ func TestGroupsThatNobodyLooksAfterAreTold(t *testing.T) {
 	}
 }
 
-// A gang that could not be placed is put off, longer each time; a new member or other offers end the pause.
+// A gang that could not be placed backs off, longer each time; a new member or other offerings end the back-off.
 func TestGangsThatWereRefusedRest(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	reservations := NewReservations(clock)
@@ -132,9 +132,9 @@ func TestGangsThatWereRefusedRest(t *testing.T) {
 		{firstPause / 2, 2, false, false},
 		{firstPause / 2, 2, false, true},
 		{firstPause, 2, false, false},
-		{0, 3, false, true}, // one more
+		{0, 3, false, true}, // one more member
 		{0, 3, false, false},
-		{0, 3, true, true}, // other offers
+		{0, 3, true, true}, // other offerings
 	} {
 		clock.Step(step.after)
 		m.gangsAnew.Store(step.anew)

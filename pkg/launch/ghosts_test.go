@@ -24,7 +24,7 @@ func (w *world) queued() (pods []ledger.Waiting) {
 	return pods
 }
 
-// A pod is deleted, or bound, while its scheduling cycle still runs: what that cycle asks for afterwards nobody would take back.
+// A pod is deleted or bound while its scheduling cycle still runs: if that cycle submitted it afterwards, no event would ever withdraw it.
 func TestPodsThatHaveEndedAreNoDemand(t *testing.T) {
 	for name, end := range map[string]func(w *world, pod *corev1.Pod){
 		"deleted": func(w *world, pod *corev1.Pod) { w.motor.pending.Handler().OnDelete(pod) },
@@ -58,7 +58,7 @@ func TestPodsThatHaveEndedAreNoDemand(t *testing.T) {
 	}
 }
 
-// A pod that had scheduling gates wants a node when they have gone.
+// Pods with scheduling gates become demand when these are removed.
 func TestPodsWhoseGatesHaveGoneAreDemand(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -73,7 +73,7 @@ func TestPodsWhoseGatesHaveGoneAreDemand(t *testing.T) {
 	}
 }
 
-// A pod that waits again is planned for as what it is by now, whoever made it wait again.
+// A pod that waits again is planned for as it is now, whatever made it wait again.
 func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -112,7 +112,7 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	}
 }
 
-// A pod is also looked at again when room was given back, and not when its own cycle knows better than we do.
+// The class of a pod is also renewed when its reservation was released, but not when its own scheduling cycle has submitted a newer one.
 func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -128,7 +128,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	want, _ := w.motor.pending.classes.Class(tolerant)
 	w.motor.pending.observe(w.pod(1), tolerant)
-	w.motor.pending.Handler().OnDelete(w.pod(0)) // its room is given back
+	w.motor.pending.Handler().OnDelete(w.pod(0)) // its capacity is released
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 	if got, _ := w.motor.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
 		t.Errorf("want it as it has become: %v", got)
@@ -146,7 +146,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	}
 }
 
-// Preemption had its time, and the pod has found room meanwhile: it is at Permit or PreBind.
+// Preemption had its time, and the scheduler has found a node for the pod meanwhile: it is at Permit or PreBind.
 func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -172,7 +172,7 @@ type gangOfTwo struct{}
 
 func (gangOfTwo) Min(Group) (int, bool) { return 2, true }
 
-// A gang that can't be had rests: each of its members would be a reason to plan for all of them again.
+// A gang that can't be placed backs off: otherwise each of its members would cause another plan for all of them.
 func TestRefusedGangRests(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -223,12 +223,12 @@ func TestVictimsThatNeverEnd(t *testing.T) {
 	t.Error("not planned for a minute after its victim was to end")
 }
 
-// A pod is nominated before its victims are deleted, which takes seconds while the API server asks for pauses: no machine is bought beside
-// them.
+// A pod is nominated before its victims are deleted, which takes seconds while the API server throttles: no instance is bought for it
+// meanwhile.
 func TestVictimsThatAreDeletedLate(t *testing.T) {
 	for name, tc := range map[string]struct {
-		deleted time.Duration // when the victim shows that it ends; zero: never
-		gone    time.Duration // when it has gone
+		deleted time.Duration // when the victim is seen terminating; zero: never
+		gone    time.Duration // when it is gone
 		planned time.Duration // when a plan is made for the pod
 	}{
 		"it ends late, and the room is no use":    {deleted: 8 * time.Second, gone: 20 * time.Second, planned: 45 * time.Second},
@@ -277,7 +277,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 	}
 }
 
-// Nothing is planned on a node that is about to go, not even for pods that tolerate everything.
+// Nothing is planned on a node that is about to be removed, not even pods that tolerate everything.
 func TestFencedNodesTakeNobody(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -297,7 +297,7 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 	w.reservations.Unfence("n")
 	nothingIsPlannedOn(t, w, "n")
 
-	// What the scheduler doesn't have isn't fenced: nobody would ever take the fence away.
+	// A node that the scheduler's cache doesn't have isn't cordoned: the cordon would never be lifted.
 	m.NodeUncached(w.nodes["n"])
 	m.Close("n", "")
 	m.NodeCached(w.nodes["n"])
@@ -334,7 +334,7 @@ func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 	}
 }
 
-// Planner, static pools and orders ask for the DaemonSets at the same time.
+// Planner, static pools and standalone NodeClaims list the DaemonSets concurrently.
 func TestDaemonsAreAskedForByMany(t *testing.T) {
 	d := newDaemons(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -355,7 +355,7 @@ func TestDaemonsAreAskedForByMany(t *testing.T) {
 	wg.Wait()
 }
 
-// A claim that was one too many is no launch that failed, however often its end is told of.
+// The end of a claim by a scale-down is no failed launch, however often it is reported.
 func TestShrinkingIsNoFailure(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -383,7 +383,7 @@ func TestShrinkingIsNoFailure(t *testing.T) {
 	}
 }
 
-// slowClaims keeps the first claim from being written for a while.
+// slowClaims delays the creation of the first claim.
 type slowClaims struct {
 	*world
 	write, deleted chan bool
@@ -400,7 +400,7 @@ func (s slowClaims) Delete(ctx context.Context, name string) error {
 	return err
 }
 
-// A static pool shrinks before its last claim is written.
+// A static pool is scaled down before its last claim is written.
 func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -428,7 +428,7 @@ func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 	m.wg.Wait()
 }
 
-// A pod that will come instead of another is of the class that it will have.
+// The successor of a pod is of the class that it will have as a pending pod.
 func TestSuccessorsAreOfTheSameClass(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -442,7 +442,7 @@ func TestSuccessorsAreOfTheSameClass(t *testing.T) {
 	}
 }
 
-// A pod of another scheduler that can't be planned for hears why, once: that scheduler can't tell it.
+// A pod of another scheduler that can't be planned for gets one event that says why: its own scheduler can't tell.
 func TestPodsOfOthersHearWhyNothingIsBuilt(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -467,8 +467,8 @@ func TestPodsOfOthersHearWhyNothingIsBuilt(t *testing.T) {
 	}
 }
 
-// What a launch batch brought is given out after a restart as it was before: an instance that falls to a claim that is being deleted is
-// neither given to another one nor ended here.
+// After a restart a launch batch's instances are assigned as before: an instance of a claim that is being deleted is neither given to
+// another claim nor ended here.
 func TestInstancesOfALaunchBatchAreDealtAsBefore(t *testing.T) {
 	inst := func(id, claim string) capacity.Instance { return capacity.Instance{ID: id, Claim: claim} }
 	for name, tc := range map[string]struct {
@@ -516,7 +516,7 @@ func TestInstancesOfALaunchBatchAreDealtAsBefore(t *testing.T) {
 	}
 }
 
-// An instance too many is ended at once, unless its kubelet has come: then it is left to whoever drains it first.
+// An instance too many is ended at once, unless its kubelet has registered: then it is left to termination, which drains it first.
 func TestAnInstanceTooManyThatHasANode(t *testing.T) {
 	w := newWorld(t)
 	w.build()

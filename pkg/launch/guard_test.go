@@ -14,14 +14,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// ends says that a pod has ended.
+// ends lets a pod end.
 func (w *world) ends(i int) {
 	gone := w.pod(i)
 	gone.Status.Phase = corev1.PodFailed
 	w.motor.pending.observe(w.pod(i), gone)
 }
 
-// The first call brings nothing and nothing is wrong with its offers, so there is a next one. Before it the pod ends.
+// The first call launches nothing and its offerings are fine, so there is a next call. The pod ends before it.
 func TestLaunchBatchStopsWhenItsPodsHaveGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,7 +58,7 @@ func TestRestartMakesNoCallForPodsThatHaveGone(t *testing.T) {
 	}
 }
 
-// Of a launch batch's pods one still waits: its claim is launched, whatever else the call brings is ended.
+// One of a launch batch's pods still waits: its claim is launched, and whatever else the call returns is ended.
 func TestRestartKeepsWhatIsStillNeeded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -110,7 +110,7 @@ func TestNodeIsCreatedWhenItsNameIsFree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.nodes["node-i-0001"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-i-0001"}}
-	w.during["GetNode"] = func() { delete(w.nodes, "node-i-0001") } // looked at, it goes
+	w.during["GetNode"] = func() { delete(w.nodes, "node-i-0001") } // it is deleted right after it was read
 	w.run()
 	w.submit(1)
 	w.allBound(1)
@@ -121,7 +121,7 @@ func TestNodeIsCreatedWhenItsNameIsFree(t *testing.T) {
 	}
 }
 
-// A claim goes in the moment in which a promise on it is being taken down.
+// A claim is deleted at the moment in which a reservation on it is being recorded.
 func TestClaimThatHasGoneIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -142,13 +142,13 @@ func TestClaimThatHasGoneIsNotRemembered(t *testing.T) {
 	w.mu.Unlock()
 	w.motor.recordSlots(t.Context(), "c", []capacity.Slot{{Order: 1}})
 	<-told
-	w.motor.keep(&capacity.Claim{Name: "c"}) // an answer that comes later still
+	w.motor.keep(&capacity.Claim{Name: "c"}) // a late answer
 	if c := w.motor.claim("c"); c != nil {
 		t.Errorf("remembered: %+v", c)
 	}
 }
 
-// A full subnet beside one with room: the same offers are asked for again at once, under the same claim.
+// One subnet is full, another has addresses: the same offerings are tried again at once, under the same claim.
 func TestFullSubnetIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -185,7 +185,7 @@ func TestDaemonRoomSurvivesARestart(t *testing.T) {
 	w.nodes["n"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-1"}}
 	w.run()
 	w.submit(1)
-	w.allBound(1) // after the restart's work
+	w.allBound(1) // after the new leader has recovered
 	var kept map[string]capacity.Resources
 	w.reservations.read(func(l *ledger.Ledger) {
 		for _, f := range l.InFlight() {
@@ -223,8 +223,8 @@ func TestNotesAreOneShortLine(t *testing.T) {
 	}
 }
 
-// The kubelet of a launch that was never recorded was faster than the next leader, and its node took the pods: the machine is
-// used, though nobody waits for it any more.
+// The kubelet of a launch that was never recorded registered before the next leader started, and its node took the pods: the instance is
+// used, although no pod waits for it any more.
 func TestRestartKeepsAMachineThatItsPodsHaveFound(t *testing.T) {
 	w := newWorld(t)
 	w.lost["Launch"] = 1 << 30
@@ -245,8 +245,8 @@ func TestRestartKeepsAMachineThatItsPodsHaveFound(t *testing.T) {
 	}
 }
 
-// A pod was promised a place on a node that boots, and then another: the first claim's record may still name it. After a restart the
-// later promise holds.
+// A pod had a reservation on a node that boots, and then another one: the first claim's record may still name it. After a restart the later
+// reservation counts.
 func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,17 +9,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// holdPoll is how often it is asked whether somebody else still owns the nodes.
+// holdPoll is how often to check whether another controller still owns nodes and claims.
 const holdPoll = time.Second
 
-// HoldChanged tells the motor that somebody else has come to own nodes and claims, or does so no more.
+// HoldChanged tells the Motor that another controller has begun or ceased to own nodes and claims.
 func (m *Motor) HoldChanged() {
 	m.wasHeld.Store(true)
 	m.Changed()
 }
 
-// readopt picks up what somebody else has launched while it owned nodes and claims: room on its way that pods may be planned
-// on, so that nothing is bought for them a second time.
+// readopt takes over what another controller has launched while it owned nodes and claims: nodes in flight that pods may be planned on, so
+// that nothing is bought for them a second time.
 func (m *Motor) readopt(ctx context.Context) {
 	if m.hold() != "" || !m.wasHeld.Swap(false) {
 		return
@@ -40,7 +40,7 @@ func (m *Motor) readopt(ctx context.Context) {
 	}
 }
 
-// free waits until nobody else owns nodes and claims. Pods that ask for capacity meanwhile are told.
+// free waits until no other controller owns nodes and claims. Pods that need capacity meanwhile are refused with the reason.
 func (m *Motor) free(ctx context.Context) bool {
 	for why := m.hold(); why != ""; why = m.hold() {
 		if waiting, _ := m.gather(ctx); len(waiting) > 0 {
@@ -53,15 +53,15 @@ func (m *Motor) free(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// refuseHeld tells pods why nothing is launched for them. They are planned for again when that is over (Changed), not before.
+// refuseHeld refuses pods while launches are paused. They are planned for again when that is over (Changed), not before.
 func (m *Motor) refuseHeld(ctx context.Context, uids []types.UID, why string) {
 	m.refuse(ctx, uids, "nothing can be launched: "+why, false)
 	if m.hold() == "" {
-		m.Changed() // it was over before they were told
+		m.Changed() // it was over before they were refused
 	}
 }
 
-// pause waits until nobody else owns nodes and claims, and says whether it had to.
+// pause waits until no other controller owns nodes and claims, and reports whether it had to wait.
 func (m *Motor) pause(ctx context.Context) (waited bool) {
 	for m.hold() != "" && m.sleep(ctx, holdPoll) {
 		waited = true
@@ -69,8 +69,8 @@ func (m *Motor) pause(ctx context.Context) (waited bool) {
 	return waited
 }
 
-// held fails the claims of a launch batch whose next call must not be made, because somebody else has come to own nodes and claims.
-// Their pods are told when they are planned for again.
+// held fails the claims of a launch batch whose next call must not be made because another controller owns nodes and claims now. Their pods
+// learn the reason when they are planned for again.
 func (m *Motor) held(ctx context.Context, w *batch) bool {
 	why := m.hold()
 	if why != "" {

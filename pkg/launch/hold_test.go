@@ -27,7 +27,7 @@ func TestNothingIsLaunchedBesideAnotherOwner(t *testing.T) {
 	w.exactly(2)
 }
 
-// The other owner comes while this one leads: what has not been asked for yet is not.
+// Another controller takes over while this one leads: launches that were not requested yet are not made.
 func TestOwnerThatComesLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,7 +44,7 @@ func TestOwnerThatComesLater(t *testing.T) {
 	w.exactly(2)
 }
 
-// It comes between the record of a launch and its next call: the claims end, no call is made, the pods are told.
+// It takes over between the record of a launch and its next call: the claims end, no call is made, and the pods get the reason.
 func TestOwnerThatComesBetweenTwoCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -66,7 +66,7 @@ func TestOwnerThatComesBetweenTwoCalls(t *testing.T) {
 	w.exactly(1)
 }
 
-// A leader that finds a launch of before the restart, and another owner: it waits, and then makes the call.
+// A leader finds a launch from before the restart, and another controller in charge: it waits, and then makes the call.
 func TestRestartBesideAnotherOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

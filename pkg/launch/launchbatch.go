@@ -17,7 +17,7 @@ import (
 
 const (
 	launchTimeout = capacity.LaunchTimeout
-	// maxAttempts bounds how often a launch batch is asked for anew because offers ran out one after the other.
+	// maxAttempts bounds the attempts of a launch batch while its offerings run out one after the other.
 	maxAttempts = 20
 	firstRetry  = 200 * time.Millisecond
 	maxRetry    = 10 * time.Second
@@ -25,15 +25,16 @@ const (
 
 func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
 
-// launch carries a launch batch out. If its offers were refused the last time, one of its claims goes first (one).
+// launch carries out a launch batch. If the cloud had no capacity for its offerings the last time, only one of its claims is launched at
+// first (one).
 //
-//  1. From here the claims can't be cancelled; those nobody needs any more are left out.
-//  2. The claims are written: the intent log. A crash before the next step leaves claims without a token, which a
+//  1. From here on the claims can't be cancelled; those that no pod needs any more are left out.
+//  2. Write the claims: they are the intent log. A crash before the next step leaves claims without a token, which a
 //     restart deletes.
-//  3. The request is prepared and recorded, with its token, on every claim of the launch batch. A crash from here on is repaired
+//  3. Prepare the request and record it, with its token, on every claim of the batch. A crash from here on is repaired
 //     by the same request under the same token.
-//  4. The call. What came is finished in the background; what didn't is asked for again from the offers that are left,
-//     as a new attempt with a token of its own.
+//  4. Make the call. Nodes are finished in the background for the instances it returns. Claims without an instance are
+//     launched again from the offerings that are left, as a new attempt with its own token.
 func (m *Motor) launch(ctx context.Context, w *batch) {
 	if err := panics.Catch(ctx, "launch", func() error {
 		m.launchBatch(ctx, w)
@@ -61,7 +62,7 @@ func (m *Motor) launchBatch(ctx context.Context, w *batch) {
 	m.carry(ctx, w)
 }
 
-// carry launches claims that are written.
+// carry launches claims that have been written.
 func (m *Motor) carry(ctx context.Context, w *batch) {
 	started := m.clock.Now()
 	for len(w.claims) > 0 && ctx.Err() == nil {
@@ -79,18 +80,18 @@ func (m *Motor) carry(ctx context.Context, w *batch) {
 	}
 }
 
-// needed says whether somebody is still to get room on the claim's node. If so the claim can't be cancelled from here on, if
-// not it is off the books.
+// needed reports whether pods still need the claim's node. If they do, the claim can't be cancelled from here on; if not, it is removed
+// from the ledger.
 func (m *Motor) needed(claim string) (yes bool) {
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		if yes = l.Launching(claim, now); !yes {
-			l.ClaimGone(claim, "nobody needs it any more", true, now)
+			l.ClaimGone(claim, "no pod needs it any more", true, now)
 		}
 	})
 	return yes
 }
 
-// write creates the claims. Those that can't be written are not launched.
+// write creates the claims on the API server. Claims that can't be written are not launched.
 func (m *Motor) write(ctx context.Context, w *batch) {
 	made := make([]*capacity.Claim, len(w.claims))
 	var slots map[string][]capacity.Slot
@@ -112,28 +113,28 @@ func (m *Motor) write(ctx context.Context, w *batch) {
 	w.claims = slices.DeleteFunc(made, func(c *capacity.Claim) bool { return c == nil })
 }
 
-// prepare makes the request and records it. A launch batch that can't be recorded on all of its claims goes on without the
-// others; without any, it ends.
+// prepare builds the request and records it on the claims. Claims that it can't be recorded on are left out; if none is left, the batch
+// ends.
 func (m *Motor) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bool) {
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !m.lives(c) }) // deleted meanwhile
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
 		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
-		if !needed { // whatever was asked for it before has been answered: there is nothing to wait for
-			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pods have gone") })
+		if !needed { // earlier calls have been answered: no instance can still arrive
+			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pods are gone") })
 		}
 		return !needed
 	})
-	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { // shrunk away before it was written
+	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { // its static pool was scaled down before it was written
 		over := m.isEnding(c.Name)
 		if over {
-			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pool has got enough nodes without it") })
+			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its NodePool has enough nodes without it") })
 		}
 		return over
 	})
 	if len(w.claims) == 0 || m.held(ctx, w) {
 		return capacity.LaunchBatch{}, false
 	}
-	if why := m.claims.NodeClassProblem(w.pool.NodeClass); why != "" { // since it was planned, or since the last attempt
+	if why := m.claims.NodeClassProblem(w.pool.NodeClass); why != "" { // since the plan, or since the last attempt
 		m.fail(ctx, w.claims, "NodeClassNotReady", why, false)
 		return capacity.LaunchBatch{}, false
 	}
@@ -167,7 +168,7 @@ func (m *Motor) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bo
 				left = append(left, c)
 			}
 		}
-		// The record names claims that are no part of it any more: the others get one of their own.
+		// The recorded request names claims that are no longer part of it: the others get a request of their own.
 		w.claims = left
 		return rec, len(left) > 0 && m.again(ctx, w, &rec)
 	}
@@ -208,8 +209,8 @@ func namesOf(claims []*capacity.Claim) []string {
 	return out
 }
 
-// call makes the launch call until it has an answer that counts. It leaves in w the claims that still have no instance
-// and may be asked for again; false: it is over.
+// call repeats the launch call until it has a final answer. It leaves in w the claims that still have no instance and may be launched
+// again; it returns false when the batch is over.
 func (m *Motor) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, started time.Time) bool {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		res, err := m.cloud.Launch(ctx, rec)
@@ -220,13 +221,13 @@ func (m *Motor) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, st
 		case err == nil || errors.Is(err, capacity.ErrInsufficientCapacity):
 			return m.settleBatch(ctx, w, rec, res, err)
 		case errors.Is(err, capacity.ErrThrottled) && res.Message != "":
-			// The call was answered: its launches were throttled, and its token stands for that answer from now on.
+			// The call was answered: its launches were throttled, and repeating its token would give the same answer.
 			return m.settleBatch(ctx, w, rec, res, nil)
 		case errors.Is(err, capacity.ErrRequestStale) && res.Message != "":
-			// So was this one: nothing came, and nothing will.
+			// This call was answered, too: it launched nothing, and its token never will.
 			return m.settleBatch(ctx, w, rec, capacity.LaunchResult{Message: err.Error()}, nil)
 		case errors.Is(err, capacity.ErrTokenMismatch), errors.Is(err, capacity.ErrRequestStale):
-			// An earlier call may have worked. Whatever was launched under this token bears its tag.
+			// An earlier call may have worked. Instances launched under this token are tagged with it.
 			found, ferr := m.launched(ctx, rec)
 			if ctx.Err() != nil {
 				return false
@@ -243,7 +244,7 @@ func (m *Motor) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, st
 		m.log(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
 		m.delayed(ctx, &rec, w.claims, &w.delay, err.Error())
 		if m.clock.Since(started) > launchTimeout {
-			// The answers may have been lost, not the calls: what bears the tag is ours.
+			// The answers may have been lost, not the calls: instances tagged with the token are ours.
 			found, ferr := m.launched(ctx, rec)
 			if ctx.Err() != nil {
 				return false
@@ -260,7 +261,8 @@ func (m *Motor) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, st
 	}
 }
 
-// settleBatch hands out instances to claims; what is over is ended. It says whether the claims that are left may be asked for again.
+// settleBatch assigns instances to claims and ends those that are left over. It reports whether the claims without an instance may be
+// launched again.
 func (m *Motor) settleBatch(ctx context.Context, w *batch, rec capacity.LaunchBatch, res capacity.LaunchResult, err error) bool {
 	m.scarce.learn(res.Instances, res.Exhausted, m.clock.Now())
 	if len(res.Instances) > 0 {
@@ -283,23 +285,23 @@ func (m *Motor) settleBatch(ctx context.Context, w *batch, rec capacity.LaunchBa
 		if why == "" && err != nil {
 			why = err.Error()
 		}
-		// The next plan is another one only if something was learned from this; if not, the same plan waits its time.
+		// The next plan will differ only if an offering ran out; if none did, the same plan waits for its back-off.
 		m.fail(ctx, w.claims, "InsufficientCapacity", why, len(w.offers) < before)
 		return false
 	}
-	if len(w.offers) == before && !res.Again { // the same again can do with a pause, longer each time
+	if len(w.offers) == before && !res.Again { // the same offerings again: pause first, longer each time
 		m.delayed(ctx, &rec, w.claims, &w.delay, res.Message)
 		return m.sleep(ctx, pauseAfter(w.attempt-w.first))
 	}
 	return true
 }
 
-// pauseAfter is how long to wait after so many attempts, at least one, before the same offers are asked for again.
+// pauseAfter returns how long to wait after so many attempts, at least one, before the same offerings are tried again.
 func pauseAfter(attempts int) time.Duration {
 	return min(firstRetry<<min(attempts-1, 10), maxRetry)
 }
 
-// left are the launch batch's offers that may still be had: not refused just now, and not known to be exhausted from elsewhere.
+// left returns the batch's offerings that may still have capacity: neither refused by this call nor known from elsewhere to be unavailable.
 func (m *Motor) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
 	types, unready := m.cloud.InstanceTypes(w.pool.NodeClass)
 	if unready != "" {
@@ -316,23 +318,23 @@ func (m *Motor) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.
 	return slices.DeleteFunc(slices.Clone(w.offers), func(o capacity.NodeOffer) bool { return exhausted[o.Key()] || !available[o.Key()] })
 }
 
-// end terminates an instance that belongs to nobody. Failing that, garbage collection finds it; and it is left to that if its
-// kubelet has come already: pods may run there, and have to be asked to go before.
+// end terminates an instance that no claim owns. If that fails, garbage collection will find it. It is left to garbage collection, too, if
+// its kubelet has already registered: pods may run there, and have to be evicted first.
 func (m *Motor) end(ctx context.Context, inst capacity.Instance) {
 	id := inst.ID
 	if nodes := m.nodeOf.ofMachine(inst.ProviderID); len(nodes) > 0 {
 		for _, node := range nodes {
-			m.Close(node, inst.ProviderID) // until then it gets no more pods
+			m.Close(node, inst.ProviderID) // keep further pods off until then
 		}
-		m.log(ctx).Info("An instance nobody needs has a Node; it is ended with that", "instance", id, "nodes", nodes)
+		m.log(ctx).Info("An instance that no claim owns has a Node; it is terminated once that is drained", "instance", id, "nodes", nodes)
 		return
 	}
 	if err := m.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
-		m.log(ctx).Error(err, "Could not end an instance nobody needs; garbage collection will", "instance", id)
+		m.log(ctx).Error(err, "Could not terminate an instance that no claim owns; garbage collection will retry", "instance", id)
 	}
 }
 
-// each runs f for 0..n-1, at most Parallel at once, and waits for all. It panics as the first of them does.
+// each runs f for 0..n-1, at most Parallel at once, and waits for all calls. If calls panic, it panics with the error of the first.
 func (m *Motor) each(ctx context.Context, n int, f func(i int)) {
 	done := make(chan error, n)
 	for i := range n {
@@ -357,7 +359,7 @@ func (m *Motor) each(ctx context.Context, n int, f func(i int)) {
 	}
 }
 
-// reasonOf is the condition reason of a launch error.
+// reasonOf returns the condition reason for a launch error.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, capacity.ErrInsufficientCapacity):

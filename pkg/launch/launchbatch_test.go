@@ -2,7 +2,7 @@ package launch
 
 import "testing"
 
-// A claim that was written by hand may have been tried for hours: its record counts every attempt.
+// A standalone NodeClaim may have been tried for hours: its record counts every attempt.
 func TestPauseAfterAnyNumberOfAttempts(t *testing.T) {
 	last := firstRetry
 	for attempts := 1; attempts < 200; attempts++ {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// showLag is how long the cloud may take to show an instance to whoever looks for it by its tag. EC2 says "seconds to minutes";
-	// should it be longer, there is one machine too many until garbage collection has found it.
+	// showLag is how long the cloud may take until a search by tag finds a new instance. EC2 says "seconds to minutes"; should it take
+	// longer, there is one instance too many until garbage collection finds it.
 	showLag   = time.Minute
 	firstLook = time.Second
 )
 
-// launched are the instances that earlier calls have brought under the launch batch's token. They are looked for until there is one for each
-// claim or the cloud must have shown them: that none can be seen yet is no reason to launch others under another token. Nothing else
-// waits meanwhile but the launch batch itself. An error of the last look leaves it open what there is.
+// launched returns the instances that earlier calls have launched under the batch's token. It repeats the search until there is one for
+// each claim or the cloud must have shown them: that none is visible yet is no reason to launch others under another token. Only this
+// launch batch waits meanwhile. If the last search fails, it is unknown what was launched, and launched returns the error.
 func (m *Motor) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capacity.Instance, error) {
 	began := m.clock.Now()
 	for wait := firstLook; ; wait *= 2 {
@@ -26,7 +26,7 @@ func (m *Motor) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capac
 			return found, err
 		}
 		if len(found) == 0 && wait == firstLook {
-			m.log(ctx).V(2).Info("A launch may have worked though nothing shows yet; looking on", "token", rec.Token, "claims", len(rec.Claims), "err", err)
+			m.log(ctx).V(2).Info("A launch may have worked although no instance is visible yet; searching again", "token", rec.Token, "claims", len(rec.Claims), "err", err)
 		}
 		if !m.sleep(ctx, min(wait, left)) {
 			return nil, ctx.Err()

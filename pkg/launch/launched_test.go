@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// unusable lets the first call work and loses its answer; every call under its token is answered with err from then on.
+// unusable lets the first call work and loses its answer; every later call under its token is answered with err.
 func (w *world) unusable(err error) {
 	w.lost["Launch"] = 1
 	w.during["Launch"] = func() {
@@ -21,7 +21,7 @@ func (w *world) unusable(err error) {
 	}
 }
 
-// pass lets time go by in a bubble.
+// pass lets time pass in a synctest bubble.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -38,8 +38,8 @@ var unusable = map[string]error{
 	"the template is gone":                 fmt.Errorf("launching: %w", capacity.ErrRequestStale),
 }
 
-// A launch worked, its answer was lost, and it can't be repeated. The cloud shows its instances some seconds later: nothing else is
-// launched for the same claims.
+// A launch worked, its answer was lost, and it can't be repeated. The cloud shows its instances some seconds later: no others are launched
+// for the same claims.
 func TestLostLaunchThatShowsLateIsNotMadeAgain(t *testing.T) {
 	for name, err := range unusable {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestLostLaunchThatShowsLateIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// Nor is it after a restart, when the call of before can't be repeated.
+// The same after a restart, when the earlier leader's call can't be repeated.
 func TestLostLaunchThatShowsLateIsNotMadeAgainAfterARestart(t *testing.T) {
 	for name, err := range unusable {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestLostLaunchThatShowsLateIsNotMadeAgainAfterARestart(t *testing.T) {
 	}
 }
 
-// Others are served meanwhile, and when nothing has shown in time the launch is made anew.
+// Other pods are served meanwhile, and if no instance is visible in time, the launch is made again.
 func TestLaunchThatNeverWorkedIsMadeAgainInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -124,7 +124,7 @@ func TestLaunchThatNeverWorkedIsMadeAgainInTheEnd(t *testing.T) {
 	})
 }
 
-// The call was answered: it launched nothing, because its template is gone. Nobody has to wait for what can't come.
+// The call was answered: it launched nothing, because its template is gone. There is nothing to wait for.
 func TestAnsweredLaunchIsMadeAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -139,7 +139,7 @@ func TestAnsweredLaunchIsMadeAgainAtOnce(t *testing.T) {
 	})
 }
 
-// While nobody answers who looks, it is not known what came.
+// While the search for instances fails, it is unknown what was launched.
 func TestLaunchIsLookedForUntilThereIsAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -4,18 +4,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// What this motor knows of claims beyond the log's cache: those that are being written, and promises that are on their
-// way. A claim that the log has lost is forgotten for good: what a slow answer brings doesn't bring it back, or it would
-// count against its pool's limits for ever.
+// What Motor knows about claims beyond the cache of the intent log: those that are being written, and reservations that are being recorded.
+// A claim that the log has lost is forgotten for good. A late answer about it doesn't bring it back, or it would count against its pool's
+// limits for ever.
 
-// remember takes down a claim that is about to be written.
+// remember stores a claim that is about to be written.
 func (m *Motor) remember(c *capacity.Claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.local[c.Name] = c
 }
 
-// keep takes down what has become of a claim that was written. The caller gives c away.
+// keep stores the new state of a claim that was written. The caller must not use c afterwards.
 func (m *Motor) keep(c *capacity.Claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,7 +30,7 @@ func (m *Motor) keep(c *capacity.Claim) {
 	m.local[c.Name] = c
 }
 
-// promise adds to the slots that are to be recorded on a claim; false when there is no such claim any more.
+// promise adds to the reservations that are to be recorded on a claim. It returns false when the claim is gone.
 func (m *Motor) promise(name string, slots []capacity.Slot) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +45,7 @@ func (m *Motor) promise(name string, slots []capacity.Slot) bool {
 }
 
 func (m *Motor) forget(name string) {
-	m.spending.overClaim(name, false) // if it has not had its verdict, it never was a machine
+	m.spending.overClaim(name, false) // no verdict so far: it never had an instance
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	pool := ""
@@ -61,7 +61,7 @@ func (m *Motor) forget(name string) {
 	}
 }
 
-// claim is what is known of a claim, or nil.
+// claim returns what is known about a claim, or nil.
 func (m *Motor) claim(name string) *capacity.Claim {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *Motor) claimLocked(name string) *capacity.Claim {
 	return join(m.claims.Claim(name), m.local[name])
 }
 
-// allClaims is the cache's view with what this motor has made since, by name.
+// allClaims returns, by name, the cached claims merged with those that only Motor knows yet.
 func (m *Motor) allClaims() map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
 	for _, c := range m.claims.Claims() {
@@ -86,7 +86,7 @@ func (m *Motor) allClaims() map[string]*capacity.Claim {
 	return out
 }
 
-// join is a claim as the log shows it, with the slots that are known here; either may be nil.
+// join returns a claim as the log shows it, with the slots that are known locally; either may be nil.
 func join(shown, local *capacity.Claim) *capacity.Claim {
 	switch {
 	case local == nil:
@@ -99,14 +99,15 @@ func join(shown, local *capacity.Claim) *capacity.Claim {
 	return &merged
 }
 
-// lives says whether the claim is still wanted. Names that others choose come again: it has to be this very claim.
+// lives reports whether the claim still exists and isn't being deleted. A name that a user chose may be used again, so the UID has to
+// match.
 func (m *Motor) lives(c *capacity.Claim) bool {
 	now := m.claim(c.Name)
 	return now != nil && !now.Deleting && now.UID == c.UID
 }
 
-// union is a with those slots of b that a doesn't have. A slot is known by its order: which pod of its class it names is a
-// matter of who comes first, and may change.
+// union returns a with those slots of b that a doesn't have. A slot is identified by its Order: which pod of its class it names depends on
+// which pod arrives first, and may change.
 func union(a, b []capacity.Slot) []capacity.Slot {
 	have := map[int]bool{}
 	for _, s := range a {

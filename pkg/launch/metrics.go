@@ -9,7 +9,7 @@ import (
 
 var podsBound = metrics.NewCounterVec(&metrics.CounterOpts{
 	Namespace: "dovetail", Name: "pods_bound_total",
-	Help: "Pods bound, by room: planned (the room that was planned for their kind), found (nothing was planned for them), " +
+	Help: "Pods bound, by capacity: planned (the capacity that was planned for their class), found (nothing was planned for them), " +
 		"other (something was planned for them, and they went elsewhere).",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"room"})
@@ -27,7 +27,7 @@ var (
 	}, []string{poolmetrics.Label})
 	breakersOpen = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: "dovetail", Name: "launch_breakers_open",
-		Help:           "Breakers of the spending guard that hold launches back.",
+		Help:           "Breakers of the spending guard that pause launches.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	breakerEvents = metrics.NewCounterVec(&metrics.CounterOpts{

@@ -12,16 +12,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// annotationMaxDollars on a NodePool is how many dollars per hour its nodes may cost at most (Pool.MaxDollars).
+// annotationMaxDollars on a NodePool limits what its nodes may cost, in dollars per hour (Pool.MaxDollars).
 const annotationMaxDollars = "dovetail.sh/max-dollars-per-hour"
 
-// Budget bounds what is bought. Zero: no bound. Whatever it says, nothing that runs is ended for it.
+// Budget bounds what is bought. Zero means no bound. Running nodes are never ended because of it.
 type Budget struct {
 	DollarsPerHour    float64
 	LaunchesPerMinute int
 }
 
-// limits says that the dollars have to be counted before a node of the pool is bought.
+// limits reports whether the dollars have to be counted before a node of the pool is bought.
 func (b *Budget) limits(pool *capacity.Pool) bool { return b.DollarsPerHour > 0 || pool.MaxDollars > 0 }
 
 // money is what nodes cost, in dollars per hour.
@@ -40,7 +40,7 @@ func (m *money) total() (sum float64) {
 	return sum
 }
 
-// money adds up what the claims cost: launched ones at their price, others at the dearest they may become.
+// money adds up what the claims cost: launched ones at their price, others at the dearest offering they may become.
 func (m *Motor) money() *money {
 	out := &money{running: map[string]float64{}, inFlight: map[string]float64{}}
 	prices := map[string]map[capacity.OfferKey]float64{}
@@ -61,7 +61,7 @@ func (m *Motor) money() *money {
 	return out
 }
 
-// unwritten adds machines that are bought and whose claims don't show yet as what.
+// unwritten adds the instances that are bought but whose claims don't show their offerings yet.
 func (s *Spending) unwritten(claims map[string]*capacity.Claim, sum map[string]float64) {
 	if s == nil {
 		return
@@ -75,7 +75,7 @@ func (s *Spending) unwritten(claims map[string]*capacity.Claim, sum map[string]f
 	}
 }
 
-// prices are the list prices of a node class, in dollars per hour.
+// prices returns the list prices of a node class, in dollars per hour.
 func (m *Motor) prices(class string) map[capacity.OfferKey]float64 {
 	types, _ := m.cloud.InstanceTypes(class)
 	out := map[capacity.OfferKey]float64{}
@@ -89,8 +89,8 @@ func (m *Motor) prices(class string) map[capacity.OfferKey]float64 {
 	return out
 }
 
-// priceOf is what a launched claim costs: at the offer it was bought by, or at the dearest of its type in its zone where that
-// can't be told.
+// priceOf returns the price of a launched claim: that of the offering it was launched with or, if that is unknown, the dearest of its
+// instance type in its zone.
 func priceOf(prices map[capacity.OfferKey]float64, c *capacity.Claim) float64 {
 	if p, ok := prices[capacity.OfferKey{InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType}]; ok {
 		return p
@@ -119,18 +119,18 @@ func dearestOf(offers []capacity.NodeOffer) (most float64) {
 	return most
 }
 
-// launchWindow is over which time launches are counted.
+// launchWindow is the time over which launches are counted.
 const launchWindow = time.Minute
 
-// launchedLocked counts a launch, if anybody asks how many there were.
+// launchedLocked counts a launch if LaunchesPerMinute is set.
 func (s *Spending) launchedLocked(at time.Time) {
 	if s.cfg.Budget.LaunchesPerMinute > 0 && s.clock.Since(at) < launchWindow {
 		s.launches = append(s.launches, at)
 	}
 }
 
-// overBudgetLocked says which budget a node would exceed. urgent: it replaces one that is about to be lost, and only a bound that
-// is passed already holds it back.
+// overBudgetLocked returns which budget a node would exceed, or "". urgent: the node replaces one that is about to be lost, and only a
+// budget that is already exceeded keeps it from being bought.
 func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offers []capacity.NodeOffer, urgent bool) string {
 	b := &s.cfg.Budget
 	if !b.limits(pool) && b.LaunchesPerMinute <= 0 {
@@ -144,22 +144,22 @@ func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offer
 	if b.LaunchesPerMinute > 0 {
 		s.launches = slices.DeleteFunc(s.launches, func(at time.Time) bool { return a.now.Sub(at) >= launchWindow })
 		if len(s.launches)+a.granted >= b.LaunchesPerMinute && !urgent {
-			since := s.reachedLocked(pool.Name, fmt.Sprintf("%d machines a minute are launched at most (maxLaunchesPerMinute)", b.LaunchesPerMinute), a.now)
-			return fmt.Sprintf("%d machines have been launched within a minute, the limit is %d (maxLaunchesPerMinute), %s: the next is once the minute is over",
+			since := s.reachedLocked(pool.Name, fmt.Sprintf("at most %d instances are launched per minute (maxLaunchesPerMinute)", b.LaunchesPerMinute), a.now)
+			return fmt.Sprintf("%d instances have been launched within a minute, the limit is %d (maxLaunchesPerMinute), %s: the next one is launched when the minute is over",
 				len(s.launches)+a.granted, b.LaunchesPerMinute, since)
 		}
 	}
 	if b.DollarsPerHour > 0 && a.money().total()+add > b.DollarsPerHour {
 		since := s.reachedLocked(pool.Name, fmt.Sprintf("all nodes together cost at most $%.2f an hour (maxDollarsPerHour)", b.DollarsPerHour), a.now)
-		return fmt.Sprintf("nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (maxDollarsPerHour), %s: until nodes end or it is raised",
+		return fmt.Sprintf("nodes cost up to $%.2f per hour and one more would cost up to $%.2f, the limit is $%.2f (maxDollarsPerHour), %s: nothing is launched until nodes are terminated or the limit is raised",
 			a.money().total(), price, b.DollarsPerHour, since)
 	}
 	if most := pool.MaxDollars; most > 0 && a.money().pool(pool.Name)+add > most {
 		since := s.reachedLocked(pool.Name, fmt.Sprintf("nodes of the pool cost at most $%.2f an hour (annotation %s)", most, annotationMaxDollars), a.now)
-		return fmt.Sprintf("its nodes cost up to $%.2f an hour already and one more would up to $%.2f, the limit is $%.2f (annotation %s), %s: until nodes end or it is raised",
+		return fmt.Sprintf("its nodes cost up to $%.2f per hour and one more would cost up to $%.2f, the limit is $%.2f (annotation %s), %s: nothing is launched until nodes are terminated or the limit is raised",
 			a.money().pool(pool.Name), price, most, annotationMaxDollars, since)
 	}
-	if r, ok := s.budgets[pool.Name]; ok && r.at.Before(a.now) { // nothing of this plan was too dear
+	if r, ok := s.budgets[pool.Name]; ok && r.at.Before(a.now) { // an earlier plan hit a budget, and nothing of this plan does
 		r.free = a.now
 		s.budgets[pool.Name] = r
 	}
@@ -169,14 +169,15 @@ func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offer
 // reached is a budget that has kept a node of a pool from being bought.
 type reached struct {
 	why string
-	// since is when it first did, and at when it last did. free is when a node could be bought again since then.
+	// since is when it first did so, and at when it last did. free is when, since then, a node could be bought again.
 	since, at, free time.Time
 }
 
-// reachedFor is how long a budget counts as reached after it has last kept a node from being bought: whoever wants one asks more often.
+// reachedFor is how long a budget counts as reached after it last kept a node from being bought: launches that still want a node are
+// retried more often than that.
 const reachedFor = 10 * time.Minute
 
-// reachedLocked takes down that a budget keeps a pool from growing, and answers since when.
+// reachedLocked records that a budget keeps a pool from growing, and returns a text that says since when.
 func (s *Spending) reachedLocked(pool, why string, now time.Time) string {
 	r := reached{why: why, since: now, at: now}
 	if before, ok := s.budgets[pool]; ok && before.why == why {
@@ -186,7 +187,7 @@ func (s *Spending) reachedLocked(pool, why string, now time.Time) string {
 	return "reached since " + r.since.UTC().Format(time.RFC3339)
 }
 
-// tellBudgets says on each pool that a budget keeps from growing which one, and when that is over.
+// tellBudgets sets the condition and records the event on each pool whose budget has been reached, has changed, or no longer limits it.
 func (s *Spending) tellBudgets() {
 	now, news := s.clock.Now(), map[string]string{}
 	s.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
 
-// Large machines cost $2 an hour and hold four pods.
+// Large instances cost $2 an hour and hold four pods.
 func TestBudgetOfDollars(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{Budget: Budget{DollarsPerHour: 4.5}})
 	w.submit(16)
@@ -20,7 +20,7 @@ func TestBudgetOfDollars(t *testing.T) {
 	if got := w.bought(); len(got) != 2 {
 		t.Fatalf("bought %d, want 2", len(got))
 	}
-	if !w.says("FailedProvisioning", "nodes cost up to $4.00 an hour already", "the limit is $4.50 (maxDollarsPerHour)") {
+	if !w.says("FailedProvisioning", "nodes cost up to $4.00 per hour", "the limit is $4.50 (maxDollarsPerHour)") {
 		t.Errorf("told %q", w.notes)
 	}
 	w.notes = nil
@@ -40,7 +40,7 @@ func TestBudgetOfDollars(t *testing.T) {
 	}
 }
 
-// What is booked and not written yet counts, too.
+// Nodes that are reserved but whose claims are not written yet count, too.
 func TestBudgetCountsWhatIsNotWrittenYet(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{Budget: Budget{DollarsPerHour: 3}})
 	n := func() *capacity.Plan {
@@ -89,7 +89,7 @@ func TestBudgetOfLaunches(t *testing.T) {
 	if got := w.bought(); len(got) != 2 {
 		t.Fatalf("bought %d, want 2", len(got))
 	}
-	w.leads() // the next leader knows of them
+	w.leads() // the next leader counts them
 	c.Step(30 * time.Second)
 	w.plans()
 	if got := w.bought(); len(got) != 2 {
@@ -110,7 +110,7 @@ func TestLaunchesAreNotRememberedForNothing(t *testing.T) {
 	}
 }
 
-// What is refused counts for nothing: a node that is too dear is no reason to hold back a cheap one.
+// Refused nodes count for nothing: a node that is too expensive doesn't keep a cheap one from being bought.
 func TestWhatIsRefusedCountsForNothing(t *testing.T) {
 	s := newPurse(t, SpendingConfig{NewImageNodes: 1, Budget: Budget{DollarsPerHour: 10}})
 	offers := func(price float64) []capacity.NodeOffer {
@@ -143,7 +143,7 @@ func TestMetricsOfMoney(t *testing.T) {
 	}
 	w.mu.Lock()
 	for _, c := range w.claims {
-		c.Pool = "gone" // a pool that has gone; its nodes still run
+		c.Pool = "gone" // a deleted pool, whose nodes still run
 	}
 	w.mu.Unlock()
 	clear(w.motor.local)
@@ -168,7 +168,7 @@ func TestMetricsOfMoney(t *testing.T) {
 	}
 }
 
-// Since when a budget is reached doesn't begin anew with each plan that has a node which is cheap enough beside one that is not.
+// The time since when a budget is reached doesn't restart with each plan that has a cheap enough node beside one that is too expensive.
 func TestSinceWhenABudgetIsReached(t *testing.T) {
 	p := newPurse(t, SpendingConfig{Budget: Budget{DollarsPerHour: 10}})
 	pool := &capacity.Pool{Name: "pool", NodeClass: "class"}

@@ -20,24 +20,24 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// logPatience is how long pods wait without a word for the intent log to be read.
+// logPatience is how long pods wait for the intent log to be read before their events mention it.
 const logPatience = 5 * time.Second
 
-// Config are the motor's settings.
+// Config holds the settings of a Motor.
 type Config struct {
 	Cluster string // part of every launch batch token
-	// A burst is planned when no pod has come for BatchIdle, at the latest BatchMax after its first.
+	// A burst is planned when no pod has arrived for BatchIdle, or at the latest BatchMax after its first pod.
 	BatchIdle, BatchMax time.Duration
-	// MaxInFlight caps claims that are not initialized yet.
+	// MaxInFlight caps the claims that are not initialized yet.
 	MaxInFlight int
 	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector labels.Selector
-	// Parallel is how many API and cloud calls of launches run at once. Beside them a quarter as many may tidy up and take notes.
+	// Parallel is how many API and cloud calls of launches run at once. A quarter as many may run besides for cleanup and records.
 	Parallel int
 	Plan     capacity.Options
 }
 
-// Motor is the launcher. Everything it does, it does between Run's beginning and end.
+// Motor is the launch controller. All of its goroutines run between the start and the return of Run.
 type Motor struct {
 	cfg          Config
 	clock        clock.WithTicker
@@ -47,65 +47,65 @@ type Motor struct {
 	world        World // the planner goroutine's
 	recheck      World // for nodes whose type and zone have become known; under recheckMu
 	planner      Planner
-	rooms        Planner // for plans without pools: the other one would forget its catalogue
+	rooms        Planner // for plans without pools; planner would forget its catalog over them
 	nodes        NodeBuilder
 	cluster      Cluster
 	queue        Queue
 	events       Recorder
 	pending      *Pending
 	owners       *Owners
-	gangs        Gangs // nil: nobody looks after groups
+	gangs        Gangs // nil: no plugin handles groups
 	daemons      func() []*capacity.DaemonSet
 	judge        Judge
-	// spending is asked before anything is bought; nil: nobody is.
+	// spending is asked before anything is bought; nil: there is no guard.
 	spending *Spending
-	// buyMu is held from asking the spending guard to telling it what is bought, so that no two buy the same probe or the same rest
-	// of a budget. Taken before all other locks; nothing is called under it that may take long.
+	// buyMu is held from asking the spending guard until it has recorded what is bought, so that no two goroutines buy the same probe or
+	// the same rest of a budget. It is taken before all other locks; no slow call is made under it.
 	buyMu   sync.Mutex
-	hold    func() string // why nothing may be launched, because somebody else owns nodes and claims
+	hold    func() string // why nothing may be launched because another controller owns nodes and claims; "" otherwise
 	namesMu sync.Mutex
 	names   *rand.Rand // guarded by namesMu
 
 	recheckMu sync.Mutex
 	slots     chan struct{} // semaphore of Parallel calls that launches wait for
-	chores    chan struct{} // semaphore of calls that nobody waits for
+	chores    chan struct{} // semaphore of calls that no launch waits for
 	plan      chan struct{} // demand is waiting
 	changed   chan struct{} // pools, offers or classes changed
-	ordered   chan struct{} // there is a claim that nobody planned
+	ordered   chan struct{} // a standalone NodeClaim has appeared or changed
 	counted   chan struct{} // static pools may have too few nodes or too many
 	changes   atomic.Uint64 // how often pools, offers or classes have changed
-	wasHeld   atomic.Bool   // somebody else has owned nodes and claims since they were looked at
-	room      atomic.Bool   // room has appeared somewhere since it was last offered
-	freed     atomic.Bool   // and it is worth leaving a machine that is on its way
-	// daemonsMoved: DaemonSets or the size of their pods have changed since room was last kept for their pods.
+	wasHeld   atomic.Bool   // another controller has owned nodes and claims since they were last read
+	room      atomic.Bool   // capacity has appeared since it was last offered
+	freed     atomic.Bool   // and pods may leave a launched instance for it
+	// daemonsMoved: DaemonSets or the requests of their pods have changed since capacity was last reserved for them.
 	daemonsMoved atomic.Bool
-	// gangsAnew: pools or offers have changed since gangs were refused. pauses are the planner goroutine's.
+	// gangsAnew: pools or offerings have changed since gangs were refused. pauses belongs to the planner goroutine.
 	gangsAnew atomic.Bool
 	pauses    map[Group]pause
-	ungrouped map[Group]bool        // groups that nobody looks after, as pods have been told; the planner goroutine's
+	ungrouped map[Group]bool        // groups that no plugin handles, as reported to pods; the planner goroutine's
 	nominees  map[types.UID]nominee // the planner goroutine's
 	refused   *filterRefusals       // the planner goroutine's
 	troubled  atomic.Bool           // demand was refused because the intent log is broken
 	wg        sync.WaitGroup
 
 	mu        sync.Mutex
-	orders    map[string]*order          // claims that nobody planned
+	orders    map[string]*order          // standalone NodeClaims
 	statics   map[string]*static         // by pool
-	ending    map[string]bool            // claims of static pools that are one too many
-	dying     map[string]string          // the pools of claims that are on their way out, as has been noted
-	givenUp   map[string]string          // claims that are given up, and why
-	delays    map[string]string          // why launches of a pool fail that are tried again, as it was told
-	local     map[string]*capacity.Claim // claims as this motor knows them: the cache may be behind; never changed, replaced
-	recording map[string]bool            // claims whose slots are being written; true: and have changed since
-	moves     map[string]*move           // nodes that have to go
+	ending    map[string]bool            // claims by which static pools exceed their replicas
+	dying     map[string]string          // the pools of claims that are being deleted, as already noticed
+	givenUp   map[string]string          // claims that liveness gives up, and why
+	delays    map[string]string          // by pool: why launches fail that are tried again, as last reported
+	local     map[string]*capacity.Claim // claims as this process knows them, where the cache may be behind; never changed, only replaced
+	recording map[string]bool            // claims whose slots are being written; true: they have changed since
+	moves     map[string]*move           // nodes whose pods get replacement capacity
 	nodeOf    nodeStates
 	storage   storageLimits
 	scarce    scarcity
 	relief    relief
-	heldFrom  map[guard.Key]int // of the planner's goroutine: where pods to try a machine for are looked for
+	heldFrom  map[guard.Key]int // the planner goroutine's: at which pending pod the next search for a probe begins
 }
 
-// Parts are the motor's neighbours.
+// Parts holds the neighbours of a Motor.
 type Parts struct {
 	Clock          clock.WithTicker
 	Reservations   *Reservations
@@ -113,7 +113,7 @@ type Parts struct {
 	Claims         Claims
 	World, Recheck World
 	Planner        Planner
-	// Rooms plans where nothing is bought. It is another Planner because a Planner remembers the catalogue of its last plan.
+	// Rooms plans where nothing is bought. It is another Planner because a Planner remembers the catalog of its last plan.
 	Rooms   Planner
 	Nodes   NodeBuilder
 	Cluster Cluster
@@ -121,20 +121,20 @@ type Parts struct {
 	Events  Recorder
 	Pending *Pending
 	Owners  *Owners
-	Gangs   Gangs // nil: nobody looks after groups
+	Gangs   Gangs // nil: no plugin handles groups
 	Daemons func() []*capacity.DaemonSet
 	Judge   Judge
-	// Spending is the guard that is asked before anything is bought; nil: nobody is.
+	// Spending is asked before anything is bought; nil: there is no guard.
 	Spending *Spending
-	// Hold, when set, says why nothing may be launched at the moment (another controller owns nodes and claims); empty: go on.
-	// Changed has to be called when it is over.
+	// Hold, when set, returns why nothing may be launched now (another controller owns nodes and claims), or "". Changed has to be called
+	// when that is over.
 	Hold func() string
-	// Taints are the taints of a Node as the API has them, with those that the scheduler doesn't see; nil: it sees them all.
+	// Taints returns the taints of a Node as the API has them, including those hidden from the scheduler; nil: none are hidden.
 	Taints func(*corev1.Node) []corev1.Taint
 	Seed   int64
 }
 
-// New returns a motor that does nothing until Run.
+// New returns a Motor that does nothing until Run.
 func New(cfg Config, p Parts) *Motor {
 	if p.Judge == nil {
 		p.Judge = func(*corev1.Pod, time.Time) (float64, bool) { return 1, false }
@@ -163,18 +163,18 @@ func New(cfg Config, p Parts) *Motor {
 	return m
 }
 
-// Run plans and launches until ctx ends, then waits for what is under way to stop. Only the leader runs it.
+// Run plans and launches until ctx ends, then waits until everything under way has stopped. Only the leader runs it.
 //
-//  1. Beside everything else: open gates, cancel claims, tick.
-//  2. Read the intent log, and pick up what an earlier leader left: claims without instances, instances without nodes,
-//     promises. Until it can be read, and as long as another controller owns the nodes, nothing is launched, and pods that
-//     wait for it are told so.
-//  3. When there is demand, or room: wait until the burst has settled.
-//  4. Offer room that has appeared to pods that wait for their machines (offer).
-//  5. Look at the cluster, plan, have the plan verified, book it (round).
-//  6. Launch it, in the background: the next burst doesn't wait for this one's machines.
+//  1. In the background: open gates, cancel claims, tick.
+//  2. Read the intent log, and resume what an earlier leader left: claims without instances, instances without nodes,
+//     reservations. Until the log can be read, and as long as another controller owns the nodes, nothing is launched, and
+//     events on the waiting pods say why.
+//  3. When there is demand, or capacity has appeared: wait until the burst has settled.
+//  4. Offer capacity that has appeared to pods that wait for instances in flight (offer).
+//  5. Take a view of the cluster, plan, have the plan verified, write it to the ledger (round).
+//  6. Launch it in the background: the next burst doesn't wait for these instances.
 //  7. Buy the probes of the spending guard that are due (probe).
-//  8. The same for the pods of nodes that have to go (relocate).
+//  8. Do the same for the pods of nodes that are being replaced (relocate).
 func (m *Motor) Run(ctx context.Context) {
 	m.wg.Go(func() { m.serve(ctx) })
 	m.wg.Go(func() { m.keepSpending(ctx) })
@@ -187,9 +187,9 @@ func (m *Motor) Run(ctx context.Context) {
 	m.wg.Wait()
 }
 
-// servePlans makes a plan whenever there is something to plan for. A panic that no step has caught leaves demand as it was.
+// servePlans makes a plan whenever there is something to plan for. A panic that no step has caught leaves demand unchanged.
 func (m *Motor) servePlans(ctx context.Context) {
-	m.replan() // what a panic has left
+	m.replan() // for the demand that a panic has left
 	for m.settle(ctx) {
 		m.keepDaemonRoom(ctx)
 		m.offer(ctx)
@@ -209,7 +209,7 @@ func (m *Motor) readLog(ctx context.Context) bool {
 	for {
 		select {
 		case ok := <-read:
-			// What was gated meanwhile still waits for its plan.
+			// Pods that were gated meanwhile still wait for their plan.
 			m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			m.replan()
 			return ok
@@ -222,8 +222,8 @@ func (m *Motor) readLog(ctx context.Context) bool {
 	}
 }
 
-// unread tells whoever waits that the log can't be read. Nothing may be planned without it, not even when the claims are
-// there and only pools or classes are missing: what an earlier leader launched has not been picked up yet.
+// unread refuses the waiting pods because the log can't be read. Nothing may be planned without it, not even when the claims are there and
+// only pools or classes are missing: what an earlier leader launched has not been resumed yet.
 func (m *Motor) unread(ctx context.Context) {
 	waiting, _ := m.gather(ctx)
 	if len(waiting) == 0 {
@@ -236,7 +236,7 @@ func (m *Motor) unread(ctx context.Context) {
 	m.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)
 }
 
-// replan makes sure that queued pods are looked at.
+// replan wakes the planner to look at queued pods.
 func (m *Motor) replan() {
 	select {
 	case m.plan <- struct{}{}:
@@ -244,14 +244,14 @@ func (m *Motor) replan() {
 	}
 }
 
-// Changed tells the motor that pools, node classes or offers are not what they were: refused pods may have a chance.
+// Changed tells the Motor that pools, node classes or offerings have changed: refused pods may fit now.
 func (m *Motor) Changed() {
 	m.recount()
 	m.changes.Add(1)
 	m.reopen()
 }
 
-// reopen has refused pods planned for again.
+// reopen makes refused pods be planned for again.
 func (m *Motor) reopen() {
 	select {
 	case m.changed <- struct{}{}:
@@ -259,7 +259,7 @@ func (m *Motor) reopen() {
 	}
 }
 
-// serve runs the ledger's effects as they come.
+// serve carries out the ledger's effects as they arise.
 func (m *Motor) serve(ctx context.Context) {
 	tick := m.clock.NewTicker(time.Second)
 	defer tick.Stop()
@@ -319,8 +319,8 @@ func (m *Motor) effects(ctx context.Context) {
 	}
 }
 
-// later takes down pods that preemption was to help first. Those it found victims for are left out of plans as long as these
-// may take to end (withoutNominees).
+// later submits pods that were left to preemption first. Those for which preemption has chosen victims are left out of plans as long as the
+// victims may take to end (withoutNominees).
 func (m *Motor) later() {
 	for _, d := range m.reservations.due() {
 		if m.pending.Get(d.ref.UID) != nil {
@@ -329,7 +329,7 @@ func (m *Motor) later() {
 	}
 }
 
-// settle waits for demand and then for the burst to end; false when ctx has ended.
+// settle waits for demand and then for the burst to end. It returns false when ctx has ended.
 func (m *Motor) settle(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -355,11 +355,11 @@ func (m *Motor) settle(ctx context.Context) bool {
 	}
 }
 
-// choresShare is how many calls of launches may run for one of those that nobody waits for.
+// choresShare is how many calls of launches may run for each call that no launch waits for.
 const choresShare = 4
 
-// background runs f, which nobody waits for, beside everything else: a promise is recorded, a claim ended. With an API server that is slow
-// or throttles, thousands of these may be due, and launches must not stand behind them.
+// background runs f beside everything else; no launch waits for it: it records a reservation or ends a claim, say. With an API server that
+// is slow or throttles, thousands of these may be due, and launches must not queue behind them.
 func (m *Motor) background(ctx context.Context, f func()) {
 	m.wg.Go(func() {
 		select {
@@ -368,14 +368,14 @@ func (m *Motor) background(ctx context.Context, f func()) {
 		case m.chores <- struct{}{}:
 		}
 		defer func() { <-m.chores }()
-		_ = panics.Catch(ctx, "launch", func() error { // logged there
+		_ = panics.Catch(ctx, "launch", func() error { // logged by Catch
 			f()
 			return nil
 		})
 	})
 }
 
-// sleep waits and says whether ctx is still alive.
+// sleep waits for d and returns false when ctx ends first.
 func (m *Motor) sleep(ctx context.Context, d time.Duration) bool {
 	t := m.clock.NewTimer(d)
 	defer t.Stop()
@@ -387,7 +387,7 @@ func (m *Motor) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// cancel ends a claim that was never launched and that nobody needs.
+// cancel deletes a claim that was never launched and that no pod needs.
 func (m *Motor) cancel(ctx context.Context, claim string) {
 	if err := m.claims.Delete(ctx, claim); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not delete a claim that is not needed any more; it will be collected", "nodeClaim", claim)
@@ -396,18 +396,19 @@ func (m *Motor) cancel(ctx context.Context, claim string) {
 	m.recount()
 }
 
-// fail ends claims whose launch came to nothing and gives their pods back to the planner. Orders stay, for whoever wrote them.
+// fail ends claims whose launch has failed and returns their pods to the planner. Standalone NodeClaims stay: they belong to the users who
+// wrote them.
 func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why string, exhausted bool) {
 	logger := klog.FromContext(ctx)
 	why = oneLine(why)
 	for _, c := range claims {
 		name, now := c.Name, m.claim(c.Name)
 		if now != nil && now.UID != c.UID && c.UID != "" {
-			continue // it has gone, and another one has its name
+			continue // it is gone, and another claim has its name
 		}
 		became := "was not launched"
 		if reason == reasonInstanceLost || reason == reasonNodeNotCreated {
-			became = "did not come up"
+			became = "failed to start"
 		}
 		pods := m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s %s: %s", name, became, why))
 		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", pods)
@@ -428,7 +429,7 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 	}
 }
 
-// tellPods warns the pods that are planned on a claim's node, and says how many there are.
+// tellPods records a warning on the pods that are planned on a claim's node, and returns how many there are.
 func (m *Motor) tellPods(claim, reason, note string) int {
 	var refs []capacity.PodRef
 	m.reservations.read(func(l *ledger.Ledger) { refs = l.Refs(claim) })
@@ -438,7 +439,7 @@ func (m *Motor) tellPods(claim, reason, note string) int {
 	return len(refs)
 }
 
-// giveUp ends a claim of which no launch is under way, and says why.
+// giveUp records why a claim's launch failed and deletes the claim. No launch of it may be under way.
 func (m *Motor) giveUp(ctx context.Context, name, reason, why string) {
 	if err := m.claims.RecordLaunchFailed(ctx, name, reason, why); err != nil {
 		klog.FromContext(ctx).V(3).Info("Could not record why the launch failed", "nodeClaim", name, "err", err)
@@ -446,15 +447,14 @@ func (m *Motor) giveUp(ctx context.Context, name, reason, why string) {
 	m.cancel(ctx, name)
 }
 
-// GivingUp tells the motor why a NodeClaim is about to be given up, for the pods that wait for its node. ClaimGone follows.
+// GivingUp tells the Motor why a NodeClaim is about to be given up, for the events of pods that wait for its node. ClaimGone follows.
 func (m *Motor) GivingUp(claim, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.givenUp[claim] = why
 }
 
-// ClaimGone tells the motor that a NodeClaim has ended or is about to. It is told of a claim that is on its way out again and
-// again.
+// ClaimGone tells the Motor that a NodeClaim has ended or is about to. It is called repeatedly for a claim that is being deleted.
 func (m *Motor) ClaimGone(name, why string) {
 	c := m.claims.Claim(name)
 	m.mu.Lock()
@@ -478,7 +478,7 @@ func (m *Motor) ClaimGone(name, why string) {
 	if !told {
 		m.lostStatic(name)
 		if given != "" {
-			m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s did not come up: %s", name, why))
+			m.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s failed to start: %s", name, why))
 		}
 	}
 	m.mu.Lock()

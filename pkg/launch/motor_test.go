@@ -29,7 +29,7 @@ func (w *world) allBound(n int) {
 	}
 }
 
-// exactly says that n instances live, each with its claim and node.
+// exactly fails unless n instances live, each with its claim and node.
 func (w *world) exactly(n int) {
 	w.t.Helper()
 	w.until(fmt.Sprint(n, " instances with claims and nodes"), func() bool {
@@ -72,7 +72,7 @@ func TestCapacityRunsOutHalfWay(t *testing.T) {
 	w := newWorld(t)
 	w.capacity["large"] = 1
 	w.run()
-	w.submit(8) // two large: one comes, its four pods fit; the other four get small ones
+	w.submit(8) // two large ones: one is launched and holds four pods; the other four pods get small ones
 	w.allBound(8)
 	w.exactly(5)
 }
@@ -123,8 +123,8 @@ func TestClaimThatCannotBeWrittenIsNotLaunched(t *testing.T) {
 	w.allBound(1)
 }
 
-// The leader dies while it writes the launch batch onto its claims. The next one makes the call for all that the record names: by then all of
-// them bear it, or whoever ends claims and collects instances would take an instance of it for nobody's.
+// The leader dies while it writes a launch batch on its claims. The next one makes the call for all claims that the record names, after
+// writing it on all of them: otherwise termination and garbage collection would not know whose instance it is.
 func TestRestartRecordsTheLaunchBatchOnAllOfItsClaimsBeforeTheCall(t *testing.T) {
 	w := newWorld(t)
 	w.broken["Launch"] = errors.New("timeout")
@@ -155,7 +155,7 @@ func TestRestartRecordsTheLaunchBatchOnAllOfItsClaimsBeforeTheCall(t *testing.T)
 	}
 }
 
-// The leader dies at some moment; the next one finds claims, instances and pods as they are then.
+// The leader dies at some point; the next one finds claims, instances and pods as they are then.
 func TestRestartLaunchesNothingTwice(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -201,7 +201,7 @@ func TestRestartLaunchesNothingTwice(t *testing.T) {
 			clear(w.lost)
 			w.mu.Unlock()
 			w.run()
-			w.submit(8) // the scheduler's queue fails them again, for nothing is there yet
+			w.submit(8) // the scheduler's queue fails them again, for there is no capacity yet
 			w.allBound(8)
 			w.exactly(2)
 			if len(w.tokens) != 1 {
@@ -229,7 +229,7 @@ func TestPodThatEndsBeforeTheLaunchCancelsIt(t *testing.T) {
 	}
 }
 
-// Only the claims have been read, say, and of the pools some.
+// For example the claims have been read, but only some of the pools.
 func TestNothingIsLaunchedBeforeTheLogIsRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,7 +244,7 @@ func TestNothingIsLaunchedBeforeTheLogIsRead(t *testing.T) {
 	}
 }
 
-// The cloud says that it has nothing, and not of what: the same plan comes again, so it has to wait.
+// The cloud reports insufficient capacity without saying of which offering: the next plan would be the same, so it has to wait.
 func TestInsufficientCapacityOfNothingInParticularBacksOff(t *testing.T) {
 	w := newWorld(t)
 	w.broken["Launch"] = fmt.Errorf("%w: for some reason", capacity.ErrInsufficientCapacity)
@@ -258,7 +258,7 @@ func TestInsufficientCapacityOfNothingInParticularBacksOff(t *testing.T) {
 	}
 }
 
-// An answered call that was throttled is answered the same for ever under its token.
+// A launch call that was throttled gets the same answer under its token for ever.
 func TestThrottledLaunchesAreAskedForAnewAfterAPause(t *testing.T) {
 	w := newWorld(t)
 	w.throttled = 2

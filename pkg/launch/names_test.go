@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A claim has the name of an object and fits into a label, whatever its pool is called.
+// A claim's name is a valid object name and label value, whatever its pool's name.
 func TestRandomNames(t *testing.T) {
 	m := &Motor{names: rand.New(rand.NewSource(1))}
 	long := strings.Repeat("a", 53)

@@ -14,14 +14,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// mayLaunch says why pods of the namespace may not cause launches, or nil. Pods of other namespaces are scheduled like any: they get room
-// that is there, but nothing is bought, and none is reserved, for them. It answers from memory.
+// mayLaunch returns why pods of the namespace may not cause launches, or nil. Pods of other namespaces are scheduled as usual: they use
+// existing capacity, but none is bought or reserved for them. mayLaunch answers from memory.
 func (m *Motor) mayLaunch(namespace string) error {
 	if m.cfg.NamespaceSelector == nil {
 		return nil
 	}
 	ns, err := m.pending.classes.ns.Get(namespace)
-	if err != nil { // its event follows, and has the pod planned for
+	if err != nil { // when its event arrives, the pod is planned for again
 		return fmt.Errorf("no node may be launched for pods of namespace %q, of which nothing is known yet: namespaceSelector of ProvisionArgs is %s",
 			namespace, m.cfg.NamespaceSelector)
 	}
@@ -32,8 +32,8 @@ func (m *Motor) mayLaunch(namespace string) error {
 	return nil
 }
 
-// withoutOthers refuses the waiting pods that may not cause launches and leaves them out. It has to stand before groups are looked at: a
-// member makes its whole group demand, and a group is all in one namespace.
+// withoutOthers refuses the waiting pods that may not cause launches and leaves them out. It must run before groups are collected: a member
+// makes its whole group demand, and a group is all in one namespace.
 func (m *Motor) withoutOthers(ctx context.Context, waiting []ledger.Waiting) []ledger.Waiting {
 	if m.cfg.NamespaceSelector == nil {
 		return waiting
@@ -60,7 +60,7 @@ func (m *Motor) withoutOthers(ctx context.Context, waiting []ledger.Waiting) []l
 	return waiting
 }
 
-// Namespaces is to be added to the scheduler's Namespace informer: pods are planned for once their namespace is selected.
+// Namespaces returns the handler for the scheduler's Namespace informer: pods are planned for once their namespace is selected.
 func (m *Motor) Namespaces() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.namespaceChanged(nil, o.(*corev1.Namespace)) },

@@ -25,7 +25,7 @@ type someGangs struct{}
 
 func (someGangs) Min(Group) (int, bool) { return 2, true }
 
-// Pods of other namespaces cause no launch, however they come to be demand.
+// Pods of other namespaces cause no launch, however they became demand.
 func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 	w := newWorld(t)
 	w.selector = labels.SelectorFromSet(labels.Set{"nodes": "yes"})
@@ -44,7 +44,7 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 	}
 	want := map[string]bool{} // pods that are planned for
 	for _, ns := range []string{"yes", "no", "bare", "unknown"} {
-		for _, kind := range []string{"plain", "sibling", "member", "other"} { // a sibling has had no cycle of its own
+		for _, kind := range []string{"plain", "sibling", "member", "other"} { // a sibling has had no scheduling cycle of its own
 			pod := w.pod(0)
 			pod.Namespace, pod.Name, pod.UID = ns, kind, types.UID(ns+"/"+kind)
 			switch kind {
@@ -106,7 +106,7 @@ func classFor(t *testing.T, w *world, uid types.UID) *capacity.Class {
 	return class
 }
 
-// No room is bought for pods of other namespaces whose node has to go.
+// No capacity is bought for pods of other namespaces whose node has to be replaced.
 func TestOnlySelectedNamespacesAreReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.selector = labels.SelectorFromSet(labels.Set{"nodes": "yes"})
@@ -121,7 +121,7 @@ func TestOnlySelectedNamespacesAreReplaced(t *testing.T) {
 	}
 }
 
-// Refused pods are planned for when their namespace comes to be selected, at once, and not when anything else about it changes.
+// Refused pods are planned for at once when their namespace becomes selected, and not when anything else about it changes.
 func TestANamespaceThatIsSelectedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

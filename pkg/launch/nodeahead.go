@@ -11,13 +11,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// nameReuseCheck is how often a name that is taken is looked at again (HB-9).
+// nameReuseCheck is how often a Node name that is taken is checked again (HB-9).
 const nameReuseCheck = 2 * time.Second
 
-// createNode creates the Node. A Node of that name that belongs to another instance is never adopted: it is waited for to
-// go (HB-9), and so are the pods that a Node of that name has left behind. One that doesn't say whose it is, because a kubelet
-// without cloud provider made it, has to have come after the claim and to have the instance's address. One that the API server refuses is
-// tried again for a while (nodeRefused).
+// createNode creates the Node. It never adopts a Node of that name that belongs to another instance, but waits until that Node is gone
+// (HB-9), and the pods that it left behind, too. A Node without a provider ID, because a kubelet without cloud provider created it, must be
+// younger than the claim and have the instance's address. A Node that the API server refuses is retried for a while (nodeRefused).
 func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
 	logger := m.log(ctx)
 	begun := m.clock.Now()
@@ -29,8 +28,8 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 			err = m.cluster.CreateNode(ctx, node)
 		}
 		switch {
-		case problem != nil: // also one that is denied: the Node may be created by its kubelet, the machine is as good as any
-			logger.Info("What a Node that is gone has left behind could not be ended; trying again", "node", node.Name, "err", problem)
+		case problem != nil: // also if we may not delete: the kubelet may create the Node, and the instance is fine
+			logger.Info("Pods of a deleted Node could not be deleted; trying again", "node", node.Name, "err", problem)
 		case !vacant:
 			wait = nameReuseCheck
 		case err == nil:
@@ -38,7 +37,7 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 		case apierrors.IsAlreadyExists(err):
 			have, gerr := m.cluster.GetNode(ctx, node.Name)
 			if gerr == nil && ownNode(c, node, have) {
-				return true // made before a restart, or by a kubelet that was faster
+				return true // created before a restart, or by a faster kubelet
 			}
 			if gerr == nil {
 				logger.Info("A Node of that name belongs to another instance; waiting until it is gone", "node", node.Name,
@@ -67,24 +66,24 @@ func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.
 	}
 }
 
-// leftoverPatience is how long pods may take to go by themselves that a Node has left behind: longer than the garbage collector of
-// pods takes, should they be those of this very machine's Node, which is to come back.
+// leftoverPatience is how long pods that a deleted Node left behind may take to go by themselves: longer than the pod garbage collector
+// takes, in case they belong to this very instance's Node, which is to be created again.
 const leftoverPatience = time.Minute
 
-// vacant says that no pods are bound to a name that has no Node: a machine that got the name of an earlier one would have to take
-// them all, whatever its size. Nobody runs them. Those that were there before the claim, or have run, are ended at once, all others
-// if nobody else does it.
+// vacant reports whether no pods are bound to a name that has no Node: an instance that gets the name of an earlier one would inherit them
+// all, whatever its size. No kubelet runs these pods. Those bound before the claim was created, or that have run, are deleted at once, all
+// others after leftoverPatience.
 func (m *Motor) vacant(ctx context.Context, c *capacity.Claim, name string, begun time.Time) (bool, error) {
 	left := m.cluster.PodsOn(name)
 	if len(left) == 0 {
 		return true, nil
 	}
 	if _, err := m.cluster.GetNode(ctx, name); err == nil {
-		return true, nil // whose Node it is, whoever wants to create it sees
+		return true, nil // there is a Node; creating it will show whose it is
 	} else if !apierrors.IsNotFound(err) {
 		return false, err
 	}
-	m.log(ctx).V(2).Info("A Node that is gone has left pods behind; waiting until they are gone", "node", name, "nodeClaim", c.Name, "pods", len(left))
+	m.log(ctx).V(2).Info("Pods are still bound to a deleted Node; waiting until they are gone", "node", name, "nodeClaim", c.Name, "pods", len(left))
 	for _, pod := range left {
 		if pod.Status.StartTime == nil && !boundAt(pod).Before(c.CreatedAt) && m.clock.Since(begun) < leftoverPatience {
 			continue
@@ -96,7 +95,7 @@ func (m *Motor) vacant(ctx context.Context, c *capacity.Claim, name string, begu
 	return false, nil
 }
 
-// boundAt is when the pod was bound; its creation where nobody has written that down.
+// boundAt returns when the pod was bound, or its creation if that is not recorded.
 func boundAt(pod *corev1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
@@ -106,7 +105,7 @@ func boundAt(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// ownNode says whether a Node that is there is the one that was to be created.
+// ownNode reports whether an existing Node is the one that was to be created.
 func ownNode(c *capacity.Claim, want, have *corev1.Node) bool {
 	if have.Spec.ProviderID != "" {
 		return have.Spec.ProviderID == want.Spec.ProviderID

@@ -15,13 +15,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// A machine that gets the name of one that is gone doesn't take over its pods: there may be more of them than it has room for.
+// An instance that gets the name of a deleted Node doesn't inherit its pods: they may exceed its capacity.
 func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
 	for name, tc := range map[string]struct {
-		bound   time.Duration // before the claim was made, or after
+		bound   time.Duration // before the claim was created, or after
 		ran     bool
-		there   bool // so is a Node of that name
-		denied  bool // somebody protects the pod
+		there   bool // a Node of that name exists
+		denied  bool // the pod may not be deleted
 		killed  []string
 		created time.Duration
 	}{

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
-// Labels that tell how far a managed node has come, and the taint of one that is going.
+// Labels that show how far a managed node's lifecycle has come, and the taint of a node that is being disrupted.
 const (
 	labelPool        = capacity.LabelNodePool
 	labelRegistered  = capacity.LabelRegistered
@@ -26,17 +26,17 @@ const (
 	doNotDisrupt   = "karpenter.sh/do-not-disrupt"
 )
 
-// nodeStates joins a Node with its CSINode and the storage that drivers publish for it into what the ledger wants to know. An informer
-// tells of each, in its own goroutine: the lock is held until the ledger has been told, or an older status could come after a newer one and
-// stay. It is taken before the lock of Reservations.
+// nodeStates joins a Node with its CSINode and the storage capacity that drivers publish for it into the status that the ledger needs. The
+// informer of each kind reports in its own goroutine. The lock is held until the ledger has the status: otherwise an older status could
+// overwrite a newer one and stay. It is taken before the lock of Reservations.
 type nodeStates struct {
 	mu      sync.Mutex
 	drivers map[string]drivers           // by Node name
 	seen    map[string]ledger.NodeStatus // managed nodes that are in the scheduler's cache
-	objects map[string]*corev1.Node      // the same
+	objects map[string]*corev1.Node      // the same nodes
 	storage *storage.Capacities
 	taints  func(*corev1.Node) []corev1.Taint
-	// expected are the taints that nodes of a pool get although it doesn't declare them.
+	// expected returns the taints that nodes of a pool get although the pool doesn't declare them.
 	expected func(pool string) []corev1.Taint
 }
 
@@ -60,7 +60,7 @@ func driversOf(c *storagev1.CSINode) drivers {
 	return out
 }
 
-// and is the drivers, and what has been published for their node.
+// and returns the drivers with the storage that has been published for their node.
 func (d drivers) and(storage map[string]int64) drivers {
 	if len(storage) == 0 {
 		return d
@@ -97,8 +97,8 @@ func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	}
 }
 
-// ofMachine are the machine's Nodes in the scheduler's cache: none, its own, or that and one that was made ahead under a name
-// which its kubelet didn't take.
+// ofMachine returns the instance's Nodes in the scheduler's cache: none, its own, or that and one that was created ahead under a name that
+// the kubelet didn't register with.
 func (s *nodeStates) ofMachine(providerID string) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,14 +110,13 @@ func (s *nodeStates) ofMachine(providerID string) (names []string) {
 	return names
 }
 
-// NodeCached is called when the scheduler's cache has taken in a Node, new or changed. It is called from the informer's
-// handler and returns at once.
+// NodeCached is called when the scheduler's cache has added or updated a Node. It runs in the informer's handler and returns at once.
 func (m *Motor) NodeCached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
 	st := m.nodeOf.statusLocked(n)
 	if st.Managed && moreStorage(m.nodeOf.seen[n.Name], st) {
-		defer m.Changed() // what was published has come before the label that it is published for
+		defer m.Changed() // storage was published before the node had the label that it is published for
 	}
 	if st.Managed {
 		m.nodeOf.seen[n.Name], m.nodeOf.objects[n.Name] = st, n
@@ -130,8 +129,8 @@ func (m *Motor) NodeCached(n *corev1.Node) {
 	}
 }
 
-// named tells the ledger under which name a claim's Node will come. If the scheduler's cache had it before, as after a
-// restart, it won't come again: what was seen of it is told, too.
+// named tells the ledger which name a claim's Node will have. If the scheduler's cache already has the Node, as after a restart, no event
+// will follow, so the ledger gets its status here.
 func (m *Motor) named(claim, name, providerID string) {
 	m.spending.named(claim, name)
 	m.nodeOf.mu.Lock()
@@ -148,8 +147,8 @@ func (m *Motor) named(claim, name, providerID string) {
 	})
 }
 
-// ClaimNamed tells the motor under which name a claim's kubelet has registered, which may be another one than expected, or
-// the first that anybody has heard.
+// ClaimNamed tells the Motor under which name a claim's kubelet has registered. It may differ from the expected name, or be the first name
+// that is known.
 func (m *Motor) ClaimNamed(claim, name, providerID string) {
 	known := false
 	m.reservations.read(func(l *ledger.Ledger) { known = l.IsNamed(claim, name) })
@@ -158,7 +157,7 @@ func (m *Motor) ClaimNamed(claim, name, providerID string) {
 	}
 }
 
-// NodeUncached is called when the scheduler's cache has lost a Node.
+// NodeUncached is called when the scheduler's cache has removed a Node.
 func (m *Motor) NodeUncached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
@@ -170,12 +169,11 @@ func (m *Motor) NodeUncached(n *corev1.Node) {
 	}
 }
 
-// Close keeps pods off a Node whose end has begun, from this moment on, and says whether some that were let through before are
-// still being bound there; see ledger.Close. A Node that the scheduler's cache doesn't have gets no pods, or shows its end when it
-// comes there.
+// Close cordons a Node whose termination has begun from this moment on, and reports whether pods that passed before are still being bound
+// there; see ledger.Close. A Node that the scheduler's cache doesn't have gets no pods, or shows that it is terminating when it is added.
 func (m *Motor) Close(name, providerID string) (bindsInFlight bool) {
 	m.nodeOf.mu.Lock()
-	defer m.nodeOf.mu.Unlock() // to the end: the cache must not lose the Node meanwhile, or nobody would ever take the fence away
+	defer m.nodeOf.mu.Unlock() // until the end: if the cache lost the Node meanwhile, the cordon would never be lifted
 	st, seen := m.nodeOf.seen[name]
 	if !seen || st.ProviderID != providerID {
 		m.reservations.read(func(l *ledger.Ledger) { bindsInFlight = l.BindsInFlight(name) })
@@ -185,7 +183,7 @@ func (m *Motor) Close(name, providerID string) (bindsInFlight bool) {
 	return bindsInFlight
 }
 
-// tainted passes on that a fresh node got a taint that keeps off its pods, unless its claim declares it.
+// tainted reports to Claims that a new node got a taint that keeps its pods off, unless its claim declares the taint.
 func (m *Motor) tainted(t ledger.Tainted) {
 	c := m.claim(t.Claim)
 	if c == nil || c.Pool == "" || slices.ContainsFunc(slices.Concat(c.Taints, c.StartupTaints), func(d corev1.Taint) bool { return d.MatchTaint(&t.Taint) }) {
@@ -194,7 +192,7 @@ func (m *Motor) tainted(t ledger.Tainted) {
 	m.claims.TaintSeen(c.Pool, c.Name, t.Taint)
 }
 
-// CSINodes is to be added to the scheduler's CSINode informer: volumes wait for their driver.
+// CSINodes returns the handler for the scheduler's CSINode informer: pods with volumes wait for their driver.
 func (m *Motor) CSINodes() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.csiNode(o.(*storagev1.CSINode), false) },
@@ -225,8 +223,8 @@ func (m *Motor) csiNode(c *storagev1.CSINode, gone bool) {
 	m.lookAgain(c.Name)
 }
 
-// lookAgain tells the ledger of a node whose drivers or storage have changed, and says whether it has more storage. Under the lock of
-// nodeOf.
+// lookAgain updates the ledger's status of a node whose drivers or storage have changed, and reports whether it has more storage. The
+// caller holds nodeOf.mu.
 func (m *Motor) lookAgain(name string) (more bool) {
 	st, seen := m.nodeOf.seen[name]
 	if !seen {

@@ -15,8 +15,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// Nodes and CSINodes come in two informers' goroutines. While one waits for the reservations, which a cycle may be busy with, the other must not
-// overtake it: the ledger would keep the older status, and pods with volumes would wait for a driver that is there.
+// Nodes and CSINodes are reported by the goroutines of two informers. While one waits for the lock of Reservations, which a scheduling
+// cycle may hold, the other must not overtake it: the ledger would keep the older status, and pods with volumes would wait for a driver
+// that is there.
 func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{labelPool: "pool", labelRegistered: "true"}}}
 	node.Spec.ProviderID = "aws:///a/i-1"
@@ -54,7 +55,7 @@ func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
 	}
 }
 
-// Nodes of EKS Auto Mode come up by themselves, with the labels of Karpenter's: the ledger neither waits for them nor keeps pods off.
+// Nodes of EKS Auto Mode register by themselves, with Karpenter's labels: the ledger neither waits for them nor keeps pods off.
 func TestNodesOfEKSAutoModeAreNotWatched(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -80,8 +81,8 @@ func TestNodesOfEKSAutoModeAreNotWatched(t *testing.T) {
 	}
 }
 
-// Pods that can't bear a node that isn't Ready go there when the taint has gone, too: it follows the condition with a lag, and it is the
-// taint that they would be evicted by, whether the scheduler sees it or not.
+// Pods that need a Ready node also wait until the not-ready taint is gone: it follows the condition with a lag, and it is the taint that
+// would evict them, whether the scheduler sees it or not.
 func TestReadyIsWithoutItsTaint(t *testing.T) {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}
 	for _, tc := range []struct {

@@ -13,13 +13,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// RoomAppeared tells the motor that a node has more room than it had: a pod has ended, a node has come, grown, or takes pods
-// again. Pods that wait for a machine may have that room instead. Safe from any goroutine; returns at once.
+// RoomAppeared tells the Motor that a node has more free capacity: a pod has ended, a node was added, has grown, or is schedulable again.
+// Pods that wait for an instance may use it instead. Safe for concurrent use; returns at once.
 func (m *Motor) RoomAppeared() { m.roomAppeared(true) }
 
-// roomAppeared tells of room. Room that was freed is worth leaving a machine that is on its way; what a machine of ours turns
-// out to have beyond what was planned for it, while it comes up, is not: its siblings will be up in a moment, and would have
-// come for nobody.
+// roomAppeared is RoomAppeared with the kind of capacity. For freed capacity pods may leave an instance that is already launched. For what
+// a new managed node turns out to have beyond its plan they may not: the nodes launched with it will register in a moment, and would have
+// been launched in vain.
 func (m *Motor) roomAppeared(freed bool) {
 	if m.reservations.Idle() {
 		return
@@ -35,8 +35,8 @@ func (m *Motor) roomAppeared(freed bool) {
 	}
 }
 
-// NodeChanged is called when the scheduler's cache has taken in a Node; before is nil when it is new there. A Node that was deleted
-// and made again under its name while the watch was interrupted comes as a change, too.
+// NodeChanged is called when the scheduler's cache has added or updated a Node; before is nil if it was added. A Node that was deleted and
+// created again under its name while the watch was interrupted is reported as an update, too.
 func (m *Motor) NodeChanged(before, now *corev1.Node) {
 	if before != nil && before.UID != now.UID {
 		m.NodeUncached(before)
@@ -48,8 +48,7 @@ func (m *Motor) NodeChanged(before, now *corev1.Node) {
 	}
 }
 
-// recovered says that all the change brought is the end of a node's illness: a kubelet that was late to report, say. What room
-// it has was there before.
+// recovered reports whether the node has only lost health taints, of a kubelet that was late to report, say. Its capacity was there before.
 func recovered(before, now *corev1.Node) bool {
 	if before == nil {
 		return false
@@ -61,12 +60,12 @@ func recovered(before, now *corev1.Node) bool {
 	return !roomier(&well, now)
 }
 
-// comingUp says that the change belongs to the rise of a managed node.
+// comingUp reports whether the change belongs to the start of a managed node: it wasn't initialized before.
 func comingUp(before, now *corev1.Node) bool {
 	return capacity.Managed(now) && (before == nil || before.Labels[labelInitialized] != "true")
 }
 
-// roomier says that pods may fit on the node that did not before.
+// roomier reports whether pods may fit on the node that did not before.
 func roomier(before, now *corev1.Node) bool {
 	if before == nil {
 		return true
@@ -83,9 +82,9 @@ func roomier(before, now *corev1.Node) bool {
 	return false
 }
 
-// offer gives pods that wait for a machine room on nodes that can take them now, before the demand of those that came after
-// them is looked at: higher priorities first, then in the order of their plans. Who is served gives up the room that was
-// planned for it; a claim that nobody needs any more and that was not launched is cancelled.
+// offer gives pods that wait for an instance capacity on nodes that can take them now, before newer demand is planned: higher priorities
+// first, then in the order of their plans. A pod that gets capacity gives up its reservation; a claim that no pod needs any more and that
+// was not launched is cancelled.
 func (m *Motor) offer(ctx context.Context) {
 	if !m.room.Swap(false) {
 		return
@@ -98,12 +97,12 @@ func (m *Motor) offer(ctx context.Context) {
 	}
 	v, err := m.view(ctx, nil)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The cluster could not be looked at; pods wait for their machines")
+		klog.FromContext(ctx).Error(err, "Could not take a view of the cluster; pods wait for their instances")
 		return
 	}
 	v.Pools, v.Demand = nil, demand(waiting)
 	for i, n := range v.Nodes {
-		if n.InFlight { // for the pods whose room is planned there, it is no better than what they have
+		if n.InFlight { // for pods that are planned there, no better than what they have
 			shut := *n
 			shut.Closed = true
 			v.Nodes[i] = &shut
@@ -113,7 +112,7 @@ func (m *Motor) offer(ctx context.Context) {
 	plan, err := d.Decide(ctx, &v.Scene, capacity.Options{IgnorePreferences: m.cfg.Plan.IgnorePreferences})
 	if err != nil {
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Room that has appeared could not be offered to waiting pods")
+			klog.FromContext(ctx).Error(err, "New capacity could not be offered to waiting pods")
 		}
 		return
 	}
@@ -123,5 +122,5 @@ func (m *Motor) offer(ctx context.Context) {
 	m.bookAs(ctx, v, plan, nil, func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
 		l.Reassign(placements, freed) // no pools, no new nodes
 	})
-	klog.FromContext(ctx).V(2).Info("Waiting pods get room that has appeared", "pods", len(plan.Placements), "waiting", len(waiting))
+	klog.FromContext(ctx).V(2).Info("Waiting pods get new capacity", "pods", len(plan.Placements), "waiting", len(waiting))
 }

@@ -69,7 +69,7 @@ func TestComingUp(t *testing.T) {
 	}
 }
 
-// A node that was ill for a moment gives back what it had: no reason to leave a machine that is on its way.
+// A node that was unhealthy for a moment has no more capacity than before: no reason to leave an instance in flight.
 func TestRecovered(t *testing.T) {
 	node := func(cpu string, taints ...string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "p", labelInitialized: "true"}}}

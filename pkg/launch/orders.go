@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// orderPoll is how often orders that are to be tried again are looked at.
+	// orderPoll is how often standalone NodeClaims that are due for a retry are checked.
 	orderPoll = time.Second
-	// An order that could not be launched is tried again after firstOrderRetry, later each time, until its claim's time is
-	// over (pkg/lifecycle, liveness).
+	// A standalone NodeClaim that could not be launched is tried again after firstOrderRetry, later each time, until liveness ends it
+	// (pkg/lifecycle).
 	firstOrderRetry = time.Second
 	maxOrderRetry   = time.Minute
 )
 
-// reasonPaused is the reason of a claim's Launched condition while the spending guard holds it back.
+// reasonPaused is the reason of a claim's Launched condition while the spending guard doesn't let it be launched.
 const reasonPaused = "Paused"
 
-// order is how far an order has come.
+// order is the launch state of a standalone NodeClaim.
 //
 //	new -> busy -> launched (stays busy until its claim is gone)
 //	        ^ \-> refused, to be tried again
@@ -34,12 +34,12 @@ const reasonPaused = "Paused"
 //	        +--------+
 type order struct {
 	uid   string
-	busy  bool // somebody launches it, or has
+	busy  bool // a goroutine is launching it, or has launched it
 	tries int
-	next  time.Time // no other try before
+	next  time.Time // no retry before
 }
 
-// serveOrders launches the claims that nobody planned, each as a launch batch of its own.
+// serveOrders launches standalone NodeClaims, each as a launch batch of its own.
 func (m *Motor) serveOrders(ctx context.Context) {
 	tick := m.clock.NewTicker(orderPoll)
 	defer tick.Stop()
@@ -57,7 +57,7 @@ func (m *Motor) serveOrders(ctx context.Context) {
 	}
 }
 
-// ClaimChanged tells the motor of a NodeClaim, new or changed. It returns at once.
+// ClaimChanged tells the Motor about a NodeClaim, new or changed. It returns at once.
 func (m *Motor) ClaimChanged(c *capacity.Claim) {
 	m.registered(c)
 	m.spending.observe(c)
@@ -70,7 +70,7 @@ func (m *Motor) ClaimChanged(c *capacity.Claim) {
 	}
 }
 
-// takeOrders begins with orders whose time it is, and says whether there are any that wait.
+// takeOrders starts the launches of standalone NodeClaims that are due, and reports whether any are not launched yet.
 func (m *Motor) takeOrders(ctx context.Context) (open bool) {
 	for _, c := range m.claims.Claims() {
 		if c.Order == nil || c.Unreadable != "" || c.Deleting || c.Launched || c.ProviderID != "" {
@@ -91,7 +91,7 @@ func (m *Motor) takeOrders(ctx context.Context) (open bool) {
 	return open
 }
 
-// begin says whether it is time to launch the order, and if so that nobody else is to.
+// begin reports whether it is time to launch the standalone NodeClaim, and if so marks it busy, so that no other goroutine does.
 func (m *Motor) begin(c *capacity.Claim) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,14 +107,14 @@ func (m *Motor) begin(c *capacity.Claim) bool {
 	return true
 }
 
-// order launches a claim that nobody planned.
+// order launches a standalone NodeClaim.
 //
-//  1. What can't mean anything is said.
-//  2. An instance may bear its name already: Karpenter's, that had no time to write it down.
-//  3. A claim that a provisioner of before made for pods ends: they are planned for anew.
-//  4. Without a node class, or with one that another controller says is not ready, it ends.
-//  5. Find what it may be bought as.
-//  6. Take it: the finalizer, what it counts for.
+//  1. Refuse a claim whose spec is invalid.
+//  2. If an instance is tagged with its name, use that: Karpenter may have launched it without recording it.
+//  3. Delete a claim that another provisioner made for pods: they are planned for anew.
+//  4. Delete a claim whose node class doesn't exist, or is not ready as another controller reports.
+//  5. Find the offerings that it can be launched as.
+//  6. Take it: add the finalizer, record what it counts for.
 //  7. Launch it as a launch batch of its own, under the rules of any other.
 func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 	if why := c.Order.Invalid; why != "" {
@@ -125,14 +125,14 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 		m.refuseOrder(ctx, c, reasonOf(err), "looking for an instance that was launched for it: "+err.Error(), true)
 		return
 	} else if inst, ok := m.bears(c.Name, found); ok {
-		m.log(ctx).V(2).Info("An instance bears the name of a claim that was not launched by us; it is the claim's", "nodeClaim", c.Name, "instance", inst.ID)
+		m.log(ctx).V(2).Info("Adopting the instance that is tagged with the name of a claim which Dovetail did not launch", "nodeClaim", c.Name, "instance", inst.ID)
 		m.inFlight(c, &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Requests, Free: c.Requests.Clone()}, nil)
 		m.finish(ctx, c, inst, c.Labels)
 		return
 	}
 	if c.Order.Provisioned {
 		m.log(ctx).V(2).Info("Deleting a claim of another provisioner that was never launched; its pods are planned for anew", "nodeClaim", c.Name)
-		m.giveUp(ctx, c.Name, "NotLaunched", "made by another provisioner, which has gone before it was launched; its pods are planned for anew")
+		m.giveUp(ctx, c.Name, "NotLaunched", "created by another provisioner and never launched; its pods are planned for anew")
 		return
 	}
 	if why := m.claims.NodeClassProblem(c.NodeClass); why != "" {
@@ -169,7 +169,8 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 	m.carry(ctx, w)
 }
 
-// buyOrder has the spending guard take an order down as bought, with the offers that it leaves, or says why it must not be.
+// buyOrder records a standalone NodeClaim with the spending guard, and returns it with the offerings that the guard leaves, or the reason
+// why it must not be launched.
 func (m *Motor) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.PlannedNode, string) {
 	m.buyMu.Lock()
 	defer m.buyMu.Unlock()
@@ -208,13 +209,13 @@ func orderedAs(c *capacity.Claim) guard.Workload {
 	return guard.Workload{Owner: fmt.Sprintf("NodeClaims/%s-%x", c.NodeClass, h.Sum(nil)[:4])}
 }
 
-// inFlight tells the ledger of a claim's node that nobody's pods are planned for, for others to be planned there.
+// inFlight adds the node of a claim that no pods are planned for to the ledger, so that pods can be planned there.
 func (m *Motor) inFlight(c *capacity.Claim, n *capacity.Node, daemons map[string]capacity.Resources) {
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode(c.Name, n, daemons, true, now) })
 }
 
-// withoutClass refuses an order whose node class can't be used, and ends it where Karpenter does. The class may have been written together
-// with the claim and not have come by its own watch yet, so that the API server is asked before anything ends.
+// withoutClass refuses a standalone NodeClaim whose node class can't be used, and deletes it where Karpenter does. The class may have been
+// created together with the claim and not have reached its own watch yet, so the API server is asked before anything is deleted.
 func (m *Motor) withoutClass(ctx context.Context, c *capacity.Claim, why string) {
 	var reason, ends string
 	_, err := m.limited(ctx, func() (_ []capacity.Instance, err error) {
@@ -225,14 +226,15 @@ func (m *Motor) withoutClass(ctx context.Context, c *capacity.Claim, why string)
 		m.refuseOrder(ctx, c, "NodeClassNotReady", "spec.nodeClassRef.name: "+why, true)
 		return
 	}
-	m.log(ctx).V(2).Info("Deleting a claim that was made by hand, for its node class can't be used", "nodeClaim", c.Name, "reason", reason, "message", ends)
+	m.log(ctx).V(2).Info("Deleting a standalone NodeClaim because its node class can't be used", "nodeClaim", c.Name, "reason", reason, "message", ends)
 	if err := m.claims.RecordRefused(ctx, c.Name, reason, oneLine("spec.nodeClassRef.name: "+ends), false); err != nil {
 		m.log(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)
 	}
 	m.cancel(ctx, c.Name)
 }
 
-// resolve finds what an order may be bought as, or says in which field what is asked for can't be had; again: it may be later.
+// resolve finds the offerings that a standalone NodeClaim can be launched as, or returns which field asks for something that can't be had;
+// again: it may work later.
 func (m *Motor) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason, why string, again bool) {
 	const incompatible = "NoCompatibleInstanceTypes"
 	pool := &capacity.Pool{Name: c.Pool, NodeClass: c.NodeClass, Labels: c.Labels, Requirements: c.Order.Requirements,
@@ -247,11 +249,11 @@ func (m *Motor) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason, why
 	if n != nil {
 		return n, "", "", false
 	}
-	// Whose fault is it: that of what can't be had now, of what is asked, or of where it may come from?
+	// Find the cause: unavailable offerings, the requests, or the requirements?
 	all := *pool
 	all.Types = allAvailable(pool.Types)
 	if some, _, _ := capacity.Resolve(&all, c.Requests, nil, m.cfg.Plan); some != nil {
-		return nil, incompatible, "what could be bought for it can't be had now: " + why, true
+		return nil, incompatible, "all matching offerings are unavailable now: " + why, true
 	}
 	if some, _, _ := capacity.Resolve(&all, nil, nil, m.cfg.Plan); some != nil {
 		return nil, incompatible, "spec.resources.requests: " + why, again
@@ -259,7 +261,7 @@ func (m *Motor) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason, why
 	return nil, incompatible, "spec.requirements: " + why, again
 }
 
-// allAvailable is the types as if all of their offers could be had.
+// allAvailable returns the types as if all of their offerings were available.
 func allAvailable(types []*capacity.InstanceType) []*capacity.InstanceType {
 	out := make([]*capacity.InstanceType, 0, len(types))
 	for _, t := range types {
@@ -274,7 +276,7 @@ func allAvailable(types []*capacity.InstanceType) []*capacity.InstanceType {
 	return out
 }
 
-// crowded is why n more claims can't be launched now, because too many are in flight, or "".
+// crowded returns why n more claims can't be launched now, because too many are in flight, or "".
 func (m *Motor) crowded(n int) string {
 	if m.cfg.MaxInFlight <= 0 {
 		return ""
@@ -286,7 +288,7 @@ func (m *Motor) crowded(n int) string {
 	return fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", flying, m.cfg.MaxInFlight)
 }
 
-// bears is the instance that falls to a claim because it bears its name.
+// bears returns the instance that belongs to a claim because it is tagged with the claim's name.
 func (m *Motor) bears(name string, found []capacity.Instance) (capacity.Instance, bool) {
 	if len(found) == 0 {
 		return capacity.Instance{}, false
@@ -296,9 +298,10 @@ func (m *Motor) bears(name string, found []capacity.Instance) (capacity.Instance
 	return inst, ok
 }
 
-// refuseOrder says on an order why it isn't launched. It is tried again later, unless its claim is what is wrong.
+// refuseOrder records on a standalone NodeClaim why it isn't launched, and schedules a retry. again: the reason may go away without a
+// change of the claim.
 func (m *Motor) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why string, again bool) {
-	m.spending.overClaim(c.Name, false) // if it was bought already, nothing came of it
+	m.spending.overClaim(c.Name, false) // if it was bought already, nothing was launched
 	m.mu.Lock()
 	o := m.orders[c.Name]
 	if o == nil || o.uid != c.UID {
@@ -308,7 +311,7 @@ func (m *Motor) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why 
 	o.tries++
 	o.busy, o.next = false, m.clock.Now().Add(min(firstOrderRetry<<min(o.tries-1, 10), maxOrderRetry))
 	m.mu.Unlock()
-	m.log(ctx).V(2).Info("A claim that was made by hand is not launched", "nodeClaim", c.Name, "reason", reason, "message", why)
+	m.log(ctx).V(2).Info("A standalone NodeClaim is not launched", "nodeClaim", c.Name, "reason", reason, "message", why)
 	m.background(ctx, func() {
 		if err := m.claims.RecordRefused(ctx, c.Name, reason, oneLine(why), again); err != nil {
 			m.log(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)
@@ -316,7 +319,7 @@ func (m *Motor) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why 
 	})
 }
 
-// limited makes a call when its turn has come.
+// limited makes a call when the semaphore of parallel calls admits it.
 func (m *Motor) limited(ctx context.Context, call func() ([]capacity.Instance, error)) ([]capacity.Instance, error) {
 	select {
 	case <-ctx.Done():

@@ -40,7 +40,7 @@ func TestEachOrderIsALaunchBatchOfItsOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range 5 {
-		w.writes(fmt.Sprint("mine-", i)) // before anybody leads
+		w.writes(fmt.Sprint("mine-", i)) // before any leader runs
 	}
 	w.run()
 	w.exactly(5)
@@ -94,7 +94,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 			"mine NodeClassNotReady for now: spec.nodeClassRef.name: EC2NodeClass class: not resolved yet"},
 		{"no permission", func(w *world) { w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused) }, func(*capacity.Claim) {},
 			"mine LaunchRefused for now: refused by the cloud: not authorized"},
-		{"no capacity", func(w *world) { w.capacity["large"] = 0 }, func(*capacity.Claim) {}, "mine NoCompatibleInstanceTypes for now: what could be bought for it can't be had now: none of"},
+		{"no capacity", func(w *world) { w.capacity["large"] = 0 }, func(*capacity.Claim) {}, "mine NoCompatibleInstanceTypes for now: all matching offerings are unavailable now: none of"},
 		{"a cloud that doesn't answer", func(w *world) { w.broken["FindClaim"] = errors.New("timeout") }, func(*capacity.Claim) {},
 			"mine LaunchFailed for now: looking for an instance that was launched for it: timeout"},
 	} {
@@ -122,7 +122,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 	}
 }
 
-// Where there is no class to launch with, or another controller says that it can't be used, a claim ends at once, as in Karpenter.
+// If its node class doesn't exist, or another controller reports that it can't be used, a claim ends at once, as in Karpenter.
 func TestOrdersEndWithoutTheirClass(t *testing.T) {
 	for name, tt := range map[string]struct{ reason, why string }{
 		"there is none": {"NodeClassNotFound", "there is no EC2NodeClass class"},
@@ -146,7 +146,7 @@ func TestOrdersEndWithoutTheirClass(t *testing.T) {
 	}
 }
 
-// A class can become unusable between the plan and the launch, and between two attempts: the next one is not made.
+// A node class can become unusable between the plan and the launch, and between two attempts: the next attempt is not made.
 func TestNothingIsLaunchedWithAClassThatIsNotReadyAnyMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -165,7 +165,7 @@ func TestNothingIsLaunchedWithAClassThatIsNotReadyAnyMore(t *testing.T) {
 	}
 }
 
-// What was asked for under one token was refused; the next try is another attempt with a token of its own.
+// A launch under one token was refused; the next try is another attempt with its own token.
 func TestOrderThatWasRefusedIsTriedUnderANewToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -185,7 +185,7 @@ func TestOrderThatWasRefusedIsTriedUnderANewToken(t *testing.T) {
 	}
 }
 
-// The leader dies at some moment; the next one finds the order as it is then.
+// The leader dies at some point; the next one finds the standalone NodeClaim as it is then.
 func TestRestartLaunchesNoOrderTwice(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -250,8 +250,7 @@ func TestOrderThatIsDeletedBeforeItsLaunch(t *testing.T) {
 	w.exactly(1)
 }
 
-// While its launch takes long the claim goes, and another one of the same name comes. What the launch brings is not the new
-// one's.
+// While its launch takes long the claim is deleted, and another one of the same name created. The instance does not belong to the new one.
 func TestOrderOfTheSameNameIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -274,7 +273,7 @@ func TestOrderOfTheSameNameIsAnotherOne(t *testing.T) {
 	w.exactly(1)
 }
 
-// A pod that comes while the order's machine is on its way waits for it.
+// A pod that is created while a standalone NodeClaim's instance is in flight waits for it.
 func TestPodsArePlannedOnAnOrderInFlight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -291,7 +290,7 @@ func TestPodsArePlannedOnAnOrderInFlight(t *testing.T) {
 	w.exactly(1)
 }
 
-// Karpenter launched it and died before it could write that down.
+// Karpenter launched the instance and died before it could record it.
 func TestInstanceThatBearsTheNameOfAClaim(t *testing.T) {
 	t.Parallel()
 	for _, provisioned := range []bool{false, true} {
@@ -311,7 +310,7 @@ func TestInstanceThatBearsTheNameOfAClaim(t *testing.T) {
 	}
 }
 
-// Karpenter made a claim for pods and never launched it. It ends, and the pods get a node of ours: one.
+// Karpenter made a claim for pods and never launched it. The claim ends, and the pods get one node of ours.
 func TestClaimThatAnotherProvisionerNeverLaunched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -323,7 +322,7 @@ func TestClaimThatAnotherProvisionerNeverLaunched(t *testing.T) {
 	w.exactly(1)
 }
 
-// Another owner launched a claim while it led. When it has gone, pods that wait are planned on what is on its way.
+// Another controller launched a claim while it led. When it is gone, waiting pods are planned on that node in flight.
 func TestWhatAnotherOwnerLaunchedIsCountedOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -358,7 +357,7 @@ func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
 	w.mu.Unlock()
 	w.motor.HoldChanged()
 	w.writes("mine")
-	w.submitPod(1) // another node's worth
+	w.submitPod(1) // enough for another node
 	w.submitPod(2)
 	w.submitPod(3)
 	w.submitPod(4)

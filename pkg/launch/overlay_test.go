@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// What overlays make of a type is on its claims and nodes, and in what the cloud is asked for.
+// Claims, nodes and launch requests have instance types with their overlays.
 func TestOverlaidTypesAreLaunchedAsSuch(t *testing.T) {
 	w := newWorld(t)
 	w.overlay = func(t *capacity.InstanceType) *capacity.InstanceType {

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// clumsy is a planner with a mistake that shows in its first plans.
+// clumsy is a planner that panics in its first plans.
 type clumsy struct{ mistakes int }
 
 func (c *clumsy) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
@@ -21,8 +21,8 @@ func (c *clumsy) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 	return plain{}.Plan(v, opts)
 }
 
-// A panic on the way of a pod to its node is a failed try: the process, which is the cluster's scheduler, lives on, and the pod gets its
-// node later.
+// A panic on a pod's way to its node is a failed try: the process, which is the cluster's scheduler, goes on, and the pod gets its node
+// later.
 func TestPanicsAreFailedTries(t *testing.T) {
 	for name, tc := range map[string]struct {
 		breaks func(w *world, mistake func())
@@ -56,7 +56,7 @@ func TestPanicsAreFailedTries(t *testing.T) {
 				if !strings.Contains(notes, tc.told) {
 					t.Errorf("the pod was told %q, want %q", notes, tc.told)
 				}
-				if tc.told == "" { // its kubelet has brought its own Node
+				if tc.told == "" { // its kubelet has created its own Node
 					for _, c := range claims {
 						name := "node-" + instanceOf(c).ID
 						if err := w.CreateNode(t.Context(), w.NodeFor(c, capacity.Instance{ProviderID: c.ProviderID, NodeName: name}, nil)); err != nil {
@@ -74,7 +74,7 @@ func TestPanicsAreFailedTries(t *testing.T) {
 	}
 }
 
-// What a panic under the lock of Reservations leaves behind is of no use to anybody.
+// After a panic under the lock of Reservations the ledger can't be used.
 func TestPanicsInTheLedgerAreNotCaught(t *testing.T) {
 	for name, do := range map[string]func(d *Reservations){
 		"a change": func(d *Reservations) { d.Step(func(*ledger.Ledger, time.Time) { panic("a mistake") }) },

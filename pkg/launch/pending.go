@@ -16,24 +16,24 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Pending knows the unscheduled pods of our profiles, each with its class, and tells the ledger when one is bound or
-// gone. It is fed by the scheduler's own pod informer.
+// Pending keeps the unscheduled pods of our profiles, each with its class, and tells the ledger when one is bound or deleted. The
+// scheduler's own pod informer feeds it.
 type Pending struct {
 	ours         map[string]bool // scheduler names
 	others       map[string]bool // schedulers whose unschedulable pods are demand, too
 	reservations *Reservations
 	classes      *Classes
-	// Set by the motor before anything is observed. onRoom: a pod has left its node; onUnplannable: a pod of another scheduler asks
-	// for a node and can't be planned for.
+	// Set by the Motor before the first event. onRoom: a pod has left its node. onUnplannable: a pod of another scheduler needs a node and
+	// can't be planned for.
 	onRoom        func()
 	onUnplannable func(ref capacity.PodRef, why string)
-	lister        listersv1.PodLister // nil: there is nothing to compare with
+	lister        listersv1.PodLister // nil: reconcile has nothing to compare with
 
 	mu   sync.Mutex
 	pods map[types.UID]arrival
-	// owned is the number of live pods per controller, whoever schedules them, bound or not.
+	// owned is the number of live pods per controller, bound or not, whichever scheduler they use.
 	owned map[types.UID]int
-	// ending is the number of bound pods per node that are being deleted.
+	// ending is, per node, the number of bound pods that are being deleted.
 	ending map[string]int
 	// bound is the number of live pods per group that have a node.
 	bound map[Group]int
@@ -43,10 +43,10 @@ type Pending struct {
 type arrival struct {
 	pod  *corev1.Pod
 	seen time.Time
-	told string // why it can't be planned for, as its events say
+	told string // why it can't be planned for, as last reported in its events
 }
 
-// NewPending returns an index for the pods of the named schedulers.
+// NewPending returns a Pending for pods of the named schedulers.
 func NewPending(schedulers []string, reservations *Reservations, classes *Classes) *Pending {
 	p := &Pending{ours: map[string]bool{}, reservations: reservations, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}, bound: map[Group]int{}}
 	for _, s := range schedulers {
@@ -55,8 +55,8 @@ func NewPending(schedulers []string, reservations *Reservations, classes *Classe
 	return p
 }
 
-// ProvisionFor makes demand of the pods that other schedulers have found no node for. They bind them themselves. To be called
-// before anything is observed.
+// ProvisionFor turns pods that other schedulers have found no node for into demand. Those schedulers bind the pods. Call it before the
+// first event.
 func (p *Pending) ProvisionFor(schedulers []string) {
 	p.others = map[string]bool{}
 	for _, s := range schedulers {
@@ -65,7 +65,7 @@ func (p *Pending) ProvisionFor(schedulers []string) {
 	p.classes.others = p.others
 }
 
-// asks says that another scheduler has found no node for the pod, and that one may be built for it.
+// asks reports whether another scheduler has found no node for the pod, and a node may be launched for it.
 func (p *Pending) asks(pod *corev1.Pod) bool {
 	return p.others[pod.Spec.SchedulerName] && objects.DaemonSetKey(pod) == "" &&
 		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -73,14 +73,14 @@ func (p *Pending) asks(pod *corev1.Pod) bool {
 		})
 }
 
-// Handler is to be added to the scheduler's pod informer.
+// Handler returns the handler for the scheduler's pod informer.
 func (p *Pending) Handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { p.observe(nil, o.(*corev1.Pod)) },
 		UpdateFunc: func(o, now any) {
 			old, pod := o.(*corev1.Pod), now.(*corev1.Pod)
 			if old.UID != pod.UID {
-				// It was deleted and made again under its name, as StatefulSets do, while the watch was interrupted.
+				// The pod was deleted and created again under its name, as StatefulSets do, while the watch was interrupted.
 				p.deleted(old)
 				old = nil
 			}
@@ -109,7 +109,7 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	p.count(old, pod)
 	if pod.Spec.NodeName != "" {
 		if old != nil && old.Spec.NodeName != "" {
-			return // long settled
+			return // bound before
 		}
 		p.drop(pod, true, func(l *ledger.Ledger) { l.Bound(pod.UID) })
 		if key := objects.DaemonSetKey(pod); key != "" {
@@ -143,12 +143,12 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	p.mu.Unlock()
 	switch {
 	case asks && err == nil:
-		p.reservations.Submit(refOf(pod), class) // its condition is all that its scheduler says
+		p.reservations.Submit(refOf(pod), class) // its condition is all that its scheduler reports
 		return
 	case news && p.onUnplannable != nil:
 		p.onUnplannable(refOf(pod), why)
 	}
-	if !known && p.reservations.Knows(pod.UID) { // the scheduler's handler was faster
+	if !known && p.reservations.Knows(pod.UID) { // the scheduler's handler ran before this one
 		p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
 	}
 	if owner := objects.Controller(pod); old == nil && owner != "" {
@@ -165,7 +165,7 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	}
 }
 
-// drop forgets a pod that doesn't wait for a node of ours. ended: and never will.
+// drop forgets a pod that isn't waiting for one of our nodes. ended: it never will again.
 func (p *Pending) drop(pod *corev1.Pod, ended bool, tell func(*ledger.Ledger)) {
 	p.forget(pod.UID, ended && (p.ours[pod.Spec.SchedulerName] || p.others[pod.Spec.SchedulerName]), tell)
 }
@@ -188,7 +188,7 @@ func (p *Pending) Get(uid types.UID) *corev1.Pod {
 	return p.pods[uid].pod
 }
 
-// arrived is the controller of an unscheduled pod and when the pod was first seen; nil: it has none, or is not waiting.
+// arrived returns the controller of an unscheduled pod and when the pod was first seen. owner is nil if the pod has none or isn't waiting.
 func (p *Pending) arrived(uid types.UID) (owner *metav1.OwnerReference, seen time.Time) {
 	p.mu.Lock()
 	a := p.pods[uid]
@@ -199,7 +199,7 @@ func (p *Pending) arrived(uid types.UID) (owner *metav1.OwnerReference, seen tim
 	return metav1.GetControllerOfNoCopy(a.pod), a.seen
 }
 
-// has says whether the pod is known to wait, and counted.
+// has reports whether the pod is known to wait, and so is counted.
 func (p *Pending) has(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,21 +207,21 @@ func (p *Pending) has(uid types.UID) bool {
 	return ok
 }
 
-// created is how many live pods the controller has.
+// created returns how many live pods the controller has.
 func (p *Pending) created(owner types.UID) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.owned[owner]
 }
 
-// makesRoom says that pods of the node are on their way out.
+// makesRoom reports whether pods of the node are being deleted.
 func (p *Pending) makesRoom(node string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ending[node] > 0
 }
 
-// count keeps owned and ending. A pod that is being deleted doesn't count for its controller, which makes another one.
+// count updates owned, ending and bound. A pod that is being deleted doesn't count for its controller, which creates another one.
 func (p *Pending) count(old, pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,14 +247,14 @@ func shift[K comparable](counts map[K]int, before, now K) {
 	}
 }
 
-// boundOf is how many live pods of the group have a node.
+// boundOf returns how many live pods of the group have a node.
 func (p *Pending) boundOf(group Group) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bound[group]
 }
 
-// settled is the group that the pod counts for as placed; zero: none.
+// settled returns the group that the pod counts for as placed; zero: none.
 func settled(pod *corev1.Pod) Group {
 	if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || objects.Ended(pod) {
 		return Group{}
@@ -262,7 +262,7 @@ func settled(pod *corev1.Pod) Group {
 	return groupOf(pod)
 }
 
-// leaves is the node whose room the pod is giving back; empty: none.
+// leaves returns the node on which the pod is being deleted; empty: none.
 func leaves(pod *corev1.Pod) string {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return ""
@@ -270,7 +270,7 @@ func leaves(pod *corev1.Pod) string {
 	return pod.Spec.NodeName
 }
 
-// counted is the controller that the pod counts for; empty: none.
+// counted returns the controller that the pod counts for; empty: none.
 func counted(pod *corev1.Pod) types.UID {
 	if pod == nil || pod.DeletionTimestamp != nil || objects.Ended(pod) {
 		return ""
@@ -278,7 +278,7 @@ func counted(pod *corev1.Pod) types.UID {
 	return objects.Controller(pod)
 }
 
-// all are the unscheduled pods in the order of their creation.
+// all returns the unscheduled pods in the order of their creation.
 func (p *Pending) all() []*corev1.Pod {
 	p.mu.Lock()
 	out := make([]*corev1.Pod, 0, len(p.pods))

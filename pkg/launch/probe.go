@@ -14,22 +14,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// probePods is how many waiting pods a probe is looked for among.
+// probePods is how many waiting pods a plan for a probe considers.
 const probePods = 50
 
-// probe buys the probes that are due: for each breaker one machine, for pods that wait because of it.
+// probe buys the probes that are due: one instance for each open breaker, for pods that wait because of it.
 //
-//  1. Choose waiting pods that the breaker holds back, one of each class.
-//  2. Plan for them as if this breaker, and others that are due, were closed: two that hold the same pods back would otherwise
-//     wait for each other.
-//  3. Plan again for the pods of one new node alone (or for their gang), so that one machine is bought.
-//  4. Book and launch that like any other plan.
+//  1. Choose waiting pods that the breaker stops, one of each class.
+//  2. Plan for them as if this breaker, and others that are due, were closed: two breakers that stop the same pods would
+//     otherwise wait for each other.
+//  3. Plan again for the pods of one new node alone (or for their gang), so that one instance is bought.
+//  4. Write that plan to the ledger and launch it like any other.
 func (m *Motor) probe(ctx context.Context) {
 	if m.spending == nil || m.hold() != "" || m.claims.Problem() != "" {
 		return
 	}
 	for _, key := range m.spending.due() {
-		if due := m.spending.due(); ctx.Err() == nil && slices.Contains(due, key) { // one probe may have been that of several
+		if due := m.spending.due(); ctx.Err() == nil && slices.Contains(due, key) { // one probe may have served several
 			m.probeOf(ctx, key, due)
 		}
 	}
@@ -44,7 +44,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	}
 	v, plan, chosen, err := m.planProbe(ctx, key, due, waiting)
 	if err != nil {
-		logger.Error(err, "No machine could be planned to probe a breaker of the spending guard", "breaker", key.String())
+		logger.Error(err, "No instance could be planned to probe a breaker of the spending guard", "breaker", key.String())
 		m.spending.fruitless(key)
 		return
 	}
@@ -60,7 +60,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		}
 	}
 	for _, pl := range plan.Placements {
-		m.reservations.join(pl.Pod, pl.Class) // only pods that wait for a plan are booked
+		m.reservations.join(pl.Pod, pl.Class) // only pods that wait for a plan get reservations
 	}
 	claims := m.reserve(plan, len(v.inFlight), buying{lift: due, probe: key})
 	if len(plan.Nodes) == 0 {
@@ -71,14 +71,14 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		return
 	}
 	batches := m.book(ctx, v, plan, claims)
-	logger.V(2).Info("Trying a machine", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
+	logger.V(2).Info("Launching a probe", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
 	for _, w := range batches {
 		m.wg.Go(func() { m.launch(ctx, w) })
 	}
 }
 
-// heldBack are waiting pods that the breaker may hold back, one of each class; of a gang all. Of a pool's those come first whose
-// workloads have not failed: it may be only the others that do.
+// heldBack returns waiting pods that the breaker may stop, one of each class, but all members of a gang. For a pool-wide breaker, pods of
+// workloads that have not failed come first: the failures may be due to the others only.
 func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
 	var out, failing []ledger.Waiting
 	var members []guard.Workload
@@ -95,7 +95,7 @@ func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
 	for i := range all {
 		pod := all[(from+i)%len(all)]
 		if len(out) >= probePods {
-			// If none of these leads to a machine, the others have their turn next: pods that fit nowhere may have come before them.
+			// If none of these leads to an instance, the next probe considers the others: pods that fit nowhere may be the oldest.
 			m.heldFrom[key] = (from + i) % len(all)
 			break
 		}
@@ -122,7 +122,7 @@ func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
 	return append(out, failing[:min(len(failing), probePods-len(out))]...)
 }
 
-// planProbe makes a verified plan with one breaker lifted, and chooses the new node that probes it; nil: none does.
+// planProbe makes a verified plan with the due breakers lifted, and chooses the new node that probes this one; nil: none does.
 func (m *Motor) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
 	v, plan, err := m.decide(ctx, waiting, m.gangsOf(ctx, waiting), due)
 	if err != nil {
@@ -138,8 +138,9 @@ func (m *Motor) planProbe(ctx context.Context, key guard.Key, due []guard.Key, w
 	return v, plan, nil, nil
 }
 
-// probes says that buying the node tries what the breaker holds back. Of a machine breaker's only the offers that it holds back
-// are left, and of these those in zones where no machine has failed, or else in the one where that is longest ago (tried).
+// probes reports whether buying the node would probe the breaker. For a breaker of machine faults it keeps of the node's offerings only
+// those that the breaker stops, and of these those in zones where no instance has failed, or else in the zone whose failure is the oldest
+// (tried).
 func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload, tried []string) bool {
 	switch {
 	case !key.Machine():
@@ -164,7 +165,8 @@ func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload, 
 	return true
 }
 
-// spares leaves a node the offers that a breaker of machines doesn't hold back, if there are any: nothing has to be tried then.
+// spares removes from a node the offerings that a breaker of machine faults stops, if others are left. It returns true if it removed any:
+// the node then doesn't probe the breaker.
 func spares(key guard.Key, n *capacity.PlannedNode) bool {
 	if !key.Machine() || n.Pool.NodeClass != key.Class {
 		return false
@@ -177,12 +179,12 @@ func spares(key guard.Key, n *capacity.PlannedNode) bool {
 	return true
 }
 
-// heldBy says that a breaker of machines of the node's class holds an offer back.
+// heldBy reports whether a breaker of machine faults of the node's class stops an offering.
 func heldBy(key guard.Key, o *capacity.NodeOffer) bool {
 	return (key.Image == "" || o.Type.Image == key.Image) && (key.Zone == "" || o.Offer.Zone == key.Zone)
 }
 
-// tried are the zones in which machines of the breaker have failed, the latest last.
+// tried returns the zones in which instances of the breaker have failed, the latest last.
 func (s *Spending) tried(key guard.Key) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +196,7 @@ func (s *Spending) tried(key guard.Key) []string {
 	return nil
 }
 
-// members are the workloads that a pool's breaker is open for.
+// members returns the workloads whose failures opened a pool-wide breaker.
 func (s *Spending) members(key guard.Key) []guard.Workload {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +208,7 @@ func (s *Spending) members(key guard.Key) []guard.Workload {
 	return nil
 }
 
-// aloneOn is the first pod planned on the node, or the gang it belongs to.
+// aloneOn returns the first pod planned on the node, or all waiting members of its gang.
 func aloneOn(plan *capacity.Plan, n *capacity.PlannedNode, waiting []ledger.Waiting, pod func(types.UID) *corev1.Pod) (out []ledger.Waiting, gang bool) {
 	group := Group{}
 	for _, pl := range plan.Placements {
@@ -227,18 +229,18 @@ func aloneOn(plan *capacity.Plan, n *capacity.PlannedNode, waiting []ledger.Wait
 	}), true
 }
 
-// fruitless says that nobody waits for a probe of the breaker, or none can be planned: it is looked at again in a while, or when
-// pods are held back.
+// fruitless records that no pod waits for a probe of the breaker, or none can be planned: the breaker is checked again in a while, or when
+// it stops pods.
 func (s *Spending) fruitless(key guard.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle[key] = s.clock.Now()
 }
 
-// idleFor is how long a breaker is left alone that nobody waits for.
+// idleFor is how long a breaker that no pod waits for is not checked.
 const idleFor = 30 * time.Second
 
-// due are the breakers of which a probe may be bought now.
+// due returns the breakers for which a probe may be bought now.
 func (s *Spending) due() []guard.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +248,7 @@ func (s *Spending) due() []guard.Key {
 	return s.guard.Due(now, func(k guard.Key) bool { return now.Sub(s.idle[k]) < idleFor })
 }
 
-// change says that something has changed that bears on breakers.
+// change tells the guard that something has changed that the matching breakers may depend on.
 func (s *Spending) change(match func(guard.Key) bool, forced bool) {
 	if s == nil {
 		return

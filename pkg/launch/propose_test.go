@@ -11,15 +11,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// bought is a node in a line: its pool, every way to buy it that is left open, and how many pods it is for. Which pods of a
-// class these are is settled only when they come for their slots.
+// bought describes a node in a line: its pool, every offering that is left open, and the number of its pods. Which pods of a class these
+// are is decided only when they take their reservations.
 func bought(pool string, offers []capacity.OfferKey, pods int) string {
 	return fmt.Sprintf("%s %v: %d pods", pool, offers, pods)
 }
 
-// Who asks what would be bought is told what is bought: a motor that runs on the same world writes claims for exactly that.
+// What is proposed is what is bought: a Motor that runs on the same world writes claims for exactly that.
 func TestARoundBuysWhatWasProposed(t *testing.T) {
-	const pods = 9 // all there before the motor runs, in the order of their identities: one burst
+	const pods = 9 // all exist before the Motor runs, in the order of their UIDs: one burst
 	w := newWorld(t)
 	w.build()
 	w.motor.planner = capacity.NewPlanner()

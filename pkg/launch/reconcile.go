@@ -9,17 +9,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// reconcileAtOnce is how many of the remembered pods are compared with the informer's each second: few enough for a fraction of a
-// millisecond under a lock, enough for 100,000 pods in some minutes.
+// reconcileAtOnce is how many remembered pods are compared with the informer's each second: few enough to hold a lock for a fraction of a
+// millisecond, enough for 100,000 pods in some minutes.
 const reconcileAtOnce = 500
 
-// CompareWith gives the pods as the informer has them. To be called before the motor runs.
+// CompareWith sets the lister that reconcile compares with. Call it before the Motor runs.
 func (p *Pending) CompareWith(lister listersv1.PodLister) { p.lister = lister }
 
-// reconcile compares some of the pods that Pending, Classes and the ledger remember, others each time, with those that exist. A pod that
-// was forgotten by nobody is demand for ever, and its room is kept for ever; a cycle that ends after its pod has gone asks for its class
-// once more, which nobody would forget. The informer has a pod before its handlers hear of it, and
-// loses it before they do: nothing is forgotten too early, and what they say afterwards changes nothing any more.
+// reconcile compares some of the pods that Pending, Classes and the ledger remember, different ones on each call, with those that exist. A
+// pod whose deletion was missed would be demand for ever and keep its reservation for ever. A scheduling cycle that ends after its pod was
+// deleted computes the pod's class once more, and no event would remove it. The informer adds a pod to its store before it calls the
+// handlers, and removes it before, too: nothing is forgotten too early, and late handler calls change nothing.
 func (p *Pending) reconcile() {
 	if p.lister == nil {
 		return
@@ -42,7 +42,7 @@ func (p *Pending) reconcile() {
 	}
 }
 
-// some are up to n of the unscheduled pods, others each time.
+// some returns up to n of the unscheduled pods, different ones on each call.
 func (p *Pending) some(n int) []capacity.PodRef {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ func (w *world) knows(uid types.UID) bool {
 	return w.motor.pending.Get(uid) != nil || w.reservations.Knows(uid)
 }
 
-// A StatefulSet's pod is deleted and made again under its name while the watch is interrupted: informers tell of both in one update.
+// A StatefulSet's pod is deleted and created again under its name while the watch is interrupted: informers report both as one update.
 func TestPodThatWasReplacedIsNoDemandAnyMore(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -48,7 +48,7 @@ func TestPodThatWasReplacedIsNoDemandAnyMore(t *testing.T) {
 	}
 }
 
-// A bound pod that is replaced leaves its node, which has room then.
+// A bound pod that is replaced leaves its node, which then has free capacity.
 func TestBoundPodThatWasReplacedMakesRoom(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -64,7 +64,7 @@ func TestBoundPodThatWasReplacedMakesRoom(t *testing.T) {
 	}
 }
 
-// The Node that comes instead is another machine's: nobody may be let go to the one that was promised.
+// The replacing Node is another instance's: no gate may open for the one that was reserved.
 func TestNodeThatWasReplacedHasGone(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -100,10 +100,10 @@ func TestWhatWasReplacedHasGoneAndCome(t *testing.T) {
 	}
 }
 
-// Whatever has made us miss a pod's end: it is noticed by itself.
+// Whatever has made Pending miss a pod's end, reconcile finds it.
 func TestPodsNobodyHasAreForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {
-		is      func(pod *corev1.Pod) *corev1.Pod // nil: it is gone
+		is      func(pod *corev1.Pod) *corev1.Pod // nil: deleted
 		forgets bool
 	}{
 		"waits":            {is: func(p *corev1.Pod) *corev1.Pod { return p }},
@@ -135,7 +135,7 @@ func TestPodsNobodyHasAreForgotten(t *testing.T) {
 	}
 }
 
-// Each look is short, and all pods are looked at in the end.
+// Each call is short, and in the end all pods are compared.
 func TestReconciliationComesToAllPods(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -154,7 +154,7 @@ func TestReconciliationComesToAllPods(t *testing.T) {
 	}
 }
 
-// A cycle that was under way when its pod went asks for the class once more.
+// A scheduling cycle that was running when its pod was deleted computes the class once more.
 func TestClassesOfPodsThatHaveGoneAreForgotten(t *testing.T) {
 	w := newWorld(t)
 	w.build()

@@ -13,13 +13,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// recover picks up what an earlier leader left. Claims are the record:
+// recover resumes what an earlier leader left. The claims are the record:
 //
-//   - without a token: the call was never made; the claim is deleted, its pods are planned anew;
+//   - without a token: the call was never made; the claim is deleted, its pods are planned for anew;
 //   - with a token and no instance: the same request is made again under the same token, which gives the same instances; a claim
-//     that its launch batch names without bearing the record gets it before that;
+//     that the batch's record names, but on which it was not written yet, gets the record before that;
 //   - with an instance and no Node: the node is finished;
-//   - with a Node that isn't initialized, or whose drivers have yet to publish storage that its pods wait for: its promises are kept.
+//   - with a Node that isn't initialized, or whose drivers have yet to publish storage that its pods wait for: its reservations
+//     are restored.
 //
 // Nothing is launched that was launched before.
 func (m *Motor) recover(ctx context.Context) {
@@ -35,7 +36,7 @@ func (m *Motor) recover(ctx context.Context) {
 			batches[c.LaunchBatch.Token] = c.LaunchBatch
 		}
 		for _, name := range c.LaunchBatch.Claims {
-			// A claim may be on the record of a launch batch without bearing it: the crash came while it was being written.
+			// A batch's record may name a claim on which it was not written yet, because the crash came in between.
 			if cur := memberOf[name]; cur == nil || cur.Attempt < c.LaunchBatch.Attempt {
 				memberOf[name] = batches[c.LaunchBatch.Token]
 			}
@@ -52,7 +53,7 @@ func (m *Motor) recover(ctx context.Context) {
 		w := memberOf[c.Name]
 		switch {
 		case !c.Launched && w == nil && (c.Order != nil || c.Unreadable != ""):
-			continue // not ours to delete; orders have their own turn
+			continue // not ours to delete; serveOrders handles standalone NodeClaims
 		case !c.Launched && w == nil:
 			drop = append(drop, c)
 			continue
@@ -80,7 +81,7 @@ func (m *Motor) recover(ctx context.Context) {
 	}
 	m.log(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
 		"launchBatchesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
-	// Only now: promised room is kept from the first moment, however long the guard's records take to be read.
+	// After the ledger is restored: reserved capacity is kept from the first moment, however long it takes to read the guard's records.
 	if !m.restoreSpending(ctx, claims) {
 		return
 	}
@@ -95,7 +96,7 @@ func (m *Motor) recover(ctx context.Context) {
 	}
 }
 
-// promises says whether pods may wait for the claim's node.
+// promises reports whether pods may wait for the claim's node.
 func (m *Motor) promises(c *capacity.Claim) bool {
 	if c.Deleting || !c.Initialized {
 		return !c.Deleting
@@ -110,7 +111,7 @@ func (m *Motor) promises(c *capacity.Claim) bool {
 	})
 }
 
-// awaitsStorageOf says that the drivers of the claim's node, which is there, have yet to publish the storage that pods of the class count on.
+// awaitsStorageOf reports whether the claim's Node exists and its drivers have yet to publish storage that pods of the class count on.
 func (m *Motor) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
 	m.nodeOf.mu.Lock()
 	st, seen := m.nodeOf.seen[c.NodeName]
@@ -121,7 +122,7 @@ func (m *Motor) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
 	})
 }
 
-// restoreSpending has the spending guard read what it has kept, and waits until it can; false: ctx has ended.
+// restoreSpending makes the spending guard read its records, and retries until that works. It returns false when ctx ends first.
 func (m *Motor) restoreSpending(ctx context.Context, claims []*capacity.Claim) bool {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		err := m.spending.restore(ctx, claims)
@@ -133,7 +134,7 @@ func (m *Motor) restoreSpending(ctx context.Context, claims []*capacity.Claim) b
 			return false
 		}
 	}
-	for _, c := range claims { // what has become of them meanwhile was told to nobody
+	for _, c := range claims { // catch up with changes of the claims since they were listed
 		if now := m.claims.Claim(c.Name); now == nil || now.UID != c.UID {
 			m.spending.Ending(c.Name, nil)
 			m.spending.overClaim(c.Name, true)
@@ -144,7 +145,7 @@ func (m *Motor) restoreSpending(ctx context.Context, claims []*capacity.Claim) b
 	return true
 }
 
-// restore tells the ledger of a claim and gives back its promises to pods that still wait.
+// restore adds a claim's node to the ledger and returns its reservations for pods that still wait.
 func (m *Motor) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*capacity.DaemonSet) []ledger.Restored {
 	n := &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Allocatable}
 	if len(n.Allocatable) == 0 {
@@ -166,8 +167,8 @@ func (m *Motor) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*c
 	return out
 }
 
-// smallest is the room of the smallest type the launch batch may have launched, or, when the catalogue doesn't know, what was
-// asked for.
+// smallest returns the allocatable resources of the smallest type that the batch may have launched or, if the catalog doesn't know it, the
+// claim's requests.
 func (m *Motor) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity.Resources {
 	types, _ := m.cloud.InstanceTypes(c.NodeClass)
 	var out capacity.Resources
@@ -192,9 +193,9 @@ func instanceOf(c *capacity.Claim) capacity.Instance {
 	return capacity.Instance{ID: capacity.InstanceID(c.ProviderID), ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
 }
 
-// resume makes a launch batch's call again, exactly as it was recorded, and gives what came to the claims that have nothing yet. Claims
-// whose pods have gone meanwhile end; if none is left, no call is made: what an earlier one may have brought is found by
-// whoever ends them.
+// resume makes a launch batch's call again, exactly as it was recorded, and assigns the instances to the claims that have none yet. Claims
+// whose pods are gone end; if none is left, no call is made: instances that an earlier call may have launched are found by the controllers
+// that end the claims.
 func (m *Motor) resume(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim, all []*capacity.Claim) {
 	started := m.clock.Now()
 	var late delay
@@ -221,7 +222,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.LaunchBatch, missing [
 		}
 		if err == nil {
 			if without := m.handOut(ctx, rec, missing, all, insts, nil); len(without) > 0 {
-				m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and did not bring an instance for it", true)
+				m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and returned no instance for it", true)
 			}
 			return
 		}
@@ -237,8 +238,8 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.LaunchBatch, missing [
 	}
 }
 
-// stillNeeded lets go of claims that no pod waits for, if nothing was launched with them. Otherwise their pods may be on the node
-// already: a kubelet that was faster than we came back has made it.
+// stillNeeded drops claims that no pod waits for, if the batch launched nothing. Otherwise their pods may already be on the node: a kubelet
+// that registered before this process started has created it.
 func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	if rec.For != capacity.ForPods || !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !m.needed(c.Name) }) {
 		return missing, nil
@@ -256,7 +257,7 @@ func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, miss
 	}), nil
 }
 
-// repeat is the call, or, where it can't be repeated, what it has left behind.
+// repeat makes the call or, where it can't be repeated, returns the instances that it launched.
 func (m *Motor) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]capacity.Instance, error) {
 	if len(rec.Request) > 0 {
 		res, err := m.cloud.Launch(ctx, *rec)
@@ -271,9 +272,9 @@ func (m *Motor) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]capaci
 	return m.launched(ctx, *rec)
 }
 
-// recordRest writes the launch batch onto those of its claims that don't bear it, because the crash came while it was being written, before
-// the call is made with an instance for them, too: whoever ends claims and collects instances goes by what the claims bear. Claims
-// that have gone are left out.
+// recordRest writes the batch's record on those of its claims that don't have it, because the crash came while it was being written. It
+// does so before the call is made, which launches an instance for them, too: termination and garbage collection rely on the claims'
+// records. Claims that are gone are left out.
 func (m *Motor) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	var left []*capacity.Claim
 	for _, c := range missing {
@@ -293,9 +294,10 @@ func (m *Motor) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missi
 	return left, nil
 }
 
-// handOut gives the instances of a launch batch to its claims that wait for one, finishes their nodes, and answers the claims that get none.
-// What falls to a claim that is being deleted is left to whoever ends it: a kubelet may have come, and pods with it. What is no claim's
-// is ended. before are the claims as they were found after a restart; labels are those of each claim where there are none.
+// handOut assigns the instances of a launch batch to its claims that wait for one, finishes their nodes, and returns the claims that get
+// none. An instance of a claim that is being deleted is left to termination: its kubelet may have registered, and pods may run there. An
+// instance that belongs to no claim is ended. before holds the claims as they were found after a restart; if labels is nil, each claim's
+// own labels are used.
 func (m *Motor) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
 	owners := m.batchOwners(rec, waiting, before)
 	of, over := owners.Assign(rec, insts)
@@ -313,14 +315,14 @@ func (m *Motor) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting,
 		}
 	}
 	for _, inst := range over {
-		m.log(ctx).Info("An instance of a launch batch is no claim's; ending it", "token", rec.Token, "instance", inst.ID)
+		m.log(ctx).Info("Terminating an instance of a launch batch that no claim owns", "token", rec.Token, "instance", inst.ID)
 		m.background(ctx, func() { m.end(ctx, inst) })
 	}
 	return without
 }
 
-// batchOwners knows the claims of a launch batch as they are now: those that are waited for here, those that are being deleted, and those with an
-// instance, now or before. Others have been given up by us and are about to go.
+// batchOwners returns the owners of a batch's instances, from its claims as they are now: those waiting here, those being deleted, and
+// those with an instance, now or before. All others have been given up by this process and are about to be deleted.
 func (m *Motor) batchOwners(rec *capacity.LaunchBatch, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
 	claims := slices.DeleteFunc(slices.Clone(before), func(c *capacity.Claim) bool { return c.ProviderID == "" })
 	here := map[string]*capacity.Claim{}

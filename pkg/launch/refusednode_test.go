@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// byWebhook is what a client gets when a webhook denies a request.
+// byWebhook returns what a client gets when a webhook denies a request.
 func byWebhook(code int32) error {
 	return webhookerrors.ToStatusErr("nodes.example.com", &metav1.Status{Code: code, Message: "label team is missing"})
 }
@@ -49,19 +49,19 @@ func TestRefusesNode(t *testing.T) {
 	}
 }
 
-// A Node that the API server refuses is tried again before its instance is ended.
+// A Node that the API server refuses is retried before its instance is ended.
 func TestARefusedNode(t *testing.T) {
 	const machine = "aws:///z/i"
 	ours := func(name, providerID string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 	}
 	for name, tc := range map[string]struct {
-		refused time.Duration // from now on
+		refused time.Duration // for how long
 		comes   *corev1.Node  // what a kubelet creates after half a minute
-		deleted bool          // the claim, after half a minute
+		deleted bool          // the claim is deleted after half a minute
 		created bool
 		failed  bool
-		between [2]time.Duration // when it was over
+		between [2]time.Duration // when it is over
 	}{
 		"for a moment":                               {refused: time.Second, created: true, between: [2]time.Duration{time.Second, 2 * time.Second}},
 		"until a policy was changed":                 {refused: 100 * time.Second, created: true, between: [2]time.Duration{100 * time.Second, 110 * time.Second}},
@@ -115,7 +115,7 @@ func TestARefusedNode(t *testing.T) {
 				if _, there := w.claims["c"]; there == (tc.failed || tc.deleted) {
 					t.Errorf("the claim is there: %v", there)
 				}
-				want := []string{`c NodeRefused Node n can't be created, which is tried for 2m0s before the instance is ended: admission webhook "nodes.example.com" denied the request: label team is missing`}
+				want := []string{`c NodeRefused Node n can't be created; retrying for 2m0s before the instance is terminated: admission webhook "nodes.example.com" denied the request: label team is missing`}
 				if diff := cmp.Diff(want, w.notes); diff != "" {
 					t.Errorf("what was said (-want +got):\n%s", diff)
 				}
@@ -124,8 +124,8 @@ func TestARefusedNode(t *testing.T) {
 	}
 }
 
-// Nodes that are refused hold nothing up: twice as many as there are calls at once wait here, and another pod gets its node meanwhile.
-// Nothing is bought in their place before their time is over.
+// Refused Nodes block nothing: twice as many as there are parallel calls wait here, and another pod gets its node meanwhile. No
+// replacements are bought before their time is over.
 func TestRefusedNodesHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -141,7 +141,7 @@ func TestRefusedNodesHoldNothingUp(t *testing.T) {
 			}
 			return nil
 		}
-		pods := 4 * most // four on a node
+		pods := 4 * most // four per node
 		w.submit(pods)
 		w.until("all Nodes are refused", func() bool { return len(refused) == most })
 		<-time.After(30 * time.Second)

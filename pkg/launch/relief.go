@@ -8,23 +8,23 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// reliefPause is the least time between two plans for pods that wait for a pool's limit: claims that end come in rows.
+// reliefPause is the least time between two plans for pods that wait for a pool's limit: claims often end one after the other.
 const reliefPause = 5 * time.Second
 
-// relief knows the limits that refused pods wait for: maxClaimsInFlight and those of pools. Nothing that happens to pools or offers tells
-// that there is room below one again, and the back-off of such pods grows to minutes. Safe for concurrent use.
+// relief knows the limits that refused pods wait for: maxClaimsInFlight and the limits of pools. No event of pools or offerings shows that
+// a limit has capacity again, and the back-off of such pods grows to minutes. Safe for concurrent use.
 type relief struct {
 	mu sync.Mutex
 	// inFlight: a plan was cut to keep maxClaimsInFlight.
 	inFlight bool
 	pools    map[string]bool // pools whose limits refused pods may wait for
-	ended    bool            // a claim of such a pool has ended since
-	during   map[string]bool // pools of claims that have ended since the last look at what claims take
-	busy     bool            // a plan is being made: whom it refuses isn't refused yet
+	ended    bool            // a claim of such a pool has ended since then
+	during   map[string]bool // pools of claims that have ended since the current or last plan began
+	busy     bool            // a plan is being made, whose refusals are not recorded yet
 	last     time.Time
 }
 
-// begins notes that a plan begins to look at what claims take. The function that it answers is to be called when pods have been refused.
+// begins notes that a plan begins to read what claims use of their limits. Call the returned func once its pods have been refused.
 func (r *relief) begins() (ends func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *relief) crowded() {
 	r.inFlight = true
 }
 
-// limited notes that pods were refused which a limit of the pool may keep out.
+// limited notes that pods were refused which may be waiting for a limit of the pool.
 func (r *relief) limited(pool string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,9 +54,9 @@ func (r *relief) limited(pool string) {
 	r.ended = r.ended || r.during[pool] || r.during[""]
 }
 
-// refused notes for which pools' limits the pods of a plan's refusals may wait.
+// refused notes the pools whose limits the pods of a plan's refusals may be waiting for.
 func (r *relief) refused(pools []*capacity.Pool, all []capacity.Refusal) {
-	limits := map[string]bool{} // those that nobody waits for so far
+	limits := map[string]bool{} // those that are not noted yet
 	for _, p := range pools {
 		if len(p.Limits) > 0 {
 			limits[p.Name] = true
@@ -78,7 +78,7 @@ func (r *relief) refused(pools []*capacity.Pool, all []capacity.Refusal) {
 	}
 }
 
-// claimEnded notes that a claim doesn't count against its pool's limits any more. An empty pool: nobody knows which one it was of.
+// claimEnded notes that a claim no longer counts against its pool's limits. An empty pool: its pool is not known.
 func (r *relief) claimEnded(pool string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +88,8 @@ func (r *relief) claimEnded(pool string) {
 	}
 }
 
-// due says whether there is room again below a limit that pods wait for. inFlight counts the claims that aren't initialized, of which
-// there may be most: a tenth of them is worth another plan.
+// due reports whether a limit that pods wait for has capacity again. inFlight counts the claims that aren't initialized, of which there may
+// be most: a tenth of that is worth another plan.
 func (r *relief) due(now time.Time, inFlight func() int, most int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *relief) due(now time.Time, inFlight func() int, most int) bool {
 	return false
 }
 
-// relieve has pods planned for again that were refused for a limit, once there is room below it.
+// relieve makes pods that were refused because of a limit be planned for again, once the limit has capacity.
 func (m *Motor) relieve() {
 	inFlight := func() (n int) {
 		m.reservations.read(func(l *ledger.Ledger) { n = l.NotInitialized() })

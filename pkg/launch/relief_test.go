@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// initialized has the node's kubelet come, and everything else that makes it initialized.
+// initialized lets the node's kubelet register, and everything else happen that makes it initialized.
 func (w *world) initialized(name string) {
 	w.mu.Lock()
 	n := w.nodes[name].DeepCopy()
@@ -21,7 +21,7 @@ func (w *world) initialized(name string) {
 	w.motor.NodeCached(n)
 }
 
-// nodesAndBound are the names of the nodes there are, and how many pods are bound.
+// nodesAndBound returns the names of the existing nodes, and how many pods are bound.
 func (w *world) nodesAndBound() (names []string, bound int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,14 +31,14 @@ func (w *world) nodesAndBound() (names []string, bound int) {
 	return names, len(w.bound)
 }
 
-// Pods that had to wait because enough nodes are on their way get theirs when one of these is initialized, however long they have waited.
+// Pods that had to wait because enough nodes are in flight get theirs when one of these is initialized, however long they have waited.
 func TestNodesThatAreInitializedMakeRoomForMoreInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.maxInFlight = 2
 		w.run()
 		defer w.stop()
-		w.submit(12) // three nodes by the plan
+		w.submit(12) // three planned nodes
 		pass(30 * time.Minute)
 		nodes, bound := w.nodesAndBound()
 		if len(nodes) != 2 || bound != 8 {
@@ -59,7 +59,7 @@ func TestClaimsThatEndMakeRoomBelowTheirPoolsLimit(t *testing.T) {
 		w.limits = capacity.Resources{capacity.ResourceNodes: 2}
 		w.run()
 		defer w.stop()
-		w.submit(12) // three nodes by the plan
+		w.submit(12) // three planned nodes
 		pass(30 * time.Minute)
 		if nodes, bound := w.nodesAndBound(); len(nodes) != 2 || bound != 8 {
 			t.Fatalf("%d nodes and %d pods bound, want 2 and 8", len(nodes), bound)
@@ -152,7 +152,7 @@ func TestReliefIsDue(t *testing.T) {
 	}
 }
 
-// Claims that end in a row cause a plan now and then, not one each.
+// Claims that end one after the other cause a plan now and then, not one each.
 func TestReliefOfLimitsPauses(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	r, plans := &relief{}, 0

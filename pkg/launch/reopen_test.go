@@ -19,7 +19,7 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 	if e.plans++; e.plans > 1 {
 		return plain{}.Plan(v, opts)
 	}
-	// What serve does when it hears of a change, before this plan comes to anything.
+	// This is what serve does on a change, here before the plan has refused any pod.
 	e.motor.changes.Add(1)
 	e.motor.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
 	out := &capacity.Plan{}
@@ -29,8 +29,8 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 	return out
 }
 
-// A pool becomes ready between the look at it and the word that it isn't: the pods are planned for again, and not only when
-// something changes next.
+// A pool becomes ready after the plan has read it and before its pods are refused: they are planned for again, and not only at the next
+// change.
 func TestPoolsThatBecomeReadyWhileAPlanIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.build()

@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// moveHold is how long room for successors is kept after it was last asked for.
+	// moveHold is how long replacement capacity stays reserved after the last request for it.
 	moveHold = time.Minute
-	// moveTries bounds how often room is planned for one node's pods, so that nodes that never come up aren't bought again and
-	// again for it; firstMoveRetry is the pause after the first try, doubled each time.
+	// moveTries bounds how often replacement capacity is planned for one node's pods, so that nodes that never register aren't launched
+	// again and again; firstMoveRetry is the back-off after the first try, doubled each time.
 	moveTries      = 4
 	firstMoveRetry = 15 * time.Second
 )
 
-// move is a node whose pods are given room elsewhere before they have left it.
+// move is a node whose pods get capacity elsewhere before it is drained.
 type move struct {
-	pods  []*corev1.Pod // as they were when room was last asked for
-	avoid []string      // nodes, likewise
+	pods  []*corev1.Pod // the pods at the last request
+	avoid []string      // the nodes to avoid, likewise
 	asked bool          // since the last try
 	tries int
-	next  time.Time // no other try before
-	why   string    // what stood in the way last time
+	next  time.Time // no retry before
+	why   string    // what was missing at the last try
 }
 
-// Replace asks for room for the pods of a node that has to go, as if they had left it, and says whether all of it is there, on
-// nodes that are up; else why says what stands in the way, or "" while it is being made. It returns at once. Room is held by
-// owner and class and goes to the pods that come instead; whoever asks goes on asking, or says Keep, until they have come. avoid are
-// nodes that will be gone soon themselves: no room is made there.
+// Replace asks for capacity for the pods of a node that has to go, as if they had already left it. It reports whether all of it is
+// available on initialized nodes; otherwise why says what is missing, or is "" while nodes are being launched. It returns at once. The
+// capacity is reserved by owner and class, for the pods that the owners will create as replacements. The caller has to call Replace or Keep
+// repeatedly until those exist. avoid lists nodes that will be gone soon themselves: no capacity is planned there.
 func (m *Motor) Replace(node string, pods []*corev1.Pod, avoid []string) (ready bool, why string) {
 	wanted, problem := m.successors(pods)
 	now := m.clock.Now()
@@ -73,12 +73,12 @@ func (m *Motor) Replace(node string, pods []*corev1.Pod, avoid []string) (ready 
 	return false, why
 }
 
-// Keep holds what Replace has made for another while.
+// Keep extends the reservations that Replace has made.
 func (m *Motor) Keep(node string) {
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Extend(node, now.Add(moveHold)) })
 }
 
-// Forget gives back what is left of what Replace has made.
+// Forget releases what is left of the reservations that Replace has made.
 func (m *Motor) Forget(node string) {
 	m.mu.Lock()
 	delete(m.moves, node)
@@ -86,8 +86,7 @@ func (m *Motor) Forget(node string) {
 	m.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(node) })
 }
 
-// successors are the pods that will come instead of these, by what they are known by; problem says why room can't be planned for
-// one of them.
+// successors returns the pods that will replace these, by owner and class; problem says why capacity can't be planned for one of them.
 func (m *Motor) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*corev1.Pod, problem string) {
 	out = map[ledger.Successor][]*corev1.Pod{}
 	for _, pod := range pods {
@@ -106,7 +105,7 @@ func (m *Motor) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*core
 	return out, problem
 }
 
-// missing are the pods for whose successors no room is held, in no order.
+// missing returns the pods for whose successors no capacity is reserved, in no particular order.
 func missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successor]int) (out []*corev1.Pod) {
 	for key, pods := range wanted {
 		out = append(out, pods[min(held[key], len(pods)):]...)
@@ -114,18 +113,18 @@ func missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successo
 	return out
 }
 
-// relocate plans room for the pods of all nodes that have to go and for whose pods it is missing:
+// relocate plans capacity for the pods of all nodes that have to go, where it is missing:
 //
-//  1. The view is one in which these pods have left and nothing can come to their nodes.
-//  2. Their successors are demand, as planned and verified as any other.
-//  3. What was found is booked for the owners; what has to be bought is launched.
+//  1. Take a view in which these pods have left, and in which their nodes accept no pods.
+//  2. Plan and verify their successors like any other demand.
+//  3. Reserve what was found for the owners, and launch what has to be bought.
 func (m *Motor) relocate(ctx context.Context) {
 	moves := m.movesDue()
 	if len(moves) == 0 || m.hold() != "" || m.claims.Problem() != "" {
 		return
 	}
 	logger := klog.FromContext(ctx)
-	leaving := map[types.UID]string{} // pods without new room: the node they leave
+	leaving := map[types.UID]string{} // pods without new capacity, and the node they leave
 	pods := map[types.UID]*corev1.Pod{}
 	var waiting []ledger.Waiting
 	for _, node := range slices.Sorted(maps.Keys(moves)) {
@@ -133,7 +132,7 @@ func (m *Motor) relocate(ctx context.Context) {
 		m.reservations.read(func(l *ledger.Ledger) { held, _ = l.Held(node) })
 		wanted, _ := m.successors(moves[node])
 		for _, pod := range missing(wanted, held) {
-			_, class, _ := m.pending.classes.successor(pod) // it had one a moment ago
+			_, class, _ := m.pending.classes.successor(pod) // it had a class a moment ago
 			leaving[pod.UID], pods[pod.UID] = node, pod
 			waiting = append(waiting, ledger.Waiting{Ref: refOf(pod), Class: class})
 		}
@@ -145,7 +144,7 @@ func (m *Motor) relocate(ctx context.Context) {
 	v, plan, err := m.decideMoves(ctx, waiting, pods)
 	if err != nil {
 		if ctx.Err() == nil {
-			logger.Error(err, "No room could be planned for the pods of nodes that have to go")
+			logger.Error(err, "No capacity could be planned for the pods of nodes that have to go")
 		}
 		m.tellMoves(leaving, func(types.UID) string { return err.Error() })
 		return
@@ -167,15 +166,15 @@ func (m *Motor) relocate(ctx context.Context) {
 		l.Move(id, placements, from, now.Add(moveHold), now)
 	})
 	m.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })
-	logger.V(2).Info("Planned room for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
+	logger.V(2).Info("Planned capacity for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
 		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
 	for _, w := range batches {
 		m.wg.Go(func() { m.launch(ctx, w) })
 	}
 }
 
-// movesDue are the nodes for whose pods room is to be planned now. Once a node is drained, nobody asks any more: the room is
-// taken by those who come, and what looks missing isn't.
+// movesDue returns the nodes for whose pods capacity is to be planned now. Once a node is drained Replace is no longer called for it: the
+// new pods use up the reservations, and what then looks missing isn't.
 func (m *Motor) movesDue() map[string][]*corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,7 +188,7 @@ func (m *Motor) movesDue() map[string][]*corev1.Pod {
 	return out
 }
 
-// tellMoves notes what stood in the way of each node's try.
+// tellMoves records for each node what was missing in this try.
 func (m *Motor) tellMoves(leaving map[types.UID]string, why func(types.UID) string) {
 	now := m.clock.Now()
 	tried := map[string]bool{}
@@ -213,7 +212,7 @@ func (m *Motor) tellMoves(leaving map[types.UID]string, why func(types.UID) stri
 func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods map[types.UID]*corev1.Pod) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
+		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
 	}
 	v.Demand = demand(waiting)
 	m.depart(v)
@@ -230,8 +229,8 @@ func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods 
 	return v, plan, nil
 }
 
-// depart empties the nodes that have to go, in the view and for the filters: their pods that move have left, their other pods
-// are there, and the disrupted taint keeps everything else away. Nodes that will be gone soon take nobody.
+// depart changes the view and what the filters see: the pods that move are gone from the nodes that have to go, their other pods stay, and
+// the disrupted taint keeps all other pods off. Nodes to avoid accept no pods.
 func (m *Motor) depart(v *view) {
 	gone := map[string]map[types.UID]bool{}
 	avoid := map[string]bool{}

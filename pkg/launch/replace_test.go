@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// leaving is a node that was there before, full of n pods, and these pods.
+// leaving returns a node that existed before, full of n pods, and these pods.
 func (w *world) leaving(n int) (string, []*corev1.Pod) {
 	const name = "old"
 	w.mu.Lock()
@@ -34,7 +34,7 @@ func (w *world) leaving(n int) (string, []*corev1.Pod) {
 	return name, pods
 }
 
-// asked asks for new room until a try has been made and the world looks as wanted.
+// asked requests replacement capacity until a try has been made and the world looks as wanted.
 func (w *world) asked(node string, pods []*corev1.Pod, what string, ok func() bool) (ready bool, why string) {
 	w.t.Helper()
 	w.motor.Replace(node, pods, nil)
@@ -42,7 +42,7 @@ func (w *world) asked(node string, pods []*corev1.Pod, what string, ok func() bo
 	return w.motor.Replace(node, pods, nil)
 }
 
-// up lets all nodes of claims initialize.
+// up initializes all nodes of claims.
 func (w *world) up() {
 	w.mu.Lock()
 	var nodes []*corev1.Node
@@ -58,7 +58,7 @@ func (w *world) up() {
 	}
 }
 
-// evict ends a pod and lets its controller make another.
+// evict ends a pod and lets its controller create another.
 func (w *world) evict(pod *corev1.Pod) {
 	w.mu.Lock()
 	delete(w.bound, pod.UID)
@@ -95,7 +95,7 @@ func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
 	}
 }
 
-// Room that is there already is used, and nothing bought.
+// Existing free capacity is used, and nothing bought.
 func TestRoomThatIsThere(t *testing.T) {
 	w := newWorld(t)
 	w.nodes["free"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "free", Labels: map[string]string{}},
@@ -122,7 +122,7 @@ func TestRoomThatIsThere(t *testing.T) {
 	}
 }
 
-// A node that will be gone soon is no place for them, whatever it would save.
+// Nothing is planned on a node that will be removed soon, whatever that would save.
 func TestRoomThatIsSoonGone(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"brief", "lasting"} {
@@ -145,7 +145,7 @@ func TestRoomThatIsSoonGone(t *testing.T) {
 	}
 }
 
-// What can't be had is said, and asked for again a few times, later each time.
+// What can't be bought is reported, and tried again a few times, later each time.
 func TestRoomThatCantBeHad(t *testing.T) {
 	w := newWorld(t)
 	w.capacity["large"], w.capacity["small"] = 0, 0
@@ -176,7 +176,8 @@ func TestRoomThatCantBeHad(t *testing.T) {
 	}
 }
 
-// A drained node's pods seem to lack room as their successors take it. Nobody asks then, so nothing is planned.
+// While a node is drained its pods seem to lack capacity, because their successors use up the reservations. Replace is not called then, so
+// nothing is planned.
 func TestNothingIsPlannedWhileDraining(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -198,7 +199,7 @@ func (w *world) held(node string) (held map[ledger.Successor]int, up int) {
 	return held, up
 }
 
-// What is held for one controller's pods is no room for another's.
+// What is reserved for one controller's pods is no capacity for another's.
 func TestMissing(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -219,8 +220,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A bound pod bears labels of its node, which the one that comes instead will not have before it is bound; and pods of other
-// schedulers have classes of their own.
+// A bound pod has labels of its node, which its successor will not have before it is bound; and pods of other schedulers have classes of
+// their own.
 func TestSuccessorsAreOfTheClassThatComes(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		w := newWorld(t)

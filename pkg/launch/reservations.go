@@ -14,13 +14,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Reservations is the ledger behind a lock. The plugins ask it from the scheduling cycle, so nothing it does waits: no call is made under its
-// lock. What a cycle asks takes no longer in a larger cluster, but with what is promised to pods: Gate and Pin count the pods of the
-// pod's class that wait before it, Submit, Assume, Unassume and Settled look at the promises of that class, its node and its group, Object
-// at those of the node, and Apart, once in a cycle, at all classes that promises are kept for. Submit and Unassume look at all pods in
-// the ledger when the node has changed under those that were let go. Gated, Knows, Watches, Refused and Unwatched are O(1). The steps of
-// the launcher (Tick each second, the booking of a plan) look at every pod and node in the ledger, and cycles wait for them. A panic under
-// the lock ends the process: the ledger would be half changed, and what it keeps is rebuilt at the next start.
+// Reservations is the ledger behind a lock. The plugins call it in the scheduling cycle, so it never waits: no other call is made under its
+// lock. The cost of a call in a cycle grows not with the cluster, but with the number of reservations: Gate and Pin count the pods of the
+// pod's class that wait before it, Submit, Assume, Unassume and Settled read the reservations of that class, its node and its group, Object
+// those of the node, and Apart, once in a cycle, all classes that have reservations. Submit and Unassume read all pods in the ledger when
+// the node has changed after their gates opened. Gated, Knows, Watches, Refused and Unwatched are O(1). The launch controller's steps (Tick
+// each second, the writing of a plan) read every pod and node in the ledger, and cycles wait for them. A panic under the lock ends the
+// process: the ledger would be half changed, and the next start rebuilds its content.
 //
 // Lock order: the scheduling queue's lock is taken before that of Reservations (PreEnqueue), which never calls out.
 type Reservations struct {
@@ -32,23 +32,23 @@ type Reservations struct {
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
 	later  map[types.UID]deferred
-	// taken are pods the scheduler has assumed, until the informer shows them bound or gone: to whoever looks at the
-	// informer's pods they seem to wait still.
+	// taken holds the pods that the scheduler has assumed, until the informer shows them bound or deleted: in the informer they still look
+	// pending.
 	taken map[types.UID]bool
-	// ended are pods that will never need a node again, of this minute and the one before: a cycle that began before their end may
-	// still ask for one, and nobody would ever take that back.
+	// ended holds the pods of this minute and the one before that will never need a node again: a cycle that began before their end may
+	// still submit one, and no event would ever withdraw that.
 	ended, endedBefore map[types.UID]bool
 	endedAt            time.Time
 }
 
-// deferred is a pod that preemption shall help first.
+// deferred is a pod that preemption may help first.
 type deferred struct {
 	ref   capacity.PodRef
 	class *capacity.Class
 	at    time.Time
 }
 
-// preemptionTry is how long preemption may try before a node is built for a pod that prefers it.
+// preemptionTry is how long preemption may try before a node is launched for a pod that prefers preemption.
 const preemptionTry = 2 * time.Second
 
 // NewReservations returns Reservations with an empty ledger.
@@ -59,20 +59,20 @@ func NewReservations(c clock.PassiveClock) *Reservations {
 	return d
 }
 
-// SetPatience says how long pods wait for what doesn't come. To be called before anything runs.
+// SetPatience sets how long pods wait for nodes that don't appear. Call it before anything runs.
 func (d *Reservations) SetPatience(p ledger.Patience) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ledger.SetPatience(p)
 }
 
-// Summary is the ledger in numbers.
+// Summary returns the ledger in numbers.
 func (d *Reservations) Summary() (out ledger.Summary) {
 	d.read(func(l *ledger.Ledger) { out = l.Summary() })
 	return out
 }
 
-// Step runs f on the ledger and tells the motor when there are effects.
+// Step runs f on the ledger and wakes the Motor when there are effects.
 func (d *Reservations) Step(f func(l *ledger.Ledger, now time.Time)) {
 	defer panics.NotCaught()
 	d.mu.Lock()
@@ -107,20 +107,19 @@ func (d *Reservations) read(f func(l *ledger.Ledger)) {
 	f(d.ledger)
 }
 
-// Idle says that the ledger is empty: no query below would object to anything.
+// Idle reports whether the ledger is empty: then no query below objects to anything.
 func (d *Reservations) Idle() bool { return d.idle.Load() }
 
-// Unwatched says that there is no node that anything is promised or kept on: however many pods wait or were refused, those that
-// the ledger doesn't know may go anywhere.
+// Unwatched reports whether the ledger has no nodes, so that nothing is reserved or cordoned: however many pods wait or were refused, pods
+// that the ledger doesn't know may go anywhere.
 func (d *Reservations) Unwatched() bool { return d.bare.Load() }
 
-// Submit is called for a pod that no node can take. wait: capacity for it is planned, or will be; otherwise why says what
-// stands in the way.
+// Submit is called for a pod that no node can take. wait: capacity for it is planned, or will be; otherwise why says what prevents that.
 func (d *Reservations) Submit(ref capacity.PodRef, c *capacity.Class) (wait bool, why string) {
 	return d.SubmitRefused(ref, c, func(string) (string, string) { return "", "" })
 }
 
-// SubmitRefused is Submit with what the filters said of a node: the plugin and its reason; empty: nothing.
+// SubmitRefused is Submit with a func that returns the plugin that refused the pod on a node and its reason; empty: none did.
 func (d *Reservations) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(node string) (plugin, reason string)) (wait bool, why string) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		if d.hasEnded(ref.UID) {
@@ -144,7 +143,7 @@ func (d *Reservations) submitUntaken(ref capacity.PodRef, c *capacity.Class) {
 	})
 }
 
-// submitFree is Submit unless anything has been done about the pod meanwhile.
+// submitFree is Submit unless the pod has been assumed or is in the ledger.
 func (d *Reservations) submitFree(ref capacity.PodRef, c *capacity.Class) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		if !d.taken[ref.UID] && !d.hasEnded(ref.UID) && !l.Knows(ref.UID) {
@@ -153,7 +152,7 @@ func (d *Reservations) submitFree(ref capacity.PodRef, c *capacity.Class) {
 	})
 }
 
-// join queues a member of a gang and answers the state it is in; Assumed: it has a node, Unknown: it has ended.
+// join queues a member of a gang and returns its state; Assumed: it has a node, Unknown: it has ended.
 func (d *Reservations) join(ref capacity.PodRef, c *capacity.Class) (st ledger.State) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		switch {
@@ -166,7 +165,7 @@ func (d *Reservations) join(ref capacity.PodRef, c *capacity.Class) (st ledger.S
 	return st
 }
 
-// SubmitLater takes a pod down that preemption shall help first; see Motor.later.
+// SubmitLater notes a pod that preemption may help first; see Motor.later.
 func (d *Reservations) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,8 +174,8 @@ func (d *Reservations) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	}
 }
 
-// Withdraw takes back whatever was asked and planned for a pod that can't be planned for any more. Should that change, its next cycle
-// asks again.
+// Withdraw removes all demand and reservations of a pod that can't be planned for any more. Should that change, its next scheduling cycle
+// submits it again.
 func (d *Reservations) Withdraw(uid types.UID) {
 	d.mu.Lock()
 	delete(d.later, uid)
@@ -186,7 +185,7 @@ func (d *Reservations) Withdraw(uid types.UID) {
 	}
 }
 
-// due are the pods that preemption has had its time for, in a fixed order.
+// due returns the pods for which preemption has had its time, ordered by UID.
 func (d *Reservations) due() []deferred {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -202,7 +201,7 @@ func (d *Reservations) due() []deferred {
 	return out
 }
 
-// over forgets what is remembered of a pod beside the ledger. ended: it will never need a node again.
+// over forgets what is remembered about a pod outside the ledger. ended: it will never need a node again.
 func (d *Reservations) over(uid types.UID, ended bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,14 +221,14 @@ const endedMemory = time.Minute
 
 func (d *Reservations) hasEnded(uid types.UID) bool { return d.ended[uid] || d.endedBefore[uid] }
 
-// free says that nobody has done anything about the pod yet.
+// free reports whether the pod is neither assumed nor in the ledger.
 func (d *Reservations) free(uid types.UID) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return !d.taken[uid] && !d.ledger.Knows(uid)
 }
 
-// Gate says whether the pod has to stay out of the scheduling queue and what it waits for.
+// Gate reports whether the pod has to stay out of the scheduling queue, and what it waits for.
 func (d *Reservations) Gate(uid types.UID) (closed bool, why string) {
 	if d.Idle() {
 		return false, ""
@@ -238,7 +237,7 @@ func (d *Reservations) Gate(uid types.UID) (closed bool, why string) {
 	return closed, why
 }
 
-// Gated is Gate without the reason, and O(1): it is asked about every waiting pod at every new Node.
+// Gated is Gate without the reason, and O(1): it is called for every waiting pod at every new Node.
 func (d *Reservations) Gated(uid types.UID) (closed bool) {
 	if d.Idle() {
 		return false
@@ -247,20 +246,20 @@ func (d *Reservations) Gated(uid types.UID) (closed bool) {
 	return closed
 }
 
-// Pin hands a planned pod its node; see ledger.Pin.
+// Pin returns the node that a planned pod has to use; see ledger.Pin.
 func (d *Reservations) Pin(uid types.UID) (node, wait string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ledger.Pin(uid)
 }
 
-// Watches says whether Object has anything to say about the node.
+// Watches reports whether Object may refuse pods on the node.
 func (d *Reservations) Watches(node string) (yes bool) {
 	d.read(func(l *ledger.Ledger) { yes = l.Watches(node) })
 	return yes
 }
 
-// Knows says whether the pod is planned for, waits for a plan, or was refused one.
+// Knows reports whether the pod is planned for, waits for a plan, or was refused one.
 func (d *Reservations) Knows(uid types.UID) (yes bool) {
 	if d.Idle() {
 		return false
@@ -269,7 +268,7 @@ func (d *Reservations) Knows(uid types.UID) (yes bool) {
 	return yes
 }
 
-// Adopt gives a pod that comes for the first time room that is held for its owner's next pods; false: there is none.
+// Adopt gives a new pod capacity that is reserved for its owner's next pods; false: there is none.
 func (d *Reservations) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
 	if d.Idle() {
 		return false
@@ -284,36 +283,36 @@ func (d *Reservations) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) 
 	return got
 }
 
-// Apart are the classes planned somewhere that must not share a node with c's pods; see ledger.Apart.
+// Apart returns the planned classes that must not share a node with c's pods; see ledger.Apart.
 func (d *Reservations) Apart(c *capacity.Class) (out map[capacity.ClassKey]bool) {
 	d.read(func(l *ledger.Ledger) { out = l.Apart(c) })
 	return out
 }
 
-// Object says why the pod may not go to the node, or ""; see ledger.Object.
+// Object returns why the pod may not go to the node, or ""; see ledger.Object.
 func (d *Reservations) Object(node string, ask *ledger.Ask, on ledger.Amounts) (why string) {
 	d.read(func(l *ledger.Ledger) { why = l.Object(node, ask, on) })
 	return why
 }
 
-// Refused says that there was no room for the pod in any plan.
+// Refused reports whether no plan had capacity for the pod.
 func (d *Reservations) Refused(uid types.UID) (yes bool) {
 	d.read(func(l *ledger.Ledger) { yes = l.Refused(uid) })
 	return yes
 }
 
-// unplanned says that no room is kept for a pod that waits.
+// unplanned reports whether the pod waits and has no reservation.
 func (d *Reservations) unplanned(uid types.UID) (yes bool) {
 	d.read(func(l *ledger.Ledger) { yes = l.Unplanned(uid) })
 	return yes
 }
 
-// TurnAway remembers a pod that the node refused; see ledger.TurnAway.
+// TurnAway remembers a pod that was rejected on the node; see ledger.TurnAway.
 func (d *Reservations) TurnAway(node string, ref capacity.PodRef, daemon bool) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { l.TurnAway(node, ref, daemon) })
 }
 
-// Assume says that the scheduler has assumed the pod on the node. It answers why it must not.
+// Assume records that the scheduler has assumed the pod on the node, or returns why it must not.
 func (d *Reservations) Assume(uid types.UID, node string, daemon bool) (why string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) {
 		if why = l.Assume(uid, node, daemon); why == "" {
@@ -324,7 +323,7 @@ func (d *Reservations) Assume(uid types.UID, node string, daemon bool) (why stri
 	return why
 }
 
-// Unassume says that an assumed pod was not bound.
+// Unassume records that an assumed pod was not bound.
 func (d *Reservations) Unassume(uid types.UID, node string) {
 	d.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Unassume(uid, node, now)
@@ -332,29 +331,29 @@ func (d *Reservations) Unassume(uid types.UID, node string) {
 	})
 }
 
-// Settled says that the pod's binding was written.
+// Settled records that the pod was bound.
 func (d *Reservations) Settled(uid types.UID, node string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { podsBound.WithLabelValues(string(l.Settled(uid, node))).Inc() })
 }
 
-// Awaited says that pods wait for the claim's node; see ledger.Awaited.
+// Awaited reports whether pods wait for the claim's node; see ledger.Awaited.
 func (d *Reservations) Awaited(claim string) (yes bool) {
 	d.read(func(l *ledger.Ledger) { yes = l.Awaited(claim) })
 	return yes
 }
 
-// Fence keeps every pod off the node from now on; false when something is planned for it or on its way there.
+// Fence cordons the node in the ledger. It returns false if pods are planned there or are being bound.
 func (d *Reservations) Fence(node string) (ok bool) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { ok = l.Fence(node) })
 	return ok
 }
 
-// Unfence ends a fence.
+// Unfence ends a cordon.
 func (d *Reservations) Unfence(node string) {
 	d.Step(func(l *ledger.Ledger, _ time.Time) { l.Unfence(node) })
 }
 
-// takeRejected are the pods that the filters refused on nodes built for them, since the last call.
+// takeRejected returns the pods that the filters have refused on nodes launched for them, since the last call.
 func (d *Reservations) takeRejected() (out []ledger.Rejected) {
 	some := false
 	if d.read(func(l *ledger.Ledger) { some = l.HasRejected() }); some {

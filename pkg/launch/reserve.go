@@ -7,9 +7,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// reserve makes the claims of a plan's nodes, by the nodes' IDs, and has them counted against the limits of their pools. What can't
-// be had is taken out of the plan: nodes that would exceed the number of claims in flight, and nodes whose pool has less left than it
-// had when the plan was made. Others may have taken it, or the limit was lowered.
+// reserve makes the claims of a plan's nodes, by node ID, and counts them against the limits of their pools. It removes from the plan the
+// nodes that can't be bought: those that exceed the number of claims in flight, and those whose pool has less left of its limits than when
+// the plan was made, because others have used it or the limit was lowered.
 func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[string]*capacity.Claim {
 	m.buyMu.Lock()
 	defer m.buyMu.Unlock()
@@ -39,7 +39,7 @@ func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[strin
 	}
 	if len(out) > 0 {
 		without(plan, out)
-		// With a node others may have gone that were reserved.
+		// Removing a node may have removed others whose claims are reserved already.
 		for id, c := range claims {
 			if !slices.ContainsFunc(plan.Nodes, func(n *capacity.PlannedNode) bool { return n.ID == id }) {
 				m.claims.Release(c.Name)
@@ -51,7 +51,7 @@ func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[strin
 	return claims
 }
 
-// without takes nodes out of a plan and refuses their pods, for now, with the reason given by node. What is left has not been tried
+// without removes nodes from a plan and refuses their pods, for now, with the reason given by node. What remains has not been verified
 // without them.
 func without(plan *capacity.Plan, out map[string]capacity.Removal) {
 	gone := map[int]capacity.Removal{}

@@ -9,12 +9,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// What the plan takes for free may have been taken since: the pool's limit is asked once more when it is booked.
+// What the plan counts as free may have been used since: the pool's limit is checked once more when the plan is written to the ledger.
 func TestAPlanThatPassesALimitIsCutWhenItIsBooked(t *testing.T) {
 	w := newWorld(t)
 	w.limits = capacity.Resources{capacity.ResourceNodes: 2}
 	w.run()
-	w.submit(10) // three nodes by the plan
+	w.submit(10) // three planned nodes
 	w.until("two nodes, and a word about the rest", func() bool {
 		return len(w.bound) == 8 && strings.Contains(strings.Join(w.notes, "\n"), "over the pool's limit")
 	})

@@ -19,17 +19,18 @@ import (
 // round serves the demand of one burst.
 //
 //  1. Gather: queued pods and their unscheduled siblings.
-//  2. View: snapshot, in-flight nodes, promises, pools, offers, daemons.
+//  2. View: snapshot, nodes in flight, reservations, pools, offerings, DaemonSets.
 //  3. Plan.
-//  4. Verify with the real filters; what fails is planned again without the refused placements as long as that helps, then refused.
-//  5. Reserve what is to be bought from the pools' limits, and book the plan: what goes to existing nodes may go at once.
+//  4. Verify with the real filters; plan again without the refused placements as long as that helps, then refuse their pods.
+//  5. Reserve what is to be bought from the pools' limits, and write the plan to the ledger: pods for existing nodes may go at
+//     once.
 //  6. Launch what has to be bought, in the background.
 func (m *Motor) round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := m.clock.Now()
 	changes := m.changes.Load()
 	defer func() {
-		// A change that came while the plan was made could not reopen pods that are refused only now.
+		// A change that arrived while the plan was made could not reopen pods that are refused only now.
 		if m.changes.Load() != changes {
 			m.reopen()
 		}
@@ -78,8 +79,8 @@ func (m *Motor) round(ctx context.Context) {
 	}
 }
 
-// decide looks at the cluster and makes a verified plan for the waiting pods. lift are breakers of the spending guard that
-// are probed.
+// decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
+// being probed.
 func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (v *view, plan *capacity.Plan, err error) {
 	err = panics.Catch(ctx, "planner", func() error {
 		v, plan, err = m.decideFor(ctx, waiting, gangs, lift)
@@ -91,9 +92,9 @@ func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[
 func (m *Motor) decideFor(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, waiting)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the cluster could not be looked at: %w", err)
+		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
 	}
-	if len(lift) > 0 { // one machine is to be bought for pods that are there
+	if len(lift) > 0 { // a probe is one instance, for pods that exist
 		v.Demand = slices.DeleteFunc(v.Demand, func(d capacity.Demand) bool { return d.Owner != "" })
 	}
 	opts := m.cfg.Plan
@@ -110,8 +111,8 @@ func (m *Motor) decideFor(ctx context.Context, waiting []ledger.Waiting, gangs m
 	return v, plan, nil
 }
 
-// Propose says what the next round would decide about the demand at hand, and leaves it at that: nothing is promised,
-// written or launched. It is for motors that don't run.
+// Propose returns what the next round would decide about the current demand, without any effect: nothing is reserved, written or launched.
+// It is for a Motor that doesn't run.
 func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, error) {
 	waiting, gangs := m.gather(ctx)
 	v, plan, err := m.decide(ctx, waiting, gangs, nil)
@@ -121,9 +122,8 @@ func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, er
 	return &v.View, plan, nil
 }
 
-// gather queues unscheduled siblings of queued pods: they are of the same class, so they would fit nowhere either, and
-// planning for all of them at once buys better nodes than planning as the scheduler gets to them. Members of their groups are
-// queued, too.
+// gather queues unscheduled siblings of queued pods: they are of the same class, so they fit nowhere either, and one plan for all of them
+// buys better nodes than plans for each as the scheduler tries it. Members of their groups are queued, too.
 func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) {
 	var waiting []ledger.Waiting
 	m.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
@@ -151,8 +151,8 @@ func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) 
 	return waiting, gangs
 }
 
-// renew looks again at pods that wait once more: they may ask for something else by now, a zone since their volume was bound,
-// say, and no cycle of theirs has said so. It answers whether the ledger was told anything.
+// renew computes anew the classes of pods that wait again after their node was lost: they may need something else by now, a zone since
+// their volume was bound, say, without a scheduling cycle of theirs. It reports whether it changed the ledger.
 func (m *Motor) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	fresh := map[types.UID]*capacity.Class{}
 	var lost []types.UID
@@ -178,23 +178,24 @@ func (m *Motor) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	return true
 }
 
-// nomineePatience is how long the victims of a preemption may take to end before a node is built after all.
+// nomineePatience is how long the victims of a preemption may take to end before a node is launched for the pod after all.
 const nomineePatience = 30 * time.Second
 
-// preemptionPatience is how long it may take until the victims are seen to end. The pod is nominated before they are deleted, in the
-// background, and the API server may ask for pauses.
+// preemptionPatience is how long it may take until the victims begin to end. The pod is nominated before they are deleted, in the
+// background, and the API server may throttle that.
 const preemptionPatience = 15 * time.Second
 
-// nominee is a pod that preemption is making room for, and since when it is known; ending: so much of it that its victims end.
+// nominee is a pod that waits until the victims of a preemption have ended. since is when it was first seen nominated or, once ending is
+// set, when its victims were first seen terminating.
 type nominee struct {
 	node   string
 	since  time.Time
 	ending bool
 }
 
-// withoutNominees leaves out pods that preemption is making room for. The room is not there yet, so that a plan would buy it a
-// second time. Victims that don't end in time (a dead kubelet, a finalizer) are not waited for, and neither is room that should be
-// there: if the scheduler hasn't used it, it was not enough.
+// withoutNominees leaves out pods that wait for victims of preemption. Their capacity is not free yet, so a plan would buy it a second
+// time. It no longer waits for victims that don't end in time (a dead kubelet, a finalizer), nor once they have ended: if the scheduler
+// hasn't used their capacity, it was not enough.
 func (m *Motor) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 	for uid := range m.nominees {
 		if m.pending.Get(uid) == nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// scarceMemory is how long after it was last refused an offer is asked for by one claim first. The cloud's own memory is much shorter,
-// so that an offer which many wait for is refused again before this is over.
+// scarceMemory is how long after its last refusal an offering is tried with a single claim first. The cloud provider remembers refusals for
+// a much shorter time, so an offering with much demand is refused again before this ends.
 const scarceMemory = 15 * time.Minute
 
-// scarcity remembers offers that the cloud had no capacity for when it was last asked. Safe for concurrent use.
+// scarcity remembers the offerings for which the cloud had no capacity at the last try. Safe for concurrent use.
 type scarcity struct {
 	mu      sync.Mutex
 	refused map[capacity.OfferKey]time.Time
 }
 
-// learn takes down what a launch has brought and what it was refused.
+// learn records what a launch call returned and what it was refused.
 func (s *scarcity) learn(got []capacity.Instance, refused []capacity.OfferKey, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *scarcity) learn(got []capacity.Instance, refused []capacity.OfferKey, n
 	}
 }
 
-// all says that the cloud had no capacity for any of the offers when it was last asked.
+// all reports whether the cloud had no capacity for any of the offerings at the last try.
 func (s *scarcity) all(offers []capacity.NodeOffer, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,9 +56,9 @@ func (s *scarcity) all(offers []capacity.NodeOffer, now time.Time) bool {
 	return len(offers) > 0
 }
 
-// one asks for one of the launch batch's nodes when all of its offers were refused the last time, and says whether to ask for the others, too.
-// If there is still no capacity, all of their claims would have been written, recorded and deleted for nothing, every few minutes for
-// as long as it lasts. Pods that other offers can hold wait for no more than this one call: they are planned for again at once.
+// one launches one of the batch's claims when all of its offerings were refused the last time, and reports whether to launch the others,
+// too. If there is still no capacity, all of their claims would be written, recorded and deleted for nothing, every few minutes as long as
+// that lasts. Pods that fit other offerings wait only for this one call: they are planned for again at once.
 func (m *Motor) one(ctx context.Context, w *batch) (others bool) {
 	if w.purpose != capacity.ForPods || len(w.claims) < 2 || !m.scarce.all(w.offers, m.clock.Now()) {
 		return true
@@ -80,10 +80,10 @@ func (m *Motor) one(ctx context.Context, w *batch) (others bool) {
 	if w.offers = m.left(w, nil); len(w.offers) > 0 {
 		return true
 	}
-	m.log(ctx).V(2).Info("There is still no capacity for any of a launch batch's offers; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
+	m.log(ctx).V(2).Info("There is still no capacity for any of a launch batch's offerings; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, c := range w.claims {
-			l.ClaimGone(c.Name, "there is no capacity for any of its offers", true, now)
+			l.ClaimGone(c.Name, "there is no capacity for any of its offerings", true, now)
 		}
 	})
 	for _, c := range w.claims {

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// written is how many claims have been written since it was last asked.
+// written returns how many claims have been written since the last call.
 func (w *world) written() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -18,7 +18,7 @@ func (w *world) written() int {
 	return n
 }
 
-// There is no capacity, for a long time. It isn't asked for by all claims each time that the cloud has forgotten.
+// There is no capacity, for a long time. Not all claims are launched each time that the cloud has forgotten it.
 func TestOneClaimAsksForWhatWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -46,7 +46,7 @@ func TestOneClaimAsksForWhatWasRefused(t *testing.T) {
 		if tokens, instances, bound := w.count(); instances != 10 || bound != 40 {
 			t.Errorf("%d instances under %d tokens, %d pods bound, some minutes after there was capacity", instances, tokens, bound)
 		}
-		// From now on it is there.
+		// From now on there is capacity.
 		w.written()
 		w.submitPod(40, 41, 42, 43, 44, 45, 46, 47)
 		pass(2 * time.Second)
@@ -56,7 +56,7 @@ func TestOneClaimAsksForWhatWasRefused(t *testing.T) {
 	})
 }
 
-// What other offers can hold waits for no more than one call.
+// Pods that fit other offerings wait only for one call.
 func TestWhatOtherOffersHoldIsNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -65,7 +65,7 @@ func TestWhatOtherOffersHoldIsNotDelayed(t *testing.T) {
 		w.run()
 		defer w.stop()
 		w.submit(8)
-		pass(4 * time.Minute) // large is said to be there again
+		pass(4 * time.Minute) // large is reported as available again
 		if _, instances, bound := w.count(); instances != 8 || bound != 8 {
 			t.Fatalf("%d instances, %d pods bound; want 8 small ones", instances, bound)
 		}
@@ -81,7 +81,7 @@ func TestWhatOtherOffersHoldIsNotDelayed(t *testing.T) {
 	})
 }
 
-// The pods of the claim that was to go first have gone: the next one does.
+// The pods of the first claim are gone: the next claim is launched first.
 func TestOneClaimThatIsNeededGoesFirst(t *testing.T) {
 	w := newWorld(t)
 	w.build()

@@ -11,31 +11,32 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxTries bounds how often one Decide plans and verifies, whatever the clock says.
+// maxTries bounds how often one Decide plans and verifies, whatever Patience allows.
 const maxTries = 100
 
-// judgesByOthers are kube-scheduler's plugins that judge a node by which others there are.
+// judgesByOthers holds kube-scheduler's plugins whose answer about a node depends on the other nodes.
 var judgesByOthers = map[string]bool{"PodTopologySpread": true, "InterPodAffinity": true}
 
 // search is what one Decide learns about what the filters accept.
 //
-// Filters say no without saying what they would accept, so each existing node is a try, and each combination of pool, zone and capacity type.
-// A plan is a dear way of trying one of them. A class that is refused a second time is therefore asked about everywhere at once.
+// Filters refuse without saying what they would accept, so each existing node has to be tried, and each combination of pool, zone and
+// capacity type. A whole plan is an expensive way to try one of them, so the filters are asked about a class on all nodes at once when it
+// is refused a second time.
 type search struct {
 	*Decider
 	scene *Scene
 	opts  capacity.Options
-	// demand is what there is of each class, the first of it.
+	// demand is the first demand of each class.
 	demand map[capacity.ClassKey]*capacity.Demand
-	// known is what is forbidden, accepted where pods of a class were accepted in a plan, both without reasons.
+	// known holds what is forbidden, accepted where the filters took pods of a class in a plan, both without reasons.
 	known, accepted map[capacity.Forbidden]bool
-	// refused is how many plans had a class refused; surveyed and probed are the classes that were asked about on all nodes, there are
-	// and there might be.
+	// refused counts the plans in which a class was refused; surveyed and probed hold the classes that were verified on all existing nodes
+	// and on all possible new nodes.
 	refused          map[capacity.ClassKey]int
 	surveyed, probed map[capacity.ClassKey]bool
-	// removed is what was said of placements that were taken out.
+	// removed holds the messages of placements that were removed.
 	removed map[string]bool
-	// found is what is worth remembering: what was refused on new nodes.
+	// found is what is worth remembering: the refusals on new nodes.
 	found      []capacity.Forbidden
 	candidates *capacity.Planner
 	tries      int
@@ -70,13 +71,13 @@ func (d *Decider) newSearch(s *Scene, opts capacity.Options) *search {
 	return q
 }
 
-// place is what it rules out, whatever the reason.
+// place returns f without its reason.
 func place(f capacity.Forbidden) capacity.Forbidden {
 	f.Plugin, f.Reason = "", ""
 	return f
 }
 
-// forbid rules something out and says whether it was not ruled out before.
+// forbid forbids a placement and reports whether it was not forbidden before.
 func (q *search) forbid(f capacity.Forbidden) bool {
 	if q.known[place(f)] {
 		return false
@@ -86,7 +87,7 @@ func (q *search) forbid(f capacity.Forbidden) bool {
 	return true
 }
 
-// over says that there is no time for another try. The first two are free.
+// over reports whether there is no time for another try. The first two tries are always made.
 func (q *search) over() bool {
 	return q.tries >= 2 && (q.Patience == 0 || q.Clock.Since(q.start) >= q.Patience || q.tries >= maxTries)
 }
@@ -96,9 +97,9 @@ func (q *search) try(ctx context.Context, s *Scene, opts capacity.Options) (*cap
 	return q.Decider.try(ctx, s, opts)
 }
 
-// learn rules out what the filters refused: on an existing node that node, on a new one the pool in that zone and of that capacity
-// type. A node whose zone was left open is tried again with one before anything is ruled out, since a filter may ask for it.
-// It says whether there was anything to learn.
+// learn forbids what the filters refused: an existing node, or for a new node the pool in that zone and of that capacity type. If the zone
+// of the new node was left open, it is first tried with a fixed zone before anything is forbidden, since a filter may need one. learn
+// reports whether it learned anything new.
 func (q *search) learn(plan *capacity.Plan, rejected []capacity.Rejection) (news bool) {
 	if len(rejected) == 0 {
 		return false
@@ -138,13 +139,13 @@ func (q *search) learn(plan *capacity.Plan, rejected []capacity.Rejection) (news
 	return news
 }
 
-// newNode is what a new node stands for.
+// newNode returns what a refusal on a new node forbids.
 func newNode(class capacity.ClassKey, n *capacity.PlannedNode) capacity.Forbidden {
 	return capacity.Forbidden{Class: class, Pool: n.Pool.Name, Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.CapacityType}
 }
 
-// refuse is forbid for what the filters have just refused. Where they take other pods of the class, what they said is about
-// this pod, and not worth remembering.
+// refuse is forbid for what the filters have just refused. If they accept other pods of the class there, the refusal is about this pod only
+// and not worth remembering.
 func (q *search) refuse(f capacity.Forbidden) bool {
 	if !q.forbid(f) {
 		return false
@@ -155,7 +156,7 @@ func (q *search) refuse(f capacity.Forbidden) bool {
 	return true
 }
 
-// ask asks everywhere about classes that a plan with other nodes hasn't helped.
+// ask verifies classes that were refused in two plans on all nodes.
 func (q *search) ask(ctx context.Context, plan *capacity.Plan, rejected []capacity.Rejection) error {
 	existing := map[string]bool{}
 	for _, n := range q.scene.Nodes {
@@ -181,7 +182,7 @@ func (q *search) ask(ctx context.Context, plan *capacity.Plan, rejected []capaci
 	return nil
 }
 
-// survey asks about a class on each existing node with room for it.
+// survey verifies a class on each existing node that has capacity for it.
 func (q *search) survey(ctx context.Context, key capacity.ClassKey) error {
 	q.surveyed[key] = true
 	class, ref := q.pod(key)
@@ -196,10 +197,10 @@ func (q *search) survey(ctx context.Context, key capacity.ClassKey) error {
 	})
 }
 
-// probe asks about a class on each new node that could be bought for one pod of it.
+// probe verifies a class on each new node that could be bought for one of its pods.
 //
-// All of these nodes are there at once, as they will never be. That matters to plugins which judge a node by others; the planner knows their
-// rules, so that they are not asked for advice.
+// All of these nodes exist at once in the simulation, as they never will. Plugins whose answer depends on the other nodes are therefore
+// ignored; the planner knows their rules.
 func (q *search) probe(ctx context.Context, key capacity.ClassKey) error {
 	q.probed[key], q.opts.FixZone[key] = true, true
 	class, ref := q.pod(key)
@@ -219,7 +220,7 @@ func (q *search) probe(ctx context.Context, key capacity.ClassKey) error {
 	})
 }
 
-// pod is the one that speaks for its class.
+// pod returns the class and the pod that stands for it.
 func (q *search) pod(key capacity.ClassKey) (class *capacity.Class, ref capacity.PodRef) {
 	d := q.demand[key]
 	if len(d.Pods) > 0 {
@@ -242,7 +243,7 @@ func (q *search) verify(ctx context.Context, t capacity.Trial, refused func(capa
 	return nil
 }
 
-// remove takes refused placements out of the plan. Their pods are refused, for now; the others were tried without them.
+// remove removes refused placements from the plan. Their pods are refused, for now; the other placements were verified without them.
 func (q *search) remove(plan *capacity.Plan, rejected []capacity.Rejection) {
 	tried := map[capacity.ClassKey]int{}
 	for _, f := range q.opts.Forbidden {
@@ -258,7 +259,7 @@ func (q *search) remove(plan *capacity.Plan, rejected []capacity.Rejection) {
 	plan.Remove(gone)
 }
 
-// reword lets a plan say of classes that were refused a place what the last one says, which knows more.
+// reword replaces, for classes whose placements were removed, the message of the plan by that of the last plan, which knows more.
 func (q *search) reword(plan, last *capacity.Plan) {
 	if plan == last {
 		return
@@ -274,8 +275,8 @@ func (q *search) reword(plan, last *capacity.Plan) {
 	}
 }
 
-// remember keeps what was refused on new nodes for the next round, of classes that found a place and of those whose search was cut
-// short. A class that was tried everywhere in vain gains nothing by it: it is asked about anew when it is planned for again.
+// remember keeps the refusals on new nodes for the next round, for classes that were placed and for those whose search was cut short. For a
+// class that was refused everywhere they are of no use: it is verified anew when it is planned for again.
 func (q *search) remember(plan *capacity.Plan) {
 	if q.memory == nil {
 		return

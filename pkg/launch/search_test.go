@@ -16,8 +16,8 @@ import (
 
 const teamLabel = "team"
 
-// teams are pools of a team each, the first of the highest weight, for a pod that says nothing of teams. The filters know whose it is,
-// the planner doesn't.
+// teams has one pool per team, the first of the highest weight, for a pod that doesn't name its team. The filters know the team, the
+// planner doesn't.
 func teams(t *testing.T, pools int, zones ...string) *Scene {
 	w := newWorld(t)
 	class, err := capacity.ClassOf(w.pod(0), capacity.VolumeFacts{})
@@ -41,7 +41,7 @@ func teams(t *testing.T, pools int, zones ...string) *Scene {
 	return s
 }
 
-// only are filters that take nodes with these labels.
+// only returns filters that accept nodes with these labels.
 func only(labels map[string]string) *filters {
 	return &filters{object: func(n *corev1.Node) string {
 		for k, v := range labels {
@@ -67,7 +67,7 @@ func mustDecide(t *testing.T, d *Decider, s *Scene) *capacity.Plan {
 	return plan
 }
 
-// A filter that nobody here knows takes nodes of one kind only. They are found in the first round, wherever they are in the order.
+// A filter that the planner doesn't know accepts one kind of node only. It is found in the first round, wherever it is in the order.
 func TestDecideFindsWhatTheFiltersAccept(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -92,7 +92,7 @@ func TestDecideFindsWhatTheFiltersAccept(t *testing.T) {
 	}
 }
 
-// Demand of others is planned for as often as the plan changes, not as often as a filter says no.
+// Demand of other classes is planned for as often as the plan changes, not as often as a filter refuses.
 func TestDecideAsksAboutAClassAlone(t *testing.T) {
 	scene := teams(t, 20, "a", "b")
 	w := newWorld(t)
@@ -119,7 +119,7 @@ func TestDecideAsksAboutAClassAlone(t *testing.T) {
 	}
 }
 
-// stepFilters object to one class only, and count trials of whole plans.
+// stepFilters refuse one class only, and count verifications of whole plans.
 type stepFilters struct {
 	*filters
 	of    capacity.ClassKey
@@ -140,7 +140,7 @@ func (f *stepFilters) Verify(ctx context.Context, t capacity.Trial) ([]capacity.
 	return out, err
 }
 
-// Hundreds of nodes have room that the pod may not use. The filters are asked about all of them at once.
+// Hundreds of nodes have capacity that the pod may not use. The filters are asked about all of them at once.
 func TestDecideAsksAboutExistingNodesAtOnce(t *testing.T) {
 	scene := teams(t, 3, "a")
 	for i := range 500 {
@@ -148,7 +148,7 @@ func TestDecideAsksAboutExistingNodesAtOnce(t *testing.T) {
 			Free: capacity.Resources{"cpu": 64000, "memory": 1 << 40, "pods": 100}, Labels: map[string]string{"kubernetes.io/hostname": fmt.Sprintf("node-%d", i)}})
 	}
 	f := &filters{object: func(n *corev1.Node) string {
-		if n == nil { // an existing one
+		if n == nil { // an existing node
 			return "not for this team"
 		}
 		return ""
@@ -159,7 +159,7 @@ func TestDecideAsksAboutExistingNodesAtOnce(t *testing.T) {
 	}
 }
 
-// A search that time cuts short goes on in the next round where it stood, and says only what it knows.
+// A search that time cuts short continues in the next round, and reports only what it knows.
 func TestDecideGoesOnWhereItStood(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	scene, w := teams(t, 10, "a", "b"), newWorld(t)
@@ -198,7 +198,7 @@ func TestDecideGoesOnWhereItStood(t *testing.T) {
 	}
 }
 
-// slowFilters take their time for every trial.
+// slowFilters take a while for every verification.
 type slowFilters struct {
 	*filters
 	clock *clocktesting.FakePassiveClock
@@ -210,7 +210,7 @@ func (f *slowFilters) Verify(ctx context.Context, t capacity.Trial) ([]capacity.
 	return f.filters.Verify(ctx, t)
 }
 
-// What was refused isn't asked again for the next pod of the class, until something changes or time has passed.
+// Refusals are remembered for the next pod of the class, until something changes or time has passed.
 func TestDecideRemembersWhatWasRefused(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	accept := map[string]string{teamLabel: "pool-3"}
@@ -245,7 +245,7 @@ func TestDecideRemembersWhatWasRefused(t *testing.T) {
 	}
 }
 
-// What is refused everywhere is asked about anew whenever it is planned for: nothing tells when a filter changes its mind.
+// A class that is refused everywhere is verified anew whenever it is planned for: no event shows that a filter would decide differently.
 func TestDecideAsksAnewAboutWhatWasHopeless(t *testing.T) {
 	f := only(map[string]string{teamLabel: "nobody"})
 	d, scene := deciderFor(f, clocktesting.NewFakePassiveClock(time.Unix(0, 0))), teams(t, 3, "a")

@@ -15,47 +15,47 @@ import (
 )
 
 const (
-	// servedAfter is how long a pod has to be Running, or a node that was bought for no pod initialized, for its machine to
-	// have done work.
+	// servedAfter is how long a pod has to be Running, or a node that was launched for no pod initialized, until its instance has served.
 	servedAfter = 2 * time.Minute
-	// thrownWithin: a pod that is thrown off a machine so soon after that was bought counts against its workload.
+	// thrownWithin: a pod that is evicted or rejected within this time after the instance was bought counts against its workload.
 	thrownWithin = time.Hour
 	// unfulfilledFor is how long no capacity is launched ahead for a workload whose anticipated pods have not come.
 	unfulfilledFor = time.Hour
-	// movedFor is how long it is of interest that a workload's pods have moved: longer than a machine waits to be tried.
+	// movedFor is how long it matters that a workload's pods have come or gone: longer than it takes from the purchase of an instance until
+	// its pods try it.
 	movedFor = time.Hour
-	// mostGangs is how many rounds of machines for gangs that could not be had whole are forgiven within an hour.
+	// mostGangs is how many rounds of instances for gangs that could not be placed as a whole are forgiven within an hour.
 	mostGangs = 2
-	// pluginSpread is the scheduler's filter that counts pods by topology domain (k8s.io/kubernetes, plugins/names).
+	// pluginSpread is the name of the scheduler's filter that counts pods by topology domain (k8s.io/kubernetes, plugins/names).
 	pluginSpread = "PodTopologySpread"
 )
 
-// Records is where the guard's state outlives the process: on the objects it is about.
+// Records persists the guard's state on the objects that it is about.
 type Records interface {
 	GuardRecords(ctx context.Context) (map[guard.Owner]string, error)
 	RecordGuard(ctx context.Context, o guard.Owner, text string) error
-	// RecordServed writes on a claim, once, that its machine has done work.
+	// RecordServed records on a claim, once, that its instance has served.
 	RecordServed(ctx context.Context, c *capacity.Claim) error
-	// TellPool and TellClass write an event on the object that a breaker is about.
+	// TellPool and TellClass record an event on the object that a breaker is about.
 	TellPool(pool, eventType, reason, note string)
 	TellClass(class, eventType, reason, note string)
-	// BudgetReached says in a condition of a pool which budget keeps it from growing; empty: none any more. It returns at once.
+	// BudgetReached sets a pool's condition to the budget that keeps it from growing; empty: none does. It returns at once.
 	BudgetReached(pool, why string)
 }
 
-// SpendingConfig are the limits of spending.
+// SpendingConfig holds the limits of the spending guard.
 type SpendingConfig struct {
-	// NewImageNodes is how many machines of an image none of which was ever initialized may be bought before the first one is, or a
+	// NewImageNodes is how many instances of an image may be bought before the first node of that image has ever been initialized, or a
 	// tenth of the plan if that is more; 0: any number.
 	NewImageNodes int
 	Budget        Budget
 }
 
-// Spending is the guard on spending: it watches what becomes of every machine that is bought, keeps the breakers, and is asked
-// before anything is bought, whoever buys. A nil Spending has nothing to say.
+// Spending is the spending guard: it watches what becomes of every instance that is bought, keeps the breakers, and is asked before any
+// purchase, for whatever purpose. The methods of a nil Spending allow everything.
 //
-// Lock order: mu is taken after all other locks of this package but those of Pending and Classes, which are taken under it and call
-// nobody while they are held. Beside these only informers' stores are read under it.
+// Lock order: mu is taken after all other locks of this package except those of Pending and Classes. Those two are taken under it, and
+// nothing is called while they are held. Besides, only informers' stores are read under mu.
 type Spending struct {
 	cfg     SpendingConfig
 	clock   clock.PassiveClock
@@ -63,7 +63,7 @@ type Spending struct {
 	owners  *Owners
 	pending *Pending
 	classes *Classes
-	// taints are the NoExecute taints of a Node, podsOn the pods bound to a name; from memory.
+	// taints returns the NoExecute taints of a Node, podsOn the pods bound to a node name; both from memory.
 	taints func(node string) []corev1.Taint
 	podsOn func(node string) []*corev1.Pod
 
@@ -71,65 +71,65 @@ type Spending struct {
 	guard    *guard.Guard
 	machines map[string]*watched    // by claim
 	byNode   map[string]*watched    // by Node name
-	byPod    map[types.UID]*watched // by the pods they were bought for, until these are bound
+	byPod    map[types.UID]*watched // by the UIDs of the pods they were bought for, until these are bound
 	dirty    map[guard.Owner]bool
-	served   map[string]bool // claims on which it is still to be written
+	served   map[string]bool // claims on which it is still to be recorded
 	refused  map[guard.Key]*corev1.Node
-	idle     map[guard.Key]time.Time // breakers that nobody waited for, and when that was seen
+	idle     map[guard.Key]time.Time // breakers that no pod waited for, and when that was seen
 	notices  []guard.Notice
-	asked    time.Time // when refused Nodes were last tried
+	asked    time.Time // when refused Nodes were last retried
 	launches []time.Time
-	// budgets that are reached, by the pools they keep from growing; reached is what these have been told.
+	// budgets holds the budgets that are reached, by the pool they keep from growing; reached is the last reported state of these pools.
 	budgets map[string]reached
 	reached map[string]string
-	// workloads are what was last seen of each, later those whose retry annotation is to be heard of later.
+	// workloads holds the last known state of each workload, later those whose retry annotation came too soon.
 	workloads map[guard.Workload]workloadState
 	later     map[guard.Workload]retryLater
-	// moved is when pods of a workload last came to a node or left one.
+	// moved is when pods of a workload were last bound or deleted.
 	moved map[guard.Workload]time.Time
 	// unfulfilled is when a machine was last given back that was bought for nothing but anticipated pods of a workload.
 	unfulfilled map[guard.Workload]time.Time
-	// nodeGone is when a Node last left the cluster, and with it perhaps a topology domain.
+	// nodeGone is when a Node last left the cluster, perhaps with its topology domain.
 	nodeGone time.Time
 	// kept and counted belong to the goroutine of keepSpending.
 	kept    map[guard.Owner]string
 	counted map[string]bool
 }
 
-// watched is a machine while it is watched.
+// watched is an instance while the guard watches it.
 type watched struct {
 	claim, uid, pool, class string
 	node                    string
 	at                      time.Time
-	price                   float64 // of the dearest it may become, in dollars per hour
+	price                   float64 // of the dearest offering it may become, in dollars per hour
 	workloads               []guard.Workload
 	probes                  []guard.Key
-	// wanted are the pods it was bought for, as far as they are known by name.
+	// wanted holds the pods it was bought for, as far as these exist.
 	wanted map[types.UID]guard.Workload
-	// pods are those on it that are no daemons; nil: they are of no interest any more.
+	// pods holds its pods except those of DaemonSets; nil: they no longer matter.
 	pods map[types.UID]*boundPod
-	// thrown are faults of pods that were thrown off it.
+	// thrown holds the faults of pods that were evicted or rejected.
 	thrown []guard.Fault
-	// unusedSince is since when no pod that it was bought for is there or is to come.
+	// unusedSince is since when none of the pods that it was bought for is on it or planned there.
 	unusedSince time.Time
 	initialized time.Time
 	steady      bool
 	launched    bool // as far as is known
-	// end is why it ends, as those who end it have said; neutral: that is nobody's failure.
+	// end is why it is being terminated, as reported by the controller that does it; neutral: that is no failure.
 	end     *guard.Fault
 	neutral bool
 	over    bool
 }
 
-// boundPod is a pod on a machine.
+// boundPod is a pod on an instance.
 type boundPod struct {
 	workload guard.Workload
 	running  time.Time // since when it is Running; zero: it isn't
-	counted  bool      // as work done
-	left     bool      // it is over, or on its way out: it keeps nothing there any more
+	counted  bool      // it has been counted as served
+	left     bool      // it has ended or is being deleted, and no longer uses the instance
 }
 
-// NewSpending returns a guard that knows nothing yet.
+// NewSpending returns a guard without any state.
 func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owners *Owners, pending *Pending, taints func(node string) []corev1.Taint, podsOn func(node string) []*corev1.Pod) *Spending {
 	return &Spending{
 		cfg: cfg, clock: c, records: records, owners: owners, pending: pending, classes: pending.classes, taints: taints, podsOn: podsOn, guard: guard.New(),
@@ -139,7 +139,7 @@ func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owne
 	}
 }
 
-// restore takes in what an earlier process has kept, and the machines that are there.
+// restore reads the records of an earlier process, and adds the instances that exist.
 func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error {
 	if s == nil {
 		return nil
@@ -151,7 +151,7 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 	now := s.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.nodeGone = now // before this process some may have left since the machines were bought
+	s.nodeGone = now // some may have left before this process started, after the instances were bought
 	for o, text := range records {
 		if err := s.guard.Restore(o, text); err != nil {
 			klog.FromContext(ctx).Error(err, "The spending guard's record can't be read; it begins anew", "nodePool", o.Pool, "nodeClass", o.Class)
@@ -169,13 +169,13 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 		s.wantLocked(b, s.promisedLocked(c))
 		s.launchedLocked(b.at)
 		if c.Served {
-			s.guard.Serve(c.Name, guard.NoPod, c.ServedAt) // for whom is not on record: it closes nothing
+			s.guard.Serve(c.Name, guard.NoPod, c.ServedAt) // for which workload is not on record, so it closes no breaker
 		}
 		if c.NodeName != "" {
 			s.nameLocked(b, c.NodeName)
 		}
 		s.observeLocked(b, c, now)
-		if c.Deleting { // what ended it was said to a process before this one
+		if c.Deleting { // the reason for its deletion was reported to an earlier process
 			b.neutral = true
 		}
 	}
@@ -183,14 +183,14 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 	return nil
 }
 
-// buy takes down a machine that is about to be bought, and records on the claim what for.
+// buy records an instance that is about to be bought, and on the claim when it was bought.
 func (s *Spending) buy(c *capacity.Claim, offers []capacity.NodeOffer, wanted map[types.UID]guard.Workload) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A NodeClaim of a user may have been held for hours: its life begins now.
+	// A standalone NodeClaim may have been paused for hours: its life begins now.
 	now := s.clock.Now()
 	c.Purchase.When = now.Unix()
 	b := s.buyLocked(c, now, imagesOf(offers), zonesOf(offers))
@@ -228,7 +228,7 @@ func (s *Spending) buyLocked(c *capacity.Claim, at time.Time, images, zones []st
 	return b
 }
 
-// boughtAt is when a claim's machine was bought.
+// boughtAt returns when a claim's instance was bought.
 func boughtAt(c *capacity.Claim) time.Time {
 	if c.Purchase != nil && c.Purchase.When != 0 {
 		return time.Unix(c.Purchase.When, 0)
@@ -236,7 +236,7 @@ func boughtAt(c *capacity.Claim) time.Time {
 	return c.CreatedAt
 }
 
-// promisedLocked are the waiting pods that an earlier process has planned for a claim, as it has recorded them.
+// promisedLocked returns the waiting pods that the claim's recorded reservations name.
 func (s *Spending) promisedLocked(c *capacity.Claim) map[types.UID]guard.Workload {
 	out := map[types.UID]guard.Workload{}
 	for _, slot := range c.Slots {
@@ -247,7 +247,7 @@ func (s *Spending) promisedLocked(c *capacity.Claim) map[types.UID]guard.Workloa
 	return out
 }
 
-// observe takes in what has become of a claim.
+// observe updates what the guard knows about a claim.
 func (s *Spending) observe(c *capacity.Claim) {
 	if s == nil {
 		return
@@ -279,8 +279,8 @@ func (s *Spending) observeLocked(b *watched, c *capacity.Claim, now time.Time) {
 	}
 }
 
-// initializedAfterAllLocked has breakers probed that are open because nodes like this one did not become initialized: what kept
-// them may be over.
+// initializedAfterAllLocked makes breakers be probed that are open because nodes of the same pool or node class did not become initialized:
+// the cause may be over.
 func (s *Spending) initializedAfterAllLocked(b *watched, now time.Time) {
 	waited := map[guard.Key]bool{}
 	for _, o := range s.guard.Breakers() {
@@ -293,7 +293,7 @@ func (s *Spending) initializedAfterAllLocked(b *watched, now time.Time) {
 	}
 }
 
-// named says which Node is the claim's.
+// named records which Node is the claim's.
 func (s *Spending) named(claim, node string) {
 	if s == nil || node == "" {
 		return
@@ -305,7 +305,7 @@ func (s *Spending) named(claim, node string) {
 	}
 }
 
-// nodeLeft says that a Node has left the cluster.
+// nodeLeft records that a Node has left the cluster.
 func (s *Spending) nodeLeft() {
 	if s == nil {
 		return
@@ -315,7 +315,7 @@ func (s *Spending) nodeLeft() {
 	s.nodeGone = s.clock.Now()
 }
 
-// ready says that a Node is Ready.
+// ready records that a Node is Ready.
 func (s *Spending) ready(node string) {
 	if s == nil {
 		return
@@ -338,7 +338,7 @@ func (s *Spending) nameLocked(b *watched, node string) {
 	}
 }
 
-// noticeLocked takes down what has happened to breakers: their records have to be written.
+// noticeLocked collects what has happened to breakers, and marks their records to be written.
 func (s *Spending) noticeLocked() {
 	for _, n := range s.guard.Take() {
 		s.dirty[guard.OwnerOf(n.Key)] = true

@@ -24,7 +24,7 @@ var (
 	thrown   = guard.Fault{Cause: "taint x", Message: "taint x evicts it"}
 )
 
-// bought are the names of the claims that were launched.
+// bought returns the names of the claims that were launched.
 func (w *world) bought() (names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *world) bought() (names []string) {
 	return names
 }
 
-// says says that something like that was told.
+// says reports whether an event with these words was written.
 func (w *world) says(words ...string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +46,7 @@ func (w *world) says(words ...string) bool {
 	})
 }
 
-// Of NodeClaims written by hand one is bought, as a probe; the others are held, and say why.
+// Of several standalone NodeClaims one is bought, as a probe; the others are paused, and say why.
 func TestOrdersAreHeldButForOneProbe(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.opens(badImage, broken)
@@ -67,7 +67,7 @@ func TestOrdersAreHeldButForOneProbe(t *testing.T) {
 	}
 }
 
-// A NodeClaim that was held for hours is as old as its machine to the guard, also after a restart.
+// To the guard a standalone NodeClaim that was paused for hours is as old as its instance, also after a restart.
 func TestOrderIsBoughtWhenItIsLetGo(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
 	w.writes("mine", func(c *capacity.Claim) { c.CreatedAt = epoch.Add(-5 * time.Hour) })
@@ -93,7 +93,7 @@ func TestOrderIsBoughtWhenItIsLetGo(t *testing.T) {
 	}
 }
 
-// A probe that isn't launched after all is no probe any more: another one may be.
+// A probe that isn't launched after all no longer counts: another one may be bought.
 func TestOrderThatIsNotLaunchedIsNoProbe(t *testing.T) {
 	for name, fails := range map[string]func(*world){
 		"it can't be written":        func(w *world) { w.broken["Take"] = errors.New("conflict") },
@@ -118,7 +118,7 @@ func TestOrderThatIsNotLaunchedIsNoProbe(t *testing.T) {
 	}
 }
 
-// A static pool gets one node, to try, and says why it has no more.
+// A static pool gets one node as a probe, and reports why it has no more.
 func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 	for _, k := range []guard.Key{badImage, guard.PodKey("pool", guard.Workload{Owner: "NodePool/pool"})} {
 		w, c := guarded(t, SpendingConfig{})
@@ -135,7 +135,7 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 		if !w.says("TooFewNodes", "it does not come up") {
 			t.Errorf("%s: told %q", k, w.notes)
 		}
-		// It comes up: the others follow.
+		// It is initialized: the others follow.
 		for _, name := range w.bought() {
 			cl := w.motor.claims.Claim(name)
 			cl.Initialized, cl.InitializedAt = true, c.Now()
@@ -151,7 +151,7 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 	}
 }
 
-// Pods wait, hear why, and one machine is bought for some of them, which is the probe of all breakers that hold them back.
+// Pods wait, get the reason, and one instance is bought for some of them, which probes all breakers that stop them.
 func TestOneMachineProbesAllThatHoldsTheSamePods(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
 	w.opens(badImage, broken)
@@ -187,7 +187,7 @@ func TestProbeOverBudgetWaits(t *testing.T) {
 	}
 }
 
-// What was faster with a breaker's probe is seen by whoever has planned one meanwhile.
+// If another purchase has taken a breaker's probe, a probe that was planned meanwhile is refused.
 func TestProbeIsBoughtOnce(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.opens(badImage, broken)
@@ -204,7 +204,7 @@ func TestProbeIsBoughtOnce(t *testing.T) {
 	}
 }
 
-// A replacement is held, too.
+// A breaker stops replacements, too.
 func TestReplacementIsHeld(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	node, pods := w.leaving(2)
@@ -220,7 +220,7 @@ func TestReplacementIsHeld(t *testing.T) {
 	}
 }
 
-// gangs of a plan are probed together.
+// Gangs of a plan are probed together.
 func TestAProbeIsOnePodOrItsGang(t *testing.T) {
 	pods := map[types.UID]*corev1.Pod{}
 	var waiting []ledger.Waiting
@@ -244,7 +244,7 @@ func TestAProbeIsOnePodOrItsGang(t *testing.T) {
 	}
 }
 
-// together plans as for pods that are placed by where the others of the plan are.
+// together plans as for pods that are placed by where the other pods of the plan are.
 type together struct{ plain }
 
 func (p together) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
@@ -255,7 +255,7 @@ func (p together) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
 	return out
 }
 
-// Of an image that nobody has seen come up only so many are bought.
+// Of an image without any initialized node only so many instances are bought.
 func TestNewImages(t *testing.T) {
 	for name, planner := range map[string]Planner{"plain pods": plain{}, "pods that count on each other's places": together{}} {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestNewImages(t *testing.T) {
 	}
 }
 
-// What is bought for one breaker leaves to others that are due only what nothing else can hold.
+// A purchase for one breaker leaves, to other breakers that are due, only offerings without an alternative.
 func TestOffersOfAProbeThatOthersHoldBack(t *testing.T) {
 	offer := func(image, zone string) capacity.NodeOffer {
 		return capacity.NodeOffer{Type: &capacity.InstanceType{Image: image}, Offer: capacity.Offer{Zone: zone}}
@@ -317,7 +317,7 @@ func TestNewImageOfAStaticPool(t *testing.T) {
 	offers := []capacity.NodeOffer{{Type: &capacity.InstanceType{Name: "m", Image: "ami-new"}, Offer: capacity.Offer{Zone: "a", Available: true}}}
 	w := guard.Workload{Owner: "NodePool/pool"}
 	bought := 0
-	for round := range 5 { // as Motor.grow asks
+	for round := range 5 { // as Motor.grow does
 		node, held := p.forPool(pool, &capacity.PlannedNode{Pool: pool, Offers: offers}, w)
 		adm := p.admit(10-bought, func() *money { return &money{} })
 		for range 10 - bought {
@@ -327,7 +327,7 @@ func TestNewImageOfAStaticPool(t *testing.T) {
 			name := fmt.Sprint("m", bought)
 			p.buyAs(&capacity.Claim{Name: name, Pool: "pool", NodeClass: "class"}, node.Offers, fmt.Sprint("r", round), w, held.probe)
 			p.named(name, "node-"+name)
-			p.ready("node-" + name) // but no device plugin comes
+			p.ready("node-" + name) // but no device plugin registers
 			bought++
 		}
 		p.clock.Step(time.Minute)

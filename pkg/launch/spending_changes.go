@@ -24,27 +24,26 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Changes that bear on breakers, by spec and never by status or number of replicas: a probe of ours changes the status of every
-// DaemonSet.
+// Changes that breakers may depend on. Only spec counts, never status or replicas: a probe of ours changes the status of every DaemonSet.
 
 const (
-	// annotationRetry on a pool, a class or a workload asks, with each new value, to try at once.
+	// annotationRetry on a pool, a node class or a workload asks for a probe at once, with each new value.
 	annotationRetry = "dovetail.sh/retry"
-	// retrySpacing is how often that is heard of a workload at most: its owner is not who pays.
+	// retrySpacing is the least time between two retries of a workload: its owner is not the one who pays for them.
 	retrySpacing = 5 * time.Minute
-	// annotationRevision on a Deployment's ReplicaSet counts its roll-outs.
+	// annotationRevision on a Deployment's ReplicaSet counts the Deployment's rollouts.
 	annotationRevision = "deployment.kubernetes.io/revision"
 	// mostTemplates bounds the workloads whose pod templates are remembered.
 	mostTemplates = 50_000
 )
 
-// PoolChanged says that a pool's spec has changed, or that a user asks for another try of all that keeps it from growing.
+// PoolChanged tells the guard that a pool's spec has changed, or that a user asks for a retry of all that keeps the pool from growing.
 func (s *Spending) PoolChanged(pool, class string, retry bool) {
 	// A Node may be refused for a label that the pool's template lacks.
 	s.change(func(k guard.Key) bool { return k.Pool == pool || class != "" && k.Class == class }, retry)
 }
 
-// ClassChanged says so of a node class. pools are those that use it.
+// ClassChanged is PoolChanged for a node class. pools are those that use it.
 func (s *Spending) ClassChanged(class string, pools []string, retry bool) {
 	of := map[string]bool{}
 	for _, p := range pools {
@@ -53,7 +52,7 @@ func (s *Spending) ClassChanged(class string, pools []string, retry bool) {
 	s.change(func(k guard.Key) bool { return k.Class == class || k.Pool != "" && of[k.Pool] }, retry)
 }
 
-// Watch listens for changes of what pods and daemons are made of. To be called before the informers start.
+// Watch watches the objects that pods and DaemonSet pods are made from. Call it before the informers start.
 func (s *Spending) Watch(f informers.SharedInformerFactory) error {
 	for _, w := range s.watches(f) {
 		if _, err := w.informer.AddEventHandler(w.handler); err != nil {
@@ -71,13 +70,13 @@ type watch struct {
 func (s *Spending) watches(f informers.SharedInformerFactory) []watch {
 	everywhere := func(k guard.Key) bool { return !k.Machine() }
 	daemons := f.Apps().V1().DaemonSets().Lister()
-	daemon := func(is func(*appsv1.DaemonSet) bool) bool { // pods of such a one may come to any node
+	daemon := func(is func(*appsv1.DaemonSet) bool) bool { // their pods may run on any node
 		all, err := daemons.List(labels.Everything())
 		return err != nil || slices.ContainsFunc(all, is)
 	}
 	return []watch{
 		{f.Apps().V1().DaemonSets().Informer(), changes(func(ds *appsv1.DaemonSet) any { return ds.Spec.Template.Spec }, func(*appsv1.DaemonSet) {
-			s.change(func(guard.Key) bool { return true }, false) // without its network's or its devices' daemon no node is any good
+			s.change(func(guard.Key) bool { return true }, false) // no node is any good without the DaemonSet of its network or its devices
 		})},
 		{f.Core().V1().LimitRanges().Informer(), changes(func(l *corev1.LimitRange) any { return l.Spec }, func(l *corev1.LimitRange) {
 			sized := daemon(func(ds *appsv1.DaemonSet) bool { return ds.Namespace == l.Namespace })
@@ -108,7 +107,7 @@ func (s *Spending) watches(f informers.SharedInformerFactory) []watch {
 			return []any{c.Spec, c.Status.Allocation != nil}
 		}, func(c *resourcev1.ResourceClaim) {
 			if metav1.GetControllerOfNoCopy(c) != nil {
-				return // made for one pod, of its template
+				return // made for one pod, from its template
 			}
 			if users := s.usersWhere(func(pod *corev1.Pod) bool { return usesClaim(pod, c) }); len(users) > 0 {
 				s.change(func(k guard.Key) bool { return users[k.Workload] }, false)
@@ -120,7 +119,7 @@ func (s *Spending) watches(f informers.SharedInformerFactory) []watch {
 	}
 }
 
-// usersOf are the workloads whose waiting pods use a claim.
+// usersOf returns the workloads whose waiting pods use a claim.
 func (s *Spending) usersOf(c *corev1.PersistentVolumeClaim) map[guard.Workload]bool {
 	return s.usersWhere(func(pod *corev1.Pod) bool {
 		return pod.Namespace == c.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
@@ -129,14 +128,14 @@ func (s *Spending) usersOf(c *corev1.PersistentVolumeClaim) map[guard.Workload]b
 	})
 }
 
-// usesClaim says that a pod asks for a ResourceClaim by name.
+// usesClaim reports whether a pod uses a ResourceClaim by name.
 func usesClaim(pod *corev1.Pod, c *resourcev1.ResourceClaim) bool {
 	return pod.Namespace == c.Namespace && slices.ContainsFunc(pod.Spec.ResourceClaims, func(r corev1.PodResourceClaim) bool {
 		return r.ResourceClaimName != nil && *r.ResourceClaimName == c.Name
 	})
 }
 
-// usersWhere are the workloads of waiting pods, if any breaker is open at all.
+// usersWhere returns the workloads of the waiting pods that match, or nil if no breaker is open.
 func (s *Spending) usersWhere(is func(*corev1.Pod) bool) map[guard.Workload]bool {
 	s.mu.Lock()
 	open := slices.ContainsFunc(s.guard.Breakers(), (*guard.Breaker).Open)
@@ -153,8 +152,8 @@ func (s *Spending) usersWhere(is func(*corev1.Pod) bool) map[guard.Workload]bool
 	return out
 }
 
-// changes calls f when what spec gives of an object is not what it was. What is new or gone is a change, too, except for what was
-// there before this process.
+// changes returns a handler that calls f when spec returns something else for an object than before. Added and deleted objects are changes,
+// too, except those of the initial list.
 func changes[T metav1.Object](spec func(T) any, f func(T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
@@ -178,8 +177,8 @@ func changes[T metav1.Object](spec func(T) any, f func(T)) cache.ResourceEventHa
 	}
 }
 
-// workloadChanges listens for other pod templates and for the retry annotation. A Deployment's are seen on its ReplicaSets, which
-// its controller gives its annotations.
+// workloadChanges returns a handler that looks for changed pod templates and for the retry annotation. A Deployment's are seen on its
+// ReplicaSets: its controller copies its annotations to them.
 func (s *Spending) workloadChanges(template func(metav1.Object) *corev1.PodTemplateSpec) cache.ResourceEventHandler {
 	seen := func(o any, initial bool) {
 		if obj, ok := o.(metav1.Object); ok {
@@ -192,7 +191,7 @@ func (s *Spending) workloadChanges(template func(metav1.Object) *corev1.PodTempl
 	}}
 }
 
-// workloadState is what was last seen of a workload.
+// workloadState is the last known state of a workload.
 type workloadState struct {
 	of       origin
 	template string
@@ -200,8 +199,8 @@ type workloadState struct {
 	retried  time.Time
 }
 
-// origin is the object by which a workload is known: of a Deployment's ReplicaSets and a CronJob's Jobs the latest. The others change, too,
-// and say what once was true.
+// origin identifies the object that a workload's state was read from: the latest of a Deployment's ReplicaSets or a CronJob's Jobs. The
+// older ones change, too, but show an outdated state.
 type origin struct {
 	uid, owner types.UID
 	made       time.Time
@@ -213,14 +212,14 @@ func originOf(o metav1.Object) origin {
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
 		out.owner = ref.UID
 	}
-	// A Deployment that is rolled back has an old ReplicaSet with a new revision.
+	// After a rollback the Deployment has an old ReplicaSet with a new revision.
 	if n, err := strconv.ParseInt(o.GetAnnotations()[annotationRevision], 10, 64); err == nil {
 		out.rank = n
 	}
 	return out
 }
 
-// before says that the object was another's predecessor.
+// before reports whether o is the same object as other or its predecessor.
 func (o origin) before(other origin) bool {
 	switch {
 	case o.uid == other.uid:
@@ -228,7 +227,7 @@ func (o origin) before(other origin) bool {
 	case o.owner == other.owner:
 		return o.rank <= other.rank
 	}
-	return o.made.Before(other.made) // the owner was made anew
+	return o.made.Before(other.made) // the owner was created anew
 }
 
 func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, initial bool) {
@@ -255,7 +254,7 @@ func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, init
 	asks := known && retry != "" && retry != before.retry
 	after.retried = before.retried
 	if retry == "" {
-		after.retry = before.retry // what was asked for once is not asked for again
+		after.retry = before.retry // a value that was handled once is not handled again
 	}
 	wait := retrySpacing - now.Sub(before.retried)
 	if asks && wait > 0 {
@@ -270,7 +269,7 @@ func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, init
 		clear(s.workloads)
 	}
 	s.workloads[w] = after
-	wide := map[guard.Key]bool{} // breakers of pools that hold its pods back for its own sake
+	wide := map[guard.Key]bool{} // pool-wide breakers that are open because of this workload, too
 	for _, b := range s.guard.Breakers() {
 		if b.Key.PoolWide() && slices.Contains(b.Members, w) {
 			wide[b.Key] = true
@@ -279,13 +278,13 @@ func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, init
 	s.mu.Unlock()
 	if changed || asks {
 		s.change(func(k guard.Key) bool { return k.Workload == w }, asks)
-		if len(wide) > 0 { // others wait for that as well: whoever asks for this workload doesn't ask for them
+		if len(wide) > 0 { // other workloads wait for these as well, and a retry of this workload is no retry of them
 			s.change(func(k guard.Key) bool { return wide[k] }, false)
 		}
 	}
 }
 
-// jobAsks hears of the retry annotation on a Job that nothing owns: its pods go by their shape.
+// jobAsks handles the retry annotation on a Job that nothing owns: its pods count by their shape.
 func (s *Spending) jobAsks(before, now any) {
 	old, _ := before.(*batchv1.Job)
 	job, ok := now.(*batchv1.Job)
@@ -309,14 +308,14 @@ func (s *Spending) jobAsks(before, now any) {
 	}
 }
 
-// retryLater is an object whose retry annotation has come too soon after the last.
+// retryLater is an object whose retry annotation came too soon after the last one.
 type retryLater struct {
 	at       time.Time
 	object   metav1.Object
 	template *corev1.PodTemplateSpec
 }
 
-// retryNow hears of retry annotations that came too soon when it is time.
+// retryNow handles retry annotations that came too soon, once it is time.
 func (s *Spending) retryNow() {
 	now := s.clock.Now()
 	var due []retryLater
@@ -333,7 +332,7 @@ func (s *Spending) retryNow() {
 	}
 }
 
-// rootOf is the workload that a controller's pods count for; false: none of their own.
+// rootOf returns the workload that a controller's pods count for; false: they don't count for a controller.
 func rootOf(o metav1.Object) (guard.Workload, bool) {
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
 		return guard.Workload{Namespace: o.GetNamespace(), Owner: ref.Kind + "/" + ref.Name}, true

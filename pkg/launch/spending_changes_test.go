@@ -25,7 +25,7 @@ import (
 
 var app = guard.Workload{Namespace: "d", Owner: "Deployment/app"}
 
-// paused opens breakers of a machine fault, of an application's pods and of another's, and has their first probes fail.
+// paused opens the breakers of a machine fault, of an application's pods and of another one's, and lets their first probes fail.
 func (p *purse) paused() *purse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *purse) paused() *purse {
 	return p
 }
 
-// early says which of the breakers are to be probed now: of the image, the application, the other one.
+// early returns which of the breakers are due for a probe: the image's, the application's, the other one's.
 func (p *purse) early() (out string) {
 	due := p.due()
 	for _, k := range []guard.Key{badImage, guard.PodKey("pool", app), guard.PodKey("pool", web)} {
@@ -73,7 +73,7 @@ func asking(value string) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) { rs.Annotations[annotationRetry] = value }
 }
 
-// hears tells of an object that is made, or that changes, as its informer would.
+// hears reports an object that is created or changed, as its informer would.
 func (p *purse) hears(before, after runtime.Object, initial bool) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	var informer cache.SharedIndexInformer
@@ -118,7 +118,7 @@ func (p *purse) hears(before, after runtime.Object, initial bool) {
 	p.t.Fatalf("nobody hears of %T", after)
 }
 
-// What bears on a breaker has it probed early when its spec changes, and not when its status or its number of replicas does.
+// A breaker is probed early when the spec of something it depends on changes, and not when a status or a number of replicas does.
 func TestEarlyProbes(t *testing.T) {
 	meta := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -126,7 +126,7 @@ func TestEarlyProbes(t *testing.T) {
 	pods, all := "Deployment/app ReplicaSet/web ", "image Deployment/app ReplicaSet/web "
 	for _, tt := range []struct {
 		name   string
-		before runtime.Object // nil: it is made
+		before runtime.Object // nil: created
 		after  func(runtime.Object) runtime.Object
 		want   string
 	}{
@@ -204,10 +204,10 @@ func TestEarlyProbes(t *testing.T) {
 	}
 }
 
-// Of a Deployment's ReplicaSets the latest counts, in whatever order they are seen, also when it is rolled back.
+// Of a Deployment's ReplicaSets the latest counts, in whatever order they are seen, also after a rollback.
 func TestTemplateOfADeployment(t *testing.T) {
 	p := newPurse(t, SpendingConfig{}).paused()
-	// It changes as its roll-out goes on, the new one first, then the old one: neither is news.
+	// Both change as the rollout proceeds, first the new one, then the old one: neither is a change of the template.
 	first, second := revisionOf("app-1", 1, "a"), revisionOf("app-2", 2, "b")
 	p.hears(nil, second, true)
 	p.hears(nil, first, true)
@@ -224,7 +224,7 @@ func TestTemplateOfADeployment(t *testing.T) {
 	}
 }
 
-// A Deployment that is deleted and made anew begins with its first revision.
+// A Deployment that is deleted and created anew begins with revision 1.
 func TestTemplateOfADeploymentThatIsMadeAnew(t *testing.T) {
 	p := newPurse(t, SpendingConfig{}).paused()
 	p.hears(nil, revisionOf("app-7", 7, "a"), true)
@@ -236,8 +236,7 @@ func TestTemplateOfADeploymentThatIsMadeAnew(t *testing.T) {
 	}
 }
 
-// The retry annotation is heard of with each new value, at most each five minutes, and never again because an older ReplicaSet has an
-// older one.
+// The retry annotation works with each new value, at most every five minutes, and never because an older ReplicaSet has an older value.
 func TestRetryOfAWorkload(t *testing.T) {
 	p := newPurse(t, SpendingConfig{}).paused()
 	old, rs := revisionOf("app-1", 1, "a", asking("one")), revisionOf("app-2", 2, "b")
@@ -278,7 +277,7 @@ func TestRetryOfAWorkload(t *testing.T) {
 	}
 }
 
-// probed says that a breaker of the workload is to be probed now, and has that fail.
+// probed reports whether a breaker of the workload is due for a probe, and lets that fail.
 func (p *purse) probed(w guard.Workload) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,7 +300,7 @@ func (p *purse) probed(w guard.Workload) bool {
 	return false
 }
 
-// On a Job that nothing owns the annotation works, too: its pods go by their shape. One that it was made with asks for nothing.
+// The annotation works on a Job without a controller, too: its pods count by their shape. A Job that was created with it asks for nothing.
 func TestRetryOfAJob(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	pod := p.pod("p", "", func(pod *corev1.Pod) {
@@ -339,7 +338,7 @@ func TestRetryOfAJob(t *testing.T) {
 	}
 }
 
-// A pool that is paused for some workloads is probed when one of theirs changes, not when any does.
+// A pool-wide breaker is probed when one of the workloads it is open for changes, not when any does.
 func TestPausedPoolIsProbedForItsOwn(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	wide := guard.PoolKey("pool", "x")

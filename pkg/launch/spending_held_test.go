@@ -33,7 +33,7 @@ func (p wholeGang) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
 	return out
 }
 
-// A gang that needs more nodes of a new image than newImageNodes is bought as a whole: else the image would never become known.
+// A gang that needs more nodes of a new image than newImageNodes is bought as a whole: otherwise the image would never become known.
 func TestGangOnANewImage(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{NewImageNodes: 2})
 	w.motor.planner = wholeGang{}
@@ -49,7 +49,7 @@ func TestGangOnANewImage(t *testing.T) {
 	}
 }
 
-// Each fresh node also gets a pod of somebody else's, and the filters refuse the pod it was bought for, again and again.
+// Each new node also gets a pod of another workload, and the filters refuse the pod it was bought for, again and again.
 func TestRefusedBesideOtherPods(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	a := p.pod("a", "")
@@ -70,7 +70,7 @@ func TestRefusedBesideOtherPods(t *testing.T) {
 	}
 }
 
-// A machine that did work for a short Job says so after a restart, too: another of its round that fails opens no breaker.
+// An instance that served a short Job counts as served after a restart, too: another failure of its round opens no breaker.
 func TestServedForWhomAfterARestart(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		p := newPurse(t, SpendingConfig{})
@@ -105,7 +105,7 @@ func TestServedForWhomAfterARestart(t *testing.T) {
 	}
 }
 
-// Sixty classes of pods that no node can hold came before the one that a breaker of machine faults holds back: it has its turn.
+// Sixty classes of pods that no node can hold are older than the one that a breaker of machine faults stops: it is considered, too.
 func TestProbeLooksAtAllWhoWait(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.opens(badImage, broken)
@@ -131,7 +131,7 @@ func TestProbeLooksAtAllWhoWait(t *testing.T) {
 	t.Error("the pod that the breaker holds back is never looked at")
 }
 
-// Images of nodes that came up before anything was kept of purchases are known.
+// Images of nodes that were initialized before purchases were recorded are known.
 func TestImagesOfOldNodesAreKnown(t *testing.T) {
 	p := newPurse(t, SpendingConfig{NewImageNodes: 1})
 	old := &capacity.Claim{Name: "old", NodeClass: "class", ImageID: "ami", Initialized: true, Launched: true}

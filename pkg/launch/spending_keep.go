@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// keepEvery is how often what the guard knows is written down, if it has changed.
+	// keepEvery is how often the guard's records are written, if they have changed.
 	keepEvery = time.Second
-	// askEvery is how often the API server is asked whether it would accept a Node that it has refused.
+	// askEvery is how often the API server is asked with a dry run whether it would accept a Node that it has refused.
 	askEvery = time.Minute
-	// countEvery is how often the money is counted.
+	// countEvery is how often the cost of nodes is counted.
 	countEvery = 15 * time.Second
 )
 
-// tendSpending gives verdicts, tells of what has happened to breakers, and has demand looked at that they concern.
+// tendSpending gives verdicts, reports what has happened to breakers, and has the demand planned for that these concern.
 func (m *Motor) tendSpending(ctx context.Context) {
 	s := m.spending
 	if s == nil {
@@ -48,14 +48,14 @@ func (m *Motor) tendSpending(ctx context.Context) {
 		}
 	}
 	if changed {
-		m.Changed() // pods that were refused hear what is true now, or are planned for
+		m.Changed() // refused pods are planned for again, or get the current reason
 	}
 	if len(s.due()) > 0 {
 		m.replan()
 	}
 }
 
-// rejected tells the guard of pods that were refused by the filters on nodes that were built for them.
+// rejected reports to the guard the pods that the filters have refused on nodes launched for them.
 func (m *Motor) rejected() {
 	if m.spending == nil {
 		return
@@ -65,7 +65,7 @@ func (m *Motor) rejected() {
 	}
 }
 
-// forgive ends the back-off of pods whose breaker has closed: what they failed of is over.
+// forgive ends the back-off of the pods whose breaker has closed: the cause of their failed launches is over.
 func (m *Motor) forgive(key guard.Key) {
 	var uids []types.UID
 	for _, pod := range m.pending.all() {
@@ -76,7 +76,7 @@ func (m *Motor) forgive(key guard.Key) {
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Forgive(uids, now) })
 }
 
-// tellBreaker says in an event what has happened to a breaker, on the object it is about.
+// tellBreaker records an event about a breaker on the object that it is about.
 func (m *Motor) tellBreaker(ctx context.Context, n guard.Notice) {
 	reason, kind := "", corev1.EventTypeWarning
 	switch n.Kind {
@@ -101,7 +101,7 @@ func (m *Motor) tellBreaker(ctx context.Context, n guard.Notice) {
 	}
 }
 
-// keepSpending writes down what the guard knows, asks about refused Nodes and counts the money, until ctx ends.
+// keepSpending writes the guard's records, retries refused Nodes and counts the cost, until ctx ends.
 func (m *Motor) keepSpending(ctx context.Context) {
 	s := m.spending
 	if s == nil {
@@ -129,12 +129,12 @@ func (m *Motor) keepSpending(ctx context.Context) {
 	}
 }
 
-// keepRecords writes the records that have changed. One that can't be written is tried again.
+// keepRecords writes the records that have changed. A failed write is repeated.
 func (m *Motor) keepRecords(ctx context.Context) {
 	s := m.spending
 	s.mu.Lock()
 	texts := map[guard.Owner]string{}
-	delete(s.dirty, guard.Owner{}) // of NodeClaims that name no pool: there is nothing to keep it on
+	delete(s.dirty, guard.Owner{}) // breakers of NodeClaims that name no pool: there is no object to write to
 	for o := range s.dirty {
 		texts[o] = s.guard.Encode(o, s.clock.Now())
 	}
@@ -142,7 +142,7 @@ func (m *Motor) keepRecords(ctx context.Context) {
 	s.mu.Unlock()
 	for o, text := range texts {
 		if before, known := s.kept[o]; known && before == text {
-			continue // what an earlier process has left is not known, and is written over
+			continue // the record of an earlier process is unknown here, and overwritten
 		}
 		if err := s.records.RecordGuard(ctx, o, text); err != nil {
 			if ctx.Err() == nil {
@@ -157,7 +157,7 @@ func (m *Motor) keepRecords(ctx context.Context) {
 	}
 }
 
-// keepServed writes on claims that their machines have done work.
+// keepServed records on claims that their instances have served.
 func (m *Motor) keepServed(ctx context.Context) {
 	s := m.spending
 	s.mu.Lock()
@@ -182,7 +182,7 @@ func (m *Motor) keepServed(ctx context.Context) {
 	})
 }
 
-// nodeRefused remembers a Node that the API server has refused, and gives the verdict on its machine.
+// nodeRefused remembers a Node that the API server has refused, and gives the verdict on its instance.
 func (s *Spending) nodeRefused(c *capacity.Claim, node *corev1.Node, why error) {
 	if s == nil {
 		return
@@ -195,7 +195,7 @@ func (s *Spending) nodeRefused(c *capacity.Claim, node *corev1.Node, why error) 
 	}
 }
 
-// askAboutNodes asks with a dry run whether Nodes that were refused would be accepted by now. That costs no machine.
+// askAboutNodes checks with a dry run whether Nodes that were refused would be accepted now. That costs no instance.
 func (m *Motor) askAboutNodes(ctx context.Context) {
 	s := m.spending
 	now := s.clock.Now()
@@ -226,7 +226,7 @@ func (m *Motor) askAboutNodes(ctx context.Context) {
 	}
 }
 
-// countMoney sets the metrics of what nodes cost, and adds up what was spent on machines that never did work.
+// countMoney sets the metrics of what nodes cost.
 func (m *Motor) countMoney() {
 	sum := m.money()
 	there, counted := map[string]bool{}, m.spending.counted
@@ -244,7 +244,7 @@ func (m *Motor) countMoney() {
 		dollarsPerHour.WithLabelValues(pool, "running").Set(running)
 		dollarsPerHour.WithLabelValues(pool, "in_flight").Set(inFlight)
 		if !some && !more && !there[pool] {
-			delete(counted, pool) // package poolmetrics ends its series
+			delete(counted, pool) // package poolmetrics deletes its series
 		}
 	}
 	m.spending.mu.Lock()
@@ -258,13 +258,13 @@ func (m *Motor) countMoney() {
 	breakersOpen.Set(float64(open))
 }
 
-// wasted adds what a machine has cost that is over and never did work.
+// wasted adds the cost of an instance that has ended without having served to the metric.
 func (m *Motor) wasted(c *capacity.Claim) {
-	// Of machines that nobody watched, Karpenter's or those of a version without the guard, it isn't known.
+	// It is unknown for instances that were not watched: Karpenter's, or those of a version without the guard.
 	if m.spending == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || m.spending.hasServed(c.Name) {
 		return
 	}
-	// By another's clock it may have been bought in our future.
+	// When clocks differ, it may have been bought in our future.
 	unserved.WithLabelValues(c.Pool).Add(priceOf(m.prices(c.NodeClass), c) * max(m.clock.Since(boughtAt(c)), 0).Hours())
 }
 

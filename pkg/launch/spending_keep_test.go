@@ -17,7 +17,7 @@ import (
 
 var ofPool = guard.Owner{Pool: "pool"}
 
-// A new leader knows what the last one knew: what is held back, and what is tried already.
+// A new leader knows what the last one knew: what is paused, and what is being probed already.
 func TestRestartRestoresBreakersAndMachines(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.opens(badPods, thrown)
@@ -43,7 +43,7 @@ func TestRestartRestoresBreakersAndMachines(t *testing.T) {
 	}
 }
 
-// A record that can't be read is said, and written over; so is what there is no reason for any more.
+// A record that can't be read is logged, and overwritten; so is a record for which there is no longer a reason.
 func TestRecordsOfAnEarlierProcessAreWrittenOver(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
 	w.kept[ofPool] = "{nonsense"
@@ -58,7 +58,7 @@ func TestRecordsOfAnEarlierProcessAreWrittenOver(t *testing.T) {
 		t.Fatal("nothing is kept")
 	}
 	w.leads()
-	c.Step(48 * time.Hour) // nobody has asked for a probe
+	c.Step(48 * time.Hour) // no probe has been due
 	w.motor.spending.settle(w.reservations)
 	w.motor.keepRecords(t.Context())
 	if got := w.kept[ofPool]; got != "" {
@@ -66,7 +66,7 @@ func TestRecordsOfAnEarlierProcessAreWrittenOver(t *testing.T) {
 	}
 }
 
-// What can't be written is tried again, and what has not changed isn't written.
+// A failed write is repeated, and an unchanged record isn't written.
 func TestRecordsAreWrittenWhenTheyChange(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.broken["RecordGuard"] = errors.New("conflict")
@@ -91,7 +91,7 @@ func TestRecordsAreWrittenWhenTheyChange(t *testing.T) {
 // Nothing is bought before the records are read.
 func TestNothingIsBoughtBeforeTheRecordsAreRead(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
-	w.kept[ofPool] = "" // whatever
+	w.kept[ofPool] = "" // anything
 	w.broken["GuardRecords"] = errors.New("forbidden")
 	w.submit(1)
 	w.build()
@@ -118,7 +118,7 @@ func TestNothingIsBoughtBeforeTheRecordsAreRead(t *testing.T) {
 	t.Error("does not go on")
 }
 
-// A machine that is emptied after a restart while its pods wait has failed all the same.
+// An instance whose node is emptied after a restart while its pods wait has failed all the same.
 func TestEmptiedAfterARestart(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	pod := p.pod("p", "")
@@ -136,7 +136,7 @@ func TestEmptiedAfterARestart(t *testing.T) {
 	}
 }
 
-// A claim that ends while the next leader looks is not watched for ever.
+// A claim that ends while the next leader recovers is not watched for ever.
 func TestClaimThatEndsDuringRecovery(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.submit(1)
@@ -155,7 +155,7 @@ func TestClaimThatEndsDuringRecovery(t *testing.T) {
 	}
 }
 
-// What was said of a machine's end before the restart is not said again: it is nobody's failure.
+// The reason why an instance ends was reported before the restart and is not reported again: it counts as no failure.
 func TestMachineThatEndsOverARestart(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	c := p.buys("c")
@@ -170,7 +170,7 @@ func TestMachineThatEndsOverARestart(t *testing.T) {
 	}
 }
 
-// A machine that has served is not asked for its work again, and closes no breaker by that.
+// An instance that has served isn't counted again after a restart, and closes no breaker by that.
 func TestServedOverARestart(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	c := p.buys("c")
@@ -185,7 +185,7 @@ func TestServedOverARestart(t *testing.T) {
 	}
 }
 
-// Served is written on the claim, and again when that could not be done.
+// Served is recorded on the claim, and retried after a failed write.
 func TestServedIsRecorded(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.submit(1)
@@ -203,7 +203,7 @@ func TestServedIsRecorded(t *testing.T) {
 	}
 }
 
-// A Node that the API server refuses is asked about each minute, and costs no machine until it is accepted.
+// A Node that the API server refuses is tried with a dry run each minute, and no instance is bought until it is accepted.
 func TestRefusedNodeIsAskedAbout(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
 	s := w.motor.spending
@@ -230,7 +230,7 @@ func TestRefusedNodeIsAskedAbout(t *testing.T) {
 	}
 }
 
-// People hear of a breaker on the object it is about.
+// Events about a breaker are recorded on the object that it is about.
 func TestBreakersAreTold(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.opens(badImage, broken)
@@ -246,7 +246,7 @@ func TestBreakersAreTold(t *testing.T) {
 	}
 }
 
-// A new leader doesn't take an old machine's work for that of a probe.
+// A new leader doesn't take an old instance's success for that of a probe.
 func TestANewLeaderKeepsABreakerThatHasOpenedAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key   guard.Key
@@ -301,7 +301,7 @@ func TestANewLeaderKeepsABreakerThatHasOpenedAgain(t *testing.T) {
 	}
 }
 
-// buysFor is buys of a probe.
+// buysFor is buys for a probe.
 func (p *purse) buysFor(name string, probes ...guard.Key) *capacity.Claim {
 	c := &capacity.Claim{Name: name, UID: "uid-" + name, Pool: "pool", NodeClass: "class", CreatedAt: p.clock.Now(), ImageID: "ami", Zone: "a", Launched: true,
 		Purchase: &guard.Purchase{Round: "round-of-" + name, Workloads: []guard.Workload{web}, Probes: probes}}

@@ -17,9 +17,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// restrict takes what open breakers hold back out of a view: offers of images that fail become unavailable, and classes whose
-// workloads fail in a pool are forbidden there. lift are breakers that are being probed, which hold nothing back.
-// It answers what is forbidden, and pods that have to wait because others of their class need not.
+// restrict removes from a view what open breakers stop: offerings of images that fail become unavailable, and classes whose workloads fail
+// in a pool are forbidden there. lift holds the breakers that are being probed, which stop nothing. It returns what is forbidden, and
+// refusals for the pods that have to wait while others of their class need not.
 func (s *Spending) restrict(v *view, pod func(types.UID) *corev1.Pod, lift []guard.Key) (forbidden []capacity.Forbidden, wait []capacity.Refusal) {
 	if s == nil {
 		return nil, nil
@@ -35,7 +35,7 @@ func (s *Spending) restrict(v *view, pod func(types.UID) *corev1.Pod, lift []gua
 	}
 	for i := range v.Demand {
 		d := &v.Demand[i]
-		held := map[string][]*guard.Breaker{} // by pool, in the order of the pods
+		held := map[string][]*guard.Breaker{} // by pool: one breaker per pod, in the order of the pods
 		byWorkload := map[guard.Workload]map[string]*guard.Breaker{}
 		breakers := func(p *corev1.Pod) map[string]*guard.Breaker {
 			w := s.workloadOf(p)
@@ -62,7 +62,7 @@ func (s *Spending) restrict(v *view, pod func(types.UID) *corev1.Pod, lift []gua
 		if len(held) > 0 {
 			clear(s.idle)
 		}
-		var out []int // pods that are held back somewhere where others of their class are not
+		var out []int // pods that a breaker stops somewhere where it doesn't stop others of their class
 		for _, pool := range slices.Sorted(maps.Keys(held)) {
 			all := held[pool]
 			if !slices.Contains(all, nil) {
@@ -84,7 +84,7 @@ func (s *Spending) restrict(v *view, pod func(types.UID) *corev1.Pod, lift []gua
 	return forbidden, wait
 }
 
-// without takes pods out of a demand and refuses them.
+// without removes pods from a demand and refuses them.
 func (s *Spending) without(d *capacity.Demand, out []int, held map[string][]*guard.Breaker) capacity.Refusal {
 	r := capacity.Refusal{Class: d.Class, Retryable: true}
 	var kept []capacity.PodRef
@@ -107,7 +107,7 @@ func (s *Spending) without(d *capacity.Demand, out []int, held map[string][]*gua
 	return r
 }
 
-// heldIn are the breakers that hold a workload back, by pool.
+// heldIn returns the breakers that stop a workload, by pool.
 func (s *Spending) heldIn(pools []*capacity.Pool, w guard.Workload, lift []guard.Key, now time.Time) map[string]*guard.Breaker {
 	var out map[string]*guard.Breaker
 	for _, p := range pools {
@@ -123,7 +123,7 @@ func (s *Spending) heldIn(pools []*capacity.Pool, w guard.Workload, lift []guard
 	return out
 }
 
-// withoutHeld is the pool with the offers unavailable that a breaker of machine faults holds back.
+// withoutHeld returns the pool with those offerings unavailable that a breaker of machine faults stops.
 func (s *Spending) withoutHeld(p *capacity.Pool, lift []guard.Key) *capacity.Pool {
 	var out *capacity.Pool
 	for i, t := range p.Types {
@@ -154,7 +154,7 @@ func (s *Spending) withoutHeld(p *capacity.Pool, lift []guard.Key) *capacity.Poo
 	return out
 }
 
-// imagesOf and zonesOf are what the offers of a node may become.
+// imagesOf and zonesOf return the images and zones that a node with these offerings may get.
 func imagesOf(offers []capacity.NodeOffer) (out []string) {
 	for i := range offers {
 		if image := offers[i].Type.Image; !slices.Contains(out, image) {
@@ -173,7 +173,7 @@ func zonesOf(offers []capacity.NodeOffer) (out []string) {
 	return out
 }
 
-// purchaseCheck is asked before machines are bought, by whoever buys: one check per plan or row of claims.
+// purchaseCheck is asked before instances are bought: one check per plan or per group of claims.
 type purchaseCheck struct {
 	s             *Spending
 	now           time.Time
@@ -187,10 +187,10 @@ type purchaseCheck struct {
 	gangs         map[string]bool // whose first node is granted: the others have to come, too
 }
 
-// underway are machines of a new image that were bought before.
+// underway counts the instances of a new image that were bought before.
 type underway struct {
 	n     int
-	since time.Time // when the first of them was
+	since time.Time // when the first of them was bought
 }
 
 func (a *purchaseCheck) money() *money {
@@ -200,7 +200,7 @@ func (a *purchaseCheck) money() *money {
 	return a.counted
 }
 
-// admit begins an admission of so many nodes.
+// admit begins a check for so many nodes.
 func (s *Spending) admit(total int, spent func() *money) *purchaseCheck {
 	if s == nil {
 		return nil
@@ -208,20 +208,20 @@ func (s *Spending) admit(total int, spent func() *money) *purchaseCheck {
 	return &purchaseCheck{s: s, now: s.clock.Now(), total: total, newImageNodes: map[string]int{}, underway: map[string]underway{}, spent: spent, doubt: map[guard.Key]*guard.Doubt{}, gangs: map[string]bool{}}
 }
 
-// refuses says why a node must not be bought, or "". lift are the breakers it is a probe of, gang is one that has pods there, if any: what
-// says how many machines are tried counts it as one. What is refused counts for nothing. soon as in capacity.Refusal.
+// refuses returns why a node must not be bought, or "". lift holds the breakers that it probes. gang is a gang that has pods there, if any:
+// limits on the number of instances that are tried count a gang as one. A refused node counts for nothing. soon as in capacity.Refusal.
 func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift []guard.Key, urgent bool, gang string) (why string, soon bool) {
 	if a == nil {
 		return "", false
 	}
 	s := a.s
 	if s.cfg.Budget.limits(pool) {
-		a.money() // it takes other locks
+		a.money() // before mu: it takes other locks
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lifted := func(b *guard.Breaker) bool {
-		return b == nil || slices.Contains(lift, b.Key) && !b.Probing() // somebody else may have been faster
+		return b == nil || slices.Contains(lift, b.Key) && !b.Probing() // another goroutine may have bought the probe
 	}
 	for i := range offers {
 		if b := s.guard.HoldsMachine(pool.NodeClass, offers[i].Type.Image, offers[i].Offer.Zone); !lifted(b) {
@@ -264,7 +264,7 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 	return "", false
 }
 
-// doubtKeys are the keys that a node would count for.
+// doubtKeys returns the breaker keys that a node would count for.
 func doubtKeys(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) (keys []guard.Key) {
 	for _, w := range workloads {
 		keys = append(keys, guard.PodKey(pool.Name, w))
@@ -275,7 +275,7 @@ func doubtKeys(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []gua
 	return keys
 }
 
-// doubts lets one machine at a time be bought while part of a round has failed and none of it has done work.
+// doubts allows one instance at a time while some of a round have failed and none has served.
 func (a *purchaseCheck) doubts(keys []guard.Key) string {
 	for _, k := range keys {
 		d, asked := a.doubt[k]
@@ -322,7 +322,7 @@ func (a *purchaseCheck) newImage(class, image string, workloads []guard.Workload
 	if u.n+a.newImageNodes[key] < most {
 		return key, ""
 	}
-	return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: the first of at most %d was launched at %s, more are once one is initialized (newImageNodes)",
+	return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: the first of at most %d was launched at %s, more are launched once one is initialized (newImageNodes)",
 		image, class, most, u.since.UTC().Format(time.RFC3339))
 }
 
@@ -348,14 +348,14 @@ func (a *purchaseCheck) spare(pool *capacity.Pool, offers []capacity.NodeOffer, 
 	return left
 }
 
-// allowance is what the guard says of machines that are bought for no pod.
+// allowance is what the guard allows where instances are bought for no pod.
 type allowance struct {
 	none  bool        // none may be bought
-	why   string      // why none, or fewer than asked for
-	probe []guard.Key // one may be bought, as a probe of this breaker
+	why   string      // why none, or only a probe
+	probe []guard.Key // one may be bought, as a probe of these breakers
 }
 
-// forPool asks for a machine for no pod: it answers the node with the offers that may be bought, and what to keep to.
+// forPool checks the purchase of instances for no pod: it returns the node with the offerings that may be bought, and the allowance.
 func (s *Spending) forPool(p *capacity.Pool, n *capacity.PlannedNode, w guard.Workload) (*capacity.PlannedNode, allowance) {
 	if s == nil {
 		return n, allowance{}
@@ -397,7 +397,7 @@ func (s *Spending) forPool(p *capacity.Pool, n *capacity.PlannedNode, w guard.Wo
 	return &own, allowance{}
 }
 
-// buyAs takes down a machine that is bought for no pod.
+// buyAs records an instance that is bought for no pod.
 func (s *Spending) buyAs(c *capacity.Claim, offers []capacity.NodeOffer, round string, w guard.Workload, probe []guard.Key) {
 	if s == nil {
 		return
@@ -406,7 +406,7 @@ func (s *Spending) buyAs(c *capacity.Claim, offers []capacity.NodeOffer, round s
 	s.buy(c, offers, nil)
 }
 
-// wantedOn is what each new node of a plan is bought for: workloads, and pods where they are known. pod finds a pod by its UID.
+// wantedOn returns what each new node of a plan is bought for: workloads, and pods that exist. pod finds a pod by its UID.
 func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod) (workloads map[string][]guard.Workload, wanted map[string]map[types.UID]guard.Workload) {
 	workloads, wanted = map[string][]guard.Workload{}, map[string]map[types.UID]guard.Workload{}
 	if s == nil {
@@ -420,7 +420,7 @@ func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod
 		class capacity.ClassKey
 		owner types.UID
 	}
-	known := map[kin]guard.Workload{} // pods of a controller have one answer
+	known := map[kin]guard.Workload{} // pods of one controller and class belong to one workload
 	for _, pl := range plan.Placements {
 		if !fresh[pl.Node] {
 			continue
@@ -443,7 +443,7 @@ func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod
 	return workloads, wanted
 }
 
-// keeps says of claims whether room is kept for pods on their nodes, or pods are being bound there.
+// keeps returns for which of the claims capacity is reserved on their nodes, or pods are being bound there.
 func (d *Reservations) keeps(claims []string) (out map[string]bool) {
 	d.read(func(l *ledger.Ledger) { out = l.Keeps(claims) })
 	return out

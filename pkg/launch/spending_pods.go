@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Pods is to be added to the scheduler's pod informer: what becomes of pods on machines of ours.
+// Pods returns the handler for the scheduler's pod informer: it watches what becomes of pods on our instances.
 func (s *Spending) Pods() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { s.podChanged(o.(*corev1.Pod), false) },
@@ -50,7 +50,7 @@ func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
 	defer s.mu.Unlock()
 	b := s.byNode[pod.Spec.NodeName]
 	if pod.Spec.NodeName == "" {
-		b = s.byPod[pod.UID] // preempted while it was being bound, perhaps
+		b = s.byPod[pod.UID] // it may have been preempted while it was being bound
 		if b == nil || !objects.Ended(pod) && pod.DeletionTimestamp == nil && !gone {
 			return
 		}
@@ -65,7 +65,7 @@ func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
 	s.noticeLocked()
 }
 
-// podMoved takes down that a pod has come to its node, or is leaving it.
+// podMoved records that a pod has been bound to its node, or is being deleted.
 func (s *Spending) podMoved(pod *corev1.Pod) {
 	if s == nil || pod.Spec.NodeName == "" || objects.DaemonSetKey(pod) != "" {
 		return
@@ -76,7 +76,7 @@ func (s *Spending) podMoved(pod *corev1.Pod) {
 	s.moved[w] = s.clock.Now()
 }
 
-// addPodLocked takes in how a pod on a machine fares.
+// addPodLocked updates the state of a pod on an instance.
 func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
 	if objects.DaemonSetKey(pod) != "" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 		return
@@ -85,26 +85,26 @@ func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
 	l := b.pods[pod.UID]
 	if l == nil {
 		if objects.Ended(pod) && pod.DeletionTimestamp != nil {
-			return // long over
+			return // ended long ago
 		}
 		l = &boundPod{workload: s.workload(pod, b)}
 		b.pods[pod.UID] = l
 	}
-	s.ranLocked(b, l, now) // it may be on its way out before anybody has looked
+	s.ranLocked(b, l, now) // before it is marked as left: it may be deleted already
 	switch cause, message := s.thrownOff(pod); {
 	case l.left:
 	case cause != "":
 		l.left = true
-		// A node that is not healthy before it was ever initialized is judged when it is given up: that is its machine's own failure.
+		// A node that becomes unhealthy before it was ever initialized gets its verdict when it is given up: that is a machine fault.
 		sick := unhealthy[cause]
 		if b.end != nil || b.neutral || b.over || sick && b.initialized.IsZero() {
-			return // it goes with its machine
+			return // it goes with its instance
 		}
-		f := guard.Fault{Machine: sick, Cause: cause, Message: fmt.Sprintf("pod %s/%s was thrown off node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
+		f := guard.Fault{Machine: sick, Cause: cause, Message: fmt.Sprintf("pod %s/%s had to leave node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
 		served := s.guard.Served(b.claim)
 		switch {
 		case !slices.Contains(b.workloads, l.workload):
-		case served: // a probe that works for others
+		case served: // a probe that works for other workloads
 			s.guard.Fail(b.claim, f, now)
 		default:
 			b.thrown = append(b.thrown, f)
@@ -124,11 +124,11 @@ func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
 			s.guard.Ran(b.claim, l.workload)
 		}
 	case pod.DeletionTimestamp != nil:
-		l.left = true // it leaves by its owner's will
+		l.left = true // its owner wanted it gone
 	}
 }
 
-// workload is what the pod belongs to, in the words the machine was bought with where they are on record.
+// workload returns the workload that the pod belongs to, as recorded with the purchase if it is.
 func (s *Spending) workload(pod *corev1.Pod, b *watched) guard.Workload {
 	if w, ok := b.wanted[pod.UID]; ok {
 		return w
@@ -148,10 +148,10 @@ func (s *Spending) workloadOf(pod *corev1.Pod) guard.Workload {
 
 const causePreempted = "preempted"
 
-// unhealthy are causes that say something of the machine, and nothing of the pods.
+// unhealthy holds the causes that are faults of the machine and not of the pods.
 var unhealthy = map[string]bool{"taint " + corev1.TaintNodeUnreachable: true, "taint " + corev1.TaintNodeNotReady: true}
 
-// thrownOff says why a pod was thrown off its node; empty: it wasn't, or by nobody but its owner, its machine's end or the cloud.
+// thrownOff returns why a pod was evicted or rejected; empty: it wasn't, or it ended because of its owner, its instance's end or the cloud.
 func (s *Spending) thrownOff(pod *corev1.Pod) (cause, message string) {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
@@ -168,7 +168,7 @@ func (s *Spending) thrownOff(pod *corev1.Pod) (cause, message string) {
 			return "evicted", "it was evicted through the Eviction API: " + c.Message
 		case corev1.PodReasonTerminationByKubelet:
 			if pod.Status.Reason == "Terminated" || strings.Contains(c.Message, "shutdown") {
-				return "", "" // the machine shuts down
+				return "", "" // the instance shuts down
 			}
 			return "kubelet " + pod.Status.Reason, "the kubelet evicted it: " + cmp.Or(pod.Status.Message, c.Message)
 		}
@@ -180,14 +180,14 @@ func (s *Spending) thrownOff(pod *corev1.Pod) (cause, message string) {
 	return "", ""
 }
 
-// disrupted says that the pod did not end by itself.
+// disrupted reports whether the pod was evicted or preempted.
 func disrupted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 	})
 }
 
-// rejected says that the kubelet did not admit the pod: it failed, of a reason of the node's, before any container was made
+// rejected reports whether the kubelet did not admit the pod: it failed, for a reason of the node's, before any container was created
 // (k8s.io/kubernetes, pkg/kubelet, rejectPod).
 func rejected(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" || pod.Status.Reason == "DeadlineExceeded" {
@@ -199,7 +199,7 @@ func rejected(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Status.ContainerStatuses, made) && !slices.ContainsFunc(pod.Status.InitContainerStatuses, made)
 }
 
-// untolerated is the key of a NoExecute taint of the pod's node that the pod doesn't tolerate.
+// untolerated returns the key of a NoExecute taint of the pod's node that the pod doesn't tolerate.
 func (s *Spending) untolerated(pod *corev1.Pod) string {
 	for _, t := range s.taints(pod.Spec.NodeName) {
 		if t.Effect == corev1.TaintEffectNoExecute && !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
@@ -217,7 +217,7 @@ func (s *Spending) throwLocked(b *watched, w guard.Workload, pod *corev1.Pod, f 
 	s.guard.Throw(b.claim, b.pool, w, desired, guard.Fault{Cause: f.Cause, Message: "NodeClaim " + b.claim + ": " + f.Message}, now)
 }
 
-// togetherLocked is how many pods of a workload are on machines, or have one bought for them.
+// togetherLocked returns how many pods of a workload are on instances, or have one bought for them.
 func (s *Spending) togetherLocked(w guard.Workload) int {
 	of := map[types.UID]bool{}
 	for _, b := range s.machines {
@@ -237,8 +237,8 @@ func (s *Spending) togetherLocked(w guard.Workload) int {
 	return n
 }
 
-// hasOtherPods says that pods are on the machine that it was not bought for. After a restart they may have got there before those it was
-// bought for: what these are refused for then is a race, and no fault of the machine as launched.
+// hasOtherPods reports whether pods are on the instance that it was not bought for. After a restart these may have been bound before the
+// pods it was bought for: if those are then refused, that is a race, and no fault of the instance.
 func (b *watched) hasOtherPods() bool {
 	for uid, l := range b.pods {
 		if _, ok := b.wanted[uid]; !ok && !l.left {
@@ -248,8 +248,9 @@ func (b *watched) hasOtherPods() bool {
 	return false
 }
 
-// rejectedByFilters says that pods planned for a claim's machine did not pass the scheduler's filters when it was there. late: in the pod's
-// own cycle, when others may have come between. beside: others are there, whether the informer shows them yet or not.
+// rejectedByFilters records that a pod that was planned on a claim's node did not pass the scheduler's filters once the node existed. late:
+// in the pod's own scheduling cycle, when other pods may have been bound in between. beside: other pods are there, whether the informer
+// shows them yet or not.
 func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, late, beside bool) {
 	if s == nil || pod == nil {
 		return
@@ -262,22 +263,22 @@ func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reas
 		return
 	}
 	now := s.clock.Now()
-	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there do not get there: " + reason}
+	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there can't run there: " + reason}
 	if plugin != "" {
 		f.Cause, f.Message = "filter "+plugin, fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason)
 	}
-	// Whoever else is on the machine, and whatever it does for them: refused so often is no race.
+	// This counts whatever other pods are on the instance: refused so often is no race.
 	if now.Sub(b.at) < thrownWithin {
 		s.throwLocked(b, w, pod, &f, now)
 	}
 	switch {
 	case beside || b.hasOtherPods():
 		return
-	case s.guard.Served(claim): // a probe that works for others
+	case s.guard.Served(claim): // a probe that works for other workloads
 		s.guard.Fail(claim, f, now)
 		return
 	}
-	// Pods of the workload have moved, or a domain that the spread counted has gone.
+	// Pods of the workload have come or gone, or a domain that the spread counted is gone.
 	f.Overtaken = late && (s.moved[w].After(b.at) || plugin == pluginSpread && s.nodeGone.After(b.at))
 	b.thrown = append(b.thrown, f)
 }

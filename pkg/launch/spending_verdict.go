@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
-// Ending says why a claim is about to be ended. fault nil: for nobody's failure.
+// Ending records why a claim is about to be ended. A nil fault: that is no failure.
 func (s *Spending) Ending(claim string, fault *guard.Fault) {
 	if s == nil {
 		return
@@ -23,24 +23,23 @@ func (s *Spending) Ending(claim string, fault *guard.Fault) {
 	}
 }
 
-// Decided says that a claim's machine has had its verdict, or is none that the guard watches.
+// Decided reports whether a claim's instance has had its verdict, or is not watched.
 func (s *Spending) Decided(claim string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.guard.Decided(claim)
 }
 
-// Emptied says that a claim is about to be ended because it has no pods. That is a failure if pods that it was bought for still
-// wait.
+// Emptied records that a claim is about to be ended because its node is empty. That is a failure if pods that it was bought for still wait.
 func (s *Spending) Emptied(claim string) {
 	if s != nil {
 		s.givenBack(claim, func(uid types.UID) bool { return s.pending.Get(uid) != nil }, 0)
 	}
 }
 
-// unused says that a claim is about to be ended because the plan that it was launched for has fallen through. Where its pods wait for
-// others of their gang that can't be had, the same would be bought again and again: that is forgiven a few times. waits says of a
-// pod that it has not got other room.
+// unused records that a claim is about to be ended because the plan that it was launched for has fallen through. If its pods wait for other
+// members of their gang that can't be placed, the same would be bought again and again: that is forgiven a few times. waits reports whether
+// a pod has no other capacity.
 func (s *Spending) unused(claim string, waits func(types.UID) bool) {
 	if s != nil {
 		s.givenBack(claim, waits, mostGangs)
@@ -75,8 +74,8 @@ func (s *Spending) givenBack(claim string, waits func(types.UID) bool, chance in
 	}
 	switch {
 	case len(waiting) > 0:
-		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: waiting, Chance: chance, Overtaken: overtaken})
-	case !thrown: // those that were thrown off it say why it has failed
+		s.Ending(claim, &guard.Fault{Cause: causeGivenBack, Message: "its pods were not bound there", Workloads: waiting, Chance: chance, Overtaken: overtaken})
+	case !thrown: // else the evicted or rejected pods say why it has failed
 		s.Ending(claim, nil)
 	}
 }
@@ -100,7 +99,7 @@ func (s *Spending) unfulfilledOf(pod *corev1.Pod) bool {
 	return late
 }
 
-// over says that a claim has ended or is about to, and gives the verdict. launched: there was a machine.
+// overClaim records that a claim has ended or is about to, and gives the verdict. launched: it had an instance.
 func (s *Spending) overClaim(claim string, launched bool) {
 	if s == nil {
 		return
@@ -120,7 +119,7 @@ func (s *Spending) overClaim(claim string, launched bool) {
 		s.failLocked(b, *b.end, now)
 	case len(b.thrown) > 0:
 		s.failLocked(b, mergeFaults(b.thrown), now)
-	case !b.launched: // it has gone before anybody has seen a machine: of insufficient capacity, say
+	case !b.launched: // it ended before an instance was seen, for insufficient capacity, say
 	default:
 		s.failLocked(b, *guard.Deleted("it was deleted before it had done work, as another had been within the hour"), now)
 	}
@@ -129,7 +128,7 @@ func (s *Spending) overClaim(claim string, launched bool) {
 	s.noticeLocked()
 }
 
-// fail gives the verdict on a machine that failed.
+// fail gives the verdict on an instance that failed.
 func (s *Spending) fail(claim string, f guard.Fault) {
 	if s == nil {
 		return
@@ -153,7 +152,7 @@ func (s *Spending) serveLocked(b *watched, w guard.Workload, now time.Time, tell
 	s.guard.Serve(b.claim, w, now)
 }
 
-// mergeFaults is one fault of those of several pods. The first says why.
+// mergeFaults merges the faults of several pods into one, with the message of the first.
 func mergeFaults(all []guard.Fault) guard.Fault {
 	f := all[0]
 	f.Workloads = slices.Clone(f.Workloads)
@@ -166,10 +165,12 @@ func mergeFaults(all []guard.Fault) guard.Fault {
 	return f
 }
 
-// unusedFor is how long no pod that a machine was bought for is there, or is to come, before there will be no verdict on it.
+// unusedFor is how long none of the pods that an instance was bought for has to be on it or planned there until it is clear that it won't
+// serve them.
 const unusedFor = time.Minute
 
-// settle gives the verdicts that are due. reservations says where room is kept for pods; nil: only work that was done is looked at.
+// settle gives the verdicts that are due. reservations tells where capacity is reserved for pods; nil: only look for instances that have
+// served.
 func (s *Spending) settle(reservations *Reservations) {
 	if s == nil {
 		return
@@ -203,7 +204,7 @@ func (s *Spending) settle(reservations *Reservations) {
 	s.noticeLocked()
 }
 
-// lodges says that a pod that the machine was bought for is on it, or that it was bought for none.
+// lodges reports whether a pod that the instance was bought for is on it, or it was bought for no pod.
 func (b *watched) lodges() bool {
 	if _, none := podless(b.workloads); none {
 		return true
@@ -216,7 +217,7 @@ func (b *watched) lodges() bool {
 	return false
 }
 
-// workedLocked looks whether the machine has done work.
+// workedLocked checks whether the instance has served.
 func (s *Spending) workedLocked(b *watched, now time.Time) {
 	if b.pods == nil {
 		return
@@ -225,7 +226,7 @@ func (s *Spending) workedLocked(b *watched, now time.Time) {
 		s.ranLocked(b, l, now)
 	}
 	if s.guard.Served(b.claim) && b.steady && now.Sub(b.at) >= thrownWithin {
-		b.pods = nil // nothing that happens there is of interest any more
+		b.pods = nil // what happens there no longer matters
 	}
 	if b.initialized.IsZero() || b.steady || now.Sub(b.initialized) < servedAfter {
 		return
@@ -249,8 +250,8 @@ func (s *Spending) ranLocked(b *watched, l *boundPod, now time.Time) {
 	}
 }
 
-// leftLocked looks at a machine on which no pod is, or is to come, that it was bought for. If some were thrown off it, it has
-// failed. If not there will be no verdict in the end, unless pods that it was bought for still wait, and go elsewhere.
+// leftLocked looks at an instance that none of the pods it was bought for is on or planned on. If some were evicted or rejected, it has
+// failed. Otherwise it gets no verdict in the end, unless it is a probe and pods that it was bought for still wait.
 func (s *Spending) leftLocked(b *watched, now time.Time) {
 	switch {
 	case len(b.thrown) > 0:
@@ -259,9 +260,9 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 		b.unusedSince = now
 	case now.Sub(b.unusedSince) < unusedFor || len(b.probes) == 0:
 	case s.waitsLocked(b.wanted) && !s.overtakenLocked(b, b.workloads):
-		// Whatever keeps its pods from it would keep them from the next one.
-		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods did not get there", Workloads: b.workloads}, now)
-	default: // it is no probe any more: another one may be tried when somebody waits
+		// What keeps its pods off would keep them off the next one, too.
+		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods were not bound there", Workloads: b.workloads}, now)
+	default: // it is no longer a probe: another one may be tried when pods wait
 		s.guard.End(b.claim, now)
 		s.forgetLocked(b)
 	}
@@ -269,14 +270,14 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 
 const causeGivenBack = "given back"
 
-// overtakenLocked says that the plan that bought the machine was right when it was made: pods of one of the workloads have come or gone
-// since, and with them what a spread or an affinity allows, or it is on record that its pods were refused for nothing else.
+// overtakenLocked reports whether the plan that bought the instance was right when it was made: pods of one of the workloads have come or
+// gone since, which changes what a spread or an affinity allows, or it is on record that its pods were refused for no other reason.
 func (s *Spending) overtakenLocked(b *watched, workloads []guard.Workload) bool {
 	return slices.ContainsFunc(workloads, func(w guard.Workload) bool { return s.moved[w].After(b.at) }) ||
 		len(b.thrown) > 0 && mergeFaults(b.thrown).Overtaken
 }
 
-// waitsLocked says that one of these very pods still waits. Others of its workload may have come instead of pods that somebody deleted.
+// waitsLocked reports whether one of these very pods still waits. Others of its workload may have replaced pods that a user deleted.
 func (s *Spending) waitsLocked(wanted map[types.UID]guard.Workload) bool {
 	for uid := range wanted {
 		if s.pending.Get(uid) != nil {
@@ -286,7 +287,7 @@ func (s *Spending) waitsLocked(wanted map[types.UID]guard.Workload) bool {
 	return false
 }
 
-// forgetLocked ends the watch of a machine.
+// forgetLocked ends the watch of an instance.
 func (s *Spending) forgetLocked(b *watched) {
 	for _, k := range b.probes {
 		s.dirty[guard.OwnerOf(k)] = true
@@ -302,7 +303,7 @@ func (s *Spending) forgetLocked(b *watched) {
 	}
 }
 
-// podless says that a machine was bought for no pod, and what for.
+// podless reports whether an instance was bought for no pod, and returns what for.
 func podless(all []guard.Workload) (w guard.Workload, yes bool) {
 	if len(all) > 0 {
 		w = all[0]

@@ -26,7 +26,7 @@ func TestVerdicts(t *testing.T) {
 	mirror := func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
 	type step struct {
 		after  time.Duration
-		change []func(*corev1.Pod) // the pod is like that
+		change []func(*corev1.Pod) // changes of the pod
 		gone   bool
 	}
 	at := func(after time.Duration, change ...func(*corev1.Pod)) step { return step{after: after, change: change} }
@@ -34,7 +34,7 @@ func TestVerdicts(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		steps []step
-		end   func(*purse) // how the machine ends; nil: its claim is deleted
+		end   func(*purse) // how the instance ends; nil: its claim is deleted
 		want  string
 	}{
 		{"two minutes of Running", []step{at(0, running), at(2*time.Minute, running)}, nil, "served"},
@@ -94,7 +94,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What is told of a machine that was bought for no pod is its node's.
+// The verdict on an instance that was bought for no pod depends on its node.
 func TestVerdictOnAMachineForNoPod(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	c := p.buys("c")
@@ -111,7 +111,7 @@ func TestVerdictOnAMachineForNoPod(t *testing.T) {
 	}
 }
 
-// A machine that was given back empty has failed if a pod that it was bought for still waits, and else not.
+// An instance that was ended because it is empty has failed if a pod that it was bought for still waits, and otherwise not.
 func TestEmptiedWhileItsPodsWait(t *testing.T) {
 	for waits, want := range map[bool]string{true: "failed: node pool pool, d ReplicaSet/web: given back", false: "neither"} {
 		p := newPurse(t, SpendingConfig{})
@@ -128,12 +128,11 @@ func TestEmptiedWhileItsPodsWait(t *testing.T) {
 	}
 }
 
-// Pods that the filters refuse on the node as launched are a failure of it; not where pods are that it was not bought for, which may
-// have taken their room.
+// Pods that the filters refuse on the node as launched make it fail, but not where other pods are, which may have taken their capacity.
 func TestRefusedByFilters(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
-		shown, beside bool // others are there: as the informer shows, as the ledger knows before it does
+		shown, beside bool // other pods are there: as the informer shows, as the ledger knows before it does
 		want          string
 	}{
 		{name: "alone", want: "failed: node pool pool, d ReplicaSet/web: filter Picky"},
@@ -154,7 +153,7 @@ func TestRefusedByFilters(t *testing.T) {
 	}
 }
 
-// Where pods of the workload move meanwhile, a spread may come to allow something else: that is forgiven twice.
+// While pods of the workload come or go, a spread may come to allow something else: that is forgiven twice.
 func TestRefusedWhilePodsMove(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	const forgiven = 2
@@ -176,8 +175,8 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 	}
 }
 
-// A Node that leaves the cluster may take a topology domain with it, also while no process looks: what a spread refuses then is forgiven
-// twice, what other filters refuse is not.
+// A Node that leaves the cluster may take a topology domain with it, also while no process runs: refusals by a spread are then forgiven
+// twice, refusals by other filters are not.
 func TestRefusedAfterANodeHasLeft(t *testing.T) {
 	for _, tc := range []struct {
 		plugin         string
@@ -210,14 +209,14 @@ func TestRefusedAfterANodeHasLeft(t *testing.T) {
 	}
 }
 
-// A probe that was refused for what came after its plan says nothing: another one is bought a minute later, and three in a row count as one
-// that failed. What else refuses a probe is a failure.
+// A probe that was refused because of changes after its plan gives no verdict: another one is bought a minute later, and three in a row
+// count as one failure. All other refusals of a probe are failures.
 func TestProbesThatAreOvertaken(t *testing.T) {
 	for _, tc := range []struct {
 		plugin string
 		leaves bool
 		moves  bool
-		want   []int // probes that have failed, after each
+		want   []int // failed probes, after each
 	}{
 		{plugin: "PodTopologySpread", leaves: true, want: []int{0, 0, 1, 1}},
 		{plugin: "NodeAffinity", moves: true, want: []int{0, 0, 1, 1}},
@@ -251,8 +250,8 @@ func TestProbesThatAreOvertaken(t *testing.T) {
 	}
 }
 
-// Somebody's deletion of machines is forgiven as long as they are of one round. What was never launched has gone for other reasons, whenever
-// that is heard of.
+// Deletions of instances by a user are forgiven as long as they are of one round. A claim that was never launched ended for other reasons,
+// whenever that is reported.
 func TestDeletedAgainAndAgain(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	for _, tt := range []struct {
@@ -277,8 +276,8 @@ func TestDeletedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// Pods that leave a node because its kubelet is not heard of say something of the machine: before it was initialized whoever gives it up
-// says it, and later they are a fault of the image.
+// Pods that are evicted because a node's kubelet is silent are a fault of the machine: before initialization liveness reports that when it
+// gives the node up, afterwards it is a fault of the image.
 func TestEvictedFromAnUnhealthyNode(t *testing.T) {
 	for initialized, want := range map[bool]string{false: "undecided", true: "failed: node class class, image ami: taint node.kubernetes.io/unreachable"} {
 		p := newPurse(t, SpendingConfig{})
@@ -297,8 +296,8 @@ func TestEvictedFromAnUnhealthyNode(t *testing.T) {
 	}
 }
 
-// A gang of which only a part can be had again and again is no free event: what was launched for it is paid. Pods that got other room want
-// nothing more.
+// A gang of which only a part can be placed again and again is no free event: the instances launched for it are paid. Pods that got other
+// capacity need no more.
 func TestUnusedMachines(t *testing.T) {
 	for waits, want := range map[bool]string{true: "failed: node pool pool, d ReplicaSet/web: given back", false: "neither"} {
 		p := newPurse(t, SpendingConfig{})
@@ -317,7 +316,7 @@ func TestUnusedMachines(t *testing.T) {
 	}
 }
 
-// A machine whose pods were kept from it while others of their workload came and went is forgiven, like one that the filters refuse them.
+// An instance whose pods were kept off while others of their workload came and went is forgiven, like one on which the filters refuse them.
 func TestEmptiedWhilePodsMove(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	pod := p.pod("p", "")
@@ -332,7 +331,7 @@ func TestEmptiedWhilePodsMove(t *testing.T) {
 	}
 }
 
-// A node that is empty because its pods were thrown off has failed, however soon it is given back.
+// An instance that is empty because its pods were evicted or rejected has failed, however soon it is ended.
 func TestEmptiedByThrownPods(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	p.tells["node-c"] = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoExecute}}
@@ -346,7 +345,7 @@ func TestEmptiedByThrownPods(t *testing.T) {
 	}
 }
 
-// A pod that was preempted while it was being bound is not on the machine yet.
+// A pod that was preempted while it was being bound is not on the instance yet.
 func TestPreemptedBeforeItWasBound(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	pod := p.pod("p", "", target("PreemptionByScheduler", ""), leaving)
@@ -358,7 +357,7 @@ func TestPreemptedBeforeItWasBound(t *testing.T) {
 	}
 }
 
-// While room is kept or a pod is there, time alone says nothing: a boot may take an hour.
+// While capacity is reserved or a pod is there, time alone gives no verdict: a boot may take an hour.
 func TestNoVerdictWhileItsPodIsThere(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	p.buys("c")
@@ -369,7 +368,7 @@ func TestNoVerdictWhileItsPodIsThere(t *testing.T) {
 	}
 }
 
-// Served is written once, and what happens to the machine later is no failure of it.
+// Served is recorded once, and what happens to the instance later is no failure of it.
 func TestServedIsWrittenOnce(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	p.buys("c")
@@ -391,7 +390,7 @@ func TestServedIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// Pods that are thrown off again and again open their workload's breaker although the machine works for others.
+// Pods that are evicted or rejected again and again open their workload's breaker although the instance works for other pods.
 func TestThrownOffWhereOthersWork(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	p.buys("c")
@@ -408,7 +407,7 @@ func TestThrownOffWhereOthersWork(t *testing.T) {
 	}
 }
 
-// Of pods that nothing owns so many may be thrown off as of a controller's: twice as many as there are together.
+// For pods without a controller the limit is the same as for a controller's: twice as many evictions and rejections as there are such pods.
 func TestPodsThatNothingOwnsAreCountedTogether(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	p.buys("c")
@@ -437,7 +436,7 @@ func TestPodsThatNothingOwnsAreCountedTogether(t *testing.T) {
 	}
 }
 
-// A Job's pods that go before anybody looks have served.
+// A Job's pods that are gone before the next tick have served.
 func TestWorkThatIsGoneBeforeTheTick(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	p.buys("c")

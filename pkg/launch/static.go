@@ -14,27 +14,29 @@ import (
 )
 
 const (
-	// staticPoll is how often static pools are counted at most, staticResync at least.
+	// Static pools are counted at most every staticPoll and at least every staticResync.
 	staticPoll   = time.Second
 	staticResync = time.Minute
-	// limitPause is how long a pool waits that its limits keep from its number.
+	// limitPause is how long a pool that its limits keep from growing waits.
 	limitPause = 10 * time.Second
-	// A static pool whose nodes could not be launched, or never registered, gets no other before firstStaticRetry, later each time.
+	// A static pool whose nodes could not be launched, or never registered, gets no other before firstStaticRetry is over, and later each
+	// time.
 	firstStaticRetry = time.Second
 	maxStaticRetry   = 5 * time.Minute
 )
 
-// Judge says of a pod what ending it early costs (nothing or less: it holds no node) and whether it asks not to be disturbed.
+// Judge returns what it costs to end a pod early (zero or less: the pod doesn't keep a node from being removed), and whether the pod asks
+// not to be disrupted.
 type Judge func(pod *corev1.Pod, now time.Time) (cost float64, protected bool)
 
 // static is what is remembered of a static pool.
 type static struct {
-	failed int       // rounds in a row that brought no node that registered
+	failed int       // rounds in a row without a node that registered
 	next   time.Time // nothing is launched before
-	said   string    // why it has fewer nodes than it wants, as it was last told
+	said   string    // why it has fewer nodes than it wants, as last reported
 }
 
-// serveStatic keeps the pools that have a number of nodes at it.
+// serveStatic keeps static pools at their replicas.
 func (m *Motor) serveStatic(ctx context.Context) {
 	tick := m.clock.NewTicker(staticPoll)
 	defer tick.Stop()
@@ -65,7 +67,7 @@ func (m *Motor) recount() {
 	}
 }
 
-// keepStatic looks at every static pool, and says whether one of them is short of its number or over it.
+// keepStatic checks every static pool, and reports whether one of them has too few nodes or too many.
 func (m *Motor) keepStatic(ctx context.Context) (again bool) {
 	var pools []*capacity.Pool
 	for _, p := range m.claims.Pools(m.cloud.InstanceTypes) {
@@ -101,18 +103,18 @@ func (m *Motor) keepStatic(ctx context.Context) (again bool) {
 	return again
 }
 
-// mayGrow says that no failure of late stands in the way of launching for the pool.
+// mayGrow reports whether the pool is not in back-off after a failure.
 func (m *Motor) mayGrow(pool string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.staticLocked(pool).next.After(m.clock.Now())
 }
 
-// keepPool brings a static pool to its number, or nearer to it.
+// keepPool brings a static pool to its replicas, or closer to them.
 //
-//  1. Count what the API server has now, and what is about to be written: caches may be behind, the pool's and the claims'.
-//  2. Too many: choose who goes.
-//  3. Too few: choose what to buy, within the limits, unless the last tries say to wait.
+//  1. Count what the API server has now, and what is about to be written: the caches of pools and claims may be behind.
+//  2. Too many: choose which to end.
+//  3. Too few: choose what to buy, within the limits, unless the pool is in back-off.
 func (m *Motor) keepPool(ctx context.Context, p *capacity.Pool) {
 	replicas, there, written, err := m.claims.StaticClaims(ctx, p.Name)
 	if err != nil {
@@ -122,7 +124,7 @@ func (m *Motor) keepPool(ctx context.Context, p *capacity.Pool) {
 		return
 	}
 	if !there {
-		return // whoever ends the pool ends its nodes
+		return // the deletion of the pool ends its nodes
 	}
 	liveClaims := m.liveClaims(p.Name, written)
 	switch n := int64(len(liveClaims)) - replicas; {
@@ -133,8 +135,8 @@ func (m *Motor) keepPool(ctx context.Context, p *capacity.Pool) {
 	}
 }
 
-// liveClaims are the pool's claims that are there or about to be written, and not on their way out. written are those that the API
-// server has, true for those that are deleted.
+// liveClaims returns the pool's claims that exist or are about to be written, and are not being ended. written holds those that the API
+// server has; true: being deleted.
 func (m *Motor) liveClaims(pool string, written map[string]bool) map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
 	all := m.allClaims()
@@ -146,7 +148,7 @@ func (m *Motor) liveClaims(pool string, written map[string]bool) map[string]*cap
 		}
 		out[name] = all[name]
 		if out[name] == nil {
-			out[name] = &capacity.Claim{Name: name, Pool: pool, Launched: true} // somebody else's, a moment old
+			out[name] = &capacity.Claim{Name: name, Pool: pool, Launched: true} // another process's, created a moment ago
 		}
 	}
 	for name, c := range m.local {
@@ -160,7 +162,7 @@ func (m *Motor) liveClaims(pool string, written map[string]bool) map[string]*cap
 // grow launches up to n nodes for a static pool.
 func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	if p.Unready != "" || !m.mayGrow(p.Name) {
-		return // the pool's conditions say why, or its events
+		return // the pool's conditions or events say why
 	}
 	node, why, _ := capacity.Resolve(p, nil, m.daemons(), m.cfg.Plan)
 	if node == nil {
@@ -234,7 +236,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	}
 }
 
-// headroom is how many more claims may be in flight.
+// headroom returns how many more claims may be in flight.
 func (m *Motor) headroom() int {
 	if m.cfg.MaxInFlight <= 0 {
 		return math.MaxInt32
@@ -242,21 +244,21 @@ func (m *Motor) headroom() int {
 	return max(0, m.cfg.MaxInFlight-m.flying())
 }
 
-// shrink ends n nodes of a static pool. Budgets are not asked; drains keep to PodDisruptionBudgets.
+// shrink ends n nodes of a static pool. Disruption budgets don't apply; drains respect PodDisruptionBudgets.
 func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[string]*capacity.Claim, n int) {
 	nodes, err := m.occupancy(ctx, liveClaims)
 	if err != nil {
-		m.log(ctx).V(2).Info("Could not look at the nodes of a static pool; none is ended", "pool", p.Name, "err", err)
+		m.log(ctx).V(2).Info("Could not read the nodes of a static pool; none is terminated", "pool", p.Name, "err", err)
 		return
 	}
 	for _, name := range capacity.Surplus(nodes, n) {
 		m.mu.Lock()
 		m.ending[name] = true
 		m.mu.Unlock()
-		m.log(ctx).V(2).Info("Ending a node of a static pool that has too many", "pool", p.Name, "nodeClaim", name)
+		m.log(ctx).V(2).Info("Terminating a node of a static pool that has too many", "pool", p.Name, "nodeClaim", name)
 		m.background(ctx, func() {
 			if err := m.claims.Delete(ctx, name); err != nil {
-				m.log(ctx).V(2).Info("Could not end a node of a static pool; trying again", "nodeClaim", name, "err", err)
+				m.log(ctx).V(2).Info("Could not terminate a node of a static pool; trying again", "nodeClaim", name, "err", err)
 				m.mu.Lock()
 				delete(m.ending, name)
 				m.mu.Unlock()
@@ -266,7 +268,7 @@ func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[str
 	}
 }
 
-// occupancy is what would have to go with each of the nodes.
+// occupancy returns what would be disrupted with each of the nodes.
 func (m *Motor) occupancy(ctx context.Context, liveClaims map[string]*capacity.Claim) ([]capacity.StaticNode, error) {
 	now := m.clock.Now()
 	pods := map[string][]*corev1.Pod{}
@@ -300,7 +302,7 @@ func (m *Motor) occupancy(ctx context.Context, liveClaims map[string]*capacity.C
 	return out, nil
 }
 
-// shortage tells a static pool why it has fewer nodes than it wants, once; empty: it has them, or will.
+// shortage records, once, an event on a static pool about why it has fewer nodes than it wants; empty: it has them, or will.
 func (m *Motor) shortage(pool, why string) {
 	m.mu.Lock()
 	s := m.staticLocked(pool)
@@ -321,7 +323,7 @@ func (m *Motor) staticLocked(pool string) *static {
 	return s
 }
 
-// recordFailure counts a launch for a static pool that came to nothing, once for all that fail together.
+// recordFailure counts a failed launch for a static pool, once for all that fail together.
 func (m *Motor) recordFailure(pool string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -333,7 +335,7 @@ func (m *Motor) recordFailure(pool string) {
 	s.next = now.Add(min(firstStaticRetry<<min(s.failed-1, 20), maxStaticRetry))
 }
 
-// registered ends that count when a node of the pool has.
+// registered resets that count when a node of the pool has registered.
 func (m *Motor) registered(c *capacity.Claim) {
 	if c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || !c.Registered {
 		return
@@ -344,7 +346,8 @@ func (m *Motor) registered(c *capacity.Claim) {
 	s.failed, s.next = 0, time.Time{}
 }
 
-// lostStatic is told of a claim that ends. One of a static pool that never registered, and that wasn't one too many, was a failure.
+// lostStatic is called for a claim that ends. If it is a static pool's, never registered, and isn't ended by a scale-down, that counts as a
+// failure.
 func (m *Motor) lostStatic(name string) {
 	c := m.claim(name)
 	if c == nil || c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || c.Registered {
@@ -358,14 +361,14 @@ func (m *Motor) lostStatic(name string) {
 	}
 }
 
-// isEnding says that the claim is one too many of its static pool.
+// isEnding reports whether the claim is being ended because its static pool has too many.
 func (m *Motor) isEnding(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ending[name]
 }
 
-// flying is how many claims are in flight.
+// flying returns how many claims are in flight.
 func (m *Motor) flying() int {
 	var flights []ledger.InFlight
 	m.reservations.read(func(l *ledger.Ledger) { flights = l.InFlight() })

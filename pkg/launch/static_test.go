@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// wants makes the pool static, or changes its number.
+// wants makes the pool static, or changes its replicas.
 func (w *world) wants(n int64) {
 	w.mu.Lock()
 	w.replicas = &n
@@ -26,7 +26,7 @@ func (w *world) wants(n int64) {
 	}
 }
 
-// never fails the test if the world comes to be like that while calls are made.
+// never fails the test if the condition ever holds while calls are made.
 func (w *world) never(what string, when func() bool, calls ...string) {
 	for _, name := range calls {
 		w.during[name] = func() {
@@ -108,7 +108,7 @@ func TestStaticPoolWithoutAMachineIsTold(t *testing.T) {
 	w.exactly(2)
 }
 
-// Whatever fails, there are never more claims than the pool wants, and the pauses grow.
+// Whatever fails, there are never more claims than the pool wants, and the back-off grows.
 func TestStaticPoolWhoseLaunchesFailBacksOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,7 +153,7 @@ func TestPausesOfAStaticPool(t *testing.T) {
 	}
 }
 
-// A node that never registers is a failure, one that is taken away because it is one too many is none.
+// A node that never registers is a failure, one that a scale-down removes is none.
 func TestStaticNodeThatNeverRegistered(t *testing.T) {
 	for name, want := range map[string]int{"lost": 1, "registered": 0, "ending": 0, "of pods": 0} {
 		w := newWorld(t)
@@ -238,8 +238,8 @@ func TestRestartKeepsAStaticPoolAtItsNumber(t *testing.T) {
 	}
 }
 
-// The claims that an earlier leader has written a moment ago are in the API and not in the cache, and neither is the pool's
-// number of now. What counts is what the API says.
+// The claims that an earlier leader wrote a moment ago are in the API but not in the cache, and neither is the pool's current number of
+// replicas. What the API says counts.
 func TestStaticPoolWithCachesThatAreBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

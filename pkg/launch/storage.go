@@ -10,12 +10,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
-// StorageCapacities is to be added to the scheduler's CSIStorageCapacity informer: volumes of drivers whose capacity follows the node wait until it
-// has been published.
+// StorageCapacities returns the handler for the scheduler's CSIStorageCapacity informer: volumes of drivers whose capacity depends on the
+// node wait until it has been published.
 func (m *Motor) StorageCapacities() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) },
-		UpdateFunc: func(_, o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) }, // whose it is can't change
+		UpdateFunc: func(_, o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) }, // the node that it is for can't change
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
@@ -29,11 +29,11 @@ func (m *Motor) StorageCapacities() cache.ResourceEventHandler {
 
 func (m *Motor) storageCapacity(c *storagev1.CSIStorageCapacity) {
 	if m.storageOn(c) {
-		m.Changed() // a type may have more than was thought, and pods were refused for that
+		m.Changed() // a type may have more than was known, and pods were refused for that
 	}
 }
 
-// storageOn tells the ledger of the nodes that the capacity is for, and says whether one has more now.
+// storageOn updates the ledger's status of the nodes that the capacity is for, and reports whether one of them has more now.
 func (m *Motor) storageOn(c *storagev1.CSIStorageCapacity) (more bool) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
@@ -46,19 +46,19 @@ func (m *Motor) storageOn(c *storagev1.CSIStorageCapacity) (more bool) {
 	return more
 }
 
-// storageLimits gives instance types the storage that nodes of them have shown. It is the planner goroutine's.
+// storageLimits adds to instance types the storage that their nodes have published. It belongs to the planner goroutine.
 type storageLimits struct {
 	of   *storage.Capacities
 	last map[string]limitedTypes // by pool
 }
 
-// limitedTypes are remembered as long as nothing changes: planners know types again by their slice.
+// limitedTypes are kept as long as nothing changes, because planners recognize types by their slice.
 type limitedTypes struct {
 	from, types []*capacity.InstanceType
 	limits      map[string]map[string]int64 // by type
 }
 
-// on are the pools as a planner has to see them.
+// on returns the pools with the storage added to their instance types, as a planner has to see them.
 func (s *storageLimits) on(pools []*capacity.Pool) []*capacity.Pool {
 	shown := s.of.Shown()
 	last := s.last

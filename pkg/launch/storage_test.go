@@ -25,8 +25,8 @@ func lvmOn(node, size string) *storagev1.CSIStorageCapacity {
 		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{"node": node}}}
 }
 
-// A pod whose volume takes room that comes with the node waits until that has been published, on a node that is up for all else, and has its
-// room there meanwhile.
+// A pod with a volume on node-local storage waits until that has been published, on a node that is otherwise initialized, and keeps its
+// reservation there meanwhile.
 func TestPodsWaitForStorageToBePublished(t *testing.T) {
 	w := newWorld(t)
 	w.build()
@@ -76,8 +76,8 @@ func TestPodsWaitForStorageToBePublished(t *testing.T) {
 	}
 }
 
-// Storage that pods count on is supposed to come: on a node that is coming up, and on one that is up as long as pods wait there for it. On
-// all others what hasn't been published isn't there.
+// Storage that pods count on is expected: on a node in flight, and on an initialized one as long as pods wait there for it. On all other
+// nodes, storage that hasn't been published doesn't exist.
 func TestStorageThatIsAwaited(t *testing.T) {
 	key := capacity.StorageOf("lvm")
 	db := ledger.Promise{Class: &capacity.Class{Pod: &corev1.Pod{}, Drivers: []string{key}, Volumes: map[string]int64{key: 10}}}
@@ -112,7 +112,7 @@ func TestStorageThatIsAwaited(t *testing.T) {
 	}
 }
 
-// A planner knows instance types again by their slice: it is another one only when what nodes have shown is.
+// A planner recognizes instance types by their slice: it changes only when what nodes have published does.
 func TestTypesHaveWhatNodesHaveShown(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	s := storageLimits{of: storage.New(f)}
@@ -143,7 +143,7 @@ func TestTypesHaveWhatNodesHaveShown(t *testing.T) {
 	}
 }
 
-// A heartbeat of a node that isn't managed is no news: what is published for it has been there all the time.
+// A heartbeat of an unmanaged node is no change: what is published for it has been there all the time.
 func TestStorageOfUnmanagedNodesIsNoNewsWithEachHeartbeat(t *testing.T) {
 	w := newWorld(t)
 	w.build()

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// plenty is a node with room for all.
+// plenty is a node with capacity for all.
 type plenty struct{}
 
 func (plenty) Requested(corev1.ResourceName) int64   { return 0 }
@@ -18,8 +18,8 @@ func (plenty) Allocatable(corev1.ResourceName) int64 { return 1 << 40 }
 func (plenty) Volumes(string) int64                  { return 0 }
 func (plenty) Daemon(string) bool                    { return false }
 
-// An agent that nobody has declared taints each fresh node NoExecute. It is passed on, and where that is known to come, pods wait for
-// it instead of being bound first and evicted by it.
+// An undeclared agent taints each new node NoExecute. The taint is recorded and, once it is expected, pods wait for its removal instead of
+// being bound before and evicted by it.
 func TestTaintsOfOthersOnFreshNodes(t *testing.T) {
 	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
 	w := newWorld(t)

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Under which name a kubelet of an unknown image registers, nobody knows: no Node is created ahead, and pods are let go when
-// it has come, whatever it is called.
+// The name that the kubelet of an unknown image registers with is not known: no Node is created ahead, and gates open when the kubelet has
+// registered, whatever the name.
 func TestNodeWhoseNameNobodyKnows(t *testing.T) {
 	w := newWorld(t)
 	w.unnamed = true
@@ -37,6 +37,6 @@ func TestNodeWhoseNameNobodyKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.motor.ClaimNamed(claim, "whatever", providerID)
-	w.motor.ClaimNamed(claim, "whatever", providerID) // each change of the claim says it again
+	w.motor.ClaimNamed(claim, "whatever", providerID) // repeated with each change of the claim
 	w.allBound(3)
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// view is a scene and what booking its plan needs beside it.
+// view is a Scene with what writing its plan to the ledger needs besides.
 type view struct {
 	Scene
 	inFlight []string // claims that aren't initialized
-	// claimOf is the claim of each node of ours that the cache has.
+	// claimOf is the claim of each managed node, by node name.
 	claimOf map[string]string
 	// status of existing nodes, for the ledger.
 	status map[string]ledger.NodeStatus
 }
 
-// view looks at the cluster. The ledger is read before the snapshot is taken: a pod assumed in between is then counted
-// twice, which costs nothing, and is recognized by its UID; the other order would give its room away.
+// view takes a view of the cluster. The ledger is read before the snapshot is taken: a pod that is assumed in between is then counted
+// twice, which does no harm, and is recognized by its UID; in the other order its capacity would be given away.
 func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
 	var flights []ledger.InFlight
 	var adopted map[types.UID][]types.UID
@@ -47,7 +47,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	byName := map[string]*ledger.InFlight{}
 	for i := range flights {
 		f := &flights[i]
-		if f.Name != "" { // whether the cache had it or not when the ledger was read: by now it may
+		if f.Name != "" { // whether or not the cache had it when the ledger was read: by now it may
 			byName[f.Name] = f
 			v.claimOf[f.Name] = f.Claim
 		}
@@ -85,8 +85,8 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	return v, nil
 }
 
-// withoutStartupTaints is the Node of a claim in flight as it will be: startup taints, and those that are treated like them,
-// hold pods back (their gates wait for that), not plans, and planner and filters have to see the same node. Nil if it has none.
+// withoutStartupTaints returns the Node of a claim in flight as it will be. Startup taints, and taints that are treated like them, keep
+// pods waiting (behind their gates) but not plans, and planner and filters have to see the same node. It returns nil if the Node has none.
 func (m *Motor) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.Node {
 	if !n.InFlight || n.Claim == "" || len(o.Spec.Taints) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted 
 	return out
 }
 
-// promise is the node less what is promised on it.
+// promise returns the node less its reservations.
 func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) *capacity.Node {
 	if f == nil && (!st.Managed || st.Initialized) {
 		return n
@@ -189,9 +189,9 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	return &out
 }
 
-// expectedAllocatable is what a node that is coming up will have: what it shows, and what its kubelet still shows too little of. A starting
-// kubelet zeroes extended resources until their device plugins come back, which they do one by one, and may not have measured
-// everything else yet; other amounts that it shows are the truth. No pod that asks for devices is bound before.
+// expectedAllocatable returns what a starting node will have: what it reports, and more where its kubelet still reports too little. A
+// starting kubelet zeroes extended resources until their device plugins register, one by one, and may not have measured everything else
+// yet; other amounts that it reports are true. No pod that requests devices is bound before they are there.
 func expectedAllocatable(shown, planned capacity.Resources) capacity.Resources {
 	out := shown
 	for r, want := range planned {
@@ -205,7 +205,8 @@ func expectedAllocatable(shown, planned capacity.Resources) capacity.Resources {
 	return out
 }
 
-// withPromised is the Node as the filters have to see it: with all that the planner counts on. Nil if it shows all of it.
+// withPromised returns the Node as the filters have to see it, with all that the planner counts on. It returns nil if the Node reports all
+// of it.
 func withPromised(o *corev1.Node, n *capacity.Node) *corev1.Node {
 	if !n.InFlight {
 		return nil
@@ -230,14 +231,14 @@ func withPromised(o *corev1.Node, n *capacity.Node) *corev1.Node {
 	return later
 }
 
-// expected is how many volumes can be attached: what the CSINode shows, and until a driver is there what the node was planned
-// with. The same with what is published of its storage. No pod with volumes of such a driver is bound yet.
+// expected returns how many volumes can be attached: what the CSINode reports and, until a driver is there, what the node was planned with.
+// The same goes for the storage that drivers publish. No pod with volumes of a missing driver is bound yet.
 func expected(shown, planned map[string]int64, drivers []string) map[string]int64 {
 	out := maps.Clone(shown)
 	maps.DeleteFunc(out, func(d string, _ int64) bool { return !slices.Contains(drivers, d) })
 	for d, k := range planned {
 		if slices.Contains(drivers, d) {
-			continue // no limit, or shown
+			continue // no limit, or reported
 		}
 		if out == nil {
 			out = map[string]int64{}
@@ -247,8 +248,8 @@ func expected(shown, planned map[string]int64, drivers []string) map[string]int6
 	return out
 }
 
-// awaitsStorage says that a node's drivers have yet to publish what pods count on that are planned there: until they do it is judged like one
-// that isn't there. They may do so after its initialization.
+// awaitsStorage reports whether a node's drivers have yet to publish storage that pods planned there count on: until they do, the node is
+// treated like one that doesn't exist yet. They may do so after its initialization.
 func awaitsStorage(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) bool {
 	missing := func(d string) bool {
 		_, storage := capacity.StorageClassOf(d)
@@ -260,7 +261,7 @@ func awaitsStorage(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) b
 	return f != nil && slices.ContainsFunc(f.Slots, func(s ledger.Promise) bool { return slices.ContainsFunc(s.Class.Drivers, missing) })
 }
 
-// objectOf is the hypothetical Node of an in-flight claim, as it will be when Ready.
+// objectOf returns the hypothetical Node of a claim in flight, as it will be when Ready.
 func objectOf(n *capacity.Node) *corev1.Node {
 	o := &corev1.Node{}
 	o.Name, o.Labels = n.Name, n.Labels

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// Until a driver has registered, a node has the attachments it was planned with.
+// Until a driver has registered, a node has the attach limits it was planned with.
 func TestExpectedAttachments(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
@@ -40,7 +40,7 @@ func TestExpectedAttachments(t *testing.T) {
 	}
 }
 
-// What is planned on a machine that is coming up is judged as the machine will be: without its startup taints, with all others.
+// Plans on a node in flight see it as it will be: without its startup taints, with all others.
 func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 	w := newWorld(t)
 	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
@@ -55,7 +55,7 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 		name string
 		n    capacity.Node
 		o    *corev1.Node
-		want []corev1.Taint // nil: the node stands for itself
+		want []corev1.Taint // nil: the Node itself is used
 	}{
 		{"a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent, team), []corev1.Taint{team}},
 		{"none but a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent), []corev1.Taint{}},
@@ -77,8 +77,8 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 	}
 }
 
-// A kubelet that starts zeroes devices and may not have measured all else: the planner counts on what the node was bought for.
-// What it does show otherwise is the truth.
+// A starting kubelet zeroes devices and may not have measured all else: the planner counts on what the node was bought for. Other amounts
+// that it reports are true.
 func TestPromisedAmounts(t *testing.T) {
 	const gpu = "nvidia.com/gpu"
 	planned := capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 100, corev1.ResourceEphemeralStorage: 50, gpu: 4}
@@ -96,7 +96,7 @@ func TestPromisedAmounts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			shown := tc.shown.Clone()
 			n := &capacity.Node{Name: "n", Allocatable: tc.shown, Free: tc.shown.Clone()}
-			n.Free.Sub(capacity.Resources{gpu: 1}) // a pod that was bound before the kubelet began anew
+			n.Free.Sub(capacity.Resources{gpu: 1}) // a pod that was bound before the kubelet restarted
 			f := &ledger.InFlight{Template: &capacity.Node{Allocatable: planned}}
 			v := &view{}
 			got := v.promise(n, f, ledger.NodeStatus{Managed: true})

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
-// volumeFacts finds out what a pod's volumes ask of its node.
+// volumeFacts determines what a pod's volumes require of its node.
 type volumeFacts struct {
 	claims  listersv1.PersistentVolumeClaimLister
 	volumes listersv1.PersistentVolumeLister
@@ -45,7 +45,7 @@ func hasClaims(pod *corev1.Pod) bool {
 	return false
 }
 
-// driverOf is the CSI driver that attaches the volume, also where it took over from an in-tree plugin; "": none does.
+// driverOf returns the CSI driver that attaches the volume, also where it replaces an in-tree plugin; "": none does.
 func (v volumeFacts) driverOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.CSI != nil {
 		return pv.Spec.CSI.Driver
@@ -58,8 +58,8 @@ func (v volumeFacts) driverOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// provisions is the CSI driver behind a class's provisioner; "": its volumes need none. Many a provisioner (static volumes,
-// NFS, local paths) is no driver: no node would ever name it, and a pod that waited for that would wait for ever.
+// provisions returns the CSI driver of a StorageClass's provisioner; "": its volumes need none. Many provisioners (static volumes, NFS,
+// local paths) are no drivers: no CSINode would ever list them, and a pod would wait for that for ever.
 func (v volumeFacts) provisions(provisioner string) string {
 	if driver, err := v.inTree.GetCSINameFromInTreeName(provisioner); err == nil {
 		return driver
@@ -126,7 +126,7 @@ func (v volumeFacts) bound(out *capacity.VolumeFacts, pvc *corev1.PersistentVolu
 		reqs := capacity.Requirements{}
 		for _, e := range t.MatchExpressions {
 			if e.Key == corev1.LabelHostname {
-				// A volume that lives on one node doesn't follow the pod to a new one.
+				// A volume that is local to one node can't be used on a new one.
 				out.Problem = fmt.Sprintf("persistentvolume %q can only be used on the node it is on", pv.Name)
 				return
 			}

@@ -20,9 +20,9 @@ func TestDriversThatAPodWaitsFor(t *testing.T) {
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	for _, c := range []struct {
 		name        string
-		provisioner string                         // of the claim's class, when it is unbound
-		volume      *corev1.PersistentVolumeSource // it is bound to
-		counts      bool                           // the driver of new volumes counts its capacity
+		provisioner string                         // of the claim's StorageClass, when it is unbound
+		volume      *corev1.PersistentVolumeSource // the volume it is bound to
+		counts      bool                           // the driver of new volumes publishes its capacity
 		want        map[string]int64
 	}{
 		{"a CSI driver", "ebs.csi.aws.com", nil, false, map[string]int64{"ebs.csi.aws.com": 1}},
@@ -77,8 +77,8 @@ func add(t *testing.T, err error) {
 	}
 }
 
-// A pod with an ordinary volume was promised room on a node that has come up since, and then elsewhere: claims keep every promise that
-// was ever made. After a restart the later promise counts.
+// A pod with an ordinary volume had a reservation on a node that has been initialized since, and then another one elsewhere: claims keep
+// every reservation that was ever made. After a restart the later one counts.
 func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing.T) {
 	w := newWorld(t)
 	w.nodes["na"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "na", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}}}

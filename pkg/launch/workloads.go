@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
-// workloadOf is what the pod belongs to: the topmost of its controllers that can be read. Pods and Jobs that nothing owns go by
-// their shape: a pipeline that makes a Job a minute is one workload.
+// workloadOf returns the workload that the pod belongs to: the topmost of its controllers that can be read. Pods and Jobs without a
+// controller count by their shape: a pipeline that creates a Job a minute is one workload.
 func (o *Owners) workloadOf(pod *corev1.Pod, class func() *capacity.Class) guard.Workload {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	for hops := 0; ref != nil && hops < 4; hops++ {
@@ -33,7 +33,7 @@ func (o *Owners) workloadOf(pod *corev1.Pod, class func() *capacity.Class) guard
 	return guard.Workload{Namespace: pod.Namespace, Owner: ref.Kind + "/" + ref.Name}
 }
 
-// above is the controller of a controller; nil: it has none (root), or it can't be read.
+// above returns the controller of a controller; nil: it has none (root), or it can't be read.
 func (o *Owners) above(namespace string, ref *metav1.OwnerReference) (owner *metav1.OwnerReference, root bool) {
 	var obj metav1.Object
 	switch kindOf(ref) {
@@ -45,7 +45,7 @@ func (o *Owners) above(namespace string, ref *metav1.OwnerReference) (owner *met
 		if job, err := o.jobs.Jobs(namespace).Get(ref.Name); err == nil && job.UID == ref.UID {
 			obj = job
 		} else {
-			return nil, true // a Job that is gone already counts as one that nothing owns
+			return nil, true // a deleted Job counts as one without a controller
 		}
 	}
 	if obj == nil {
@@ -59,8 +59,8 @@ func kindOf(ref *metav1.OwnerReference) schema.GroupKind {
 	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 }
 
-// desired is how many pods the pod's controller wants at once, at least one. live is how many it has, for controllers that can't
-// be read.
+// desired returns how many pods the pod's controller wants at once, at least one. live is how many it has, for controllers that can't be
+// read.
 func (o *Owners) desired(pod *corev1.Pod, live int) int {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
@@ -84,7 +84,7 @@ func (o *Owners) desired(pod *corev1.Pod, live int) int {
 	return max(want, 1)
 }
 
-// addWorkload adds a workload that isn't there yet. A machine is recorded for so many at most; more say nothing new.
+// addWorkload adds a workload that isn't in the list yet. An instance is recorded for a limited number; more would tell nothing new.
 func addWorkload(all []guard.Workload, w guard.Workload) []guard.Workload {
 	const most = 100
 	if len(all) >= most || slices.Contains(all, w) {

@@ -18,7 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// actLikeAnAPIServer adds what the fake clientset leaves out: versions, UIDs, finalizers, grace periods, budgets.
+// actLikeAnAPIServer adds what the fake clientset leaves out: versions, UIDs, finalizers, grace periods, disruption budgets.
 func (w *world) actLikeAnAPIServer() {
 	tracker := w.objects
 	w.kube.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {

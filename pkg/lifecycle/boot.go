@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// endBootingPods ends pods that were deleted while their node boots: the kubelet that would say they have ended has not
-// come yet. The Node is read live, because from its first post on ending them is the kubelet's business.
+// endBootingPods deletes, without grace period, pods that were deleted while their node boots: there is no kubelet yet that would end them.
+// The Node is read live, because once its kubelet has posted its status, ending pods is the kubelet's task.
 func (c *Controller) endBootingPods(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if node == nil || Posted(node) {
@@ -47,7 +47,7 @@ func (c *Controller) endBootingPods(ctx context.Context, l *life) (time.Duration
 	return 0, nil
 }
 
-// endPods ends all pods that are bound to a node and haven't ended, whether the cache knows them or not.
+// endPods deletes all pods that are bound to a node and haven't ended, whether the cache knows them or not.
 func (c *Controller) endPods(ctx context.Context, node string) error {
 	list, err := c.boundTo(ctx, node)
 	if err != nil {
@@ -56,8 +56,8 @@ func (c *Controller) endPods(ctx context.Context, node string) error {
 	return c.killThese(ctx, list, node)
 }
 
-// deleteOrphanedPods deletes pods that are still bound to a Node whose instance is gone: a new Node of that name would inherit them. It asks
-// whether there is such a Node after it has read the pods, so that they can't be those of a new one.
+// deleteOrphanedPods deletes pods that are still bound to a Node whose instance is gone: a new Node of that name would inherit them. It
+// reads the Node after the pods, so that these can't belong to a new Node.
 func (c *Controller) deleteOrphanedPods(ctx context.Context, node string) error {
 	if node == "" {
 		return nil
@@ -87,7 +87,7 @@ func (c *Controller) killThese(ctx context.Context, list []corev1.Pod, node stri
 	return nil
 }
 
-// boundTo are the pods of a node as the API has them now.
+// boundTo returns the pods of a node as the API has them now.
 func (c *Controller) boundTo(ctx context.Context, node string) ([]corev1.Pod, error) {
 	list, err := c.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Controller) boundTo(ctx context.Context, node string) ([]corev1.Pod, er
 	return list.Items, nil
 }
 
-// killPods ends the chosen pods of a node that has no kubelet, not yet or not any more.
+// killPods deletes the chosen pods of a node that has no kubelet, not yet or no longer.
 func (c *Controller) killPods(ctx context.Context, node string, choose func(*corev1.Pod) bool) error {
 	bound, err := pods.OnNode(c.pods.GetIndexer(), node)
 	if err != nil {
@@ -113,15 +113,15 @@ func (c *Controller) killPods(ctx context.Context, node string, choose func(*cor
 	return nil
 }
 
-// killPod ends a pod without grace: nothing of it runs.
+// killPod deletes a pod without grace period: none of its containers run.
 func (c *Controller) killPod(ctx context.Context, p *corev1.Pod, node string) error {
 	var none int64
 	err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("ending pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
+		return fmt.Errorf("deleting pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
 	}
-	klog.FromContext(ctx).V(3).Info("Ended a pod whose node has no kubelet", "pod", klog.KObj(p), "node", node)
+	klog.FromContext(ctx).V(3).Info("Deleted a pod whose node has no kubelet", "pod", klog.KObj(p), "node", node)
 	return nil
 }

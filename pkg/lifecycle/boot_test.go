@@ -66,7 +66,7 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// cloudSays is the event of the cloud controller manager about a Node that it deletes.
+// cloudSays adds the event of the cloud controller manager about a Node that it deletes.
 func (w *world) cloudSays(uid types.UID, node string) {
 	w.t.Helper()
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deleting-" + string(uid)}, Reason: "DeletingNode",
@@ -83,12 +83,12 @@ func (w *world) deleteNode(node string) {
 	}
 }
 
-// A Node that the cloud controller manager didn't delete is to end, also before its kubelet came. What it said about an earlier Node of
-// the same name excuses nothing; what it says late does.
+// A Node that anyone but the cloud controller manager deletes has to end, also before its kubelet has registered. An event about an earlier
+// Node of the same name doesn't change that; a late event about this one does.
 func TestNodeDeletedWhileItBoots(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		late bool // the event comes a moment after the deletion
+		late bool // the event is written a moment after the deletion
 	}{{"by a user", false}, {"by the cloud controller manager, whose event is late", true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -121,7 +121,7 @@ func TestNodeDeletedWhileItBoots(t *testing.T) {
 	}
 }
 
-// What the cloud doesn't show to us it doesn't show to the cloud controller manager either, whose event may be lost.
+// The cloud controller manager doesn't see an instance that the cloud doesn't show to us, either, and its event may be lost.
 func TestNodeThatVanishedBeforeItsInstanceWasShown(t *testing.T) {
 	w := newWorld(t)
 	claim, inst := w.launched("a")
@@ -137,7 +137,7 @@ func TestNodeThatVanishedBeforeItsInstanceWasShown(t *testing.T) {
 	}
 }
 
-// A new leader hasn't seen the Node, and brings it back.
+// A new leader hasn't seen the Node, and creates it again.
 func TestNodeThatVanishedBeforeThisLeaderCame(t *testing.T) {
 	w := newWorld(t)
 	_, inst := w.launched("a")
@@ -147,7 +147,7 @@ func TestNodeThatVanishedBeforeThisLeaderCame(t *testing.T) {
 	}
 }
 
-// After registration a Node that is deleted is a node that shall end.
+// After registration the deletion of a Node terminates it.
 func TestRecreateEndsWithRegistration(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")
@@ -222,7 +222,7 @@ func TestPodsDeletedWhileTheirNodeBoots(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		posted bool
-		behind bool // the kubelet posted, the cache does not know
+		behind bool // the kubelet has posted, but the cache doesn't show it
 		want   []string
 	}{
 		{name: "end at once while no kubelet has posted", want: []string{"deleted"}},
@@ -256,7 +256,7 @@ func TestLiveness(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		setup func(w *world)
-		// the claim is given up between after and by, with reason; never if reason is empty (watched until by)
+		// the claim is given up between after and by, for reason; never if reason is empty (watched until by)
 		after, by time.Duration
 		reason    string
 	}{
@@ -362,7 +362,7 @@ func TestLiveness(t *testing.T) {
 	}
 }
 
-// One answer of a part of the cloud that lags must not end anything.
+// One answer of a part of the cloud that lags must not terminate anything.
 func TestLagIsNotDeath(t *testing.T) {
 	w := newWorld(t)
 	claim, inst := w.launched("a")
@@ -379,7 +379,7 @@ func TestLagIsNotDeath(t *testing.T) {
 	}
 }
 
-// A scheduler that was away for long must not give up the launches it is about to take up again.
+// A scheduler that was away for long must not give up the launches that it is about to resume.
 func TestRestartLeavesTimeToCatchUp(t *testing.T) {
 	w := newWorld(t)
 	w.launched("a", func(c *karpv1.NodeClaim) { c.Status = karpv1.NodeClaimStatus{} })
@@ -394,8 +394,8 @@ func TestRestartLeavesTimeToCatchUp(t *testing.T) {
 	}
 }
 
-// A leader whose clock is ahead finds everything old that others have made, and the API server has just written down. It waits
-// its own time for that, and then gives it up.
+// To a leader whose clock is ahead everything looks old that others have created or that the API server has just recorded. It waits its own
+// time for that, and then gives it up.
 func TestAClockThatIsAhead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit time.Duration
@@ -414,7 +414,7 @@ func TestAClockThatIsAhead(t *testing.T) {
 			w.up("a")
 			w.deleteByName("a")
 			w.step()
-			w.c.waits = newWaits() // another process goes on
+			w.c.waits = newWaits() // as in a new process
 		}, func(w *world) bool { return w.running() == "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -472,7 +472,7 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// A Node that is away for a while, again and again, is not a Node that is gone.
+// A Node that is missing for a short while, again and again, is not gone.
 func TestANodeThatComesBackIsNotMissing(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")

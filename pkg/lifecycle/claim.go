@@ -17,18 +17,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// life is one claim while it is being looked at. Stages change claim; it is saved once, after all of them.
+// life is one claim during one reconciliation. Stages change claim; it is saved once, after all of them.
 type life struct {
 	claim *karpv1.NodeClaim
 	match match
 	now   time.Time
-	taken bool // the cloud has taken the instance back
+	taken bool // the cloud has reclaimed the instance
 }
 
-// stage does one step of a life and says when it wants to look again; 0: when something changes.
+// stage does one step of a claim's lifecycle and returns when it has to run again; 0: when something changes.
 type stage func(ctx context.Context, l *life) (time.Duration, error)
 
-// reconcileClaim takes a claim through the stages. A stage that fails doesn't keep the others from their work.
+// reconcileClaim takes a claim through the stages. A stage that fails doesn't keep the others from running.
 func (c *Controller) reconcileClaim(ctx context.Context, name string) (time.Duration, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := c.claims.Get(ctx, client.ObjectKey{Name: name}, claim); apierrors.IsNotFound(err) {
@@ -46,7 +46,7 @@ func (c *Controller) reconcileClaim(ctx context.Context, name string) (time.Dura
 	if claim.DeletionTimestamp != nil {
 		stages = []stage{c.finalize}
 	} else {
-		addFinalizer(claim) // for claims made by hand; ours are created with it
+		addFinalizer(claim) // for standalone NodeClaims; ours are created with it
 	}
 
 	var after time.Duration
@@ -60,7 +60,7 @@ func (c *Controller) reconcileClaim(ctx context.Context, name string) (time.Dura
 	return after, firstConflict(errs)
 }
 
-// forget drops what is remembered of a claim that is gone, and looks at Nodes it may have left.
+// forget drops what is remembered about a deleted claim, and enqueues Nodes that it may have left.
 func (c *Controller) forget(name string) {
 	providerID, nodeName := c.index.forget(name)
 	c.sightings.forget(capacity.InstanceID(providerID))
@@ -72,7 +72,7 @@ func (c *Controller) forget(name string) {
 	}
 }
 
-// save writes what the stages changed: status first, because the last change to the metadata may be the end of the object.
+// save writes what the stages changed. It writes the status first, because the last change of the metadata may delete the object.
 func (c *Controller) save(ctx context.Context, stored, claim *karpv1.NodeClaim) error {
 	want := claim.DeepCopy()
 	if !equality.Semantic.DeepEqual(stored.Status, want.Status) {
@@ -95,7 +95,7 @@ func (c *Controller) save(ctx context.Context, stored, claim *karpv1.NodeClaim) 
 	return nil
 }
 
-// deleteClaim begins the end of a claim. The UID keeps a new claim of the same name from being meant.
+// deleteClaim deletes a claim. The UID precondition protects a new claim of the same name.
 func (c *Controller) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error {
 	err := c.claims.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 	if client.IgnoreNotFound(err) != nil {
@@ -104,7 +104,7 @@ func (c *Controller) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) e
 	return nil
 }
 
-// conditions is for setting; observe one with conditionTrue, which changes nothing.
+// conditions is for setting conditions; read them with conditionTrue, which changes nothing.
 func (c *Controller) conditions(claim *karpv1.NodeClaim) status.ConditionSet {
 	return claim.StatusConditions(status.WithClock(c.clock))
 }
@@ -118,7 +118,7 @@ func conditionTrue(claim *karpv1.NodeClaim, kind string) bool {
 	return cond != nil && cond.Status == metav1.ConditionTrue
 }
 
-// launchedAt is when the claim's instance became known; the claim's creation when it isn't.
+// launchedAt returns when the claim's instance became known, or the claim's creation if it isn't.
 func launchedAt(claim *karpv1.NodeClaim) time.Time {
 	if cond := condition(claim, karpv1.ConditionTypeLaunched); cond != nil && cond.Status == metav1.ConditionTrue {
 		return cond.LastTransitionTime.Time
@@ -126,7 +126,7 @@ func launchedAt(claim *karpv1.NodeClaim) time.Time {
 	return claim.CreationTimestamp.Time
 }
 
-// soonest is the earlier of two waits; 0 is no wait at all.
+// soonest returns the earlier of two waits; 0 is no wait at all.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -134,7 +134,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// firstConflict joins errors; a conflict stands for all, because everything is tried again with fresher objects.
+// firstConflict joins errors. If one is a conflict it returns only that, because everything is retried with fresher objects.
 func firstConflict(errs []error) error {
 	for _, err := range errs {
 		if apierrors.IsConflict(err) {
@@ -144,7 +144,7 @@ func firstConflict(errs []error) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// event tells about a claim, and about its Node when there is one.
+// event records an event on a claim, and on its Node when there is one.
 func (c *Controller) event(claim *karpv1.NodeClaim, node *corev1.Node, kind, reason, action, note string, args ...any) {
 	if claim != nil {
 		c.recorder.Eventf(claim, nil, kind, reason, action, note, args...)

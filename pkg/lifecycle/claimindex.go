@@ -9,22 +9,22 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// claimIndex remembers which claim a Node may belong to. Safe for concurrent use.
+// claimIndex remembers to which claim a Node may belong. Safe for concurrent use.
 type claimIndex struct {
 	mu         sync.Mutex
 	byProvider map[string]string    // provider ID: claim
 	byNode     map[string]string    // node name: claim
 	known      map[string][2]string // claim: provider ID, node name
-	missed     map[string]time.Time // claim: since when its registered Node has not been there
-	told       map[string]milestone // claim: what was told of it
-	tagAt      map[string]time.Time // claim: when its instance may be tagged again, which was refused
+	missed     map[string]time.Time // claim: since when its registered Node has been missing
+	told       map[string]milestone // claim: what has been reported about it
+	tagAt      map[string]time.Time // claim: when to tag its instance again after a refusal
 	booting    map[string]booting   // claim: its Node that has no kubelet yet
 }
 
-// booting is a Node that was made ahead of its kubelet, as this leader saw it last.
+// booting is a Node that was created ahead of its kubelet, as this leader last saw it.
 type booting struct {
-	uid types.UID // empty: not known, or of no account
-	// since is when it was first missed; zero: it is there.
+	uid types.UID // empty: not known, or its absence means nothing
+	// since is when it was first missed; zero: it exists.
 	since time.Time
 }
 
@@ -33,22 +33,22 @@ func newClaimIndex() *claimIndex {
 		missed: map[string]time.Time{}, told: map[string]milestone{}, tagAt: map[string]time.Time{}, booting: map[string]booting{}}
 }
 
-// milestone are things that are said and counted once of a claim, however often a stage is repeated because its outcome could not be
-// written, or because the cache doesn't show it yet.
+// milestone is a set of things that are reported and counted once per claim, however often a stage is repeated because its outcome could
+// not be written, or because the cache doesn't show it yet.
 type milestone uint8
 
 const (
-	toldCame        milestone = 1 << iota // its kubelet came, to whoever learns from that
+	toldCame        milestone = 1 << iota // its kubelet registered, as reported to Config.Registered
 	toldRegistered                        // it was registered
 	toldInitialized                       // it was initialized
-	toldDelayed                           // it is late, and waited for
+	toldDelayed                           // it is late, and not given up yet
 	toldGivingUp                          // it is about to be given up, and why
 	toldUntagged                          // its instance can't be tagged
 	toldGivenUp                           // it was given up
 	toldEnded                             // it has ended
 )
 
-// first notes that something is told of a claim, and is false when it was before.
+// first marks a milestone as reported, and returns false if it was before.
 func (x *claimIndex) first(claim string, what milestone) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -57,14 +57,14 @@ func (x *claimIndex) first(claim string, what milestone) bool {
 	return !before
 }
 
-// size is how many claims there are.
+// size returns the number of claims.
 func (x *claimIndex) size() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.known)
 }
 
-// missing remembers since when a claim's Node has not been there.
+// missing returns since when a claim's Node has been missing: now, on the first call.
 func (x *claimIndex) missing(claim string, now time.Time) time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -76,7 +76,7 @@ func (x *claimIndex) missing(claim string, now time.Time) time.Time {
 	return since
 }
 
-// tagLater puts the next tagging of a claim's instance off, which tagIn asks about.
+// tagLater postpones the next tagging of a claim's instance; tagIn returns how long.
 func (x *claimIndex) tagLater(claim string, at time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -95,14 +95,14 @@ func (x *claimIndex) found(claim string) {
 	delete(x.missed, claim)
 }
 
-// here remembers the Node of a claim. An empty uid: if it is missed, that says nothing.
+// here remembers the Node of a claim. An empty uid: its absence means nothing.
 func (x *claimIndex) here(claim string, uid types.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.booting[claim] = booting{uid: uid}
 }
 
-// vanished is the claim's Node as it was last seen, empty if it never was, and since when it has been missed.
+// vanished returns the claim's Node as it was last seen, empty if it never was, and since when it has been missing.
 func (x *claimIndex) vanished(claim string, now time.Time) (types.UID, time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -127,7 +127,7 @@ func (x *claimIndex) observe(claim *karpv1.NodeClaim) {
 	}
 }
 
-// forget drops a claim and returns what was known of it.
+// forget drops a claim and returns what was known about it.
 func (x *claimIndex) forget(claim string) (providerID, nodeName string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -154,7 +154,7 @@ func (x *claimIndex) drop(claim string) {
 	}
 }
 
-// find are the claims a Node concerns: its instance's, and the one that is waiting for its name.
+// find returns the claims that a Node concerns: its instance's claim, and the one that is waiting for its name.
 func (x *claimIndex) find(providerID, nodeName string) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// fakeCloud behaves: instances take their time to end, and may be invisible for a while.
+// fakeCloud behaves like the cloud: instances take their time to end, and may be invisible for a while.
 type fakeCloud struct {
 	w         *world
-	mu        sync.Mutex // the controller's workers and evictions call together; tests look when nothing runs
+	mu        sync.Mutex // the controller's workers and evictions call concurrently; tests look when nothing runs
 	instances map[string]*capacity.Instance
 	hidden    map[string]bool  // not visible to Describe and List
 	calls     map[string]int   // by method, and by method and id
@@ -33,7 +33,7 @@ func (f *fakeCloud) launch(id, batch string) *capacity.Instance {
 	return inst
 }
 
-// ends lets all instances on their way out arrive.
+// ends terminates all instances that are shutting down.
 func (f *fakeCloud) ends() {
 	for _, i := range f.instances {
 		if i.State == capacity.InstanceShuttingDown {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// checkEvery is how often an initialized node is compared with what its claim promised.
+	// checkEvery is how often an initialized node is compared with what its claim promises.
 	checkEvery = 10 * time.Minute
-	// shortBy is which part of what was promised may be missing.
+	// shortBy is the share of it that may be missing.
 	shortBy = 0.1
 )
 
-// compare says on the claim whether its node has what was bought. It changes nothing else: pods that were planned on more than
-// there is were planned anew long ago, and what the type really has is learned by the cloud.
+// compare sets the condition that says whether the claim's node has what was bought. It changes nothing else: pods that were planned on
+// more capacity than exists were planned anew long ago, and package aws learns the true capacity of the instance type.
 func (c *Controller) compare(_ context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if node == nil || node.DeletionTimestamp != nil || !conditionTrue(l.claim, karpv1.ConditionTypeInitialized) {
@@ -39,8 +39,8 @@ func (c *Controller) compare(_ context.Context, l *life) (time.Duration, error) 
 	return checkEvery, nil
 }
 
-// shortages are the resources that were asked for and of which there is clearly less than expected. What a type could have
-// besides (network interfaces for pods, in a cluster that doesn't use them) nobody has bought it for.
+// shortages returns the requested resources of which the node has clearly less than expected. Resources of the type that were not requested
+// (network interfaces for pods, in a cluster that doesn't use them) are ignored.
 func shortages(asked, expected, have corev1.ResourceList) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
 		if q := asked[name]; q.IsZero() {

@@ -31,7 +31,7 @@ func TestConsistency(t *testing.T) {
 			w.launched("a", func(c *karpv1.NodeClaim) {
 				c.Spec.Resources.Requests = list("1", "1Gi")
 				c.Status.Capacity = list("8", "32Gi")
-				c.Status.Capacity["vpc.amazonaws.com/pod-eni"] = resource.MustParse("4") // nobody has asked for them
+				c.Status.Capacity["vpc.amazonaws.com/pod-eni"] = resource.MustParse("4") // not requested
 			})
 			w.createNode(nodeFor(w.claim("a"), *w.cloud.instances["i-a"]))
 			w.kubelet("ip-10-0-0-1")
@@ -71,7 +71,7 @@ func TestInitializationDeadline(t *testing.T) {
 		ends   bool
 		event  string
 	}{
-		{name: "never Ready", change: notReady, ends: true, event: "a Warning InitializationTimeout: giving NodeClaim a up: not initialized within 15m0s of its registration: the kubelet does not say Ready"},
+		{name: "never Ready", change: notReady, ends: true, event: "a Warning InitializationTimeout: giving up NodeClaim a: not initialized within 15m0s of its registration: the node is not Ready"},
 		{name: "never Ready, with pods that wait there", change: notReady, pod: true, ends: true},
 		{name: "Ready, but never all of it, and of no use", change: tainted, ends: true},
 		{name: "Ready, but never all of it, and pods run there", change: tainted, pod: true, event: "a Warning InitializationTimeout: not initialized within 15m0s, but pods run there: taint readiness.k8s.io/cni"},
@@ -102,8 +102,8 @@ func TestInitializationDeadline(t *testing.T) {
 	}
 }
 
-// A Ready node that lacks nothing but the removal of a startup taint is late at fifteen minutes, which is said, and given up after an hour,
-// while pods wait for it: any other machine would wait for the same.
+// A Ready node that lacks nothing but the removal of a startup taint is late at fifteen minutes, which is reported, and while pods wait for
+// it is given up only after an hour: any other instance would wait for the same.
 func TestStartupTaintsThatStay(t *testing.T) {
 	startup := taint("example.com/agent", "NoSchedule")
 	for _, tc := range []struct {
@@ -111,7 +111,7 @@ func TestStartupTaintsThatStay(t *testing.T) {
 		change  func(*corev1.Node)
 		awaited bool
 		late    bool // it is kept at fifteen minutes
-		removed bool // and the taint goes then
+		removed bool // and the taint is removed then
 	}{
 		{name: "pods wait for it", change: func(*corev1.Node) {}, awaited: true, late: true},
 		{name: "and it is initialized at last", change: func(*corev1.Node) {}, awaited: true, late: true, removed: true},

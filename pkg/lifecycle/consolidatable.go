@@ -10,8 +10,9 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// settle says on the claim whether its node has been quiet for its pool's consolidateAfter. It is for people and their tools:
-// whoever ends nodes asks what is known at that moment. It follows what is written of pod events, so that it changes no oftener.
+// settle sets the condition that says whether the claim's node has been quiet for its pool's consolidateAfter. The condition is for users
+// and their tools; disruption itself uses the current state. It follows the recorded lastPodEventTime, so that it changes no more often
+// than that.
 func (c *Controller) settle(ctx context.Context, l *life) (time.Duration, error) {
 	after, ok, err := c.consolidateAfter(ctx, l.claim)
 	if err != nil {
@@ -25,7 +26,7 @@ func (c *Controller) settle(ctx context.Context, l *life) (time.Duration, error)
 	if wait := since.Add(after).Sub(l.now); wait > 0 {
 		return wait, c.unsettle(l.claim)
 	}
-	// What isn't written yet takes back nothing, but adds nothing either.
+	// A pod event that isn't recorded yet doesn't clear the condition, but keeps it from being set.
 	if last, seen := c.podEvents.last(l.claim.Status.NodeName); seen {
 		if wait := last.Add(after).Sub(l.now); wait > 0 {
 			return wait, nil
@@ -35,7 +36,7 @@ func (c *Controller) settle(ctx context.Context, l *life) (time.Duration, error)
 	return 0, nil
 }
 
-// consolidateAfter is that of the claim's pool; false: its nodes are never consolidated, or there is no pool.
+// consolidateAfter returns that of the claim's pool; false: its nodes are never consolidated, or there is no pool.
 func (c *Controller) consolidateAfter(ctx context.Context, claim *karpv1.NodeClaim) (time.Duration, bool, error) {
 	name := pool(claim)
 	if name == "" {

@@ -28,7 +28,7 @@ func (w *world) consolidatable() bool {
 	return conditionTrue(w.claim("a"), karpv1.ConditionTypeConsolidatable)
 }
 
-// The condition comes when the node has been quiet for long enough, and goes with the next pod event.
+// The condition becomes true when the node has been quiet for long enough, and is cleared with the next pod event.
 func TestConsolidatable(t *testing.T) {
 	w := newWorld(t)
 	w.pool("30s")
@@ -57,7 +57,7 @@ func TestConsolidatable(t *testing.T) {
 	}
 }
 
-// Events that come one after the other never let it flicker.
+// A series of events never lets it flicker.
 func TestConsolidatableOfABusyNode(t *testing.T) {
 	w := newWorld(t)
 	w.pool("5s") // shorter than the pause between writes of pod events
@@ -135,7 +135,7 @@ func TestPodEventsOfManyNodes(t *testing.T) {
 	}
 }
 
-// A registration whose record could not be written is done again, and counted once.
+// A registration that could not be recorded is repeated, and counted once.
 func TestRegistrationIsCountedOnce(t *testing.T) {
 	w := newWorld(t)
 	registrations.Reset()
@@ -150,7 +150,7 @@ func TestRegistrationIsCountedOnce(t *testing.T) {
 		}
 	}
 	w.step()
-	w.changeNode(inst.NodeName, func(n *corev1.Node) { delete(n.Labels, karpv1.NodeRegisteredLabelKey) }) // its kubelet made it anew
+	w.changeNode(inst.NodeName, func(n *corev1.Node) { delete(n.Labels, karpv1.NodeRegisteredLabelKey) }) // its kubelet created it anew
 	w.step()
 	got, err := testutil.GetCounterMetricValue(registrations.WithLabelValues("default"))
 	if err != nil || got != 1 {

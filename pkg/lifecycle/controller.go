@@ -27,21 +27,21 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Instances is what the life of one node needs of the cloud. Errors wrap capacity.ErrInstanceNotFound where they mean it,
-// and say what was being done with which instance.
+// Instances is what the lifecycle of one node needs of the cloud. Where an error means that the instance doesn't exist, it wraps
+// capacity.ErrInstanceNotFound; its text says what was being done with which instance.
 type Instances interface {
 	Describe(ctx context.Context, id string) (capacity.Instance, error)
-	// Terminate returns nil when the call was accepted or the instance had ended before.
+	// Terminate returns nil when the call was accepted or the instance had already ended.
 	Terminate(ctx context.Context, id string) error
-	// TagClaim writes the names of claim and node on the instance.
+	// TagClaim tags the instance with the names of its claim and its node.
 	TagClaim(ctx context.Context, id, claim, nodeName string) error
 }
 
-// Inventory is what the cloud has of this cluster.
+// Inventory lists what the cloud has of this cluster.
 type Inventory interface {
-	// List is every instance of the cluster that isn't terminated.
+	// List returns every instance of the cluster that isn't terminated.
 	List(ctx context.Context) ([]capacity.Instance, error)
-	// FindBatch are the live instances tagged with a launch batch's token, sorted by id.
+	// FindBatch returns the live instances tagged with a launch batch's token, sorted by ID.
 	FindBatch(ctx context.Context, token string) ([]capacity.Instance, error)
 }
 
@@ -51,7 +51,7 @@ type Cloud interface {
 	Inventory
 }
 
-// Config is what a Controller is made of. Everything but Brake and Hold is required.
+// Config holds the parts of a Controller. The fields that say "when set" are optional, and so is Hold; all others are required.
 type Config struct {
 	Kube kubernetes.Interface
 	// Informers is the scheduler's factory. HideEphemeralTaints has to be set on its Node informer.
@@ -60,33 +60,33 @@ type Config struct {
 	Claims client.Client
 	Live   client.Reader
 	Cloud  Cloud
-	// NodeFor makes the Node of a launched claim as it was created ahead of the kubelet.
+	// NodeFor builds the Node of a launched claim as it is created ahead of the kubelet.
 	NodeFor func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error)
-	// Brake, when set, bounds how many instances without owner are ended per minute.
+	// Brake, when set, bounds how many instances without owner are terminated per minute.
 	Brake *brake.Brake
-	// Registered, when set, is told of each registered node, once per process: what its kubelet says of itself can be learned
-	// from. It must not block.
+	// Registered, when set, is called for each registered node, once per process, so that others can learn from what its kubelet reports.
+	// It must not block.
 	Registered func(claim *karpv1.NodeClaim, node *corev1.Node)
-	// Registering, when set, is told which Node is a claim's before pods are let onto that, perhaps more than once. It must not block.
+	// Registering, when set, is called with the claim's Node before pods may be bound to it, perhaps more than once. It must not block.
 	Registering func(claim, node, providerID string)
-	// Close, when set, keeps this process's own scheduler off a Node whose end has begun, from its return on, and says whether pods
-	// that were let through before are still being bound there. It must not block.
+	// Close, when set, makes this process's own scheduler keep pods off a terminating Node, from its return on. It reports whether pods
+	// that passed before are still being bound there. It must not block.
 	Close func(node, providerID string) (bindsInFlight bool)
-	// NotRegistered, when set, is told of a claim that was given up because it has not become a node in its time.
+	// NotRegistered, when set, is called for a claim that was given up because it has not become a node in time.
 	NotRegistered func(claim *karpv1.NodeClaim, message string)
-	// GivingUp, when set, is told why a claim is about to be given up, perhaps more than once; fault nil: it is nobody's failure. It
+	// GivingUp, when set, is called with the reason before a claim is given up, perhaps more than once; a nil fault: that is no failure. It
 	// must not block.
 	GivingUp func(claim, why string, fault *guard.Fault)
-	// ExpectedTaints, when set, are taints that fresh nodes of a pool are known to get although it doesn't declare them: they are treated
-	// as its startup taints.
+	// ExpectedTaints, when set, returns the taints that new nodes of a pool are known to get although the pool doesn't declare them: they
+	// are treated like its startup taints.
 	ExpectedTaints func(pool string) []corev1.Taint
-	// RegistrationTimeout ends instances without kubelet; zero: DefaultRegistrationTimeout.
+	// RegistrationTimeout is how long instances may be without kubelet; zero: DefaultRegistrationTimeout.
 	RegistrationTimeout time.Duration
-	// StartupTimeout ends Ready nodes that pods wait for and whose startup taints stay; zero: DefaultStartupTimeout. Awaited, when set,
-	// says whether pods wait for the claim's node. It must not block.
+	// StartupTimeout is how long a Ready node that pods wait for may keep its startup taints; zero: DefaultStartupTimeout. Awaited, when
+	// set, reports whether pods wait for the claim's node. It must not block.
 	StartupTimeout time.Duration
 	Awaited        func(claim string) bool
-	// Hold, when set, says why nothing may be changed at the moment (another controller owns these objects); empty: go on.
+	// Hold, when set, returns why nothing may be changed now (another controller owns these objects), or "".
 	Hold     func() string
 	Recorder events.EventRecorder
 	Clock    clock.WithTicker
@@ -94,14 +94,14 @@ type Config struct {
 
 const (
 	workers = 64
-	// holdRetry is how often a held claim asks again.
+	// holdRetry is how often a paused claim is checked again.
 	holdRetry = 10 * time.Second
 )
 
-// key is one thing to look at: a claim, or a Node without one, or (the zero key) all instances.
+// key is one thing to reconcile: a claim, or a Node without one, or (the zero key) all instances.
 type key struct{ claim, node string }
 
-// Controller walks NodeClaims and their Nodes through the stages of the package comment.
+// Controller takes NodeClaims and their Nodes through the stages of the package comment.
 type Controller struct {
 	kube     kubernetes.Interface
 	claims   client.Client
@@ -113,7 +113,7 @@ type Controller struct {
 	close    func(node, providerID string) (bindsInFlight bool)
 	naming   func(claim, node, providerID string)
 	came     func(*karpv1.NodeClaim, *corev1.Node)
-	failed   func(*karpv1.NodeClaim, string) // to become a node in time
+	failed   func(*karpv1.NodeClaim, string) // the claim has not become a node in time
 	givingUp func(claim, why string, fault *guard.Fault)
 	expected func(pool string) []corev1.Taint
 	recorder events.EventRecorder
@@ -137,10 +137,10 @@ type Controller struct {
 	podEvents *podEvents
 	waits     *waits
 	queue     atomic.Pointer[workqueue.TypedRateLimitingInterface[key]]
-	collected int // runs of garbage collection; only its own key touches it
+	collected int // runs of garbage collection; only the worker of the zero key uses it
 }
 
-// New builds a Controller and adds the indexes it needs to the informers. It starts nothing and calls nobody.
+// New builds a Controller and adds the indexes that it needs to the informers. It starts nothing and makes no calls.
 func New(cfg Config) (*Controller, error) {
 	core, storage := cfg.Informers.Core().V1(), cfg.Informers.Storage().V1()
 	c := &Controller{
@@ -182,7 +182,7 @@ func New(cfg Config) (*Controller, error) {
 	if c.hold == nil {
 		c.hold = func() string { return "" }
 	}
-	// Registered here so that the factory's owner starts them with the rest.
+	// Requested here so that the factory's owner starts these informers with the others.
 	core.PersistentVolumes().Informer()
 	core.PersistentVolumeClaims().Informer()
 	storage.VolumeAttachments().Informer()
@@ -195,11 +195,11 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// ClaimChanged says that a NodeClaim was created, changed or deleted. Safe from any goroutine; ignored while not running,
-// because Run begins with all claims.
+// ClaimChanged reports that a NodeClaim was created, changed or deleted. Safe for concurrent use; ignored while the Controller isn't
+// running, because Run begins with all claims.
 func (c *Controller) ClaimChanged(name string) { c.enqueue(key{claim: name}) }
 
-// Run works until ctx ends, then waits for what is under way. The informers must have been started.
+// Run works until ctx ends, then waits for everything under way. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, time.Minute),
@@ -212,7 +212,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Indexed before Nodes are heard of, so that no Node looks as if it had no claim.
+	// Indexed before Nodes are watched, so that no Node seems to have no claim.
 	for i := range all.Items {
 		c.index.observe(&all.Items[i])
 	}
@@ -242,7 +242,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // listPause is how long Run waits before it lists the claims again.
 const listPause = time.Second
 
-// allClaims lists the claims, as often as it takes. The error says that ctx has ended.
+// allClaims lists the claims, and retries until that works. It returns an error only when ctx has ended.
 func (c *Controller) allClaims(ctx context.Context) (all karpv1.NodeClaimList, err error) {
 	for {
 		if err = c.claims.List(ctx, &all); err == nil {
@@ -257,7 +257,7 @@ func (c *Controller) allClaims(ctx context.Context) (all karpv1.NodeClaimList, e
 	}
 }
 
-// next handles one key; false when the queue has been shut down.
+// next handles one key and returns false when the queue has been shut down.
 func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[key]) bool {
 	k, down := queue.Get()
 	if down {
@@ -280,14 +280,14 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		// The cache is behind somebody's write; its event is on the way.
+		// The cache is behind another write, whose event is on the way.
 		queue.AddRateLimited(k)
 	case err != nil:
 		if ctx.Err() == nil {
 			logger.Error(err, "Lifecycle step failed, will retry")
 		}
 		queue.AddRateLimited(k)
-		if after > 0 { // what the other steps asked for is not to wait for the one that fails
+		if after > 0 { // the other stages' timers don't wait for the one that fails
 			queue.AddAfter(k, after)
 		}
 	default:
@@ -299,7 +299,7 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 	return true
 }
 
-// reconcile looks at one key and says when to look again; 0: when something changes.
+// reconcile handles one key and returns when to handle it again; 0: when something changes.
 func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error) {
 	if why := c.hold(); why != "" {
 		klog.FromContext(ctx).V(4).Info("Paused", "reason", why)

@@ -27,12 +27,12 @@ import (
 const (
 	evictionBackoff    = 100 * time.Millisecond
 	evictionBackoffMax = 10 * time.Second
-	// evictionsAtOnce is how many evictions of one node are under way together.
+	// evictionsAtOnce is how many pods of one node are evicted in parallel.
 	evictionsAtOnce = 8
 )
 
-// drain empties a node through the Eviction API, group after group, and is over when nothing is left that has to be waited
-// for. Pods that asked not to be disturbed are waited for; the deadline overrides them, budgets and groups.
+// drain empties a node through the Eviction API, group after group, and ends when no pod is left that has to be waited for. It waits for
+// pods that ask not to be disrupted; the deadline overrides these, disruption budgets and groups.
 func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error) {
 	begun := e.node.DeletionTimestamp
 	if e.claim != nil {
@@ -45,7 +45,7 @@ func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error
 		}
 		begun = &set.Get(karpv1.ConditionTypeDrained).LastTransitionTime
 	}
-	young := minDrain // pods may still come from schedulers that haven't seen the taint
+	young := minDrain // schedulers that haven't seen the taint may still bind pods
 	if begun != nil {
 		young = c.left(e.name(), "drain", begun.Time, minDrain, e.now)
 	}
@@ -69,7 +69,7 @@ func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error
 	if young > 0 || e.bindsInFlight() {
 		return drainPoll, nil
 	}
-	// The cache is empty, and nothing is on its way from here; only the API can say that the node is empty.
+	// The cache is empty, and our scheduler is binding no pods; only the API can confirm that the node is empty.
 	left, err := c.boundTo(ctx, e.node.Name)
 	if err != nil {
 		return 0, err
@@ -90,7 +90,7 @@ func (c *Controller) drained(e *ending, reason string) {
 	}
 }
 
-// firstGroup are the pods whose turn it is: ordinary pods, their daemons, critical pods, critical daemons.
+// firstGroup returns the pods to evict first: ordinary pods, then their DaemonSets' pods, critical pods, critical DaemonSets' pods.
 func firstGroup(awaited []*corev1.Pod) []*corev1.Pod {
 	var groups [4][]*corev1.Pod
 	for _, p := range awaited {
@@ -111,7 +111,7 @@ func firstGroup(awaited []*corev1.Pod) []*corev1.Pod {
 	return nil
 }
 
-// evict asks for the end of the group's pods, each when its back-off is over, and says when the next may be asked for again.
+// evict evicts the group's pods, each when its back-off is over, and returns when the next one may be tried again.
 func (c *Controller) evict(ctx context.Context, e *ending, group []*corev1.Pod) (time.Duration, error) {
 	var due []*corev1.Pod
 	var after time.Duration
@@ -148,7 +148,7 @@ func (c *Controller) evict(ctx context.Context, e *ending, group []*corev1.Pod) 
 	return after, utilerrors.NewAggregate(errs)
 }
 
-// evictPod makes one call. Being refused by a budget is no error: it is asked again later.
+// evictPod makes one call. A refusal by a disruption budget is no error: it is tried again later.
 func (c *Controller) evictPod(ctx context.Context, e *ending, p *corev1.Pod) error {
 	err := c.kube.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace},
@@ -158,7 +158,7 @@ func (c *Controller) evictPod(ctx context.Context, e *ending, p *corev1.Pod) err
 	switch {
 	case err == nil:
 		c.evictions.forget(p.UID)
-		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonEvicted, "Evict", "Evicted: node %s is ending", e.node.Name)
+		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonEvicted, "Evict", "Evicted: node %s is being terminated", e.node.Name)
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.evictions.forget(p.UID) // gone, or another pod of the name
 	case apierrors.IsTooManyRequests(err):
@@ -186,7 +186,7 @@ func (c *Controller) deleteExpiring(ctx context.Context, e *ending, awaited []*c
 		if e.now.Before(e.deadline.Add(-time.Duration(*p.Spec.TerminationGracePeriodSeconds) * time.Second)) {
 			continue
 		}
-		// At least 1 s: none would take the pod from the API while its containers may still run.
+		// At least 1 s: with 0 the pod would vanish from the API while its containers may still run.
 		grace := max(int64(e.deadline.Sub(e.now)/time.Second), 1)
 		err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &p.UID},
@@ -195,7 +195,7 @@ func (c *Controller) deleteExpiring(ctx context.Context, e *ending, awaited []*c
 			return fmt.Errorf("deleting pod %s before the node's deadline: %w", klog.KObj(p), err)
 		}
 		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonDisrupted, "Delete",
-			"Deleting the pod to let it end before the termination grace period of node %s does at %s", e.node.Name, e.deadline.Format(time.RFC3339))
+			"Deleting the pod so that it ends before the termination grace period of node %s is over at %s", e.node.Name, e.deadline.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -210,11 +210,11 @@ func statusCode(err error) string {
 	return strings.ToLower(string(apierrors.ReasonForError(err)))
 }
 
-// evictionMemory is how long after its last failure a pod's back-off is remembered: longer than any pause between two tries. Pods go without
-// being asked once more, too.
+// evictionMemory is how long after its last failure a pod's back-off is remembered: longer than any pause between two tries. It bounds the
+// memory for pods that end without another try.
 const evictionMemory = 5 * time.Minute
 
-// evictions is the back-off per pod. Safe for concurrent use.
+// evictions holds the back-off per pod. Safe for concurrent use.
 type evictions struct {
 	mu   sync.Mutex
 	next map[types.UID]attempt
@@ -227,7 +227,7 @@ type attempt struct {
 
 func newEvictions() *evictions { return &evictions{next: map[types.UID]attempt{}} }
 
-// wait is how long the pod may not be asked for yet.
+// wait returns how long the pod's eviction may not be tried yet.
 func (b *evictions) wait(uid types.UID, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,7 +241,7 @@ func (b *evictions) fail(uid types.UID, now time.Time) {
 	b.next[uid] = attempt{at: now.Add(delay), delay: delay}
 }
 
-// prune forgets pods that nobody has tried to evict for long.
+// prune forgets pods whose eviction has not been tried for long.
 func (b *evictions) prune(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

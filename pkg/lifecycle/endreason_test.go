@@ -16,8 +16,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
-// EC2 says why it has ended an instance that it couldn't start. Claim and Node are told once, however often the claim's end has to be asked
-// for, and so are pods and the spending guard.
+// EC2 reports why it has ended an instance that it couldn't start. The reason is reported once on claim and Node, to the pods and to the
+// spending guard, however often the deletion of the claim has to be repeated.
 func TestWhyAnInstanceEndedIsSaid(t *testing.T) {
 	const reason = "Client.VolumeLimitExceeded: Volume limit exceeded"
 	for _, tc := range []struct {
@@ -52,7 +52,7 @@ func TestWhyAnInstanceEndedIsSaid(t *testing.T) {
 					got = append(got, e)
 				}
 			}
-			want := []string{"a Warning InstanceEnded: giving NodeClaim a up: " + tc.want, inst.NodeName + " Warning InstanceEnded: giving NodeClaim a up: " + tc.want}
+			want := []string{"a Warning InstanceEnded: giving up NodeClaim a: " + tc.want, inst.NodeName + " Warning InstanceEnded: giving up NodeClaim a: " + tc.want}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
@@ -63,7 +63,7 @@ func TestWhyAnInstanceEndedIsSaid(t *testing.T) {
 	}
 }
 
-// Tags that EC2 refuses are told of once and tried again each minute; other stages go on.
+// Tags that EC2 refuses are reported once and tried again each minute; other stages go on.
 func TestRefusedTagsAreTold(t *testing.T) {
 	w := newWorld(t)
 	denied := fmt.Errorf("tagging instance i-a: UnauthorizedOperation: You are not authorized to perform this operation.%w", refusal{})
@@ -80,7 +80,7 @@ func TestRefusedTagsAreTold(t *testing.T) {
 			got = append(got, e)
 		}
 	}
-	if diff := cmp.Diff([]string{"a Warning FailedTagging: it is tried again: " + denied.Error()}, got); diff != "" {
+	if diff := cmp.Diff([]string{"a Warning FailedTagging: retrying: " + denied.Error()}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	delete(w.cloud.fail, "TagClaim")
@@ -90,13 +90,13 @@ func TestRefusedTagsAreTold(t *testing.T) {
 	}
 }
 
-// refusal is ErrRefused without words, as errors of the cloud have it.
+// refusal is ErrRefused without a text of its own, as errors of the cloud have it.
 type refusal struct{}
 
 func (refusal) Error() string { return "" }
 func (refusal) Unwrap() error { return capacity.ErrRefused }
 
-// A claim that is given up because nothing was launched says what the launch calls failed with.
+// A claim that is given up because nothing was launched says how the launch calls failed.
 func TestALaunchTimeoutNamesItsCause(t *testing.T) {
 	for reason, want := range map[string]string{
 		reasonLaunchDelayed:      "nothing was launched within 5m0s: RequestLimitExceeded: Request limit exceeded.",
@@ -108,7 +108,7 @@ func TestALaunchTimeoutNamesItsCause(t *testing.T) {
 			c.StatusConditions(status.WithClock(w.clock)).SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, "RequestLimitExceeded: Request limit exceeded.")
 		})
 		w.pass(launchTimeout+10*time.Second, 5*time.Second)
-		if got := "a Warning LaunchTimeout: giving NodeClaim a up: " + want; !slices.Contains(w.events, got) {
+		if got := "a Warning LaunchTimeout: giving up NodeClaim a: " + want; !slices.Contains(w.events, got) {
 			t.Errorf("events %q, want %q", w.events, got)
 		}
 	}

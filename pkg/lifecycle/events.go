@@ -16,8 +16,8 @@ const (
 	reasonNodeRecreated       = "NodeRecreated"
 	reasonNodeDeleted         = "NodeDeleted"
 	reasonLaunchTimeout       = "LaunchTimeout"
-	reasonLaunchDelayed       = "LaunchDelayed" // of a claim's Launched condition: the message is what the last launch call failed with
-	reasonPaused              = "Paused"        // of a claim's Launched condition: the spending guard holds it back
+	reasonLaunchDelayed       = "LaunchDelayed" // of a claim's Launched condition: the message is that of the last failed launch call
+	reasonPaused              = "Paused"        // of a claim's Launched condition: the spending guard doesn't let it be launched
 	reasonRegistrationTimeout = "RegistrationTimeout"
 	reasonInitTimeout         = "InitializationTimeout"
 	reasonInitDelayed         = "InitializationDelayed"

@@ -2,8 +2,8 @@ package lifecycle
 
 import "github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 
-// faultOf is what giving a claim up means to the spending guard: a fault of the machine, of the pods it was bought for, or of
-// nobody (nil).
+// faultOf returns what giving up a claim means to the spending guard: a machine fault, a fault of the pods it was bought for, or no failure
+// (nil).
 func (c *Controller) faultOf(l *life, reason, message string) *guard.Fault {
 	switch reason {
 	case reasonRegistrationTimeout:
@@ -21,8 +21,8 @@ func (c *Controller) faultOf(l *life, reason, message string) *guard.Fault {
 	return nil
 }
 
-// uninitializedFault tells what a user has declared and what never came, a startup taint or a resource, from a machine that
-// doesn't become Ready.
+// uninitializedFault tells a startup taint or resource that a user declared and that never changed or appeared (no machine fault) from an
+// instance that doesn't become Ready (a machine fault).
 func (c *Controller) uninitializedFault(l *life, message string) *guard.Fault {
 	if l.match.node == nil {
 		return &guard.Fault{Machine: true, Cause: guard.CauseUninitialized, Message: message}

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
-// What giving a claim up means to the spending guard.
+// What giving up a claim means to the spending guard.
 func TestFaults(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
@@ -44,7 +44,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A claim that the spending guard holds back isn't given up, and its time begins when it is let go.
+// A claim that the spending guard has paused isn't given up, and its time begins when it may be launched.
 func TestHeldClaimIsNotTimedOut(t *testing.T) {
 	w := newWorld(t)
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine", CreationTimestamp: metav1.NewTime(w.clock.Now()), Finalizers: []string{karpv1.TerminationFinalizer}}}
@@ -69,7 +69,7 @@ func TestHeldClaimIsNotTimedOut(t *testing.T) {
 	}
 }
 
-// The guard is told before the claim goes, of what.
+// The guard gets the reason before the claim is deleted.
 func TestGuardIsToldBeforeAClaimGoes(t *testing.T) {
 	w := newWorld(t)
 	var told []guard.Fault

@@ -23,8 +23,8 @@ const (
 	garbageEvery = 2 * time.Minute
 )
 
-// collect ends the instances that nobody owns and the Nodes that stand for nothing, and has claims whose instance isn't
-// listed any more, or has left its reservation, looked at. It returns when to collect next; an error doesn't change that.
+// collect terminates instances that no claim owns, deletes Nodes without claim and instance, and enqueues claims whose instance isn't
+// listed any more or has left its capacity reservation. It returns when to collect next; an error doesn't change that.
 func (c *Controller) collect(ctx context.Context) (time.Duration, error) {
 	c.collected++
 	next := garbageEvery
@@ -53,7 +53,7 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 	}
 	for id, claim := range claims.byProvider {
 		if !listed[id] {
-			c.enqueue(key{claim: claim.Name}) // liveness looks at it, if its node isn't up
+			c.enqueue(key{claim: claim.Name}) // liveness checks it, if its node isn't Ready
 		}
 	}
 
@@ -69,15 +69,15 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 	if len(orphans(instances, claims, now)) == 0 && len(shells(nodes, listed, claims)) == 0 {
 		return nil
 	}
-	// The cache may be behind; what is ended for good is decided on what the API says now.
+	// The cache may be behind; terminations are decided on what the API says now.
 	if claims, err = c.liveClaims(ctx); err != nil {
 		return err
 	}
 	var errs []error
 	for _, inst := range orphans(instances, claims, now) {
 		if c.brake != nil && !c.brake.Take(now) {
-			// That many at once look like a mistake rather than like accidents.
-			klog.FromContext(ctx).Info("No more instances without NodeClaim are ended within this minute", "perMinute", c.brake.PerMinute())
+			// So many at once look like a mistake rather than like accidents.
+			klog.FromContext(ctx).Info("No more instances without NodeClaim are terminated within this minute", "perMinute", c.brake.PerMinute())
 			break
 		}
 		errs = append(errs, c.collectInstance(ctx, inst))
@@ -89,8 +89,8 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// shells are managed Nodes with our finalizer that have neither claim nor instance nor a kubelet that says Ready. Deleting one begins its end,
-// which looks for the instance again.
+// shells returns managed Nodes with our finalizer that have neither claim nor instance nor a Ready kubelet. The deletion of such a Node
+// starts its termination, which looks for the instance once more.
 func shells(nodes []*corev1.Node, listed map[string]bool, claims claimSet) []*corev1.Node {
 	var out []*corev1.Node
 	for _, n := range nodes {
@@ -101,11 +101,12 @@ func shells(nodes []*corev1.Node, listed map[string]bool, claims claimSet) []*co
 	return out
 }
 
-// orphans are the instances that no claim owns or will own (capacity.InstanceOwners), old enough for their launch to have been recorded.
+// orphans returns the instances that no claim owns or will own (capacity.InstanceOwners), old enough for their launch to have been
+// recorded.
 func orphans(instances []capacity.Instance, claims claimSet, now time.Time) []capacity.Instance {
 	var out []capacity.Instance
 	for _, inst := range instances {
-		// A deleted claim without instance takes its share by itself; a failed launch may be tried again with the same token.
+		// A deleted claim without instance finds its own instance; a failed launch may be repeated with the same token.
 		if !inst.Ended() && now.Sub(inst.LaunchedAt) >= garbageAge && !claims.Owned(&inst) && !claims.Awaited(&inst) {
 			out = append(out, inst)
 		}
@@ -113,8 +114,8 @@ func orphans(instances []capacity.Instance, claims claimSet, now time.Time) []ca
 	return out
 }
 
-// collectInstance ends one. If a kubelet has come there, its Node gets our finalizer, and the Node's deletion ends the instance
-// after a drain: pods may run there. Somebody may have removed its claim by force, or deleted it before anybody knew its instance.
+// collectInstance terminates one instance. If its kubelet has registered, its Node gets our finalizer, and the Node's deletion drains it
+// before the instance ends: pods may run there if a user removed the claim by force, or deleted it before its instance was known.
 func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance) error {
 	nodes := c.nodesByProviderID(inst.ProviderID)
 	for _, n := range nodes {
@@ -148,11 +149,11 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 	return nil
 }
 
-// sightingMemory is how long an instance that no claim owns is remembered after it was last asked about: longer than any question takes to
-// be decided.
+// sightingMemory is how long an instance that no claim owns is remembered after it was last looked up: longer than any decision about it
+// takes.
 const sightingMemory = 15 * time.Minute
 
-// tidyMemory forgets pods and instances that nothing will be asked about any more.
+// tidyMemory forgets pods and instances that no decision needs any more.
 func (c *Controller) tidyMemory(claims claimSet, now time.Time) {
 	owned := map[string]bool{}
 	for id := range claims.byProvider {

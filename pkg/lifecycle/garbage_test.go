@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
-// batchAnnotation is a launch batch as it is recorded on its claims: a real one has so many offers that it is compressed.
+// batchAnnotation returns a launch batch as it is recorded on its claims: a real one has so many offerings that it is compressed.
 func batchAnnotation(token string, claims ...string) string {
 	batch := &capacity.LaunchBatch{Token: token, Claims: claims, CapacityType: "on-demand"}
 	for i := range 200 {
@@ -34,7 +34,7 @@ func batchAnnotation(token string, claims ...string) string {
 	return value
 }
 
-// intent makes a claim of a launch batch that has no instance on record.
+// intent creates a claim of a launch batch that has no recorded instance.
 func (w *world) intent(name, batch string, change ...func(*karpv1.NodeClaim)) {
 	w.t.Helper()
 	w.launched(name, append([]func(*karpv1.NodeClaim){func(c *karpv1.NodeClaim) {
@@ -50,7 +50,7 @@ func (w *world) failLaunch(c *karpv1.NodeClaim) {
 	c.StatusConditions(status.WithClock(w.clock)).SetFalse(karpv1.ConditionTypeLaunched, "InsufficientCapacity", "none to be had")
 }
 
-// running are the ids of the instances that were not ended.
+// running returns the IDs of the instances that were not terminated.
 func (w *world) running() string {
 	var out []string
 	for _, id := range slices.Sorted(maps.Keys(w.cloud.instances)) {
@@ -68,7 +68,7 @@ func TestUnlaunchedClaimDeleted(t *testing.T) {
 		// how long the claim may stay, at least and at most
 		after, by time.Duration
 		running   string // instances left in the end
-		batch     bool   // claim a has been recorded for launch batch "w"
+		batch     bool   // launch batch "w" has been recorded on claim a
 	}{
 		{name: "without a launch batch nothing was ever sent", by: 2 * time.Second},
 		{name: "with a launch batch it is waited whether an instance shows", batch: true, after: batchQuiet, by: batchQuiet + 10*time.Second},
@@ -141,8 +141,8 @@ func TestUnlaunchedClaimDeleted(t *testing.T) {
 	}
 }
 
-// The launch would have handed the instances out by their tags, and so does the end of both claims: Nodes and pods of an instance belong
-// to the claim that it bears the name of.
+// The launch would have assigned the instances by their tags, and so does the termination of both claims: Nodes and pods of an instance
+// belong to the claim whose name it is tagged with.
 func TestUnlaunchedClaimLeavesAnInstanceToTheClaimItIsTaggedWith(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"a", "b"} {
@@ -165,7 +165,7 @@ func TestUnlaunchedClaimLeavesAnInstanceToTheClaimItIsTaggedWith(t *testing.T) {
 	}
 }
 
-// A launch batch is recorded between the look and the letting go: the claim must not go, or its instance would have no owner.
+// A launch batch is recorded between the read and the removal of the finalizer: the claim must not go, or its instance would have no owner.
 func TestUnlaunchedClaimIsNotLetGoUnderARecord(t *testing.T) {
 	w := newWorld(t)
 	w.intent("a", "")

@@ -17,7 +17,7 @@ var (
 	sorted     = cmp.Options{cmpopts.SortSlices(func(a, b string) bool { return a < b })}
 )
 
-// happened says that an event with the reason was told about the object.
+// happened reports whether an event with the reason was recorded about the object.
 func (w *world) happened(object, reason string) bool {
 	for _, e := range w.events {
 		if strings.HasPrefix(e, object+" ") && strings.Contains(e, " "+reason+":") {
@@ -27,7 +27,7 @@ func (w *world) happened(object, reason string) bool {
 	return false
 }
 
-// addToInformer puts an object into its informer's store.
+// addToInformer adds an object to its informer's store.
 func (w *world) addToInformer(obj any) {
 	w.t.Helper()
 	var store cache.Indexer
@@ -44,7 +44,7 @@ func (w *world) addToInformer(obj any) {
 	}
 }
 
-// removeClaimByForce takes a claim away without its finalizer having had a say.
+// removeClaimByForce removes a claim whatever its finalizers.
 func (w *world) removeClaimByForce(name string) {
 	w.t.Helper()
 	if err := w.track.Delete(schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}, "", name); err != nil {

@@ -15,14 +15,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Reasons of the Initialized condition for what a user has declared and what has not come (Karpenter's).
+// Reasons of the Initialized condition (Karpenter's) for what a user has declared: a startup taint that is still there, a resource that is
+// not there yet.
 const (
 	reasonStartupTaints = "StartupTaintsExist"
 	reasonNoResource    = "ResourceNotRegistered"
 )
 
-// initialize declares a registered node fit for everything it was bought for. Until then the scheduler does not see its
-// ephemeral taints and reckons with the claim's numbers; from here on it is like any other node.
+// initialize marks a registered node as initialized: fit for everything it was bought for. Until then the scheduler doesn't see its
+// ephemeral taints and plans count on the claim's resources; from here on it is like any other node.
 func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	done := conditionTrue(l.claim, karpv1.ConditionTypeInitialized)
@@ -31,11 +32,11 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 	}
 	set := c.conditions(l.claim)
 	if node == nil {
-		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, "NodeNotFound", "its Node is not there")
+		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, "NodeNotFound", "its Node does not exist")
 		return 0, nil
 	}
 	if reason, message := c.uninitialized(node, l.claim); reason != "" {
-		if !done { // once initialized, a claim stays so
+		if !done { // an initialized claim stays initialized
 			set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, reason, message)
 		}
 		return 0, nil
@@ -46,7 +47,7 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 		}
 		n.Labels[karpv1.NodeInitializedLabelKey] = "true"
 		if _, wanted := l.claim.Labels[labelExcludeDisruption]; !wanted {
-			delete(n.Labels, labelExcludeDisruption) // put on so that a burst of booting nodes doesn't look like a zone outage
+			delete(n.Labels, labelExcludeDisruption) // it was set so that a burst of booting nodes doesn't look like a zone outage
 		}
 	})
 	if gone(err) {
@@ -66,10 +67,10 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 	return 0, nil
 }
 
-// uninitialized is why a node can't be called initialized yet; empty when it can.
+// uninitialized returns why a node isn't initialized yet; empty: it is.
 func (c *Controller) uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
 	if !objects.Ready(node) {
-		return "NodeNotReady", "the kubelet does not say Ready"
+		return "NodeNotReady", "the node is not Ready"
 	}
 	taints := Taints(node)
 	for _, t := range slices.Concat(claim.Spec.StartupTaints, c.expected(pool(claim))) {
@@ -85,13 +86,13 @@ func (c *Controller) uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (
 	for _, name := range slices.Sorted(maps.Keys(claim.Spec.Resources.Requests)) {
 		wanted, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
 		if !wanted.IsZero() && have.IsZero() {
-			return reasonNoResource, fmt.Sprintf("resource %s was asked for and is not in allocatable", name)
+			return reasonNoResource, fmt.Sprintf("resource %s was requested and is not in the node's allocatable", name)
 		}
 	}
 	return "", ""
 }
 
-// onlyStartupTaints says that the node would be initialized if its startup taints were taken off.
+// onlyStartupTaints reports whether the node would be initialized without its startup taints.
 func (c *Controller) onlyStartupTaints(node *corev1.Node, claim *karpv1.NodeClaim) bool {
 	without := *node
 	without.Spec.Taints = slices.Clone(Taints(node))

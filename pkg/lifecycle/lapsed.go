@@ -15,11 +15,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// lapseAge is how long after its launch an instance is not believed to have left its reservation: what EC2 shows lags.
+// lapseAge is the age from which an instance is believed to have left its capacity reservation: what EC2 shows lags.
 const lapseAge = 2 * time.Minute
 
-// lapse notices reserved nodes whose reservation is over. Their instances run on, and are paid for, as on-demand ones; claim and
-// Node say so from then on.
+// lapse finds nodes whose capacity reservation is over. Their instances run on, and are billed, as on-demand ones; their claims and Nodes
+// get the labels of such.
 func (c *Controller) lapse(ctx context.Context, instances []capacity.Instance, claims claimSet) error {
 	var errs []error
 	for i := range instances {
@@ -34,7 +34,8 @@ func (c *Controller) lapse(ctx context.Context, instances []capacity.Instance, c
 	return utilerrors.NewAggregate(errs)
 }
 
-// relabel makes a reserved claim and its Node on-demand ones. The Node first: the claim's label is what brings us here again.
+// relabel turns a reserved claim and its Node into on-demand ones. It writes the Node first: as long as the claim has the old label, lapse
+// calls it again.
 func (c *Controller) relabel(ctx context.Context, claim *karpv1.NodeClaim) error {
 	for _, n := range c.nodesByProviderID(claim.Status.ProviderID) {
 		_, err := c.patchNode(ctx, n.Name, n.UID, func(n *corev1.Node) { n.Labels = unreserved(n.Labels) })
@@ -54,7 +55,7 @@ func (c *Controller) relabel(ctx context.Context, claim *karpv1.NodeClaim) error
 	return nil
 }
 
-// unreserved are the labels of the same machine without its reservation.
+// unreserved returns the labels of the same instance without its reservation.
 func unreserved(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	maps.DeleteFunc(out, func(k, _ string) bool { return capacity.ReservationLabel(k) })

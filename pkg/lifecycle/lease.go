@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// leaseEvery is the age at which a Node without kubelet gets its Lease, and how often that is renewed. The node lifecycle
-	// controller gives a Node that never posted 60 s from creation or from the last renewal, so a kubelet that comes within
-	// leaseEvery costs no write at all.
+	// leaseEvery is the age at which a Node without kubelet gets its Lease, and how often that is renewed. The node lifecycle controller
+	// gives a Node that never posted 60 s from creation or from the last renewal, so a kubelet that registers within leaseEvery costs no
+	// write at all.
 	leaseEvery = 15 * time.Second
 	// leaseDuration is what the kubelet itself writes by default.
 	leaseDuration = 40 * time.Second
 )
 
-// keepLease stands in for a kubelet that is still booting: as long as the Lease is renewed, nobody declares the Node
-// unreachable and deletes its pods. It ends when the kubelet posts or renews the Lease itself, and at the registration deadline.
+// keepLease stands in for a kubelet that is still booting: as long as the Lease is renewed, the node lifecycle controller doesn't declare
+// the Node unreachable and delete its pods. It stops when the kubelet posts its status or renews the Lease itself, and at the registration
+// deadline.
 func (c *Controller) keepLease(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if node == nil {
@@ -47,7 +48,7 @@ func (c *Controller) keepLease(ctx context.Context, l *life) (time.Duration, err
 		held = found
 	}
 	if held.Spec.RenewTime != nil {
-		// Not due yet: ours, or somebody else renews it.
+		// Not due yet, whether we or the kubelet renewed it last.
 		if wait := held.Spec.RenewTime.Add(leaseEvery).Sub(l.now); wait > 0 {
 			return wait, nil
 		}
@@ -56,7 +57,7 @@ func (c *Controller) keepLease(ctx context.Context, l *life) (time.Duration, err
 	next.Spec.RenewTime = &metav1.MicroTime{Time: l.now}
 	renewed, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, next, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		c.leases.forget(node.UID) // the kubelet has come, or the Lease went with an earlier Node: look again
+		c.leases.forget(node.UID) // the kubelet has renewed it, or the Lease was deleted with an earlier Node: check again
 		return time.Second, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("renewing the Lease of Node %s: %w", node.Name, err)
@@ -85,7 +86,7 @@ func (c *Controller) createLease(ctx context.Context, node *corev1.Node, now tim
 	return leaseEvery, nil
 }
 
-// leases are those we wrote last, by the UID of their Node. Safe for concurrent use.
+// leases holds the Leases that we wrote last, by the UID of their Node. Safe for concurrent use.
 type leases struct {
 	mu   sync.Mutex
 	held map[types.UID]*coordv1.Lease

@@ -21,21 +21,21 @@ const (
 	launchTimeout = capacity.LaunchTimeout
 	// DefaultRegistrationTimeout is how long after its launch an instance may be without kubelet.
 	DefaultRegistrationTimeout = 15 * time.Minute
-	// initializationTimeout is how long after its registration a node may stay unfit for what it was bought for. Karpenter waits
-	// for ever; the pods that were to go there wait with it, and the node is paid for.
+	// initializationTimeout is how long after its registration a node may stay unfit for what it was bought for. Karpenter waits for ever;
+	// the planned pods would wait with it, and the node is paid for.
 	initializationTimeout = 15 * time.Minute
-	// DefaultStartupTimeout is that time for a node that is Ready, for which pods wait, and on which nothing but startup taints is wrong:
-	// whoever takes them off may have much to do, and another machine would have to wait for the same.
+	// DefaultStartupTimeout is that time for a node that is Ready, that pods wait for, and that lacks nothing but the removal of startup
+	// taints: the agents that remove them may have much to do, and another instance would have to wait for the same.
 	DefaultStartupTimeout = time.Hour
-	// awaitedEvery is how often it is asked whether pods still wait for such a node.
+	// awaitedEvery is how often to check whether pods still wait for such a node.
 	awaitedEvery = time.Minute
-	// watchEvery is how often the instance of a node that isn't up is looked at.
+	// watchEvery is how often the instance of a node that isn't Ready is looked up.
 	watchEvery = 15 * time.Second
-	// nodeMissing is how long a registered node may be without Node object: a replaced one comes back in that time.
+	// nodeMissing is how long a registered node may be without Node object: a replaced one is back within that time.
 	nodeMissing = time.Minute
 )
 
-// cascade passes the deletion of a registered Node on to its claim. Before registration Nodes have no finalizer: see recreate.
+// cascade deletes the claim of a registered Node that was deleted. Before registration Nodes have no finalizer: see recreate.
 func (c *Controller) cascade(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if node == nil || node.DeletionTimestamp == nil || !hasFinalizer(node) {
@@ -45,14 +45,14 @@ func (c *Controller) cascade(ctx context.Context, l *life) (time.Duration, error
 	return 0, c.deleteClaim(ctx, l.claim)
 }
 
-// liveness gives a claim up that will not become or is no longer a node.
+// liveness gives up a claim that will not become a node, or no longer is one.
 func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, error) {
 	claim := l.claim
 	if !conditionTrue(claim, karpv1.ConditionTypeLaunched) {
 		since := claim.CreationTimestamp.Time
 		if launched := condition(claim, karpv1.ConditionTypeLaunched); launched != nil {
 			if launched.IsFalse() && launched.Reason == reasonPaused {
-				c.waits.forget(claim.Name) // its time begins when the spending guard lets it go
+				c.waits.forget(claim.Name) // its time begins when the spending guard allows the launch
 				return 0, nil
 			}
 			since = later(since, launched.LastTransitionTime.Time)
@@ -67,12 +67,12 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 		return 0, c.giveUp(ctx, l, reasonLaunchTimeout, why)
 	}
 	if claim.Status.ProviderID == "" {
-		return 0, nil // launched, and the status is being written
+		return 0, nil // launched; the status is being written
 	}
 	if !conditionTrue(claim, karpv1.ConditionTypeRegistered) {
 		wait := c.left(claim.Name, "registration", launchedAt(claim), c.registrationTimeout, l.now)
 		if wait <= 0 {
-			return 0, c.giveUp(ctx, l, reasonRegistrationTimeout, fmt.Sprintf("no kubelet came within %s", c.registrationTimeout))
+			return 0, c.giveUp(ctx, l, reasonRegistrationTimeout, fmt.Sprintf("no kubelet registered within %s", c.registrationTimeout))
 		}
 		after, err := c.checkInstance(ctx, l)
 		return soonest(wait, after), err
@@ -92,8 +92,7 @@ func (c *Controller) liveness(ctx context.Context, l *life) (time.Duration, erro
 	return soonest(late, after), err
 }
 
-// checkInitialized gives a node up that doesn't become fit for what it was bought for. One that says Ready and has pods is of
-// use to somebody and stays.
+// checkInitialized gives up a node that doesn't become fit for what it was bought for. A Ready node with pods is of use and stays.
 func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	since := condition(l.claim, karpv1.ConditionTypeRegistered).LastTransitionTime.Time
@@ -102,7 +101,7 @@ func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Durati
 	}
 	_, why := c.uninitialized(node, l.claim)
 	if why == "" || node.DeletionTimestamp != nil {
-		return 0, nil // it is being written
+		return 0, nil // initialization is being written
 	}
 	bound, err := pods.OnNode(c.pods.GetIndexer(), node.Name)
 	if err != nil {
@@ -123,7 +122,7 @@ func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Durati
 	return 0, c.giveUp(ctx, l, reasonInitTimeout, fmt.Sprintf("not initialized within %s of its registration: %s", limit, why))
 }
 
-// delayed says that a node is late and why it is not given up yet.
+// delayed records that a node is late and why it is not given up yet.
 func (c *Controller) delayed(l *life, why string, until time.Time) {
 	message := fmt.Sprintf("not initialized within %s: %s; pods wait for the node, and it is given up at %s if that stays so", initializationTimeout, why, until.UTC().Format(time.RFC3339))
 	c.conditions(l.claim).SetTrueWithReason(ConditionInitializationDelayed, "StartupTaintsExist", message)
@@ -132,7 +131,7 @@ func (c *Controller) delayed(l *life, why string, until time.Time) {
 	}
 }
 
-// checkInstance asks whether the instance under a node that isn't up is still there.
+// checkInstance checks whether the instance of a node that isn't Ready still exists.
 func (c *Controller) checkInstance(ctx context.Context, l *life) (time.Duration, error) {
 	inst, v, err := c.look(ctx, l.claim.Status.ProviderID, launchedAt(l.claim), lookEvery)
 	if err != nil {
@@ -155,8 +154,8 @@ func (c *Controller) checkInstance(ctx context.Context, l *life) (time.Duration,
 	}
 }
 
-// checkNode gives up an instance whose registered Node is gone without having passed through its finalizer: pods can't be
-// placed there any more, and nothing else would ever end it.
+// checkNode gives up an instance whose registered Node is gone without its finalizer having run: pods can't be scheduled there any more,
+// and nothing else would ever terminate it.
 func (c *Controller) checkNode(ctx context.Context, l *life) (time.Duration, error) {
 	_, err := c.kube.CoreV1().Nodes().Get(ctx, l.claim.Status.NodeName, metav1.GetOptions{})
 	if err == nil || !apierrors.IsNotFound(err) {
@@ -173,7 +172,7 @@ func (c *Controller) checkNode(ctx context.Context, l *life) (time.Duration, err
 	return 0, c.giveUp(ctx, l, reasonNodeMissing, fmt.Sprintf("Node %s is gone", l.claim.Status.NodeName))
 }
 
-// giveUp marks the Node, so that the scheduler sees it as it is, and deletes the claim; termination does the rest.
+// giveUp annotates the Node, so that the scheduler sees all of its taints, and deletes the claim; termination does the rest.
 func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string) error {
 	node := l.match.node
 	if node != nil && node.Labels[karpv1.NodeInitializedLabelKey] != "true" {
@@ -189,19 +188,19 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 	}
 	c.givingUp(l.claim.Name, message, c.faultOf(l, reason, message))
 	if c.index.first(l.claim.Name, toldGivingUp) {
-		c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving NodeClaim %s up: %s", l.claim.Name, message)
+		c.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving up NodeClaim %s: %s", l.claim.Name, message)
 	}
 	if err := c.deleteClaim(ctx, l.claim); err != nil {
 		return err
 	}
 	if !c.index.first(l.claim.Name, toldGivenUp) {
-		return nil // the cache has not seen it go
+		return nil // the cache doesn't show the deletion yet
 	}
 	disruptions.WithLabelValues(pool(l.claim), reason).Inc()
 	if reason == reasonLaunchTimeout || reason == reasonRegistrationTimeout {
 		c.failed(l.claim, message)
 	}
-	klog.FromContext(ctx).Info("Gave a NodeClaim up", "reason", reason, "message", message, "instance", capacity.InstanceID(l.claim.Status.ProviderID))
+	klog.FromContext(ctx).Info("Gave up a NodeClaim", "reason", reason, "message", message, "instance", capacity.InstanceID(l.claim.Status.ProviderID))
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// EKS Auto Mode's nodes have Karpenter's labels, finalizer and owners. Whatever becomes of them, nothing is written on them, and their
+// EKS Auto Mode's nodes have Karpenter's labels, finalizer and owners. Whatever happens to them, nothing is written on them, and their
 // instances are neither tagged nor terminated, even if those look like ours.
 func TestNodesOfEKSAutoModeAreLeftAlone(t *testing.T) {
 	for name, labels := range map[string]map[string]string{

@@ -19,19 +19,19 @@ const (
 	nodesByInternalIP = "dovetail.sh/nodes-by-internal-ip"
 )
 
-// match is which of the cluster's Nodes belong to a claim. Nodes are the informer's and must not be changed.
+// match says which of the cluster's Nodes belong to a claim. The Nodes are the informer's and must not be changed.
 type match struct {
 	// node is the claim's Node; nil: there is none.
 	node *corev1.Node
-	// stale are Nodes made ahead for an instance whose kubelet then came under another name.
+	// stale are Nodes created ahead for an instance whose kubelet then registered under another name.
 	stale []*corev1.Node
-	// many says that more than one kubelet says it is this instance.
+	// many is set when more than one kubelet claims to be this instance.
 	many bool
-	// taken has the name that is recorded for the claim and belongs to another instance. It is never adopted.
+	// taken is a Node that has the name recorded for the claim and belongs to another instance. It is never adopted.
 	taken *corev1.Node
 }
 
-// all are the Nodes of the claim.
+// all returns the Nodes of the claim.
 func (m match) all() []*corev1.Node {
 	if m.node == nil {
 		return m.stale
@@ -39,8 +39,8 @@ func (m match) all() []*corev1.Node {
 	return append([]*corev1.Node{m.node}, m.stale...)
 }
 
-// matchNodes chooses. Nodes with the claim's provider ID are its own; so is one that has none yet, came after the claim and
-// has the instance's address (a kubelet without cloud provider under a name we did not expect).
+// matchNodes matches Nodes to a claim. Nodes with the claim's provider ID are its own. So is a Node without provider ID that is younger
+// than the claim and has the instance's address: that of a kubelet without cloud provider, under an unexpected name.
 func matchNodes(claim *karpv1.NodeClaim, sameID, sameIP []*corev1.Node, named *corev1.Node) match {
 	var m match
 	own := slices.Clone(sameID)

@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// What is remembered of pods and instances that nothing is asked about any more goes: pods end between two tries to evict them, and an
-// instance may be asked about after its claim has gone.
+// State about pods and instances that no decision needs any more is forgotten: pods end between two tries to evict them, and an instance
+// may be looked up after its claim is gone.
 func TestWhatNobodyAsksAboutIsForgotten(t *testing.T) {
 	w := newWorld(t)
 	claim, owned := w.launched("a")

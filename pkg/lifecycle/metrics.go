@@ -16,7 +16,7 @@ const (
 var (
 	registrations = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodes_registered_total",
-		Help: "Nodes whose kubelet came, by node pool.", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes whose kubelet has registered, by node pool.", StabilityLevel: metrics.ALPHA,
 	}, []string{poolmetrics.Label})
 	initializations = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "initialization_duration_seconds",
@@ -25,7 +25,7 @@ var (
 	}, []string{poolmetrics.Label})
 	recreations = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodes_recreated_total",
-		Help: "Nodes created again because they vanished before their kubelet came.", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes created again because they vanished before their kubelet registered.", StabilityLevel: metrics.ALPHA,
 	})
 	disruptions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodeclaims_given_up_total",

@@ -19,12 +19,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// errNodeReplaced: a Node of that name is there, but it is another one.
+// errNodeReplaced is returned when another Node has the name now.
 var errNodeReplaced = errors.New("the Node was replaced by another of the same name")
 
-// patchNode reads a Node live, lets change have its way with it and writes the difference, on the condition that nobody
-// else wrote in between (tried three times). It returns the Node as it now is. Taints are a list without a merge key:
-// without the condition a patch could undo somebody else's.
+// patchNode reads a Node live, applies change and writes the difference, on the condition that the Node was not written in between (with
+// three tries). It returns the Node as it now is. Taints are a list without a merge key: without the condition a patch could undo another
+// controller's change.
 func (c *Controller) patchNode(ctx context.Context, name string, uid types.UID, change func(*corev1.Node)) (*corev1.Node, error) {
 	var err error
 	for range 3 {
@@ -56,10 +56,10 @@ func (c *Controller) patchNode(ctx context.Context, name string, uid types.UID, 
 	return nil, fmt.Errorf("patching Node %s: %w", name, err)
 }
 
-// nodePatch is the difference, with the resource version it is based on.
+// nodePatch returns the difference, with the resource version that it is based on.
 func nodePatch(from, to *corev1.Node) ([]byte, error) {
 	base := from.DeepCopy()
-	base.ResourceVersion = "" // so that the version shows up as a difference
+	base.ResourceVersion = "" // so that the version is part of the difference
 	a, err := json.Marshal(base)
 	if err != nil {
 		return nil, fmt.Errorf("marshalling Node %s: %w", from.Name, err)
@@ -75,7 +75,7 @@ func nodePatch(from, to *corev1.Node) ([]byte, error) {
 	return patch, nil
 }
 
-// deleteNode deletes this very Node.
+// deleteNode deletes this very Node, not a new one of its name.
 func (c *Controller) deleteNode(ctx context.Context, node *corev1.Node) error {
 	err := c.kube.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
 	if err != nil && !gone(err) {
@@ -84,12 +84,12 @@ func (c *Controller) deleteNode(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// gone says that the Node an error is about is not there any more.
+// gone reports whether the error means that the Node no longer exists, or was changed or replaced.
 func gone(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || errors.Is(err, errNodeReplaced)
 }
 
-// nodeChanged enqueues whatever a Node (or its tombstone) concerns.
+// nodeChanged enqueues what a Node (or its tombstone) concerns.
 func (c *Controller) nodeChanged(obj any) {
 	node, ok := untomb(obj).(*corev1.Node)
 	if !ok {
@@ -97,7 +97,7 @@ func (c *Controller) nodeChanged(obj any) {
 	}
 	names := c.index.find(node.Spec.ProviderID, node.Name)
 	if node.Spec.ProviderID == "" {
-		// It may be one of ours under another name; the Node made ahead has the same address.
+		// It may be one of ours under another name; the Node created ahead has the same address.
 		if ip := objects.InternalIP(node); ip != "" {
 			for _, other := range c.nodesIndexed(nodesByInternalIP, ip) {
 				names = append(names, c.index.find(other.Spec.ProviderID, other.Name)...)
@@ -112,7 +112,7 @@ func (c *Controller) nodeChanged(obj any) {
 	}
 }
 
-// claimsOf are the claims that may be the Node's; one that only waits for its name is not.
+// claimsOf returns the claims that the Node may belong to; a claim that only waits for its name is not among them.
 func (c *Controller) claimsOf(node *corev1.Node) []string {
 	if node.Spec.ProviderID == "" {
 		return c.index.find("", node.Name)
@@ -120,7 +120,7 @@ func (c *Controller) claimsOf(node *corev1.Node) []string {
 	return c.index.find(node.Spec.ProviderID, "")
 }
 
-// finalized says that the Node is managed and carries our finalizer: its end takes its instance along.
+// finalized reports whether the Node is managed and has our finalizer: its deletion terminates its instance.
 func finalized(node *corev1.Node) bool { return capacity.Managed(node) && hasFinalizer(node) }
 
 func hasFinalizer(obj metav1.Object) bool {
@@ -164,7 +164,7 @@ func setTaint(node *corev1.Node, t corev1.Taint) {
 	}
 }
 
-// Disrupt keeps new pods off a Node that may be about to go; the Node stays as it is otherwise.
+// Disrupt taints a Node that may be disrupted soon, so that no new pods are scheduled there; nothing else changes.
 func (c *Controller) Disrupt(ctx context.Context, node *corev1.Node) error {
 	_, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		dropTaint(n, karpv1.DisruptedTaintKey) // of another effect
@@ -173,7 +173,7 @@ func (c *Controller) Disrupt(ctx context.Context, node *corev1.Node) error {
 	return err
 }
 
-// Undisrupt takes Disrupt back. A Node that is gone or on its way out is left alone.
+// Undisrupt removes Disrupt's taint. It doesn't change a Node that is gone or being deleted.
 func (c *Controller) Undisrupt(ctx context.Context, node *corev1.Node) error {
 	_, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		if n.DeletionTimestamp == nil {
@@ -186,8 +186,8 @@ func (c *Controller) Undisrupt(ctx context.Context, node *corev1.Node) error {
 	return err
 }
 
-// LastPodEvent is when a pod last came to, began to end on or left a node, as far as this process has seen; zero: never.
-// It may be ahead of what the claim's status says.
+// LastPodEvent returns when a pod was last bound to a node, began to end there or left it, as far as this process has seen; zero: never. It
+// may be later than what the claim's status says.
 func (c *Controller) LastPodEvent(node string) time.Time {
 	at, _ := c.podEvents.last(node)
 	return at

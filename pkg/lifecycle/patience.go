@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// ownPatience is how long this process waits by itself for what is given up for being late, however late it is by the times that
-// are written on it. These were read off another clock, the API server's or an earlier leader's, and ours may be minutes ahead; a
-// launch that a restart has cut short has to be taken up again. As long as leaders last so long, everything is given up in the end.
+// ownPatience is how long this process itself waits before it gives something up for being late, however late recorded times make it look.
+// These were read off another clock, the API server's or an earlier leader's, and ours may be minutes ahead; and a launch that a restart
+// interrupted needs time to be resumed. As long as leaders last longer than this, everything late is given up in the end.
 const ownPatience = 5 * time.Minute
 
-// waits remember since when this process has been waiting for what. Safe for concurrent use.
+// waits remembers since when this process has been waiting for what. Safe for concurrent use.
 type waits struct {
 	mu    sync.Mutex
-	since map[string]map[string]time.Time // claim or node, what it waits for
+	since map[string]map[string]time.Time // by claim or node, then by what it waits for
 }
 
 func newWaits() *waits { return &waits{since: map[string]map[string]time.Time{}} }
 
-// begun is when this process began to wait for something of a claim or a node: now, if it is asked for the first time.
+// begun returns when this process began to wait for something of a claim or a node: now, on the first call.
 func (w *waits) begun(name, what string, now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *waits) forget(name string) {
 	delete(w.since, name)
 }
 
-// left is how much of a limit is left that began at a time that somebody has written down, and of our own patience.
+// left returns how much is left of a limit that began at a recorded time, or of ownPatience if that is longer.
 func (c *Controller) left(name, what string, since time.Time, limit time.Duration, now time.Time) time.Duration {
 	own := c.waits.begun(name, what, now).Add(min(limit, ownPatience))
 	return max(since.Add(limit).Sub(now), own.Sub(now))

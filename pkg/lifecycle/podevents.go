@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// podEventEvery is the least time between two writes of a claim's lastPodEventTime. A later event is written when it is over.
+	// podEventEvery is the least time between two writes of a claim's lastPodEventTime. A later event is written when it has passed.
 	podEventEvery = 10 * time.Second
-	// podEventRate is how many of them are written per second at most, all claims taken together: where pods come and go all the
-	// time on thousands of nodes, each would otherwise cost two writes more.
+	// podEventRate bounds how many of them are written per second for all claims together: where pods are created and deleted all the time
+	// on thousands of nodes, each pod would otherwise cost two more writes.
 	podEventRate = 20
 )
 
-// podEvent is the node a change of a pod happened on, if anything came, began to end or went there, and whether it counts
-// as activity of the node: daemons and static pods belong to it. Going is no other event than the beginning of the end, which was
-// one if it was seen; a node isn't empty in between.
+// podEvent returns the node on which a pod was bound, began to end or was removed, or "". counts reports whether that counts as activity of
+// the node: DaemonSet pods and static pods never do, being part of the node. A removal doesn't count if the beginning of the pod's end was
+// seen: that was the event, and the node isn't empty in between.
 func podEvent(before, after *corev1.Pod) (node string, counts bool) {
 	p := after
 	if p == nil {
@@ -43,7 +43,7 @@ func podEvent(before, after *corev1.Pod) (node string, counts bool) {
 	return p.Spec.NodeName, !over && !pods.Daemon(p) && !pods.Mirror(p)
 }
 
-// recordPodEvents writes when something last came to or left an initialized node, not too often.
+// recordPodEvents writes when a pod was last bound to or left an initialized node, not too often.
 func (c *Controller) recordPodEvents(_ context.Context, l *life) (time.Duration, error) {
 	if !conditionTrue(l.claim, karpv1.ConditionTypeInitialized) {
 		return 0, nil

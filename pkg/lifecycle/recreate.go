@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// takenRetry is how often a claim looks whether the Node that has its name is gone, should the informer not say so.
+	// takenRetry is how often a claim checks whether the Node that has its name is gone, in case the informer misses it.
 	takenRetry = 5 * time.Second
-	// eventGrace is how long the cloud controller manager's event about a Node that it deletes may take to be written: it is sent
-	// before the deletion, and not waited for.
+	// eventGrace is how long it may take until the cloud controller manager's event about a Node that it deletes is written: it sends the
+	// event before the deletion, and doesn't wait for it.
 	eventGrace = 5 * time.Second
 	eventPoll  = time.Second
 	// eventDeleting is the reason of that event (k8s.io/cloud-provider, controllers/nodelifecycle).
 	eventDeleting = "DeletingNode"
 )
 
-// recreate brings back a Node that the cloud controller manager deleted before its kubelet came: it didn't see the instance yet. As
-// long as the claim lives, its pods are on their way there; back within 40 s under the same name, the pods bound to it survive.
+// recreate creates a Node again that the cloud controller manager deleted before its kubelet registered, because it didn't see the instance
+// yet. As long as the claim lives, its pods are to run there; if the Node is back within 40 s under the same name, the pods bound to it
+// survive.
 //
-// A Node that anybody else deletes is to end, as one that has registered: so does its claim. Where that can't be told, because this
-// leader never saw the Node or may not read events, it is brought back.
+// When anyone else deletes the Node, the claim ends, as after registration. Where that can't be determined, because this leader never saw
+// the Node or may not read events, the Node is created again.
 func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, error) {
 	name := l.claim.Status.NodeName
 	if l.match.node != nil {
@@ -50,7 +51,7 @@ func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, erro
 	}
 	if verdict != alive {
 		c.index.here(l.claim.Name, "") // the cloud controller manager doesn't see it either, whatever its event says
-		return lookEvery, nil          // liveness decides what the rest means
+		return lookEvery, nil          // liveness decides what the other verdicts mean
 	}
 	if wait, ended, err := c.deletedByOthers(ctx, l); ended || wait > 0 || err != nil {
 		return wait, err
@@ -67,15 +68,15 @@ func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, erro
 		return 0, fmt.Errorf("creating Node %s again: %w", name, err)
 	}
 	recreations.Inc()
-	klog.FromContext(ctx).V(2).Info("Node vanished before its kubelet came, created it again", "node", klog.KObj(created))
+	klog.FromContext(ctx).V(2).Info("Node vanished before its kubelet registered, created it again", "node", klog.KObj(created))
 	c.event(l.claim, created, corev1.EventTypeWarning, reasonNodeRecreated, "Recreate",
-		"Node %s was deleted before its kubelet came; created again because the instance lives", name)
+		"Node %s was deleted before its kubelet registered; created again because the instance lives", name)
 	l.match.node = created
 	c.index.here(l.claim.Name, created.UID)
 	return 0, nil
 }
 
-// deletedByOthers ends the claim of a Node that was deleted, and not by the cloud controller manager. wait: that can't be told yet.
+// deletedByOthers ends the claim of a Node that was deleted, but not by the cloud controller manager. wait: that isn't known yet.
 func (c *Controller) deletedByOthers(ctx context.Context, l *life) (wait time.Duration, ended bool, err error) {
 	uid, since := c.index.vanished(l.claim.Name, l.now)
 	if uid == "" {
@@ -84,7 +85,7 @@ func (c *Controller) deletedByOthers(ctx context.Context, l *life) (wait time.Du
 	byCloud, err := c.deletedByCloud(ctx, uid)
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).V(3).Info("Could not read who deleted a Node before its kubelet came; it is created again", "node", l.claim.Status.NodeName, "err", err)
+		klog.FromContext(ctx).V(3).Info("Could not read who deleted a Node before its kubelet registered; it is created again", "node", l.claim.Status.NodeName, "err", err)
 		return 0, false, nil
 	case byCloud:
 		return 0, false, nil
@@ -92,12 +93,12 @@ func (c *Controller) deletedByOthers(ctx context.Context, l *life) (wait time.Du
 		return eventPoll, false, nil
 	}
 	c.event(l.claim, nil, corev1.EventTypeNormal, reasonNodeDeleted, "Delete",
-		"Node %s was deleted before its kubelet came, and not by the cloud controller manager: the instance is terminated", l.claim.Status.NodeName)
-	klog.FromContext(ctx).V(2).Info("Node was deleted before its kubelet came, deleting its NodeClaim", "node", l.claim.Status.NodeName)
+		"Node %s was deleted before its kubelet registered, and not by the cloud controller manager: the instance is terminated", l.claim.Status.NodeName)
+	klog.FromContext(ctx).V(2).Info("Node was deleted before its kubelet registered, deleting its NodeClaim", "node", l.claim.Status.NodeName)
 	return 0, true, c.deleteClaim(ctx, l.claim)
 }
 
-// deletedByCloud says whether the cloud controller manager has said that it deletes the Node.
+// deletedByCloud reports whether the cloud controller manager has recorded that it deletes the Node.
 func (c *Controller) deletedByCloud(ctx context.Context, uid types.UID) (bool, error) {
 	list, err := c.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": string(uid), "reason": eventDeleting}.String()})

@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Posted says that the node's kubelet has reported its status at least once. A Ready condition alone does not say so: the
-// node lifecycle controller writes one for a kubelet it never heard of.
+// Posted reports whether the node's kubelet has posted its status at least once. A Ready condition alone doesn't show that: the node
+// lifecycle controller writes one for a kubelet that it never heard from.
 func Posted(node *corev1.Node) bool {
 	if node.Status.NodeInfo.KubeletVersion != "" {
 		return true
@@ -25,15 +25,15 @@ func Posted(node *corev1.Node) bool {
 	return cond != nil && cond.Reason != "NodeStatusNeverUpdated"
 }
 
-// register completes a Node whose kubelet has posted: everything the claim promises is on it, the termination finalizer
-// too, and the unregistered taint goes. From here on deleting the Node means ending the instance.
+// register completes a Node whose kubelet has posted its status: it adds everything that the claim promises and the termination finalizer,
+// and removes the unregistered taint. From here on the deletion of the Node terminates the instance.
 func (c *Controller) register(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if !conditionTrue(l.claim, karpv1.ConditionTypeLaunched) {
 		return 0, nil
 	}
 	if conditionTrue(l.claim, karpv1.ConditionTypeRegistered) && (node == nil || node.Labels[karpv1.NodeRegisteredLabelKey] == "true") {
-		return 0, nil // a Node without the label is one that its kubelet made anew
+		return 0, nil // a Node without the label was created anew by its kubelet
 	}
 	set := c.conditions(l.claim)
 	switch {
@@ -43,16 +43,16 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 		return 0, nil
 	case node == nil && l.match.taken != nil:
 		set.SetUnknownWithReason(karpv1.ConditionTypeRegistered, "NodeNameTaken",
-			"waiting for Node "+l.match.taken.Name+" of another instance to go")
+			"waiting for Node "+l.match.taken.Name+" of another instance to be deleted")
 		return 0, nil
 	case node == nil || !Posted(node) || node.DeletionTimestamp != nil:
 		return 0, nil
 	}
 
-	// A kubelet may be there before its Node's name has been recorded on the claim.
+	// A kubelet may register before its Node's name has been recorded on the claim.
 	ahead := node.Name == l.claim.Status.NodeName || ownedBy(node, l.claim)
-	// Its room belongs to the pods it was built for before anybody else may go there: a kubelet may be faster than the cloud's API is in
-	// showing its instance.
+	// Its capacity has to be reserved for its planned pods before other pods may go there: a kubelet may register before the cloud's API
+	// shows its instance.
 	c.naming(l.claim.Name, node.Name, l.claim.Status.ProviderID)
 	missing := false
 	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
@@ -64,13 +64,13 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 		syncNode(n, l.claim, ahead || came)
 	})
 	if gone(err) {
-		return 0, nil // the informer will tell
+		return 0, nil // the informer will report the change
 	} else if err != nil {
 		return 0, err
 	}
 	if missing {
 		c.event(l.claim, nil, corev1.EventTypeWarning, reasonUnregisteredTaintMissing, "Register",
-			"Node %s came without the %s taint: pods may have been bound before it was ready for them", node.Name, karpv1.UnregisteredTaintKey)
+			"Node %s registered without the %s taint: pods may have been bound before it was ready for them", node.Name, karpv1.UnregisteredTaintKey)
 	}
 	if err := c.dropStale(ctx, l); err != nil {
 		return 0, err
@@ -85,14 +85,14 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	l.claim.Status.NodeName = node.Name
 	l.match = match{node: patched}
 	if !c.index.first(l.claim.Name, toldRegistered) {
-		return 0, nil // its status could not be written, or the kubelet has made its Node anew
+		return 0, nil // its status could not be written, or the kubelet has created its Node anew
 	}
 	registrations.WithLabelValues(pool(l.claim)).Inc()
 	klog.FromContext(ctx).V(2).Info("Node registered", "node", klog.KObj(node), "after", l.now.Sub(launchedAt(l.claim)))
 	return 0, nil
 }
 
-// tell says once of each registered node that it is there. After a restart all of them are told again.
+// tell reports each registered node once per process.
 func (c *Controller) tell(_ context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if node == nil || node.Labels[karpv1.NodeRegisteredLabelKey] != "true" || !conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
@@ -104,8 +104,8 @@ func (c *Controller) tell(_ context.Context, l *life) (time.Duration, error) {
 	return 0, nil
 }
 
-// dropStale removes the Nodes that were made ahead under a name the kubelet did not take, and the pods that were bound
-// there: no kubelet will ever run them, and the garbage collector of pods would take most of a minute to notice.
+// dropStale removes the Nodes that were created ahead under a name that the kubelet didn't register with, and the pods that were bound
+// there: no kubelet will ever run them, and the pod garbage collector would take most of a minute to notice.
 func (c *Controller) dropStale(ctx context.Context, l *life) error {
 	for _, n := range l.match.stale {
 		if err := c.deleteNode(ctx, n); err != nil {
@@ -118,8 +118,8 @@ func (c *Controller) dropStale(ctx context.Context, l *life) error {
 	return nil
 }
 
-// syncNode puts on a Node what its claim promises. A Node that had its startup taints from the beginning, because it was made
-// ahead, say, doesn't get them again: one that is missing has been removed by whom it was waiting for.
+// syncNode adds to a Node what its claim promises. A Node that had its startup taints from the beginning, for example because it was
+// created ahead, doesn't get them again: a missing one has been removed by the agent it was waiting for.
 func syncNode(n *corev1.Node, claim *karpv1.NodeClaim, hadStartupTaints bool) {
 	addFinalizer(n)
 	ownNode(n, claim)
@@ -163,7 +163,7 @@ func ownNode(n *corev1.Node, claim *karpv1.NodeClaim) {
 	})
 }
 
-// ownedBy says that the Node was made for the claim, or has been registered: a kubelet names no owner.
+// ownedBy reports whether the Node was created ahead for the claim, or has been registered: a kubelet sets no owner.
 func ownedBy(n *corev1.Node, claim *karpv1.NodeClaim) bool {
 	return slices.ContainsFunc(n.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == claim.UID })
 }

@@ -260,7 +260,7 @@ func TestInitialization(t *testing.T) {
 	}
 }
 
-// A kubelet that comes back after its Node was deleted by force makes a bare one.
+// A kubelet whose Node was deleted by force creates a bare one when it comes back.
 func TestRegistrationCompletesANodeMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")
@@ -300,7 +300,7 @@ func TestTaggingIsLeftToTheLaunchThatDidIt(t *testing.T) {
 	}
 }
 
-// A claim made by hand has no finalizer of its own; before anything is launched for it, it has.
+// A standalone NodeClaim has no finalizer at first; it gets one before anything is launched for it.
 func TestClaimsGetTheirFinalizer(t *testing.T) {
 	w := newWorld(t)
 	w.intent("a", "", func(c *karpv1.NodeClaim) { c.Finalizers = nil })

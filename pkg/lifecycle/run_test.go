@@ -13,7 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Run hears of Nodes and claims by itself, survives panics, and leaves nothing behind.
+// Run sees Nodes and claims through its watches, survives panics, and leaves nothing behind.
 func TestRun(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := newWorld(t)
@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	}
 	working, release := make(chan struct{}), make(chan struct{})
 	var block atomic.Bool
-	var odd atomic.Int32 // an object that the program has a mistake with, for a while
+	var odd atomic.Int32 // an object that makes the program panic, for a while
 	odd.Store(3)
 	w.c.hold = func() string {
 		if odd.Add(-1) >= 0 {
@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("not initialized: %+v", w.claim("a").Status.Conditions)
 	}
 
-	// What is under way when Run is told to stop is waited for.
+	// When ctx ends, Run waits for everything under way.
 	block.Store(true)
 	w.c.ClaimChanged("a")
 	<-working
@@ -73,7 +73,7 @@ func TestRun(t *testing.T) {
 	w.factory.Shutdown()
 }
 
-// unsteady lists nothing for a while.
+// unsteady is a client whose lists fail for a while.
 type unsteady struct {
 	client.Client
 	failures int
@@ -86,7 +86,7 @@ func (u *unsteady) List(ctx context.Context, l client.ObjectList, opts ...client
 	return u.Client.List(ctx, l, opts...)
 }
 
-// An API server that doesn't answer at the start is no reason to have nodes without a lifecycle.
+// If the API server doesn't answer at the start, Run waits for it: nodes must not be without a lifecycle controller.
 func TestRunWaitsForTheClaims(t *testing.T) {
 	w := newWorld(t)
 	w.launched("a")

@@ -10,27 +10,27 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// verdict is what we believe of an instance.
+// verdict says whether an instance exists, as far as this process knows.
 type verdict int
 
 const (
 	// unsure: the cloud doesn't know it, which may be lag.
 	unsure verdict = iota
 	alive
-	// ended: terminated, or unknown to the cloud for long enough to be believed.
+	// ended: terminated, or unknown to the cloud for long enough.
 	ended
 )
 
-// When "not found" is believed. A new instance may be unknown to parts of EC2 for minutes; a part that lags may answer at any
-// age, so that one answer is never enough. What is written about an instance's age was read off an earlier leader's clock: one
-// that this leader has never seen is looked for as long as a launch may take to show.
+// When "not found" is believed. A new instance may be unknown to parts of EC2 for minutes, and a part that lags may answer at any age, so
+// one answer is never enough. An instance's recorded age comes from an earlier leader's clock: an instance that this leader has never seen
+// is looked for as long as a launch may take to become visible.
 const (
 	launchGrace = 2 * time.Minute
 	missesToEnd = 3
 	missesSpan  = 10 * time.Second
-	// lookEvery is the pause between looks that are to decide something.
+	// lookEvery is the pause between lookups that are to decide something.
 	lookEvery = 5 * time.Second
-	// longestPause is how much the time between two looks counts for at most: a clock that jumps is not time that passes.
+	// longestPause is the most that the time between two lookups counts: a clock that jumps is not time that passes.
 	longestPause = 2 * lookEvery
 )
 
@@ -44,7 +44,7 @@ type sighting struct {
 	missed  time.Duration // since the first of them
 }
 
-// see takes in one answer.
+// see updates the verdict with one answer of the cloud.
 func (s *sighting) see(inst capacity.Instance, found bool, launchedAt, now time.Time) verdict {
 	pause := min(now.Sub(s.at), longestPause)
 	s.at = now
@@ -67,7 +67,7 @@ func (s *sighting) see(inst capacity.Instance, found bool, launchedAt, now time.
 	return s.verdict
 }
 
-// sightings are those of all instances, by id. Safe for concurrent use.
+// sightings holds those of all instances, by ID. Safe for concurrent use.
 type sightings struct {
 	mu   sync.Mutex
 	seen map[string]*sighting
@@ -95,7 +95,7 @@ func (s *sightings) get(id string) (sighting, bool) {
 	return sighting{}, false
 }
 
-// address is the instance's address when it was seen with one.
+// address returns the instance's address if it was seen with one.
 func (s *sightings) address(id string) string {
 	x, _ := s.get(id)
 	return x.inst.InternalIP
@@ -107,16 +107,15 @@ func (s *sightings) forget(id string) {
 	delete(s.seen, id)
 }
 
-// prune forgets instances that were last asked about before that moment, but for those that are owned: what is known of their end must
-// stay known.
+// prune forgets instances that were last looked up before that moment, except owned ones: a known end must stay known.
 func (s *sightings) prune(before time.Time, owned map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.seen, func(id string, x *sighting) bool { return !owned[id] && x.at.Before(before) })
 }
 
-// look asks the cloud about an instance, unless it was asked within maxAge. The instance is the last one seen; it may be
-// empty when the verdict is not alive.
+// look asks the cloud about an instance, unless it was asked within maxAge. It returns the instance as last seen, which may be empty when
+// the verdict is not alive.
 func (c *Controller) look(ctx context.Context, providerID string, launchedAt time.Time, maxAge time.Duration) (capacity.Instance, verdict, error) {
 	id := capacity.InstanceID(providerID)
 	if s, ok := c.sightings.get(id); ok && (s.verdict == ended || c.clock.Since(s.at) < maxAge) {

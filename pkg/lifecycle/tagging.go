@@ -11,11 +11,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// untaggedEvery is how often tags that are refused are tried again.
+// untaggedEvery is how often refused tags are tried again.
 const untaggedEvery = time.Minute
 
-// tag makes sure that a registered node's instance carries the names of its claim and its Node. The launch tags it too when
-// it can; this is for launches that were cut short, and for names that turned out otherwise.
+// tag makes sure that a registered node's instance is tagged with the names of its claim and its Node. The launch tags it too if it can;
+// this is for launches that were interrupted, and for Nodes with another name than expected.
 func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
 	if l.claim.Annotations[AnnotationTagged] == "true" || l.claim.Status.ProviderID == "" ||
 		!conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
@@ -37,9 +37,9 @@ func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
 		case errors.Is(err, capacity.ErrInstanceNotFound):
 			return lookEvery, nil
 		case errors.Is(err, capacity.ErrRefused):
-			// Somebody has to allow it. Nothing waits for the tags: the instance is found by its launch batch.
+			// An administrator has to allow it. Nothing waits for the tags: the instance is found by its launch batch.
 			if c.index.first(l.claim.Name, toldUntagged) {
-				c.event(l.claim, nil, corev1.EventTypeWarning, reasonTaggingFailed, "Tag", "it is tried again: %v", err)
+				c.event(l.claim, nil, corev1.EventTypeWarning, reasonTaggingFailed, "Tag", "retrying: %v", err)
 			}
 			c.index.tagLater(l.claim.Name, l.now.Add(untaggedEvery))
 			return untaggedEvery, nil

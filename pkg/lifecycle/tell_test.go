@@ -9,7 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Each registered node is told once, with what its kubelet says, and not before there is one.
+// Each registered node is reported once, with what its kubelet says, and not before it has registered.
 func TestNodesThatCameAreTold(t *testing.T) {
 	w := newWorld(t)
 	var told []string
@@ -32,8 +32,8 @@ func TestNodesThatCameAreTold(t *testing.T) {
 	}
 }
 
-// Which Node is a claim's is told before the taint goes that keeps pods off it: pods that were refused before take the room of those it
-// was built for, and of DaemonSets, otherwise.
+// A claim's Node is reported before the taint is removed that keeps pods off: otherwise pods that were refused before take the capacity of
+// those it was launched for, and of DaemonSets.
 func TestNodesAreNamedBeforePodsMayGoThere(t *testing.T) {
 	w := newWorld(t)
 	var told []string

@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	// minDrain is how long a node is kept cordoned before its instance ends, for pods that were bound before every scheduler
-	// had seen the taint.
+	// minDrain is how long a node is kept cordoned before its instance is terminated, for pods that were bound before every scheduler had
+	// seen the taint.
 	minDrain = 5 * time.Second
-	// drainPoll is how often a drain looks again by itself.
+	// drainPoll is how often a drain is checked without an event.
 	drainPoll = time.Second
-	// endPoll is how often a terminating instance is looked at.
+	// endPoll is how often a terminating instance is looked up.
 	endPoll = 2 * time.Second
 )
 
-// ending is a node on its way out. The claim is nil for a Node whose claim is gone; node is nil when there is no Node.
+// ending is the termination of a node. claim is nil for a Node whose claim is gone; node is nil when there is no Node.
 type ending struct {
 	claim      *karpv1.NodeClaim
 	node       *corev1.Node // as last read or written
 	providerID string
-	// deadline is when the drain is over whatever is left of it; zero: never.
+	// deadline is when the drain ends, whatever is left; zero: never.
 	deadline time.Time
 	now      time.Time
-	// bindsInFlight says whether pods are being bound to the Node; nothing else goes there any more.
+	// bindsInFlight reports whether pods are being bound to the Node; no others are let through any more.
 	bindsInFlight func() bool
 }
 
-// step does one step of an ending. A wait that isn't zero means that the next step's time has not come.
+// step does one step of a termination. A wait that isn't zero means that the next step has to wait.
 type step func(ctx context.Context, e *ending) (wait time.Duration, err error)
 
-// finalize ends a deleted claim's node in order and lets the claim go.
+// finalize terminates a deleted claim's node step by step and removes the claim's finalizer.
 func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, error) {
 	if !hasFinalizer(l.claim) {
 		return 0, nil
@@ -68,20 +68,20 @@ func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, erro
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return 0, err
 		}
-		if err != nil { // somebody protects them; the claim has nothing left to keep
-			klog.FromContext(ctx).Info("Pods that a Node has left behind could not be ended", "node", l.claim.Status.NodeName, "err", err)
+		if err != nil { // they are protected from deletion; the claim has nothing left to wait for
+			klog.FromContext(ctx).Info("Pods of a deleted Node could not be deleted", "node", l.claim.Status.NodeName, "err", err)
 		}
 	}
 	dropFinalizer(l.claim)
 	if !c.index.first(l.claim.Name, toldEnded) {
-		return 0, nil // told before; the cache has not seen it go
+		return 0, nil // counted before; the cache doesn't show the deletion yet
 	}
 	terminations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.DeletionTimestamp.Time).Seconds())
-	klog.FromContext(ctx).V(2).Info("NodeClaim ended", "instance", capacity.InstanceID(l.claim.Status.ProviderID))
+	klog.FromContext(ctx).V(2).Info("NodeClaim terminated", "instance", capacity.InstanceID(l.claim.Status.ProviderID))
 	return 0, nil
 }
 
-// reconcileNode ends a deleted Node of ours that has no claim.
+// reconcileNode terminates a deleted managed Node that has no claim.
 func (c *Controller) reconcileNode(ctx context.Context, name string) (time.Duration, error) {
 	node, err := c.nodeList.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -104,19 +104,19 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (time.Durat
 	return c.end(ctx, &ending{node: node, providerID: node.Spec.ProviderID, now: c.clock.Now()})
 }
 
-// end takes a node through its steps. From the first look at it on, our own scheduler lets no pod go there. Nothing ran on a node whose kubelet never came, so its instance may end first and its
-// pods go back without waiting for that.
+// end takes a node through the steps of its termination. From the start our own scheduler keeps pods off it. Nothing ran on a node whose
+// kubelet never registered, so its instance is terminated first, and its pods are deleted without waiting for that.
 func (c *Controller) end(ctx context.Context, e *ending) (time.Duration, error) {
 	if e.node == nil {
 		return c.endInstance(ctx, e)
 	}
 	e.bindsInFlight = func() bool { return c.close(e.node.Name, e.node.Spec.ProviderID) }
-	e.bindsInFlight() // before the taint: what our own scheduler lets through until then is on its way, and known to be
+	e.bindsInFlight() // before the taint: pods that our own scheduler lets through until then are counted as being bound
 	if wait, err := c.cordon(ctx, e); wait != 0 || err != nil {
 		return wait, err
 	}
 	steps := []step{c.skipIfEnded, c.drain, c.detachVolumes, c.endInstance, c.removeNode}
-	if !Posted(e.node) { // cordon has read it live, the first time
+	if !Posted(e.node) { // cordon has just read it live, the first time
 		steps = []step{c.beginEnd, c.abandonPods, c.endInstance, c.removeNode}
 	}
 	for _, s := range steps {
@@ -134,8 +134,8 @@ func (c *Controller) end(ctx context.Context, e *ending) (time.Duration, error) 
 // errEnded: the instance is gone and the kubelet with it; there is nothing to drain or to wait for.
 var errEnded = errors.New("instance has ended")
 
-// cordon keeps pods and load balancers away and begins the Node's deletion. Every Node on its way out carries the finalizer,
-// so that it stays until its instance is gone.
+// cordon keeps pods and load balancers off and starts the Node's deletion. Every terminating Node has the finalizer, so that it stays until
+// its instance is gone.
 func (c *Controller) cordon(ctx context.Context, e *ending) (time.Duration, error) {
 	_, excluded := e.node.Labels[corev1.LabelNodeExcludeBalancers]
 	if !hasTaint(e.node.Spec.Taints, &karpv1.DisruptedNoScheduleTaint) || !excluded ||
@@ -149,16 +149,16 @@ func (c *Controller) cordon(ctx context.Context, e *ending) (time.Duration, erro
 			if _, ok := n.Labels[corev1.LabelNodeExcludeBalancers]; !ok {
 				n.Labels[corev1.LabelNodeExcludeBalancers] = "karpenter"
 			}
-			if n.DeletionTimestamp == nil { // the API refuses new finalizers on a deleted object
+			if n.DeletionTimestamp == nil { // the API server rejects new finalizers on a deleted object
 				addFinalizer(n)
 			}
 		})
 		if gone(err) {
-			return drainPoll, nil // look again with what the informer says then
+			return drainPoll, nil // try again with what the informer shows then
 		} else if err != nil {
 			return 0, err
 		}
-		klog.FromContext(ctx).V(2).Info("Cordoned a node that is ending", "node", klog.KObj(node))
+		klog.FromContext(ctx).V(2).Info("Cordoned a terminating node", "node", klog.KObj(node))
 		e.node = node
 	}
 	if e.node.DeletionTimestamp == nil {
@@ -167,7 +167,7 @@ func (c *Controller) cordon(ctx context.Context, e *ending) (time.Duration, erro
 	return 0, nil
 }
 
-// skipIfEnded looks whether there is anything left to drain: a kubelet that says Ready lives, whatever the cloud says.
+// skipIfEnded checks whether there is anything left to drain: a Ready kubelet lives, whatever the cloud says.
 func (c *Controller) skipIfEnded(ctx context.Context, e *ending) (time.Duration, error) {
 	if objects.Ready(e.node) {
 		return 0, nil
@@ -182,13 +182,13 @@ func (c *Controller) skipIfEnded(ctx context.Context, e *ending) (time.Duration,
 	return 0, nil
 }
 
-// beginEnd asks for the end of an instance without waiting for it.
+// beginEnd terminates an instance without waiting for its end.
 func (c *Controller) beginEnd(ctx context.Context, e *ending) (time.Duration, error) {
 	_, err := c.endInstance(ctx, e)
 	return 0, err
 }
 
-// abandonPods ends what was bound to a node whose kubelet never came; unless it came just now.
+// abandonPods deletes the pods bound to a node whose kubelet never registered, unless it has done so just now.
 func (c *Controller) abandonPods(ctx context.Context, e *ending) (time.Duration, error) {
 	now, err := c.kube.CoreV1().Nodes().Get(ctx, e.node.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -202,8 +202,8 @@ func (c *Controller) abandonPods(ctx context.Context, e *ending) (time.Duration,
 	return 0, c.killPods(ctx, e.node.Name, func(*corev1.Pod) bool { return true })
 }
 
-// endInstance terminates the instance and waits until the cloud says so. The call is repeated until the instance is seen on
-// its way: an accepted call may be lost, and "not found" soon after a launch means nothing.
+// endInstance terminates the instance and waits until the cloud shows its end. It repeats the call until the instance is seen shutting
+// down: an accepted call may be lost, and "not found" soon after a launch means nothing.
 func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration, error) {
 	inst, v, err := c.look(ctx, e.providerID, e.launchedAt(), 0)
 	if err != nil {
@@ -221,7 +221,7 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 	err = c.cloud.Terminate(ctx, capacity.InstanceID(e.providerID))
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
 		c.event(e.claim, e.node, corev1.EventTypeWarning, reasonTerminationFailed, "Terminate",
-			"it is tried again: %v", err)
+			"retrying: %v", err)
 		return 0, err
 	}
 	if v == unsure {
@@ -230,8 +230,8 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 	return endPoll, nil
 }
 
-// removeNode lets the Node of an instance that has ended go, and with it the pods that no kubelet will say the end of: their
-// controllers can make others at once, and an instance that gets the same name doesn't inherit them.
+// removeNode removes the Node of an instance that has ended, and the pods whose end no kubelet will report: their controllers can create
+// others at once, and an instance that gets the same name doesn't inherit them.
 func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, error) {
 	c.leases.forget(e.node.UID)
 	if e.claim == nil {
@@ -252,12 +252,12 @@ func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, 
 	if err != nil && !gone(err) {
 		return 0, err
 	}
-	klog.FromContext(ctx).V(2).Info("Node ended", "node", klog.KObj(e.node), "instance", capacity.InstanceID(e.providerID))
+	klog.FromContext(ctx).V(2).Info("Node terminated", "node", klog.KObj(e.node), "instance", capacity.InstanceID(e.providerID))
 	return 0, nil
 }
 
-// terminationDeadline is the moment at which a drain is over whatever is left, from the claim's terminationGracePeriod. It is
-// written on the claim once, and may be moved there by hand; what can't be read there is no deadline, and said so.
+// terminationDeadline returns when a drain ends whatever is left, from the claim's terminationGracePeriod. It is recorded on the claim
+// once, where a user may change it; a value that can't be parsed is no deadline, and gets an event.
 func (c *Controller) terminationDeadline(claim *karpv1.NodeClaim) time.Time {
 	if value, ok := claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey]; ok {
 		t, err := time.Parse(time.RFC3339, value)
@@ -288,7 +288,7 @@ func (e *ending) launchedAt() time.Time {
 	return e.node.CreationTimestamp.Time
 }
 
-// name is that of the claim, or of the Node if there is none.
+// name returns the name of the claim, or of the Node if there is no claim.
 func (e *ending) name() string {
 	if e.claim != nil {
 		return e.claim.Name
@@ -296,5 +296,5 @@ func (e *ending) name() string {
 	return e.node.Name
 }
 
-// expired says that the deadline has passed.
+// expired reports whether the deadline has passed.
 func (e *ending) expired() bool { return !e.deadline.IsZero() && !e.now.Before(e.deadline) }

@@ -25,7 +25,7 @@ func (w *world) deleteByName(name string) {
 	}
 }
 
-// left says what remains of claim a and its node.
+// left returns what remains of claim a and its node.
 func (w *world) left() string {
 	var out []string
 	if w.claim("a") != nil {
@@ -80,7 +80,7 @@ func TestTerminationInOrder(t *testing.T) {
 			if got := w.left(); got != "claim node instance:shutting-down" {
 				t.Fatalf("left after the pod ended: %s", got)
 			}
-			// Nor do the objects go before the instance.
+			// The objects don't go before the instance, either.
 			w.pass(time.Minute, 5*time.Second)
 			if got := w.left(); got != "claim node instance:shutting-down" {
 				t.Fatalf("left while the instance shuts down: %s", got)
@@ -119,7 +119,7 @@ func TestMinimumDrainTime(t *testing.T) {
 	}
 }
 
-// Pods that only the API server knows of keep the node, too.
+// Pods that only the API server knows keep the node, too.
 func TestDrainAsksTheAPIBeforeItIsOver(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")
@@ -136,8 +136,8 @@ func TestDrainAsksTheAPIBeforeItIsOver(t *testing.T) {
 	}
 }
 
-// A pod that our own scheduler let through before the end began may be bound late, by a call that takes long. It is waited for and
-// evicted like any other; nothing is let through any more.
+// A pod that our own scheduler let through before the termination began may be bound late, by a slow call. The drain waits for it and
+// evicts it like any other; no more pods are let through.
 func TestDrainWaitsForPodsThatAreBeingBound(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")
@@ -163,7 +163,7 @@ func TestDrainWaitsForPodsThatAreBeingBound(t *testing.T) {
 	w.endPods()
 	w.pass(2*time.Second, time.Second)
 	w.cloud.ends()
-	w.bindsInFlight["ip-10-0-0-1"] = 1 // a daemon, say
+	w.bindsInFlight["ip-10-0-0-1"] = 1 // a DaemonSet's pod, for example
 	w.pass(10*time.Second, 5*time.Second)
 	if got := w.left(); got != "claim node" {
 		t.Errorf("left while a pod is being bound to a node without machine: %s", got)
@@ -222,7 +222,7 @@ func TestDrainRespectsBudgets(t *testing.T) {
 	w.blocked["guarded"] = true
 	w.deleteByName("a")
 
-	// The controller asks when it said it would; the pauses grow from 100 ms to 10 s.
+	// The controller tries again when it said it would; the pauses grow from 100 ms to 10 s.
 	var asked []time.Duration
 	count := func() int {
 		n := 0
@@ -307,8 +307,8 @@ func TestDrainWaitsForThoseWhoAskNotToBeDisrupted(t *testing.T) {
 	}
 }
 
-// terminationGracePeriod: each pod is deleted in time for its own grace period, whatever protects it; at the deadline the
-// instance ends whatever is left.
+// terminationGracePeriod: each pod is deleted in time for its own grace period, whatever protects it; at the deadline the instance is
+// terminated whatever is left.
 func TestTerminationGracePeriod(t *testing.T) {
 	w := newWorld(t)
 	w.up("a", func(c *karpv1.NodeClaim) {
@@ -428,7 +428,7 @@ func TestTerminationOfWhatIsGoneAlready(t *testing.T) {
 			if done := w.claim("a") == nil && w.node("ip-10-0-0-1") == nil; done != tc.done {
 				t.Errorf("ended = %v, want %v; left %s", done, tc.done, w.left())
 			}
-			// Its pods go with it: no kubelet will say that they have ended, and another node may come by the name.
+			// Its pods go with it: no kubelet will report their end, and another node may get the name.
 			if left := len(w.podsLeft()); left == 0 != tc.done {
 				t.Errorf("%d pods are left", left)
 			}
@@ -436,7 +436,7 @@ func TestTerminationOfWhatIsGoneAlready(t *testing.T) {
 	}
 }
 
-// A node whose kubelet never came is not drained: nothing ran there.
+// A node whose kubelet never registered is not drained: nothing ran there.
 func TestTerminationBeforeRegistration(t *testing.T) {
 	w := newWorld(t)
 	claim, inst := w.launched("a")
@@ -460,8 +460,8 @@ func TestTerminationBeforeRegistration(t *testing.T) {
 	}
 }
 
-// A Node that vanished before its kubelet came has left its pods behind. They end with the machine: the next one of its name would
-// have to take them.
+// A Node that vanished before its kubelet registered has left its pods behind. They end with the instance: the next Node of that name would
+// inherit them.
 func TestTerminationWhenTheNodeHasVanished(t *testing.T) {
 	for name, other := range map[string]bool{"nobody has its name": false, "another machine has it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -475,7 +475,7 @@ func TestTerminationWhenTheNodeHasVanished(t *testing.T) {
 			w.sync()
 			want := []string{"left"}
 			if other {
-				w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName}, Spec: corev1.NodeSpec{ProviderID: "aws:///z1/i-next"}}) // the cache does not know
+				w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName}, Spec: corev1.NodeSpec{ProviderID: "aws:///z1/i-next"}}) // the cache doesn't show it
 				want = nil
 			}
 			w.clock.Step(5 * time.Second)
@@ -489,7 +489,7 @@ func TestTerminationWhenTheNodeHasVanished(t *testing.T) {
 	}
 }
 
-// Its kubelet comes while the end begins: what runs there is drained like anywhere.
+// Its kubelet registers while the termination begins: what runs there is drained as usual.
 func TestTerminationWhileTheKubeletComes(t *testing.T) {
 	w := newWorld(t)
 	claim, inst := w.launched("a")
@@ -497,7 +497,7 @@ func TestTerminationWhileTheKubeletComes(t *testing.T) {
 	w.pod("early", inst.NodeName)
 	w.deleteByName("a")
 	w.sync()
-	w.kubelet(inst.NodeName) // the cache does not know
+	w.kubelet(inst.NodeName) // the cache doesn't show it
 	if _, err := w.c.reconcile(w.ctx, key{claim: "a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -537,7 +537,7 @@ func TestTerminateIsRepeatedUntilItWorks(t *testing.T) {
 	}
 }
 
-// A Node of ours whose claim was removed by force ends all the same, with its instance.
+// A managed Node whose claim was removed by force is terminated all the same, with its instance.
 func TestTerminationOfANodeWithoutClaim(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")

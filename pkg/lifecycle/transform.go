@@ -11,16 +11,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
-// initializing it takes the taints that will go by themselves (not-ready, uninitialized, unregistered) out of
-// spec.taints, so that pods can be bound ahead of the kubelet, and keeps them in AnnotationHiddenTaints for Taints.
-// Startup taints, unreachable and everything else stay visible; on a node marked failed, all of them. Of an initialized node
-// it hides not-ready while the node says Ready: the taint follows the condition with a lag, and pods whose node has just come
-// would be refused by it and have another one bought.
+// HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a managed node that is still initializing it takes the
+// taints that will be removed by themselves (not-ready, uninitialized, unregistered) out of spec.taints, so that pods can be bound ahead of
+// the kubelet, and keeps them in AnnotationHiddenTaints for Taints. Startup taints, unreachable and all others stay visible; on a node with
+// AnnotationFailed all taints do. On an initialized node it hides not-ready while the node is Ready: the taint follows the condition with a
+// lag, and pods whose node has just become Ready would be refused because of it and have another node bought.
 //
-// It decides from the object alone. A patch of the labels or of AnnotationFailed is how the verdict is changed. The object
-// handed in is not changed, because a fake or a shared decoder may own it too; objects that are not Nodes (tombstones, whose
-// object went through here before) pass. Applying it twice is the same as once.
+// It decides from the object alone, so a patch of the labels or of AnnotationFailed changes its decision. It doesn't modify its argument,
+// because a fake or a shared decoder may own it too. Objects that are not Nodes (tombstones, whose object was transformed before) pass
+// unchanged. It is idempotent.
 func HideEphemeralTaints(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -46,7 +45,7 @@ func HideEphemeralTaints(obj any) (any, error) {
 	if len(hidden) > 0 {
 		data, err := json.Marshal(hidden)
 		if err != nil {
-			return node, nil // nothing of a taint can fail to marshal; showing it all is the safe answer
+			return node, nil // no part of a taint can fail to marshal; showing all of them is the safe answer
 		}
 		if out.Annotations == nil {
 			out.Annotations = map[string]string{}
@@ -56,7 +55,8 @@ func HideEphemeralTaints(obj any) (any, error) {
 	return &out, nil
 }
 
-// Taints are the taints a Node has in the API, whether it was read through HideEphemeralTaints or not. Not to be changed.
+// Taints returns the taints that a Node has in the API, whether it was read through HideEphemeralTaints or not. The caller must not change
+// them.
 func Taints(node *corev1.Node) []corev1.Taint {
 	hidden := HiddenTaints(node)
 	if len(hidden) == 0 {
@@ -72,7 +72,7 @@ func Taints(node *corev1.Node) []corev1.Taint {
 	return out
 }
 
-// HiddenTaints are the taints that HideEphemeralTaints took out of a Node.
+// HiddenTaints returns the taints that HideEphemeralTaints took out of a Node.
 func HiddenTaints(node *corev1.Node) []corev1.Taint {
 	data, ok := node.Annotations[AnnotationHiddenTaints]
 	if !ok {
@@ -80,13 +80,13 @@ func HiddenTaints(node *corev1.Node) []corev1.Taint {
 	}
 	var hidden []corev1.Taint
 	if err := json.Unmarshal([]byte(data), &hidden); err != nil {
-		return nil // not ours: somebody wrote the annotation to the API
+		return nil // not ours: someone wrote the annotation to the API
 	}
 	return hidden
 }
 
-// hides says whether the scheduler is not to see a taint of the node: the node is ours and was not given up, and the taint
-// will go by itself.
+// hides reports whether to hide a taint of the node from the scheduler: the node is managed and was not given up, and the taint will be
+// removed by itself.
 func hides(node *corev1.Node, t *corev1.Taint) bool {
 	if _, failed := node.Annotations[AnnotationFailed]; failed || !ephemeral(t) || !capacity.Managed(node) {
 		return false
@@ -94,7 +94,7 @@ func hides(node *corev1.Node, t *corev1.Taint) bool {
 	return node.Labels[karpv1.NodeInitializedLabelKey] != "true" || t.Key == corev1.TaintNodeNotReady && objects.Ready(node)
 }
 
-// ephemeral says that a healthy node loses the taint by itself and that pods may be bound in spite of it.
+// ephemeral reports whether a healthy node loses the taint by itself and pods may be bound in spite of it.
 func ephemeral(t *corev1.Taint) bool {
 	switch t.Key {
 	case corev1.TaintNodeNotReady, taintUninitialized, karpv1.UnregisteredTaintKey:

@@ -105,7 +105,7 @@ func TestHideEphemeralTaints(t *testing.T) {
 	}
 }
 
-// A claim without a pool has a Node without that label.
+// The Node of a claim without a pool doesn't have that label.
 func TestNodeOfAClaimWithoutPoolIsOurs(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -149,8 +149,8 @@ func TestHideEphemeralTaintsLetsOthersPass(t *testing.T) {
 	}
 }
 
-// A node goes through random states; after each the transform must be lossless, idempotent, and equal to what it makes
-// of a fresh copy from the API.
+// A node goes through random states; after each the transform must be lossless, idempotent, and equal to what it makes of a fresh copy from
+// the API.
 func TestHideEphemeralTaintsIsLosslessAndIdempotent(t *testing.T) {
 	keys := []string{
 		"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.cloudprovider.kubernetes.io/uninitialized",
@@ -190,7 +190,7 @@ func TestHideEphemeralTaintsIsLosslessAndIdempotent(t *testing.T) {
 			t.Fatalf("seed %d: taints were lost or invented (-want +got):\n%s", seed, diff)
 		}
 
-		// The verdict of an object that was transformed before follows its labels as they are now.
+		// The decision about an object that was transformed before follows its labels as they are now.
 		flipped := once.(*corev1.Node).DeepCopy()
 		flipped.Labels[karpv1.NodeInitializedLabelKey] = "true"
 		shown, _ := HideEphemeralTaints(flipped)

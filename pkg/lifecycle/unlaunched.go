@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// batchQuiet is how long after its deletion a claim waits for a launch that may have been under way, as long as nobody said
-	// that it failed. It is longer than any request may take.
+	// batchQuiet is how long after its deletion a claim waits for a launch that may have been under way, unless that is known to have
+	// failed. It is longer than any request may take.
 	batchQuiet = time.Minute
 	batchPoll  = 2 * time.Second
 )
 
-// endUnlaunched ends a claim that has no instance on record. Its launch may have been sent all the same: the answer may be
-// under way or lost. Its launch batch is searched; an instance that falls to this claim becomes its instance and ends like any other.
+// endUnlaunched ends a claim without a recorded instance. Its launch call may have been made all the same: the answer may be on the way or
+// lost. So the instances of its launch batch are searched; if one of them belongs to this claim, it is recorded as the claim's and
+// terminated like any other.
 //
-// Which instance falls to it is for capacity.InstanceOwners to say. As long as a live claim of the launch batch waits for its own, nothing is taken from
-// the launch batch but what bears this claim's name.
+// capacity.InstanceOwners decides which instance belongs to it. As long as a live claim of the launch batch waits for its own, only an
+// instance that is tagged with this claim's name counts.
 func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration, error) {
 	current := &karpv1.NodeClaim{}
 	if err := c.live.Get(ctx, client.ObjectKey{Name: l.claim.Name}, current); apierrors.IsNotFound(err) {
@@ -39,7 +40,7 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 	}
 	batch := batchOf(current)
 	if batch == nil {
-		// LaunchBatches are recorded before they are sent, and letting go fails if one is recorded meanwhile.
+		// Launch batches are recorded before their call, and removing the finalizer fails if one is recorded meanwhile.
 		dropFinalizer(l.claim)
 		return 0, nil
 	}
@@ -61,7 +62,7 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 		l.claim.Status.ImageID = mine.ImageID
 		return batchPoll, nil
 	case launchFailed(current):
-		dropFinalizer(l.claim) // should an instance turn up all the same, it is collected
+		dropFinalizer(l.claim) // should an instance appear all the same, garbage collection terminates it
 		return 0, nil
 	case !settled:
 		return batchPoll, nil
@@ -73,7 +74,7 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 	return 0, nil
 }
 
-// liveClaims is what the API knows of all claims now, past every cache.
+// liveClaims reads all claims from the API server, past every cache.
 func (c *Controller) liveClaims(ctx context.Context) (claimSet, error) {
 	var all karpv1.NodeClaimList
 	if err := c.live.List(ctx, &all); err != nil {
@@ -82,7 +83,7 @@ func (c *Controller) liveClaims(ctx context.Context) (claimSet, error) {
 	return newClaimSet(all.Items), nil
 }
 
-// claimSet is all claims by what ties instances to them.
+// claimSet holds all claims by what ties instances to them.
 type claimSet struct {
 	*capacity.InstanceOwners
 	byProvider map[string]*karpv1.NodeClaim
@@ -102,16 +103,17 @@ func newClaimSet(claims []karpv1.NodeClaim) claimSet {
 	return s
 }
 
-// batchOf is the launch batch recorded on a claim; nil: none was ever sent for it.
+// batchOf returns the launch batch recorded on a claim; nil: no call was ever made for it.
 func batchOf(claim *karpv1.NodeClaim) *capacity.LaunchBatch {
 	w, err := karpenter.BatchOf(claim)
 	if err != nil || w == nil || w.Token == "" {
-		return nil // it could not be launched from either
+		return nil // such a record can't have been launched from, either
 	}
 	return w
 }
 
-// launchFailed says that whoever launches has given this claim's launch up. One that the spending guard has held may be launched by now.
+// launchFailed reports whether the launch controller has given up this claim's launch. A claim that the spending guard has paused may have
+// been launched by now.
 func launchFailed(claim *karpv1.NodeClaim) bool {
 	cond := condition(claim, karpv1.ConditionTypeLaunched)
 	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason != reasonPaused

@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// detachVolumes waits until the volumes of the drained pods are detached, so that their successors can attach them at once.
-// The deadline ends the wait.
+// detachVolumes waits until the volumes of the drained pods are detached, so that the pods' replacements can attach them at once. The
+// deadline ends the wait.
 func (c *Controller) detachVolumes(_ context.Context, e *ending) (time.Duration, error) {
 	pending, err := c.pendingAttachments(e.node.Name, e.now)
 	if err != nil {
@@ -43,8 +43,8 @@ func (c *Controller) detachVolumes(_ context.Context, e *ending) (time.Duration,
 	return drainPoll, nil
 }
 
-// pendingAttachments are the persistent volumes attached to a node that somebody may be waiting for. Volumes of pods that
-// stay till the end (daemons that tolerate it, static pods) never detach; volumes that many nodes may attach hold nobody up.
+// pendingAttachments returns the persistent volumes attached to a node that other pods may be waiting for. Volumes of pods that stay to the
+// end (DaemonSet pods that tolerate the taint, static pods) never detach; volumes that several nodes may attach delay no pod.
 func (c *Controller) pendingAttachments(node string, now time.Time) ([]string, error) {
 	all, err := c.attached.List(labels.Everything())
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Controller) pendingAttachments(node string, now time.Time) ([]string, e
 	return out, nil
 }
 
-// sharedVolume says that several nodes may have the volume attached.
+// sharedVolume reports whether several nodes may have the volume attached.
 func (c *Controller) sharedVolume(name string) bool {
 	pv, err := c.volumes.Get(name)
 	return err == nil && (slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany) || slices.Contains(pv.Spec.AccessModes, corev1.ReadOnlyMany))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watch listens to Nodes and Pods until stop is called, and returns when everything that exists has been heard of.
+// watch watches Nodes and Pods until stop is called, and returns when the handlers have seen everything that exists.
 func (c *Controller) watch(ctx context.Context) (stop func(), err error) {
 	nodes, err := c.nodes.AddEventHandler(c.handleNodes())
 	if err != nil {
@@ -17,11 +17,11 @@ func (c *Controller) watch(ctx context.Context) (stop func(), err error) {
 	}
 	pods, err := c.pods.AddEventHandler(c.handlePods())
 	if err != nil {
-		_ = c.nodes.RemoveEventHandler(nodes) // it was added a moment ago
+		_ = c.nodes.RemoveEventHandler(nodes) // added a moment ago: can't fail
 		return nil, fmt.Errorf("watching Pods: %w", err)
 	}
 	stop = func() {
-		// Both fail only on handles that are not theirs.
+		// Both fail only for registrations of another informer.
 		_ = c.nodes.RemoveEventHandler(nodes)
 		_ = c.pods.RemoveEventHandler(pods)
 	}
@@ -37,7 +37,7 @@ func (c *Controller) handleNodes() cache.ResourceEventHandler {
 		AddFunc: func(obj any) { c.nodeChanged(obj) },
 		UpdateFunc: func(old, obj any) {
 			if replaced(old, obj) {
-				c.nodeChanged(old) // it may have been another claim's
+				c.nodeChanged(old) // it may belong to another claim
 			}
 			c.nodeChanged(obj)
 		},
@@ -63,7 +63,7 @@ func (c *Controller) handlePods() cache.ResourceEventHandler {
 	}
 }
 
-// podChanged wakes the claim of a pod's node when that matters to it: something came, is ending or has gone.
+// podChanged enqueues the claim of a pod's node when the change matters to it: a pod was bound, is ending or is gone.
 func (c *Controller) podChanged(old, obj any) {
 	before, _ := untomb(old).(*corev1.Pod)
 	after, _ := untomb(obj).(*corev1.Pod)
@@ -80,8 +80,8 @@ func (c *Controller) podChanged(old, obj any) {
 	}
 }
 
-// replaced says that an update is the end of one object and the beginning of another of the same name: that is what informers tell
-// of an object that was deleted and made again while the watch was interrupted.
+// replaced reports whether an update stands for the deletion of one object and the creation of another of the same name: informers report
+// that when it happened while the watch was interrupted.
 func replaced(old, obj any) bool {
 	before, ok := old.(metav1.Object)
 	after, is := obj.(metav1.Object)

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// After a watch was interrupted a pod that was deleted and made again under its name is told of as one update: the old one has
-// left its node.
+// After a watch was interrupted, a pod that was deleted and created again under its name is reported as one update: the old one has left
+// its node.
 func TestPodThatWasReplacedHasLeftItsNode(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")

@@ -43,8 +43,8 @@ var (
 	epoch         = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// world is a cluster and a cloud under virtual time. Nothing runs by itself: sync brings the informers up to date, step
-// lets the controller look at everything once.
+// world is a cluster and a cloud under virtual time. Nothing runs by itself: sync updates the informers, step lets the controller reconcile
+// everything once.
 type world struct {
 	t       *testing.T
 	ctx     context.Context
@@ -55,18 +55,19 @@ type world struct {
 	track   clienttesting.ObjectTracker // of claims
 	cloud   *fakeCloud
 	c       *Controller
-	mu      sync.Mutex // of events: evictions are told of from several goroutines
+	mu      sync.Mutex // of events: evictions are reported by several goroutines
 	factory informers.SharedInformerFactory
 	events  []string
-	// version of the last object written; the controller's workers write while a test does.
+	// version of the last object written; the controller's workers write concurrently with a test.
 	version atomic.Int64
 	// keepsClaims is why no claim can be deleted.
 	keepsClaims error
-	// blocked are pods whose budget allows no eviction.
+	// blocked holds pods whose disruption budget allows no eviction.
 	blocked map[string]bool
 	evicted []string
 	killed  []string // pods deleted without grace
-	// closed are nodes that the scheduler was told to keep off, bindsInFlight pods that it is still binding there, by node.
+	// closed holds the nodes that Close was called for, bindsInFlight the number of pods that the scheduler is still binding there, by
+	// node.
 	closed        map[string]string
 	bindsInFlight map[string]int
 }
@@ -107,7 +108,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) nextVersion() string { return strconv.FormatInt(w.version.Add(1), 10) }
 
-// nodeFor is a Node as it is made ahead of its kubelet.
+// nodeFor returns a Node as it is created ahead of its kubelet.
 func nodeFor(claim *karpv1.NodeClaim, inst capacity.Instance) *corev1.Node {
 	labels := maps.Clone(claim.Labels)
 	labels[labelExcludeDisruption] = "true"
@@ -120,7 +121,7 @@ func nodeFor(claim *karpv1.NodeClaim, inst capacity.Instance) *corev1.Node {
 	}
 }
 
-// Eventf makes the world a recorder.
+// Eventf makes world a recorder.
 func (w *world) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	obj, err := meta.Accessor(regarding)
 	if err != nil {
@@ -131,7 +132,7 @@ func (w *world) Eventf(regarding, _ runtime.Object, kind, reason, _, note string
 	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", obj.GetName(), kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// launched makes an instance and its launched claim; the Node isn't made.
+// launched creates an instance and its launched claim, but no Node.
 func (w *world) launched(name string, change ...func(*karpv1.NodeClaim)) (*karpv1.NodeClaim, *capacity.Instance) {
 	w.t.Helper()
 	inst := w.cloud.launch("i-"+name, "")
@@ -152,7 +153,7 @@ func (w *world) launched(name string, change ...func(*karpv1.NodeClaim)) (*karpv
 	return claim, inst
 }
 
-// up makes a launched claim with an initialized node.
+// up creates a launched claim with an initialized node.
 func (w *world) up(name string, change ...func(*karpv1.NodeClaim)) {
 	w.t.Helper()
 	claim, inst := w.launched(name, change...)
@@ -171,7 +172,7 @@ func (w *world) createClaim(claim *karpv1.NodeClaim) {
 	}
 }
 
-// claim is as stored; nil when there is none.
+// claim returns the stored claim; nil when there is none.
 func (w *world) claim(name string) *karpv1.NodeClaim {
 	w.t.Helper()
 	claim := &karpv1.NodeClaim{}
@@ -183,7 +184,7 @@ func (w *world) claim(name string) *karpv1.NodeClaim {
 	return claim
 }
 
-// deleteClaim deletes as an API server does under virtual time.
+// deleteClaim deletes as an API server does, under virtual time.
 func (w *world) deleteClaim(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 	if w.keepsClaims != nil {
 		return w.keepsClaims
@@ -216,7 +217,7 @@ func (w *world) createNode(n *corev1.Node) {
 	}
 }
 
-// node is as stored; nil when there is none.
+// node returns the stored Node; nil when there is none.
 func (w *world) node(name string) *corev1.Node {
 	obj, err := w.objects.Get(nodesResource, "", name)
 	if err != nil {
@@ -240,7 +241,7 @@ func (w *world) put(n *corev1.Node) {
 	}
 }
 
-// kubelet lets the node's kubelet post and say Ready.
+// kubelet makes the node's kubelet post its status and be Ready.
 func (w *world) kubelet(name string) {
 	w.t.Helper()
 	w.changeNode(name, func(n *corev1.Node) {
@@ -266,7 +267,7 @@ func (w *world) pod(name, node string, change ...func(*corev1.Pod)) {
 	}
 }
 
-// endPods lets the kubelet finish all terminating pods.
+// endPods makes the kubelet end all terminating pods.
 func (w *world) endPods() {
 	for _, p := range w.podsLeft() {
 		if p.DeletionTimestamp != nil {
@@ -288,7 +289,7 @@ func (w *world) podsLeft() []*corev1.Pod {
 	return out
 }
 
-// sync brings the informers' stores up to date.
+// sync updates the informers' stores.
 func (w *world) sync() {
 	w.t.Helper()
 	var nodes []any
@@ -319,8 +320,8 @@ func (w *world) replace(store cache.Indexer, objs []any) {
 	}
 }
 
-// step lets the controller look at every claim and every Node once, with fresh caches, and returns the soonest time at
-// which it wants to look again.
+// step lets the controller reconcile every claim and every Node once, with fresh caches, and returns the soonest time at which it wants to
+// do so again.
 func (w *world) step() time.Duration {
 	w.t.Helper()
 	var soon time.Duration
@@ -348,7 +349,7 @@ func (w *world) step() time.Duration {
 	return soon
 }
 
-// pass lets time go by in steps.
+// pass lets time pass in steps.
 func (w *world) pass(d time.Duration, every time.Duration) {
 	w.t.Helper()
 	for ; d > 0; d -= every {
@@ -357,7 +358,7 @@ func (w *world) pass(d time.Duration, every time.Duration) {
 	}
 }
 
-// plainTracker stores objects and nothing else: the ones with field management build a REST mapper on every write.
+// plainTracker stores objects and nothing else: trackers with field management build a REST mapper on every write.
 func plainTracker() clienttesting.ObjectTracker {
 	return clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 }

@@ -252,7 +252,7 @@ func (c *checker) quiet(v *view) error {
 		if claim == nil {
 			return fmt.Errorf("a pause begins and names no claim: %s", said)
 		}
-		if c.lasting.never && strings.Contains(said, "no kubelet came within") {
+		if c.lasting.never && strings.Contains(said, "no kubelet registered within") {
 			continue
 		}
 		if !c.spent.ended[claim[1]] {

@@ -1,7 +1,7 @@
-// Package brake bounds how many nodes end per minute by decision of Dovetail itself, whoever decides. It is the last line
-// against a mistake that concerns everything at once: a list that came back empty, a clock that jumped, a wrong template.
+// Package brake bounds how many nodes per minute Dovetail itself decides to terminate, whichever controller decides. It is the last
+// protection against a mistake that affects everything at once: a list that came back empty, a clock that jumped, a wrong template.
 //
-// It does not hold back what people delete, nor the end of instances that have died already.
+// It doesn't delay deletions by users, nor the cleanup after instances that have already ended.
 package brake
 
 import (
@@ -11,18 +11,18 @@ import (
 
 const window = time.Minute
 
-// Brake lets at most so many through in any minute. Safe for concurrent use.
+// Brake allows at most a fixed number of terminations in any minute. Safe for concurrent use.
 type Brake struct {
 	perMinute int
 
 	mu    sync.Mutex
-	taken []time.Time // of the last minute, in order
+	taken []time.Time // those of the last minute, in order
 }
 
-// New returns a brake that lets perMinute (at least 1) through in any minute.
+// New returns a Brake that allows perMinute (at least 1) terminations in any minute.
 func New(perMinute int) *Brake { return &Brake{perMinute: max(perMinute, 1)} }
 
-// Take counts one more end at now; false, and nothing is counted, when the last minute has had its share.
+// Take counts one more termination at now. It returns false, and counts nothing, when the last minute's number is used up.
 func (b *Brake) Take(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *Brake) Take(now time.Time) bool {
 	return true
 }
 
-// Wait is how long Take will go on to refuse; 0: it would not refuse now.
+// Wait returns how long Take will go on to return false; 0: it would not now.
 func (b *Brake) Wait(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,10 +45,10 @@ func (b *Brake) Wait(now time.Time) time.Duration {
 	return b.taken[len(b.taken)-b.perMinute].Add(window).Sub(now)
 }
 
-// PerMinute is the bound.
+// PerMinute returns the bound.
 func (b *Brake) PerMinute() int { return b.perMinute }
 
-// forget drops what is over a minute old, and, after the clock was set back, what lies ahead.
+// forget drops what is over a minute old and, after the clock was set back, what lies in the future.
 func (b *Brake) forget(now time.Time) {
 	kept := b.taken[:0]
 	for _, t := range b.taken {

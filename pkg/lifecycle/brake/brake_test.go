@@ -36,7 +36,7 @@ func TestBrake(t *testing.T) {
 	}
 }
 
-// Whatever is asked when, no minute has more than its share.
+// Whenever Take is called, no minute exceeds its share.
 func TestNoMinuteHasMore(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -10,7 +10,7 @@ import (
 // byNode is the name of the index of pods by spec.nodeName.
 const byNode = "dovetail.sh/pods-by-node"
 
-// Index lets OnNode find pods in the informer. It may be called more than once and at any time before the informer stops.
+// Index adds the index that OnNode uses to the informer. It may be called more than once, and at any time before the informer stops.
 func Index(informer cache.SharedIndexInformer) error {
 	if _, ok := informer.GetIndexer().GetIndexers()[byNode]; ok {
 		return nil
@@ -27,7 +27,7 @@ func Index(informer cache.SharedIndexInformer) error {
 	return nil
 }
 
-// OnNode are the pods bound to a node, as the informer knows them. They are shared and must not be changed.
+// OnNode returns the pods bound to a node, as the informer knows them. They are shared and must not be changed.
 func OnNode(indexer cache.Indexer, node string) ([]*corev1.Pod, error) {
 	objs, err := indexer.ByIndex(byNode, node)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestQuestions(t *testing.T) {
 
 func TestIndex(t *testing.T) {
 	informer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Pods().Informer()
-	for range 2 { // more than one user adds it
+	for range 2 { // more than one caller adds it
 		if err := Index(informer); err != nil {
 			t.Fatal(err)
 		}
