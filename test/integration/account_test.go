@@ -34,7 +34,7 @@ func (e *env) warnings(app string) map[string]int {
 }
 
 // An account with EC2's documented limits, a neighbour who has used them up, and a burst: it takes its time, and no pod
-// hears of it. More nodes: go test ./test/integration -run ThrottledAccount -account.nodes=500 -patience=10m
+// hears of it. Alone: a hundred nodes keep the machine busy. More nodes: go test ./test/integration -run ThrottledAccount -account.nodes=500 -patience=10m
 func TestManyNodesInAThrottledAccount(t *testing.T) {
 	n := *accountNodes
 	e := start(t, func(s *setting) {
@@ -81,6 +81,7 @@ func TestManyNodesInAThrottledAccount(t *testing.T) {
 
 // EC2 shows instances when it likes: up to 20 s late.
 func TestInstancesThatShowLate(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.DescribeLag, s.sim.Speed = 20*time.Second, 1 })
 	e.apply(nodeClass, nodePool)
 	e.pods("web", 30, "1500m", "2Gi", anti)
@@ -97,6 +98,7 @@ func TestInstancesThatShowLate(t *testing.T) {
 // A launch worked, its answer was cut, and the call can't be repeated: its token is said to stand for another request. What it brought
 // shows seconds later, and nothing is launched a second time.
 func TestLostLaunchThatShowsLate(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.DescribeLag, s.sim.Speed = 12*time.Second, 1 })
 	var first atomic.Pointer[string]
 	e.sim.After("CreateFleet", func(r *ec2.Request, _ *ec2.Answer) *ec2.Fault {
@@ -122,6 +124,7 @@ func TestLostLaunchThatShowsLate(t *testing.T) {
 
 // Spot needs a role that somebody has to make once. Pods that want spot say so, and how; others take what they may.
 func TestSpotWithoutItsRole(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.NoSpotRole = true })
 	spot := strings.NewReplacer("name: default}\nspec:\n  template", "name: spot}\nspec:\n  template", "[on-demand]", "[spot]").Replace(nodePool)
 	either := strings.NewReplacer("name: default}\nspec:\n  template", "name: either}\nspec:\n  template", "[on-demand]", "[spot, on-demand]").Replace(nodePool)
@@ -145,6 +148,7 @@ func TestSpotWithoutItsRole(t *testing.T) {
 
 // A class's new instance profile is not known to EC2 for some seconds. Nobody has to do anything about it.
 func TestNewProfileIsNotKnownYet(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.ProfileLag, s.sim.Speed = 10*time.Second, 1 })
 	e.apply(strings.Replace(nodeClass, "instanceProfile: DovetailNode", "role: DovetailNode", 1), nodePool)
 	e.pods("web", 5, "1500m", "2Gi", anti)
@@ -157,6 +161,7 @@ func TestNewProfileIsNotKnownYet(t *testing.T) {
 
 // A subnet without addresses is its zone's affair; without any, pods say why they wait.
 func TestSubnetsWithoutAddresses(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.sim.SetFreeAddresses("us-west-2a", 1)
@@ -180,6 +185,7 @@ func TestSubnetsWithoutAddresses(t *testing.T) {
 
 // A fleet whose answer has errors beside instances, and one that has errors beside all of them.
 func TestErrorsBesideInstances(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.sim.SetCapacity(ec2.Any, "us-west-2a", "on-demand", 2)

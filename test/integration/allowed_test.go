@@ -32,6 +32,7 @@ spec: {policyName: no-nodes, validationActions: [Deny]}
 // Pods of a namespace that isn't selected have nothing launched for them, until it is. A Node that a policy refuses is created when the
 // policy has gone: of the same machine.
 func TestWhatHasToBeAllowedFirst(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.config = func(cfg cluster.Config) {
 			cfg.SetProvisionArgs(map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"nodes": "yes"}}})

@@ -49,6 +49,7 @@ func plain(in []status.Condition) []metav1.Condition {
 
 // Each of these is a mistake a user makes. It is named on the object it is in, and nothing is launched because of it.
 func TestBadInputIsNamedAndLaunchesNothing(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	for _, bad := range []struct {
 		name      string
@@ -143,6 +144,7 @@ func (e *env) clean() {
 
 // A scheduler that could not do what it is told exits and says which field is wrong.
 func TestBadConfigurationEndsTheStart(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.idle = true })
 	for _, bad := range []struct {
 		name   string
@@ -181,6 +183,7 @@ func TestBadConfigurationEndsTheStart(t *testing.T) {
 
 // AWS answers nothing: the scheduler is ready, schedules what fits, and says what it lacks.
 func TestStartsWithoutAWS(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.idle = true })
 	e.options.AWSEnv = []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_REGION=us-west-2", "AWS_EC2_METADATA_DISABLED=true"}
 	e.apply(nodeClass, nodePool)

@@ -45,6 +45,7 @@ func (e *env) besides() {
 // The default scheduler places its pods on our nodes, once they have registered, and finds nodes that were built for those it
 // had no room for. Our pods have what was planned for them, and nothing is launched twice.
 func TestBesideTheDefaultScheduler(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.config = func(cfg cluster.Config) {
 			cfg.SetProvisionArgs(map[string]any{"provisionFor": []any{corev1.DefaultSchedulerName}})
@@ -77,7 +78,10 @@ func TestBesideTheDefaultScheduler(t *testing.T) {
 // While a machine brings up its devices the default scheduler, which knows nothing of our plans, fills it. Who doesn't fit any
 // more gets another machine, one, and who still fits stays.
 func TestReservationsThatOthersOverrun(t *testing.T) {
-	e := start(t, func(s *setting) { s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = 3*time.Minute, 3*time.Minute })
+	t.Parallel()
+	e := start(t, func(s *setting) {
+		s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = 6*time.Minute, 6*time.Minute // 18 seconds at this speed
+	})
 	e.besides()
 	e.apply(nodeClass, strings.Replace(nodePool, "values: [c, m, r]}", "values: [g]}\n        - {key: node.kubernetes.io/instance-type, operator: In, values: [g4dn.12xlarge]}", 1))
 	e.pods("theirs", 1, "20", "1Gi", scheduler(corev1.DefaultSchedulerName)) // it takes whatever comes
@@ -133,6 +137,7 @@ func untilRegistered(t *testing.T, events []record.Event) {
 //  3. A pod of theirs that asked for a machine before goes there afterwards.
 //  4. When EC2 takes it back, room is made for their pods as for ours before it goes.
 func TestOneMachineForTwoSchedulers(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.idle = true
 		s.boots.Boot.Median, s.boots.Boot.P95 = 3*time.Minute, 4*time.Minute // nine seconds and twelve at this speed
@@ -222,6 +227,7 @@ func agentOn(node string) *corev1.Pod {
 
 // Without provisionFor other schedulers' pods are none of our business.
 func TestPodsOfOtherSchedulersAreNoDemand(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.besides()
 	e.apply(nodeClass, nodePool)
@@ -237,6 +243,7 @@ func TestPodsOfOtherSchedulersAreNoDemand(t *testing.T) {
 
 // Namespaces are handed to us by a label.
 func TestSchedulerNameByNamespace(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.idle = true })
 	root, err := cluster.ModuleRoot()
 	if err != nil {

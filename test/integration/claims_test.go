@@ -13,6 +13,7 @@ import (
 // A pod claims a device that no machine brings: no driver has ever announced one. It is told so, and nothing is bought for it,
 // while others get their machine.
 func TestDeviceClaimsThatNoMachineCanServe(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.create(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}}, &resourcev1.ResourceClaim{

@@ -29,6 +29,7 @@ const (
 // A cloud controller manager that doesn't see new instances yet deletes their Nodes, as often as it likes. That ends no instance,
 // buys none, and no pod is lost.
 func TestCloudControllerManagerThatLags(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		scale := time.Duration(s.sim.Speed)
 		s.sim.DescribeLag = ourLag * scale

@@ -19,6 +19,7 @@ import (
 // A LimitRange gives each pod of a DaemonSet two CPUs that its template doesn't ask for, and these pods come before others. The node
 // that is launched holds them beside the pod it is launched for, which nobody evicts.
 func TestDaemonSetUnderALimitRange(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	daemonSets(t, e.c.AdminConfig())
 	replicaSets(t, e.c.AdminConfig(), 25)

@@ -79,7 +79,8 @@ func start(t *testing.T, set func(*setting)) *env {
 		t.Fatal(err)
 	}
 	if s.mortal {
-		cfg.ShortLeases()
+		// Short, as a killed scheduler's lease is waited for, but not so short that one that lives loses it on a busy machine.
+		cfg.Leases(10*time.Second, 8*time.Second, 500*time.Millisecond)
 		cfg.SetProvisionArgs(map[string]any{"newImageNodes": 0}) // all of a test's machines come at once
 	} else {
 		cfg.LongLeases()

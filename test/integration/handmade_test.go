@@ -100,6 +100,7 @@ func (e *env) gone(claim *karpv1.NodeClaim) {
 
 // No pool at all: a claim is written by hand, and is a node like any other until it is deleted.
 func TestClaimMadeByHand(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(handmade)
 	e.eventSays("mine", "NodeClassNotFound", "there is no EC2NodeClass default")
@@ -159,6 +160,7 @@ func TestClaimMadeByHand(t *testing.T) {
 
 // With the label of a pool it counts for that pool. What can't be had is said with the field's name, and nothing is launched.
 func TestClaimsMadeByHandForAPool(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.apply(strings.Replace(handmade, "labels: {team: a}", "labels: {karpenter.sh/nodepool: default}", 1))
@@ -186,7 +188,8 @@ func TestClaimsMadeByHandForAPool(t *testing.T) {
 
 // The scheduler dies between the call and its record: the same token gives the same instance.
 func TestKilledWhileLaunchingAClaimMadeByHand(t *testing.T) {
-	e := start(t, nil)
+	t.Parallel()
+	e := start(t, mortal)
 	k := e.killer()
 	e.sim.After("CreateFleet", func(*ec2.Request, *ec2.Answer) *ec2.Fault {
 		if !k.first() {

@@ -29,6 +29,7 @@ import (
 // and the queue is empty afterwards, whatever else was on it. All the while nothing that the scheduler says, at its most talkative,
 // holds the credentials that it asks AWS with.
 func TestInterruptions(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.idle = true
 		s.sim.SpotNotice, s.sim.StateEvents = 40*time.Minute, true // 2 min, at the speed of the rest

@@ -55,6 +55,7 @@ func until[T client.Object](e *env, list client.ObjectList, name, what string, o
 // Karpenter's objects on a real API server: what is written on them passes its validation, overlays decide what is bought, a limit holds,
 // and a class goes after its claims.
 func TestKarpentersObjects(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	limited := strings.Replace(nodePool, "\nspec:\n", "\nspec:\n  limits: {nodes: 2}\n", 1)
 	e.apply(nodeClass, limited, nodeOverlays)

@@ -53,6 +53,7 @@ func (e *env) eventSays(about, reason, words string) {
 // As long as Karpenter leads in the cluster, nothing is launched or ended, and it is said why. When it has gone, what it made is ours like
 // what we made.
 func TestBesideKarpenter(t *testing.T) {
+	t.Parallel()
 	e := start(t, mortal)
 	e.apply(nodeClass, strings.Replace(nodePool, "consolidateAfter: Never", "consolidateAfter: 1s", 1))
 	e.pods("theirs", 3, "1500m", "2Gi", antiAffine)

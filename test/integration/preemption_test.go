@@ -49,6 +49,7 @@ const oneNode = `      requirements:
 // Where a machine can be bought nobody is evicted. Where the pool may buy no more, preemption helps as it always has, and what
 // it makes room for is not bought as well. Critical pods don't wait for machines.
 func TestPreemption(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	small := strings.Replace(nodePool, "      requirements:\n", oneNode, 1)
 	e.apply(nodeClass, strings.Replace(small, "  disruption:", "  limits: {nodes: \"2\"}\n  disruption:", 1))
@@ -84,6 +85,7 @@ func TestPreemption(t *testing.T) {
 
 // When the limit allows for less than what is pending, higher priorities get it.
 func TestHigherPrioritiesGetWhatTheLimitAllows(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.idle = true })
 	small := strings.Replace(nodePool, "      requirements:\n", oneNode, 1)
 	e.apply(nodeClass, strings.Replace(small, "  disruption:", "  limits: {nodes: \"1\"}\n  disruption:", 1))

@@ -73,6 +73,7 @@ func (e *env) onPools(app string, n int, pools ...string) {
 // Two profiles in one scheduler: nodes are built for the pods of each in its own pools. One of them has a pool in its arguments; when that is
 // taken out, nothing more is built there, and what runs there isn't disturbed.
 func TestTwoProfiles(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.mortal = true
 		s.config = func(cfg cluster.Config) {

@@ -131,6 +131,7 @@ func quota(cpus int) string {
 // Pods that scheduler-plugins' CapacityScheduling keeps within a quota launch nothing beyond it, in one burst or one by one. When the quota is
 // raised those that it lets in get their machines.
 func TestQuotasOfCapacityScheduling(t *testing.T) {
+	t.Parallel()
 	binary, crd := withQuotas(t)
 	e := start(t, func(s *setting) {
 		s.idle = true

@@ -33,7 +33,7 @@ func (e *env) scenes(all map[string]sceneOf) {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for title, s := range all {
-			// Not by t.Parallel, which lets as many run as there are cores: they do nothing but wait.
+			// Not by t.Parallel, which lets no more run than tests with a control plane of their own may: all of them are one cluster's.
 			wg.Go(func() {
 				t.Run(title, func(t *testing.T) {
 					own := *e

@@ -71,6 +71,7 @@ func (e *env) wantLabels(whose string, nodes []*corev1.Node, want map[string][]s
 // The pools of several teams, as they are shipped: each team's pods get machines of the right kind, nobody's pods land on another's, and
 // what one team's cheaper way can't give comes from its dearer one.
 func TestTeams(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	files, err := manifests.Folder("examples/teams")
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 )
 
 // Whatever ends a node: its pods leave it in order, its instance ends after them, then Node and claim are gone, and who has a
-// controller runs elsewhere.
+// controller runs elsewhere. Alone: it is fifteen tests in one.
 func TestTheEndOfNodes(t *testing.T) {
 	e := start(t, func(s *setting) { s.lives = 10 * time.Minute })
 	e.apply(nodeClass)
