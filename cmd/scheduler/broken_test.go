@@ -123,7 +123,7 @@ func buildBroken(t *testing.T) string {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "test", "-c", "-overlay", file, "-o", binary, ".")
+	build := exec.Command("go", "test", "-c", "-ldflags", "-s -w", "-overlay", file, "-o", binary, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building it with its mistakes: %v\n%s", err, out)
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
-	"github.com/dovetail-scheduler/dovetail/test/cluster/inprocess"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
@@ -44,7 +43,12 @@ spec:
 
 // The whole program runs in this process, buys a node for a pod, and is stopped: no goroutine of it goes on.
 func TestNoGoroutineIsLeft(t *testing.T) {
-	c := inprocess.Start(t)
+	// As processes: in this one the API server would be linked into every test of this package, and into what finds mistakes.
+	c, err := cluster.Start(t.Context(), cluster.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
 	boots, err := kubelet.New(kubelet.Config{Kube: c.NodesConfig(), Speed: 20})
 	if err != nil {
 		t.Fatal(err)

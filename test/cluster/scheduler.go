@@ -30,7 +30,7 @@ type SchedulerOptions struct {
 	// Args are appended to the flags. Verbosity is --v, default 2.
 	Args      []string
 	Verbosity int
-	// Deadline bounds each start. Default: one minute.
+	// Deadline bounds each start. Default: two minutes.
 	Deadline time.Duration
 }
 
@@ -56,7 +56,7 @@ func (c *Cluster) StartScheduler(ctx context.Context, o SchedulerOptions) (*Sche
 		o.Verbosity = 2
 	}
 	if o.Deadline == 0 {
-		o.Deadline = time.Minute
+		o.Deadline = 2 * time.Minute
 	}
 	if o.Binary == "" {
 		b := Scheduler

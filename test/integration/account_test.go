@@ -33,9 +33,8 @@ func (e *env) warnings(app string) map[string]int {
 	return out
 }
 
-// TestManyNodesInAThrottledAccount has an account with EC2's documented limits, used up by another client, and a burst of pods: it
-// takes its time, but no pod gets a warning about it. More nodes: go test ./test/integration -run ThrottledAccount -account.nodes=500
-// -patience=10m
+// An account with EC2's documented limits, a neighbour who has used them up, and a burst: it takes its time, and no pod
+// hears of it. Alone: a hundred nodes keep the machine busy. More nodes: go test ./test/integration -run ThrottledAccount -account.nodes=500 -patience=10m
 func TestManyNodesInAThrottledAccount(t *testing.T) {
 	n := *accountNodes
 	e := start(t, func(s *setting) {
@@ -82,6 +81,7 @@ func TestManyNodesInAThrottledAccount(t *testing.T) {
 
 // EC2 may list instances late, here up to 20 s after the launch.
 func TestInstancesThatShowLate(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.DescribeLag, s.sim.Speed = 20*time.Second, 1 })
 	e.apply(nodeClass, nodePool)
 	e.pods("web", 30, "1500m", "2Gi", anti)
@@ -98,6 +98,7 @@ func TestInstancesThatShowLate(t *testing.T) {
 // A launch succeeds, its answer is lost, and the call can't be repeated, because EC2 reports that the token belongs to another
 // request. The instances appear seconds later, and nothing is launched a second time.
 func TestLostLaunchThatShowsLate(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.DescribeLag, s.sim.Speed = 12*time.Second, 1 })
 	var first atomic.Pointer[string]
 	e.sim.After("CreateFleet", func(r *ec2.Request, _ *ec2.Answer) *ec2.Fault {
@@ -124,6 +125,7 @@ func TestLostLaunchThatShowsLate(t *testing.T) {
 // Spot instances need a service-linked role that somebody has to create once. Pods that require spot report that and how; others use
 // on-demand capacity.
 func TestSpotWithoutItsRole(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.NoSpotRole = true })
 	spot := strings.NewReplacer("name: default}\nspec:\n  template", "name: spot}\nspec:\n  template", "[on-demand]", "[spot]").Replace(nodePool)
 	either := strings.NewReplacer("name: default}\nspec:\n  template", "name: either}\nspec:\n  template", "[on-demand]", "[spot, on-demand]").Replace(nodePool)
@@ -147,6 +149,7 @@ func TestSpotWithoutItsRole(t *testing.T) {
 
 // EC2 doesn't know a class's new instance profile for some seconds. No pod needs help because of that.
 func TestNewProfileIsNotKnownYet(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.ProfileLag, s.sim.Speed = 10*time.Second, 1 })
 	e.apply(strings.Replace(nodeClass, "instanceProfile: DovetailNode", "role: DovetailNode", 1), nodePool)
 	e.pods("web", 5, "1500m", "2Gi", anti)
@@ -159,6 +162,7 @@ func TestNewProfileIsNotKnownYet(t *testing.T) {
 
 // A subnet without free addresses affects only its zone; if no subnet has any, pods report why they wait.
 func TestSubnetsWithoutAddresses(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.sim.SetFreeAddresses("us-west-2a", 1)
@@ -182,6 +186,7 @@ func TestSubnetsWithoutAddresses(t *testing.T) {
 
 // CreateFleet answers that contain errors beside some of the instances, and beside all of them.
 func TestErrorsBesideInstances(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.sim.SetCapacity(ec2.Any, "us-west-2a", "on-demand", 2)

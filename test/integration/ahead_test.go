@@ -19,9 +19,9 @@ import (
 
 var streamPods = flag.Int("stream.pods", 300, "pods of the stream that is compared with a burst")
 
-// TestSlowStreamBuysWhatABurstWould creates a ReplicaSet's pods one after the other, as fast as its controller may write; the same
-// nodes are launched as for a burst of all pods. For a namespace with a quota nothing is launched ahead, because half of the pods
-// never appear. More pods: go test ./test/integration -run SlowStream -stream.pods=1000 -patience=10m
+// A ReplicaSet's pods come one after the other, as fast as its controller may write; what is bought is what one burst of them
+// would have bought. Alone: what else the machine has to do would make the stream slower than it is. More pods: go test
+// ./test/integration -run SlowStream -stream.pods=1000 -patience=10m
 func TestSlowStreamBuysWhatABurstWould(t *testing.T) {
 	pods := *streamPods
 	bill := map[string]float64{}
@@ -46,7 +46,9 @@ func TestSlowStreamBuysWhatABurstWould(t *testing.T) {
 	}
 }
 
+// A namespace with a quota is not bought for ahead: half of the pods never come.
 func TestQuotaBuysNothingAhead(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	few := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}

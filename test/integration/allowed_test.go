@@ -32,6 +32,7 @@ spec: {policyName: no-nodes, validationActions: [Deny]}
 // Nothing is launched for pods in a namespace that isn't selected, until it is selected. A Node that a policy refuses is created once
 // the policy is deleted, for the instance launched before.
 func TestWhatHasToBeAllowedFirst(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.config = func(cfg cluster.Config) {
 			cfg.SetProvisionArgs(map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"nodes": "yes"}}})

@@ -49,6 +49,7 @@ func plain(in []status.Condition) []metav1.Condition {
 
 // Each case is a mistake that a user makes. It is reported on the object that contains it, and launches nothing.
 func TestBadInputIsNamedAndLaunchesNothing(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	for _, bad := range []struct {
 		name      string
@@ -143,6 +144,7 @@ func (e *env) clean() {
 
 // A scheduler that can't apply its configuration exits with an error that names the wrong field.
 func TestBadConfigurationEndsTheStart(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.idle = true })
 	for _, bad := range []struct {
 		name   string
@@ -181,6 +183,7 @@ func TestBadConfigurationEndsTheStart(t *testing.T) {
 
 // AWS doesn't answer: the scheduler becomes ready, schedules the pods that fit on existing nodes, and reports what it is missing.
 func TestStartsWithoutAWS(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.idle = true })
 	e.options.AWSEnv = []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_REGION=us-west-2", "AWS_EC2_METADATA_DISABLED=true"}
 	e.apply(nodeClass, nodePool)

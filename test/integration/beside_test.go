@@ -45,6 +45,7 @@ func (e *env) besides() {
 // The default scheduler places its pods on our nodes once they have registered, and finds nodes that were launched for those pods of
 // its that fit nowhere. Our pods keep the capacity planned for them, and nothing is launched twice.
 func TestBesideTheDefaultScheduler(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.config = func(cfg cluster.Config) {
 			cfg.SetProvisionArgs(map[string]any{"provisionFor": []any{corev1.DefaultSchedulerName}})
@@ -77,7 +78,10 @@ func TestBesideTheDefaultScheduler(t *testing.T) {
 // While the devices of a new node are not ready yet, the default scheduler, which doesn't know our plans, fills the node. The pod that
 // no longer fits gets another node, exactly one; the pod that still fits stays.
 func TestReservationsThatOthersOverrun(t *testing.T) {
-	e := start(t, func(s *setting) { s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = 3*time.Minute, 3*time.Minute })
+	t.Parallel()
+	e := start(t, func(s *setting) {
+		s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = 6*time.Minute, 6*time.Minute // 18 seconds at this speed
+	})
 	e.besides()
 	e.apply(nodeClass, strings.Replace(nodePool, "values: [c, m, r]}", "values: [g]}\n        - {key: node.kubernetes.io/instance-type, operator: In, values: [g4dn.12xlarge]}", 1))
 	e.pods("theirs", 1, "20", "1Gi", scheduler(corev1.DefaultSchedulerName)) // it schedules onto any node that registers
@@ -133,6 +137,7 @@ func untilRegistered(t *testing.T, events []record.Event) {
 //  3. A pod of the other scheduler for which the node was launched is bound to it afterwards.
 //  4. When EC2 interrupts the instance, its pods get replacement capacity before it is terminated, whichever scheduler they belong to.
 func TestOneMachineForTwoSchedulers(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.idle = true
 		s.boots.Boot.Median, s.boots.Boot.P95 = 3*time.Minute, 4*time.Minute // nine and twelve seconds at this speed
@@ -222,6 +227,7 @@ func agentOn(node string) *corev1.Pod {
 
 // Without provisionFor, nothing is launched for other schedulers' pods.
 func TestPodsOfOtherSchedulersAreNoDemand(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.besides()
 	e.apply(nodeClass, nodePool)
@@ -237,6 +243,7 @@ func TestPodsOfOtherSchedulersAreNoDemand(t *testing.T) {
 
 // A namespace label hands a namespace's pods to our scheduler.
 func TestSchedulerNameByNamespace(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.idle = true })
 	root, err := cluster.ModuleRoot()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 )
 
 func TestOnePodAndNoNodes(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.pods("web", 1, "500m", "512Mi")
@@ -28,6 +29,7 @@ func TestOnePodAndNoNodes(t *testing.T) {
 	}
 }
 
+// A thousand pods keep the machine busy: alone, as is the next one.
 func TestThousandPodsAndNoNodes(t *testing.T) {
 	e := start(t, slowBoot)
 	e.apply(nodeClass, nodePool)
@@ -55,6 +57,7 @@ func TestThousandPodsAndTwoHundredFullNodes(t *testing.T) {
 // Nodes appear seconds apart, because EC2 may list instances late. Pods joined by a spread constraint must not be let through to
 // scheduling before all of the nodes exist, or they would all be placed on the first one.
 func TestZoneSpreadOverNodesThatAppearOneByOne(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.DescribeLag = 6 * time.Second })
 	e.apply(nodeClass, nodePool)
 	for _, z := range zones {
@@ -79,6 +82,7 @@ func TestZoneSpreadOverNodesThatAppearOneByOne(t *testing.T) {
 }
 
 func TestPodsThatFitLaunchNothing(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	for i := range 10 {
@@ -92,6 +96,7 @@ func TestPodsThatFitLaunchNothing(t *testing.T) {
 }
 
 func TestPodThatNothingCanHostSaysWhyPerPool(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool, strings.NewReplacer("name: default}\nspec:\n  template", "name: arm}\nspec:\n  template", "[amd64]", "[arm64]").Replace(nodePool))
 	e.pods("huge", 1, "5000", "1Gi")
@@ -110,6 +115,7 @@ func TestPodThatNothingCanHostSaysWhyPerPool(t *testing.T) {
 }
 
 func TestPoolLimitIsNeverExceeded(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, strings.Replace(nodePool, "  disruption:", "  limits: {cpu: 20}\n  disruption:", 1))
 	e.pods("web", 100, "1", "1Gi")
@@ -136,6 +142,7 @@ func TestPoolLimitIsNeverExceeded(t *testing.T) {
 }
 
 func TestSecondProfileWithoutOurPluginsIsUntouched(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.config = func(c cluster.Config) { c.AddProfile("plain") } })
 	e.apply(nodeClass, nodePool)
 	e.pods("plain", 3, "1", "1Gi", scheduler("plain"))
@@ -152,6 +159,7 @@ func TestSecondProfileWithoutOurPluginsIsUntouched(t *testing.T) {
 
 // A pod without a plan must not take the capacity that is kept for a planned one.
 func TestStrangePodCannotTakePlannedRoom(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	// Bare pods may only be bound once their node has registered, so for some time their capacity is promised while the Node exists.

@@ -12,6 +12,7 @@ import (
 
 // The cheapest offers have no capacity; the pods are not affected.
 func TestInsufficientCapacityFallsOverAtOnce(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.pods("probe", 1, "1500m", "2Gi")
@@ -34,6 +35,7 @@ func TestInsufficientCapacityFallsOverAtOnce(t *testing.T) {
 
 // A launch batch is only partly filled. The rest is launched elsewhere, and nothing twice.
 func TestPartialFulfilmentKeepsWhatCame(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.pods("probe", 1, "1500m", "2Gi")
@@ -52,6 +54,7 @@ func TestPartialFulfilmentKeepsWhatCame(t *testing.T) {
 
 // No launch succeeds at all: the pods get an event about it, launches back off, and when they succeed again, the pods get their nodes.
 func TestLaunchThatFailsEntirelyBacksOff(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	none := e.sim.Before("CreateFleet", func(*ec2.Request) *ec2.Fault {
 		return &ec2.Fault{Code: "UnauthorizedOperation", Message: "You are not authorized to perform this operation.", Status: 403}

@@ -13,6 +13,7 @@ import (
 // A pod claims a device that no instance type offers, as no driver has ever announced one. It gets an event that states this, and
 // nothing is launched for it, while other pods get their node.
 func TestDeviceClaimsThatNoMachineCanServe(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.create(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}}, &resourcev1.ResourceClaim{

@@ -29,6 +29,7 @@ const (
 // A cloud controller manager that doesn't see new instances yet deletes their Nodes, again and again. That terminates no instance,
 // launches none, and loses no pod.
 func TestCloudControllerManagerThatLags(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		scale := time.Duration(s.sim.Speed)
 		s.sim.DescribeLag = ourLag * scale

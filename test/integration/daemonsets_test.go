@@ -19,6 +19,7 @@ import (
 // A LimitRange gives each pod of a DaemonSet two CPUs that its template doesn't request, and these pods have a higher priority. The
 // launched node holds them beside the pod it is launched for, which is not evicted.
 func TestDaemonSetUnderALimitRange(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	daemonSets(t, e.c.AdminConfig())
 	replicaSets(t, e.c.AdminConfig(), 25)

@@ -79,7 +79,8 @@ func start(t *testing.T, set func(*setting)) *env {
 		t.Fatal(err)
 	}
 	if s.mortal {
-		cfg.ShortLeases()
+		// Short, because tests wait for the lease of a killed scheduler, but long enough for a live one to renew it on a busy machine.
+		cfg.Leases(10*time.Second, 8*time.Second, 500*time.Millisecond)
 		cfg.SetProvisionArgs(map[string]any{"newImageNodes": 0}) // a test's instances are launched all at once
 	} else {
 		cfg.LongLeases()

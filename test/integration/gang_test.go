@@ -60,6 +60,7 @@ func inGroup(name string) podOpt {
 
 // Workers and their leader request different amounts and start together. A gang that can't start launches nothing.
 func TestGangStartsTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { withGangs(s); s.idle = true })
 	e.installGroups()
 	e.apply(nodeClass, nodePool)
@@ -96,6 +97,7 @@ func TestGangStartsTogetherOrNotAtAll(t *testing.T) {
 
 // Several gangs, and a limit that has capacity for one of them: one starts, and no node runs for half of another.
 func TestGangsThatCompeteForALimit(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { withGangs(s); s.idle = true })
 	e.installGroups()
 	small := strings.Replace(nodePool, "      requirements:\n", oneNode, 1)
@@ -123,6 +125,7 @@ func TestGangsThatCompeteForALimit(t *testing.T) {
 
 // Capacity runs out when half of the gang's instances are launched: they are terminated.
 func TestGangThatCantBeHadLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		withGangs(s)
 		s.idle = true
@@ -158,6 +161,7 @@ func TestGangThatCantBeHadLeavesNothingBehind(t *testing.T) {
 
 // A running gang has lost a member: the pod that replaces it needs no quorum of its own.
 func TestGangGetsAMemberBack(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { withGangs(s); s.idle = true })
 	e.installGroups()
 	e.apply(nodeClass, nodePool)

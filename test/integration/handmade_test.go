@@ -100,6 +100,7 @@ func (e *env) gone(claim *karpv1.NodeClaim) {
 
 // There is no NodePool: a user creates a standalone NodeClaim, and its node works like any other until the NodeClaim is deleted.
 func TestClaimMadeByHand(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(handmade)
 	e.eventSays("mine", "NodeClassNotFound", "there is no EC2NodeClass default")
@@ -160,6 +161,7 @@ func TestClaimMadeByHand(t *testing.T) {
 // A standalone NodeClaim with a pool's label counts towards that pool. If it can't be satisfied, its condition names the field, and
 // nothing is launched.
 func TestClaimsMadeByHandForAPool(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	e.apply(nodeClass, nodePool)
 	e.apply(strings.Replace(handmade, "labels: {team: a}", "labels: {karpenter.sh/nodepool: default}", 1))
@@ -187,7 +189,8 @@ func TestClaimsMadeByHandForAPool(t *testing.T) {
 
 // The scheduler is killed after the launch call and before it is recorded: the same token returns the same instance.
 func TestKilledWhileLaunchingAClaimMadeByHand(t *testing.T) {
-	e := start(t, nil)
+	t.Parallel()
+	e := start(t, mortal)
 	k := e.killer()
 	e.sim.After("CreateFleet", func(*ec2.Request, *ec2.Answer) *ec2.Fault {
 		if !k.first() {

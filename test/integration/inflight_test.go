@@ -38,6 +38,7 @@ var inflightNodes = flag.Int("inflight.nodes", 30, "nodes that boot while five t
 // Nodes that boot for a minute have free capacity beside the pods they were launched for. Pods that are created one by one meanwhile
 // use it, five on each node. More nodes: go test ./test/integration -run PodsThatComeWhileNodesBoot -inflight.nodes=100 -patience=5m
 func TestPodsThatComeWhileNodesBootBuyNothing(t *testing.T) {
+	t.Parallel()
 	nodes, late := *inflightNodes, 5**inflightNodes
 	e := start(t, func(s *setting) {
 		slowBoot(s)
@@ -73,8 +74,9 @@ func TestPodsThatComeWhileNodesBootBuyNothing(t *testing.T) {
 // The kubelet of a node with four GPUs reports none for some time, and other pods are created that request one: they are placed on
 // that node. The device plugin runs because its label was put on the Node before the kubelet registered.
 func TestPodsThatComeWhileDevicesAreMissingBuyNothing(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
-		s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = time.Minute, time.Minute
+		s.boots.Boot.PluginsMin, s.boots.Boot.PluginsMax = 4*time.Minute, 4*time.Minute // twelve seconds at this speed
 		s.boots.PluginsByLabel = true
 	})
 	e.apply(nodeClass, strings.Replace(nodePool, "values: [c, m, r]}", "values: [g]}\n        - {key: node.kubernetes.io/instance-type, operator: In, values: [g4dn.12xlarge]}", 1))
@@ -96,6 +98,7 @@ func TestPodsThatComeWhileDevicesAreMissingBuyNothing(t *testing.T) {
 
 // A GPU pod waits for its node to boot. When another GPU pod ends meanwhile, the pod takes its place at once.
 func TestWaitingPodTakesRoomThatAppears(t *testing.T) {
+	t.Parallel()
 	e := start(t, slowBoot)
 	e.apply(nodeClass, strings.Replace(nodePool, "[c, m, r]", "[g, p]", 1))
 	old := fullNode("old", zones[0], "8")

@@ -29,6 +29,7 @@ import (
 // recommendations are only reported, and the queue is empty afterwards, whatever other messages it contained. Meanwhile the
 // credentials with which the scheduler calls AWS appear in none of its output, even at its highest verbosity.
 func TestInterruptions(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.idle = true
 		s.sim.SpotNotice, s.sim.StateEvents = 40*time.Minute, true // 2 min, at the same speed as everything else

@@ -79,6 +79,7 @@ func anti(p *corev1.Pod) {
 }
 
 func TestKilledBetweenClaimAndFleet(t *testing.T) {
+	t.Parallel()
 	e := start(t, mortal)
 	k := e.killer()
 	e.sim.Before("CreateFleet", func(*ec2.Request) *ec2.Fault {
@@ -93,6 +94,7 @@ func TestKilledBetweenClaimAndFleet(t *testing.T) {
 }
 
 func TestKilledBetweenFleetAndItsRecord(t *testing.T) {
+	t.Parallel()
 	e := start(t, mortal)
 	k := e.killer()
 	e.sim.After("CreateFleet", func(*ec2.Request, *ec2.Answer) *ec2.Fault {
@@ -112,6 +114,7 @@ func TestKilledBetweenFleetAndItsRecord(t *testing.T) {
 }
 
 func TestKilledBetweenFleetAndNode(t *testing.T) {
+	t.Parallel()
 	e := start(t, mortal)
 	k := e.killer()
 	e.sim.Before("DescribeInstances", func(*ec2.Request) *ec2.Fault {
@@ -126,6 +129,7 @@ func TestKilledBetweenFleetAndNode(t *testing.T) {
 }
 
 func TestKilledBetweenNodeAndBind(t *testing.T) {
+	t.Parallel()
 	e := start(t, mortal)
 	e.apply(nodeClass, nodePool)
 	k := e.killer()
@@ -142,6 +146,7 @@ func TestKilledBetweenNodeAndBind(t *testing.T) {
 
 // Pods that are deleted while no scheduler runs leave nothing behind, whatever the first leader had promised them.
 func TestPodsDeletedWhileTheSchedulerIsDead(t *testing.T) {
+	t.Parallel()
 	e := start(t, mortal)
 	e.apply(nodeClass, nodePool)
 	k := e.killer()

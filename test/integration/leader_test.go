@@ -13,6 +13,7 @@ func orphan(p *corev1.Pod) { p.OwnerReferences = nil }
 // The leader dies while pods wait behind their gates for booting nodes. The standby, which never closed a gate itself, takes over what
 // was promised: every pod runs, and nothing is launched again.
 func TestStandbyTakesOver(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.sim.Speed, s.mortal = 4, true })
 	e.apply(nodeClass, nodePool)
 	options := e.options

@@ -55,6 +55,7 @@ func until[T client.Object](e *env, list client.ObjectList, name, what string, o
 // Karpenter's objects on a real API server: what the product writes to them passes its validation, overlays affect which instance type
 // is launched, a limit holds, and a class is deleted only after its NodeClaims.
 func TestKarpentersObjects(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	limited := strings.Replace(nodePool, "\nspec:\n", "\nspec:\n  limits: {nodes: 2}\n", 1)
 	e.apply(nodeClass, limited, nodeOverlays)

@@ -54,6 +54,7 @@ func (e *env) eventSays(about, reason, words string) {
 // As long as Karpenter is active in the cluster, nothing is launched or terminated, and events state why. Afterwards, the nodes that
 // it made are treated like ours.
 func TestBesideKarpenter(t *testing.T) {
+	t.Parallel()
 	e := start(t, mortal)
 	e.apply(nodeClass, strings.Replace(nodePool, "consolidateAfter: Never", "consolidateAfter: 1s", 1))
 	e.pods("theirs", 3, "1500m", "2Gi", antiAffine)

@@ -49,6 +49,7 @@ const oneNode = `      requirements:
 // Where a node can be launched, no pod is evicted. Where the pool is at its limit, preemption works as usual, and no node is launched
 // for what preemption frees. Critical pods don't wait for nodes.
 func TestPreemption(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	small := strings.Replace(nodePool, "      requirements:\n", oneNode, 1)
 	e.apply(nodeClass, strings.Replace(small, "  disruption:", "  limits: {nodes: \"2\"}\n  disruption:", 1))
@@ -84,6 +85,7 @@ func TestPreemption(t *testing.T) {
 
 // When the limit allows less than all pending pods need, pods of higher priority get it.
 func TestHigherPrioritiesGetWhatTheLimitAllows(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) { s.idle = true })
 	small := strings.Replace(nodePool, "      requirements:\n", oneNode, 1)
 	e.apply(nodeClass, strings.Replace(small, "  disruption:", "  limits: {nodes: \"1\"}\n  disruption:", 1))

@@ -73,6 +73,7 @@ func (e *env) onPools(app string, n int, pools ...string) {
 // Two profiles in one scheduler: nodes for the pods of each are launched in that profile's own pools. One of them has a pool in its
 // arguments; after this is removed, no more nodes are launched in that pool, and pods that run there are not disturbed.
 func TestTwoProfiles(t *testing.T) {
+	t.Parallel()
 	e := start(t, func(s *setting) {
 		s.mortal = true
 		s.config = func(cfg cluster.Config) {

@@ -131,6 +131,7 @@ func quota(cpus int) string {
 // Pods that scheduler-plugins' CapacityScheduling holds back because of a quota launch nothing, in one burst or one by one. After the
 // quota is raised, the pods that it then admits get their nodes.
 func TestQuotasOfCapacityScheduling(t *testing.T) {
+	t.Parallel()
 	binary, crd := withQuotas(t)
 	e := start(t, func(s *setting) {
 		s.idle = true

@@ -32,7 +32,7 @@ func (e *env) scenes(all map[string]sceneOf) {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for title, s := range all {
-			// Not t.Parallel, which runs only as many as there are cores: scenes spend their time waiting.
+			// Not by t.Parallel, which lets no more run than tests with a control plane of their own may: all of them are one cluster's.
 			wg.Go(func() {
 				t.Run(title, func(t *testing.T) {
 					own := *e

@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The scheduler, built with the race detector, from pending pods through running pods to its shutdown.
+// The scheduler built with the race detector, from demand to running pods to its end. Alone: it needs many times the
+// processors of the others.
 func TestFiftyPodsUnderTheRaceDetector(t *testing.T) {
 	e := start(t, func(s *setting) { s.race = true })
 	e.apply(nodeClass, nodePool)

@@ -81,6 +81,7 @@ func (e *env) workers(others, pool string, soon func()) *corev1.Node {
 }
 
 func TestProvisionerAsItStands(t *testing.T) {
+	t.Parallel()
 	e, others := demo(t, nil)
 	e.apply(provisioner)
 	e.run()
@@ -140,6 +141,7 @@ spec:
 `
 
 func TestSameIntentAsNodePool(t *testing.T) {
+	t.Parallel()
 	e, others := demo(t, nil)
 	e.apply(demoClass, demoPool)
 	e.run()
@@ -153,6 +155,7 @@ func TestSameIntentAsNodePool(t *testing.T) {
 
 // The equivalent configuration without any object: of the CustomResourceDefinitions, only that of NodeClaims is installed.
 func TestSameIntentAsArguments(t *testing.T) {
+	t.Parallel()
 	e, others := demo(t, nil)
 	e.noDefinitions("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws", "nodeoverlays.karpenter.sh", "provisioners.karpenter.sh",
 		"awsnodetemplates.karpenter.k8s.aws")

@@ -71,6 +71,7 @@ func (e *env) wantLabels(whose string, nodes []*corev1.Node, want map[string][]s
 // TestTeams applies the shipped pools of several teams: each team's pods get nodes of the right kind, no team's pods are placed on
 // another team's nodes, and pods for which a team's cheaper pool has no capacity get nodes from its more expensive pool.
 func TestTeams(t *testing.T) {
+	t.Parallel()
 	e := start(t, nil)
 	files, err := manifests.Folder("examples/teams")
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// Whatever causes a node's termination: its pods are evicted in order, then its instance is terminated, then Node and NodeClaim
-// disappear, and pods with a controller run elsewhere.
+// Whatever ends a node: its pods leave it in order, its instance ends after them, then Node and claim are gone, and who has a
+// controller runs elsewhere. Alone: it is fifteen tests in one.
 func TestTheEndOfNodes(t *testing.T) {
 	e := start(t, func(s *setting) { s.lives = 10 * time.Minute })
 	e.apply(nodeClass)
