@@ -91,6 +91,11 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
+	for _, p := range profiles {
+		for _, w := range p.args.Warnings {
+			klog.FromContext(ctx).Info("An argument of Provision has an old name", "profile", p.config.SchedulerName, "warning", w)
+		}
+	}
 	if asked := provision.Extenders(cc.ComponentConfig.Extenders); len(asked) > 0 {
 		klog.FromContext(ctx).Info("Extenders are not asked before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
 			"namespaceSelector of ProvisionArgs keeps such pods from causing launches", "extenders", asked)
@@ -152,7 +157,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
 		MaxInFlight: *args.MaxClaimsInFlight, NamespaceSelector: namespaces, Parallel: 64,
 		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
-			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurcharge, PriceFactor: args.PriceFactors},
+			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
 		Clock: d.clock, Reservations: d.reservations, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, boundTo), Queue: queue{sched}, Events: words,
