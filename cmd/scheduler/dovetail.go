@@ -31,6 +31,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/pkg/version"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
@@ -254,7 +255,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	provider.OnChange(store.TypesChanged)
 	provider.OnChange(motor.Changed)
 	provider.OnInterruption(ending.Interrupted)
-	provider.OnLearned(func(class, value string) error { return store.Note(ctx, class, aws.LearnedAnnotation, value) })
+	provider.OnLearned(func(class, value string) error { return store.Note(ctx, class, objects.AnnotationLearned, value) })
 	provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
 		if err := store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // The node classes that are shipped as examples must be as good as their comments say.
@@ -51,7 +52,7 @@ func TestExamples(t *testing.T) {
 	}
 	// The class says how its nodes are named, so that the first of them need not be waited for.
 	nc := classes["kubeadm"]
-	if form := nameFormOf(&nc.Spec, nc.Annotations[NodeNameAnnotation], families["Custom"]); form != namePrivateDNS {
+	if form := nameFormOf(&nc.Spec, nc.Annotations[objects.AnnotationNodeName], families["Custom"]); form != namePrivateDNS {
 		t.Errorf("nodes of kubeadm are named %q", form)
 	}
 	bash := exec.Command("bash", "-n")

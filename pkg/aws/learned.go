@@ -10,13 +10,11 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// LearnedAnnotation on an EC2NodeClass is what its nodes have shown of themselves and nobody publishes, as JSON of type discovered.
-// It is written by the program itself.
-const LearnedAnnotation = "dovetail.sh/learned"
-
-// discovered is what the nodes of a class have shown.
+// discovered is what the nodes of a class have shown of themselves and nobody publishes: the value of objects.AnnotationLearned.
 type discovered struct {
 	// NodeName is the form of their names.
 	NodeName nameForm `json:"nodeName,omitempty"`
@@ -110,7 +108,7 @@ func (c *class) form(f *family) nameForm {
 	return nameFormOf(&c.current().Spec, said, f)
 }
 
-// OnLearned registers a function that is given what was learned of a class, to be kept on the object as LearnedAnnotation.
+// OnLearned registers a function that is given what was learned of a class, to be kept on the object as objects.AnnotationLearned.
 // It must be registered before Run, and it is called from the class's own goroutine: it may take its time. Where it fails it
 // is called again later.
 func (p *Provider) OnLearned(f func(nodeClass, value string) error) {
@@ -121,7 +119,7 @@ func (p *Provider) OnLearned(f func(nodeClass, value string) error) {
 
 // remember takes in what an earlier process learned of the class, or another one that leads now.
 func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
-	said, raw := nc.Annotations[NodeNameAnnotation], nc.Annotations[LearnedAnnotation]
+	said, raw := nc.Annotations[objects.AnnotationNodeName], nc.Annotations[objects.AnnotationLearned]
 	c.nameSaid.Store(&said)
 	c.kept.Store(&raw)
 	if raw == "" {

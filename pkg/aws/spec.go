@@ -200,8 +200,6 @@ func (r *resolved) groupIDs() []string {
 	return out
 }
 
-const batchTag = "dovetail.sh/wave"
-
 // ownerTags say whose a thing is. The class's own tags are among them.
 func (p *Provider) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
 	tags := map[string]string{}

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // nodeClass keeps what the store has to say on an EC2NodeClass; what it was resolved to comes from the cloud (SetNodeClassStatus).
@@ -34,7 +36,7 @@ func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) er
 		return nil // the watch brings it back
 	}
 	nc := base.DeepCopy()
-	paused(nc.StatusConditions(status.WithClock(p.clock)), nc.Annotations[GuardAnnotation])
+	paused(nc.StatusConditions(status.WithClock(p.clock)), nc.Annotations[objects.AnnotationGuard])
 	if err := save(ctx, p, base, nc, func() (any, any) { return base.Status, nc.Status }); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // decode converts an object as the API server sent it. An object that does not fit its type keeps its metadata, and its
@@ -43,13 +45,13 @@ func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Obj
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[malformedAnnotation] = reason
+	annotations[objects.AnnotationMalformed] = reason
 	out.SetAnnotations(annotations)
 	return out
 }
 
 // malformed is why the object could not be read, naming fields; empty for one that could.
-func malformed(o client.Object) string { return o.GetAnnotations()[malformedAnnotation] }
+func malformed(o client.Object) string { return o.GetAnnotations()[objects.AnnotationMalformed] }
 
 // BadFields names the leaves of an object that don't fit its type, each with its reason, by trying each leaf alone: a number that
 // is none says itself where it stands, a quantity or a duration that is none doesn't.

@@ -9,6 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // launch batches remembers how the launch batches of late look as annotations. All claims of a launch batch carry the same long value, each of them
@@ -28,17 +29,17 @@ const recentBatches = 8
 
 // EncodeBatch is the value of a NodeClaim's annotation that records w.
 func EncodeBatch(w *capacity.LaunchBatch) (string, error) {
-	return encodeAnnotation(BatchAnnotation, w)
+	return encodeAnnotation(objects.AnnotationLaunchBatch, w)
 }
 
 // BatchOf is the launch batch that is recorded on a NodeClaim; nil: none is.
 func BatchOf(nc *karpv1.NodeClaim) (*capacity.LaunchBatch, error) {
-	value, ok := nc.Annotations[BatchAnnotation]
+	value, ok := nc.Annotations[objects.AnnotationLaunchBatch]
 	if !ok {
 		return nil, nil
 	}
 	w := &capacity.LaunchBatch{}
-	if err := decodeAnnotation(BatchAnnotation, value, w); err != nil {
+	if err := decodeAnnotation(objects.AnnotationLaunchBatch, value, w); err != nil {
 		return nil, fmt.Errorf("NodeClaim %s: %w", nc.Name, err)
 	}
 	return w, nil
@@ -75,7 +76,7 @@ func (c *batches) decode(value string) (*capacity.LaunchBatch, error) {
 	}
 	c.mu.Unlock()
 	w := &capacity.LaunchBatch{}
-	if err := decodeAnnotation(BatchAnnotation, value, w); err != nil {
+	if err := decodeAnnotation(objects.AnnotationLaunchBatch, value, w); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()

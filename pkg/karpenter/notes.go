@@ -9,10 +9,9 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// ownDomain prefixes the annotations that are ours to read, and not Karpenter's.
-const ownDomain = "dovetail.sh/"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
 
 // Note writes an annotation of ours on an EC2NodeClass. A class that is gone, or that is none of the API (it was derived from
 // an older kind), is no error: there is nothing to write on.
@@ -35,7 +34,7 @@ func (s *Store) Note(ctx context.Context, class, key, value string) error {
 func sameNotes(a, b client.Object) bool {
 	has := func(from, in client.Object) bool {
 		for k, v := range from.GetAnnotations() {
-			if strings.HasPrefix(k, ownDomain) && in.GetAnnotations()[k] != v {
+			if strings.HasPrefix(k, objects.Prefix) && in.GetAnnotations()[k] != v {
 				return false
 			}
 		}

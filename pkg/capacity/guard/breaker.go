@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -182,6 +184,6 @@ func (b *Breaker) Text() string {
 	case b.Refused:
 		next = "a machine is tried once the API server would accept its Node, which is asked each minute"
 	}
-	return fmt.Sprintf("launches for %s are paused since %s: %s; %s (annotation dovetail.sh/retry: at once)",
-		b.Key, b.Since.UTC().Format(time.RFC3339), what, next)
+	return fmt.Sprintf("launches for %s are paused since %s: %s; %s (annotation %s: at once)",
+		b.Key, b.Since.UTC().Format(time.RFC3339), what, next, objects.AnnotationRetry)
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // plannedAnnotation holds a claim's slots, as JSON or, long ones, as base64 of gzip behind a prefix.
-const plannedAnnotation = "dovetail.sh/planned"
+const plannedAnnotation = "dovetail.sh/planned-pods"
 
 // slot is room for a pod of a class, or for one that its owner has yet to make.
 type slot struct {
