@@ -32,13 +32,13 @@ func FormerNames(name string) []string {
 // UseNewNames puts what annotations or tags say under old names under those of today, and reports whether there was any. Whoever writes
 // today's name removes the old one, so that where both are there a process of the version before has written last, and its word counts.
 func UseNewNames(m map[string]string) bool {
-	any := false
+	found := false
 	for old, now := range renamed {
 		if value, ok := m[old]; ok {
 			m[now] = value
 			delete(m, old)
-			any = true
+			found = true
 		}
 	}
-	return any
+	return found
 }
