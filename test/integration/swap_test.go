@@ -231,7 +231,7 @@ func TestBinariesAreSwappedMidFlight(t *testing.T) {
 				}
 			}
 			// The nodes work on: they are ended as any other.
-			e.patch(&karpv1.NodePool{}, "default", `{"spec":{"disruption":{"consolidateAfter":"0s"}}}`)
+			e.patch(&karpv1.NodePool{}, "default", `{"spec":{"disruption":{"consolidateAfter":"0s","budgets":[{"nodes":"100%"}]}}}`)
 			for _, p := range e.podsOf("web") {
 				if err := e.api.Delete(e.ctx, &p); err != nil {
 					t.Fatal(err)
