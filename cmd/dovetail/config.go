@@ -64,6 +64,9 @@ func readConfig(file string) (*schedulerConfig, error) {
 		if err != nil {
 			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
 		}
+		for _, w := range args.Warnings {
+			out.warnings = append(out.warnings, fmt.Sprintf("profile %q: %s arguments: %s", p.SchedulerName, provision.Name, w))
+		}
 		pools, err := poolsOf(&p, args)
 		if err != nil {
 			return nil, fmt.Errorf("profile %q: %s arguments: %w", p.SchedulerName, provision.Name, err)
@@ -157,7 +160,7 @@ func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Legacy = karpenter.LegacyOptions{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
 	s.Plan.IgnorePreferences = c.args.PreferencePolicy == provision.PreferenceIgnore
 	s.Plan.RelaxMinValues = c.args.MinValuesPolicy == provision.MinValuesBestEffort
-	s.Plan.NodeSurcharge, s.Plan.PriceFactor = c.args.NodeSurcharge, c.args.PriceFactors
+	s.Plan.NodeSurcharge, s.Plan.PriceFactor = c.args.NodeSurchargeDollarsPerHour, c.args.PriceFactors
 }
 
 // sizes returns the settings that influence the size of nodes.

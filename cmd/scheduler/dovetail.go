@@ -31,6 +31,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/pkg/version"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
@@ -90,6 +91,11 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	profiles, err := ourProfiles(&cc.ComponentConfig, sched)
 	if err != nil {
 		return err
+	}
+	for _, p := range profiles {
+		for _, w := range p.args.Warnings {
+			klog.FromContext(ctx).Info("An argument of Provision has an old name", "profile", p.config.SchedulerName, "warning", w)
+		}
 	}
 	if asked := provision.Extenders(cc.ComponentConfig.Extenders); len(asked) > 0 {
 		klog.FromContext(ctx).Info("Extenders are not called before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
@@ -152,7 +158,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
 		MaxInFlight: *args.MaxClaimsInFlight, NamespaceSelector: namespaces, Parallel: 64,
 		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
-			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurcharge, PriceFactor: args.PriceFactors},
+			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
 		Clock: d.clock, Reservations: d.reservations, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, boundTo), Queue: queue{sched}, Events: words,
@@ -249,7 +255,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	provider.OnChange(store.TypesChanged)
 	provider.OnChange(motor.Changed)
 	provider.OnInterruption(ending.Interrupted)
-	provider.OnLearned(func(class, value string) error { return store.Note(ctx, class, aws.LearnedAnnotation, value) })
+	provider.OnLearned(func(class, value string) error { return store.Note(ctx, class, objects.AnnotationLearned, value) })
 	provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
 		if err := store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)

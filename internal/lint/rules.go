@@ -56,6 +56,11 @@ var Rules = []Rule{
 		},
 	},
 	{
+		Name:   "names under dovetail.sh in one place",
+		Reason: "pkg/objects/names.go says who writes and reads each, and for how long it holds; a name that is spelled elsewhere can't be renamed",
+		Find:   spelledNames,
+	},
+	{
 		Name:   "no printing in the product",
 		Reason: "the product speaks by logs, events and conditions; standard output belongs to commands",
 		Find: func(path string, file *ast.File, report func(token.Pos)) {
@@ -76,8 +81,28 @@ var Rules = []Rule{
 	},
 }
 
-// private are words with a meaning that only this project gave them; docs/glossary.md has the words that replace them. Some also have
-// a usual meaning: the paths that begin as listed may use them.
+// names are the files that may spell names under dovetail.sh.
+var names = []string{"pkg/objects/names.go", "pkg/objects/renamed.go"}
+
+// ownName finds such a name in a text; the group of our arguments, config.dovetail.sh, is none.
+var ownName = regexp.MustCompile(`(^|[^.\w-])dovetail\.sh\b`)
+
+// spelledNames reports texts of the product with a name under dovetail.sh in them.
+func spelledNames(path string, file *ast.File, report func(token.Pos)) {
+	product := slices.ContainsFunc([]string{"cmd/", "pkg/", "plugins/"}, func(room string) bool { return strings.HasPrefix(path, room) })
+	if !product || strings.HasSuffix(path, "_test.go") || slices.Contains(names, path) {
+		return
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && ownName.MatchString(lit.Value) {
+			report(lit.Pos())
+		}
+		return true
+	})
+}
+
+// private are words that only this project would use for what they stood for; docs/glossary.md has the ones that replace them. Some
+// are words of others, which may use them: exceptions by the start of the path.
 var private = map[string][]string{
 	"athand": nil, "census": nil, "crowd": nil, "departure": nil, "desert": nil, "desk": nil, "doubtful": nil, "film": nil, "forsaken": nil, "heir": nil,
 	"incumbent": nil, "janitor": nil, "landing": nil, "leaver": nil, "lessons": nil, "likeness": nil, "lodger": nil, "parted": nil, "pulse": nil,
@@ -85,7 +110,7 @@ var private = map[string][]string{
 	"tenancy": {"cmd/scheduler/aws.go", "pkg/aws/", "pkg/capacity/claim.go", "pkg/capacity/labels.go", "pkg/capacity/offer.go", "pkg/capacity/world_test.go", "pkg/karpenter/claim", "pkg/launch/finish.go", "test/ec2/", "test/integration/handmade_test.go"}, // a word of EC2's
 }
 
-// allowed are existing names that contain such a word.
+// allowed are names that have such a word in them and are read for the sake of an older version.
 var allowed = []string{"dovetail.sh/wave"}
 
 // privateWords reports private words in file names, identifiers and texts of the product.

@@ -11,6 +11,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -48,7 +49,7 @@ type class struct {
 	dedicated atomic.Bool
 	// nodeName is the form of the last node name seen; nil: none was seen.
 	nodeName atomic.Pointer[nameForm]
-	// nameSaid and kept are the values of the object's annotations NodeNameAnnotation and LearnedAnnotation.
+	// nameSaid and kept are the object's annotations objects.AnnotationNodeName and objects.AnnotationLearned.
 	nameSaid, kept atomic.Pointer[string]
 	resolved       atomic.Pointer[resolved]
 	built          offerCache
@@ -64,7 +65,7 @@ func (c *class) set(nc *ec2nc.EC2NodeClass) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.spec.UID == nc.UID && c.spec.Generation == nc.Generation && c.spec.DeletionTimestamp.Equal(nc.DeletionTimestamp) &&
-		reflect.DeepEqual(c.spec.Spec, nc.Spec) && c.spec.Annotations[NodeNameAnnotation] == nc.Annotations[NodeNameAnnotation] {
+		reflect.DeepEqual(c.spec.Spec, nc.Spec) && c.spec.Annotations[objects.AnnotationNodeName] == nc.Annotations[objects.AnnotationNodeName] {
 		return false
 	}
 	c.spec = nc

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
@@ -117,7 +118,7 @@ func TestBadClasses(t *testing.T) {
 			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the value of "note" has 257 characters; EC2 allows 256`},
 		{"tags-empty", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"": "x"} },
 			ec2nc.ConditionTypeValidationSucceeded, "spec.tags: a key is empty"},
-		{"names", func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{NodeNameAnnotation: "dns"} },
+		{"names", func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{objects.AnnotationNodeName: "dns"} },
 			ec2nc.ConditionTypeValidationSucceeded, `metadata.annotations[dovetail.sh/node-name]: "dns" is none of private-dns, short-dns, instance-id`},
 		{"user-data", func(nc *ec2nc.EC2NodeClass) {
 			nc.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest"
@@ -153,7 +154,7 @@ func TestBadClasses(t *testing.T) {
 	w.SetNodeClass(repaired)
 	w.status("no-subnet", isReady(metav1.ConditionTrue))
 	renamed := nodeClass()
-	renamed.Name, renamed.Annotations = "names", map[string]string{NodeNameAnnotation: "short-dns"} // no new generation
+	renamed.Name, renamed.Annotations = "names", map[string]string{objects.AnnotationNodeName: "short-dns"} // no new generation
 	w.SetNodeClass(renamed)
 	w.status("names", isReady(metav1.ConditionTrue))
 }

@@ -305,7 +305,7 @@ func TestFromClassToInstance(t *testing.T) {
 	}
 	wantTags := map[string]string{
 		"kubernetes.io/cluster/films": "owned", "eks:eks-cluster-name": "films", "karpenter.sh/nodepool": "pool", "karpenter.k8s.aws/ec2nodeclass": "default",
-		"dovetail.sh/wave": "token-1", "karpenter.sh/nodeclaim": "claim-00", "Name": "node-00",
+		"dovetail.sh/launch-batch": "token-1", "karpenter.sh/nodeclaim": "claim-00", "Name": "node-00",
 	}
 	for k, v := range i.Tags {
 		if strings.HasPrefix(k, "aws:") {

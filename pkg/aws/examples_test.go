@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // The node classes in the examples are what their comments say.
@@ -51,7 +52,7 @@ func TestExamples(t *testing.T) {
 	}
 	// The class sets how its nodes are named, so that this is known before the first of them registers.
 	nc := classes["kubeadm"]
-	if form := nameFormOf(&nc.Spec, nc.Annotations[NodeNameAnnotation], families["Custom"]); form != namePrivateDNS {
+	if form := nameFormOf(&nc.Spec, nc.Annotations[objects.AnnotationNodeName], families["Custom"]); form != namePrivateDNS {
 		t.Errorf("nodes of kubeadm are named %q", form)
 	}
 	bash := exec.Command("bash", "-n")

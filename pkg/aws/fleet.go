@@ -18,6 +18,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // maxConfigs is EC2's limit of launch template configurations in a fleet.
@@ -36,7 +37,7 @@ func (p *Provider) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte,
 		return nil, err
 	}
 	tags := p.launchTags(r.class, w.Pool)
-	tags[batchTag] = w.Token
+	tags[objects.TagLaunchBatch] = w.Token
 	in := &ec2.CreateFleetInput{
 		Type: ec2types.FleetTypeInstant, Context: r.class.Spec.Context, LaunchTemplateConfigs: configs,
 		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{},

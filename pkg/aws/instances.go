@@ -15,6 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // described is the answer for an instance that EC2 may not know.
@@ -54,9 +55,16 @@ func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]ans
 	return out
 }
 
-// FindBatch returns the live instances of a launch batch, sorted by id.
+// FindBatch are the live instances of a launch batch, by id. All of them have the tag under the same name, that of the process that
+// prepared the request, and a filter asks for one name.
 func (p *Provider) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
-	return p.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, filter("tag:"+batchTag, token), live)
+	for _, name := range append([]string{objects.TagLaunchBatch}, objects.FormerNames(objects.TagLaunchBatch)...) {
+		found, err := p.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, filter("tag:"+name, token), live)
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	return nil, nil
 }
 
 // FindClaim returns the live instances tagged with a NodeClaim's name, sorted by id. We set the tag when the Node was created,
@@ -176,7 +184,8 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 	for _, t := range i.Tags {
 		out.Tags[awssdk.ToString(t.Key)] = awssdk.ToString(t.Value)
 	}
-	out.LaunchBatch, out.Claim = out.Tags[batchTag], out.Tags[ec2nc.NodeClaimTagKey]
+	objects.UseNewNames(out.Tags)
+	out.LaunchBatch, out.Claim = out.Tags[objects.TagLaunchBatch], out.Tags[ec2nc.NodeClaimTagKey]
 	out.ProviderID = providerID(out.Zone, out.ID)
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Launch sends a launch batch's recorded request. If it is sent again with the same token, it has the result of the first time. Fewer
@@ -42,7 +43,7 @@ func (p *Provider) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	in.ClientToken = awssdk.String(w.Token)
 	in.TargetCapacitySpecification.TotalTargetCapacity = awssdk.Int32(int32(len(w.Claims)))
 	for i := range in.TagSpecifications {
-		setTag(&in.TagSpecifications[i], batchTag, w.Token)
+		setTag(&in.TagSpecifications[i], batchTag(&in.TagSpecifications[i]), w.Token)
 	}
 	out, err := p.ec2.CreateFleet(ctx, in)
 	if err != nil {
@@ -115,6 +116,17 @@ func (p *Provider) forgetTemplates(in *ec2.CreateFleetInput, nodeClass string) {
 			p.templates.forget(awssdk.ToString(s.LaunchTemplateName))
 		}
 	}
+}
+
+// batchTag is the name of the launch batch's tag. A request that was recorded under the old name keeps it: EC2 takes another tag for
+// another request, refuses it under the same token, and what the first one launched would be launched again under the next.
+func batchTag(s *ec2types.TagSpecification) string {
+	for _, name := range objects.FormerNames(objects.TagLaunchBatch) {
+		if slices.ContainsFunc(s.Tags, func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == name }) {
+			return name
+		}
+	}
+	return objects.TagLaunchBatch
 }
 
 func setTag(s *ec2types.TagSpecification, key, value string) {

@@ -10,13 +10,11 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// LearnedAnnotation on an EC2NodeClass records what is not published and was learned from the class's nodes, as JSON of type
-// discovered. The program writes it itself.
-const LearnedAnnotation = "dovetail.sh/learned"
-
-// discovered is what was learned from the nodes of a class.
+// discovered is what the nodes of a class have shown of themselves and nobody publishes: the value of objects.AnnotationLearned.
 type discovered struct {
 	// NodeName is the form of their names.
 	NodeName nameForm `json:"nodeName,omitempty"`
@@ -110,8 +108,9 @@ func (c *class) form(f *family) nameForm {
 	return nameFormOf(&c.current().Spec, said, f)
 }
 
-// OnLearned registers a function that records what was learned of a class on the object, as LearnedAnnotation. Register it before Run.
-// It is called from the class's own goroutine and may block. If it fails, it is called again later.
+// OnLearned registers a function that is given what was learned of a class, to be kept on the object as objects.AnnotationLearned.
+// It must be registered before Run, and it is called from the class's own goroutine: it may take its time. Where it fails it
+// is called again later.
 func (p *Provider) OnLearned(f func(nodeClass, value string) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +119,7 @@ func (p *Provider) OnLearned(f func(nodeClass, value string) error) {
 
 // remember takes over what an earlier process, or another one that leads now, has learned of the class.
 func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
-	said, raw := nc.Annotations[NodeNameAnnotation], nc.Annotations[LearnedAnnotation]
+	said, raw := nc.Annotations[objects.AnnotationNodeName], nc.Annotations[objects.AnnotationLearned]
 	c.nameSaid.Store(&said)
 	c.kept.Store(&raw)
 	if raw == "" {

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // plainImage returns the class's image for amd64 instances without devices.
@@ -83,7 +85,7 @@ func TestWhatIsDiscoveredIsKept(t *testing.T) {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 	later := w.later(time.Hour)
-	later.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{LearnedAnnotation: value} }))
+	later.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{objects.AnnotationLearned: value} }))
 	if m := (*later.learned.now.Load())[typeAndImage{"m5.large", image}]; m != 7700*mi {
 		t.Errorf("memory %d MiB, want what was learned", m/mi)
 	}
@@ -94,7 +96,7 @@ func TestWhatIsDiscoveredIsKept(t *testing.T) {
 
 func TestWhatIsDiscoveredAndCannotBeRead(t *testing.T) {
 	w := newWorld(t)
-	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{LearnedAnnotation: "{"} }))
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{objects.AnnotationLearned: "{"} }))
 	if m := typeOf(w.types("default"), "m5.large").Capacity["memory"]; m != 7577*mi {
 		t.Errorf("memory %d MiB, want the guess", m/mi)
 	}

@@ -9,12 +9,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// NodeNameAnnotation on an EC2NodeClass sets the names under which its kubelets register: private-dns, short-dns or instance-id.
-const NodeNameAnnotation = "dovetail.sh/node-name"
-
-// nameForm is the way a kubelet names its Node.
+// nameForm is how a kubelet names its Node.
 type nameForm string
 
 const (
@@ -32,13 +30,13 @@ const (
 
 func (f nameForm) known() bool { return f == namePrivateDNS || f == nameShortDNS || f == nameID }
 
-// validNodeName returns what is wrong with the class's NodeNameAnnotation; empty: nothing.
+// validNodeName says what is wrong with the class's objects.AnnotationNodeName; empty: nothing.
 func validNodeName(nc *ec2nc.EC2NodeClass) string {
-	said, ok := nc.Annotations[NodeNameAnnotation]
+	said, ok := nc.Annotations[objects.AnnotationNodeName]
 	if !ok || nameForm(said).known() {
 		return ""
 	}
-	return fmt.Sprintf("metadata.annotations[%s]: %q is none of %s, %s, %s", NodeNameAnnotation, said, namePrivateDNS, nameShortDNS, nameID)
+	return fmt.Sprintf("metadata.annotations[%s]: %q is none of %s, %s, %s", objects.AnnotationNodeName, said, namePrivateDNS, nameShortDNS, nameID)
 }
 
 // of returns the instance's node name; sure is false if it is a guess.

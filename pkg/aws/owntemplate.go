@@ -10,20 +10,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// LaunchTemplateAnnotation on a class that selects no images is the name of a launch template that its user maintains. Instances are
-// launched with its latest version unchanged: the template determines image, user data, instance profile, security groups and volumes.
-// The class determines the subnets, the tags, and the settings for computing a node's size. Only classes derived from a legacy
-// Provisioner use this.
-const LaunchTemplateAnnotation = "dovetail.sh/launch-template"
-
-// ownTemplate returns the launch template that a class names; empty: none.
+// ownTemplate is the launch template that a class without a selection of images names; empty: it names none. Instances are
+// launched with its latest version as it is: image, user data, instance profile, security groups and volumes are what it says. The class says
+// where, with which tags, and what to count with. Only classes that come of a legacy Provisioner are like that.
 func ownTemplate(nc *ec2nc.EC2NodeClass) string {
 	if len(nc.Spec.AMISelectorTerms) > 0 {
 		return ""
 	}
-	return nc.Annotations[LaunchTemplateAnnotation]
+	return nc.Annotations[objects.AnnotationLaunchTemplate]
 }
 
 // templateVersion is a version of a launch template that the user maintains.

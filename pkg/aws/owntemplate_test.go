@@ -12,12 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // withOwn returns a class like that of a legacy Provisioner: it has subnets, and names a launch template.
 func withOwn(name string) *ec2nc.EC2NodeClass {
 	return nodeClass(func(nc *ec2nc.EC2NodeClass) {
-		nc.Annotations = map[string]string{LaunchTemplateAnnotation: name}
+		nc.Annotations = map[string]string{objects.AnnotationLaunchTemplate: name}
 		nc.Spec = ec2nc.EC2NodeClassSpec{SubnetSelectorTerms: nc.Spec.SubnetSelectorTerms, Tags: map[string]string{"team": "a"}}
 	})
 }
@@ -85,7 +86,7 @@ func TestLaunchTemplateOfTheUsersOwn(t *testing.T) {
 	if in.ImageID != image || in.Profile != "DovetailNode" || len(in.Groups) != 1 || in.Groups[0] != w.groupCalled("default") || len(in.Volumes) != 2 {
 		t.Errorf("launched %+v", in)
 	}
-	if in.Tags["team"] != "a" || in.Tags["karpenter.sh/nodepool"] != "pool" || in.Tags["dovetail.sh/wave"] != "token-1" {
+	if in.Tags["team"] != "a" || in.Tags["karpenter.sh/nodepool"] != "pool" || in.Tags["dovetail.sh/launch-batch"] != "token-1" {
 		t.Errorf("tags %v", in.Tags)
 	}
 	if n := len(w.sim.Calls("CreateLaunchTemplate")); n != made {
@@ -134,6 +135,8 @@ func TestLaunchTemplateThatGoes(t *testing.T) {
 // On a class that selects images the annotation has no effect.
 func TestAnnotationOnAnOrdinaryClass(t *testing.T) {
 	w := newWorld(t)
-	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{LaunchTemplateAnnotation: "gone"} }))
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Annotations = map[string]string{objects.AnnotationLaunchTemplate: "gone"}
+	}))
 	w.types("default")
 }

@@ -92,7 +92,7 @@ func TestFleetOnTheWire(t *testing.T) {
 		}
 		if diff := cmp.Diff(map[string]string{
 			"cost": "42", "Name": "mine", "kubernetes.io/cluster/films": "owned", "eks:eks-cluster-name": "films", "karpenter.sh/nodepool": "pool",
-			"karpenter.k8s.aws/ec2nodeclass": "default", "dovetail.sh/wave": "on-demand-token",
+			"karpenter.k8s.aws/ec2nodeclass": "default", "dovetail.sh/launch-batch": "on-demand-token",
 		}, tags); diff != "" {
 			t.Errorf("tags of %s (-want +got):\n%s", kind, diff)
 		}

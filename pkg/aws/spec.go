@@ -200,9 +200,7 @@ func (r *resolved) groupIDs() []string {
 	return out
 }
 
-const batchTag = "dovetail.sh/wave"
-
-// ownerTags returns the tags that mark a resource as this cluster's, together with the class's own tags.
+// ownerTags say whose a thing is. The class's own tags are among them.
 func (p *Provider) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
 	tags := map[string]string{}
 	for k, v := range nc.Spec.Tags {

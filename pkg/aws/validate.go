@@ -12,6 +12,8 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // userDataLimit is EC2's limit, in bytes before base64.
@@ -84,7 +86,8 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 		switch {
 		case k == "":
 			return "spec.tags: a key is empty"
-		case k == batchTag || slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }):
+		case k == objects.TagLaunchBatch || slices.Contains(objects.FormerNames(objects.TagLaunchBatch), k) ||
+			slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }):
 			return fmt.Sprintf("spec.tags: the key %q is set by the program itself", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
 			return fmt.Sprintf("spec.tags: the key %q begins with aws:, which AWS reserves", k)

@@ -11,8 +11,9 @@ type ClassKey string
 
 // PodRef names a pod.
 type PodRef struct {
-	UID             types.UID `json:"uid"`
-	Namespace, Name string    `json:",omitempty"`
+	UID       types.UID `json:"uid"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
 }
 
 // BindTime is the earliest time at which a pod may be bound to a planned node. docs/early-binding.md gives the reasons.

@@ -12,16 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	schedhelper "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// AnnotationBind on a pod, with the value "early", allows the pod to be bound before its node has registered although no controller would
-// recreate it. No other value is valid.
-const (
-	AnnotationBind = "dovetail.sh/bind"
-	bindEarly      = "early"
-)
+// bindEarly is the only value of objects.AnnotationBind.
+const bindEarly = "early"
 
-// ErrNotPlannable is wrapped by ClassOf's errors: capacity can't help the pod as it is.
+// ErrNotPlannable is wrapped by ClassOf's errors: capacity can't help this pod as it is.
 var ErrNotPlannable = errors.New("pod can't be planned for")
 
 // VolumeFacts is what the caller knows about a pod's volumes; the zero value is a pod without volumes.
@@ -49,8 +47,8 @@ func ClassOf(pod *corev1.Pod, vol VolumeFacts) (*Class, error) {
 	if err != nil {
 		return nil, err
 	}
-	if said, ok := pod.Annotations[AnnotationBind]; ok && said != bindEarly {
-		return nil, fmt.Errorf("%w: annotation %s is %q, it can only be %q", ErrNotPlannable, AnnotationBind, said, bindEarly)
+	if said, ok := pod.Annotations[objects.AnnotationBind]; ok && said != bindEarly {
+		return nil, fmt.Errorf("%w: annotation %s is %q, it can only be %q", ErrNotPlannable, objects.AnnotationBind, said, bindEarly)
 	}
 	c := &Class{
 		Pod: pod, Namespace: pod.Namespace, Priority: schedhelper.PodPriority(pod), Requests: requests,
@@ -187,7 +185,7 @@ func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 	if d, ends := notReadyTolerance(pod.Spec.Tolerations); ends && d < longNotReady {
 		return BindReady, fmt.Sprintf("tolerates %s for %v only, and would be evicted before its node is Ready", corev1.TaintNodeNotReady, d)
 	}
-	if pod.Annotations[AnnotationBind] == bindEarly {
+	if pod.Annotations[objects.AnnotationBind] == bindEarly {
 		return BindEarly, ""
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)

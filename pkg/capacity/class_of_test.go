@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // testPod returns a pod of a ReplicaSet with one container; requests have the form "cpu=1", "memory=1Gi".
@@ -101,7 +103,7 @@ func TestPodsThatCannotBePlannedFor(t *testing.T) {
 			p.Spec.NodeSelector = map[string]string{"k": "a"}
 			p.Spec.Affinity = nodeAffinity(expr("k", "In", "b"))
 		}, VolumeFacts{}, "pod can't be planned for: node selector and required node affinity contradict each other"},
-		"a word that the annotation doesn't know": {func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationBind: "erly"} }, VolumeFacts{},
+		"a word that the annotation doesn't know": {func(p *corev1.Pod) { p.Annotations = map[string]string{objects.AnnotationBind: "erly"} }, VolumeFacts{},
 			`pod can't be planned for: annotation dovetail.sh/bind is "erly", it can only be "early"`},
 		"a lost claim": {func(*corev1.Pod) {}, VolumeFacts{Problem: "claim data is lost"}, "pod can't be planned for: claim data is lost"},
 		"volumes in two zones": {func(*corev1.Pod) {}, VolumeFacts{Topology: [][]Requirements{
@@ -233,7 +235,7 @@ func TestEarliestMomentToBind(t *testing.T) {
 		"a Job":           {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, BindRegistered, "belongs to a Job, which would count a lost pod as failed"},
 		"never restarted": {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, BindRegistered, "is never restarted"},
 		"a Job that dares": {func(p *corev1.Pod) {
-			p.OwnerReferences[0].Kind, p.Annotations = "Job", map[string]string{AnnotationBind: "early"}
+			p.OwnerReferences[0].Kind, p.Annotations = "Job", map[string]string{objects.AnnotationBind: "early"}
 		}, BindEarly, ""},
 		"tolerates not-ready for 119 s": {func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(119) }, BindReady,
 			"tolerates node.kubernetes.io/not-ready for 1m59s only, and would be evicted before its node is Ready"},
@@ -245,7 +247,7 @@ func TestEarliestMomentToBind(t *testing.T) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 		}, BindReady, "tolerates node.kubernetes.io/not-ready for 0s only, and would be evicted before its node is Ready"},
 		"a Job that dares and would be evicted": {func(p *corev1.Pod) {
-			p.OwnerReferences[0].Kind, p.Annotations, p.Spec.Tolerations = "Job", map[string]string{AnnotationBind: "early"}, nil
+			p.OwnerReferences[0].Kind, p.Annotations, p.Spec.Tolerations = "Job", map[string]string{objects.AnnotationBind: "early"}, nil
 		}, BindReady, "tolerates node.kubernetes.io/not-ready for 0s only, and would be evicted before its node is Ready"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -37,7 +39,7 @@ type UndeclaredTaint struct {
 func OthersTaint(t *corev1.Taint) bool {
 	domain, _, _ := strings.Cut(t.Key, "/")
 	switch domain {
-	case "node.kubernetes.io", "node.cloudprovider.kubernetes.io", "karpenter.sh", "dovetail.sh":
+	case "node.kubernetes.io", "node.cloudprovider.kubernetes.io", "karpenter.sh", objects.Domain:
 		return false
 	}
 	return t.Effect == corev1.TaintEffectNoExecute

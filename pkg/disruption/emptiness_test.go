@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 func owned(apiVersion, kind string) func(*corev1.Pod) {
@@ -49,7 +51,7 @@ func TestEmptiness(t *testing.T) {
 			w.bind("p", "node-a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1_000_000)) })
 		}},
 		{name: "a paused pool keeps it", after: time.Hour, pool: func(p *karpv1.NodePool) {
-			p.Annotations = map[string]string{AnnotationPaused: "true"}
+			p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"}
 		}},
 		{name: "a pod that is still ending keeps it", after: time.Hour, setup: func(w *world) {
 			w.bind("p", "node-a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour + 30*time.Second)} })

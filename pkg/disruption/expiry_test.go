@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // lives makes a node expire after so long.
@@ -74,7 +76,7 @@ func TestExpiry(t *testing.T) {
 			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
 		}},
 		{name: "a paused pool does", machine: lives("1h"), setup: web, after: 2 * time.Hour, pool: func(p *karpv1.NodePool) {
-			p.Annotations = map[string]string{AnnotationPaused: "true"}
+			p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"}
 		}},
 		{name: "while something is on its way there it isn't closed", machine: lives("1h"), after: 50 * time.Minute, setup: func(w *world) {
 			web(w)
@@ -185,7 +187,7 @@ func TestPauseOpensWhatWasClosed(t *testing.T) {
 	w.bind("web", "node-a", controlled)
 	w.clock.Step(50 * time.Minute)
 	w.mustPass()
-	p.Annotations = map[string]string{AnnotationPaused: "true"}
+	p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"}
 	if err := w.claims.Update(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Annotations that keep Dovetail from disrupting a node, besides karpenter.sh/do-not-disrupt.
+// Annotations that keep a node from being ended by decision of Dovetail, beside karpenter.sh/do-not-disrupt and objects.AnnotationPauseDisruption.
 const (
-	// AnnotationPaused on a NodePool, with the value "true", keeps all of its nodes, whatever the reason, until it is removed.
-	AnnotationPaused = "dovetail.sh/pause-disruption"
-
-	// On a Node, "true": it isn't consolidated. Karpenter's older name, and Cluster Autoscaler's.
+	// On a Node, "true": it isn't ended to save money. The older name, and the other autoscaler's.
 	annotationDoNotConsolidate  = "karpenter.sh/do-not-consolidate"
 	annotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
@@ -44,7 +41,7 @@ func paused(m *machine) bool {
 	if m.pool == nil {
 		return false
 	}
-	value, ok := m.pool.Annotations[AnnotationPaused]
+	value, ok := m.pool.Annotations[objects.AnnotationPauseDisruption]
 	yes, err := strconv.ParseBool(value)
 	return ok && (err != nil || yes)
 }

@@ -12,6 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Many nodes at once are terminated as fast as the brake allows, whatever the reason: those whose time is over first, in their order.
@@ -132,7 +133,7 @@ func TestAnnotationsThatKeepANode(t *testing.T) {
 
 func TestWhatPausesAPool(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "True": true, "yes": true, "": true, "until tuesday": true, "false": false, "False": false, "0": false} {
-		pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPaused: value}}}
+		pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{objects.AnnotationPauseDisruption: value}}}
 		if got := paused(&machine{pool: pool}); got != want {
 			t.Errorf("%q: paused is %v", value, got)
 		}

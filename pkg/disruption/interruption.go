@@ -13,11 +13,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
-
-// AnnotationInterrupted on a NodeClaim says that the cloud takes its instance: how long it may wait for replacement capacity before it is
-// drained, and why, as "2026-11-21T22:45:00Z SpotInterrupted". It survives a restart of the process that got the notice.
-const AnnotationInterrupted = "dovetail.sh/interrupted"
 
 const (
 	// reasonInterrupted is a disruption reason that budgets do not limit.
@@ -81,9 +78,8 @@ func (c *Controller) note(ctx context.Context, claim *karpv1.NodeClaim, x capaci
 	if before, ok := interrupted(&machine{claim: claim}); ok && !at.Before(before.at) {
 		return nil
 	}
-	// The UID makes sure that it is this claim. No resource version: a conflict with another writer's status would cost a spot instance 20
-	// s.
-	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, claim.UID, AnnotationInterrupted, at.UTC().Format(time.RFC3339)+" "+string(x.Kind))
+	// Of this claim and no other of its name; a conflict with somebody's status would cost a spot instance 20 s.
+	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, claim.UID, objects.AnnotationInterrupted, at.UTC().Format(time.RFC3339)+" "+string(x.Kind))
 	if err := c.claims.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("noting an interruption on NodeClaim %s: %w", claim.Name, err)
 	}
@@ -110,13 +106,13 @@ func (c *Controller) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) t
 
 // instanceEnded reports whether the node is interrupted because its instance has ended, or is ending, for whatever reason.
 func instanceEnded(m *machine) bool {
-	_, kind, _ := strings.Cut(m.claim.Annotations[AnnotationInterrupted], " ")
+	_, kind, _ := strings.Cut(m.claim.Annotations[objects.AnnotationInterrupted], " ")
 	return kind == string(capacity.MachineStopping) || kind == string(capacity.MachineTerminating)
 }
 
 // interrupted returns the exit of an interrupted node.
 func interrupted(m *machine) (exit, bool) {
-	when, kind, _ := strings.Cut(m.claim.Annotations[AnnotationInterrupted], " ")
+	when, kind, _ := strings.Cut(m.claim.Annotations[objects.AnnotationInterrupted], " ")
 	at, err := time.Parse(time.RFC3339, when)
 	if err != nil {
 		return exit{}, false

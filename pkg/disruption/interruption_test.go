@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 func TestInterruption(t *testing.T) {
@@ -51,7 +52,7 @@ func TestInterruption(t *testing.T) {
 		{name: "the earlier end counts", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, time.Time{}), spot, of(capacity.MaintenanceScheduled, time.Time{})},
 			asked: "web", note: "2026-03-01T12:00:45Z SpotInterrupted", lost: true},
 		{name: "neither brake nor pause keep what EC2 ends", heard: []capacity.Interruption{spot}, setup: braked, after: time.Minute, ends: true, lost: true,
-			pool: func(p *karpv1.NodePool) { p.Annotations = map[string]string{AnnotationPaused: "true"} }},
+			pool: func(p *karpv1.NodePool) { p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"} }},
 		{name: "a node that isn't up goes at once", heard: []capacity.Interruption{spot}, machine: booting, ends: true, lost: true},
 		{name: "a reservation that is taken back", heard: []capacity.Interruption{of(capacity.ReservationInterrupted, epoch.Add(2*time.Minute))}, asked: "web", lost: true},
 		{name: "a dry run doesn't keep it from being drained", heard: []capacity.Interruption{spot}, setup: dry, after: time.Minute, ends: true, lost: true,
@@ -97,7 +98,7 @@ func TestInterruption(t *testing.T) {
 					t.Errorf("interruption %d: %v", i, err)
 				}
 			}
-			if got := w.claim("a").Annotations[AnnotationInterrupted]; tc.note != "" && got != tc.note {
+			if got := w.claim("a").Annotations[objects.AnnotationInterrupted]; tc.note != "" && got != tc.note {
 				t.Errorf("noted %q, want %q", got, tc.note)
 			}
 			if lost := slices.Contains(w.lost, "a"); lost != tc.lost {
@@ -144,7 +145,7 @@ func TestInterruptionThatCannotBeNoted(t *testing.T) {
 func TestNotesNobodyCanRead(t *testing.T) {
 	w := newWorld(t, pool(staying))
 	w.machine("a", func(c *karpv1.NodeClaim, _ *corev1.Node) {
-		c.Annotations = map[string]string{AnnotationInterrupted: "soon"}
+		c.Annotations = map[string]string{objects.AnnotationInterrupted: "soon"}
 	})
 	w.clock.Step(time.Hour)
 	if w.mustPass(); !w.alive("a") {

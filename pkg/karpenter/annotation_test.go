@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 func TestAnnotationRoundTrip(t *testing.T) {
@@ -28,7 +29,7 @@ func TestAnnotationRoundTrip(t *testing.T) {
 		"the request of a launch batch of thousands is compressed": {big, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			value, err := encodeAnnotation(BatchAnnotation, &tc.batch)
+			value, err := encodeAnnotation(objects.AnnotationLaunchBatch, &tc.batch)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +40,7 @@ func TestAnnotationRoundTrip(t *testing.T) {
 				t.Errorf("value has %d bytes: too long for every claim of a launch batch to carry", len(value))
 			}
 			var got capacity.LaunchBatch
-			if err := decodeAnnotation(BatchAnnotation, value, &got); err != nil {
+			if err := decodeAnnotation(objects.AnnotationLaunchBatch, value, &got); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.batch, got); diff != "" {
@@ -55,8 +56,8 @@ func TestAnnotationThatDoesNotFitIsAnErrorBeforeAnythingIsLaunched(t *testing.T)
 	for i := range noise {
 		noise[i] = byte(r.Uint32())
 	}
-	_, err := encodeAnnotation(BatchAnnotation, capacity.LaunchBatch{Request: noise})
-	if err == nil || !strings.Contains(err.Error(), BatchAnnotation) {
+	_, err := encodeAnnotation(objects.AnnotationLaunchBatch, capacity.LaunchBatch{Request: noise})
+	if err == nil || !strings.Contains(err.Error(), objects.AnnotationLaunchBatch) {
 		t.Errorf("error %v, want one that names the annotation", err)
 	}
 }
@@ -73,8 +74,8 @@ func TestDecodeAnnotationReportsWhatItDoesNotKnow(t *testing.T) {
 		"an unknown way of compressing": {"zstd:AAAA", "invalid character"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := decodeAnnotation(BatchAnnotation, tc.value, &capacity.LaunchBatch{})
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), BatchAnnotation) {
+			err := decodeAnnotation(objects.AnnotationLaunchBatch, tc.value, &capacity.LaunchBatch{})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), objects.AnnotationLaunchBatch) {
 				t.Errorf("error %v, want one with %q and the annotation's name", err, tc.want)
 			}
 		})
@@ -82,7 +83,7 @@ func TestDecodeAnnotationReportsWhatItDoesNotKnow(t *testing.T) {
 }
 
 func FuzzClaimAnnotations(f *testing.F) {
-	batch, err := encodeAnnotation(BatchAnnotation, capacity.LaunchBatch{Token: "t", Request: []byte(strings.Repeat("abc", 4000))})
+	batch, err := encodeAnnotation(objects.AnnotationLaunchBatch, capacity.LaunchBatch{Token: "t", Request: []byte(strings.Repeat("abc", 4000))})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func FuzzClaimAnnotations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, batch, planned, largest string) {
 		nc := testNodeClaim(t)
 		nc.UID = types.UID("u")
-		nc.Annotations = map[string]string{BatchAnnotation: batch, PlannedAnnotation: planned, LargestAnnotation: largest}
+		nc.Annotations = map[string]string{objects.AnnotationLaunchBatch: batch, objects.AnnotationPlannedPods: planned, objects.AnnotationLargestCapacity: largest}
 		c := ClaimOf(nc)
 		if c.LaunchBatch == nil && c.Unreadable == "" {
 			t.Error("a launch batch is recorded, cannot be read, and nobody is told")

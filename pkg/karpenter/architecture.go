@@ -10,6 +10,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -106,13 +107,13 @@ func (p *poolStatus) architectureDeclared(np *karpv1.NodePool, set status.Condit
 	workloads, known := p.architectures.of(np.Name, p.clock.Now())
 	switch {
 	case len(workloads) > 0:
-		set.SetFalse(ArchitectureDeclared, reasonArchitectureOpen, shorten(capacity.OpenArchitecture{Pool: np.Name, Workloads: workloads}.String()))
+		set.SetFalse(objects.ConditionArchitectureDeclared, reasonArchitectureOpen, shorten(capacity.OpenArchitecture{Pool: np.Name, Workloads: workloads}.String()))
 	case !open || known:
-		if err := set.Clear(ArchitectureDeclared); err != nil {
-			return fmt.Errorf("clearing condition %s of NodePool %s: %w", ArchitectureDeclared, np.Name, err)
+		if err := set.Clear(objects.ConditionArchitectureDeclared); err != nil {
+			return fmt.Errorf("clearing condition %s of NodePool %s: %w", objects.ConditionArchitectureDeclared, np.Name, err)
 		}
 		return nil
-	case set.Get(ArchitectureDeclared) == nil:
+	case set.Get(objects.ConditionArchitectureDeclared) == nil:
 		return nil
 	}
 	p.enqueue(statusKey{nodePools.Kind, np.Name}, openFor+time.Minute)

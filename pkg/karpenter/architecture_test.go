@@ -9,6 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // anyArchitecture makes a pool leave the architecture open.
@@ -23,7 +24,7 @@ func TestOpenArchitectureIsSaid(t *testing.T) {
 	w := newWorld(t, api).leading()
 	says := func(w *world, pool, want string) {
 		t.Helper()
-		w.eventually(fmt.Sprintf("%s says %q", pool, want), func() bool { return conditions(w.getPool(pool))[ArchitectureDeclared] == want })
+		w.eventually(fmt.Sprintf("%s says %q", pool, want), func() bool { return conditions(w.getPool(pool))[objects.ConditionArchitectureDeclared] == want })
 	}
 	planned := func(w *world, workloads ...string) {
 		w.ArchitecturesOpen([]capacity.OpenArchitecture{{Pool: "default", Workloads: workloads}})

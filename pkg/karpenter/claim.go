@@ -16,6 +16,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // maxRequirements is the CRD's limit on the length of spec.requirements.
@@ -48,11 +49,11 @@ func claimOf(nc *karpv1.NodeClaim, seen *batches) *capacity.Claim {
 		Launched:      conditionTrue(nc, karpv1.ConditionTypeLaunched),
 		Registered:    conditionTrue(nc, karpv1.ConditionTypeRegistered),
 		Initialized:   conditionTrue(nc, karpv1.ConditionTypeInitialized),
-		Served:        conditionTrue(nc, Served),
+		Served:        conditionTrue(nc, objects.ConditionServed),
 		Deleting:      !nc.DeletionTimestamp.IsZero(),
 	}
 	if c.Served {
-		c.ServedAt = conditionOf(nc, Served).LastTransitionTime.Time
+		c.ServedAt = conditionOf(nc, objects.ConditionServed).LastTransitionTime.Time
 	}
 	if c.Initialized {
 		c.InitializedAt = conditionOf(nc, karpv1.ConditionTypeInitialized).LastTransitionTime.Time
@@ -67,12 +68,14 @@ func claimOf(nc *karpv1.NodeClaim, seen *batches) *capacity.Claim {
 		unreadable = append(unreadable, m)
 	}
 	for key, read := range map[string]func(value string) error{
-		BatchAnnotation:   func(value string) (err error) { c.LaunchBatch, err = seen.decode(value); return err },
-		PlannedAnnotation: func(value string) error { return decodeAnnotation(PlannedAnnotation, value, &c.Slots) },
-		LargestAnnotation: func(value string) error { return decodeAnnotation(LargestAnnotation, value, &c.Largest) },
-		PurchaseAnnotation: func(value string) error {
+		objects.AnnotationLaunchBatch: func(value string) (err error) { c.LaunchBatch, err = seen.decode(value); return err },
+		objects.AnnotationPlannedPods: func(value string) error { return decodeAnnotation(objects.AnnotationPlannedPods, value, &c.Slots) },
+		objects.AnnotationLargestCapacity: func(value string) error {
+			return decodeAnnotation(objects.AnnotationLargestCapacity, value, &c.Largest)
+		},
+		objects.AnnotationPurchase: func(value string) error {
 			c.Purchase = &guard.Purchase{}
-			return decodeAnnotation(PurchaseAnnotation, value, c.Purchase)
+			return decodeAnnotation(objects.AnnotationPurchase, value, c.Purchase)
 		},
 	} {
 		if value, ok := nc.Annotations[key]; ok {
@@ -106,7 +109,7 @@ func conditionOf(nc *karpv1.NodeClaim, condition string) *status.Condition {
 // of no use there, and what kubectl records about the claim itself.
 func nodeAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
-	for _, key := range []string{BatchAnnotation, PlannedAnnotation, LargestAnnotation, PurchaseAnnotation, malformedAnnotation, lastApplied} {
+	for _, key := range []string{objects.AnnotationLaunchBatch, objects.AnnotationPlannedPods, objects.AnnotationLargestCapacity, objects.AnnotationPurchase, objects.AnnotationMalformed, lastApplied} {
 		delete(out, key)
 	}
 	return out
@@ -162,22 +165,22 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1
 // record writes the launch batch, the slots, the largest possible resources and the purchase of c into annotations.
 func record(annotations map[string]string, c *capacity.Claim, seen *batches) (err error) {
 	if c.LaunchBatch != nil {
-		if annotations[BatchAnnotation], err = seen.encode(c.LaunchBatch); err != nil {
+		if annotations[objects.AnnotationLaunchBatch], err = seen.encode(c.LaunchBatch); err != nil {
 			return err
 		}
 	}
 	if len(c.Slots) > 0 {
-		if annotations[PlannedAnnotation], err = encodeAnnotation(PlannedAnnotation, c.Slots); err != nil {
+		if annotations[objects.AnnotationPlannedPods], err = encodeAnnotation(objects.AnnotationPlannedPods, c.Slots); err != nil {
 			return err
 		}
 	}
 	if len(c.Largest) > 0 {
-		if annotations[LargestAnnotation], err = encodeAnnotation(LargestAnnotation, c.Largest); err != nil {
+		if annotations[objects.AnnotationLargestCapacity], err = encodeAnnotation(objects.AnnotationLargestCapacity, c.Largest); err != nil {
 			return err
 		}
 	}
 	if c.Purchase != nil {
-		annotations[PurchaseAnnotation], err = encodeAnnotation(PurchaseAnnotation, c.Purchase)
+		annotations[objects.AnnotationPurchase], err = encodeAnnotation(objects.AnnotationPurchase, c.Purchase)
 	}
 	return err
 }
@@ -271,7 +274,7 @@ func owners(np *karpv1.NodePool) []metav1.OwnerReference {
 	owner := metav1.OwnerReference{APIVersion: coreVersion.String(), Kind: nodePools.Kind, Name: np.Name, UID: np.UID, BlockOwnerDeletion: ptr.To(true)}
 	switch {
 	case strings.HasPrefix(np.Name, provisionerPrefix):
-		owner.APIVersion, owner.Kind, owner.Name = provisionerVersion.String(), provisioners.Kind, np.Annotations[originAnnotation]
+		owner.APIVersion, owner.Kind, owner.Name = provisionerVersion.String(), provisioners.Kind, np.Annotations[objects.AnnotationOrigin]
 	case derived(np.Name):
 		return nil
 	}
@@ -282,7 +285,7 @@ func owners(np *karpv1.NodePool) []metav1.OwnerReference {
 func poolLabels(np *karpv1.NodePool) map[string]string {
 	out := map[string]string{karpv1.NodePoolLabelKey: np.Name}
 	if strings.HasPrefix(np.Name, provisionerPrefix) {
-		out[ProvisionerNameLabel] = np.Annotations[originAnnotation]
+		out[ProvisionerNameLabel] = np.Annotations[objects.AnnotationOrigin]
 	}
 	if ref := np.Spec.Template.Spec.NodeClassRef; ref != nil {
 		out[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name

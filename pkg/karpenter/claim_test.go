@@ -15,6 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 func testNodeClaim(t *testing.T) *karpv1.NodeClaim {
@@ -40,12 +41,12 @@ func TestNodeClaimOf(t *testing.T) {
 			Annotations: map[string]string{
 				"example.com/note": "kept", "example.com/plan": "7",
 				"karpenter.sh/nodepool-hash": PoolHash(np), "karpenter.sh/nodepool-hash-version": HashVersion,
-				"dovetail.sh/wave": `{"token":"token-1","attempt":1,"claims":["default-abc"],"pool":"default","nodeClass":"default","capacityType":"spot","offers":[` +
+				"dovetail.sh/launch-batch": `{"token":"token-1","attempt":1,"claims":["default-abc"],"pool":"default","nodeClass":"default","capacityType":"spot","offers":[` +
 					`{"type":"m5.large","zone":"us-west-2b","capacityType":"spot"},{"type":"m5.large","zone":"us-west-2a","capacityType":"spot"},` +
 					`{"type":"c5.large","zone":"us-west-2a","capacityType":"spot"}],"request":"eyJUeXBlIjoiaW5zdGFudCJ9"}`,
-				"dovetail.sh/planned": `[{"pod":{"uid":"pod-1","Namespace":"web","Name":"web-1"},"class":"class-1","order":1,"group":"g"},` +
+				"dovetail.sh/planned-pods": `[{"pod":{"uid":"pod-1","namespace":"web","name":"web-1"},"class":"class-1","order":1,"group":"g"},` +
 					`{"pod":{"uid":""},"owner":"owner-1","class":"class-1","order":2}]`,
-				"dovetail.sh/largest": `{"cpu":4000,"memory":17179869184}`,
+				"dovetail.sh/largest-capacity": `{"cpu":4000,"memory":17179869184}`,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "karpenter.sh/v1", Kind: "NodePool", Name: "default", UID: "uid-of-pool-default", BlockOwnerDeletion: ptr.To(true),
@@ -134,8 +135,8 @@ func TestClaimsOfOthers(t *testing.T) {
 	})
 	t.Run("a record of another version is not an empty record", func(t *testing.T) {
 		nc := testNodeClaim(t)
-		nc.Annotations[BatchAnnotation] = `{"token":"t","from":"the future"}`
-		if c := ClaimOf(nc); c.LaunchBatch != nil || !strings.Contains(c.Unreadable, BatchAnnotation) {
+		nc.Annotations[objects.AnnotationLaunchBatch] = `{"token":"t","from":"the future"}`
+		if c := ClaimOf(nc); c.LaunchBatch != nil || !strings.Contains(c.Unreadable, objects.AnnotationLaunchBatch) {
 			t.Errorf("launch batch %v, unreadable %q", c.LaunchBatch, c.Unreadable)
 		}
 	})
@@ -216,7 +217,7 @@ func TestNodeClaimOfTakesFromThePoolWhatThePlanLeavesOpen(t *testing.T) {
 	if diff := cmp.Diff(testPool("default").Spec.Template.Spec.Taints, nc.Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
-	if _, ok := nc.Annotations[BatchAnnotation]; ok {
+	if _, ok := nc.Annotations[objects.AnnotationLaunchBatch]; ok {
 		t.Error("a launch batch is recorded although there is none")
 	}
 }

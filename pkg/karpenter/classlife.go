@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // nodeClass maintains the finalizer, the hash and the store's conditions of an EC2NodeClass. The cloud adapter sets the resolved
@@ -35,7 +37,7 @@ func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) er
 		return nil // the watch event of this write brings us back
 	}
 	nc := base.DeepCopy()
-	paused(nc.StatusConditions(status.WithClock(p.clock)), nc.Annotations[GuardAnnotation])
+	paused(nc.StatusConditions(status.WithClock(p.clock)), nc.Annotations[objects.AnnotationGuard])
 	if err := save(ctx, p, base, nc, func() (any, any) { return base.Status, nc.Status }); err != nil {
 		return err
 	}

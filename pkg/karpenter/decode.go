@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // decode converts an object as the API server sent it. An object that does not fit its type keeps its metadata, and its status if that
@@ -43,13 +45,13 @@ func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Obj
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[malformedAnnotation] = reason
+	annotations[objects.AnnotationMalformed] = reason
 	out.SetAnnotations(annotations)
 	return out
 }
 
-// malformed returns why the object could not be read, naming fields; empty if it could.
-func malformed(o client.Object) string { return o.GetAnnotations()[malformedAnnotation] }
+// malformed is why the object could not be read, naming fields; empty for one that could.
+func malformed(o client.Object) string { return o.GetAnnotations()[objects.AnnotationMalformed] }
 
 // BadFields names the fields of an object that don't fit its type, each with its reason. It tries each leaf alone, because only some
 // decoding errors name the field: those of numbers do, those of quantities and durations don't.

@@ -12,6 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // sources holds the pools and classes that have no NodePool or EC2NodeClass object of their own: those derived from Provisioners and
@@ -150,14 +151,14 @@ func (s *Store) deriveProvisioner(name string) {
 	if len(errs) > 0 {
 		np, nc = &karpv1.NodePool{}, nil
 		np.Name, np.Labels = own, maps.Clone(p.Labels)
-		np.Annotations = map[string]string{originAnnotation: p.Name, malformedAnnotation: joinErrors(errs)}
+		np.Annotations = map[string]string{objects.AnnotationOrigin: p.Name, objects.AnnotationMalformed: joinErrors(errs)}
 	}
 	if nc != nil {
 		identify(nc, p)
 		s.putClass(own, nc)
 	}
 	identify(np, p)
-	for _, key := range []string{GuardAnnotation, RetryAnnotation, MaxDollarsAnnotation} { // as if the pool were an object
+	for _, key := range []string{objects.AnnotationGuard, objects.AnnotationRetry, objects.AnnotationMaxDollarsPerHour} { // as on a pool of its own
 		if v, ok := p.Annotations[key]; ok {
 			np.Annotations[key] = v
 		}
@@ -211,7 +212,7 @@ func (s *Store) putClass(name string, nc *ec2nc.EC2NodeClass) {
 		if before != nil && before.UID == nc.UID {
 			nc.Status = *before.Status.DeepCopy()
 			nc.Generation = before.Generation
-			if !equality.Semantic.DeepEqual(before.Spec, nc.Spec) || before.Annotations[LaunchTemplateAnnotation] != nc.Annotations[LaunchTemplateAnnotation] {
+			if !equality.Semantic.DeepEqual(before.Spec, nc.Spec) || before.Annotations[objects.AnnotationLaunchTemplate] != nc.Annotations[objects.AnnotationLaunchTemplate] {
 				nc.Generation++
 			}
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // noTypes is a cloud without instance types and without a problem.
@@ -240,7 +241,7 @@ func TestProvisionerWithASettingWithoutEffect(t *testing.T) {
 	const want = "without effect, which is harmless: spec.provider.blockDeviceMappings[0].virtualName (EC2 maps instance store volumes by itself)"
 	w.eventually("it is said, and is no loss", func() bool {
 		for _, c := range w.getProvisioner("old").Status.Conditions {
-			if string(c.Type) == FieldsHonored {
+			if string(c.Type) == objects.ConditionFieldsHonored {
 				return string(c.Status) == "True" && c.Message == want
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Pools and classes that are derived from something other than a NodePool or an EC2NodeClass have names of their own. They fit the
@@ -41,9 +43,9 @@ func PoolOfArgs(name string) string { return derivedName(argsPrefix, name) }
 func called(np *karpv1.NodePool) string {
 	switch {
 	case strings.HasPrefix(np.Name, provisionerPrefix):
-		return "Provisioner " + np.Annotations[originAnnotation]
+		return "Provisioner " + np.Annotations[objects.AnnotationOrigin]
 	case strings.HasPrefix(np.Name, argsPrefix):
-		return "nodePools " + np.Annotations[originAnnotation]
+		return "nodePools " + np.Annotations[objects.AnnotationOrigin]
 	}
 	return "NodePool " + np.Name
 }

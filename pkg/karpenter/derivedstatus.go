@@ -18,6 +18,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // statusOfDerived keeps the status that would have been written to a derived object. If the spec has changed since the status was
@@ -88,7 +89,7 @@ func (p *poolStatus) originChanged(name string) {
 // provisionerOf returns the Provisioner of a derived pool or class, or nil when there is none.
 func (s *Store) provisionerOf(name string) *legacy.Provisioner {
 	if np := s.made.pool(name); np != nil && strings.HasPrefix(name, provisionerPrefix) {
-		return s.provisioner(np.Annotations[originAnnotation])
+		return s.provisioner(np.Annotations[objects.AnnotationOrigin])
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ spec:
 				{"{subnetSelectorTerms: [{id: subnet-1}], securityGroupSelectorTerms: [{id: sg-1}], amiSelectorTerms: [{alias: al2023@latest}], instanceProfile: ''}", "spec.instanceProfile"},
 				{"{subnetSelectorTerms: [{id: subnet-1}], securityGroupSelectorTerms: [{id: sg-1}], amiSelectorTerms: [{alias: al2023@latest}], instanceProfile: mine, role: mine}", "spec"},
 			}},
-		{fields: []string{"tags{}"}, at: "tags", valid: "{team: a}", want: another, invalid: refusedAs("spec.tags", "{'': x}", "{eks:eks-cluster-name: x}", "{kubernetes.io/cluster/x: owned}", "{karpenter.sh/nodepool: x}", "{karpenter.sh/nodeclaim: x}", "{karpenter.k8s.aws/ec2nodeclass: x}", "{dovetail.sh/wave: x}", "[a]")},
+		{fields: []string{"tags{}"}, at: "tags", valid: "{team: a}", want: another, invalid: refusedAs("spec.tags", "{'': x}", "{eks:eks-cluster-name: x}", "{kubernetes.io/cluster/x: owned}", "{karpenter.sh/nodepool: x}", "{karpenter.sh/nodeclaim: x}", "{karpenter.k8s.aws/ec2nodeclass: x}", "{dovetail.sh/launch-batch: x}", "[a]")},
 		kubelet("clusterDNS[]", "[10.0.0.10]", "[dns]", "10.0.0.10"),
 		kubelet("maxPods", "50", "-1", "many"),
 		kubelet("podsPerCore", "10", "-1"),

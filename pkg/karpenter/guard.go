@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // The spending guard keeps each record as an annotation on the NodePool, EC2NodeClass or Provisioner that it is about. Records about
@@ -50,8 +51,8 @@ func (s *Store) SetGuardMap(c kubernetes.Interface, namespace string) {
 func (s *Store) OnGuard(f func(o guard.Owner, retry bool)) { s.onGuard = append(s.onGuard, f) }
 
 func (s *Store) tellGuard(o guard.Owner, before, after client.Object, same bool) {
-	retry := after.GetAnnotations()[RetryAnnotation]
-	again := retry != "" && retry != before.GetAnnotations()[RetryAnnotation]
+	retry := after.GetAnnotations()[objects.AnnotationRetry]
+	again := retry != "" && retry != before.GetAnnotations()[objects.AnnotationRetry]
 	if same && !again {
 		return
 	}
@@ -65,14 +66,14 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 	out := map[guard.Owner]string{}
 	s.mu.RLock()
 	for name, p := range s.parsed {
-		if text := p.object.Annotations[GuardAnnotation]; text != "" {
+		if text := p.object.Annotations[objects.AnnotationGuard]; text != "" {
 			out[guard.Owner{Pool: name}] = text
 		}
 	}
 	s.mu.RUnlock()
 	for _, o := range s.classes.GetStore().List() {
 		nc := o.(*ec2nc.EC2NodeClass)
-		if text := nc.Annotations[GuardAnnotation]; text != "" {
+		if text := nc.Annotations[objects.AnnotationGuard]; text != "" {
 			out[guard.Owner{Class: nc.Name}] = text
 		}
 	}
@@ -124,7 +125,7 @@ func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) err
 	if text != "" {
 		value = text
 	}
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{GuardAnnotation: value}}})
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{objects.AnnotationGuard: value}}})
 	if err == nil {
 		err = client.IgnoreNotFound(s.live.Patch(ctx, obj, client.RawPatch(types.MergePatchType, raw)))
 	}
@@ -164,7 +165,7 @@ func (m *guardMap) put(ctx context.Context, key, text string) error {
 // RecordServed sets the claim's condition which states that a pod has run on its instance.
 func (s *Store) RecordServed(ctx context.Context, c *capacity.Claim) error {
 	return client.IgnoreNotFound(s.patchStatus(ctx, c, func(nc *karpv1.NodeClaim) {
-		nc.StatusConditions(status.WithClock(s.clock)).SetTrueWithReason(Served, "Served", "")
+		nc.StatusConditions(status.WithClock(s.clock)).SetTrueWithReason(objects.ConditionServed, "Served", "")
 	}))
 }
 
@@ -173,11 +174,11 @@ func paused(set status.ConditionSet, record string) {
 	texts, err := guard.OpenOf(record)
 	switch {
 	case err != nil:
-		set.SetUnknownWithReason(LaunchesPaused, reasonMalformed, shorten(fmt.Sprintf("annotation %s: %v", GuardAnnotation, err)))
+		set.SetUnknownWithReason(objects.ConditionLaunchesPaused, reasonMalformed, shorten(fmt.Sprintf("annotation %s: %v", objects.AnnotationGuard, err)))
 	case len(texts) > 0:
-		set.SetTrueWithReason(LaunchesPaused, "MachinesFail", shorten(strings.Join(texts, "; ")))
-	case set.Get(LaunchesPaused) != nil:
-		_ = set.Clear(LaunchesPaused)
+		set.SetTrueWithReason(objects.ConditionLaunchesPaused, "MachinesFail", shorten(strings.Join(texts, "; ")))
+	case set.Get(objects.ConditionLaunchesPaused) != nil:
+		_ = set.Clear(objects.ConditionLaunchesPaused)
 	}
 }
 
@@ -197,15 +198,15 @@ func (s *Store) budget(pool string, set status.ConditionSet) {
 	why := s.budgets[pool]
 	s.mu.RUnlock()
 	if why != "" {
-		set.SetTrueWithReason(BudgetReached, "BudgetReached", shorten("no more nodes are launched for now: "+why))
-	} else if set.Get(BudgetReached) != nil {
-		_ = set.Clear(BudgetReached)
+		set.SetTrueWithReason(objects.ConditionBudgetReached, "BudgetReached", shorten("no more nodes are launched for now: "+why))
+	} else if set.Get(objects.ConditionBudgetReached) != nil {
+		_ = set.Clear(objects.ConditionBudgetReached)
 	}
 }
 
 // maxDollars returns how much the pool's nodes may cost in dollars per hour; 0 means any amount.
 func maxDollars(np *karpv1.NodePool) (float64, error) {
-	text, said := np.Annotations[MaxDollarsAnnotation]
+	text, said := np.Annotations[objects.AnnotationMaxDollarsPerHour]
 	if !said {
 		return 0, nil
 	}

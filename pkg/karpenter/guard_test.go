@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // keptOf returns the guard's record of a pool or class one of whose breakers is open.
@@ -81,13 +82,13 @@ func TestGuardRecordsAreKept(t *testing.T) {
 	if err != nil || len(cm.Data) != 3 {
 		t.Errorf("ConfigMap %v, %v; want a pool and two classes", cm, err)
 	}
-	if w.getPool("default").Annotations[GuardAnnotation] == "" || w.getProvisioner("old").Annotations[GuardAnnotation] == "" {
+	if w.getPool("default").Annotations[objects.AnnotationGuard] == "" || w.getProvisioner("old").Annotations[objects.AnnotationGuard] == "" {
 		t.Error("not on the objects")
 	}
 	w.eventually("people can read it", func() bool {
-		return strings.Contains(messageOf(w.getPool("default"), LaunchesPaused), "the agent evicts them") &&
-			strings.Contains(messageOf(w.getProvisioner("old"), LaunchesPaused), "the agent evicts them") &&
-			strings.Contains(messageOf(w.class("default"), LaunchesPaused), "the agent evicts them")
+		return strings.Contains(messageOf(w.getPool("default"), objects.ConditionLaunchesPaused), "the agent evicts them") &&
+			strings.Contains(messageOf(w.getProvisioner("old"), objects.ConditionLaunchesPaused), "the agent evicts them") &&
+			strings.Contains(messageOf(w.class("default"), objects.ConditionLaunchesPaused), "the agent evicts them")
 	})
 	for o := range owners {
 		if err := w.RecordGuard(w.ctx, o, ""); err != nil {
@@ -96,8 +97,8 @@ func TestGuardRecordsAreKept(t *testing.T) {
 	}
 	w.eventually("nothing is left", func() bool { return same(nil) })
 	w.eventually("nothing is said any more", func() bool {
-		_, pool := conditions(w.getPool("default"))[LaunchesPaused]
-		_, class := conditions(w.class("default"))[LaunchesPaused]
+		_, pool := conditions(w.getPool("default"))[objects.ConditionLaunchesPaused]
+		_, class := conditions(w.class("default"))[objects.ConditionLaunchesPaused]
 		return !pool && !class
 	})
 	for _, o := range []guard.Owner{{Pool: "nobody"}, {Class: "nobody"}} {
@@ -122,10 +123,10 @@ func TestGuardMapIsMadeWhenItIsNeeded(t *testing.T) {
 
 // An annotation that can't be read is reported in the condition, and has no other effect.
 func TestGuardRecordThatCannotBeRead(t *testing.T) {
-	w := newWorld(t, newFakeAPI(testPool("default", plain, func(np *karpv1.NodePool) { np.Annotations = map[string]string{GuardAnnotation: "{nonsense"} }), readyClass("default"))).leading()
+	w := newWorld(t, newFakeAPI(testPool("default", plain, func(np *karpv1.NodePool) { np.Annotations = map[string]string{objects.AnnotationGuard: "{nonsense"} }), readyClass("default"))).leading()
 	w.eventually("it says so", func() bool {
-		c := conditions(w.getPool("default"))[LaunchesPaused]
-		return strings.HasPrefix(c, "Unknown "+reasonMalformed) && strings.Contains(c, GuardAnnotation)
+		c := conditions(w.getPool("default"))[objects.ConditionLaunchesPaused]
+		return strings.HasPrefix(c, "Unknown "+reasonMalformed) && strings.Contains(c, objects.AnnotationGuard)
 	})
 	if p := w.pool("default"); p == nil || p.Unready != "" {
 		t.Errorf("pool %+v", p)
@@ -135,22 +136,24 @@ func TestGuardRecordThatCannotBeRead(t *testing.T) {
 // An invalid budget makes the pool unusable, with the reason; a valid one limits the pool, and a Provisioner's pool as well.
 func TestBudgetOfAPool(t *testing.T) {
 	for text, want := range map[string]float64{"12.50": 12.5, "0": 0, "-1": 0, "much": 0, "Inf": 0, "NaN": 0, "": 0} {
-		np := testPool("default", plain, func(np *karpv1.NodePool) { np.Annotations = map[string]string{MaxDollarsAnnotation: text} })
+		np := testPool("default", plain, func(np *karpv1.NodePool) {
+			np.Annotations = map[string]string{objects.AnnotationMaxDollarsPerHour: text}
+		})
 		p := poolOf(np)
 		if p.MaxDollars != want || (p.Unready == "") != (want > 0) {
 			t.Errorf("%q: $%v, unready %q", text, p.MaxDollars, p.Unready)
 		}
-		if want == 0 && !strings.Contains(p.Unready, "metadata.annotations["+MaxDollarsAnnotation+"]") {
+		if want == 0 && !strings.Contains(p.Unready, "metadata.annotations["+objects.AnnotationMaxDollarsPerHour+"]") {
 			t.Errorf("%q: %s", text, p.Unready)
 		}
 	}
 	o := provisioner(t, byRef+`}`)
-	o.Annotations = map[string]string{MaxDollarsAnnotation: "7"}
+	o.Annotations = map[string]string{objects.AnnotationMaxDollarsPerHour: "7"}
 	w := newWorld(t, newFakeAPI(o, nodeTemplate(t, settled+`}`))).ready()
 	if p := w.pool("provisioner_old"); p == nil || p.MaxDollars != 7 {
 		t.Errorf("the Provisioner's pool: %+v", p)
 	}
-	w.edit(o, func() { o.Annotations[MaxDollarsAnnotation] = "8" })
+	w.edit(o, func() { o.Annotations[objects.AnnotationMaxDollarsPerHour] = "8" })
 	w.eventually("another amount", func() bool { return w.pool("provisioner_old").MaxDollars == 8 })
 }
 
@@ -159,10 +162,10 @@ func TestBudgetReachedIsSaid(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"))).leading()
 	w.BudgetReached("default", "nodes of the pool cost at most $2.00 an hour")
 	w.eventually("it is said", func() bool {
-		return messageOf(w.getPool("default"), BudgetReached) == "True no more nodes are launched for now: nodes of the pool cost at most $2.00 an hour"
+		return messageOf(w.getPool("default"), objects.ConditionBudgetReached) == "True no more nodes are launched for now: nodes of the pool cost at most $2.00 an hour"
 	})
 	w.BudgetReached("default", "")
-	w.eventually("it is over", func() bool { _, said := conditions(w.getPool("default"))[BudgetReached]; return !said })
+	w.eventually("it is over", func() bool { _, said := conditions(w.getPool("default"))[objects.ConditionBudgetReached]; return !said })
 }
 
 // OnGuard is called for changes of a spec and new values of the retry annotation, but not for our own writes.
@@ -191,10 +194,10 @@ func TestGuardIsToldOfChanges(t *testing.T) {
 	w.edit(np, func() { np.Status.Nodes = new(int64) })
 	w.update(np, func() { np.Spec.Weight = new(int32) })
 	next("default")
-	w.edit(np, func() { np.Annotations[RetryAnnotation] = "now" })
+	w.edit(np, func() { np.Annotations[objects.AnnotationRetry] = "now" })
 	next("default retry")
-	w.edit(np, func() { delete(np.Annotations, RetryAnnotation) })
-	w.edit(nc, func() { nc.Annotations = map[string]string{RetryAnnotation: "now"} })
+	w.edit(np, func() { delete(np.Annotations, objects.AnnotationRetry) })
+	w.edit(nc, func() { nc.Annotations = map[string]string{objects.AnnotationRetry: "now"} })
 	next("default retry")
 	w.update(nc, func() { nc.Spec.Tags = map[string]string{"a": "b"} })
 	next("default")
@@ -247,7 +250,7 @@ func TestClaimRemembersItsPurchase(t *testing.T) {
 		t.Errorf("purchase %+v", p)
 	}
 	nc := &karpv1.NodeClaim{}
-	if err := w.api.Get(w.ctx, client.ObjectKey{Name: "a"}, nc); err != nil || !strings.HasPrefix(conditions(nc)[Served], "True") || got.ServedAt.IsZero() {
+	if err := w.api.Get(w.ctx, client.ObjectKey{Name: "a"}, nc); err != nil || !strings.HasPrefix(conditions(nc)[objects.ConditionServed], "True") || got.ServedAt.IsZero() {
 		t.Errorf("%v, conditions %v, served at %s", err, conditions(nc), got.ServedAt)
 	}
 }

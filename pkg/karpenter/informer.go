@@ -66,18 +66,23 @@ type informer struct {
 	cache.SharedIndexInformer
 	handled cache.ResourceEventHandlerRegistration
 	clock   clock.WithTicker
+	// renamed is told of objects that a process of the version before wrote.
+	renamed func(name string)
 
 	mu   sync.Mutex
 	last error // guarded by mu; nil when the last list or watch could be opened
 }
 
 func newInformer(k kind, c client.WithWatch, handler cache.ResourceEventHandler, clk clock.WithTicker) (*informer, error) {
-	i := &informer{kind: k, clock: clk}
+	i := &informer{kind: k, clock: clk, renamed: func(string) {}}
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(i.listWatch(c), k.fresh(), 0, cache.Indexers{})
 	// Managed fields aren't used here and make up a third of an object.
 	err := i.SetTransform(func(o any) (any, error) {
 		if m, ok := o.(metav1.Object); ok {
 			m.SetManagedFields(nil)
+			if useNewNames(m) {
+				i.renamed(m.GetName())
+			}
 		}
 		return o, nil
 	})

@@ -16,6 +16,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Inline is a pool or a class in a profile's arguments: its name, and the spec of a NodePool or an EC2NodeClass as JSON.
@@ -104,7 +105,7 @@ func readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (clien
 	}
 	o.SetName(PoolOfArgs(in.Name))
 	o.SetUID(types.UID(o.GetName())) // the same in every replica and after every restart
-	o.SetAnnotations(map[string]string{originAnnotation: in.Name})
+	o.SetAnnotations(map[string]string{objects.AnnotationOrigin: in.Name})
 	return o, errs
 }
 
@@ -139,12 +140,12 @@ func (s *Store) SetProfiles(profiles []Profile) error {
 	}
 	for _, p := range profiles {
 		for _, nc := range p.Classes {
-			if err := share(p, "ec2NodeClasses", nc.Name, nc.Annotations[originAnnotation], nc.Spec); err != nil {
+			if err := share(p, "ec2NodeClasses", nc.Name, nc.Annotations[objects.AnnotationOrigin], nc.Spec); err != nil {
 				return err
 			}
 		}
 		for _, np := range p.Pools {
-			if err := share(p, "nodePools", np.Name, np.Annotations[originAnnotation], np.Spec); err != nil {
+			if err := share(p, "nodePools", np.Name, np.Annotations[objects.AnnotationOrigin], np.Spec); err != nil {
 				return err
 			}
 		}
@@ -213,7 +214,7 @@ func (s *Store) retireArgs(pool string) {
 		np = &karpv1.NodePool{}
 		np.Name, np.UID = pool, types.UID(pool)
 		np.Annotations = map[string]string{
-			originAnnotation: strings.TrimPrefix(pool, argsPrefix), malformedAnnotation: "the profiles' arguments no longer contain this pool",
+			objects.AnnotationOrigin: strings.TrimPrefix(pool, argsPrefix), objects.AnnotationMalformed: "the profiles' arguments no longer contain this pool",
 		}
 		np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
 		np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("0s")

@@ -9,6 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // batches caches the annotation values of recent launch batches. All claims of a launch batch carry the same long value, and each
@@ -28,17 +29,17 @@ const recentBatches = 8
 
 // EncodeBatch returns the value of the NodeClaim annotation that records w.
 func EncodeBatch(w *capacity.LaunchBatch) (string, error) {
-	return encodeAnnotation(BatchAnnotation, w)
+	return encodeAnnotation(objects.AnnotationLaunchBatch, w)
 }
 
 // BatchOf returns the launch batch that is recorded on a NodeClaim, or nil if there is none.
 func BatchOf(nc *karpv1.NodeClaim) (*capacity.LaunchBatch, error) {
-	value, ok := nc.Annotations[BatchAnnotation]
+	value, ok := nc.Annotations[objects.AnnotationLaunchBatch]
 	if !ok {
 		return nil, nil
 	}
 	w := &capacity.LaunchBatch{}
-	if err := decodeAnnotation(BatchAnnotation, value, w); err != nil {
+	if err := decodeAnnotation(objects.AnnotationLaunchBatch, value, w); err != nil {
 		return nil, fmt.Errorf("NodeClaim %s: %w", nc.Name, err)
 	}
 	return w, nil
@@ -75,7 +76,7 @@ func (c *batches) decode(value string) (*capacity.LaunchBatch, error) {
 	}
 	c.mu.Unlock()
 	w := &capacity.LaunchBatch{}
-	if err := decodeAnnotation(BatchAnnotation, value, w); err != nil {
+	if err := decodeAnnotation(objects.AnnotationLaunchBatch, value, w); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // providerSettings holds the AWS settings of a Provisioner or of the AWSNodeTemplate it names.
@@ -49,11 +50,11 @@ var familyAliases = map[string]string{
 //	instanceProfile, context, userData, detailedMonitoring, blockDeviceMappings   as they are
 //	metadataOptions                             as they are, with a hop limit of 2 where none is given
 //	tags                                        with the name tags that such nodes had
-//	launchTemplate                              LaunchTemplateAnnotation
+//	launchTemplate                              objects.AnnotationLaunchTemplate
 func classOf(name string, p *legacy.Provisioner, s *providerSettings, o LegacyOptions) (*ec2nc.EC2NodeClass, field.ErrorList) {
 	nc := &ec2nc.EC2NodeClass{
 		TypeMeta:   metav1.TypeMeta{APIVersion: awsVersion.String(), Kind: nodeClasses.Kind},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{originAnnotation: p.Name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{objects.AnnotationOrigin: p.Name}},
 		Spec: ec2nc.EC2NodeClassSpec{
 			UserData: s.userData, Context: s.Context, DetailedMonitoring: s.detailedMonitoring,
 			Tags:    s.tags(p.Name),
@@ -68,7 +69,7 @@ func classOf(name string, p *legacy.Provisioner, s *providerSettings, o LegacyOp
 		nc.Spec.SubnetSelectorTerms = append(nc.Spec.SubnetSelectorTerms, ec2nc.SubnetSelectorTerm{ID: c.id, Tags: c.tags})
 	}
 	if template := ptr.Deref(s.LaunchTemplate, ""); template != "" {
-		nc.Annotations[LaunchTemplateAnnotation] = template
+		nc.Annotations[objects.AnnotationLaunchTemplate] = template
 		return nc, nil
 	}
 	groups, problem := combinations(s.SecurityGroupSelector)

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // The settings mean the same inline and in an AWSNodeTemplate.
@@ -128,7 +130,7 @@ func TestLaunchTemplateOfTheUser(t *testing.T) {
 		t.Fatal(errs.ToAggregate())
 	}
 	_, want := smallest()
-	want.Annotations[LaunchTemplateAnnotation] = "mine"
+	want.Annotations[objects.AnnotationLaunchTemplate] = "mine"
 	want.Spec = ec2nc.EC2NodeClassSpec{SubnetSelectorTerms: want.Spec.SubnetSelectorTerms, Context: ptr.To("c"), Tags: want.Spec.Tags}
 	want.Spec.Tags["cost"] = "low"
 	same(t, "class", want, got)

@@ -9,10 +9,9 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// ownDomain is the prefix of Dovetail's own annotations; Karpenter doesn't read them.
-const ownDomain = "dovetail.sh/"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
 
 // Note writes one of Dovetail's annotations on an EC2NodeClass. It is no error if the class was deleted or is no API object (because
 // it was derived from an older kind): then there is nothing to write to.
@@ -35,7 +34,7 @@ func (s *Store) Note(ctx context.Context, class, key, value string) error {
 func sameNotes(a, b client.Object) bool {
 	has := func(from, in client.Object) bool {
 		for k, v := range from.GetAnnotations() {
-			if strings.HasPrefix(k, ownDomain) && in.GetAnnotations()[k] != v {
+			if strings.HasPrefix(k, objects.Prefix) && in.GetAnnotations()[k] != v {
 				return false
 			}
 		}

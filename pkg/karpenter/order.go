@@ -16,11 +16,12 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // orderOf returns the request of a NodeClaim that no plan created; nil for those that a plan created.
 func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch) *capacity.Order {
-	if _, planned := nc.Annotations[BatchAnnotation]; planned && (batch == nil || batch.For != capacity.ForOrder) {
+	if _, planned := nc.Annotations[objects.AnnotationLaunchBatch]; planned && (batch == nil || batch.For != capacity.ForOrder) {
 		return nil
 	}
 	o := &capacity.Order{Provisioned: slices.ContainsFunc(nc.OwnerReferences, ownedByPool)}
@@ -75,13 +76,13 @@ func (s *Store) NodeClassProblem(name string) string {
 // Take takes charge of a standalone NodeClaim before it is launched: it writes the finalizer that keeps the claim until its instance
 // is terminated, the label of its node class, and the resources that it counts for until it is launched.
 func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
-	largest, err := encodeAnnotation(LargestAnnotation, c.Largest)
+	largest, err := encodeAnnotation(objects.AnnotationLargestCapacity, c.Largest)
 	if err != nil {
 		return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)
 	}
 	purchase := ""
 	if c.Purchase != nil {
-		if purchase, err = encodeAnnotation(PurchaseAnnotation, c.Purchase); err != nil {
+		if purchase, err = encodeAnnotation(objects.AnnotationPurchase, c.Purchase); err != nil {
 			return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)
 		}
 	}
@@ -100,9 +101,9 @@ func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 			nc.Finalizers = append(nc.Finalizers, karpv1.TerminationFinalizer)
 		}
 		nc.Labels = merged(nc.Labels, map[string]string{ec2nc.LabelNodeClass: c.NodeClass})
-		nc.Annotations = merged(nc.Annotations, map[string]string{LargestAnnotation: largest})
+		nc.Annotations = merged(nc.Annotations, map[string]string{objects.AnnotationLargestCapacity: largest})
 		if purchase != "" {
-			nc.Annotations[PurchaseAnnotation] = purchase
+			nc.Annotations[objects.AnnotationPurchase] = purchase
 		}
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()

@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // byHand returns a standalone NodeClaim.
@@ -86,7 +87,7 @@ func TestWhoseClaimItIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			nc.Annotations = map[string]string{BatchAnnotation: value}
+			nc.Annotations = map[string]string{objects.AnnotationLaunchBatch: value}
 		}
 	}
 	owned := func(apiVersion, kind string) func(*karpv1.NodeClaim) {
@@ -107,7 +108,7 @@ func TestWhoseClaimItIs(t *testing.T) {
 		{"made by Karpenter for pods", owned("karpenter.sh/v1", "NodePool"), true, true},
 		{"made by an older Karpenter for pods", owned("karpenter.sh/v1beta1", "NodePool"), true, true},
 		{"owned by something else", owned("example.com/v1", "NodePool"), true, false},
-		{"with a record that is damaged", func(nc *karpv1.NodeClaim) { nc.Annotations = map[string]string{BatchAnnotation: "{"} }, false, false},
+		{"with a record that is damaged", func(nc *karpv1.NodeClaim) { nc.Annotations = map[string]string{objects.AnnotationLaunchBatch: "{"} }, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := ClaimOf(byHand(tt.change))

@@ -15,6 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 func TestPoolOf(t *testing.T) {
@@ -251,7 +252,9 @@ func TestPoolThatIsNotUsedNow(t *testing.T) {
 		want   string
 	}{
 		"being deleted": {func(np *karpv1.NodePool) { np.DeletionTimestamp = &metav1.Time{Time: start} }, "NodePool p is being deleted"},
-		"malformed":     {func(np *karpv1.NodePool) { np.Annotations = map[string]string{malformedAnnotation: "spec.x: bad"} }, "NodePool p: spec.x: bad"},
+		"malformed": {func(np *karpv1.NodePool) {
+			np.Annotations = map[string]string{objects.AnnotationMalformed: "spec.x: bad"}
+		}, "NodePool p: spec.x: bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := poolOf(testPool("p", tc.change)).Unready; !strings.Contains(got, tc.want) {

@@ -12,6 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // pool writes the status of a NodePool.
@@ -36,7 +37,7 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 		honored(set, lost, idle)
 	}
 	p.registrations(np, set)
-	paused(set, np.Annotations[GuardAnnotation])
+	paused(set, np.Annotations[objects.AnnotationGuard])
 	p.budget(np.Name, set)
 	if err := p.startupTaintsDeclared(np, set); err != nil {
 		return err

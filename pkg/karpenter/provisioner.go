@@ -14,17 +14,14 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // ProvisionerNameLabel is on nodes of a Provisioner, beside the labels that every node has.
 const ProvisionerNameLabel = "karpenter.sh/provisioner-name"
 
-// LaunchTemplateAnnotation on an EC2NodeClass is the name of a launch template that the user maintains: instances are launched with it
-// unchanged, in the class's subnets.
-const LaunchTemplateAnnotation = "dovetail.sh/launch-template"
-
-// consolidateQuiet is how long the pods of a node must not have changed before a Provisioner's consolidation may remove it.
-// Provisioners had no field for this; Karpenter observed a node for this long before it acted.
+// consolidateQuiet is how long a node of a Provisioner with consolidation must have been left alone: such Provisioners had no
+// field for it, and Karpenter looked at a node for so long before it acted.
 const consolidateQuiet = 15 * time.Second
 
 // LegacyOptions are cluster-wide settings that Provisioners rely on.
@@ -69,7 +66,7 @@ func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, o 
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
 			Labels:      maps.Clone(p.Labels),
-			Annotations: merged(p.Annotations, map[string]string{originAnnotation: p.Name}),
+			Annotations: merged(p.Annotations, map[string]string{objects.AnnotationOrigin: p.Name}),
 		},
 		Spec: karpv1.NodePoolSpec{
 			Weight:     spec.Weight,
@@ -87,7 +84,7 @@ func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, o 
 		},
 	}
 	if more := unhonoredSettings(settings); more != "" {
-		pool.Annotations[unhonoredAnnotation] = more
+		pool.Annotations[objects.AnnotationUnhonored] = more
 	}
 	if spec.Limits != nil && len(spec.Limits.Resources) > 0 {
 		pool.Spec.Limits = karpv1.Limits(spec.Limits.Resources.DeepCopy())

@@ -21,6 +21,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
@@ -192,6 +193,9 @@ func (p *poolStatus) next(ctx context.Context, queue workqueue.TypedRateLimiting
 }
 
 func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
+	if err := p.rename(ctx, k); err != nil {
+		return err
+	}
 	switch k.kind {
 	case nodePools.Kind:
 		err := p.endOwned(ctx, k.name)
@@ -226,13 +230,13 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 // whose user loses something; idle, fields whose missing effect does no harm, are named in the message.
 func honored(set status.ConditionSet, lost, idle string) {
 	if lost == "" {
-		set.SetTrueWithReason(FieldsHonored, "FieldsHonored", shorten(idle)) // a reason can't be the condition's type, which contains a domain
+		set.SetTrueWithReason(objects.ConditionFieldsHonored, "FieldsHonored", shorten(idle)) // a reason can't be the condition's type, which contains a domain
 		return
 	}
 	if idle != "" {
 		lost += "; " + idle
 	}
-	set.SetFalse(FieldsHonored, reasonNotHonored, shorten(lost))
+	set.SetFalse(objects.ConditionFieldsHonored, reasonNotHonored, shorten(lost))
 }
 
 // save writes the status if it differs, with optimistic locking, and then records events for conditions that became False. A conflict

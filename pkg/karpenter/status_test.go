@@ -18,6 +18,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // leading also runs what only the leader runs.
@@ -67,25 +68,25 @@ func TestPoolConditions(t *testing.T) {
 	}{
 		"all is well": {
 			class: readyClass("default"),
-			want:  map[string]string{"ValidationSucceeded": "True", "NodeClassReady": "True", "Ready": "True", FieldsHonored: "True"},
+			want:  map[string]string{"ValidationSucceeded": "True", "NodeClassReady": "True", "Ready": "True", objects.ConditionFieldsHonored: "True"},
 		},
 		"an invalid field is named": {
 			pool: func(np *karpv1.NodePool) { np.Spec.Limits["cpu"] = resource.MustParse("-1") }, class: readyClass("default"),
 			want: map[string]string{
 				"ValidationSucceeded": `False NodePoolValidationFailed: spec.limits[cpu]: Invalid value: "-1": must not be negative`,
-				"NodeClassReady":      "True", "Ready": "False UnhealthyDependents: ValidationSucceeded=False", FieldsHonored: "True",
+				"NodeClassReady":      "True", "Ready": "False UnhealthyDependents: ValidationSucceeded=False", objects.ConditionFieldsHonored: "True",
 			},
 		},
 		"no class of that name": {
 			want: map[string]string{
-				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", objects.ConditionFieldsHonored: "True",
 				"NodeClassReady": "False NodeClassNotFound: NodePool p: spec.template.spec.nodeClassRef.name: there is no EC2NodeClass default",
 			},
 		},
 		"a class that nobody has looked at": {
 			class: testClass("default"),
 			want: map[string]string{
-				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", objects.ConditionFieldsHonored: "True",
 				"NodeClassReady": "False NodeClassReadinessUnknown: EC2NodeClass default has not been resolved yet",
 			},
 		},
@@ -95,14 +96,14 @@ func TestPoolConditions(t *testing.T) {
 				nc.StatusConditions().SetFalse(ec2nc.ConditionTypeSubnetsReady, "SubnetsNotFound", "spec.subnetSelectorTerms matches nothing")
 			}),
 			want: map[string]string{
-				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", objects.ConditionFieldsHonored: "True",
 				"NodeClassReady": "False UnhealthyDependents: EC2NodeClass default: SubnetsReady is False (SubnetsNotFound): spec.subnetSelectorTerms matches nothing",
 			},
 		},
 		"a class of which another controller reports that it is not ready": {
 			class: testClass("default", resolvedInto, saidNotReady),
 			want: map[string]string{
-				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", objects.ConditionFieldsHonored: "True",
 				"NodeClassReady": "False Quarantined: EC2NodeClass default: another controller reports that it is not ready (Quarantined): by order of security",
 			},
 		},
@@ -111,7 +112,7 @@ func TestPoolConditions(t *testing.T) {
 				nc.DeletionTimestamp, nc.Finalizers = &metav1.Time{Time: start}, []string{"karpenter.k8s.aws/termination"}
 			}),
 			want: map[string]string{
-				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", FieldsHonored: "True",
+				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", objects.ConditionFieldsHonored: "True",
 				"NodeClassReady": "False NodeClassTerminating: EC2NodeClass default is being deleted",
 			},
 		},
@@ -120,7 +121,7 @@ func TestPoolConditions(t *testing.T) {
 			want: map[string]string{
 				"ValidationSucceeded": `False NodePoolValidationFailed: spec.template.spec.nodeClassRef.kind: Unsupported value: "AKSNodeClass": supported values: "EC2NodeClass"`,
 				"NodeClassReady":      "False NodeClassNotSupported: spec.template.spec.nodeClassRef names no EC2NodeClass of karpenter.k8s.aws",
-				"Ready":               "False UnhealthyDependents: ValidationSucceeded=False, NodeClassReady=False", FieldsHonored: "True",
+				"Ready":               "False UnhealthyDependents: ValidationSucceeded=False, NodeClassReady=False", objects.ConditionFieldsHonored: "True",
 			},
 		},
 		"a field without effect is said, and the pool is used": {
@@ -128,7 +129,7 @@ func TestPoolConditions(t *testing.T) {
 			class: readyClass("default"),
 			want: map[string]string{
 				"ValidationSucceeded": "True", "NodeClassReady": "True", "Ready": "True",
-				FieldsHonored: "False FieldsNotHonored: no effect yet: spec.disruption.consolidationPolicy (only empty nodes are removed)",
+				objects.ConditionFieldsHonored: "False FieldsNotHonored: no effect yet: spec.disruption.consolidationPolicy (only empty nodes are removed)",
 			},
 		},
 	} {
@@ -256,7 +257,7 @@ func TestBudgetsThatLimitNothingAreSaid(t *testing.T) {
 	}))).leading()
 	const want = "without effect, which is harmless: spec.disruption.budgets[1] (no node is terminated for the reason Drifted or Underutilized)"
 	w.eventually("it is said", func() bool {
-		c := w.getPool("default").StatusConditions().Get(FieldsHonored)
+		c := w.getPool("default").StatusConditions().Get(objects.ConditionFieldsHonored)
 		return c.IsTrue() && c.Message == want
 	})
 }

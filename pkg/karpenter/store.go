@@ -24,6 +24,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Store watches and writes Karpenter's objects.
@@ -79,6 +80,8 @@ type Store struct {
 	status        *poolStatus
 	// delayed holds statuses of classes that may not be written yet, by name; guarded by mu.
 	delayed map[string]classStatus
+	// former are the objects that were seen under names of the version before and have not been written under those of today: statusKey.
+	former sync.Map
 }
 
 type parsedPool struct {
@@ -109,7 +112,7 @@ func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTic
 
 func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	s := &Store{
-		live: live, recorder: recorder, clock: clk,
+		live: renaming{live}, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), overlaid: newOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{}, made: newSources(),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
 		delayed: map[string]classStatus{}, budgets: map[string]string{},
@@ -130,12 +133,15 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 	} {
 		i, err := newInformer(k.kind, live, k.handler, clk)
 		errs = append(errs, err)
+		if err == nil {
+			i.renamed = func(name string) { s.sawFormer(statusKey{k.Kind, name}) }
+		}
 		*k.at = i
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s.cached = newCachedClient(live, s.made, s.informers()...)
+	s.cached = newCachedClient(s.live, s.made, s.informers()...)
 	s.recorder = originRecorder{recorder, s}
 	s.status = newPoolStatus(s)
 	return s, nil
@@ -324,7 +330,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	s.mu.RUnlock()
 	one := &parsedPool{object: after}
 	same := have != nil && sameIntent(have.object, after) && maps.Equal(have.object.Labels, after.Labels) &&
-		have.object.Annotations[MaxDollarsAnnotation] == after.Annotations[MaxDollarsAnnotation]
+		have.object.Annotations[objects.AnnotationMaxDollarsPerHour] == after.Annotations[objects.AnnotationMaxDollarsPerHour]
 	if same {
 		one.pool = have.pool
 	} else {

@@ -34,6 +34,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -400,7 +401,7 @@ func TestCachedClient(t *testing.T) {
 
 func TestUnreadableRecordIsSaidOnce(t *testing.T) {
 	nc := testNodeClaim(t)
-	nc.Annotations[BatchAnnotation] = "{"
+	nc.Annotations[objects.AnnotationLaunchBatch] = "{"
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"), nc)).ready()
 	if c := w.Claims(); len(c) != 1 || c[0].Unreadable == "" {
 		t.Fatalf("claims %+v", c)
@@ -409,7 +410,7 @@ func TestUnreadableRecordIsSaidOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the change is seen", func() bool { return w.Claims()[0].NodeName == testInstance.NodeName })
-	w.saidAll(map[string]string{"x": "False RecordUnreadable: It will not be launched: annotation dovetail.sh/wave: unexpected EOF"})
+	w.saidAll(map[string]string{"x": "False RecordUnreadable: It will not be launched: annotation dovetail.sh/launch-batch: unexpected EOF"})
 	select {
 	case e := <-w.events.Events:
 		t.Errorf("one more event: %s", e)

@@ -15,6 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -56,7 +57,7 @@ func (u *undeclared) forget(pool string) {
 // noted returns the taints in the pool's annotation. An annotation that can't be read counts as empty and is overwritten.
 func noted(np *karpv1.NodePool) []capacity.UndeclaredTaint {
 	var out []capacity.UndeclaredTaint
-	if json.Unmarshal([]byte(np.Annotations[UndeclaredAnnotation]), &out) != nil {
+	if json.Unmarshal([]byte(np.Annotations[objects.AnnotationUndeclaredStartupTaints]), &out) != nil {
 		return nil
 	}
 	return out
@@ -95,8 +96,8 @@ func (s *Store) ExpectedTaints(pool string) []corev1.Taint {
 func (p *poolStatus) startupTaintsDeclared(np *karpv1.NodePool, set status.ConditionSet) error {
 	learned := p.undeclared.learned(np.Name, p.clock.Now())
 	if len(learned) == 0 {
-		if err := set.Clear(StartupTaintsDeclared); err != nil {
-			return fmt.Errorf("clearing condition %s of NodePool %s: %w", StartupTaintsDeclared, np.Name, err)
+		if err := set.Clear(objects.ConditionStartupTaintsDeclared); err != nil {
+			return fmt.Errorf("clearing condition %s of NodePool %s: %w", objects.ConditionStartupTaintsDeclared, np.Name, err)
 		}
 		return nil
 	}
@@ -108,7 +109,7 @@ func (p *poolStatus) startupTaintsDeclared(np *karpv1.NodePool, set status.Condi
 	if strings.HasPrefix(np.Name, provisionerPrefix) {
 		field = "spec.startupTaints"
 	}
-	set.SetFalse(StartupTaintsDeclared, reasonUndeclared, shorten(fmt.Sprintf(
+	set.SetFalse(objects.ConditionStartupTaintsDeclared, reasonUndeclared, shorten(fmt.Sprintf(
 		"new nodes get the taint %s, which evicts pods that are bound before: pods that don't tolerate it wait until their node is Ready without it; add it to %s",
 		strings.Join(taints, ", "), field)))
 	p.enqueue(statusKey{nodePools.Kind, np.Name}, undeclaredLook)
@@ -119,7 +120,7 @@ func (p *poolStatus) startupTaintsDeclared(np *karpv1.NodePool, set status.Condi
 // version.
 func (p *poolStatus) noteUndeclared(ctx context.Context, np *karpv1.NodePool) (bool, error) {
 	learned, before := p.undeclared.learned(np.Name, p.clock.Now()), noted(np)
-	_, there := np.Annotations[UndeclaredAnnotation]
+	_, there := np.Annotations[objects.AnnotationUndeclaredStartupTaints]
 	if derived(np.Name) || len(learned) == 0 && !there || len(learned) > 0 && sameTaints(before, learned) {
 		return false, nil
 	}
@@ -131,7 +132,7 @@ func (p *poolStatus) noteUndeclared(ctx context.Context, np *karpv1.NodePool) (b
 		}
 		value = string(raw)
 	}
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{UndeclaredAnnotation: value}}})
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{objects.AnnotationUndeclaredStartupTaints: value}}})
 	if err != nil {
 		return false, fmt.Errorf("annotating NodePool %s: %w", np.Name, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // When two new nodes of a pool got a taint that it doesn't declare, the taint is expected of further nodes, the pool has a condition,
@@ -25,11 +27,11 @@ func TestUndeclaredStartupTaints(t *testing.T) {
 	w.TaintSeen("default", "b", scanner)
 	expects(w, scanner)
 	w.eventually("the condition", func() bool {
-		said := conditions(w.getPool("default"))[StartupTaintsDeclared]
+		said := conditions(w.getPool("default"))[objects.ConditionStartupTaintsDeclared]
 		return strings.HasPrefix(said, "False UndeclaredStartupTaint: ") && strings.Contains(said, "scanner=pending:NoExecute") &&
 			strings.Contains(said, "spec.template.spec.startupTaints")
 	})
-	w.eventually("the record", func() bool { return w.getPool("default").Annotations[UndeclaredAnnotation] != "" })
+	w.eventually("the record", func() bool { return w.getPool("default").Annotations[objects.AnnotationUndeclaredStartupTaints] != "" })
 	if got := conditions(w.getPool("default"))["Ready"]; got != "True" {
 		t.Errorf("the pool is used all the same, Ready is %s", got)
 	}
@@ -43,8 +45,8 @@ func TestUndeclaredStartupTaints(t *testing.T) {
 	expects(next)
 	next.eventually("neither condition nor record", func() bool {
 		np := next.getPool("default")
-		_, said := conditions(np)[StartupTaintsDeclared]
-		_, recorded := np.Annotations[UndeclaredAnnotation]
+		_, said := conditions(np)[objects.ConditionStartupTaintsDeclared]
+		_, recorded := np.Annotations[objects.AnnotationUndeclaredStartupTaints]
 		return !said && !recorded
 	})
 	next.TaintSeen("default", "c", scanner) // a claim from before
@@ -55,10 +57,10 @@ func TestUndeclaredStartupTaints(t *testing.T) {
 // The record is valid for a day after the last node.
 func TestUndeclaredStartupTaintsAreForgotten(t *testing.T) {
 	pool := testPool("default", plain, func(np *karpv1.NodePool) {
-		np.Annotations = map[string]string{UndeclaredAnnotation: `[{"taint":{"key":"scanner","effect":"NoExecute"},"seen":"` + start.Add(-25*3600e9).UTC().Format("2006-01-02T15:04:05Z") + `"}]`}
+		np.Annotations = map[string]string{objects.AnnotationUndeclaredStartupTaints: `[{"taint":{"key":"scanner","effect":"NoExecute"},"seen":"` + start.Add(-25*3600e9).UTC().Format("2006-01-02T15:04:05Z") + `"}]`}
 	})
 	w := newWorld(t, newFakeAPI(pool, readyClass("default"))).leading()
-	w.eventually("no record", func() bool { return w.getPool("default").Annotations[UndeclaredAnnotation] == "" })
+	w.eventually("no record", func() bool { return w.getPool("default").Annotations[objects.AnnotationUndeclaredStartupTaints] == "" })
 	if got := w.ExpectedTaints("default"); got != nil {
 		t.Errorf("expects %v", got)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // unhonored is a field of NodePool that has no effect yet.
@@ -46,7 +48,7 @@ func unhonoredBy(np *karpv1.NodePool) (lost, idle string) {
 		}
 	}
 	if derived(np.Name) {
-		if setting := np.Annotations[unhonoredAnnotation]; setting != "" {
+		if setting := np.Annotations[objects.AnnotationUnhonored]; setting != "" {
 			more = append(more, setting)
 		}
 	} else {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Limits of the CRD, checked again because not every pool comes through a CRD of this version.
@@ -67,7 +69,7 @@ func validatePool(np *karpv1.NodePool) field.ErrorList {
 		errs = append(errs, validateStatic(np, spec)...)
 	}
 	if _, err := maxDollars(np); err != nil {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(MaxDollarsAnnotation), np.Annotations[MaxDollarsAnnotation], err.Error()))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(objects.AnnotationMaxDollarsPerHour), np.Annotations[objects.AnnotationMaxDollarsPerHour], err.Error()))
 	}
 	return append(errs, validateDisruption(&np.Spec.Disruption, spec.Child("disruption"))...)
 }

@@ -19,6 +19,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // writeTimeout bounds each write request.
@@ -88,7 +89,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 
 // sameRecord reports whether both NodeClaims record the same intent for the same pool.
 func sameRecord(a, b *karpv1.NodeClaim) bool {
-	for _, key := range []string{BatchAnnotation, PlannedAnnotation, karpv1.NodePoolHashAnnotationKey} {
+	for _, key := range []string{objects.AnnotationLaunchBatch, objects.AnnotationPlannedPods, karpv1.NodePoolHashAnnotationKey} {
 		if a.Annotations[key] != b.Annotations[key] {
 			return false
 		}
@@ -106,7 +107,7 @@ func (s *Store) RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.L
 	if _, err := s.the(ctx, c, false); err != nil {
 		return err
 	}
-	_, err = s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{BatchAnnotation: value}), false)
+	_, err = s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{objects.AnnotationLaunchBatch: value}), false)
 	return err
 }
 
@@ -122,11 +123,11 @@ func inMetadata(c *capacity.Claim, field string, value map[string]any) map[strin
 
 // RecordSlots writes the pods that are planned for the claim's node.
 func (s *Store) RecordSlots(ctx context.Context, name string, slots []capacity.Slot) error {
-	value, err := encodeAnnotation(PlannedAnnotation, slots)
+	value, err := encodeAnnotation(objects.AnnotationPlannedPods, slots)
 	if err != nil {
 		return fmt.Errorf("NodeClaim %s: %w", name, err)
 	}
-	return s.annotate(ctx, name, PlannedAnnotation, value)
+	return s.annotate(ctx, name, objects.AnnotationPlannedPods, value)
 }
 
 func (s *Store) annotate(ctx context.Context, name, key, value string) error {

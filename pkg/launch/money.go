@@ -10,12 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// annotationMaxDollars on a NodePool limits what its nodes may cost, in dollars per hour (Pool.MaxDollars).
-const annotationMaxDollars = "dovetail.sh/max-dollars-per-hour"
-
-// Budget bounds what is bought. Zero means no bound. Running nodes are never ended because of it.
+// Budget bounds what is bought. Zero: no bound. Whatever it says, nothing that runs is ended for it.
 type Budget struct {
 	DollarsPerHour    float64
 	LaunchesPerMinute int
@@ -155,9 +153,9 @@ func (s *Spending) overBudgetLocked(a *purchaseCheck, pool *capacity.Pool, offer
 			a.money().total(), price, b.DollarsPerHour, since)
 	}
 	if most := pool.MaxDollars; most > 0 && a.money().pool(pool.Name)+add > most {
-		since := s.reachedLocked(pool.Name, fmt.Sprintf("nodes of the pool cost at most $%.2f an hour (annotation %s)", most, annotationMaxDollars), a.now)
+		since := s.reachedLocked(pool.Name, fmt.Sprintf("nodes of the pool cost at most $%.2f an hour (annotation %s)", most, objects.AnnotationMaxDollarsPerHour), a.now)
 		return fmt.Sprintf("its nodes cost up to $%.2f per hour and one more would cost up to $%.2f, the limit is $%.2f (annotation %s), %s: nothing is launched until nodes are terminated or the limit is raised",
-			a.money().pool(pool.Name), price, most, annotationMaxDollars, since)
+			a.money().pool(pool.Name), price, most, objects.AnnotationMaxDollarsPerHour, since)
 	}
 	if r, ok := s.budgets[pool.Name]; ok && r.at.Before(a.now) { // an earlier plan hit a budget, and nothing of this plan does
 		r.free = a.now

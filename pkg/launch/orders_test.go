@@ -58,7 +58,7 @@ func TestWhatIsNoOrderIsNotLaunched(t *testing.T) {
 		"launched":   func(c *capacity.Claim) { c.ProviderID, c.Launched = "aws:///a/i-old", true },
 		"recorded":   func(c *capacity.Claim) { c.ProviderID = "aws:///a/i-older" },
 		"deleting":   func(c *capacity.Claim) { c.Deleting = true },
-		"unreadable": func(c *capacity.Claim) { c.Order, c.Unreadable = nil, "annotation dovetail.sh/wave: nonsense" },
+		"unreadable": func(c *capacity.Claim) { c.Order, c.Unreadable = nil, "annotation dovetail.sh/launch-batch: nonsense" },
 	} {
 		w.writes(name, change, func(c *capacity.Claim) { c.NodeName, c.Initialized = "n-"+name, name == "launched" })
 	}

@@ -27,9 +27,7 @@ import (
 // Changes that breakers may depend on. Only spec counts, never status or replicas: a probe of ours changes the status of every DaemonSet.
 
 const (
-	// annotationRetry on a pool, a node class or a workload asks for a probe at once, with each new value.
-	annotationRetry = "dovetail.sh/retry"
-	// retrySpacing is the least time between two retries of a workload: its owner is not the one who pays for them.
+	// retrySpacing is how often the retry annotation is heard of a workload at most: its owner is not who pays.
 	retrySpacing = 5 * time.Minute
 	// annotationRevision on a Deployment's ReplicaSet counts the Deployment's rollouts.
 	annotationRevision = "deployment.kubernetes.io/revision"
@@ -235,7 +233,7 @@ func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, init
 	if !ok {
 		return
 	}
-	retry := o.GetAnnotations()[annotationRetry]
+	retry := o.GetAnnotations()[objects.AnnotationRetry]
 	spec, err := t.Spec.Marshal()
 	if err != nil {
 		return
@@ -288,7 +286,7 @@ func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, init
 func (s *Spending) jobAsks(before, now any) {
 	old, _ := before.(*batchv1.Job)
 	job, ok := now.(*batchv1.Job)
-	if !ok || old == nil || metav1.GetControllerOfNoCopy(job) != nil || job.Annotations[annotationRetry] == "" || job.Annotations[annotationRetry] == old.Annotations[annotationRetry] {
+	if !ok || old == nil || metav1.GetControllerOfNoCopy(job) != nil || job.Annotations[objects.AnnotationRetry] == "" || job.Annotations[objects.AnnotationRetry] == old.Annotations[objects.AnnotationRetry] {
 		return
 	}
 	users := s.usersWhere(func(pod *corev1.Pod) bool { return objects.Controller(pod) == job.UID })

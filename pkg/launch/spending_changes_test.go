@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 var app = guard.Workload{Namespace: "d", Owner: "Deployment/app"}
@@ -70,7 +71,7 @@ func revisionOf(name string, revision int, image string, change ...func(*appsv1.
 }
 
 func asking(value string) func(*appsv1.ReplicaSet) {
-	return func(rs *appsv1.ReplicaSet) { rs.Annotations[annotationRetry] = value }
+	return func(rs *appsv1.ReplicaSet) { rs.Annotations[objects.AnnotationRetry] = value }
 }
 
 // hears reports an object that is created or changed, as its informer would.
@@ -247,7 +248,7 @@ func TestRetryOfAWorkload(t *testing.T) {
 		before := rs
 		rs = revisionOf("app-2", 2, "b", asking(value))
 		if value == "" {
-			delete(rs.Annotations, annotationRetry)
+			delete(rs.Annotations, objects.AnnotationRetry)
 		}
 		p.hears(before, rs, false)
 		p.hears(old, old.DeepCopy(), false) // its status changes
@@ -320,7 +321,7 @@ func TestRetryOfAJob(t *testing.T) {
 	job := func(retry string) *batchv1.Job {
 		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "job", UID: "job", Annotations: map[string]string{}}}
 		if retry != "" {
-			j.Annotations[annotationRetry] = retry
+			j.Annotations[objects.AnnotationRetry] = retry
 		}
 		return j
 	}

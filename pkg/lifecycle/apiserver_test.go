@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // actLikeAnAPIServer adds what the fake clientset leaves out: versions, UIDs, finalizers, grace periods, disruption budgets.
@@ -45,7 +47,7 @@ func (w *world) actLikeAnAPIServer() {
 		if sent.ResourceVersion != old.ResourceVersion {
 			return true, nil, apierrors.NewConflict(nodesResource.GroupResource(), p.GetName(), fmt.Errorf("version"))
 		}
-		if strings.Contains(string(p.GetPatch()), AnnotationHiddenTaints) {
+		if strings.Contains(string(p.GetPatch()), objects.AnnotationHiddenTaints) {
 			w.t.Errorf("hidden taints were written to the API: %s", p.GetPatch())
 		}
 		before, _ := json.Marshal(old)

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 func TestConsistency(t *testing.T) {
@@ -139,13 +141,13 @@ func TestStartupTaintsThatStay(t *testing.T) {
 			if all := strings.Join(w.events, "\n"); strings.Count(all, said) != 2 { // on the claim and on the Node
 				t.Errorf("want events %q, have %q", said, w.events)
 			}
-			if !conditionTrue(w.claim("a"), ConditionInitializationDelayed) {
+			if !conditionTrue(w.claim("a"), objects.ConditionInitializationDelayed) {
 				t.Errorf("no condition: %+v", w.claim("a").Status.Conditions)
 			}
 			if tc.removed {
 				w.changeNode(inst.NodeName, func(n *corev1.Node) { dropTaint(n, startup.Key) })
 				w.pass(time.Second, time.Second)
-				if c := w.claim("a"); !conditionTrue(c, karpv1.ConditionTypeInitialized) || condition(c, ConditionInitializationDelayed) != nil {
+				if c := w.claim("a"); !conditionTrue(c, karpv1.ConditionTypeInitialized) || condition(c, objects.ConditionInitializationDelayed) != nil {
 					t.Errorf("conditions %+v", c.Status.Conditions)
 				}
 				return

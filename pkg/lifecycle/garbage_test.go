@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // batchAnnotation returns a launch batch as it is recorded on its claims: a real one has so many offerings that it is compressed.
@@ -40,7 +41,7 @@ func (w *world) intent(name, batch string, change ...func(*karpv1.NodeClaim)) {
 	w.launched(name, append([]func(*karpv1.NodeClaim){func(c *karpv1.NodeClaim) {
 		c.Status = karpv1.NodeClaimStatus{}
 		if batch != "" {
-			c.Annotations = map[string]string{karpenter.BatchAnnotation: batchAnnotation(batch, name)}
+			c.Annotations = map[string]string{objects.AnnotationLaunchBatch: batchAnnotation(batch, name)}
 		}
 	}}, change...)...)
 	delete(w.cloud.instances, "i-"+name)
@@ -172,7 +173,7 @@ func TestUnlaunchedClaimIsNotLetGoUnderARecord(t *testing.T) {
 	w.deleteByName("a")
 	stale := w.claim("a")
 	c := w.claim("a")
-	c.Annotations = map[string]string{karpenter.BatchAnnotation: batchAnnotation("w", "a")}
+	c.Annotations = map[string]string{objects.AnnotationLaunchBatch: batchAnnotation("w", "a")}
 	if err := w.claims.Patch(w.ctx, c, client.MergeFrom(stale)); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestOrphans(t *testing.T) {
 			c.Status.ProviderID = "aws:///z/" + id
 		}
 		if token != "" {
-			c.Annotations = map[string]string{karpenter.BatchAnnotation: batchAnnotation(token)}
+			c.Annotations = map[string]string{objects.AnnotationLaunchBatch: batchAnnotation(token)}
 		}
 		return c
 	}

@@ -56,8 +56,8 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 		return 0, err
 	}
 	l.match.node = patched
-	if err := set.Clear(ConditionInitializationDelayed); err != nil {
-		return 0, fmt.Errorf("clearing condition %s: %w", ConditionInitializationDelayed, err)
+	if err := set.Clear(objects.ConditionInitializationDelayed); err != nil {
+		return 0, fmt.Errorf("clearing condition %s: %w", objects.ConditionInitializationDelayed, err)
 	}
 	if !set.SetTrue(karpv1.ConditionTypeInitialized) || !c.index.first(l.claim.Name, toldInitialized) {
 		return 0, nil
@@ -97,7 +97,7 @@ func (c *Controller) onlyStartupTaints(node *corev1.Node, claim *karpv1.NodeClai
 	without := *node
 	without.Spec.Taints = slices.Clone(Taints(node))
 	without.Annotations = maps.Clone(node.Annotations)
-	delete(without.Annotations, AnnotationHiddenTaints)
+	delete(without.Annotations, objects.AnnotationHiddenTaints)
 	startup := slices.Concat(claim.Spec.StartupTaints, c.expected(pool(claim)))
 	without.Spec.Taints = slices.DeleteFunc(without.Spec.Taints, func(t corev1.Taint) bool { return hasTaint(startup, &t) })
 	reason, _ := c.uninitialized(&without, claim)

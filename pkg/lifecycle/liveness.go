@@ -125,7 +125,7 @@ func (c *Controller) checkInitialized(ctx context.Context, l *life) (time.Durati
 // delayed records that a node is late and why it is not given up yet.
 func (c *Controller) delayed(l *life, why string, until time.Time) {
 	message := fmt.Sprintf("not initialized within %s: %s; pods wait for the node, and it is given up at %s if that stays so", initializationTimeout, why, until.UTC().Format(time.RFC3339))
-	c.conditions(l.claim).SetTrueWithReason(ConditionInitializationDelayed, "StartupTaintsExist", message)
+	c.conditions(l.claim).SetTrueWithReason(objects.ConditionInitializationDelayed, "StartupTaintsExist", message)
 	if c.index.first(l.claim.Name, toldDelayed) {
 		c.event(l.claim, l.match.node, corev1.EventTypeWarning, reasonInitDelayed, "Check", "%s", message)
 	}
@@ -180,7 +180,7 @@ func (c *Controller) giveUp(ctx context.Context, l *life, reason, message string
 			if n.Annotations == nil {
 				n.Annotations = map[string]string{}
 			}
-			n.Annotations[AnnotationFailed] = message
+			n.Annotations[objects.AnnotationFailed] = message
 		})
 		if err != nil && !gone(err) {
 			return err

@@ -13,13 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Names of the indexes on the Node informer.
-const (
-	nodesByProviderID = "dovetail.sh/nodes-by-provider-id"
-	nodesByInternalIP = "dovetail.sh/nodes-by-internal-ip"
-)
-
-// match says which of the cluster's Nodes belong to a claim. The Nodes are the informer's and must not be changed.
+// match is which of the cluster's Nodes belong to a claim. Nodes are the informer's and must not be changed.
 type match struct {
 	// node is the claim's Node; nil: there is none.
 	node *corev1.Node
@@ -87,7 +81,7 @@ func (c *Controller) matchClaim(claim *karpv1.NodeClaim) match {
 	delete(addresses, "")
 	var sameIP []*corev1.Node
 	for ip := range addresses {
-		sameIP = append(sameIP, c.nodesIndexed(nodesByInternalIP, ip)...)
+		sameIP = append(sameIP, c.nodesIndexed(objects.IndexNodesByInternalIP, ip)...)
 	}
 	return matchNodes(claim, sameID, sameIP, named)
 }
@@ -96,7 +90,7 @@ func (c *Controller) nodesByProviderID(id string) []*corev1.Node {
 	if id == "" {
 		return nil
 	}
-	return c.nodesIndexed(nodesByProviderID, id)
+	return c.nodesIndexed(objects.IndexNodesByProviderID, id)
 }
 
 func (c *Controller) nodesIndexed(index, value string) []*corev1.Node {
@@ -115,13 +109,13 @@ func (c *Controller) nodesIndexed(index, value string) []*corev1.Node {
 
 func indexNodes(informer cache.SharedIndexInformer) error {
 	err := informer.AddIndexers(cache.Indexers{
-		nodesByProviderID: func(obj any) ([]string, error) {
+		objects.IndexNodesByProviderID: func(obj any) ([]string, error) {
 			if n, ok := obj.(*corev1.Node); ok && n.Spec.ProviderID != "" {
 				return []string{n.Spec.ProviderID}, nil
 			}
 			return nil, nil
 		},
-		nodesByInternalIP: func(obj any) ([]string, error) {
+		objects.IndexNodesByInternalIP: func(obj any) ([]string, error) {
 			if n, ok := obj.(*corev1.Node); ok && objects.InternalIP(n) != "" {
 				return []string{objects.InternalIP(n)}, nil
 			}

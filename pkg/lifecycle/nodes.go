@@ -99,7 +99,7 @@ func (c *Controller) nodeChanged(obj any) {
 	if node.Spec.ProviderID == "" {
 		// It may be one of ours under another name; the Node created ahead has the same address.
 		if ip := objects.InternalIP(node); ip != "" {
-			for _, other := range c.nodesIndexed(nodesByInternalIP, ip) {
+			for _, other := range c.nodesIndexed(objects.IndexNodesByInternalIP, ip) {
 				names = append(names, c.index.find(other.Spec.ProviderID, other.Name)...)
 			}
 		}

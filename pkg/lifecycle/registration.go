@@ -146,7 +146,7 @@ func syncNode(n *corev1.Node, claim *karpv1.NodeClaim, hadStartupTaints bool) {
 		n.Annotations = map[string]string{}
 	}
 	for k, v := range claim.Annotations {
-		if !strings.HasPrefix(k, ownDomain) {
+		if !strings.HasPrefix(k, objects.Prefix) { // what Dovetail notes on the claim is of no use on its Node
 			n.Annotations[k] = v
 		}
 	}

@@ -164,7 +164,7 @@ func TestRegistration(t *testing.T) {
 			w := newWorld(t)
 			claim, inst := w.launched("a", func(c *karpv1.NodeClaim) {
 				c.Spec.Taints, c.Spec.StartupTaints = []corev1.Taint{permanent}, []corev1.Taint{startup}
-				c.Annotations = map[string]string{"example.com/note": "yes", "dovetail.sh/planned": "[]"}
+				c.Annotations = map[string]string{"example.com/note": "yes", "dovetail.sh/planned-pods": "[]"}
 			})
 			tc.setup(w, claim, nodeFor(claim, *inst))
 			w.step()
@@ -199,7 +199,7 @@ func TestRegistration(t *testing.T) {
 				return
 			}
 			if !hasFinalizer(node) || node.Labels[karpv1.NodeRegisteredLabelKey] != "true" || node.Labels[corev1.LabelTopologyZone] != "z1" ||
-				len(node.OwnerReferences) != 1 || node.Annotations["example.com/note"] != "yes" || node.Annotations["dovetail.sh/planned"] != "" ||
+				len(node.OwnerReferences) != 1 || node.Annotations["example.com/note"] != "yes" || node.Annotations["dovetail.sh/planned-pods"] != "" ||
 				node.Spec.ProviderID != claim.Status.ProviderID {
 				t.Errorf("the Node lacks something of its claim: %+v", node)
 			}

@@ -11,21 +11,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a managed node that is still initializing it takes the
-// taints that will be removed by themselves (not-ready, uninitialized, unregistered) out of spec.taints, so that pods can be bound ahead of
-// the kubelet, and keeps them in AnnotationHiddenTaints for Taints. Startup taints, unreachable and all others stay visible; on a node with
-// AnnotationFailed all taints do. On an initialized node it hides not-ready while the node is Ready: the taint follows the condition with a
-// lag, and pods whose node has just become Ready would be refused because of it and have another node bought.
+// HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
+// initializing it takes the taints that will go by themselves (not-ready, uninitialized, unregistered) out of
+// spec.taints, so that pods can be bound ahead of the kubelet, and keeps them in objects.AnnotationHiddenTaints for Taints.
+// Startup taints, unreachable and everything else stay visible; on a node marked failed, all of them. Of an initialized node
+// it hides not-ready while the node says Ready: the taint follows the condition with a lag, and pods whose node has just come
+// would be refused by it and have another one bought.
 //
-// It decides from the object alone, so a patch of the labels or of AnnotationFailed changes its decision. It doesn't modify its argument,
-// because a fake or a shared decoder may own it too. Objects that are not Nodes (tombstones, whose object was transformed before) pass
-// unchanged. It is idempotent.
+// It decides from the object alone. A patch of the labels or of objects.AnnotationFailed is how the verdict is changed. The object
+// handed in is not changed, because a fake or a shared decoder may own it too; objects that are not Nodes (tombstones, whose
+// object went through here before) pass. Applying it twice is the same as once.
 func HideEphemeralTaints(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return obj, nil
 	}
-	_, again := node.Annotations[AnnotationHiddenTaints]
+	_, again := node.Annotations[objects.AnnotationHiddenTaints]
 	var visible, hidden []corev1.Taint
 	for _, t := range Taints(node) {
 		if hides(node, &t) {
@@ -41,7 +42,7 @@ func HideEphemeralTaints(obj any) (any, error) {
 	out := *node
 	out.Annotations = maps.Clone(node.Annotations)
 	out.Spec.Taints = visible
-	delete(out.Annotations, AnnotationHiddenTaints)
+	delete(out.Annotations, objects.AnnotationHiddenTaints)
 	if len(hidden) > 0 {
 		data, err := json.Marshal(hidden)
 		if err != nil {
@@ -50,7 +51,7 @@ func HideEphemeralTaints(obj any) (any, error) {
 		if out.Annotations == nil {
 			out.Annotations = map[string]string{}
 		}
-		out.Annotations[AnnotationHiddenTaints] = string(data)
+		out.Annotations[objects.AnnotationHiddenTaints] = string(data)
 	}
 	return &out, nil
 }
@@ -74,7 +75,7 @@ func Taints(node *corev1.Node) []corev1.Taint {
 
 // HiddenTaints returns the taints that HideEphemeralTaints took out of a Node.
 func HiddenTaints(node *corev1.Node) []corev1.Taint {
-	data, ok := node.Annotations[AnnotationHiddenTaints]
+	data, ok := node.Annotations[objects.AnnotationHiddenTaints]
 	if !ok {
 		return nil
 	}
@@ -88,7 +89,7 @@ func HiddenTaints(node *corev1.Node) []corev1.Taint {
 // hides reports whether to hide a taint of the node from the scheduler: the node is managed and was not given up, and the taint will be
 // removed by itself.
 func hides(node *corev1.Node, t *corev1.Taint) bool {
-	if _, failed := node.Annotations[AnnotationFailed]; failed || !ephemeral(t) || !capacity.Managed(node) {
+	if _, failed := node.Annotations[objects.AnnotationFailed]; failed || !ephemeral(t) || !capacity.Managed(node) {
 		return false
 	}
 	return node.Labels[karpv1.NodeInitializedLabelKey] != "true" || t.Key == corev1.TaintNodeNotReady && objects.Ready(node)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 func taint(key string, effect corev1.TaintEffect) corev1.Taint {
@@ -72,13 +74,13 @@ func TestHideEphemeralTaints(t *testing.T) {
 		{
 			name:        "a node marked failed shows everything",
 			labels:      ours,
-			annotations: map[string]string{AnnotationFailed: "registration timeout"},
+			annotations: map[string]string{objects.AnnotationFailed: "registration timeout"},
 			want:        show(all),
 		},
 		{
 			name:        "an annotation that isn't ours is dropped and hides nothing",
 			labels:      ours,
-			annotations: map[string]string{AnnotationHiddenTaints: "nonsense"},
+			annotations: map[string]string{objects.AnnotationHiddenTaints: "nonsense"},
 			want:        "example.com/startup:NoSchedule node.kubernetes.io/unreachable:NoSchedule karpenter.sh/disrupted:NoSchedule",
 		},
 	} {
@@ -168,7 +170,7 @@ func TestHideEphemeralTaintsIsLosslessAndIdempotent(t *testing.T) {
 			node.Labels[karpv1.NodeInitializedLabelKey] = "true"
 		}
 		if r.IntN(6) == 0 {
-			node.Annotations[AnnotationFailed] = "gone"
+			node.Annotations[objects.AnnotationFailed] = "gone"
 		}
 		for _, k := range keys {
 			for _, e := range effects {

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Catalog returns what a node class can run, what had to be assumed for that, and why the class can't be used.
@@ -81,6 +82,8 @@ func claimsOf(set *manifest.Set) []*capacity.Claim {
 	var out []*capacity.Claim
 	claimed := map[string]bool{}
 	for _, nc := range own(manifest.All[*karpv1.NodeClaim](set)) {
+		nc := nc.DeepCopy()
+		objects.UseNewNames(nc.Annotations) // they may have been read off a cluster that another version runs
 		c := karpenter.ClaimOf(nc)
 		claimed[c.NodeName] = true
 		out = append(out, c)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Capacities reads the scheduler's informers. The zero value, like nil, knows no driver.
@@ -24,24 +25,17 @@ type Capacities struct {
 	classes  storagelisters.StorageClassLister
 	nodes    corelisters.NodeLister
 	volumes  corelisters.PersistentVolumeLister
-	csiNodes cache.Indexer // with index byDriver
-	objects  cache.Indexer // CSIStorageCapacity, with indexes byClass and byLabel
+	csiNodes cache.Indexer // by driver
+	objects  cache.Indexer // CSIStorageCapacity; by StorageClass, by node label
 }
 
-// Names of indexes.
-const (
-	byDriver = "dovetail-driver"
-	byClass  = "dovetail-storage-class"
-	byLabel  = "dovetail-node-label"
-)
-
-// New adds its indexes to the informers. Call it before they start.
+// New adds its indexes to the informers. To be called before they start.
 func New(f informers.SharedInformerFactory) *Capacities {
 	v1 := f.Storage().V1()
 	return &Capacities{drivers: v1.CSIDrivers().Lister(), classes: v1.StorageClasses().Lister(), nodes: f.Core().V1().Nodes().Lister(),
 		volumes:  f.Core().V1().PersistentVolumes().Lister(),
-		csiNodes: indexed(v1.CSINodes().Informer(), cache.Indexers{byDriver: driversOf}),
-		objects:  indexed(v1.CSIStorageCapacities().Informer(), cache.Indexers{byClass: classOf, byLabel: labelsOf})}
+		csiNodes: indexed(v1.CSINodes().Informer(), cache.Indexers{objects.IndexCSINodesByDriver: driversOf}),
+		objects:  indexed(v1.CSIStorageCapacities().Informer(), cache.Indexers{objects.IndexCapacitiesByStorageClass: classOf, objects.IndexCapacitiesByNodeLabel: labelsOf})}
 }
 
 // indexed adds the indexes that the informer doesn't have yet: several readers share it.
@@ -115,11 +109,11 @@ func (c *Capacities) On(node map[string]string) map[string]int64 {
 	}
 	var out map[string]int64
 	read := func(label string) {
-		objects, err := c.objects.ByIndex(byLabel, label)
+		found, err := c.objects.ByIndex(objects.IndexCapacitiesByNodeLabel, label)
 		if err != nil {
 			return
 		}
-		for _, o := range objects {
+		for _, o := range found {
 			o := o.(*storagev1.CSIStorageCapacity)
 			limit := o.Capacity
 			if limit == nil {
@@ -172,7 +166,7 @@ func (c *Capacities) Follows(class *storagev1.StorageClass) bool {
 	if err != nil || !ptr.Deref(driver.Spec.StorageCapacity, false) {
 		return false
 	}
-	there, err := c.csiNodes.ByIndex(byDriver, driver.Name)
+	there, err := c.csiNodes.ByIndex(objects.IndexCSINodesByDriver, driver.Name)
 	if err != nil {
 		return false
 	}
@@ -181,11 +175,11 @@ func (c *Capacities) Follows(class *storagev1.StorageClass) bool {
 			return own != ""
 		}
 	}
-	objects, err := c.objects.ByIndex(byClass, class.Name)
+	found, err := c.objects.ByIndex(objects.IndexCapacitiesByStorageClass, class.Name)
 	if err != nil {
 		return false
 	}
-	return !slices.ContainsFunc(objects, func(o any) bool { return shared(o.(*storagev1.CSIStorageCapacity).NodeTopology) })
+	return !slices.ContainsFunc(found, func(o any) bool { return shared(o.(*storagev1.CSIStorageCapacity).NodeTopology) })
 }
 
 // ownLabel returns the label, as key=value, that distinguishes the node from all others in the driver's topology: its value is the

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 var endless = *resource.NewQuantity(math.MaxInt64, resource.BinarySI)
@@ -99,7 +100,7 @@ func (c *Capacities) taken(classes []*storagev1.StorageClass) map[taker]int64 {
 			continue
 		}
 		own[class.Provisioner] = map[string]string{}
-		there, err := c.csiNodes.ByIndex(byDriver, class.Provisioner)
+		there, err := c.csiNodes.ByIndex(objects.IndexCSINodesByDriver, class.Provisioner)
 		if err != nil {
 			continue
 		}

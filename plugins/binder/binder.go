@@ -101,7 +101,7 @@ func (b *Binder) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error()) // Filter checks it, and there is no key to sign it with
 	}
-	return []fwk.SignFragment{{Key: "dovetail.sh/class", Value: string(class.Key)}}, nil
+	return []fwk.SignFragment{{Key: objects.SignatureEquivalenceClass, Value: string(class.Key)}}, nil
 }
 
 const stateKey fwk.StateKey = Name

@@ -54,8 +54,10 @@ type Args struct {
 	// NamespaceSelector selects, by their labels, the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// NodeSurcharge is added to the price of every node when plans are compared, in $/h, for costs that list prices omit.
-	NodeSurcharge float64 `json:"nodeSurcharge,omitempty"`
+	// NodeSurchargeDollarsPerHour is added to the price of every node when plans are compared: what list prices omit.
+	NodeSurchargeDollarsPerHour float64 `json:"nodeSurchargeDollarsPerHour,omitempty"`
+	// NodeSurcharge is what it was called before. DecodeArgs moves the value, and says so in Warnings.
+	NodeSurcharge *float64 `json:"nodeSurcharge,omitempty"`
 	// PriceFactors multiply the prices of instance families when plans are compared.
 	PriceFactors map[string]float64 `json:"priceFactors,omitempty"`
 
@@ -91,6 +93,9 @@ type Args struct {
 	// SimulationDenyList names plugins of the profile that are left out when plans are verified, because their factories must not run
 	// twice.
 	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
+
+	// Warnings are what whoever wrote the arguments should know, though they are good.
+	Warnings []string `json:"-"`
 }
 
 // Inline is an object in the arguments: a name, and the spec that an object of the kind would have.
@@ -123,11 +128,27 @@ func DecodeArgs(obj runtime.Object) (*Args, error) {
 	if err := pluginargs.Decode(obj, ArgsKind, args); err != nil {
 		return nil, fmt.Errorf("%s arguments: %w", Name, err)
 	}
+	if err := args.useNewNames(); err != nil {
+		return nil, fmt.Errorf("%s arguments: %w", Name, err)
+	}
 	args.setDefaults()
 	if errs := args.validate(); len(errs) > 0 {
 		return nil, fmt.Errorf("%s arguments: %w", Name, errs.ToAggregate())
 	}
 	return args, nil
+}
+
+// useNewNames moves what is given under an old name to the field of today.
+func (a *Args) useNewNames() error {
+	if a.NodeSurcharge == nil {
+		return nil
+	}
+	if a.NodeSurchargeDollarsPerHour != 0 {
+		return field.Forbidden(field.NewPath("nodeSurcharge"), "is the old name of nodeSurchargeDollarsPerHour, which is there, too")
+	}
+	a.NodeSurchargeDollarsPerHour, a.NodeSurcharge = *a.NodeSurcharge, nil
+	a.Warnings = append(a.Warnings, "nodeSurcharge is called nodeSurchargeDollarsPerHour now")
+	return nil
 }
 
 func (a *Args) setDefaults() {

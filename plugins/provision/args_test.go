@@ -53,11 +53,17 @@ func TestDecodeArgs(t *testing.T) {
 			func(a *Args) { a.SimulationDenyList = []string{} },
 		},
 		{
+			"an old name", `{"clusterName":"dev","nodeSurcharge":0.01}`,
+			func(a *Args) {
+				a.NodeSurchargeDollarsPerHour, a.Warnings = 0.01, []string{"nodeSurcharge is called nodeSurchargeDollarsPerHour now"}
+			},
+		},
+		{
 			"everything set",
 			`{"clusterName":"dev","clusterEndpoint":"https://x","clusterCABundle":"` + testBundle + `","clusterCIDR":"10.0.0.0/16","region":"eu-west-1",
 			  "vmMemoryOverheadPercent":0.1,"reservedENIs":1,"prefixDelegation":true,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
 			  "interruptionQueue":"q","defaultInstanceProfile":"p","nodePools":[{"name":"a","spec":{"weight":1}}],"ec2NodeClasses":[{"name":"b","spec":{}}],
-			  "nodePoolSelector":{"matchLabels":{"team":"a"}},"namespaceSelector":{"matchLabels":{"team":"b"}},"nodeSurcharge":0.01,"priceFactors":{"m6g":1.1},
+			  "nodePoolSelector":{"matchLabels":{"team":"a"}},"namespaceSelector":{"matchLabels":{"team":"b"}},"nodeSurchargeDollarsPerHour":0.01,"priceFactors":{"m6g":1.1},
 			  "maxTerminationsPerMinute":2,"maxDollarsPerHour":10.5,"maxLaunchesPerMinute":3,"newImageNodes":0,"registrationTimeout":"20m","initializationTimeout":"2h","disruptionDryRun":true,"preferencePolicy":"Ignore","minValuesPolicy":"BestEffort","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
@@ -65,11 +71,11 @@ func TestDecodeArgs(t *testing.T) {
 					VMMemoryOverheadPercent: ptr.To(0.1), ReservedENIs: 1, PrefixDelegation: true, BatchIdleDuration: &metav1.Duration{Duration: 20 * time.Millisecond},
 					BatchMaxDuration: &metav1.Duration{Duration: 20 * time.Millisecond}, MaxClaimsInFlight: ptr.To(1), PreemptFirst: true,
 					InterruptionQueue: "q", DefaultInstanceProfile: "p",
-					NodePools:         []Inline{{Name: "a", Spec: []byte(`{"weight":1}`)}},
-					EC2NodeClasses:    []Inline{{Name: "b", Spec: []byte(`{}`)}},
-					NodePoolSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
-					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}},
-					NodeSurcharge:     0.01, PriceFactors: map[string]float64{"m6g": 1.1},
+					NodePools:                   []Inline{{Name: "a", Spec: []byte(`{"weight":1}`)}},
+					EC2NodeClasses:              []Inline{{Name: "b", Spec: []byte(`{}`)}},
+					NodePoolSelector:            &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+					NamespaceSelector:           &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}},
+					NodeSurchargeDollarsPerHour: 0.01, PriceFactors: map[string]float64{"m6g": 1.1},
 					RegistrationTimeout:      &metav1.Duration{Duration: 20 * time.Minute},
 					InitializationTimeout:    &metav1.Duration{Duration: 2 * time.Hour},
 					MaxTerminationsPerMinute: ptr.To(2), MaxDollarsPerHour: 10.5, MaxLaunchesPerMinute: 3, NewImageNodes: ptr.To(0), DisruptionDryRun: true, PreferencePolicy: "Ignore", MinValuesPolicy: "BestEffort", SimulationDenyList: []string{"A", "B"},

@@ -78,8 +78,8 @@ func validBundle(text string) error {
 
 // validatePlan checks the fields that influence plans. Pools and classes are validated elsewhere, against their definitions.
 func (a *Args) validatePlan() (errs field.ErrorList) {
-	if s := a.NodeSurcharge; !(s >= 0) || math.IsInf(s, 1) {
-		errs = append(errs, field.Invalid(field.NewPath("nodeSurcharge"), s, "must not be negative"))
+	if s := a.NodeSurchargeDollarsPerHour; !(s >= 0) || math.IsInf(s, 1) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeSurchargeDollarsPerHour"), s, "must not be negative"))
 	}
 	for _, family := range slices.Sorted(maps.Keys(a.PriceFactors)) {
 		at := field.NewPath("priceFactors").Key(family)

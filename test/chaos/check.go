@@ -87,7 +87,7 @@ func (c *checker) writes(body []byte) {
 	if json.Unmarshal(body, &o) != nil {
 		return
 	}
-	if r, err := readRecord(o.Metadata.Annotations["dovetail.sh/wave"]); err == nil && r.Token != "" {
+	if r, err := readRecord(o.Metadata.Annotations["dovetail.sh/launch-batch"]); err == nil && r.Token != "" {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.shared[r.Token] = len(r.Claims)
@@ -149,7 +149,7 @@ func (c *checker) launches(v *view) error {
 		if in.ClientToken == "" {
 			return fmt.Errorf("instance %s was launched without a client token", in.ID)
 		}
-		batch := in.Tags["dovetail.sh/wave"]
+		batch := in.Tags["dovetail.sh/launch-batch"]
 		byBatch[batch] = append(byBatch[batch], in.ID)
 		if claim := in.Tags["karpenter.sh/nodeclaim"]; claim != "" && v.live[providerID(in)] {
 			byClaim[claim] = append(byClaim[claim], in.ID)
@@ -192,7 +192,7 @@ func (c *checker) owners(v *view, passed time.Duration, up bool) error {
 	}
 	c.made["owners: a living instance has a claim, or its launch is under way"] += len(v.instances)
 	for _, in := range v.instances {
-		if !v.live[providerID(in)] || owned[providerID(in)] || waiting[in.Tags["dovetail.sh/wave"]] {
+		if !v.live[providerID(in)] || owned[providerID(in)] || waiting[in.Tags["dovetail.sh/launch-batch"]] {
 			delete(c.alone, in.ID)
 			continue
 		}

@@ -86,7 +86,7 @@ type recorded struct {
 
 // recordOf returns the launch recorded on a NodeClaim, or nil if there is none.
 func (r *reader) recordOf(c *karpv1.NodeClaim) (*recorded, error) {
-	value, ok := c.Annotations["dovetail.sh/wave"]
+	value, ok := c.Annotations["dovetail.sh/launch-batch"]
 	if !ok || r.records[value] != nil {
 		return r.records[value], nil
 	}

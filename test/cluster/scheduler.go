@@ -224,8 +224,17 @@ func (s *SchedulerProcess) Kill() { s.process.Kill() }
 // Stop shuts the process down in order (SIGTERM) and reports whether it exited by itself within ten seconds.
 func (s *SchedulerProcess) Stop() bool { return s.process == nil || s.process.Stop(10*time.Second) }
 
-// Restart starts the process again after Kill, Stop or a crash, with the same configuration and log but another port, and waits until
-// it is ready.
+// SetBinary has the next start run another binary, as a roll-out would; empty: that of this tree.
+func (s *SchedulerProcess) SetBinary(ctx context.Context, path string) (err error) {
+	if path == "" {
+		path, err = Build(ctx, Binary{Package: Scheduler.Package, Name: Scheduler.Name, Race: s.options.Race})
+	}
+	s.options.Binary = path
+	return err
+}
+
+// Restart starts the process again after Kill, Stop or a crash, with the same configuration and log and another port, and
+// waits until it is ready.
 func (s *SchedulerProcess) Restart(ctx context.Context) error {
 	s.process.Kill()
 	return s.start(ctx)

@@ -180,9 +180,9 @@ func TestInstancesAreFilteredByTag(t *testing.T) {
 	a := newAccount(t)
 	lt := a.template("lt")
 	in := a.fleetOf(2, lt, "on-demand", abc[:1], "m5.large")
-	in.TagSpecifications[0].Tags = tags("dovetail.sh/wave", "w1", "kubernetes.io/cluster/blue", "owned")
+	in.TagSpecifications[0].Tags = tags("dovetail.sh/launch-batch", "w1", "kubernetes.io/cluster/blue", "owned")
 	w1 := a.launched(in)
-	in.TagSpecifications[0].Tags = tags("dovetail.sh/wave", "w2", "kubernetes.io/cluster/blue", "owned")
+	in.TagSpecifications[0].Tags = tags("dovetail.sh/launch-batch", "w2", "kubernetes.io/cluster/blue", "owned")
 	w2 := a.launched(in)
 	must(a.ec2.CreateTags(a.ctx, &awsec2.CreateTagsInput{Resources: w2[:1], Tags: tags("karpenter.sh/nodeclaim", "c1")}))
 	a.step(3 * time.Second)
@@ -191,12 +191,12 @@ func TestInstancesAreFilteredByTag(t *testing.T) {
 		filter []types.Filter
 		want   int
 	}{
-		"one wave":             {filters("tag:dovetail.sh/wave", "w1"), 2},
-		"what lives of it":     {append(filters("tag:dovetail.sh/wave", "w1"), types.Filter{Name: aws.String("instance-state-name"), Values: []string{"pending", "running"}}), 1},
+		"one wave":             {filters("tag:dovetail.sh/launch-batch", "w1"), 2},
+		"what lives of it":     {append(filters("tag:dovetail.sh/launch-batch", "w1"), types.Filter{Name: aws.String("instance-state-name"), Values: []string{"pending", "running"}}), 1},
 		"all of the cluster":   {filters("tag:kubernetes.io/cluster/blue", "owned"), 4},
 		"those with a claim":   {filters("tag-key", "karpenter.sh/nodeclaim"), 1},
-		"any wave by wildcard": {filters("tag:dovetail.sh/wave", "w?"), 4},
-		"nobody's":             {filters("tag:dovetail.sh/wave", "w3"), 0},
+		"any wave by wildcard": {filters("tag:dovetail.sh/launch-batch", "w?"), 4},
+		"nobody's":             {filters("tag:dovetail.sh/launch-batch", "w3"), 0},
 	} {
 		out := must(a.ec2.DescribeInstances(a.ctx, &awsec2.DescribeInstancesInput{Filters: tc.filter}))
 		n := 0

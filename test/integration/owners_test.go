@@ -23,7 +23,7 @@ func (e *env) asKarpenters() {
 	e.patch(&karpv1.NodePool{}, "default", `{"metadata":{"annotations":{"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v3"}}}`)
 	e.patch(&ec2nc.EC2NodeClass{}, "default", `{"metadata":{"annotations":{"karpenter.k8s.aws/ec2nodeclass-hash":"1","karpenter.k8s.aws/ec2nodeclass-hash-version":"v6"}}}`)
 	for _, c := range e.claims() {
-		e.patch(&karpv1.NodeClaim{}, c.Name, `{"metadata":{"annotations":{"dovetail.sh/wave":null,"dovetail.sh/planned":null,"dovetail.sh/largest":null,
+		e.patch(&karpv1.NodeClaim{}, c.Name, `{"metadata":{"annotations":{"dovetail.sh/launch-batch":null,"dovetail.sh/planned-pods":null,"dovetail.sh/largest-capacity":null,
 			"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v3",
 			"karpenter.k8s.aws/ec2nodeclass-hash":"1","karpenter.k8s.aws/ec2nodeclass-hash-version":"v6"}}}`)
 	}

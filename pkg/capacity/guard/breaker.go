@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -186,6 +188,6 @@ func (b *Breaker) Text() string {
 		next = "the next machine is tried once the API server accepts its Node in a dry run, which is repeated each minute"
 	}
 	// Texts that are too long lose their end: the cause can be read on the pool or the class, too.
-	return fmt.Sprintf("launches are paused since %s; %s (annotation dovetail.sh/retry: at once). For %s: %s",
-		b.Since.UTC().Format(time.RFC3339), next, b.Key, what)
+	return fmt.Sprintf("launches are paused since %s; %s (annotation %s: at once). For %s: %s",
+		b.Since.UTC().Format(time.RFC3339), next, objects.AnnotationRetry, b.Key, what)
 }

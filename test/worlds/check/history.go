@@ -21,8 +21,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
-// plannedAnnotation holds a NodeClaim's slots as JSON; long ones as base64 of gzip with a prefix.
-const plannedAnnotation = "dovetail.sh/planned"
+// plannedAnnotation holds a claim's slots, as JSON or, long ones, as base64 of gzip behind a prefix.
+const plannedAnnotation = "dovetail.sh/planned-pods"
 
 // slot is capacity for a pod of a class, or for one that its owner will create later.
 type slot struct {

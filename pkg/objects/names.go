@@ -1,0 +1,133 @@
+package objects
+
+// The names under dovetail.sh that stand on objects, instances and indexes. They are declared here and nowhere else (internal/lint), and
+// docs/names.md lists them for users.
+//
+// Each comment says who writes the name, who reads it and what the value looks like, and ends with how long that holds:
+//
+//	Stable.     Users and their tools may rely on name and value. Should one be renamed, its old spelling stays understood, with a warning.
+//	Internal.   Written by Dovetail for itself. Name and value may change with any version; the version after reads them (renamed.go).
+//	In memory.  Never written to the API server or the cloud. May change at any time.
+
+// Domain is the domain of Dovetail's names; Prefix begins each of them.
+const (
+	Domain = "dovetail.sh"
+	Prefix = Domain + "/"
+)
+
+// Annotations that users set.
+const (
+	// AnnotationBind on a Pod is written by its owner and read when the pod is planned for: "early", the only value, lets the pod be bound
+	// before its node has registered although nobody would recreate it. Stable.
+	AnnotationBind = "dovetail.sh/bind"
+	// AnnotationMaxDollarsPerHour on a NodePool or Provisioner is written by its owner and read before nodes are bought: what all nodes of the
+	// pool may cost, a decimal number of dollars per hour above zero, "12.50". Stable.
+	AnnotationMaxDollarsPerHour = "dovetail.sh/max-dollars-per-hour"
+	// AnnotationNodeName on an EC2NodeClass is written by its owner and read when an instance is described: how kubelets of the class name
+	// their Nodes, "private-dns", "short-dns" or "instance-id". Stable.
+	AnnotationNodeName = "dovetail.sh/node-name"
+	// AnnotationPauseDisruption on a NodePool or Provisioner is written by its owner and read before a node is disrupted: "true", or anything that isn't
+	// a spelling of false, keeps all nodes of the pool. Stable.
+	AnnotationPauseDisruption = "dovetail.sh/pause-disruption"
+	// AnnotationRetry on a NodePool, EC2NodeClass, Provisioner, Deployment, ReplicaSet, StatefulSet or Job is written by its owner and read by the
+	// spending guard: each new value, whatever it says, asks for a probe at once. Stable.
+	AnnotationRetry = "dovetail.sh/retry"
+)
+
+// Annotations that Dovetail writes.
+const (
+	// AnnotationLaunchBatch on a NodeClaim is written before its launch and read by whoever looks for its instance: the
+	// capacity.LaunchBatch, JSON or "gzip:" and base64 of it. Internal.
+	AnnotationLaunchBatch = "dovetail.sh/launch-batch"
+	// AnnotationPlannedPods on a NodeClaim is written by the planner and read after a restart: the pods planned for its node,
+	// []capacity.Slot in the same encoding. Internal.
+	AnnotationPlannedPods = "dovetail.sh/planned-pods"
+	// AnnotationLargestCapacity on a NodeClaim is written by the planner and read by the limits of its pool until it is launched: the most
+	// that its instance may have of each resource, capacity.Resources in the same encoding. Internal.
+	AnnotationLargestCapacity = "dovetail.sh/largest-capacity"
+	// AnnotationPurchase on a NodeClaim is written and read by the spending guard: the round and the workloads its instance was launched for,
+	// guard.Purchase in the same encoding. Internal.
+	AnnotationPurchase = "dovetail.sh/purchase"
+	// AnnotationInterrupted on a NodeClaim is written when the cloud announces the end of its instance, and read by disruption: the
+	// time by which the node is drained and why, "2026-11-21T22:45:00Z SpotInterrupted". Internal.
+	AnnotationInterrupted = "dovetail.sh/interrupted"
+	// AnnotationFailed on a Node is written when its claim is given up and read by the transform of the scheduler's Node informer: why, a
+	// sentence. All of the Node's taints are visible to the scheduler then. Internal.
+	AnnotationFailed = "dovetail.sh/failed"
+	// AnnotationGuard on a NodePool, EC2NodeClass or Provisioner is written and read by the spending guard: its breakers, JSON. Internal.
+	AnnotationGuard = "dovetail.sh/guard"
+	// AnnotationUndeclaredStartupTaints on a NodePool is written and read by its status: the taints that fresh nodes get and the pool doesn't
+	// declare, []capacity.UndeclaredTaint as JSON. Internal.
+	AnnotationUndeclaredStartupTaints = "dovetail.sh/undeclared-startup-taints"
+	// AnnotationLearned on an EC2NodeClass is written and read by the cloud: the form of its nodes' names and their memory, bytes by image
+	// and instance type, as JSON. Internal.
+	AnnotationLearned = "dovetail.sh/learned"
+)
+
+// Annotations that only objects in memory have.
+const (
+	// AnnotationMalformed is put on an object that could not be decoded, and read by validation: why, by field. In memory.
+	AnnotationMalformed = "dovetail.sh/malformed"
+	// AnnotationUnhonored is put on a NodePool that was derived from a Provisioner, and read by its status: settings of the Provisioner that
+	// have no effect. In memory.
+	AnnotationUnhonored = "dovetail.sh/unhonored"
+	// AnnotationOrigin is put on a derived NodePool or EC2NodeClass, and read for messages: the user's name of what it comes from. In memory.
+	AnnotationOrigin = "dovetail.sh/origin"
+	// AnnotationLaunchTemplate is put on an EC2NodeClass that was derived from an AWSNodeTemplate or provider with a launchTemplate, and
+	// read at launch: the name of that launch template, which is used as it is. In memory.
+	AnnotationLaunchTemplate = "dovetail.sh/launch-template"
+	// AnnotationHiddenTaints is put on a Node by the transform of the scheduler's informer, and read by Filter and lifecycle: the taints that
+	// the transform has taken out of spec.taints, as JSON. In memory.
+	AnnotationHiddenTaints = "dovetail.sh/hidden-taints"
+)
+
+// LabelSchedule on a Namespace is written by its owner and read by the admission policy of manifests/secondary/optional: "true" has pods
+// that name no scheduler scheduled by Dovetail. Stable.
+const LabelSchedule = "dovetail.sh/schedule"
+
+// TagLaunchBatch on EC2 instances, volumes and fleets is written by the launch and read by whoever looks for the instances of a launch batch
+// whose answer was lost: its token. Internal.
+const TagLaunchBatch = "dovetail.sh/launch-batch"
+
+// Condition types.
+const (
+	// ConditionFieldsHonored on a NodePool or Provisioner is written by its status: False while a field that is set has no effect and something is
+	// lost by that. Stable.
+	ConditionFieldsHonored = "dovetail.sh/FieldsHonored"
+	// ConditionLaunchesPaused on a NodePool, EC2NodeClass or Provisioner is written by its status: True, and there only then, while the
+	// spending guard pauses launches. Stable.
+	ConditionLaunchesPaused = "dovetail.sh/LaunchesPaused"
+	// ConditionBudgetReached on a NodePool or Provisioner is written by its status: True, and there only then, while a budget keeps nodes from being
+	// bought. Stable.
+	ConditionBudgetReached = "dovetail.sh/BudgetReached"
+	// ConditionStartupTaintsDeclared on a NodePool or Provisioner is written by its status: False, and there only then, while fresh nodes get
+	// NoExecute taints that the pool doesn't declare. Stable.
+	ConditionStartupTaintsDeclared = "dovetail.sh/StartupTaintsDeclared"
+	// ConditionArchitectureDeclared on a NodePool or Provisioner is written by its status: False, and there only then, while neither the pool nor
+	// pods that its nodes are planned for say whether they may be arm64. Stable.
+	ConditionArchitectureDeclared = "dovetail.sh/ArchitectureDeclared"
+	// ConditionServed on a NodeClaim is written by the spending guard, and read by it after a restart: True once its instance has done
+	// what it was launched for. Stable.
+	ConditionServed = "dovetail.sh/Served"
+	// ConditionInitializationDelayed on a NodeClaim is written by lifecycle: True, and there only then, while its node is kept although it
+	// should have been initialized. Stable.
+	ConditionInitializationDelayed = "dovetail.sh/InitializationDelayed"
+)
+
+// Indexes of informers, and the key of a fragment of pod signatures, which share their spaces of names with other programs' in the process.
+const (
+	// IndexNodesByProviderID of the Node informer, by spec.providerID. In memory.
+	IndexNodesByProviderID = "dovetail.sh/nodes-by-provider-id"
+	// IndexNodesByInternalIP of the Node informer, by the first internal address. In memory.
+	IndexNodesByInternalIP = "dovetail.sh/nodes-by-internal-ip"
+	// IndexPodsByNode of the Pod informer, by spec.nodeName. In memory.
+	IndexPodsByNode = "dovetail.sh/pods-by-node"
+	// IndexCSINodesByDriver of the CSINode informer, by the names of its drivers. In memory.
+	IndexCSINodesByDriver = "dovetail.sh/csi-nodes-by-driver"
+	// IndexCapacitiesByStorageClass of the CSIStorageCapacity informer, by storageClassName. In memory.
+	IndexCapacitiesByStorageClass = "dovetail.sh/capacities-by-storage-class"
+	// IndexCapacitiesByNodeLabel of the CSIStorageCapacity informer, by a label that every node of its topology has. In memory.
+	IndexCapacitiesByNodeLabel = "dovetail.sh/capacities-by-node-label"
+	// SignatureEquivalenceClass is the key of Binder's fragment of a pod's signature; its value is the equivalence class. In memory.
+	SignatureEquivalenceClass = "dovetail.sh/equivalence-class"
+)
