@@ -85,6 +85,7 @@ type Motor struct {
 	ungrouped map[Group]bool        // groups that no plugin handles, as reported to pods; the planner goroutine's
 	nominees  map[types.UID]nominee // the planner goroutine's
 	refused   *filterRefusals       // the planner goroutine's
+	live      atomic.Bool           // Run has begun: the ledger hears of claims and nodes
 	troubled  atomic.Bool           // demand was refused because the intent log is broken
 	wg        sync.WaitGroup
 
@@ -176,6 +177,7 @@ func New(cfg Config, p Parts) *Motor {
 //  7. Buy the probes of the spending guard that are due (probe).
 //  8. Do the same for the pods of nodes that are being replaced (relocate).
 func (m *Motor) Run(ctx context.Context) {
+	m.live.Store(true)
 	m.wg.Go(func() { m.serve(ctx) })
 	m.wg.Go(func() { m.keepSpending(ctx) })
 	if m.readLog(ctx) && m.free(ctx) {

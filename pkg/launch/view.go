@@ -18,6 +18,7 @@ import (
 // view is a Scene with what writing its plan to the ledger needs besides.
 type view struct {
 	Scene
+	live     bool     // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
 	inFlight []string // claims that aren't initialized
 	// claimOf is the claim of each managed node, by node name.
 	claimOf map[string]string
@@ -37,7 +38,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 	if err := m.world.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	v := &view{status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
+	v := &view{live: m.live.Load(), status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
 	v.DaemonSets = m.daemons()
 	v.Namespaces = m.pending.classes.namespaces
 	v.Pools = m.storage.on(m.claims.Pools(m.cloud.InstanceTypes))
@@ -136,7 +137,7 @@ func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	out := *n
 	out.InFlight = st.Managed && !st.Initialized
 	// A kubelet that registers before this process knows the name of its node shows capacity that is reserved under the name of the NodeClaim.
-	out.Closed = out.InFlight && (f == nil || f.Claim == "")
+	out.Closed = v.live && out.InFlight && (f == nil || f.Claim == "")
 	var planned map[string]int64
 	if f != nil && f.Template != nil {
 		planned = f.Template.VolumesFree

@@ -142,7 +142,7 @@ func TestNodesWhoseClaimIsNotKnownYetTakeNoPods(t *testing.T) {
 		{"it is initialized", &ledger.InFlight{Name: "n"}, up, false},
 		{"it is unmanaged", nil, ledger.NodeStatus{}, false},
 	} {
-		got := (&view{}).promise(&capacity.Node{Name: "n", Free: capacity.Resources{corev1.ResourceCPU: 1000}}, tc.f, tc.st)
+		got := (&view{live: true}).promise(&capacity.Node{Name: "n", Free: capacity.Resources{corev1.ResourceCPU: 1000}}, tc.f, tc.st)
 		if got.Closed != tc.want {
 			t.Errorf("%s: takes no pods: %v", tc.name, got.Closed)
 		}
