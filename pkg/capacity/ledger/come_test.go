@@ -45,3 +45,23 @@ func TestPodsThatComeWhileAPlanIsMadeAreKnownByTheirOwnOwners(t *testing.T) {
 		})
 	}
 }
+
+// A gang's pod may have had its cycle, which ended for want of its siblings, before capacity was reserved for it as one of its owner's next
+// pods. It takes that capacity when its gang is gathered.
+func TestMembersTakeWhatIsReservedForTheirOwner(t *testing.T) {
+	c := testClass("same", 100, 0)
+	c.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "A", Controller: new(true)}}}}
+	l := New()
+	l.Submit(capacity.PodRef{UID: "a0"}, c, epoch)
+	l.AddNode("claim", &capacity.Node{}, nil, false, epoch)
+	l.Commit("1", []capacity.Placement{{Class: c, Pod: capacity.PodRef{UID: "a0"}, Node: "claim"}, {Class: c, Owner: "A", Node: "claim"}}, epoch)
+	if got := l.Join(capacity.PodRef{UID: "a1"}, c, epoch); got != Planned {
+		t.Errorf("a1, for which capacity is reserved, is %s", got)
+	}
+	if got := l.Join(capacity.PodRef{UID: "a2"}, c, epoch); got != Queued {
+		t.Errorf("a2, for which nothing is reserved, is %s", got)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}

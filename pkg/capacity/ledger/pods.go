@@ -131,9 +131,10 @@ func (l *Ledger) Join(ref capacity.PodRef, c *capacity.Class, now time.Time) Sta
 	p, ok := l.pods[ref.UID]
 	switch {
 	case !ok:
-		p = l.add(ref, c)
-		l.queue(p, now)
-		p.stale = false
+		if p = l.add(ref, c); !l.adopt(p, p.owner, now) {
+			l.queue(p, now)
+			p.stale = false
+		}
 	case p.state == Refused:
 		l.reclass(p, c)
 		l.queue(p, now)
