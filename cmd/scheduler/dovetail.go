@@ -8,11 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -25,13 +21,8 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
-	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
-	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
-	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/pkg/version"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
@@ -46,7 +37,7 @@ type dovetail struct {
 	others       func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
 	reservations *launch.Reservations
 	classes      *launch.Classes // created with the first profile that uses a plugin
-	motors       sync.WaitGroup
+	controllers  sync.WaitGroup
 	start        sync.Once
 	// end stops the process; nil: it can't be stopped from here.
 	end context.CancelCauseFunc
@@ -83,218 +74,87 @@ func (d *dovetail) classifier(h fwk.Handle) *launch.Classes {
 
 func (d *dovetail) used() bool { return d.classes != nil }
 
-func (d *dovetail) wait() { d.motors.Wait() }
+func (d *dovetail) wait() { d.controllers.Wait() }
 
 // introduce builds the controllers and connects them to the scheduler. Nothing runs before the informers do, and nothing is written before
 // this replica leads.
+//
+//  1. Read the profiles' arguments.
+//  2. Build the adapters: Karpenter's objects, the cloud.
+//  3. Build the controllers that launch nodes, then those that end them.
+//  4. Register the handlers of informers, then the callbacks between the parts.
+//  5. Run what reads; once this replica leads, all the rest.
 func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler) error {
 	profiles, err := ourProfiles(&cc.ComponentConfig, sched)
 	if err != nil {
 		return err
 	}
-	for _, p := range profiles {
-		for _, w := range p.args.Warnings {
-			klog.FromContext(ctx).Info("An argument of Provision has an old name", "profile", p.config.SchedulerName, "warning", w)
-		}
-	}
-	if asked := provision.Extenders(cc.ComponentConfig.Extenders); len(asked) > 0 {
-		klog.FromContext(ctx).Info("Extenders are not called before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
-			"namespaceSelector of ProvisionArgs keeps such pods from causing launches", "extenders", asked)
-	}
-	args := profiles[0].args
-	client, err := kubernetes.NewForConfig(asOurselves(cc.KubeConfig))
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	server, err := serverVersion(ctx, client)
+	warn(ctx, cc, profiles)
+	p, err := d.adapters(ctx, cc, profiles)
 	if err != nil {
 		return err
 	}
-	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
-	store, err := karpenter.NewStore(asJSON(cc.KubeConfig), recorder, d.clock)
-	if err != nil {
+	if err := d.launching(ctx, cc, sched, profiles, p); err != nil {
 		return err
 	}
-	if err := pools(store, profiles); err != nil {
+	if err := d.endings(cc, profiles[0].args, p); err != nil {
 		return err
 	}
-	d.binding(profiles, cc.InformerFactory)
-	external := karpenter.NewExternalController(client, d.clock)
-	store.SetHold(external.Hold)
-	provider, err := d.provider(ctx, args, server, external.Hold)
-	if err != nil {
+	if err := p.watch(cc, sched); err != nil {
 		return err
 	}
-	world, recheck, err := worlds(ctx, sched, profiles, d.others())
-	if err != nil {
-		return err
-	}
-	groups, err := newGangs(asJSON(cc.KubeConfig), cc.InformerFactory, sched, profiles)
-	if err != nil {
-		return err
-	}
-	namespaces, err := mayLaunch(args)
-	if err != nil {
-		return err
-	}
-	daemons, err := launch.NewDaemons(cc.InformerFactory)
-	if err != nil {
-		return err
-	}
-	words := launch.NewRecorder(recorder)
-	pending := launch.NewPending(names(profiles), d.reservations, d.classes)
-	pending.ProvisionFor(provisionFor(profiles))
-	pending.CompareWith(cc.InformerFactory.Core().V1().Pods().Lister())
-	owners := launch.NewOwners(cc.InformerFactory)
-	boundTo := podsOn(cc.InformerFactory.Core().V1().Pods().Informer())
-	store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
-	spending := launch.NewSpending(launch.SpendingConfig{NewImageNodes: *args.NewImageNodes,
-		Budget: launch.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},
-		d.clock, store, owners, pending, noExecute(cc.InformerFactory.Core().V1().Nodes().Lister()), boundTo)
-	if err := spending.Watch(cc.InformerFactory); err != nil {
-		return err
-	}
-	motor := launch.New(launch.Config{
-		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
-		MaxInFlight: *args.MaxClaimsInFlight, NamespaceSelector: namespaces, Parallel: 64,
-		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
-			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors},
-	}, launch.Parts{
-		Clock: d.clock, Reservations: d.reservations, Cloud: provider, Claims: store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
-		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(client, boundTo), Queue: queue{sched}, Events: words,
-		Pending: pending, Owners: owners, Spending: spending, Gangs: groups, Daemons: daemons.List, Hold: external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
-	})
-	perMinute := brake.New(*args.MaxTerminationsPerMinute)
-	groups.changed = motor.Changed
-	daemons.OnChange(motor.DaemonsChanged)
-	life, err := lifecycle.New(lifecycle.Config{
-		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Cloud: provider,
-		NodeFor: nodeOfClaim, Registering: motor.ClaimNamed, Registered: observe(provider), NotRegistered: notJoined(provider, store),
-		ExpectedTaints: store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: store.Recorder(), Clock: d.clock,
-		Hold: external.Hold, Close: motor.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
-		GivingUp: func(claim, why string, fault *guard.Fault) {
-			spending.Ending(claim, fault)
-			motor.GivingUp(claim, why)
-		},
-	})
-	if err != nil {
-		return err
-	}
-
-	ending, err := disruption.New(disruption.Config{
-		Kube: client, Informers: cc.InformerFactory, Claims: store.Client(), Live: store.Live(), Fence: d.reservations, Nodes: life,
-		Replacements: motor, Taken: blockOver(provider), Lost: takenBack(provider), Ending: disrupting(spending, store.Claim, provider.Describe), Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: external.Hold, Recorder: store.Recorder(), Clock: d.clock,
-	})
-	if err != nil {
-		return err
-	}
-
-	if err := cc.InformerFactory.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints); err != nil {
-		return fmt.Errorf("hiding the taints of nodes that are still initializing: %w", err)
-	}
-	simulate.ObserveNodes(sched, func(before, now *corev1.Node) {
-		if now == nil {
-			motor.NodeUncached(before)
-		} else {
-			motor.NodeChanged(before, now)
-		}
-	})
-	podsRead, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(pending.Handler())
-	if err != nil {
-		return fmt.Errorf("watching pods: %w", err)
-	}
-	if _, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(spending.Pods()); err != nil {
-		return fmt.Errorf("watching pods: %w", err)
-	}
-	driversRead, err := cc.InformerFactory.Storage().V1().CSINodes().Informer().AddEventHandler(motor.CSINodes())
-	if err != nil {
-		return fmt.Errorf("watching CSINodes: %w", err)
-	}
-	storageRead, err := cc.InformerFactory.Storage().V1().CSIStorageCapacities().Informer().AddEventHandler(motor.StorageCapacities())
-	if err != nil {
-		return fmt.Errorf("watching CSIStorageCapacities: %w", err)
-	}
-	if _, err := cc.InformerFactory.Core().V1().Namespaces().Informer().AddEventHandler(motor.Namespaces()); err != nil {
-		return fmt.Errorf("watching Namespaces: %w", err)
-	}
-	store.OnClaim(func(c *capacity.Claim, gone bool) {
-		if ordersDedicated(c) {
-			provider.OfferDedicated(dedicatedClasses(store)) // before the launch controller looks for the offerings that the claim can be launched as
-		}
-		if gone || c.Deleting {
-			motor.ClaimGone(c.Name, "its NodeClaim was deleted")
-		} else {
-			motor.ClaimChanged(c)
-		}
-		if c.Registered && c.NodeName != "" {
-			motor.ClaimNamed(c.Name, c.NodeName, c.ProviderID)
-		}
-		life.ClaimChanged(c.Name)
-		ending.Changed()
-	})
-	store.OnPool(motor.Changed)
-	store.OnGuard(func(o guard.Owner, retry bool) {
-		if o.Pool != "" {
-			spending.PoolChanged(o.Pool, store.ClassOf(o.Pool), retry)
-		} else {
-			spending.ClassChanged(o.Class, store.PoolsOf(o.Class), retry)
-		}
-	})
-	store.OnPool(func() { provider.OfferDedicated(dedicatedClasses(store)) })
-	external.OnChange(motor.HoldChanged)
-	store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
-		if gone {
-			provider.DeleteNodeClass(nc.Name)
-		} else {
-			provider.SetNodeClass(nc)
-		}
-	})
-	store.OnClassEnd(provider.ReleaseClass)
-	store.SetClusterCA(provider.ClusterCA)
-	store.SetTypes(provider.InstanceTypes)
-	provider.OnChange(store.TypesChanged)
-	provider.OnChange(motor.Changed)
-	provider.OnInterruption(ending.Interrupted)
-	provider.OnLearned(func(class, value string) error { return store.Note(ctx, class, objects.AnnotationLearned, value) })
-	provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
-		if err := store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)
-		}
-	})
+	p.connect(ctx)
 	takeDownWithoutNodes(sched, names(profiles), d.reservations, d.classes)
-
 	if err := d.publish(ctx, profiles, liveState{
-		problem: func() string { return cmp.Or(external.Hold(), store.Problem()) }, cloud: provider.Status, claims: store.Claims, ledger: d.reservations.Summary,
-		pools: func() []*capacity.Pool { return store.Pools(provider.InstanceTypes) },
+		problem: func() string { return cmp.Or(p.external.Hold(), p.store.Problem()) }, cloud: p.provider.Status, claims: p.store.Claims, ledger: d.reservations.Summary,
+		pools: func() []*capacity.Pool { return p.store.Pools(p.provider.InstanceTypes) },
 	}); err != nil {
 		return err
 	}
+	d.runParts(ctx, sched, p)
+	return nil
+}
 
+// warn logs what the configuration has that works otherwise than one may think.
+func warn(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, profiles []profile) {
+	logger := klog.FromContext(ctx)
+	for _, p := range profiles {
+		for _, w := range p.args.Warnings {
+			logger.Info("An argument of Provision has an old name", "profile", p.config.SchedulerName, "warning", w)
+		}
+	}
+	if asked := provision.Extenders(cc.ComponentConfig.Extenders); len(asked) > 0 {
+		logger.Info("Extenders are not called before nodes are bought: a pod that they refuse everywhere has a node launched in vain; "+
+			"namespaceSelector of ProvisionArgs keeps such pods from causing launches", "extenders", asked)
+	}
+}
+
+// runParts runs the parts.
+func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, p *parts) {
 	// Every replica may begin to read at once; the rest runs on the leader.
-	d.motors.Go(func() { d.run(ctx, "store", store.Run) })
-	d.motors.Go(func() { d.run(ctx, "watch for Karpenter", external.Run) })
-	d.motors.Go(func() { groups.run(ctx) })
+	d.controllers.Go(func() { d.run(ctx, "store", p.store.Run) })
+	d.controllers.Go(func() { d.run(ctx, "watch for Karpenter", p.external.Run) })
+	d.controllers.Go(func() { p.groups.run(ctx) })
 	whenLeading(sched, func() {
 		d.start.Do(func() {
-			d.motors.Go(func() { d.run(ctx, "cloud provider", endless(provider.Run)) })
-			d.motors.Go(func() { words.Run(ctx) })
-			d.motors.Go(func() {
+			d.controllers.Go(func() { d.run(ctx, "cloud provider", endless(p.provider.Run)) })
+			d.controllers.Go(func() { p.events.Run(ctx) })
+			d.controllers.Go(func() {
 				// The scheduler has waited for its own handlers only. A pod that Pending doesn't know when reservations are restored would
 				// lose its own, and another node would be bought for it.
-				if cache.WaitForCacheSync(ctx.Done(), podsRead.HasSynced, driversRead.HasSynced, storageRead.HasSynced, daemons.HasSynced) {
-					d.run(ctx, "launcher", endless(motor.Run))
+				if cache.WaitForCacheSync(ctx.Done(), p.synced...) {
+					d.run(ctx, "launcher", endless(p.launcher.Run))
 				}
 			})
-			d.motors.Go(func() { d.run(ctx, "pool status", store.RunStatus) })
-			d.motors.Go(func() {
-				if store.WaitForSync(ctx) {
-					d.motors.Go(func() { d.run(ctx, "disruption", ending.Run) })
-					d.run(ctx, "lifecycle", life.Run)
+			d.controllers.Go(func() { d.run(ctx, "pool status", p.store.RunStatus) })
+			d.controllers.Go(func() {
+				if p.store.WaitForSync(ctx) {
+					d.controllers.Go(func() { d.run(ctx, "disruption", p.ending.Run) })
+					d.run(ctx, "lifecycle", p.life.Run)
 				}
 			})
 		})
 	})
-	return nil
 }
 
 // asJSON returns the configuration of a client for custom resources: they have no protobuf encoding, which the scheduler's own client uses.

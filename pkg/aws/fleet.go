@@ -65,32 +65,29 @@ func (p *Provider) ready(name string) (*resolved, error) {
 	return r, nil
 }
 
-// configs returns the fleet's choices: each offering in the zone's subnet with the most free addresses, grouped by the properties in
-// which their launch templates differ. The order is the launch batch's, cheapest first. A fleet buys on one market: that of the first
-// offering.
-func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchBatch) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
+// templateKey are the properties in which the launch templates of a fleet's choices differ.
+type templateKey struct {
+	image    string
+	maxPods  int64
+	reserved string
+	efas     int64
+	tenancy  string
+	from     *reservation
+	own      templateVersion
+}
+
+// choices returns the fleet's choices without their launch templates, and what each template is to have: each offering in the zone's subnet
+// with the most free addresses, grouped by templateKey. The order is the launch batch's, cheapest first. A fleet buys on one market: that
+// of the first offering.
+func (p *Provider) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey, []ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType) {
 	gone, f := p.exhausted.now.Load(), p.catalogue.now.Load()
 	subnets := p.addresses.most(r.subnets, gone.full)
-	tags := p.launchTags(r.class, w.Pool)
-	type group struct {
-		image    string
-		maxPods  int64
-		reserved string
-		efas     int64
-		tenancy  string
-		from     *reservation
-		own      templateVersion
-	}
 	// Of two offerings of the same type and zone (reservations, tenancies) a fleet accepts only one.
 	type pool struct{ instanceType, zone string }
 	taken := map[pool]bool{}
-	partition, err := r.placement.partition(w.Labels)
-	if err != nil {
-		return nil, "", fmt.Errorf("EC2NodeClass %s: %w: %w", w.NodeClass, err, capacity.ErrRefused)
-	}
 	var market ec2types.MarketType
-	order := map[group]int{}
-	var groups []group
+	order := map[templateKey]int{}
+	var groups []templateKey
 	var out []ec2types.FleetLaunchTemplateConfigRequest
 	ranks := ranksOf(w)
 	for n, o := range w.Offers {
@@ -102,7 +99,7 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 		if img == nil || taken[in] {
 			continue
 		}
-		g := group{image: img.id, maxPods: r.settings.pods(h), tenancy: o.Tenancy, own: img.own}
+		g := templateKey{image: img.id, maxPods: r.settings.pods(h), tenancy: o.Tenancy, own: img.own}
 		if g.own.name != "" {
 			g.maxPods = 0 // no template is created that could differ in it
 		}
@@ -132,6 +129,17 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 			Priority: ranks[n],
 		})
 	}
+	return groups, out, market
+}
+
+// configs returns the fleet's choices with their launch templates, which are created where they don't exist, and the market.
+func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchBatch) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
+	tags := p.launchTags(r.class, w.Pool)
+	partition, err := r.placement.partition(w.Labels)
+	if err != nil {
+		return nil, "", fmt.Errorf("EC2NodeClass %s: %w: %w", w.NodeClass, err, capacity.ErrRefused)
+	}
+	groups, out, market := p.choices(r, w)
 	if len(out) == 0 {
 		return nil, "", fmt.Errorf("none of the %d offerings is available: out of capacity, or without image or subnet: %w", len(w.Offers), capacity.ErrInsufficientCapacity)
 	}

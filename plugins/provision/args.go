@@ -29,7 +29,7 @@ type Args struct {
 	ClusterCABundle string `json:"clusterCABundle,omitempty"`
 	// ClusterCIDR is the service network; empty: read from EKS.
 	ClusterCIDR string `json:"clusterCIDR,omitempty"`
-	// Region is the AWS region; empty: AWS_REGION, or the region of the instance that the scheduler runs on.
+	// Region is the AWS region; empty: AWS_REGION.
 	Region string `json:"region,omitempty"`
 	// VMMemoryOverheadPercent is the fraction of an instance type's memory (0.075 is 7.5 %) that is subtracted until a first node has
 	// shown the true value.

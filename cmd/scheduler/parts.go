@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/pkg/scheduler"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+)
+
+// parts are what runs beside the scheduler, as introduce builds it.
+type parts struct {
+	client   kubernetes.Interface
+	store    *karpenter.Store
+	external *karpenter.ExternalController
+	provider *aws.Provider
+	groups   *gangs
+	pending  *launch.Pending
+	spending *launch.Spending
+	launcher *launch.Launcher
+	events   *launch.PacedRecorder
+	life     *lifecycle.Controller
+	ending   *disruption.Controller
+	// synced report whether the handlers that the launcher depends on have seen all objects.
+	synced []cache.InformerSynced
+}
+
+// adapters builds what speaks to the API server and to the cloud.
+func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, profiles []profile) (*parts, error) {
+	client, err := kubernetes.NewForConfig(asOurselves(cc.KubeConfig))
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	server, err := serverVersion(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
+	p := &parts{client: client, events: launch.NewRecorder(recorder), external: karpenter.NewExternalController(client, d.clock)}
+	if p.store, err = karpenter.NewStore(asJSON(cc.KubeConfig), recorder, d.clock); err != nil {
+		return nil, err
+	}
+	if err := pools(p.store, profiles); err != nil {
+		return nil, err
+	}
+	d.binding(profiles, cc.InformerFactory)
+	p.store.SetHold(p.external.Hold)
+	p.store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
+	p.provider, err = d.provider(ctx, profiles[0].args, server, p.external.Hold)
+	return p, err
+}
+
+// launching builds the controller that launches nodes, with what it is asked by and what it asks.
+func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler, profiles []profile, p *parts) error {
+	args := profiles[0].args
+	world, recheck, err := worlds(ctx, sched, profiles, d.others())
+	if err != nil {
+		return err
+	}
+	if p.groups, err = newGangs(asJSON(cc.KubeConfig), cc.InformerFactory, sched, profiles); err != nil {
+		return err
+	}
+	namespaces, err := mayLaunch(args)
+	if err != nil {
+		return err
+	}
+	daemons, err := launch.NewDaemons(cc.InformerFactory)
+	if err != nil {
+		return err
+	}
+	p.pending = launch.NewPending(names(profiles), d.reservations, d.classes)
+	p.pending.ProvisionFor(provisionFor(profiles))
+	p.pending.CompareWith(cc.InformerFactory.Core().V1().Pods().Lister())
+	owners := launch.NewOwners(cc.InformerFactory)
+	boundTo := podsOn(cc.InformerFactory.Core().V1().Pods().Informer())
+	p.spending = launch.NewSpending(launch.SpendingConfig{NewImageNodes: *args.NewImageNodes,
+		Budget: launch.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},
+		d.clock, p.store, owners, p.pending, noExecute(cc.InformerFactory.Core().V1().Nodes().Lister()), boundTo)
+	if err := p.spending.Watch(cc.InformerFactory); err != nil {
+		return err
+	}
+	p.launcher = launch.New(launch.Config{
+		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
+		MaxInFlight: *args.MaxClaimsInFlight, NamespaceSelector: namespaces, Parallel: 64,
+		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
+			Effort: launch.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors},
+	}, launch.Parts{
+		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, Claims: p.store, World: world, Recheck: recheck, Planner: capacity.NewPlanner(), Rooms: capacity.NewPlanner(),
+		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(p.client, boundTo), Queue: queue{sched}, Events: p.events,
+		Pending: p.pending, Owners: owners, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
+	})
+	p.groups.changed = p.launcher.Changed
+	daemons.OnChange(p.launcher.DaemonsChanged)
+	p.synced = append(p.synced, daemons.HasSynced)
+	return nil
+}
+
+// endings builds the controllers that look after nodes from their registration to their end.
+func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *provision.Args, p *parts) (err error) {
+	perMinute := brake.New(*args.MaxTerminationsPerMinute)
+	p.life, err = lifecycle.New(lifecycle.Config{
+		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider,
+		NodeFor: nodeOfClaim, Registering: p.launcher.ClaimNamed, Registered: observe(p.provider), NotRegistered: notJoined(p.provider, p.store),
+		ExpectedTaints: p.store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: p.store.Recorder(), Clock: d.clock,
+		Hold: p.external.Hold, Close: p.launcher.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
+		GivingUp: func(claim, why string, fault *guard.Fault) {
+			p.spending.Ending(claim, fault)
+			p.launcher.GivingUp(claim, why)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	p.ending, err = disruption.New(disruption.Config{
+		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: d.reservations, Nodes: p.life,
+		Replacements: p.launcher, Taken: blockOver(p.provider), Lost: takenBack(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
+		Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: p.external.Hold, Recorder: p.store.Recorder(), Clock: d.clock,
+	})
+	return err
+}
+
+// watch registers handlers with the scheduler's informers, and with its cache for nodes.
+func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler) error {
+	f := cc.InformerFactory
+	if err := f.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints); err != nil {
+		return fmt.Errorf("hiding the taints of nodes that are still initializing: %w", err)
+	}
+	simulate.ObserveNodes(sched, func(before, now *corev1.Node) {
+		if now == nil {
+			p.launcher.NodeUncached(before)
+		} else {
+			p.launcher.NodeChanged(before, now)
+		}
+	})
+	for _, w := range []struct {
+		kind     string
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+		awaited  bool // before the launcher begins
+	}{
+		{"pods", f.Core().V1().Pods().Informer(), p.pending.Handler(), true},
+		{"pods", f.Core().V1().Pods().Informer(), p.spending.Pods(), false},
+		{"CSINodes", f.Storage().V1().CSINodes().Informer(), p.launcher.CSINodes(), true},
+		{"CSIStorageCapacities", f.Storage().V1().CSIStorageCapacities().Informer(), p.launcher.StorageCapacities(), true},
+		{"Namespaces", f.Core().V1().Namespaces().Informer(), p.launcher.Namespaces(), false},
+	} {
+		read, err := w.informer.AddEventHandler(w.handler)
+		if err != nil {
+			return fmt.Errorf("watching %s: %w", w.kind, err)
+		}
+		if w.awaited {
+			p.synced = append(p.synced, read.HasSynced)
+		}
+	}
+	return nil
+}
+
+// connect has the parts hear of each other's changes.
+func (p *parts) connect(ctx context.Context) {
+	p.store.OnClaim(p.claimChanged)
+	p.store.OnPool(p.launcher.Changed)
+	p.store.OnGuard(func(o guard.Owner, retry bool) {
+		if o.Pool != "" {
+			p.spending.PoolChanged(o.Pool, p.store.ClassOf(o.Pool), retry)
+		} else {
+			p.spending.ClassChanged(o.Class, p.store.PoolsOf(o.Class), retry)
+		}
+	})
+	p.store.OnPool(func() { p.provider.OfferDedicated(dedicatedClasses(p.store)) })
+	p.external.OnChange(p.launcher.HoldChanged)
+	p.store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
+		if gone {
+			p.provider.DeleteNodeClass(nc.Name)
+		} else {
+			p.provider.SetNodeClass(nc)
+		}
+	})
+	p.store.OnClassEnd(p.provider.ReleaseClass)
+	p.store.SetClusterCA(p.provider.ClusterCA)
+	p.store.SetTypes(p.provider.InstanceTypes)
+	p.provider.OnChange(p.store.TypesChanged)
+	p.provider.OnChange(p.launcher.Changed)
+	p.provider.OnInterruption(p.ending.Interrupted)
+	p.provider.OnLearned(func(class, value string) error { return p.store.Note(ctx, class, objects.AnnotationLearned, value) })
+	p.provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
+		if err := p.store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)
+		}
+	})
+}
+
+// claimChanged hears of NodeClaims.
+func (p *parts) claimChanged(c *capacity.Claim, gone bool) {
+	if ordersDedicated(c) {
+		p.provider.OfferDedicated(dedicatedClasses(p.store)) // before the launcher looks for the offerings that the claim can be launched as
+	}
+	if gone || c.Deleting {
+		p.launcher.ClaimGone(c.Name, "its NodeClaim was deleted")
+	} else {
+		p.launcher.ClaimChanged(c)
+	}
+	if c.Registered && c.NodeName != "" {
+		p.launcher.ClaimNamed(c.Name, c.NodeName, c.ProviderID)
+	}
+	p.life.ClaimChanged(c.Name)
+	p.ending.Changed()
+}
