@@ -33,8 +33,8 @@ func TestProcessEndsWithItsParts(t *testing.T) {
 				start, other := time.Now(), false
 				d := newDovetail()
 				err := d.until(ctx, func(ctx context.Context) error {
-					d.motors.Go(func() { d.run(ctx, "lifecycle", tc.part) })
-					d.motors.Go(func() {
+					d.controllers.Go(func() { d.run(ctx, "lifecycle", tc.part) })
+					d.controllers.Go(func() {
 						<-ctx.Done()
 						other = true
 					})

@@ -251,7 +251,7 @@ func (d *dovetail) planAllOf(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "planned", UID: "planned"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: node.Status.Allocatable[corev1.ResourceCPU]}}}}}}
-	class, err := capacity.ClassOf(p, capacity.VolumeFacts{})
+	class, err := capacity.ClassOf(p, capacity.VolumeInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestGatedPodsAreNotAskedAtNewNodes(t *testing.T) {
 		name := fmt.Sprint("pod-", i)
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
 			Spec: corev1.PodSpec{SchedulerName: "ours", Containers: []corev1.Container{{Name: "main"}}}}
-		class, err := capacity.ClassOf(p, capacity.VolumeFacts{})
+		class, err := capacity.ClassOf(p, capacity.VolumeInfo{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,6 +63,8 @@ func TestRules(t *testing.T) {
 		rule, path, source string
 		want               int
 	}{
+		{"no vague names of types and functions", "pkg/x/x.go", `package x; type cells struct{}; func tellMeant() {}`, 2},
+		{"no vague names of types and functions", "pkg/x/x.go", `package x; type cellar struct{ cells int }; func f(told bool) {}`, 0},
 		{"no time.Sleep in tests", "pkg/x/x_test.go", `package x; import "time"; func f() { time.Sleep(1) }`, 1},
 		{"no time.Sleep in tests", "pkg/x/x.go", `package x; import "time"; func f() { time.Sleep(1) }`, 0},
 		{"no skipped tests", "pkg/x/x_test.go", `package x; import "testing"; func TestX(t *testing.T) { t.Skip("later") }`, 1},

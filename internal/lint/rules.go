@@ -23,6 +23,11 @@ var Rules = []Rule{
 		Find:   privateWords,
 	},
 	{
+		Name:   "no vague names of types and functions",
+		Reason: "these words stood for something here that others have a term for (docs/glossary.md)",
+		Find:   vagueNames,
+	},
+	{
 		Name:   "no time.Sleep in tests",
 		Reason: "a test that sleeps is slow where the machine is fast and fails where it is slow; wait for the event, or step a clock",
 		Find: func(path string, file *ast.File, report func(token.Pos)) {
@@ -105,9 +110,34 @@ func spelledNames(path string, file *ast.File, report func(token.Pos)) {
 // are words of others, which may use them: exceptions by the start of the path.
 var private = map[string][]string{
 	"athand": nil, "census": nil, "crowd": nil, "departure": nil, "desert": nil, "desk": nil, "doubtful": nil, "film": nil, "forsaken": nil, "heir": nil,
-	"incumbent": nil, "janitor": nil, "landing": nil, "leaver": nil, "lessons": nil, "likeness": nil, "lodger": nil, "parted": nil, "pulse": nil,
+	"incumbent": nil, "janitor": nil, "landing": nil, "leaver": nil, "lessons": nil, "likeness": nil, "lodger": nil, "motor": nil, "parted": nil, "pulse": nil,
 	"rehouse": nil, "ruin": nil, "sack": nil, "seam": nil, "sitting": nil, "slips": nil, "stranger": nil, "thrifty": nil, "vacate": nil, "wave": nil,
 	"tenancy": {"cmd/scheduler/aws.go", "pkg/aws/", "pkg/capacity/claim.go", "pkg/capacity/labels.go", "pkg/capacity/offer.go", "pkg/capacity/world_test.go", "pkg/karpenter/claim", "pkg/launch/finish.go", "test/ec2/", "test/integration/handmade_test.go"}, // a word of EC2's
+}
+
+// vague are words that types and functions of the product and its tests aren't named by.
+var vague = strings.Fields("door edge hope care deal facts standing stay brief promised movable loose turned told news said strike cell front content " +
+	"unit bin variant cover works shut meant leaving")
+
+// vagueNames reports declarations of types and functions with such a word in their name, in the singular or the plural.
+func vagueNames(path string, file *ast.File, report func(token.Pos)) {
+	check := func(name *ast.Ident) {
+		for _, word := range words(name.Name) {
+			if slices.Contains(vague, word) || slices.Contains(vague, strings.TrimSuffix(word, "s")) {
+				report(name.Pos())
+				return
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			check(n.Name)
+		case *ast.TypeSpec:
+			check(n.Name)
+		}
+		return true
+	})
 }
 
 // allowed are names that have such a word in them and are read for the sake of an older version.

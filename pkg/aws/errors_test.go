@@ -58,7 +58,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-func TestBrief(t *testing.T) {
+func TestSummarize(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want string

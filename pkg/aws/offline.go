@@ -117,7 +117,7 @@ func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.Insta
 	}
 	if r.images = imagesOfStatus(&nc.Status); len(r.images) == 0 {
 		var what string
-		r.images, what = imagesMeant(&nc.Spec)
+		r.images, what = imagesOfTerms(&nc.Spec)
 		if own != "" {
 			what = fmt.Sprintf("launch template %s: %s, and volumes as an image has them", own, what)
 		}
@@ -165,8 +165,8 @@ func imagesOfStatus(st *ec2nc.EC2NodeClassStatus) []image {
 	return out
 }
 
-// imagesMeant returns images for everything that the class's terms may match.
-func imagesMeant(spec *ec2nc.EC2NodeClassSpec) (images []image, assumed string) {
+// imagesOfTerms returns images for everything that the class's terms may match.
+func imagesOfTerms(spec *ec2nc.EC2NodeClassSpec) (images []image, assumed string) {
 	for i, a := range aliasImages(spec, "offline") {
 		for _, kind := range a.kinds {
 			images = append(images, image{id: fmt.Sprintf("ami-%d", i), arch: a.arch, kind: kind})

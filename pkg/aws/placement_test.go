@@ -87,7 +87,7 @@ func TestClusterGroupIsInOneZone(t *testing.T) {
 	}
 }
 
-func TestPartitionsAreTold(t *testing.T) {
+func TestPartitionsAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(inGroup("parts", w.sim.AddPlacementGroup("parts", "partition", 2)))
 	w.types("parts")

@@ -99,7 +99,7 @@ func TestFleetOnTheWire(t *testing.T) {
 	}
 }
 
-func TestFieldsWithoutEffectAreSaid(t *testing.T) {
+func TestFieldsWithoutEffectAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
 		nc.Spec.AMISelectorTerms = []ec2nc.AMISelectorTerm{{Alias: "bottlerocket@latest"}}

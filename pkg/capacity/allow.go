@@ -2,7 +2,7 @@ package capacity
 
 // coarseAllows reports whether one more pod of the batch may be placed in the given domains, considering all topology keys but the host
 // name.
-func (r *run) coarseAllows(u *unit, where site) bool {
+func (r *run) coarseAllows(u *podBatch, where site) bool {
 	for i := range u.owned {
 		if o := &u.owned[i]; !o.group.host && !r.satisfied(u, o, where) {
 			return false
@@ -19,7 +19,7 @@ func (r *run) coarseAllows(u *unit, where site) bool {
 	return true
 }
 
-func (r *run) satisfied(u *unit, o *owned, where site) bool {
+func (r *run) satisfied(u *podBatch, o *owned, where site) bool {
 	d, ok := where.of(o.group)
 	switch o.kind {
 	case spread:
@@ -41,7 +41,7 @@ func selfCount(o *owned) int {
 
 // first reports whether a pod of the batch satisfies its own affinity terms as the first pod that matches them: it matches all of them
 // itself, and no other pod matches any.
-func (r *run) first(u *unit) bool {
+func (r *run) first(u *podBatch) bool {
 	for i := range u.owned {
 		if o := &u.owned[i]; o.kind == affinity && (!o.self || o.group.total > 0) {
 			return false
@@ -51,7 +51,7 @@ func (r *run) first(u *unit) bool {
 }
 
 // hostRoom returns how many more pods of the batch, at most k, a node may take under the rules among pods of one node.
-func (r *run) hostRoom(u *unit, n *node, k int) int {
+func (r *run) hostRoom(u *podBatch, n *node, k int) int {
 	for i := range u.owned {
 		o := &u.owned[i]
 		g := o.group

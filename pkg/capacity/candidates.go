@@ -13,7 +13,7 @@ func (p *Planner) Candidates(view *View, class *Class, opts Options) []*PlannedN
 	r := newRun(&View{Pools: view.Pools, DaemonSets: view.DaemonSets, Namespaces: view.Namespaces,
 		Demand: []Demand{{Class: &alone, Pods: []PodRef{{}}}}}, &opts, &p.memory)
 	r.reset()
-	u := r.units[0]
+	u := r.podBatches[0]
 	type place struct {
 		pool               int
 		zone, capacityType string
@@ -21,8 +21,8 @@ func (p *Planner) Candidates(view *View, class *Class, opts Options) []*PlannedN
 	// The cheapest candidate of each.
 	best := map[place]int{}
 	var order []place
-	for b := range r.catalog.bins {
-		x := &r.catalog.bins[b]
+	for b := range r.catalog.candidates {
+		x := &r.catalog.candidates[b]
 		if !u.offered.Has(b) || !roomFor(r.catalog.roomOf(b), u.need) {
 			continue
 		}
@@ -31,7 +31,7 @@ func (p *Planner) Candidates(view *View, class *Class, opts Options) []*PlannedN
 		if !known {
 			order = append(order, at)
 		}
-		if !known || x.price < r.catalog.bins[other].price {
+		if !known || x.price < r.catalog.candidates[other].price {
 			best[at] = b
 		}
 	}
@@ -40,7 +40,7 @@ func (p *Planner) Candidates(view *View, class *Class, opts Options) []*PlannedN
 		n := r.open(best[at])
 		r.place(u, n, 1)
 		s := r.shape(n, false)
-		if len(s.bins) == 0 {
+		if len(s.candidates) == 0 {
 			continue
 		}
 		t := s.template

@@ -12,12 +12,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// catalog is everything that could be bought: an offering candidate (bin) for each pool, choice of labels, instance type and available
+// catalog is everything that could be bought: an offering candidate (candidate) for each pool, choice of labels, instance type and available
 // offering.
 type catalog struct {
-	pools []*poolOffers
-	bins  []bin
-	dims  *dims
+	pools      []*poolOffers
+	candidates []candidate
+	dims       *dims
 	// tiers are the candidates by weight of their pools, highest first.
 	tiers []packing.Bits
 	// budgets is the number of limits and capacity reservations. reserved is how many instances are left in capacity reservations, by
@@ -59,8 +59,8 @@ type labelChoice struct {
 	ranks       []int // its candidates' positions in order of price
 }
 
-// bin is an offering candidate: a node that can be bought.
-type bin struct {
+// candidate is an offering candidate: a node that can be bought.
+type candidate struct {
 	pool, labelChoice, typ int
 	offer                  Offer
 	price                  float64 // the price that is compared
@@ -75,13 +75,15 @@ type column struct {
 	of     []int // index into values, by type; -1: the label is absent
 }
 
-func (c *catalog) typeOf(b int) *InstanceType { return c.pools[c.bins[b].pool].types[c.bins[b].typ] }
+func (c *catalog) typeOf(b int) *InstanceType {
+	return c.pools[c.candidates[b].pool].types[c.candidates[b].typ]
+}
 
-func (c *catalog) roomOf(b int) []int64 { return c.rooms[c.bins[b].room] }
+func (c *catalog) roomOf(b int) []int64 { return c.rooms[c.candidates[b].room] }
 
 // label returns a label that a node bought as candidate b will have.
 func (c *catalog) label(b int, key string) (string, bool) {
-	x := &c.bins[b]
+	x := &c.candidates[b]
 	if v, ok := x.offer.label(key); ok {
 		return v, true
 	}
@@ -102,7 +104,7 @@ func newCatalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bo
 			size += len(t.Offers)
 		}
 	}
-	c.bins = make([]bin, 0, size)
+	c.candidates = make([]candidate, 0, size)
 	tier := -1
 	for i, p := range pools {
 		if i == 0 || p.Weight != pools[i-1].Weight {
@@ -123,17 +125,17 @@ func newCatalog(pools []*Pool, opts *Options, mentioned map[string]map[string]bo
 		}
 		po.labelChoices = po.openLabels(mentioned)
 		for v := range po.labelChoices {
-			po.labelChoices[v].first = len(c.bins)
-			c.addBins(po, v, opts)
-			po.labelChoices[v].last = len(c.bins)
+			po.labelChoices[v].first = len(c.candidates)
+			c.addCandidates(po, v, opts)
+			po.labelChoices[v].last = len(c.candidates)
 		}
 	}
 	c.addUses()
 	c.setSpecial()
-	for b := range c.bins {
-		tier := c.pools[c.bins[b].pool].tier
+	for b := range c.candidates {
+		tier := c.pools[c.candidates[b].pool].tier
 		for len(c.tiers) <= tier {
-			c.tiers = append(c.tiers, packing.NewBits(len(c.bins)))
+			c.tiers = append(c.tiers, packing.NewBits(len(c.candidates)))
 		}
 		c.tiers[tier].Set(b)
 	}
@@ -154,7 +156,7 @@ func (c *catalog) left() []int64 {
 	return out
 }
 
-func (c *catalog) addBins(p *poolOffers, v int, opts *Options) {
+func (c *catalog) addCandidates(p *poolOffers, v int, opts *Options) {
 	zones, hasZones := p.Requirements[labelZone]
 	cts, hasCTs := p.Requirements[labelCapacityType]
 	var others []Requirement // on labels of offers
@@ -181,7 +183,7 @@ func (c *catalog) addBins(p *poolOffers, v int, opts *Options) {
 				slices.ContainsFunc(others, func(r Requirement) bool { return !o.allows(r) }) {
 				continue
 			}
-			c.bins = append(c.bins, bin{pool: p.index, labelChoice: v, typ: t, offer: o, price: o.Price*factor + surcharge})
+			c.candidates = append(c.candidates, candidate{pool: p.index, labelChoice: v, typ: t, offer: o, price: o.Price*factor + surcharge})
 		}
 	}
 }
@@ -191,10 +193,10 @@ func (c *catalog) addUses() {
 	c.reserved = map[int]int{}
 	reservations := map[string]int{}
 	var uses []packing.Use
-	for b := range c.bins {
-		x := &c.bins[b]
+	for b := range c.candidates {
+		x := &c.candidates[b]
 		p, typ := c.pools[x.pool], c.typeOf(b)
-		if b == 0 || c.bins[b-1].pool != x.pool || c.typeOf(b-1) != typ {
+		if b == 0 || c.candidates[b-1].pool != x.pool || c.typeOf(b-1) != typ {
 			uses = nil
 			for _, name := range slices.Sorted(maps.Keys(p.limits)) {
 				amount := typ.Capacity[name]
@@ -219,7 +221,7 @@ func (c *catalog) addUses() {
 
 // reservation returns the budget of the capacity reservation that candidate b takes from.
 func (c *catalog) reservation(b int) (budget int, ok bool) {
-	for _, use := range c.bins[b].uses {
+	for _, use := range c.candidates[b].uses {
 		if _, ok := c.reserved[use.Budget]; ok {
 			return use.Budget, true
 		}
@@ -227,7 +229,7 @@ func (c *catalog) reservation(b int) (budget int, ok bool) {
 	return 0, false
 }
 
-func (c *catalog) uses(b int) []packing.Use { return c.bins[b].uses }
+func (c *catalog) uses(b int) []packing.Use { return c.candidates[b].uses }
 
 // narrow keeps the types that satisfy the pool's requirements on labels of instance types.
 func (p *poolOffers) narrow() {
@@ -315,21 +317,21 @@ func (c *catalog) waysOf(p *poolOffers, v int, o Offer) [][]int {
 		}
 		at := map[way]map[int]int{}
 		for b := x.first; b < x.last; b++ {
-			w := way{c.bins[b].offer.CapacityType, c.bins[b].offer.ReservationID}
+			w := way{c.candidates[b].offer.CapacityType, c.candidates[b].offer.ReservationID}
 			if at[w] == nil {
 				at[w] = map[int]int{}
 			}
-			i, known := at[w][c.bins[b].typ]
+			i, known := at[w][c.candidates[b].typ]
 			if !known {
 				i = len(x.ways[w])
-				at[w][c.bins[b].typ] = i
+				at[w][c.candidates[b].typ] = i
 				x.ways[w] = append(x.ways[w], nil)
 			}
 			x.ways[w][i] = append(x.ways[w][i], b)
 		}
 		for _, types := range x.ways {
-			for _, bins := range types {
-				slices.SortFunc(bins, c.cheaper)
+			for _, candidates := range types {
+				slices.SortFunc(candidates, c.cheaper)
 			}
 			slices.SortFunc(types, func(a, b []int) int { return c.cheaper(a[0], b[0]) })
 		}
@@ -339,8 +341,8 @@ func (c *catalog) waysOf(p *poolOffers, v int, o Offer) [][]int {
 
 // cheaper orders candidates by price, then by name, zone and index, so that the order is total.
 func (c *catalog) cheaper(a, b int) int {
-	if by := cmp.Compare(c.bins[a].price, c.bins[b].price); by != 0 {
+	if by := cmp.Compare(c.candidates[a].price, c.candidates[b].price); by != 0 {
 		return by
 	}
-	return cmp.Or(cmp.Compare(c.typeOf(a).Name, c.typeOf(b).Name), cmp.Compare(c.bins[a].offer.Zone, c.bins[b].offer.Zone), a-b)
+	return cmp.Or(cmp.Compare(c.typeOf(a).Name, c.typeOf(b).Name), cmp.Compare(c.candidates[a].offer.Zone, c.candidates[b].offer.Zone), a-b)
 }

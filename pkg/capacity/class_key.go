@@ -13,7 +13,7 @@ import (
 
 // hash is stable across processes, because class keys are recorded on claims. It leaves out what pods of a class may differ in (name,
 // UID, owner, images, environment).
-func (c *Class) hash(pod *corev1.Pod, vol VolumeFacts) ClassKey {
+func (c *Class) hash(pod *corev1.Pod, vol VolumeInfo) ClassKey {
 	k := make(keyBytes, 0, 1024)
 	k.text(pod.Namespace, pod.Spec.SchedulerName, strconv.Itoa(int(c.Priority)), strconv.Itoa(int(c.Bind)))
 	k.texts(c.Labels)

@@ -22,8 +22,8 @@ const bindEarly = "early"
 // ErrNotPlannable is wrapped by ClassOf's errors: capacity can't help this pod as it is.
 var ErrNotPlannable = errors.New("pod can't be planned for")
 
-// VolumeFacts is what the caller knows about a pod's volumes; the zero value is a pod without volumes.
-type VolumeFacts struct {
+// VolumeInfo is what the caller knows about a pod's volumes; the zero value is a pod without volumes.
+type VolumeInfo struct {
 	// Topology has an entry for each volume that is not reachable from everywhere: its alternatives, ORed, from the PersistentVolume's
 	// node affinity or, while it is unbound, from the StorageClass's allowedTopologies.
 	Topology [][]Requirements
@@ -39,7 +39,7 @@ type VolumeFacts struct {
 }
 
 // ClassOf returns a pod's class. Its errors wrap ErrNotPlannable and name the field.
-func ClassOf(pod *corev1.Pod, vol VolumeFacts) (*Class, error) {
+func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
 	if vol.Problem != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotPlannable, vol.Problem)
 	}

@@ -49,7 +49,7 @@ func testList(amounts ...string) corev1.ResourceList {
 
 func mustClass(t testing.TB, pod *corev1.Pod) *Class {
 	t.Helper()
-	c, err := ClassOf(pod, VolumeFacts{})
+	c, err := ClassOf(pod, VolumeInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,21 +92,21 @@ func TestRequestsOfAPod(t *testing.T) {
 func TestPodsThatCannotBePlannedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
-		vol    VolumeFacts
+		vol    VolumeInfo
 		want   string
 	}{
-		"a negative request": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("cpu=-1") }, VolumeFacts{},
+		"a negative request": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("cpu=-1") }, VolumeInfo{},
 			"pod can't be planned for: container main: request of cpu is negative (-1)"},
-		"Gt with a word": {func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("k", "Gt", "many")) }, VolumeFacts{},
+		"Gt with a word": {func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("k", "Gt", "many")) }, VolumeInfo{},
 			`pod can't be planned for: required node affinity, term 0: k: operator Gt needs an integer, has "many"`},
 		"selector against affinity": {func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"k": "a"}
 			p.Spec.Affinity = nodeAffinity(expr("k", "In", "b"))
-		}, VolumeFacts{}, "pod can't be planned for: node selector and required node affinity contradict each other"},
-		"a word that the annotation doesn't know": {func(p *corev1.Pod) { p.Annotations = map[string]string{objects.AnnotationBind: "erly"} }, VolumeFacts{},
+		}, VolumeInfo{}, "pod can't be planned for: node selector and required node affinity contradict each other"},
+		"a word that the annotation doesn't know": {func(p *corev1.Pod) { p.Annotations = map[string]string{objects.AnnotationBind: "erly"} }, VolumeInfo{},
 			`pod can't be planned for: annotation dovetail.sh/bind is "erly", it can only be "early"`},
-		"a lost claim": {func(*corev1.Pod) {}, VolumeFacts{Problem: "claim data is lost"}, "pod can't be planned for: claim data is lost"},
-		"volumes in two zones": {func(*corev1.Pod) {}, VolumeFacts{Topology: [][]Requirements{
+		"a lost claim": {func(*corev1.Pod) {}, VolumeInfo{Problem: "claim data is lost"}, "pod can't be planned for: claim data is lost"},
+		"volumes in two zones": {func(*corev1.Pod) {}, VolumeInfo{Topology: [][]Requirements{
 			{LabelRequirements(map[string]string{labelZone: "a"})}, {LabelRequirements(map[string]string{"topology.ebs.csi.aws.com/zone": "b"})}}},
 			"pod can't be planned for: its volumes can't be reached from the nodes it asks for"},
 	} {
@@ -140,19 +140,19 @@ func nodeAffinity(terms ...corev1.NodeSelectorRequirement) *corev1.Affinity {
 func TestNodeTermsOfAPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
-		vol    VolumeFacts
+		vol    VolumeInfo
 		want   []string // each term's requirements in key order
 	}{
-		"none": {func(*corev1.Pod) {}, VolumeFacts{}, nil},
-		"selectors by an old name": {func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/arch": "arm64"} }, VolumeFacts{},
+		"none": {func(*corev1.Pod) {}, VolumeInfo{}, nil},
+		"selectors by an old name": {func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/arch": "arm64"} }, VolumeInfo{},
 			[]string{"[kubernetes.io/arch in (arm64)]"}},
 		"ORed terms, each with the selector": {func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"a": "1"}
 			p.Spec.Affinity = nodeAffinity(expr("b", "Exists"), expr("c", "NotIn", "x"))
-		}, VolumeFacts{}, []string{"[a in (1) b exists]", "[a in (1) c not in (x)]"}},
+		}, VolumeInfo{}, []string{"[a in (1) b exists]", "[a in (1) c not in (x)]"}},
 		"a volume in one of two zones cuts the term that asks for another": {func(p *corev1.Pod) {
 			p.Spec.Affinity = nodeAffinity(expr(labelZone, "In", "a"), expr(labelZone, "In", "b", "c"))
-		}, VolumeFacts{Topology: [][]Requirements{{LabelRequirements(map[string]string{labelZone: "b"}), LabelRequirements(map[string]string{labelZone: "d"})}}},
+		}, VolumeInfo{Topology: [][]Requirements{{LabelRequirements(map[string]string{labelZone: "b"}), LabelRequirements(map[string]string{labelZone: "d"})}}},
 			[]string{"[topology.kubernetes.io/zone in (b)]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +268,7 @@ func BenchmarkClassOf(b *testing.B) {
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := ClassOf(pod, VolumeFacts{}); err != nil {
+		if _, err := ClassOf(pod, VolumeInfo{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -14,11 +14,11 @@ type compatibility struct {
 
 func (r *run) compatibility(n *node) *compatibility {
 	l := &compatibility{run: r, node: n}
-	x := &r.catalog.bins[n.bin]
+	x := &r.catalog.candidates[n.candidate]
 	p := r.catalog.pools[x.pool]
 	for _, key := range n.fixed {
 		if OfferLabel(key) {
-			v, ok := r.catalog.label(n.bin, key)
+			v, ok := r.catalog.label(n.candidate, key)
 			l.keys, l.values, l.present = append(l.keys, key), append(l.values, v), append(l.present, ok)
 		} else if _, own := p.labelChoices[x.labelChoice].labels[key]; !own {
 			l.columns = append(l.columns, p.column(key))
@@ -30,7 +30,7 @@ func (r *run) compatibility(n *node) *compatibility {
 // offer reports whether the offering and the daemons of a candidate of the same pool are compatible.
 func (l *compatibility) offer(b int) bool {
 	c := l.run.catalog
-	x, y := &c.bins[l.node.bin], &c.bins[b]
+	x, y := &c.candidates[l.node.candidate], &c.candidates[b]
 	return x.offer.CapacityType == y.offer.CapacityType && x.offer.ReservationID == y.offer.ReservationID && l.labels(b)
 }
 
@@ -38,7 +38,7 @@ func (l *compatibility) offer(b int) bool {
 // labels that pods depend on.
 func (l *compatibility) labels(b int) bool {
 	c := l.run.catalog
-	if c.bins[l.node.bin].daemons != c.bins[b].daemons {
+	if c.candidates[l.node.candidate].daemons != c.candidates[b].daemons {
 		return false
 	}
 	for i, key := range l.keys {
@@ -51,7 +51,7 @@ func (l *compatibility) labels(b int) bool {
 
 // typ reports whether a type of the same pool is compatible.
 func (l *compatibility) typ(typ int) bool {
-	own := l.run.catalog.bins[l.node.bin].typ
+	own := l.run.catalog.candidates[l.node.candidate].typ
 	for _, col := range l.columns {
 		if col.of[typ] != col.of[own] {
 			return false
@@ -60,10 +60,10 @@ func (l *compatibility) typ(typ int) bool {
 	return true
 }
 
-// content reports whether all pods of the node may be on the candidate.
-func (l *compatibility) content(b int) bool {
+// admitsPods reports whether all pods of the node may be on the candidate.
+func (l *compatibility) admitsPods(b int) bool {
 	for _, s := range l.node.content {
-		if !s.bins.Has(b) {
+		if !s.candidates.Has(b) {
 			return false
 		}
 	}
@@ -72,6 +72,6 @@ func (l *compatibility) content(b int) bool {
 
 // is reports whether the node could be bought as candidate b.
 func (l *compatibility) is(b int) bool {
-	x, y := &l.run.catalog.bins[l.node.bin], &l.run.catalog.bins[b]
-	return x.pool == y.pool && x.labelChoice == y.labelChoice && l.offer(b) && l.typ(y.typ) && l.content(b)
+	x, y := &l.run.catalog.candidates[l.node.candidate], &l.run.catalog.candidates[b]
+	return x.pool == y.pool && x.labelChoice == y.labelChoice && l.offer(b) && l.typ(y.typ) && l.admitsPods(b)
 }

@@ -11,8 +11,8 @@ import (
 
 // daemonSets are the daemons, and the candidates that each of them runs on.
 type daemonSets struct {
-	sets []*DaemonSet
-	bins []packing.Bits
+	sets       []*DaemonSet
+	candidates []packing.Bits
 	// of are the daemons by the key that candidates store.
 	of map[string][]*DaemonSet
 }
@@ -21,7 +21,7 @@ type daemonSets struct {
 func (c *catalog) addDaemons(sets []*DaemonSet) *daemonSets {
 	ds := &daemonSets{sets: sets, of: map[string][]*DaemonSet{"": nil}}
 	for _, d := range sets {
-		ds.bins = append(ds.bins, c.matching(&asks{terms: d.Class.Terms, tolerations: d.Class.Tolerations, preferred: true}))
+		ds.candidates = append(ds.candidates, c.matching(&asks{terms: d.Class.Terms, tolerations: d.Class.Tolerations, preferred: true}))
 	}
 	c.rooms = c.rooms[:0]
 	type roomKey struct {
@@ -30,17 +30,17 @@ func (c *catalog) addDaemons(sets []*DaemonSet) *daemonSets {
 	}
 	rooms := map[roomKey]int{}
 	var key, last []byte
-	for b := range c.bins {
-		x := &c.bins[b]
+	for b := range c.candidates {
+		x := &c.candidates[b]
 		typ := c.typeOf(b)
 		key = key[:0]
 		for i := range sets {
-			if ds.bins[i].Has(b) {
+			if ds.candidates[i].Has(b) {
 				key = binary.AppendUvarint(key, uint64(i))
 			}
 		}
 		if b > 0 && typ == c.typeOf(b-1) && bytes.Equal(key, last) {
-			x.room, x.daemons = c.bins[b-1].room, c.bins[b-1].daemons // candidates of a type are adjacent
+			x.room, x.daemons = c.candidates[b-1].room, c.candidates[b-1].daemons // candidates of a type are adjacent
 			continue
 		}
 		last = append(last[:0], key...)
@@ -69,7 +69,7 @@ func (d *DaemonSet) RunsOn(labels map[string]string, taints []corev1.Taint) bool
 func (ds *daemonSets) room(c *catalog, typ *InstanceType, key string, b int) []int64 {
 	if _, known := ds.of[key]; !known {
 		for i, d := range ds.sets {
-			if ds.bins[i].Has(b) {
+			if ds.candidates[i].Has(b) {
 				ds.of[key] = append(ds.of[key], d)
 			}
 		}
@@ -90,7 +90,7 @@ func (ds *daemonSets) room(c *catalog, typ *InstanceType, key string, b int) []i
 func (ds *daemonSets) among(positions []int, b int) int {
 	n := 0
 	for _, i := range positions {
-		if ds.bins[i].Has(b) {
+		if ds.candidates[i].Has(b) {
 			n++
 		}
 	}
@@ -99,12 +99,12 @@ func (ds *daemonSets) among(positions []int, b int) int {
 
 // avoidDaemons removes the batch's candidates with daemons that its pods must not share a node or domain with, by anti-affinity of either
 // side.
-func (r *run) avoidDaemons(u *unit) {
+func (r *run) avoidDaemons(u *podBatch) {
 	avoid := func(g *group, daemons []int) {
 		for _, d := range daemons {
-			for b := range r.catalog.bins {
-				if _, ok := r.catalog.label(b, g.key); u.bins.Has(b) && (ok || g.host) && r.daemons.bins[d].Has(b) {
-					u.bins.Clear(b)
+			for b := range r.catalog.candidates {
+				if _, ok := r.catalog.label(b, g.key); u.candidates.Has(b) && (ok || g.host) && r.daemons.candidates[d].Has(b) {
+					u.candidates.Clear(b)
 				}
 			}
 		}
@@ -120,16 +120,16 @@ func (r *run) avoidDaemons(u *unit) {
 }
 
 // countDaemons finds the groups that count daemons' pods, and those of anti-affinity terms that daemons' pods have.
-func (t *topology) countDaemons(sets []*DaemonSet, units []*unit, names NamespaceLabels) {
+func (t *topology) countDaemons(sets []*DaemonSet, podBatches []*podBatch, names NamespaceLabels) {
 	for i, d := range sets {
 		if a := d.Class.Pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-			for _, g := range t.concerning(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, d.Class.Namespace, units, names) {
+			for _, g := range t.concerning(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, d.Class.Namespace, podBatches, names) {
 				g.repelling = append(g.repelling, i)
 			}
 		}
 	}
 	near := map[*group]bool{} // a daemon's pod comes too late for others to have affinity to it
-	for _, u := range units {
+	for _, u := range podBatches {
 		for i := range u.all {
 			if u.all[i].kind == affinity {
 				near[u.all[i].group] = true
@@ -149,11 +149,11 @@ func (t *topology) countDaemons(sets []*DaemonSet, units []*unit, names Namespac
 }
 
 // portsTaken returns the candidates on which a daemon uses a host port that the class requests.
-func (ds *daemonSets) portsTaken(ports []corev1.ContainerPort, bins int) packing.Bits {
-	out := packing.NewBits(bins)
+func (ds *daemonSets) portsTaken(ports []corev1.ContainerPort, candidates int) packing.Bits {
+	out := packing.NewBits(candidates)
 	for i, d := range ds.sets {
 		if portsConflict(ports, d.Class.HostPorts) {
-			out.Or(ds.bins[i])
+			out.Or(ds.candidates[i])
 		}
 	}
 	return out

@@ -37,10 +37,10 @@ func (r *run) emit(order []binding) *Plan {
 		if p.CapacityType == CapacityTypeReserved {
 			out.LowerBound = 0 // reserved capacity is paid for already, and would be compared with list prices
 		}
-		if p.Price < r.catalog.bins[n.bin].offer.Price {
+		if p.Price < r.catalog.candidates[n.candidate].offer.Price {
 			out.LowerBound = 0 // minValues require special hardware that is cheaper than what was packed
 		}
-		out.compared += r.catalog.bins[n.shape.bins[0]].price
+		out.compared += r.catalog.candidates[n.shape.candidates[0]].price
 	}
 	for _, n := range r.nodes {
 		for _, s := range n.content {
@@ -48,15 +48,15 @@ func (r *run) emit(order []binding) *Plan {
 		}
 	}
 	groups := r.joined()
-	next := make([]int, len(r.units))
+	next := make([]int, len(r.podBatches))
 	for _, b := range order {
 		for range b.n {
-			h := b.unit.holders[next[b.unit.index]]
-			next[b.unit.index]++
-			out.Placements = append(out.Placements, Placement{Class: b.unit.Class, Pod: h.pod, Owner: h.owner, Node: ids[b.node], Group: groups[b.unit.index], Gang: b.unit.gang})
+			h := b.podBatch.holders[next[b.podBatch.index]]
+			next[b.podBatch.index]++
+			out.Placements = append(out.Placements, Placement{Class: b.podBatch.Class, Pod: h.pod, Owner: h.owner, Node: ids[b.node], Group: groups[b.podBatch.index], Gang: b.podBatch.gang})
 		}
 	}
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		if rest := u.holders[next[u.index]:]; len(rest) > 0 {
 			out.Refused = append(out.Refused, r.refusal(u, rest))
 		}
@@ -71,7 +71,7 @@ func (r *run) emit(order []binding) *Plan {
 // constraint over a label, by affinity or by a gang. Anti-affinity and spread over host names don't count, since they hold no matter
 // which of the nodes exist already. 0: no group.
 func (r *run) joined() []int {
-	parent := make([]int, len(r.units))
+	parent := make([]int, len(r.podBatches))
 	for i := range parent {
 		parent[i] = i
 	}
@@ -82,14 +82,14 @@ func (r *run) joined() []int {
 		}
 		return parent[i]
 	}
-	depends := make([]bool, len(r.units))
+	depends := make([]bool, len(r.podBatches))
 	join := func(a, b int) {
 		depends[a], depends[b] = true, true
 		parent[find(max(a, b))] = find(min(a, b))
 	}
 	members := map[*group][]int{}
 	gangs := map[string]int{}
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		if u.left == len(u.holders) {
 			continue
 		}
@@ -105,7 +105,7 @@ func (r *run) joined() []int {
 			}
 		}
 	}
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		if u.left == len(u.holders) {
 			continue
 		}
@@ -121,7 +121,7 @@ func (r *run) joined() []int {
 		}
 	}
 	numbers := map[int]int{}
-	out := make([]int, len(r.units))
+	out := make([]int, len(r.podBatches))
 	for i := range out {
 		if !depends[i] {
 			continue

@@ -7,7 +7,7 @@ import (
 )
 
 // fillOpen places what it can of a batch on nodes that exist, are in flight or are planned already, in this order.
-func (r *run) fillOpen(u *unit) {
+func (r *run) fillOpen(u *podBatch) {
 	keys := u.coarseKeys()
 	for u.left > 0 {
 		before := u.left
@@ -23,7 +23,7 @@ func (r *run) fillOpen(u *unit) {
 	}
 }
 
-func (u *unit) hostSpread() bool {
+func (u *podBatch) hostSpread() bool {
 	for i := range u.owned {
 		if u.owned[i].kind == spread && u.owned[i].group.host {
 			return true
@@ -38,7 +38,7 @@ type places struct {
 }
 
 // places returns the nodes with capacity for the batch, grouped by their values for the keys.
-func (r *run) places(u *unit, keys []string) []*places {
+func (r *run) places(u *podBatch, keys []string) []*places {
 	var out []*places
 	index := map[string]*places{}
 	for _, n := range r.nodes {
@@ -68,15 +68,15 @@ func (r *run) places(u *unit, keys []string) []*places {
 // labelIfPlaced returns the label that a node would have once a pod that depends on it is there.
 func (r *run) labelIfPlaced(n *node, key string) (string, bool) {
 	if n.planned() {
-		return r.catalog.label(n.bin, key)
+		return r.catalog.label(n.candidate, key)
 	}
 	return n.view.label(key)
 }
 
 // admits reports whether the batch's pods may be on the node, apart from capacity and other pods.
-func (r *run) admits(u *unit, n *node) bool {
+func (r *run) admits(u *podBatch, n *node) bool {
 	if n.planned() {
-		return u.bins.Has(n.bin)
+		return u.candidates.Has(n.candidate)
 	}
 	if n.view.Closed || n.view.Unschedulable && !Tolerates(u.Tolerations, &unschedulableTaint) || r.forbiddenNode[forbiddenNode{u.Key, n.view.Name}] {
 		return false
@@ -85,7 +85,7 @@ func (r *run) admits(u *unit, n *node) bool {
 }
 
 // fillPlaces places pods of the batch in the domain with the fewest pods, one by one if labels matter.
-func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
+func (r *run) fillPlaces(u *podBatch, all []*places, coarse bool) {
 	for u.left > 0 {
 		var best *places
 		var bestTally tally
@@ -121,7 +121,7 @@ func (r *run) fillPlaces(u *unit, all []*places, coarse bool) {
 // that count its pods.
 type tally struct{ own, others int }
 
-func (u *unit) tally(where site) tally {
+func (u *podBatch) tally(where site) tally {
 	var out tally
 	for _, g := range u.spreads {
 		if d, ok := where.of(g); ok {

@@ -26,7 +26,7 @@ type Explanation struct {
 func (r *run) explain(plan *Plan, ids map[*node]string) []Explanation {
 	var out []Explanation
 	for _, uid := range r.opts.Explain {
-		for _, u := range r.units {
+		for _, u := range r.podBatches {
 			i := slices.IndexFunc(u.holders, func(h holder) bool { return h.owner == "" && h.pod.UID == uid })
 			if i < 0 {
 				continue
@@ -59,7 +59,7 @@ func (e *Explanation) say(format string, args ...any) {
 	e.Lines = append(e.Lines, fmt.Sprintf(format, args...))
 }
 
-func (r *run) explainRefusal(u *unit, e *Explanation) {
+func (r *run) explainRefusal(u *podBatch, e *Explanation) {
 	e.say("it fits nowhere")
 	u.level = len(u.steps)
 	r.relax(u)
@@ -70,9 +70,9 @@ func (r *run) explainRefusal(u *unit, e *Explanation) {
 	}
 }
 
-func (r *run) explainPlacement(u *unit, n *node, e *Explanation) {
+func (r *run) explainPlacement(u *podBatch, n *node, e *Explanation) {
 	for _, s := range n.content {
-		if s.unit == u {
+		if s.podBatch == u {
 			u.level = s.level
 		}
 	}
@@ -129,7 +129,7 @@ func (r *run) explainNode(n *node, e *Explanation) {
 func dollars(v float64) string { return fmt.Sprintf("%.4f", v) }
 
 // explainOthers counts the reasons why nodes before n, or all existing nodes, don't take the pod.
-func (r *run) explainOthers(u *unit, n *node, e *Explanation) {
+func (r *run) explainOthers(u *podBatch, n *node, e *Explanation) {
 	counts := map[string]int{}
 	total := 0
 	for _, other := range r.nodes[:r.existing] {
@@ -154,7 +154,7 @@ func (r *run) explainOthers(u *unit, n *node, e *Explanation) {
 }
 
 // whyNot returns the first reason why an existing node takes no pod of the batch, worded to follow a number of nodes.
-func (r *run) whyNot(u *unit, n *node) string {
+func (r *run) whyNot(u *podBatch, n *node) string {
 	for d, v := range u.need {
 		if v > n.free[d] {
 			return "with too little " + r.dims.name(d)
@@ -186,23 +186,23 @@ func (r *run) whyNot(u *unit, n *node) string {
 }
 
 // explainCost compares the pod's share of its node with a node to itself.
-func (r *run) explainCost(u *unit, n *node, e *Explanation) {
+func (r *run) explainCost(u *podBatch, n *node, e *Explanation) {
 	alone, best := -1, math.Inf(1)
-	for b := range r.catalog.bins {
-		if u.offered.Has(b) && r.catalog.bins[b].pool == r.catalog.bins[n.bin].pool && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 && r.catalog.bins[b].price < best {
-			alone, best = b, r.catalog.bins[b].price
+	for b := range r.catalog.candidates {
+		if u.offered.Has(b) && r.catalog.candidates[b].pool == r.catalog.candidates[n.candidate].pool && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 && r.catalog.candidates[b].price < best {
+			alone, best = b, r.catalog.candidates[b].price
 		}
 	}
 	if alone < 0 {
 		return
 	}
-	e.say("its share of the node costs %s $/h; the cheapest node of its own would be %s at %s $/h", dollars(r.shareCost(u, n.shape.bins[0])),
-		r.catalog.typeOf(alone).Name, dollars(r.catalog.bins[alone].offer.Price))
+	e.say("its share of the node costs %s $/h; the cheapest node of its own would be %s at %s $/h", dollars(r.shareCost(u, n.shape.candidates[0])),
+		r.catalog.typeOf(alone).Name, dollars(r.catalog.candidates[alone].offer.Price))
 }
 
 // explainPools says why the node isn't from another pool.
-func (r *run) explainPools(u *unit, n *node, e *Explanation) {
-	own := r.catalog.pools[r.catalog.bins[n.bin].pool]
+func (r *run) explainPools(u *podBatch, n *node, e *Explanation) {
+	own := r.catalog.pools[r.catalog.candidates[n.candidate].pool]
 	for _, p := range r.catalog.pools {
 		if p == own {
 			continue
@@ -220,7 +220,7 @@ func (r *run) explainPools(u *unit, n *node, e *Explanation) {
 }
 
 // explainConstraints says where the pods are that its constraints count.
-func (r *run) explainConstraints(u *unit, n *node, e *Explanation) {
+func (r *run) explainConstraints(u *podBatch, n *node, e *Explanation) {
 	for i := range u.owned {
 		o := &u.owned[i]
 		g := o.group
@@ -250,7 +250,7 @@ func (r *run) explainConstraints(u *unit, n *node, e *Explanation) {
 }
 
 // explainPreferences lists the preferences that were dropped because they could not all be met.
-func (r *run) explainPreferences(u *unit, e *Explanation) {
+func (r *run) explainPreferences(u *podBatch, e *Explanation) {
 	if u.level == 0 {
 		return
 	}

@@ -59,7 +59,7 @@ func (f forbidden) count(class ClassKey) int {
 }
 
 // forbid removes the candidates that are ruled out for the batch.
-func (r *run) forbid(u *unit) {
+func (r *run) forbid(u *podBatch) {
 	of := r.forbidden[u.Key]
 	if len(of) == 0 {
 		return
@@ -68,8 +68,8 @@ func (r *run) forbid(u *unit) {
 		for _, f := range of[p.Name] {
 			for _, v := range p.labelChoices {
 				for b := v.first; b < v.last; b++ {
-					if f.rules(&r.catalog.bins[b].offer) {
-						u.bins.Clear(b)
+					if f.rules(&r.catalog.candidates[b].offer) {
+						u.candidates.Clear(b)
 					}
 				}
 			}
@@ -82,7 +82,7 @@ const maxPoolsNamed = 3
 
 // byFilters returns the text for what the real filters refused. by is their first refusal, pools are those in which nothing is left. all:
 // no other pool could launch a node for the pod.
-func (r *run) byFilters(u *unit, by *Forbidden, pools []string, all bool) string {
+func (r *run) byFilters(u *podBatch, by *Forbidden, pools []string, all bool) string {
 	var plugins []string
 	for _, p := range r.catalog.pools {
 		for _, f := range r.forbidden[u.Key][p.Name] {

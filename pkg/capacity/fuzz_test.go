@@ -61,7 +61,7 @@ func FuzzQuantities(f *testing.F) {
 		}
 		pod := testPod("a")
 		pod.Spec.Containers[0].Resources.Requests = list
-		c, err := ClassOf(pod, VolumeFacts{})
+		c, err := ClassOf(pod, VolumeInfo{})
 		if negative := list.Cpu().Sign() < 0 || list.Memory().Sign() < 0 || r["example.com/gpu"] < 0; negative && err == nil {
 			t.Errorf("negative requests %v are taken", list)
 		}

@@ -33,7 +33,7 @@ func (r *run) forgetDomains() {
 
 // mayLearn reports whether an attempt can teach anything.
 func (r *run) mayLearn() bool {
-	return slices.ContainsFunc(r.units, func(u *unit) bool { return u.gang != nil }) ||
+	return slices.ContainsFunc(r.podBatches, func(u *podBatch) bool { return u.gang != nil }) ||
 		slices.ContainsFunc(r.topo.groups, func(g *group) bool { return g.filter != nil }) ||
 		slices.ContainsFunc(r.catalog.pools, func(p *poolOffers) bool { return len(p.limits) > 0 || p.minimum })
 }
@@ -58,7 +58,7 @@ func (r *run) learnGangs() bool {
 func (r *run) shortGangs() []string {
 	had, needs := map[string]int{}, map[string]int{}
 	var order []string
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		if u.gang == nil || r.excluded[u.gang.Key] {
 			continue
 		}
@@ -74,7 +74,7 @@ func (r *run) shortGangs() []string {
 // learnDomains adds the domains that planned nodes bring to the spread groups of batches with placements that never became legal.
 func (r *run) learnDomains() bool {
 	learned := false
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		if u.unordered == 0 {
 			continue
 		}
@@ -104,8 +104,8 @@ func (r *run) learnPriority() bool {
 	if r.byPriority {
 		return false
 	}
-	for i, u := range r.units {
-		if r.active(u) && slices.ContainsFunc(r.units[i+1:], func(o *unit) bool { return o.Priority < u.Priority && o.left < len(o.holders) }) && r.atLimit(u) {
+	for i, u := range r.podBatches {
+		if r.active(u) && slices.ContainsFunc(r.podBatches[i+1:], func(o *podBatch) bool { return o.Priority < u.Priority && o.left < len(o.holders) }) && r.atLimit(u) {
 			r.byPriority = true
 			return true
 		}
@@ -114,20 +114,20 @@ func (r *run) learnPriority() bool {
 }
 
 // atLimit reports whether a pool's limit keeps the batch out of that pool.
-func (r *run) atLimit(u *unit) bool {
+func (r *run) atLimit(u *podBatch) bool {
 	for _, p := range r.catalog.pools {
 		if len(p.limits) == 0 {
 			continue
 		}
-		var bins []int
+		var candidates []int
 		for _, v := range p.labelChoices {
 			for b := v.first; b < v.last; b++ {
 				if u.offered.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
-					bins = append(bins, b)
+					candidates = append(candidates, b)
 				}
 			}
 		}
-		if len(bins) > 0 && r.byLimits(p, bins) != "" {
+		if len(candidates) > 0 && r.byLimits(p, candidates) != "" {
 			return true
 		}
 	}
@@ -141,13 +141,13 @@ func (r *run) learnMinimum() bool {
 		if n.short == "" {
 			continue
 		}
-		p := r.catalog.pools[r.catalog.bins[n.bin].pool]
+		p := r.catalog.pools[r.catalog.candidates[n.candidate].pool]
 		for _, s := range n.content {
-			if s.unit.banned == nil {
-				s.unit.banned = map[*poolOffers]string{}
+			if s.podBatch.banned == nil {
+				s.podBatch.banned = map[*poolOffers]string{}
 			}
-			if _, known := s.unit.banned[p]; !known {
-				s.unit.banned[p] = n.short
+			if _, known := s.podBatch.banned[p]; !known {
+				s.podBatch.banned[p] = n.short
 				learned = true
 			}
 		}

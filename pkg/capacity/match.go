@@ -81,7 +81,7 @@ func (c *catalog) matching(a *asks) packing.Bits {
 }
 
 func (c *catalog) match(a *asks) packing.Bits {
-	out := packing.NewBits(len(c.bins))
+	out := packing.NewBits(len(c.candidates))
 	for _, p := range c.pools {
 		if !p.Serves(a.scheduler) || a.tolerates(p.Taints) != nil {
 			continue
@@ -123,14 +123,14 @@ next:
 			}
 			p.matchColumn(r, ok)
 		}
-	bins:
+	candidates:
 		for b := p.labelChoices[v].first; b < p.labelChoices[v].last; b++ {
-			if !ok[c.bins[b].typ] {
+			if !ok[c.candidates[b].typ] {
 				continue
 			}
 			for _, r := range offerwise {
 				if value, has := c.label(b, r.Key); has && !r.Has(value) || !has && !r.AllowsAbsent() {
-					continue bins
+					continue candidates
 				}
 			}
 			out.Set(b)

@@ -10,10 +10,10 @@ import (
 type node struct {
 	index int // its domain in groups over host names
 	view  *Node
-	// bin is the candidate that a planned node is bought as, for now; -1: an existing node.
-	bin     int
-	content []share
-	free    []int64
+	// candidate is the candidate that a planned node is bought as, for now; -1: an existing node.
+	candidate int
+	content   []share
+	free      []int64
 	// sure are the topology domains that a planned node certainly has.
 	sure site
 	// fixed are the labels that must have the same value whatever is launched.
@@ -31,10 +31,10 @@ type node struct {
 
 // share is pods of one batch on a node, placed at one level of the batch's preferences.
 type share struct {
-	unit  *unit
-	level int
-	bins  packing.Bits // the batch's candidates at that level
-	n     int
+	podBatch   *podBatch
+	level      int
+	candidates packing.Bits // the batch's candidates at that level
+	n          int
 }
 
 func (n *node) planned() bool { return n.view == nil }
@@ -49,9 +49,9 @@ func (r *run) label(n *node, key string) (string, bool) {
 		v, ok := n.shape.template.Labels[key]
 		return v, ok
 	case slices.Contains(n.fixed, key) || key == labelCapacityType:
-		return r.catalog.label(n.bin, key)
+		return r.catalog.label(n.candidate, key)
 	}
-	b := &r.catalog.bins[n.bin]
+	b := &r.catalog.candidates[n.candidate]
 	v, ok := r.catalog.pools[b.pool].labelChoices[b.labelChoice].labels[key]
 	return v, ok
 }
@@ -61,12 +61,12 @@ func (r *run) counts(g *group, n *node) bool {
 	if !n.planned() {
 		return r.topo.eligible[g].Has(n.index)
 	}
-	return r.countsBin(g, n.bin, func(key string) (string, bool) { return r.label(n, key) })
+	return r.countsCandidate(g, n.candidate, func(key string) (string, bool) { return r.label(n, key) })
 }
 
-// countsBin reports whether a spread group will consider a node bought as candidate b with these labels.
-func (r *run) countsBin(g *group, b int, label func(key string) (string, bool)) bool {
-	p := r.catalog.pools[r.catalog.bins[b].pool]
+// countsCandidate reports whether a spread group will consider a node bought as candidate b with these labels.
+func (r *run) countsCandidate(g *group, b int, label func(key string) (string, bool)) bool {
+	p := r.catalog.pools[r.catalog.candidates[b].pool]
 	a := asks{terms: g.filter.terms, tolerations: g.filter.tolerations, preferred: true}
 	for _, key := range g.filter.keys {
 		if _, ok := label(key); !ok && key != labelHostname {
@@ -80,16 +80,16 @@ func (r *run) countsBin(g *group, b int, label func(key string) (string, bool)) 
 }
 
 // place places k pods of a batch on a node.
-func (r *run) place(u *unit, n *node, k int) {
+func (r *run) place(u *podBatch, n *node, k int) {
 	packing.Take(n.free, u.need, k)
 	at := -1
 	for i := range n.content {
-		if n.content[i].unit == u && n.content[i].level == u.level {
+		if n.content[i].podBatch == u && n.content[i].level == u.level {
 			at = i
 		}
 	}
 	if at < 0 {
-		n.content = append(n.content, share{unit: u, level: u.level, bins: u.bins})
+		n.content = append(n.content, share{podBatch: u, level: u.level, candidates: u.candidates})
 		at = len(n.content) - 1
 		if n.planned() {
 			more := false
@@ -115,7 +115,7 @@ func (r *run) place(u *unit, n *node, k int) {
 }
 
 // tally adds k pods of a batch on a node to the groups that count them or that belong to their anti-affinity terms.
-func (r *run) tally(u *unit, n *node, k int) {
+func (r *run) tally(u *podBatch, n *node, k int) {
 	for _, g := range u.member {
 		if g.filter != nil && !r.counts(g, n) {
 			continue
@@ -150,13 +150,13 @@ func (r *run) register(n *node) {
 			n.present = map[*group]bool{}
 		}
 		n.present[g] = true
-		if k := r.daemons.among(g.repelling, n.bin); k > 0 {
+		if k := r.daemons.among(g.repelling, n.candidate); k > 0 {
 			g.owners[d] += k
 		}
 		if g.filter != nil && !g.host {
 			g.nodes[d]++
 		}
-		if k := r.daemons.among(g.daemons, n.bin); k > 0 {
+		if k := r.daemons.among(g.daemons, n.candidate); k > 0 {
 			g.add(d, k)
 		}
 	}
@@ -164,7 +164,7 @@ func (r *run) register(n *node) {
 
 // open adds a planned node that is bought as candidate b.
 func (r *run) open(b int) *node {
-	n := &node{index: len(r.nodes), bin: b}
+	n := &node{index: len(r.nodes), candidate: b}
 	n.free = append(n.free, r.catalog.roomOf(b)...)
 	r.nodes = append(r.nodes, n)
 	for _, use := range r.catalog.uses(b) {

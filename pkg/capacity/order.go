@@ -7,27 +7,27 @@ import (
 
 // binding is n pods of a batch bound to a node, one after the other.
 type binding struct {
-	unit *unit
-	node *node
-	n    int
+	podBatch *podBatch
+	node     *node
+	n        int
 }
 
 // order returns the placements in an order in which each one is legal if all nodes exist from the start. If some placements never become
 // legal in the order of the batches, it tries again with their batches first: a pod that counts the others on its node can't be the last.
 // Placements that never become legal are removed; learn finds out why.
 func (r *run) order() []binding {
-	out, queues := r.sequence(r.units)
+	out, queues := r.sequence(r.podBatches)
 	if late := leftOut(queues); len(late) > 0 {
-		first := slices.Clone(r.units)
-		slices.SortStableFunc(first, func(a, b *unit) int { return min(late[b], 1) - min(late[a], 1) })
+		first := slices.Clone(r.podBatches)
+		slices.SortStableFunc(first, func(a, b *podBatch) int { return min(late[b], 1) - min(late[a], 1) })
 		if _, other := r.sequence(first); total(leftOut(other)) >= total(late) {
-			first = r.units
+			first = r.podBatches
 		}
 		out, queues = r.sequence(first)
 	}
 	for _, q := range queues {
 		q.takeBack()
-		r.tookBack = r.tookBack || q.unit.unordered > 0
+		r.tookBack = r.tookBack || q.podBatch.unordered > 0
 	}
 	r.reshape()
 	return out
@@ -35,12 +35,12 @@ func (r *run) order() []binding {
 
 // sequence returns an order in which each placement is legal, with the batches in turn, each as far as possible, and the placements that
 // never became legal.
-func (r *run) sequence(units []*unit) ([]binding, []*queue) {
+func (r *run) sequence(podBatches []*podBatch) ([]binding, []*queue) {
 	r.ordering = true
 	for _, g := range r.topo.groups {
 		g.restore()
 	}
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		u.demandHard()
 	}
 	r.topo.changes++
@@ -52,8 +52,8 @@ func (r *run) sequence(units []*unit) ([]binding, []*queue) {
 		}
 	}
 	var out []binding
-	pending := make([]*queue, len(units))
-	for i, u := range units {
+	pending := make([]*queue, len(podBatches))
+	for i, u := range podBatches {
 		pending[i] = r.queueOf(u)
 	}
 	for progress := true; progress; {
@@ -68,19 +68,19 @@ func (r *run) sequence(units []*unit) ([]binding, []*queue) {
 }
 
 // leftOut returns how many placements of each batch are left in the queues.
-func leftOut(queues []*queue) map[*unit]int {
-	out := map[*unit]int{}
+func leftOut(queues []*queue) map[*podBatch]int {
+	out := map[*podBatch]int{}
 	for _, q := range queues {
 		for _, l := range q.places {
 			for _, p := range l.waiting {
-				out[q.unit] += p.n
+				out[q.podBatch] += p.n
 			}
 		}
 	}
 	return out
 }
 
-func total(of map[*unit]int) (n int) {
+func total(of map[*podBatch]int) (n int) {
 	for _, k := range of {
 		n += k
 	}
@@ -89,9 +89,9 @@ func total(of map[*unit]int) (n int) {
 
 // queue holds a batch's placements that are not in the order yet.
 type queue struct {
-	unit   *unit
-	coarse bool
-	places []*line
+	podBatch *podBatch
+	coarse   bool
+	places   []*line
 }
 
 // line holds placements on nodes with the same values for the labels that matter to the batch.
@@ -108,9 +108,9 @@ func (l *line) done(at int) {
 	l.waiting = slices.Delete(l.waiting, at, at+1)
 }
 
-func (r *run) queueOf(u *unit) *queue {
+func (r *run) queueOf(u *podBatch) *queue {
 	keys := u.coarseKeys()
-	q := &queue{unit: u, coarse: len(keys) > 0}
+	q := &queue{podBatch: u, coarse: len(keys) > 0}
 	index := map[string]*line{}
 	for _, p := range merged(u.placed) {
 		var id strings.Builder
@@ -160,12 +160,12 @@ func (r *run) drain(q *queue, out []binding) []binding {
 		if q.coarse {
 			k = 1
 		}
-		k = r.hostRoom(q.unit, p.node, k)
-		r.tally(q.unit, p.node, k)
-		if last := len(out) - 1; last >= 0 && out[last].unit == q.unit && out[last].node == p.node {
+		k = r.hostRoom(q.podBatch, p.node, k)
+		r.tally(q.podBatch, p.node, k)
+		if last := len(out) - 1; last >= 0 && out[last].podBatch == q.podBatch && out[last].node == p.node {
 			out[last].n += k
 		} else {
-			out = append(out, binding{q.unit, p.node, k})
+			out = append(out, binding{q.podBatch, p.node, k})
 		}
 		if p.n -= k; p.n == 0 {
 			l.done(i)
@@ -186,15 +186,15 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 		if !n.planned() {
 			where = r.nodeSites[n.index]
 		}
-		if q.coarse && !r.coarseAllows(q.unit, where) {
+		if q.coarse && !r.coarseAllows(q.podBatch, where) {
 			continue
 		}
-		c := q.unit.tally(where)
+		c := q.podBatch.tally(where)
 		if best != nil && !c.less(bestTally) {
 			continue
 		}
 		for i, p := range l.waiting {
-			if r.hostRoom(q.unit, p.node, 1) > 0 {
+			if r.hostRoom(q.podBatch, p.node, 1) > 0 {
 				best, bestAt, bestTally = l, i, c
 				break
 			}
@@ -207,9 +207,9 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 func (q *queue) takeBack() {
 	for _, l := range q.places {
 		for _, p := range l.waiting {
-			p.node.drop(q.unit, p.n)
-			q.unit.left += p.n
-			q.unit.unordered += p.n
+			p.node.drop(q.podBatch, p.n)
+			q.podBatch.left += p.n
+			q.podBatch.unordered += p.n
 		}
 	}
 }
@@ -220,7 +220,7 @@ func (r *run) reshape() {
 		if n.gone || !n.lost {
 			continue
 		}
-		limited := len(r.catalog.pools[r.catalog.bins[n.bin].pool].limits) > 0
+		limited := len(r.catalog.pools[r.catalog.candidates[n.candidate].pool].limits) > 0
 		if s := r.shape(n, limited); s.short == "" {
 			n.shape = s
 		}
@@ -228,9 +228,9 @@ func (r *run) reshape() {
 }
 
 // drop removes k pods of a batch from the node. A planned node without pods is not bought.
-func (n *node) drop(u *unit, k int) {
+func (n *node) drop(u *podBatch, k int) {
 	for i := range n.content {
-		if s := &n.content[i]; s.unit == u {
+		if s := &n.content[i]; s.podBatch == u {
 			take := min(k, s.n)
 			s.n -= take
 			k -= take

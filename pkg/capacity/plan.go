@@ -18,7 +18,7 @@ type Options struct {
 	// RelaxMinValues accepts fewer values where a pool's minValues can't be met (Karpenter's minValuesPolicy BestEffort).
 	RelaxMinValues bool
 	// Effort is a deterministic measure of how much work may be spent on a cheaper plan (0: the fast path only). It is not time, so that
-	// the same view gives the same plan; the caller converts its time budget. One unit is about a microsecond on one core: 50,000 suits a
+	// the same view gives the same plan; the caller converts its time budget. One pod batch is about a microsecond on one core: 50,000 suits a
 	// batch that can wait for 50 ms, 1,000,000 leaves little to gain.
 	Effort int
 	// Forbidden are placements that the real filters have refused before: they are not proposed again.

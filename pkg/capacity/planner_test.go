@@ -226,7 +226,7 @@ func TestPlanOfNodeTerms(t *testing.T) {
 			`},
 		{name: "volumes in one zone", view: func(t *testing.T) *View {
 			v := viewOf(t, 1, asking("db", "cpu=1"))
-			c, err := ClassOf(v.Demand[0].Class.Pod, VolumeFacts{Topology: [][]Requirements{{LabelRequirements(map[string]string{labelZone: "c"})}}})
+			c, err := ClassOf(v.Demand[0].Class.Pod, VolumeInfo{Topology: [][]Requirements{{LabelRequirements(map[string]string{labelZone: "c"})}}})
 			if err != nil {
 				t.Fatal(err)
 			}

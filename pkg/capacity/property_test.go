@@ -188,8 +188,8 @@ func (d dice) shape(apps []string) []func(*corev1.Pod) {
 	return out
 }
 
-func (d dice) volumes() VolumeFacts {
-	var v VolumeFacts
+func (d dice) volumes() VolumeInfo {
+	var v VolumeInfo
 	if d.one(6) {
 		v.Attach = map[string]int64{"ebs": int64(1 + d.IntN(2))}
 	}

@@ -24,10 +24,10 @@ func (r *run) prune(items []item) []int {
 	cheapest := map[same]int{} // position among the class's members
 	column := packing.NewBits(len(sets))
 	var key []byte
-	for b := range c.bins {
+	for b := range c.candidates {
 		clear(column)
 		for i := range sets {
-			if sets[i].bins.Has(b) && sets[i].fits(c.roomOf(b)) {
+			if sets[i].candidates.Has(b) && sets[i].fits(c.roomOf(b)) {
 				column.Set(i)
 			}
 		}
@@ -41,36 +41,36 @@ func (r *run) prune(items []item) []int {
 			classes[string(key)] = class
 			columns, members = append(columns, column.Clone()), append(members, nil)
 		}
-		x := &c.bins[b]
+		x := &c.candidates[b]
 		k := same{class, x.room, x.pool, x.offer.ReservationID}
 		if at, known := cheapest[k]; !known {
 			cheapest[k] = len(members[class])
 			members[class] = append(members[class], b)
-		} else if x.price < c.bins[members[class][at]].price {
+		} else if x.price < c.candidates[members[class][at]].price {
 			members[class][at] = b
 		}
 	}
 	var all []int
 	of := map[int]packing.Bits{}
-	for class, bins := range members {
-		for _, b := range c.paretoFront(bins, func(int, int) bool { return true }) {
+	for class, candidates := range members {
+		for _, b := range c.nonDominated(candidates, func(int, int) bool { return true }) {
 			all = append(all, b)
 			of[b] = columns[class]
 		}
 	}
-	return c.paretoFront(all, func(better, b int) bool { return contains(of[better], of[b]) })
+	return c.nonDominated(all, func(better, b int) bool { return contains(of[better], of[b]) })
 }
 
-// paretoFront returns the candidates that no other one can replace; may reports whether one can stand for another as far as its labels
+// nonDominated returns the candidates that no other one can replace; may reports whether one can stand for another as far as its labels
 // are concerned.
-func (c *catalog) paretoFront(bins []int, may func(better, b int) bool) []int {
-	bins = slices.Clone(bins)
-	slices.SortStableFunc(bins, func(a, b int) int {
-		return cmp.Or(cmp.Compare(c.bins[a].price, c.bins[b].price), slices.Compare(c.roomOf(b), c.roomOf(a)), cmp.Compare(a, b))
+func (c *catalog) nonDominated(candidates []int, may func(better, b int) bool) []int {
+	candidates = slices.Clone(candidates)
+	slices.SortStableFunc(candidates, func(a, b int) int {
+		return cmp.Or(cmp.Compare(c.candidates[a].price, c.candidates[b].price), slices.Compare(c.roomOf(b), c.roomOf(a)), cmp.Compare(a, b))
 	})
 	var kept []int
 next:
-	for _, b := range bins {
+	for _, b := range candidates {
 		for _, k := range kept {
 			if c.replaces(k, b) && may(k, b) {
 				continue next
@@ -83,7 +83,7 @@ next:
 
 // replaces reports whether candidate a, which costs no more than b, has all of b's capacity and takes no more from any budget.
 func (c *catalog) replaces(a, b int) bool {
-	if c.bins[a].room != c.bins[b].room {
+	if c.candidates[a].room != c.candidates[b].room {
 		ra, rb := c.roomOf(a), c.roomOf(b)
 		for d := range ra {
 			if ra[d] < rb[d] {
@@ -99,14 +99,14 @@ func (c *catalog) replaces(a, b int) bool {
 	return true
 }
 
-// binSet is a set of candidates that items share, with the need of each of them.
-type binSet struct {
-	bins  packing.Bits
-	needs [][]int64
+// candidateSet is a set of candidates that items share, with the need of each of them.
+type candidateSet struct {
+	candidates packing.Bits
+	needs      [][]int64
 }
 
 // fits reports whether the capacity holds one of the needs. The need that was held last is tried first.
-func (s *binSet) fits(room []int64) bool {
+func (s *candidateSet) fits(room []int64) bool {
 	for i, need := range s.needs {
 		if packing.Fits(room, need, 1) > 0 {
 			s.needs[0], s.needs[i] = s.needs[i], s.needs[0]
@@ -116,18 +116,18 @@ func (s *binSet) fits(room []int64) bool {
 	return false
 }
 
-func distinct(items []item) []*binSet {
-	index := map[string]*binSet{}
-	var out []*binSet
+func distinct(items []item) []*candidateSet {
+	index := map[string]*candidateSet{}
+	var out []*candidateSet
 	for _, it := range items {
-		key := string(it.bins.AppendTo(nil))
+		key := string(it.candidates.AppendTo(nil))
 		s, ok := index[key]
 		if !ok {
-			s = &binSet{bins: it.bins}
+			s = &candidateSet{candidates: it.candidates}
 			index[key] = s
 			out = append(out, s)
 		}
-		s.needs = append(s.needs, it.unit.need)
+		s.needs = append(s.needs, it.podBatch.need)
 	}
 	return out
 }

@@ -18,7 +18,7 @@ const (
 )
 
 // refusal returns why pods of a batch are not in the plan.
-func (r *run) refusal(u *unit, rest []holder) Refusal {
+func (r *run) refusal(u *podBatch, rest []holder) Refusal {
 	out := Refusal{Class: u.Class}
 	for _, h := range rest {
 		if h.owner == "" {
@@ -81,13 +81,13 @@ func shorten(s string, most int) string {
 }
 
 // reason returns the first constraint that no offering of the pool meets, and whether that may pass by itself.
-func (r *run) reason(u *unit, p *poolOffers) (reason string, retry bool) {
+func (r *run) reason(u *podBatch, p *poolOffers) (reason string, retry bool) {
 	reason, retry, _ = r.verdict(u, p)
 	return reason, retry
 }
 
 // verdict is reason; it also returns a refusal by the real filters if they refuse all candidates that are left.
-func (r *run) verdict(u *unit, p *poolOffers) (reason string, retry bool, by *Forbidden) {
+func (r *run) verdict(u *podBatch, p *poolOffers) (reason string, retry bool, by *Forbidden) {
 	if p.Unready != "" {
 		return p.Unready, true, nil
 	}
@@ -101,32 +101,32 @@ func (r *run) verdict(u *unit, p *poolOffers) (reason string, retry bool, by *Fo
 	if len(p.types) == 0 {
 		return fmt.Sprintf("its requirements exclude all %d instance types", len(p.Types)), false, nil
 	}
-	var bins []int
+	var candidates []int
 	for _, v := range p.labelChoices {
 		for b := v.first; b < v.last; b++ {
-			bins = append(bins, b)
+			candidates = append(candidates, b)
 		}
 	}
-	if len(bins) == 0 {
+	if len(candidates) == 0 {
 		return fmt.Sprintf("none of %d instance types is available in the zones and capacity types it allows", len(p.types)), true, nil
 	}
-	if bins, reason = r.byTerms(u, p, bins); len(bins) == 0 {
+	if candidates, reason = r.byTerms(u, p, candidates); len(candidates) == 0 {
 		return reason, false, nil
 	}
 	if why, ok := u.banned[p]; ok {
-		return why, true, nil // may pass by itself, like the filters' refusals in byBins
+		return why, true, nil // may pass by itself, like the filters' refusals in byCandidates
 	}
-	if bins, reason = r.byRoom(u, bins); len(bins) == 0 {
+	if candidates, reason = r.byRoom(u, candidates); len(candidates) == 0 {
 		return reason, false, nil
 	}
-	if bins, reason, by = r.byBins(u, p, bins); len(bins) == 0 {
+	if candidates, reason, by = r.byCandidates(u, p, candidates); len(candidates) == 0 {
 		// A volume, a claim or another pod may change the filter's answer, and no event of a pool reports that.
 		return reason, by != nil, by
 	}
-	if reason = r.byLimits(p, bins); reason != "" {
+	if reason = r.byLimits(p, candidates); reason != "" {
 		return reason, true, nil
 	}
-	return r.byTopology(u, bins), true, nil
+	return r.byTopology(u, candidates), true, nil
 }
 
 func taintText(t *corev1.Taint) string {
@@ -137,14 +137,14 @@ func taintText(t *corev1.Taint) string {
 }
 
 // byTerms keeps the candidates that match a node term. The reason is about the term of which the most requirements can be met.
-func (r *run) byTerms(u *unit, p *poolOffers, bins []int) (left []int, reason string) {
+func (r *run) byTerms(u *podBatch, p *poolOffers, candidates []int) (left []int, reason string) {
 	if len(u.Terms) == 0 {
-		return bins, ""
+		return candidates, ""
 	}
 	furthest := -1
 	seen := map[int]bool{}
 	for _, term := range u.Terms {
-		rest := bins
+		rest := candidates
 		for i, req := range term.sorted() {
 			var next []int
 			for _, b := range rest {
@@ -170,40 +170,40 @@ func (r *run) byTerms(u *unit, p *poolOffers, bins []int) (left []int, reason st
 	return left, reason
 }
 
-func (r *run) termReason(p *poolOffers, req Requirement, bins []int, more bool) string {
+func (r *run) termReason(p *poolOffers, req Requirement, candidates []int, more bool) string {
 	known := false
-	for _, b := range bins {
+	for _, b := range candidates {
 		_, ok := r.catalog.label(b, req.Key)
 		known = known || ok
 	}
 	if !known && !p.typeLabel(req.Key) && !OfferLabel(req.Key) {
-		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, suggestLabel(req.Key, r.keys(p, bins)))
+		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, suggestLabel(req.Key, r.keys(p, candidates)))
 	}
 	left := ""
 	if more {
 		left = " left"
 	}
-	return fmt.Sprintf("none of %d instance types%s has %s", r.countTypes(bins), left, req)
+	return fmt.Sprintf("none of %d instance types%s has %s", r.countTypes(candidates), left, req)
 }
 
-func (r *run) countTypes(bins []int) int {
+func (r *run) countTypes(candidates []int) int {
 	types := map[*InstanceType]bool{}
-	for _, b := range bins {
+	for _, b := range candidates {
 		types[r.catalog.typeOf(b)] = true
 	}
 	return len(types)
 }
 
-// byBins keeps the candidates that neither daemons' ports nor earlier refusals rule out. by is nil if only ports rule candidates out.
-func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason string, by *Forbidden) {
-	taken := r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins))
+// byCandidates keeps the candidates that neither daemons' ports nor earlier refusals rule out. by is nil if only ports rule candidates out.
+func (r *run) byCandidates(u *podBatch, p *poolOffers, candidates []int) (left []int, reason string, by *Forbidden) {
+	taken := r.daemons.portsTaken(u.HostPorts, len(r.catalog.candidates))
 	refused := r.forbidden[u.Key][p.Name]
-	for _, b := range bins {
+	for _, b := range candidates {
 		if taken.Has(b) {
 			reason = "a DaemonSet's pod uses the host port it requests"
 			continue
 		}
-		if i := slices.IndexFunc(refused, func(f *Forbidden) bool { return f.rules(&r.catalog.bins[b].offer) }); i >= 0 {
+		if i := slices.IndexFunc(refused, func(f *Forbidden) bool { return f.rules(&r.catalog.candidates[b].offer) }); i >= 0 {
 			by = refused[i]
 			continue
 		}
@@ -216,9 +216,9 @@ func (r *run) byBins(u *unit, p *poolOffers, bins []int) (left []int, reason str
 }
 
 // byRoom keeps the candidates with capacity for one pod.
-func (r *run) byRoom(u *unit, bins []int) (left []int, reason string) {
+func (r *run) byRoom(u *podBatch, candidates []int) (left []int, reason string) {
 	most := make([]int64, r.dims.len())
-	for _, b := range bins {
+	for _, b := range candidates {
 		room := r.catalog.roomOf(b)
 		for d := range most {
 			most[d] = max(most[d], room[d])
@@ -241,13 +241,13 @@ func (r *run) byRoom(u *unit, bins []int) (left []int, reason string) {
 		}
 		parts = []string{strings.Join(parts, ", ") + " together"}
 	}
-	return left, fmt.Sprintf("none of %d instance types has capacity for it: %s", r.countTypes(bins), strings.Join(parts, ", "))
+	return left, fmt.Sprintf("none of %d instance types has capacity for it: %s", r.countTypes(candidates), strings.Join(parts, ", "))
 }
 
 // byLimits returns which limit of the pool every candidate would exceed, or "".
-func (r *run) byLimits(p *poolOffers, bins []int) string {
+func (r *run) byLimits(p *poolOffers, candidates []int) string {
 	reason := ""
-	for _, b := range bins {
+	for _, b := range candidates {
 		over := ""
 		for _, use := range r.catalog.uses(b) {
 			if use.Amount > r.budgets[use.Budget] {
@@ -276,7 +276,7 @@ func (r *run) limitReason(p *poolOffers, budget int) string {
 }
 
 // byTopology returns the constraint among pods that none of the candidates satisfies, as counted at the end of the plan.
-func (r *run) byTopology(u *unit, bins []int) string {
+func (r *run) byTopology(u *podBatch, candidates []int) string {
 	for i := range u.owned {
 		o := &u.owned[i]
 		if !o.hard() {
@@ -289,7 +289,7 @@ func (r *run) byTopology(u *unit, bins []int) string {
 			continue
 		}
 		some := false
-		for _, b := range bins {
+		for _, b := range candidates {
 			some = some || r.satisfied(u, o, r.siteBought(b))
 		}
 		if !some {

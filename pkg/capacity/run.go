@@ -13,7 +13,7 @@ type run struct {
 	view          *View
 	opts          *Options
 	dims          *dims
-	units         []*unit
+	podBatches    []*podBatch
 	catalog       *catalog
 	daemons       *daemonSets
 	topo          *topology
@@ -54,10 +54,10 @@ type forbiddenNode struct {
 }
 
 func newRun(view *View, opts *Options, memory *memory) *run {
-	r := &run{view: view, opts: opts, dims: dimsOf(view.Demand), units: unitsOf(view.Demand), topo: newTopology(),
+	r := &run{view: view, opts: opts, dims: dimsOf(view.Demand), podBatches: podBatchesOf(view.Demand), topo: newTopology(),
 		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, forbidden: forbiddenOf(opts.Forbidden), excluded: map[string]bool{},
 		described: map[string]*PlannedNode{}}
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		u.need = r.dims.need(u.Class)
 		u.fixZone = opts.FixZone[u.Key]
 		u.findSteps(softTaints(view))
@@ -70,15 +70,15 @@ func newRun(view *View, opts *Options, memory *memory) *run {
 			r.forbiddenNode[forbiddenNode{f.Class, f.Node}] = true
 		}
 	}
-	r.topo.constrain(r.units)
-	r.topo.count(view.Nodes, r.units, view.Namespaces)
-	r.topo.countDaemons(view.DaemonSets, r.units, view.Namespaces)
-	r.topo.join(r.units, view.Namespaces)
+	r.topo.constrain(r.podBatches)
+	r.topo.count(view.Nodes, r.podBatches, view.Namespaces)
+	r.topo.countDaemons(view.DaemonSets, r.podBatches, view.Namespaces)
+	r.topo.join(r.podBatches, view.Namespaces)
 	r.topo.number()
 	for _, n := range view.Nodes {
 		r.nodeSites = append(r.nodeSites, r.topo.site(n.label))
 	}
-	r.catalog = memory.catalog(view.Pools, opts, mentioned(r.units, r.topo.groups))
+	r.catalog = memory.catalog(view.Pools, opts, mentioned(r.podBatches, r.topo.groups))
 	r.catalog.dims = r.dims
 	r.daemons = r.catalog.addDaemons(view.DaemonSets)
 	r.allBudgets = r.catalog.left()
@@ -96,7 +96,7 @@ func softTaints(view *View) bool {
 }
 
 // mentioned returns the label keys that batches ask for or are counted by, with the values they name.
-func mentioned(units []*unit, groups []*group) map[string]map[string]bool {
+func mentioned(podBatches []*podBatch, groups []*group) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	key := func(k string) map[string]bool {
 		if out[k] == nil {
@@ -115,7 +115,7 @@ func mentioned(units []*unit, groups []*group) map[string]map[string]bool {
 			}
 		}
 	}
-	for _, u := range units {
+	for _, u := range podBatches {
 		for _, t := range u.Terms {
 			terms(t)
 		}
@@ -136,12 +136,12 @@ func (r *run) reset() {
 	r.nodes, r.budgets, r.assumed, r.bound = nil, slices.Clone(r.allBudgets), nil, 0
 	r.ordering, r.tookBack, r.resumes = false, false, false
 	for i, n := range r.view.Nodes {
-		r.nodes = append(r.nodes, &node{index: i, view: n, bin: -1, free: slices.Clone(r.free[i])})
+		r.nodes = append(r.nodes, &node{index: i, view: n, candidate: -1, free: slices.Clone(r.free[i])})
 	}
 	for _, g := range r.topo.groups {
 		g.restore()
 	}
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		u.left, u.placed, u.unordered, u.level, u.special = len(u.holders), nil, 0, 0, false
 		if r.opts.IgnorePreferences {
 			u.level = len(u.steps)
@@ -157,7 +157,7 @@ func (r *run) resume(order []binding) {
 	for _, g := range r.topo.groups {
 		g.restore()
 	}
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		u.placed, u.unordered = nil, 0
 		r.relax(u)
 	}
@@ -166,8 +166,8 @@ func (r *run) resume(order []binding) {
 			continue
 		}
 		n.shape, n.lost = nil, false
-		n.free = r.freeAs(n, n.bin)
-		for _, use := range r.catalog.uses(n.bin) {
+		n.free = r.freeAs(n, n.candidate)
+		for _, use := range r.catalog.uses(n.candidate) {
 			r.budgets[use.Budget] -= use.Amount
 		}
 		clear(n.present)
@@ -177,36 +177,36 @@ func (r *run) resume(order []binding) {
 	for i, n := range r.nodes[:r.existing] {
 		n.free = slices.Clone(r.free[i])
 		for _, s := range n.content {
-			packing.Take(n.free, s.unit.need, s.n)
+			packing.Take(n.free, s.podBatch.need, s.n)
 		}
 	}
 	for _, b := range order {
-		b.unit.placed = append(b.unit.placed, placed{b.node, b.n})
-		r.tally(b.unit, b.node, b.n)
+		b.podBatch.placed = append(b.podBatch.placed, placed{b.node, b.n})
+		r.tally(b.podBatch, b.node, b.n)
 	}
 }
 
 // relax sets what the batch requires at its level of preferences.
-func (r *run) relax(u *unit) {
+func (r *run) relax(u *podBatch) {
 	u.relaxed()
 	r.topo.changes++
-	bins := r.catalog.matching(&u.asks)
-	u.bins = bins.Clone()
+	candidates := r.catalog.matching(&u.asks)
+	u.candidates = candidates.Clone()
 	if len(u.HostPorts) > 0 {
-		u.bins.AndNot(r.daemons.portsTaken(u.HostPorts, len(r.catalog.bins)))
+		u.candidates.AndNot(r.daemons.portsTaken(u.HostPorts, len(r.catalog.candidates)))
 	}
 	r.avoidDaemons(u)
 	r.forbid(u)
 	for p := range u.banned {
-		r.clear(u.bins, func(b *bin) bool { return b.pool == p.index })
+		r.clear(u.candidates, func(b *candidate) bool { return b.pool == p.index })
 	}
 	r.offer(u)
 }
 
-func (r *run) clear(bins packing.Bits, which func(*bin) bool) {
-	for b := range r.catalog.bins {
-		if which(&r.catalog.bins[b]) {
-			bins.Clear(b)
+func (r *run) clear(candidates packing.Bits, which func(*candidate) bool) {
+	for b := range r.catalog.candidates {
+		if which(&r.catalog.candidates[b]) {
+			candidates.Clear(b)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (r *run) clear(bins packing.Bits, which func(*bin) bool) {
 func (r *run) decide() {
 	for {
 		before := r.waiting()
-		for _, u := range r.units {
+		for _, u := range r.podBatches {
 			if r.active(u) {
 				r.fillOpen(u)
 			}
@@ -240,11 +240,13 @@ func (r *run) decide() {
 	}
 }
 
-func (r *run) active(u *unit) bool { return u.left > 0 && (u.gang == nil || !r.excluded[u.gang.Key]) }
+func (r *run) active(u *podBatch) bool {
+	return u.left > 0 && (u.gang == nil || !r.excluded[u.gang.Key])
+}
 
 func (r *run) waiting() int {
 	n := 0
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		if r.active(u) {
 			n += u.left
 		}
@@ -253,9 +255,9 @@ func (r *run) waiting() int {
 }
 
 // batches returns the pod batches to be bought for together: all, or those of each priority if pool limits don't suffice for all.
-func (r *run) batches() [][]*unit {
-	var out [][]*unit
-	for _, u := range r.units {
+func (r *run) batches() [][]*podBatch {
+	var out [][]*podBatch
+	for _, u := range r.podBatches {
 		if !r.active(u) {
 			continue
 		}
@@ -272,7 +274,7 @@ func (r *run) batches() [][]*unit {
 // giveUp makes each batch with pods left drop one preference or, if it has none left, use special hardware.
 func (r *run) giveUp() bool {
 	some := false
-	for _, u := range r.units {
+	for _, u := range r.podBatches {
 		switch {
 		case !r.active(u):
 		case u.level < len(u.steps):

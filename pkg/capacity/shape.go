@@ -11,7 +11,7 @@ import (
 
 // shape is what nodes with the same content have in common: the offerings to choose from.
 type shape struct {
-	bins []int // cheapest first
+	candidates []int // cheapest first
 	// template is their PlannedNode, without the ID.
 	template PlannedNode
 	short    string
@@ -28,14 +28,14 @@ func (r *run) shapes() {
 			continue
 		}
 		for _, s := range n.content {
-			s.unit.remove(n, s.n)
+			s.podBatch.remove(n, s.n)
 		}
 		n.gone, r.tookBack = true, true
 	}
 }
 
 // remove takes n pods off a node again.
-func (u *unit) remove(from *node, n int) {
+func (u *podBatch) remove(from *node, n int) {
 	u.left += n
 	for i := range u.placed {
 		if p := &u.placed[i]; p.node == from {
@@ -56,18 +56,18 @@ func (r *run) shapesWithin(strict map[int]bool) {
 		if n.gone {
 			continue
 		}
-		key = binary.AppendUvarint(key[:0], uint64(n.bin))
+		key = binary.AppendUvarint(key[:0], uint64(n.candidate))
 		for _, s := range n.content {
-			key = binary.AppendUvarint(key, uint64(s.unit.index))
+			key = binary.AppendUvarint(key, uint64(s.podBatch.index))
 			key = binary.AppendUvarint(key, uint64(s.level))
 			key = binary.AppendUvarint(key, uint64(s.n))
 		}
 		s, ok := known[string(key)]
 		if !ok {
-			s = r.shape(n, strict[r.catalog.bins[n.bin].pool])
+			s = r.shape(n, strict[r.catalog.candidates[n.candidate].pool])
 			known[string(key)] = s
 		}
-		if len(s.bins) == 0 {
+		if len(s.candidates) == 0 {
 			n.short = s.short
 			continue
 		}
@@ -84,7 +84,7 @@ func (r *run) overLimit() map[int]bool {
 		if s == nil {
 			continue
 		}
-		pool := r.catalog.bins[n.bin].pool
+		pool := r.catalog.candidates[n.candidate].pool
 		for name, budget := range r.catalog.pools[pool].limits {
 			amount := s.template.Largest[name]
 			if name == ResourceNodes {
@@ -102,22 +102,22 @@ func (r *run) overLimit() map[int]bool {
 // none, short says why.
 func (r *run) shape(n *node, strict bool) *shape {
 	c := r.catalog
-	x := &c.bins[n.bin]
+	x := &c.candidates[n.candidate]
 	p := c.pools[x.pool]
 	need := make([]int64, r.dims.len())
 	for _, s := range n.content {
 		for d := range need {
-			need[d] = satAdd(need[d], satMul(s.unit.need[d], int64(s.n)))
+			need[d] = satAdd(need[d], satMul(s.podBatch.need[d], int64(s.n)))
 		}
 	}
 	like := r.compatibility(n)
-	var bins []int
+	var candidates []int
 	enough := 0 // types found so far; each comes with its other zones
 	for _, ways := range c.waysOf(p, x.labelChoice, x.offer) {
 		if enough >= MaxFleetTypes && !p.minimum {
 			break
 		}
-		if !like.typ(c.bins[ways[0]].typ) || !p.minimum && c.special.Has(ways[0]) && !c.special.Has(n.bin) {
+		if !like.typ(c.candidates[ways[0]].typ) || !p.minimum && c.special.Has(ways[0]) && !c.special.Has(n.candidate) {
 			continue
 		}
 		fits, some := false, false
@@ -129,8 +129,8 @@ func (r *run) shape(n *node, strict bool) *shape {
 			if !fits && packing.Fits(c.roomOf(b), need, 1) == 0 {
 				break
 			}
-			if fits = true; like.content(b) && (!strict || r.takesNoMore(b, n.bin)) {
-				bins, some = append(bins, b), true
+			if fits = true; like.admitsPods(b) && (!strict || r.takesNoMore(b, n.candidate)) {
+				candidates, some = append(candidates, b), true
 			}
 		}
 		if some {
@@ -139,20 +139,20 @@ func (r *run) shape(n *node, strict bool) *shape {
 	}
 	ranks := p.labelChoices[x.labelChoice].ranks
 	first := p.labelChoices[x.labelChoice].first
-	slices.SortFunc(bins, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
-	sensible := r.sensible(n, bins, like, need)
+	slices.SortFunc(candidates, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
+	sensible := r.sensible(n, candidates, like, need)
 	short := ""
 	if p.minimum {
 		if sensible, short = c.choose(p, sensible); short != "" {
-			sensible, short = c.choose(p, bins)
+			sensible, short = c.choose(p, candidates)
 		}
 		if short != "" && !r.opts.RelaxMinValues {
 			return &shape{short: short}
 		}
 	}
-	bins = sensible
-	s := &shape{bins: bins}
-	if len(bins) > 0 {
+	candidates = sensible
+	s := &shape{candidates: candidates}
+	if len(candidates) > 0 {
 		r.describe(n, s)
 		s.template.MinValuesRelaxed = short != ""
 	}
@@ -161,23 +161,23 @@ func (r *run) shape(n *node, strict bool) *shape {
 
 // sensible returns the candidates, sorted by price, without special hardware unless the node is planned as such, and without spot
 // offerings that are dearer than the same node on demand.
-func (r *run) sensible(n *node, bins []int, like *compatibility, need []int64) []int {
+func (r *run) sensible(n *node, candidates []int, like *compatibility, need []int64) []int {
 	c := r.catalog
-	if !c.special.Has(n.bin) {
-		bins = slices.DeleteFunc(slices.Clone(bins), c.special.Has)
+	if !c.special.Has(n.candidate) {
+		candidates = slices.DeleteFunc(slices.Clone(candidates), c.special.Has)
 	}
-	if len(bins) == 0 || c.bins[n.bin].offer.CapacityType != capacityTypeSpot {
-		return bins
+	if len(candidates) == 0 || c.candidates[n.candidate].offer.CapacityType != capacityTypeSpot {
+		return candidates
 	}
 	price, ok := r.onDemandPrice(n, like, need)
-	if !ok || price < c.bins[bins[0]].price {
-		return bins
+	if !ok || price < c.candidates[candidates[0]].price {
+		return candidates
 	}
-	dear := slices.IndexFunc(bins, func(b int) bool { return c.bins[b].price > price })
+	dear := slices.IndexFunc(candidates, func(b int) bool { return c.candidates[b].price > price })
 	if dear < 0 {
-		return bins
+		return candidates
 	}
-	return bins[:dear:dear]
+	return candidates[:dear:dear]
 }
 
 // takesNoMore reports whether candidate b takes no more of any limit than candidate a.
@@ -192,40 +192,40 @@ func (r *run) takesNoMore(b, a int) bool {
 
 // choose reduces candidates, sorted by price, to MaxFleetTypes types that satisfy the pool's minValues; short says which minValues can't
 // be met.
-func (c *catalog) choose(p *poolOffers, bins []int) (chosen []int, short string) {
+func (c *catalog) choose(p *poolOffers, candidates []int) (chosen []int, short string) {
 	types := map[int]bool{}
 	for _, req := range p.Requirements.sorted() {
 		if req.MinValues == 0 {
 			continue
 		}
 		values := map[string]bool{}
-		for _, b := range bins {
+		for _, b := range candidates {
 			if v, ok := c.label(b, req.Key); ok && !values[v] && len(values) < req.MinValues {
 				values[v] = true
-				types[c.bins[b].typ] = true
+				types[c.candidates[b].typ] = true
 			}
 		}
 		if len(values) < req.MinValues && short == "" {
 			short = fmt.Sprintf("minValues: only %d of %d values of %s are possible", len(values), req.MinValues, req.Key)
 		}
 	}
-	for _, b := range bins {
+	for _, b := range candidates {
 		if len(types) < MaxFleetTypes {
-			types[c.bins[b].typ] = true
+			types[c.candidates[b].typ] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(bins), func(b int) bool { return !types[c.bins[b].typ] }), short
+	return slices.DeleteFunc(slices.Clone(candidates), func(b int) bool { return !types[c.candidates[b].typ] }), short
 }
 
 // describe fills the template from the shape's candidates.
 func (r *run) describe(n *node, s *shape) {
-	key := make([]byte, 0, 3*len(s.bins))
-	for _, b := range s.bins {
+	key := make([]byte, 0, 3*len(s.candidates))
+	for _, b := range s.candidates {
 		key = binary.AppendUvarint(key, uint64(b))
 	}
 	t, known := r.described[string(key)]
 	if !known {
-		t = r.template(s.bins)
+		t = r.template(s.candidates)
 		r.described[string(key)] = t
 	}
 	s.template = *t
@@ -233,18 +233,18 @@ func (r *run) describe(n *node, s *shape) {
 }
 
 // template returns what the candidates determine about a planned node.
-func (r *run) template(bins []int) *PlannedNode {
+func (r *run) template(candidates []int) *PlannedNode {
 	c := r.catalog
-	x := &c.bins[bins[0]]
+	x := &c.candidates[candidates[0]]
 	p := c.pools[x.pool]
 	t := &PlannedNode{}
 	t.Pool, t.CapacityType, t.Price = p.Pool, x.offer.CapacityType, x.offer.Price
-	t.Offers = make([]NodeOffer, 0, len(bins))
+	t.Offers = make([]NodeOffer, 0, len(candidates))
 	types := make([]int, 0, MaxFleetTypes)
 	seen := make([]bool, len(p.types))
-	for _, b := range bins {
-		t.Offers = append(t.Offers, NodeOffer{Type: c.typeOf(b), Offer: c.bins[b].offer})
-		if typ := c.bins[b].typ; !seen[typ] {
+	for _, b := range candidates {
+		t.Offers = append(t.Offers, NodeOffer{Type: c.typeOf(b), Offer: c.candidates[b].offer})
+		if typ := c.candidates[b].typ; !seen[typ] {
 			seen[typ] = true
 			types = append(types, typ)
 		}
@@ -253,7 +253,7 @@ func (r *run) template(bins []int) *PlannedNode {
 	t.Labels, t.Allocatable, t.Largest, t.VolumeLimits = maps.Clone(all.labels), all.allocatable, all.largest, all.volumes
 	maps.Copy(t.Labels, p.labelChoices[x.labelChoice].labels)
 	for _, key := range offerLabels {
-		if v, ok := c.label(bins[0], key); ok && !slices.ContainsFunc(bins, func(b int) bool { w, _ := c.label(b, key); return w != v }) {
+		if v, ok := c.label(candidates[0], key); ok && !slices.ContainsFunc(candidates, func(b int) bool { w, _ := c.label(b, key); return w != v }) {
 			t.Labels[key] = v
 		}
 	}
@@ -316,7 +316,7 @@ func (r *run) requests(n *node) Resources { return r.requestsOf(n, n.shape.templ
 func (r *run) requestsOf(n *node, daemons []*DaemonSet) Resources {
 	out := Resources{}
 	for _, s := range n.content {
-		out.Add(s.unit.Requests, int64(s.n))
+		out.Add(s.podBatch.Requests, int64(s.n))
 	}
 	for _, d := range daemons {
 		out.Add(d.Class.Requests, 1)

@@ -41,7 +41,7 @@ func (t *topology) number() {
 // siteBought returns the site of a node bought as candidate b.
 func (r *run) siteBought(b int) site {
 	if r.binSites == nil {
-		r.binSites = make([]site, len(r.catalog.bins))
+		r.binSites = make([]site, len(r.catalog.candidates))
 	}
 	if r.binSites[b] == nil {
 		r.binSites[b] = r.topo.site(func(key string) (string, bool) { return r.catalog.label(b, key) })
@@ -52,7 +52,7 @@ func (r *run) siteBought(b int) site {
 // siteIfPlaced returns the site that a node would have once a pod that depends on it is there.
 func (r *run) siteIfPlaced(n *node) site {
 	if n.planned() {
-		return r.siteBought(n.bin)
+		return r.siteBought(n.candidate)
 	}
 	return r.nodeSites[n.index]
 }

@@ -7,9 +7,9 @@ import (
 // setSpecial finds the candidates of special hardware (InstanceType.Special). Reserved capacity is never among them: it is paid for
 // whether it is used or not.
 func (c *catalog) setSpecial() {
-	c.special = packing.NewBits(len(c.bins))
-	for b := range c.bins {
-		if c.typeOf(b).Special && c.bins[b].offer.CapacityType != CapacityTypeReserved {
+	c.special = packing.NewBits(len(c.candidates))
+	for b := range c.candidates {
+		if c.typeOf(b).Special && c.candidates[b].offer.CapacityType != CapacityTypeReserved {
 			c.special.Set(b)
 		}
 	}
@@ -17,13 +17,13 @@ func (c *catalog) setSpecial() {
 
 // offer sets which of the batch's candidates may be bought for it: special hardware only in pools where nothing else holds one of its
 // pods, or if all else was tried.
-func (r *run) offer(u *unit) {
-	u.offered, u.spared = u.bins, false
-	special := u.bins.Clone()
+func (r *run) offer(u *podBatch) {
+	u.offered, u.spared = u.candidates, false
+	special := u.candidates.Clone()
 	if special.And(r.catalog.special); u.special || !special.Any() {
 		return
 	}
-	u.offered = u.bins.Clone()
+	u.offered = u.candidates.Clone()
 	for _, p := range r.catalog.pools {
 		if len(p.labelChoices) == 0 {
 			continue
@@ -31,7 +31,7 @@ func (r *run) offer(u *unit) {
 		var with []int
 		plain := false
 		for b := p.labelChoices[0].first; b < p.labelChoices[len(p.labelChoices)-1].last && !plain; b++ {
-			if !u.bins.Has(b) {
+			if !u.candidates.Has(b) {
 				continue
 			}
 			if special.Has(b) {
@@ -51,12 +51,12 @@ func (r *run) offer(u *unit) {
 }
 
 // takeSpecial allows the batch special hardware that offer left out, if that holds one of its pods.
-func (r *run) takeSpecial(u *unit) bool {
+func (r *run) takeSpecial(u *podBatch) bool {
 	if !u.spared {
 		return false
 	}
-	for b := range r.catalog.bins {
-		if u.bins.Has(b) && !u.offered.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
+	for b := range r.catalog.candidates {
+		if u.candidates.Has(b) && !u.offered.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
 			u.special = true
 			r.offer(u)
 			return true
@@ -69,19 +69,19 @@ func (r *run) takeSpecial(u *unit) bool {
 // capacity need; false: it can't be bought so.
 func (r *run) onDemandPrice(n *node, like *compatibility, need []int64) (price float64, ok bool) {
 	c := r.catalog
-	x := &c.bins[n.bin]
+	x := &c.candidates[n.candidate]
 	p := c.pools[x.pool]
 	for _, ways := range c.waysOf(p, x.labelChoice, Offer{CapacityType: capacityTypeOnDemand}) {
-		if ok && c.bins[ways[0]].price >= price {
+		if ok && c.candidates[ways[0]].price >= price {
 			break
 		}
-		if !like.typ(c.bins[ways[0]].typ) {
+		if !like.typ(c.candidates[ways[0]].typ) {
 			continue
 		}
 		for _, b := range ways {
-			if (!ok || c.bins[b].price < price) && (!c.special.Has(b) || c.special.Has(n.bin)) && like.labels(b) && like.content(b) &&
+			if (!ok || c.candidates[b].price < price) && (!c.special.Has(b) || c.special.Has(n.candidate)) && like.labels(b) && like.admitsPods(b) &&
 				packing.Fits(c.roomOf(b), need, 1) > 0 {
-				price, ok = c.bins[b].price, true
+				price, ok = c.candidates[b].price, true
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // keys returns the labels that a node of these candidates can have, and those that its pool mentions, sorted.
-func (r *run) keys(p *poolOffers, bins []int) []string {
+func (r *run) keys(p *poolOffers, candidates []int) []string {
 	all := map[string]bool{}
 	for key := range p.Labels {
 		all[key] = true
@@ -19,7 +19,7 @@ func (r *run) keys(p *poolOffers, bins []int) []string {
 	for _, key := range offerLabels {
 		all[key] = true
 	}
-	for _, b := range bins {
+	for _, b := range candidates {
 		for key := range r.catalog.typeOf(b).Labels {
 			all[key] = true
 		}

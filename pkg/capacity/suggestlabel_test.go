@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestMeant(t *testing.T) {
+func TestSuggestLabel(t *testing.T) {
 	known := []string{"example.com/tier", "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-gpu-count", "karpenter.sh/capacity-type",
 		"node.kubernetes.io/instance-type", "team", "topology.k8s.aws/zone-id", "topology.kubernetes.io/zone"}
 	for key, want := range map[string]string{

@@ -57,8 +57,8 @@ func (t *topology) domain(key, value string) int {
 }
 
 // constrain makes the groups of the batches' own constraints.
-func (t *topology) constrain(units []*unit) {
-	for _, u := range units {
+func (t *topology) constrain(podBatches []*podBatch) {
+	for _, u := range podBatches {
 		soft := 0
 		var hardKeys []string
 		for _, s := range u.Spread {
@@ -100,10 +100,10 @@ func (t *topology) constrain(units []*unit) {
 		t.terms(u, u.PreferredAffinity, affinity, dropPreferredAffinity)
 		t.terms(u, u.PreferredAntiAffinity, antiAffinity, dropPreferredAntiAffinity)
 	}
-	t.ports(units)
+	t.ports(podBatches)
 }
 
-func (t *topology) terms(u *unit, terms []PodTerm, k kind, s step) {
+func (t *topology) terms(u *podBatch, terms []PodTerm, k kind, s step) {
 	for i := range terms {
 		u.all = append(u.all, owned{group: t.group("term"+termID(&terms[i]), &terms[i]), kind: k, step: s, rank: i})
 	}
@@ -120,13 +120,13 @@ func (f *nodeFilter) id() string {
 }
 
 // ports makes a group for each host port, or for each of its addresses if demand names addresses.
-func (t *topology) ports(units []*unit) {
+func (t *topology) ports(podBatches []*podBatch) {
 	type port struct {
 		protocol corev1.Protocol
 		number   int32
 	}
 	addresses := map[port][]string{}
-	for _, u := range units {
+	for _, u := range podBatches {
 		for i := range u.HostPorts {
 			p := &u.HostPorts[i]
 			k := port{protocolOf(p), p.HostPort}
@@ -138,7 +138,7 @@ func (t *topology) ports(units []*unit) {
 			}
 		}
 	}
-	for _, u := range units {
+	for _, u := range podBatches {
 		for i := range u.HostPorts {
 			p := &u.HostPorts[i]
 			k := port{protocolOf(p), p.HostPort}
@@ -161,21 +161,21 @@ func (t *topology) ports(units []*unit) {
 }
 
 // join sets which groups each batch is a member of.
-func (t *topology) join(units []*unit, names NamespaceLabels) {
+func (t *topology) join(podBatches []*podBatch, names NamespaceLabels) {
 	anti := map[*group]bool{}
 	for _, g := range t.groups {
 		if len(g.owners)+len(g.repelling) > 0 {
 			anti[g] = true
 		}
 	}
-	for _, u := range units {
+	for _, u := range podBatches {
 		for _, o := range u.all {
 			if o.kind == antiAffinity && o.hard() {
 				anti[o.group] = true
 			}
 		}
 	}
-	for _, u := range units {
+	for _, u := range podBatches {
 		for _, g := range t.groups {
 			var in bool
 			if g.port != nil {

@@ -9,9 +9,9 @@ import (
 
 // count counts the pods on existing nodes. It also makes the groups of existing pods' own anti-affinity terms, if these select pods of
 // the batches.
-func (t *topology) count(nodes []*Node, units []*unit, names NamespaceLabels) {
+func (t *topology) count(nodes []*Node, podBatches []*podBatch, names NamespaceLabels) {
 	own := len(t.groups)
-	t.countOwners(nodes, units, names)
+	t.countOwners(nodes, podBatches, names)
 	if own == 0 {
 		return
 	}
@@ -76,7 +76,7 @@ func (t *topology) countPorts(p *corev1.Pod, node int, groups []*group) {
 }
 
 // countOwners counts the pods whose anti-affinity excludes pods of the batches.
-func (t *topology) countOwners(nodes []*Node, units []*unit, names NamespaceLabels) {
+func (t *topology) countOwners(nodes []*Node, podBatches []*podBatch, names NamespaceLabels) {
 	type known struct{ groups []*group }
 	seen := map[string]known{}
 	for i, n := range nodes {
@@ -93,7 +93,7 @@ func (t *topology) countOwners(nodes []*Node, units []*unit, names NamespaceLabe
 			k.message(p.Spec.Affinity.PodAntiAffinity.Size(), p.Spec.Affinity.PodAntiAffinity.MarshalTo)
 			found, ok := seen[string(k)]
 			if !ok {
-				found = known{t.concerning(terms, p.Namespace, units, names)}
+				found = known{t.concerning(terms, p.Namespace, podBatches, names)}
 				seen[string(k)] = found
 			}
 			for _, g := range found.groups {
@@ -107,7 +107,7 @@ func (t *topology) countOwners(nodes []*Node, units []*unit, names NamespaceLabe
 
 // concerning returns the groups of the terms that select pods of any batch. Terms that can't be parsed select nothing, as in
 // kube-scheduler.
-func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, units []*unit, names NamespaceLabels) []*group {
+func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, podBatches []*podBatch, names NamespaceLabels) []*group {
 	var out []*group
 	for i := range terms {
 		term, err := podTerm(&terms[i], namespace, 0)
@@ -120,7 +120,7 @@ func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, 
 			continue
 		}
 		probe := newGroup(id, term.TopologyKey, &term)
-		for _, u := range units {
+		for _, u := range podBatches {
 			if probe.matches(u.Namespace, u.Labels, names) {
 				out = append(out, t.group(id, &term))
 				break

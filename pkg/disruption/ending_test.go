@@ -10,7 +10,7 @@ import (
 )
 
 // Ending gets the reason before a claim is deleted: it is empty, disrupted for another reason, or has lost its instance.
-func TestEndingIsTold(t *testing.T) {
+func TestEndingIsReported(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		heard capacity.InterruptionKind

@@ -213,7 +213,7 @@ func TestExpiringNodeEmptiesByItself(t *testing.T) {
 
 // Pods aren't moved to nodes that will be terminated soon themselves: those that are replaced at the same time, those whose replacement
 // begins within the hour, and empty ones that are due.
-func TestRoomIsMadeOnNodesThatStay(t *testing.T) {
+func TestCapacityIsReservedOnNodesThatRemain(t *testing.T) {
 	w := newWorld(t, pool(staying))
 	for name, after := range map[string]string{"a": "10h", "same": "10h", "soon": "11h", "later": "11h1m", "never": "Never"} {
 		w.machine(name, lives(after))

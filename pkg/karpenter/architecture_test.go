@@ -19,7 +19,7 @@ func anyArchitecture(np *karpv1.NodePool) {
 
 // A pool's condition names workloads that leave the architecture open, the first few by name. It stays under the next leader, for a
 // day after the last such workload, or until the pool names an architecture.
-func TestOpenArchitectureIsSaid(t *testing.T) {
+func TestOpenArchitectureIsReported(t *testing.T) {
 	api := newFakeAPI(testPool("default", plain, anyArchitecture), testPool("other", plain, anyArchitecture), readyClass("default"))
 	w := newWorld(t, api).leading()
 	says := func(w *world, pool, want string) {

@@ -21,7 +21,7 @@ func buffer(name string) *unstructured.Unstructured {
 
 // The definition may be installed at any time; each buffer gets one event, even if it changes later, and none while Karpenter, which
 // supports buffers, leads.
-func TestCapacityBuffersAreTold(t *testing.T) {
+func TestCapacityBuffersAreReported(t *testing.T) {
 	api := newFakeAPI(buffer("web"), buffer("api"))
 	api.missing["CapacityBufferList"] = true
 	w := newWorld(t, api)
@@ -72,7 +72,7 @@ func TestCapacityBuffersAreTold(t *testing.T) {
 	if err := w.api.Create(w.ctx, buffer("third")); err != nil {
 		t.Fatal(err)
 	}
-	w.told(said[0])
+	w.hears(said[0])
 	if n := len(w.events.Events); n > 0 {
 		t.Errorf("told again: %s", <-w.events.Events)
 	}

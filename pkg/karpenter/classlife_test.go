@@ -42,7 +42,7 @@ func TestAClassEndsAfterItsClaims(t *testing.T) {
 		}
 	}
 	w.eventually("a class that nobody uses is gone", gone("unused"))
-	w.told("Normal WaitingOnNodeClaimTermination 1 NodeClaims still use it: one")
+	w.hears("Normal WaitingOnNodeClaimTermination 1 NodeClaims still use it: one")
 	if asked.Load() != 0 || len(w.getClass("default").Finalizers) != 1 {
 		t.Error("a class in use was let go")
 	}

@@ -77,7 +77,7 @@ func TestClaimsEndWithoutAClass(t *testing.T) {
 
 // The condition stays when we write the resolved status, until the other controller changes it or the spec changes. Then pods are
 // planned for again.
-func TestAnothersWordStaysUntilItIsTakenBack(t *testing.T) {
+func TestAnothersConditionIsKeptUntilItIsRemoved(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("p"), testClass("default", saidNotReady)))
 	var told atomic.Int64
 	w.OnPool(func() { told.Add(1) })

@@ -86,8 +86,8 @@ func (w *world) getProvisioner(name string) *legacy.Provisioner {
 	return p
 }
 
-// saidOf returns the conditions of an object as text, without those that are True.
-func saidOf(o status.Object) map[string]string {
+// messagesOf returns the conditions of an object as text, without those that are True.
+func messagesOf(o status.Object) map[string]string {
 	out := map[string]string{}
 	for _, c := range o.GetConditions() {
 		if !c.IsTrue() {
@@ -199,7 +199,7 @@ func TestProvisionerThatIsWrong(t *testing.T) {
 		"NodeClassReady":      "Unknown ProvisionerValidationFailed: the spec can't be read",
 		"Ready":               "False UnhealthyDependents: ValidationSucceeded=False, NodeClassReady=Unknown",
 	}
-	w.eventually("what is wrong is said", func() bool { return cmp.Equal(said, saidOf(w.getProvisioner("old"))) })
+	w.eventually("what is wrong is said", func() bool { return cmp.Equal(said, messagesOf(w.getProvisioner("old"))) })
 	if e := <-w.events.Events; e != `Warning ProvisionerValidationFailed spec.providerRef.name: Invalid value: "t": there is no such AWSNodeTemplate` {
 		t.Errorf("event %q", e)
 	}
@@ -212,10 +212,10 @@ func TestProvisionerThatIsWrong(t *testing.T) {
 	got := &legacy.AWSNodeTemplate{}
 	w.eventually("what is wrong is said on the template, too", func() bool {
 		_ = w.api.Get(w.ctx, client.ObjectKey{Name: "t"}, got)
-		return saidOf(got)["ValidationSucceeded"] == `False AWSNodeTemplateValidationFailed: spec.amiFamily: Invalid value: "AL2": AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket`
+		return messagesOf(got)["ValidationSucceeded"] == `False AWSNodeTemplateValidationFailed: spec.amiFamily: Invalid value: "AL2": AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket`
 	})
 	w.eventually("and on the Provisioner", func() bool {
-		return strings.Contains(saidOf(w.getProvisioner("old"))["ValidationSucceeded"], "AWSNodeTemplate t: spec.amiFamily")
+		return strings.Contains(messagesOf(w.getProvisioner("old"))["ValidationSucceeded"], "AWSNodeTemplate t: spec.amiFamily")
 	})
 	if w.class("provisioner_old") != nil {
 		t.Error("there is a class of a template that is no good")

@@ -43,7 +43,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 			pool := &capacity.Pool{Name: "default", Types: twoTypes(), Labels: map[string]string{"team": "a"}}
 			v.apply([]*capacity.Pool{pool})
 			if at == "requirements" {
-				return fmt.Sprintf("pool %v, type %v, offer %v", said(v.sorted[0].ofPool), said(v.sorted[0].ofType), said(v.sorted[0].ofOffer))
+				return fmt.Sprintf("pool %v, type %v, offer %v", valuesOf(v.sorted[0].ofPool), valuesOf(v.sorted[0].ofType), valuesOf(v.sorted[0].ofOffer))
 			}
 			return strings.Split(offered(pool), "\n")[0]
 		},

@@ -158,7 +158,7 @@ func TestBudgetOfAPool(t *testing.T) {
 }
 
 // A condition reports a budget that is reached, as long as it is.
-func TestBudgetReachedIsSaid(t *testing.T) {
+func TestBudgetReachedIsReported(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"))).leading()
 	w.BudgetReached("default", "nodes of the pool cost at most $2.00 an hour")
 	w.eventually("it is said", func() bool {
@@ -169,7 +169,7 @@ func TestBudgetReachedIsSaid(t *testing.T) {
 }
 
 // OnGuard is called for changes of a spec and new values of the retry annotation, but not for our own writes.
-func TestGuardIsToldOfChanges(t *testing.T) {
+func TestGuardHearsOfChanges(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), testClass("default")))
 	told := make(chan string, 100)
 	w.OnGuard(func(o guard.Owner, retry bool) {

@@ -125,17 +125,17 @@ func below(at *field.Path, errs field.ErrorList) field.ErrorList {
 // SetProfiles sets the profiles; without any, all pods are treated alike. Call it before Run. Profiles may share a pool or a class of
 // their arguments only if they give it the same spec.
 func (s *Store) SetProfiles(profiles []Profile) error {
-	type said struct {
+	type claimed struct {
 		by string
 		o  any
 	}
-	all := map[string]said{}
+	all := map[string]claimed{}
 	share := func(p Profile, kind, name, origin string, spec any) error {
 		key := kind + " " + name
 		if before, ok := all[key]; ok && !equality.Semantic.DeepEqual(before.o, spec) {
 			return fmt.Errorf("profiles %q and %q define %s %q differently: give one of them another name", before.by, p.Scheduler, kind, origin)
 		}
-		all[key] = said{p.Scheduler, spec}
+		all[key] = claimed{p.Scheduler, spec}
 		return nil
 	}
 	for _, p := range profiles {

@@ -186,7 +186,7 @@ func TestStatusOfPoolsOfArguments(t *testing.T) {
 		if err := w.Client().Get(w.ctx, client.ObjectKey{Name: "args_main"}, np); err != nil {
 			t.Fatal(err)
 		}
-		return saidOf(np)["NodeClassReady"]
+		return messagesOf(np)["NodeClassReady"]
 	}
 	w.eventually("it waits for its class", func() bool {
 		return root() == "False NodeClassReadinessUnknown: EC2NodeClass args_main has not been resolved yet"

@@ -150,7 +150,7 @@ func TestTakeAnOrder(t *testing.T) {
 	}
 }
 
-func TestRefusedOrderIsSaidOnce(t *testing.T) {
+func TestRefusedOrderIsReportedOnce(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testClass("default"), byHand())).ready()
 	for _, again := range []bool{true, true, false} {
 		if err := w.RecordRefused(w.ctx, "mine", "Invalid", "spec.taints[0].key: Required value", again); err != nil {

@@ -408,7 +408,7 @@ func TestOverlayConditions(t *testing.T) {
 	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	w.update(o, func() { o.Spec.Requirements = []karpv1alpha1.NodeSelectorRequirement{} })
 	is("a", "False Conflict: conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
-	w.told("Warning Conflict conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
+	w.hears("Warning Conflict conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
 	for len(planned) > 0 {
 		<-planned
 	}

@@ -37,7 +37,7 @@ func TestPoolOf(t *testing.T) {
 		corev1.LabelInstanceTypeStable:   "node.kubernetes.io/instance-type in (c5.large,m5.large,m5.xlarge)",
 		corev1.LabelArchStable:           "kubernetes.io/arch in (amd64)",
 		"example.com/tier":               "example.com/tier in (gold,silver)",
-	}, said(got.Requirements)); diff != "" {
+	}, valuesOf(got.Requirements)); diff != "" {
 		t.Errorf("requirements (-want +got):\n%s", diff)
 	}
 	if n := got.Requirements[corev1.LabelInstanceTypeStable].MinValues; n != 2 {
@@ -45,7 +45,7 @@ func TestPoolOf(t *testing.T) {
 	}
 }
 
-func said(rs capacity.Requirements) map[string]string {
+func valuesOf(rs capacity.Requirements) map[string]string {
 	out := map[string]string{}
 	for key, r := range rs {
 		out[key] = r.String()
@@ -88,7 +88,7 @@ func TestPoolRequirements(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, said(got)); diff != "" {
+			if diff := cmp.Diff(tc.want, valuesOf(got)); diff != "" {
 				t.Errorf("requirements (-want +got):\n%s", diff)
 			}
 			if n := got["k"].MinValues; n != tc.wantMin {

@@ -79,7 +79,7 @@ func TestClaimsOfPoolsThatWentMeanwhile(t *testing.T) {
 		karpenters("of-args", ownedBy("args_gone")),
 	)).leading()
 	w.endingAre("pool-gone", "pool-made-anew", "provisioner-gone")
-	w.told("Normal NodePoolDeleted NodePool gone was deleted, so its nodes are terminated")
+	w.hears("Normal NodePoolDeleted NodePool gone was deleted, so its nodes are terminated")
 }
 
 func TestClaimsGoWithTheirPool(t *testing.T) {
@@ -112,7 +112,7 @@ func TestClaimsGoWithTheirPool(t *testing.T) {
 }
 
 // A claim whose owner reference was removed a moment ago is another version than the cached one.
-func TestClaimThatWasLetGoOfStays(t *testing.T) {
+func TestClaimThatWasReleasedRemains(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"), karpenters("one", ownedBy("default", owner("NodePool", "default", "uid-of-the-one-before"))))).ready()
 	seen := w.knownClaim("one")
 	fresh := seen.DeepCopy()

@@ -130,7 +130,7 @@ func BenchmarkPlanOfManyPools(b *testing.B) {
 			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("2Gi")}}}},
 		}}
-		class, err := capacity.ClassOf(pod, capacity.VolumeFacts{})
+		class, err := capacity.ClassOf(pod, capacity.VolumeInfo{})
 		if err != nil {
 			b.Fatal(err)
 		}

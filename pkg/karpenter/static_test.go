@@ -25,7 +25,7 @@ func TestStaticPoolOfAnObject(t *testing.T) {
 }
 
 // The API server's state counts, not the cache.
-func TestStandingIsPastTheCache(t *testing.T) {
+func TestStaticClaimsArePastTheCache(t *testing.T) {
 	leaving := func(nc *karpv1.NodeClaim) {
 		nc.Finalizers, nc.DeletionTimestamp = []string{"example.com/wait"}, &metav1.Time{Time: start}
 	}
@@ -54,7 +54,7 @@ func TestStandingIsPastTheCache(t *testing.T) {
 	}
 }
 
-func TestWhatAPoolIsTold(t *testing.T) {
+func TestEventsOfAPool(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"))).ready()
 	w.TellPool("default", corev1.EventTypeWarning, "TooFewNodes", "no machine")
 	w.TellPool("nobody", corev1.EventTypeWarning, "TooFewNodes", "no machine")
@@ -63,7 +63,7 @@ func TestWhatAPoolIsTold(t *testing.T) {
 	}
 }
 
-func TestWhatAClaimIsTold(t *testing.T) {
+func TestEventsOfAClaim(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), readyClass("default"))).leading()
 	if _, err := w.Create(w.ctx, testClaim("a")); err != nil {
 		t.Fatal(err)

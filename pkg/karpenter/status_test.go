@@ -153,13 +153,13 @@ func TestPoolConditions(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			w.saidAll(tc.want)
+			w.reportedAll(tc.want)
 		})
 	}
 }
 
-// saidAll checks that there was one event for every condition that is False, except Ready and those of a class that is being resolved.
-func (w *world) saidAll(conditions map[string]string) {
+// reportedAll checks that there was one event for every condition that is False, except Ready and those of a class that is being resolved.
+func (w *world) reportedAll(conditions map[string]string) {
 	w.t.Helper()
 	want := map[string]bool{}
 	for kind, c := range conditions {
@@ -185,8 +185,8 @@ func (w *world) saidAll(conditions map[string]string) {
 	}
 }
 
-// told waits for one event among others.
-func (w *world) told(want string) {
+// hears waits for one event among others.
+func (w *world) hears(want string) {
 	w.t.Helper()
 	var others []string
 	for {
@@ -202,7 +202,7 @@ func (w *world) told(want string) {
 	}
 }
 
-func TestUnhonoredFieldsAreAllSaid(t *testing.T) {
+func TestUnhonoredFieldsAreAllReported(t *testing.T) {
 	lostBy := func(change ...func(*karpv1.NodePool)) string {
 		lost, idle := unhonoredBy(testPool("p", append([]func(*karpv1.NodePool){plain}, change...)...))
 		if idle != "" {
@@ -247,7 +247,7 @@ func TestUnhonoredFieldsAreAllSaid(t *testing.T) {
 }
 
 // A budget for reasons for which no node is disrupted limits nothing. The condition mentions it and stays True.
-func TestBudgetsThatLimitNothingAreSaid(t *testing.T) {
+func TestBudgetsThatLimitNothingAreReported(t *testing.T) {
 	w := newWorld(t, newFakeAPI(readyClass("default"), testPool("default", plain, func(np *karpv1.NodePool) {
 		np.Spec.Disruption.Budgets = []karpv1.Budget{
 			{Nodes: "10%"},
@@ -336,10 +336,10 @@ spec: {kubelet: {maxPods: many}}
 		t.Errorf("creating a claim for the malformed pool: %v", err)
 	}
 
-	w.eventually("both have been told", func() bool { return api.told("NodePool bad") != nil && api.told("EC2NodeClass bad") != nil })
+	w.eventually("both have been told", func() bool { return api.body("NodePool bad") != nil && api.body("EC2NodeClass bad") != nil })
 	pool, class := &karpv1.NodePool{}, &ec2nc.EC2NodeClass{}
 	for object, into := range map[string]any{"NodePool bad": pool, "EC2NodeClass bad": class} {
-		if err := json.Unmarshal(api.told(object), into); err != nil {
+		if err := json.Unmarshal(api.body(object), into); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -187,8 +187,8 @@ func (api *fakeAPI) install(kinds ...kind) {
 	}
 }
 
-// told returns what was written to the status of a malformed object.
-func (api *fakeAPI) told(object string) []byte {
+// body returns what was written to the status of a malformed object.
+func (api *fakeAPI) body(object string) []byte {
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	return api.answers[object]
@@ -399,7 +399,7 @@ func TestCachedClient(t *testing.T) {
 	}
 }
 
-func TestUnreadableRecordIsSaidOnce(t *testing.T) {
+func TestUnreadableRecordIsReportedOnce(t *testing.T) {
 	nc := testNodeClaim(t)
 	nc.Annotations[objects.AnnotationLaunchBatch] = "{"
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"), nc)).ready()
@@ -410,7 +410,7 @@ func TestUnreadableRecordIsSaidOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the change is seen", func() bool { return w.Claims()[0].NodeName == testInstance.NodeName })
-	w.saidAll(map[string]string{"x": "False RecordUnreadable: It will not be launched: annotation dovetail.sh/launch-batch: unexpected EOF"})
+	w.reportedAll(map[string]string{"x": "False RecordUnreadable: It will not be launched: annotation dovetail.sh/launch-batch: unexpected EOF"})
 	select {
 	case e := <-w.events.Events:
 		t.Errorf("one more event: %s", e)

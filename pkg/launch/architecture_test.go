@@ -10,7 +10,7 @@ import (
 )
 
 // A pool is reported when nodes are planned that may be arm64 for pods that don't say whether they can run there, and not otherwise.
-func TestPoolsAreToldOfOpenArchitectures(t *testing.T) {
+func TestPoolsGetOpenArchitectures(t *testing.T) {
 	for arch, want := range map[string]int{"arm64": 1, "amd64": 0} {
 		w, _ := guarded(t, SpendingConfig{})
 		w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {

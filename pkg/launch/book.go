@@ -35,12 +35,12 @@ type batch struct {
 
 // book gives each planned node the name of its claim, reserves the placements in the ledger and returns the batches to launch. claims holds
 // the claims of the plan's nodes by node ID.
-func (m *Motor) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*batch {
+func (m *Launcher) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*batch {
 	return m.bookAs(ctx, v, plan, claims, (*ledger.Ledger).Commit)
 }
 
 // bookAs is book with another way to write the placements to the ledger.
-func (m *Motor) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*batch {
+func (m *Launcher) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*batch {
 	names := map[string]string{}
 	var batches []*batch
 	open := map[string]*batch{}
@@ -110,7 +110,7 @@ func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]stri
 
 // recordSlots writes the reservations on a claim in flight to its annotation, so that they survive a restart. It writes every reservation
 // that was ever made there: pods that have been bound since are recognized from the pods. One write per claim at a time, in the background.
-func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.Slot) {
+func (m *Launcher) recordSlots(ctx context.Context, claim string, slots []capacity.Slot) {
 	if !m.promise(claim, slots) {
 		return
 	}
@@ -125,7 +125,7 @@ func (m *Motor) recordSlots(ctx context.Context, claim string, slots []capacity.
 }
 
 // writeSlots writes the reservations once. If they have changed meanwhile, the next write queues behind those of other claims.
-func (m *Motor) writeSlots(ctx context.Context, claim string) {
+func (m *Launcher) writeSlots(ctx context.Context, claim string) {
 	if c := m.claim(claim); c != nil {
 		if err := m.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
 			// After a restart these pods are planned for anew, on the same node if it still has the capacity.
@@ -138,7 +138,7 @@ func (m *Motor) writeSlots(ctx context.Context, claim string) {
 }
 
 // recordAgain ends a write of reservations, or reports that they have changed and have to be written again.
-func (m *Motor) recordAgain(ctx context.Context, claim string) bool {
+func (m *Launcher) recordAgain(ctx context.Context, claim string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.recording[claim] && ctx.Err() == nil {
@@ -150,7 +150,7 @@ func (m *Motor) recordAgain(ctx context.Context, claim string) bool {
 }
 
 // claimFor returns the claim of a planned node. Its slots are filled in when the claim is written.
-func (m *Motor) claimFor(n *capacity.PlannedNode) *capacity.Claim {
+func (m *Launcher) claimFor(n *capacity.PlannedNode) *capacity.Claim {
 	offers := make([]capacity.OfferKey, 0, len(n.Offers))
 	for _, o := range n.Offers {
 		offers = append(offers, o.Key())
@@ -238,7 +238,7 @@ const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789" // as the API server generate
 
 // randomName returns a name that begins with prefix. Underscores become dashes: a pool (from a file) may have a name that an object can't
 // have.
-func (m *Motor) randomName(prefix string) string {
+func (m *Launcher) randomName(prefix string) string {
 	prefix = strings.ReplaceAll(prefix, "_", "-")
 	b := make([]byte, 8)
 	m.namesMu.Lock()
@@ -255,7 +255,7 @@ func (m *Motor) randomName(prefix string) string {
 
 // token returns the client token of a launch batch. It depends on the claims and the attempt only, so that a restarted process computes the
 // same one.
-func (m *Motor) token(claims []*capacity.Claim, attempt int) string {
+func (m *Launcher) token(claims []*capacity.Claim, attempt int) string {
 	uids := make([]string, 0, len(claims))
 	for _, c := range claims {
 		uids = append(uids, c.UID)

@@ -22,7 +22,7 @@ type buying struct {
 	pod    func(types.UID) *corev1.Pod // finds the plan's pods; nil: among the pending ones
 }
 
-func (b *buying) pods(m *Motor) func(types.UID) *corev1.Pod {
+func (b *buying) pods(m *Launcher) func(types.UID) *corev1.Pod {
 	if b.pod != nil {
 		return b.pod
 	}
@@ -42,14 +42,14 @@ func byPriority(plan *capacity.Plan) {
 }
 
 // admit removes from a plan the nodes that the spending guard doesn't let us buy.
-func (m *Motor) admit(plan *capacity.Plan, how buying) {
+func (m *Launcher) admit(plan *capacity.Plan, how buying) {
 	if out := m.tooMuch(plan, how); len(out) > 0 {
 		without(plan, out)
 	}
 }
 
 // tooMuch returns the nodes of a plan that the spending guard doesn't let us buy, and why.
-func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Removal {
+func (m *Launcher) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Removal {
 	if m.spending == nil || len(plan.Nodes) == 0 {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (m *Motor) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Rem
 
 // affordable returns the plan, or a new plan for fewer pods if the spending guard would remove nodes that hold members of a bind group.
 // Removing such nodes would remove the group's other members too, again in each round, and nothing would ever be bought for any of them.
-func (m *Motor) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan) {
+func (m *Launcher) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan) {
 	out := m.tooMuch(plan, buying{})
 	why := map[types.UID]capacity.Removal{}
 	grouped := false
@@ -114,7 +114,7 @@ func (m *Motor) affordable(ctx context.Context, v *view, plan *capacity.Plan, wa
 
 // purchase records the plan's nodes with the spending guard, and on each claim which workloads it is bought for and which breakers it
 // probes.
-func (m *Motor) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim, how buying) {
+func (m *Launcher) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim, how buying) {
 	if m.spending == nil {
 		return
 	}

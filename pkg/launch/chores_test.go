@@ -29,11 +29,11 @@ func TestLaunchesDoNotWaitForNotes(t *testing.T) {
 		w := newWorld(t)
 		w.broken["Prepare"] = errors.New("the subnet is gone")
 		w.build()
-		w.motor.claims = slowNotes{w}
+		w.launcher.claims = slowNotes{w}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
-			w.motor.Run(ctx)
+			w.launcher.Run(ctx)
 			close(done)
 		}()
 		defer func() {

@@ -16,7 +16,7 @@ import (
 // Classes computes the equivalence class of a pod and caches it. The class of a pod without volumes is cached until the pod is bound or
 // deleted; what a pod with volumes needs may change without the pod, so its class is computed each time.
 type Classes struct {
-	volumes volumeFacts
+	volumes volumeInfo
 	ns      listersv1.NamespaceLister
 	others  map[string]bool // schedulers that bind their pods themselves
 	// earliest is, by scheduler, the earliest moment to bind its pods, where the profile sets one. Set before anything runs.
@@ -39,7 +39,7 @@ type classified struct {
 // NewClasses returns Classes that read from the scheduler's informers. Call it before they start.
 func NewClasses(f informers.SharedInformerFactory) *Classes {
 	return &Classes{
-		volumes:  newVolumeFacts(f),
+		volumes:  newVolumeInfo(f),
 		ns:       f.Core().V1().Namespaces().Lister(),
 		byPod:    map[types.UID]classified{},
 		earliest: map[string]capacity.BindTime{},
@@ -96,7 +96,7 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 			return got.class, got.err
 		}
 	}
-	var facts capacity.VolumeFacts
+	var facts capacity.VolumeInfo
 	if volumes {
 		facts = c.volumes.of(pod)
 	}
@@ -110,7 +110,7 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 }
 
 // of computes the pod's class with its scheduler's defaults and rules.
-func (c *Classes) of(pod *corev1.Pod, facts capacity.VolumeFacts) (*capacity.Class, error) {
+func (c *Classes) of(pod *corev1.Pod, facts capacity.VolumeInfo) (*capacity.Class, error) {
 	class, err := capacity.ClassOf(c.spreadOut(pod), facts)
 	if err == nil && c.others[pod.Spec.SchedulerName] {
 		class = byOthers(class)
@@ -136,7 +136,7 @@ func (c *Classes) successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, erro
 	next.Labels = maps.Clone(pod.Labels)
 	delete(next.Labels, corev1.LabelTopologyZone)
 	delete(next.Labels, corev1.LabelTopologyRegion)
-	var facts capacity.VolumeFacts
+	var facts capacity.VolumeInfo
 	if hasClaims(pod) {
 		facts = c.volumes.of(&next)
 	}

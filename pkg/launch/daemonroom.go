@@ -11,10 +11,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// DaemonsChanged tells the Motor that DaemonSets have been added or removed, or that the requests of their next pods have changed, so that
+// DaemonsChanged tells the Launcher that DaemonSets have been added or removed, or that the requests of their next pods have changed, so that
 // the capacity reserved for them on nodes in flight is adjusted. frees: refused pods may fit now. A pod that no longer fits on its node in
 // flight is rejected by the filters in its own scheduling cycle and planned for again.
-func (m *Motor) DaemonsChanged(frees bool) {
+func (m *Launcher) DaemonsChanged(frees bool) {
 	if m.reservations.Idle() {
 		return
 	}
@@ -27,7 +27,7 @@ func (m *Motor) DaemonsChanged(frees bool) {
 }
 
 // keepDaemonRoom adjusts the capacity that nodes in flight reserve for DaemonSet pods to the DaemonSets there are now.
-func (m *Motor) keepDaemonRoom(ctx context.Context) {
+func (m *Launcher) keepDaemonRoom(ctx context.Context) {
 	if !m.daemonsMoved.Swap(false) {
 		return
 	}
@@ -45,7 +45,7 @@ func (m *Motor) keepDaemonRoom(ctx context.Context) {
 
 // missingDaemons returns a func that lists the DaemonSets whose pods will run on one of our nodes and don't yet. An empty node name means
 // that there is no Node yet.
-func (m *Motor) missingDaemons(ctx context.Context) func(node string, labels map[string]string, taints []corev1.Taint) []*capacity.DaemonSet {
+func (m *Launcher) missingDaemons(ctx context.Context) func(node string, labels map[string]string, taints []corev1.Taint) []*capacity.DaemonSet {
 	there := map[string]map[string]bool{} // by node, then by namespace/name
 	if err := m.world.Refresh(ctx); err != nil {
 		m.log(ctx).V(2).Info("Could not look for DaemonSet pods; their capacity stays reserved for now", "err", err)

@@ -44,7 +44,7 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "logs", Generation: 1}}
 	ds.Spec.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}}}
-	class, err := capacity.ClassOf(daemonPod(ds), capacity.VolumeFacts{})
+	class, err := capacity.ClassOf(daemonPod(ds), capacity.VolumeInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +54,10 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 		w.daemons = daemons
 	}
 	set(&capacity.DaemonSet{Namespace: "d", Name: "logs", Class: class})
-	w.motor.DaemonsChanged(false)
+	w.launcher.DaemonsChanged(false)
 	kept(100)
 	set()
-	w.motor.DaemonsChanged(true)
+	w.launcher.DaemonsChanged(true)
 	kept(0)
 }
 
@@ -80,11 +80,11 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	w := newWorld(t)
 	w.daemons = []*capacity.DaemonSet{{Namespace: "d", Name: "logs"}}
 	w.build()
-	w.motor.planner = crowded{}
+	w.launcher.planner = crowded{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
-		w.motor.Run(ctx)
+		w.launcher.Run(ctx)
 		close(done)
 	}()
 	defer func() {
@@ -101,7 +101,7 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	w.mu.Lock()
 	w.daemons = nil
 	w.mu.Unlock()
-	w.motor.DaemonsChanged(true)
+	w.launcher.DaemonsChanged(true)
 	w.allBound(1)
 	w.exactly(1)
 }
@@ -113,12 +113,12 @@ func TestDaemonsThatGoGivePodsAnotherChance(t *testing.T) {
 		w := newWorld(t)
 		w.planner = crowded{}
 		w.build()
-		w.motor.daemons = a.d.List
-		a.d.OnChange(w.motor.DaemonsChanged)
+		w.launcher.daemons = a.d.List
+		a.d.OnChange(w.launcher.DaemonsChanged)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
-			w.motor.Run(ctx)
+			w.launcher.Run(ctx)
 			close(done)
 		}()
 		defer func() {

@@ -213,7 +213,7 @@ func (d *Daemons) rebuild(e *daemonSet) {
 	}
 	pod := daemonPod(e.set)
 	d.rules.admit(pod)
-	if class, err := capacity.ClassOf(pod, capacity.VolumeFacts{}); err == nil {
+	if class, err := capacity.ClassOf(pod, capacity.VolumeInfo{}); err == nil {
 		e.template = class
 	} // else its pods can't be planned for; they schedule wherever they fit
 }
@@ -242,7 +242,7 @@ func (e *daemonSet) class() *capacity.Class {
 		e.shown = nil
 	}
 	if e.shown != nil {
-		if class, err := capacity.ClassOf(asAdmitted(e.template.Pod, e.shown), capacity.VolumeFacts{}); err == nil {
+		if class, err := capacity.ClassOf(asAdmitted(e.template.Pod, e.shown), capacity.VolumeInfo{}); err == nil {
 			return class
 		}
 	}

@@ -52,7 +52,7 @@ func twoZones(t *testing.T) *Scene {
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpExists}}}}}}}
-	class, err := capacity.ClassOf(pod, capacity.VolumeFacts{})
+	class, err := capacity.ClassOf(pod, capacity.VolumeInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}

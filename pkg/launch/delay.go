@@ -26,7 +26,7 @@ func (d delay) after(text string) string {
 // delayed reports why the last launch call failed to the pods whose nodes it should have launched: after the first failure and whenever the
 // message changes. The same call is repeated for minutes, and users want to know the cause before that ends. The pool gets one event for
 // all of its launches. The claims get a condition: should liveness end them, that is the cause it reports.
-func (m *Motor) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims []*capacity.Claim, told *delay, why string) {
+func (m *Launcher) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims []*capacity.Claim, told *delay, why string) {
 	why = oneLine(why)
 	if why == "" || *told == delay(why) {
 		return
@@ -50,7 +50,7 @@ func (m *Motor) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims [
 }
 
 // delayOver records that a launch of the pool has worked or was given up, so that the next failure is reported again.
-func (m *Motor) delayOver(pool string) {
+func (m *Launcher) delayOver(pool string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.delays, pool)

@@ -12,9 +12,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// said returns the notes of events with a reason, each once, without the random part of names, and how often events with that reason were
+// events returns the notes of events with a reason, each once, without the random part of names, and how often events with that reason were
 // written.
-func (w *world) said(reason string) (out []string, times int) {
+func (w *world) events(reason string) (out []string, times int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.notes {
@@ -33,7 +33,7 @@ func (w *world) said(reason string) (out []string, times int) {
 var claimName = regexp.MustCompile(`pool-[a-z0-9]{8}`)
 
 // Pods and pool get an event with the cause of a failed launch call at once, one per cause, and not only when the launch is given up.
-func TestACallThatFailedIsToldAtOnce(t *testing.T) {
+func TestACallThatFailedIsReportedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	because := func(err error) {
 		w.mu.Lock()
@@ -44,7 +44,7 @@ func TestACallThatFailedIsToldAtOnce(t *testing.T) {
 	w.run()
 	w.submit(2)
 	w.until("three calls", func() bool { return w.calls["Launch"] >= 3 })
-	got, times := w.said("LaunchDelayed")
+	got, times := w.events("LaunchDelayed")
 	want := []string{
 		"p0 LaunchDelayed node pool-* is not launched yet, and is tried again: RequestLimitExceeded: Request limit exceeded.",
 		"p1 LaunchDelayed node pool-* is not launched yet, and is tried again: RequestLimitExceeded: Request limit exceeded.",
@@ -71,13 +71,13 @@ func (q quiet) Error() string { return "" }
 func (q quiet) Unwrap() error { return q.error }
 
 // A call that is answered but launches nothing is reported to the pods, too.
-func TestAnAnswerThatBringsNothingIsTold(t *testing.T) {
+func TestAnAnswerThatBringsNothingIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.answered = 2
 	w.run()
 	w.submit(1)
 	w.allBound(1)
-	if got, _ := w.said("LaunchDelayed"); len(got) != 3 || !strings.HasPrefix(got[0], "p0 LaunchDelayed node pool-* is not launched yet, and is tried again: ") {
+	if got, _ := w.events("LaunchDelayed"); len(got) != 3 || !strings.HasPrefix(got[0], "p0 LaunchDelayed node pool-* is not launched yet, and is tried again: ") {
 		t.Errorf("said %q", got)
 	}
 }
@@ -93,9 +93,9 @@ func TestDelayOfAClaimMadeByHand(t *testing.T) {
 	w.claims["mine"] = claims[0]
 	w.mu.Unlock()
 	for range 2 {
-		w.motor.delayed(t.Context(), &capacity.LaunchBatch{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
+		w.launcher.delayed(t.Context(), &capacity.LaunchBatch{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
 	}
-	got, times := w.said("LaunchDelayed")
+	got, times := w.events("LaunchDelayed")
 	if diff := cmp.Diff([]string{"mine LaunchDelayed for now: RequestLimitExceeded: (3 times)"}, got); diff != "" || times != 1 {
 		t.Errorf("a claim made by hand, %d events (-want +got):\n%s", times, diff)
 	}

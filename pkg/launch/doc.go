@@ -1,4 +1,4 @@
-// Package launch turns demand into nodes: its Motor waits until a burst settles, takes a view of the cluster, plans, has the plan verified
+// Package launch turns demand into nodes: its Launcher waits until a burst settles, takes a view of the cluster, plans, has the plan verified
 // by the scheduler's own filters, writes NodeClaims, launches instances in launch batches, creates the Node objects ahead of their
 // kubelets, and opens the gates of the pods that were planned for them.
 //

@@ -11,7 +11,7 @@ import (
 const volumeLimit = "Client.VolumeLimitExceeded: Volume limit exceeded"
 
 // When EC2 ends an instance before it is a node, the events of its pods have EC2's reason.
-func TestPodsAreToldWhyAnInstanceEnded(t *testing.T) {
+func TestPodsHearWhyAnInstanceEnded(t *testing.T) {
 	w := newWorld(t)
 	w.during["Describe"] = func() {
 		for id, i := range w.instances {
@@ -29,7 +29,7 @@ func TestPodsAreToldWhyAnInstanceEnded(t *testing.T) {
 }
 
 // When an instance with a claim but no kubelet yet is given up, the pods that wait for it get one event that says why.
-func TestPodsAreToldWhyANodeIsGivenUp(t *testing.T) {
+func TestPodsHearWhyANodeIsGivenUp(t *testing.T) {
 	w := newWorld(t)
 	w.unnamed = true // no Node is created ahead: the pod waits for one
 	w.run()
@@ -42,12 +42,12 @@ func TestPodsAreToldWhyANodeIsGivenUp(t *testing.T) {
 		}
 		return false
 	})
-	w.motor.GivingUp(name, "the instance is terminated: "+volumeLimit)
+	w.launcher.GivingUp(name, "the instance is terminated: "+volumeLimit)
 	for range 2 {
 		w.mu.Lock()
 		w.claims[name].Deleting = true
 		w.mu.Unlock()
-		w.motor.ClaimGone(name, "its NodeClaim was deleted")
+		w.launcher.ClaimGone(name, "its NodeClaim was deleted")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

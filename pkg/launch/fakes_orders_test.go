@@ -74,8 +74,8 @@ func (w *world) writes(name string, change ...func(*capacity.Claim)) {
 	w.claims[name] = &cp
 	w.changed()
 	w.mu.Unlock()
-	if w.motor != nil {
-		w.motor.ClaimChanged(c)
+	if w.launcher != nil {
+		w.launcher.ClaimChanged(c)
 	}
 }
 

@@ -144,7 +144,7 @@ func target(reason, message string) func(*corev1.Pod) {
 	}
 }
 
-func leaving(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch} }
+func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch} }
 
 // What the spending guard needs of the world.
 
@@ -175,7 +175,7 @@ func (w *world) TellClass(class, _, reason, note string) { w.TellPool(class, "",
 
 func (w *world) BudgetReached(pool, why string) { w.TellPool(pool, "", "condition", why) }
 
-// guarded returns a world whose Motor has a spending guard, a fake clock, and doesn't run.
+// guarded returns a world whose Launcher has a spending guard, a fake clock, and doesn't run.
 func guarded(t *testing.T, cfg SpendingConfig) (*world, *clocktesting.FakeClock) {
 	w := newWorld(t)
 	c := clocktesting.NewFakeClock(epoch)
@@ -184,20 +184,20 @@ func guarded(t *testing.T, cfg SpendingConfig) (*world, *clocktesting.FakeClock)
 	return w, c
 }
 
-// leads replaces the Motor by another one, which resumes what the last one left.
+// leads replaces the Launcher by another one, which resumes what the last one left.
 func (w *world) leads() {
 	w.t.Helper()
 	w.build()
-	w.motor.recover(w.t.Context())
+	w.launcher.recover(w.t.Context())
 	w.settled()
 }
 
 // settled waits for everything under way.
-func (w *world) settled() { w.motor.wg.Wait() }
+func (w *world) settled() { w.launcher.wg.Wait() }
 
 // opens opens a breaker.
 func (w *world) opens(k guard.Key, f guard.Fault) {
-	s := w.motor.spending
+	s := w.launcher.spending
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name, m := "opened-"+k.String(), guard.Bought{Purchase: guard.Purchase{Round: k.String()}, Pool: k.Pool, Class: k.Class, Images: []string{k.Image}, At: s.clock.Now()}
@@ -212,6 +212,6 @@ func (w *world) opens(k guard.Key, f guard.Fault) {
 
 // plans runs a round of the planner and what follows it.
 func (w *world) plans() {
-	w.motor.round(w.t.Context())
+	w.launcher.round(w.t.Context())
 	w.settled()
 }

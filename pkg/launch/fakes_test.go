@@ -30,11 +30,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// world is everything around a Motor, in memory. It behaves in the simplest way that satisfies the interfaces.
+// world is everything around a Launcher, in memory. It behaves in the simplest way that satisfies the interfaces.
 type world struct {
 	t            *testing.T
 	mu           sync.Mutex
-	motor        *Motor
+	launcher     *Launcher
 	reservations *Reservations
 	stop         func()
 
@@ -89,7 +89,7 @@ type world struct {
 	onNode             []*corev1.Pod   // beside the pods of the tests, on every node
 	otherPool          string          // another pool of the class; empty: none
 	selector           labels.Selector // of namespaces whose pods may cause launches; nil: all
-	namespaces         cache.Store     // the Motor's informer of namespaces
+	namespaces         cache.Store     // the Launcher's informer of namespaces
 	change             *sync.Cond
 	clock              clock.WithTicker
 	budget             *SpendingConfig // nil: no spending guard
@@ -104,7 +104,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// build makes a Motor on the world that doesn't run.
+// build makes a Launcher on the world that doesn't run.
 func (w *world) build() {
 	w.leaders++
 	w.reservations = NewReservations(w.clock)
@@ -116,12 +116,12 @@ func (w *world) build() {
 		spending = NewSpending(*w.budget, w.clock, w, owners, pending, func(string) []corev1.Taint { return nil }, w.PodsOn)
 	}
 	w.namespaces = f.Core().V1().Namespaces().Informer().GetStore()
-	w.motor = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
+	w.launcher = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
 		Clock: w.clock, Reservations: w.reservations, Cloud: w, Claims: w, World: w, Recheck: w, Planner: w.planner, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pending, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	for _, n := range w.nodes {
-		w.motor.NodeCached(n)
+		w.launcher.NodeCached(n)
 	}
 	for i := range w.pods { // a leader's informers have synced before it does anything
 		if pod := w.pod(i); w.bound[pod.UID] == "" {
@@ -130,13 +130,13 @@ func (w *world) build() {
 	}
 }
 
-// run starts a Motor on the world, as a new leader would.
+// run starts a Launcher on the world, as a new leader would.
 func (w *world) run() {
 	w.build()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
-		w.motor.Run(ctx)
+		w.launcher.Run(ctx)
 		close(done)
 	}()
 	w.stop = func() {
@@ -181,8 +181,8 @@ func (w *world) submitPod(pods ...int) {
 	classes := map[int]*capacity.Class{}
 	for _, i := range pods {
 		w.pods = max(w.pods, i+1)
-		w.motor.pending.observe(nil, w.pod(i))
-		c, err := w.motor.pending.classes.Class(w.pod(i))
+		w.launcher.pending.observe(nil, w.pod(i))
+		c, err := w.launcher.pending.classes.Class(w.pod(i))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func (w *world) goes() {
 	w.mu.Lock()
 	w.owner = ""
 	w.mu.Unlock()
-	w.motor.Changed()
+	w.launcher.Changed()
 }
 
 // call begins every fake call, which may be set to fail.
@@ -450,7 +450,7 @@ func (w *world) exhaust(name string) {
 		w.mu.Lock()
 		delete(w.gone, name)
 		w.mu.Unlock()
-		w.motor.Changed()
+		w.launcher.Changed()
 	})
 }
 
@@ -616,7 +616,7 @@ func (w *world) CreateNode(_ context.Context, n *corev1.Node) error {
 	w.nodes[n.Name] = n
 	w.changed()
 	w.mu.Unlock()
-	w.motor.NodeCached(n)
+	w.launcher.NodeCached(n)
 	return nil
 }
 

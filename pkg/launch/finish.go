@@ -28,14 +28,14 @@ const reasonInstanceLost = "InstanceLost"
 //     kubelet creates its own Node, and the ledger learns the name when it has registered (ClaimNamed).
 //
 // After a panic the claim and its instance are left to the kubelet, which creates its own Node, and to the lifecycle controller.
-func (m *Motor) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
+func (m *Launcher) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
 	_ = panics.Catch(ctx, "launch", func() error { // logged by Catch
 		m.finishNode(ctx, c, inst, labels)
 		return nil
 	})
 }
 
-func (m *Motor) finishNode(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
+func (m *Launcher) finishNode(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
 	logger := m.log(ctx)
 	own := *c // the copy changes as it is recorded; others read the original
 	c = &own
@@ -109,7 +109,7 @@ func (m *Motor) finishNode(ctx context.Context, c *capacity.Claim, inst capacity
 
 // ownerless ends an instance whose claim was deleted while it was launching. The claim's finalizer normally keeps the claim until its
 // instance has ended; if the claim is already gone, ending the instance is up to us.
-func (m *Motor) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.Instance) {
+func (m *Launcher) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.Instance) {
 	if now := m.claim(c.Name); now == nil || now.UID == c.UID {
 		m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
 	}
@@ -117,7 +117,7 @@ func (m *Motor) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.
 }
 
 // awaitName describes the instance until its name and address are visible.
-func (m *Motor) awaitName(ctx context.Context, inst capacity.Instance) (capacity.Instance, error) {
+func (m *Launcher) awaitName(ctx context.Context, inst capacity.Instance) (capacity.Instance, error) {
 	start := m.clock.Now()
 	for wait := firstRetry; ; wait = min(wait*3/2, 2*time.Second) {
 		got, err := m.cloud.Describe(ctx, inst.ID)
@@ -141,7 +141,7 @@ func (m *Motor) awaitName(ctx context.Context, inst capacity.Instance) (capacity
 
 // awaitType waits until the catalog knows the instance's type, which it may not yet after a restart: a Node without capacity would be worse
 // than a late one.
-func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.Instance) bool {
+func (m *Launcher) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.Instance) bool {
 	for len(c.Allocatable) == 0 {
 		if t, _ := m.typeOf(c, inst); t != nil {
 			return true
@@ -157,7 +157,7 @@ func (m *Motor) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.
 }
 
 // lost ends a claim whose instance died or never became visible before it was a node.
-func (m *Motor) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
+func (m *Launcher) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
 	m.log(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
 	if !inst.Taken {
 		m.spending.fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: oneLine(why.Error())})
@@ -172,7 +172,7 @@ func sameMachine(a, b capacity.Instance) bool {
 }
 
 // recordLaunched writes the instance, its labels and its capacity on the claim.
-func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) error {
+func (m *Launcher) recordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) error {
 	total, alloc := c.Capacity, c.Allocatable
 	all := maps.Clone(c.Labels)
 	if all == nil {
@@ -201,7 +201,7 @@ func (m *Motor) recordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 }
 
 // typeOf returns the type of a claim's instance, with the overlays of its pool, and the offering it was launched with.
-func (m *Motor) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.InstanceType, *capacity.Offer) {
+func (m *Launcher) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.InstanceType, *capacity.Offer) {
 	types, _ := m.cloud.InstanceTypes(c.NodeClass)
 	for _, t := range types {
 		if t.Name != inst.InstanceType {
@@ -219,7 +219,7 @@ func (m *Motor) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.Ins
 }
 
 // refilter verifies the planned placements once more, on the node with its actual type and zone.
-func (m *Motor) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
+func (m *Launcher) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
 	var slots []capacity.Slot
 	m.reservations.read(func(l *ledger.Ledger) { slots = l.Slots(c.Name) })
 	ready := node.DeepCopy()

@@ -51,7 +51,7 @@ type gang struct {
 
 // gangsOf returns the gangs of the waiting pods. It collects their members, whatever their class and whether or not they were refused
 // before: one more may make the group complete. Pods of groups that don't exist are refused.
-func (m *Motor) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group]*gang {
+func (m *Launcher) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group]*gang {
 	out := map[Group]*gang{}
 	unknown := map[Group][]types.UID{}
 	for _, w := range waiting {
@@ -95,7 +95,7 @@ const EventGroupIgnored = "GroupIgnored"
 const maxUngrouped = 1000
 
 // tellUngrouped records an event on one pod of each group that is ignored because no plugin handles it.
-func (m *Motor) tellUngrouped(group Group, ref capacity.PodRef) {
+func (m *Launcher) tellUngrouped(group Group, ref capacity.PodRef) {
 	if group == (Group{}) || group.InTree || m.gangs == nil || m.ungrouped[group] {
 		return
 	}
@@ -122,7 +122,7 @@ const (
 
 // rest takes out gangs that are in back-off after they were refused. The members of a gang fail one by one, and without back-off each
 // failure would have the whole gang planned again. One more member, or a change of pools or offerings, ends the back-off.
-func (m *Motor) rest(gangs map[Group]*gang) {
+func (m *Launcher) rest(gangs map[Group]*gang) {
 	if m.gangsAnew.Swap(false) {
 		clear(m.pauses)
 	}
@@ -147,7 +147,7 @@ func (m *Motor) rest(gangs map[Group]*gang) {
 }
 
 // paused starts or ends the back-off of gangs, by what the plan refused.
-func (m *Motor) paused(plan *capacity.Plan, gangs map[Group]*gang) {
+func (m *Launcher) paused(plan *capacity.Plan, gangs map[Group]*gang) {
 	if len(gangs) == 0 {
 		return
 	}
@@ -170,7 +170,7 @@ func (m *Motor) paused(plan *capacity.Plan, gangs map[Group]*gang) {
 }
 
 // member adds an unscheduled member to the gang: to those that are planned for, or, if it has a reservation, to those that are placed.
-func (m *Motor) member(g *gang, pod *corev1.Pod) {
+func (m *Launcher) member(g *gang, pod *corev1.Pod) {
 	class, err := m.pending.classes.Class(pod)
 	if err != nil {
 		return // it can't be planned for; the others may be enough
@@ -224,7 +224,7 @@ func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs 
 }
 
 // endUnused ends instances that were launched for a plan that has fallen through, before their kubelets register.
-func (m *Motor) endUnused(ctx context.Context, claims []string) {
+func (m *Launcher) endUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
 		m.log(ctx).V(2).Info("Terminating an instance whose plan has fallen through", "nodeClaim", claim)

@@ -60,10 +60,10 @@ type noGangs struct{}
 func (noGangs) Min(Group) (int, bool) { return 0, false }
 
 // Where no profile has Coscheduling, one pod of each group gets an event, once, and all pods are planned one by one.
-func TestGroupsThatNobodyLooksAfterAreTold(t *testing.T) {
+func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	w.motor.gangs = noGangs{}
+	w.launcher.gangs = noGangs{}
 	var waiting []ledger.Waiting
 	for i, group := range []string{"a", "a", "b", ""} {
 		pod := w.pod(i).DeepCopy()
@@ -71,11 +71,11 @@ func TestGroupsThatNobodyLooksAfterAreTold(t *testing.T) {
 		if group != "" {
 			pod.Labels[labelGroup] = group
 		}
-		w.motor.pending.observe(nil, pod)
+		w.launcher.pending.observe(nil, pod)
 		waiting = append(waiting, ledger.Waiting{Ref: refOf(pod)})
 	}
 	for range 2 {
-		if gangs := w.motor.gangsOf(t.Context(), waiting); len(gangs) > 0 {
+		if gangs := w.launcher.gangsOf(t.Context(), waiting); len(gangs) > 0 {
 			t.Errorf("gangs %v", gangs)
 		}
 	}
@@ -90,7 +90,7 @@ func TestGroupsThatNobodyLooksAfterAreTold(t *testing.T) {
 func TestGangsThatWereRefusedRest(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	reservations := NewReservations(clock)
-	m := &Motor{clock: clock, reservations: reservations, pauses: map[Group]pause{}}
+	m := &Launcher{clock: clock, reservations: reservations, pauses: map[Group]pause{}}
 	group := Group{"d", "g", false}
 	gangs := func(members int) map[Group]*gang {
 		g := &gang{min: 3}

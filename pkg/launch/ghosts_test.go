@@ -27,24 +27,24 @@ func (w *world) queued() (pods []ledger.Waiting) {
 // A pod is deleted or bound while its scheduling cycle still runs: if that cycle submitted it afterwards, no event would ever withdraw it.
 func TestPodsThatHaveEndedAreNoDemand(t *testing.T) {
 	for name, end := range map[string]func(w *world, pod *corev1.Pod){
-		"deleted": func(w *world, pod *corev1.Pod) { w.motor.pending.Handler().OnDelete(pod) },
+		"deleted": func(w *world, pod *corev1.Pod) { w.launcher.pending.Handler().OnDelete(pod) },
 		"on its way out": func(w *world, pod *corev1.Pod) {
 			going := pod.DeepCopy()
 			going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-			w.motor.pending.observe(pod, going)
+			w.launcher.pending.observe(pod, going)
 		},
 		"bound": func(w *world, pod *corev1.Pod) {
 			bound := pod.DeepCopy()
 			bound.Spec.NodeName = "n"
-			w.motor.pending.observe(pod, bound)
+			w.launcher.pending.observe(pod, bound)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.build()
 			pod := w.pod(0)
-			w.motor.pending.observe(nil, pod)
-			class, _ := w.motor.pending.classes.Class(pod)
+			w.launcher.pending.observe(nil, pod)
+			class, _ := w.launcher.pending.classes.Class(pod)
 			end(w, pod)
 			if wait, why := w.reservations.Submit(refOf(pod), class); wait || why == "" {
 				t.Errorf("the cycle is told wait=%t, %q", wait, why)
@@ -65,9 +65,9 @@ func TestPodsWhoseGatesHaveGoneAreDemand(t *testing.T) {
 	pod := w.pod(0)
 	gated := pod.DeepCopy()
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
-	w.motor.pending.observe(nil, gated)
-	w.motor.pending.observe(gated, pod)
-	class, _ := w.motor.pending.classes.Class(pod)
+	w.launcher.pending.observe(nil, gated)
+	w.launcher.pending.observe(gated, pod)
+	class, _ := w.launcher.pending.classes.Class(pod)
 	if w.reservations.Submit(refOf(pod), class); len(w.queued()) != 1 {
 		t.Error("not queued")
 	}
@@ -83,7 +83,7 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 			l.Refuse([]types.UID{"u0", "u1"}, "no", false, now)
 			l.Reopen(now)
 		})
-		waiting, _ := w.motor.gather(t.Context())
+		waiting, _ := w.launcher.gather(t.Context())
 		return waiting
 	}
 	if got := again(); len(got) != 2 || got[0].Class.Key != got[1].Class.Key {
@@ -91,23 +91,23 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	}
 	tolerant := w.pod(1)
 	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	w.motor.pending.observe(w.pod(1), tolerant)
-	want, _ := w.motor.pending.classes.Class(tolerant)
+	w.launcher.pending.observe(w.pod(1), tolerant)
+	want, _ := w.launcher.pending.classes.Class(tolerant)
 	if got := again(); len(got) != 2 || got[0].Class.Key == want.Key || got[1].Class.Key != want.Key {
 		t.Errorf("want the second pod as it has become: %v", got)
 	}
 	volatile := w.pod(1)
 	volatile.ResourceVersion = "3"
 	volatile.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
-	w.motor.pending.observe(tolerant, volatile)
-	if _, err := w.motor.pending.classes.Class(volatile); err == nil {
+	w.launcher.pending.observe(tolerant, volatile)
+	if _, err := w.launcher.pending.classes.Class(volatile); err == nil {
 		t.Fatal("want a pod that can't be planned for")
 	}
 	if got := again(); len(got) != 1 || w.reservations.Knows("u1") {
 		t.Errorf("want the pod that can't be planned for let go: %v", got)
 	}
 	w.reservations.Submit(refOf(tolerant), want)
-	if got, _ := w.motor.gather(t.Context()); len(got) != 2 {
+	if got, _ := w.launcher.gather(t.Context()); len(got) != 2 {
 		t.Errorf("it has come again, and has to wait: %v", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	w.submit(2)
-	class, _ := w.motor.pending.classes.Class(w.pod(0))
+	class, _ := w.launcher.pending.classes.Class(w.pod(0))
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing("n", ledger.NodeStatus{})
 		l.Commit("1", []capacity.Placement{{Class: class, Pod: refOf(w.pod(0)), Node: "n"}}, now)
@@ -126,22 +126,22 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	})
 	tolerant := w.pod(1)
 	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	want, _ := w.motor.pending.classes.Class(tolerant)
-	w.motor.pending.observe(w.pod(1), tolerant)
-	w.motor.pending.Handler().OnDelete(w.pod(0)) // its capacity is released
+	want, _ := w.launcher.pending.classes.Class(tolerant)
+	w.launcher.pending.observe(w.pod(1), tolerant)
+	w.launcher.pending.Handler().OnDelete(w.pod(0)) // its capacity is released
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
-	if got, _ := w.motor.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
+	if got, _ := w.launcher.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
 		t.Errorf("want it as it has become: %v", got)
 	}
 	plain := w.pod(1)
 	plain.ResourceVersion = "3"
-	class, _ = w.motor.pending.classes.Class(plain)
+	class, _ = w.launcher.pending.classes.Class(plain)
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Refuse([]types.UID{"u1"}, "no", false, now)
 		l.Reopen(now)
 	})
 	w.reservations.Submit(refOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
-	if got, _ := w.motor.gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
+	if got, _ := w.launcher.gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
 		t.Errorf("want it as its cycle said: %v", got)
 	}
 }
@@ -153,14 +153,14 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	c := testingclock.NewFakeClock(time.Now())
 	w.reservations.clock = c
 	pod := w.pod(0)
-	w.motor.pending.observe(nil, pod)
-	class, _ := w.motor.pending.classes.Class(pod)
+	w.launcher.pending.observe(nil, pod)
+	class, _ := w.launcher.pending.classes.Class(pod)
 	w.reservations.SubmitLater(refOf(pod), class)
 	if why := w.reservations.Assume(pod.UID, "old", false); why != "" {
 		t.Fatal(why)
 	}
 	c.Step(time.Minute)
-	w.motor.later()
+	w.launcher.later()
 	w.reservations.submitUntaken(refOf(pod), class)
 	w.reservations.submitFree(refOf(pod), class)
 	if n := len(w.queued()); n > 0 {
@@ -176,7 +176,7 @@ func (gangOfTwo) Min(Group) (int, bool) { return 2, true }
 func TestRefusedGangRests(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.motor
+	m := w.launcher
 	m.gangs = gangOfTwo{}
 	w.capacity["small"], w.capacity["large"] = 0, 0
 	for i := range 2 {
@@ -198,7 +198,7 @@ func TestVictimsThatNeverEnd(t *testing.T) {
 	w.build()
 	c := testingclock.NewFakeClock(time.Now())
 	w.reservations.clock = c
-	m := w.motor
+	m := w.launcher
 	victim := w.pod(7)
 	victim.Spec.NodeName = "n"
 	m.pending.observe(nil, victim)
@@ -242,7 +242,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 			start := time.Now()
 			c := testingclock.NewFakeClock(start)
 			w.reservations.clock = c
-			m := w.motor
+			m := w.launcher
 			victim := w.pod(7)
 			victim.Spec.NodeName = "n"
 			m.pending.observe(nil, victim)
@@ -281,7 +281,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 func TestFencedNodesTakeNobody(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.motor
+	m := w.launcher
 	m.planner = capacity.NewPlanner()
 	w.nodes["n"] = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}},
@@ -314,7 +314,7 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 
 func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 	t.Helper()
-	m, pod := w.motor, w.pod(0)
+	m, pod := w.launcher, w.pod(0)
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	m.pending.observe(nil, pod)
 	class, err := m.pending.classes.Class(pod)
@@ -359,7 +359,7 @@ func TestDaemonsAreAskedForByMany(t *testing.T) {
 func TestShrinkingIsNoFailure(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.motor
+	m := w.launcher
 	claim := func(name string) {
 		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", Deleting: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}}
 	}
@@ -404,7 +404,7 @@ func (s slowClaims) Delete(ctx context.Context, name string) error {
 func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.motor
+	m := w.launcher
 	s := slowClaims{w, make(chan bool), make(chan bool, 10)}
 	m.claims = s
 	ctx, cancel := context.WithCancel(context.Background())
@@ -432,7 +432,7 @@ func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 func TestSuccessorsAreOfTheSameClass(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	c := w.motor.pending.classes
+	c := w.launcher.pending.classes
 	c.SetEarliest("s", capacity.BindInitialized)
 	pod := w.pod(0)
 	now, _ := c.Class(pod)
@@ -446,7 +446,7 @@ func TestSuccessorsAreOfTheSameClass(t *testing.T) {
 func TestPodsOfOthersHearWhyNothingIsBuilt(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	p := w.motor.pending
+	p := w.launcher.pending
 	p.ProvisionFor([]string{"theirs"})
 	pod := w.pod(0)
 	pod.Spec.SchedulerName = "theirs"
@@ -498,7 +498,7 @@ func TestInstancesOfALaunchBatchAreDealtAsBefore(t *testing.T) {
 				missing = append(missing, &capacity.Claim{Name: n, UID: n})
 			}
 			rec := &capacity.LaunchBatch{Token: "t", Claims: []string{"b", "a"}}
-			due, left := w.motor.batchOwners(rec, missing, []*capacity.Claim{{Name: "gone", ProviderID: tc.taken}}).Assign(rec, tc.insts)
+			due, left := w.launcher.batchOwners(rec, missing, []*capacity.Claim{{Name: "gone", ProviderID: tc.taken}}).Assign(rec, tc.insts)
 			got := map[string]string{}
 			for claim, i := range due {
 				if slices.Contains(tc.missing, claim) {
@@ -524,10 +524,10 @@ func TestAnInstanceTooManyThatHasANode(t *testing.T) {
 		w.instances[id] = capacity.Instance{ID: id, ProviderID: "aws:///z/" + id}
 	}
 	for _, name := range []string{"n", "expected"} {
-		w.motor.NodeCached(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/up"}})
+		w.launcher.NodeCached(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/up"}})
 	}
 	for _, inst := range slices.Collect(maps.Values(w.instances)) {
-		w.motor.end(t.Context(), inst)
+		w.launcher.end(t.Context(), inst)
 	}
 	if _, up := w.instances["up"]; len(w.instances) != 1 || !up {
 		t.Errorf("left: %v", w.instances)

@@ -12,15 +12,15 @@ import (
 // holdPoll is how often to check whether another controller still owns nodes and claims.
 const holdPoll = time.Second
 
-// HoldChanged tells the Motor that another controller has begun or ceased to own nodes and claims.
-func (m *Motor) HoldChanged() {
+// HoldChanged tells the Launcher that another controller has begun or ceased to own nodes and claims.
+func (m *Launcher) HoldChanged() {
 	m.wasHeld.Store(true)
 	m.Changed()
 }
 
 // readopt takes over what another controller has launched while it owned nodes and claims: nodes in flight that pods may be planned on, so
 // that nothing is bought for them a second time.
-func (m *Motor) readopt(ctx context.Context) {
+func (m *Launcher) readopt(ctx context.Context) {
 	if m.hold() != "" || !m.wasHeld.Swap(false) {
 		return
 	}
@@ -41,7 +41,7 @@ func (m *Motor) readopt(ctx context.Context) {
 }
 
 // free waits until no other controller owns nodes and claims. Pods that need capacity meanwhile are refused with the reason.
-func (m *Motor) free(ctx context.Context) bool {
+func (m *Launcher) free(ctx context.Context) bool {
 	for why := m.hold(); why != ""; why = m.hold() {
 		if waiting, _ := m.gather(ctx); len(waiting) > 0 {
 			m.refuseHeld(ctx, uidsOf(waiting), why)
@@ -54,7 +54,7 @@ func (m *Motor) free(ctx context.Context) bool {
 }
 
 // refuseHeld refuses pods while launches are paused. They are planned for again when that is over (Changed), not before.
-func (m *Motor) refuseHeld(ctx context.Context, uids []types.UID, why string) {
+func (m *Launcher) refuseHeld(ctx context.Context, uids []types.UID, why string) {
 	m.refuse(ctx, uids, "nothing can be launched: "+why, false)
 	if m.hold() == "" {
 		m.Changed() // it was over before they were refused
@@ -62,7 +62,7 @@ func (m *Motor) refuseHeld(ctx context.Context, uids []types.UID, why string) {
 }
 
 // pause waits until no other controller owns nodes and claims, and reports whether it had to wait.
-func (m *Motor) pause(ctx context.Context) (waited bool) {
+func (m *Launcher) pause(ctx context.Context) (waited bool) {
 	for m.hold() != "" && m.sleep(ctx, holdPoll) {
 		waited = true
 	}
@@ -71,7 +71,7 @@ func (m *Motor) pause(ctx context.Context) (waited bool) {
 
 // held fails the claims of a launch batch whose next call must not be made because another controller owns nodes and claims now. Their pods
 // learn the reason when they are planned for again.
-func (m *Motor) held(ctx context.Context, w *batch) bool {
+func (m *Launcher) held(ctx context.Context, w *batch) bool {
 	why := m.hold()
 	if why != "" {
 		m.fail(ctx, w.claims, "HeldBack", why, true)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func (w *world) told(words string) func() bool {
+func (w *world) noted(words string) func() bool {
 	return func() bool { return strings.Contains(strings.Join(w.notes, "\n"), words) }
 }
 
@@ -16,7 +16,7 @@ func TestNothingIsLaunchedBesideAnotherOwner(t *testing.T) {
 	w.owner = "Karpenter leads"
 	w.run()
 	w.submit(5)
-	w.until("a word about it", w.told("nothing can be launched: Karpenter leads"))
+	w.until("a word about it", w.noted("nothing can be launched: Karpenter leads"))
 	w.mu.Lock()
 	if len(w.claims) > 0 || len(w.tokens) > 0 {
 		t.Error("launched although somebody else owns the nodes")
@@ -38,7 +38,7 @@ func TestOwnerThatComesLater(t *testing.T) {
 	w.owner = "Karpenter leads"
 	w.mu.Unlock()
 	w.submitPod(4)
-	w.until("a word about it", w.told("p4 FailedProvisioning nothing can be launched: Karpenter leads"))
+	w.until("a word about it", w.noted("p4 FailedProvisioning nothing can be launched: Karpenter leads"))
 	w.goes()
 	w.allBound(5)
 	w.exactly(2)
@@ -53,7 +53,7 @@ func TestOwnerThatComesBetweenTwoCalls(t *testing.T) {
 	w.run()
 	w.submit(1)
 	w.until("a word about it and no claim", func() bool {
-		return w.told("p0 FailedProvisioning nothing can be launched: Karpenter leads")() && len(w.claims) == 0
+		return w.noted("p0 FailedProvisioning nothing can be launched: Karpenter leads")() && len(w.claims) == 0
 	})
 	w.mu.Lock()
 	if w.calls["Launch"] != 1 || len(w.instances) > 0 {
@@ -79,7 +79,7 @@ func TestRestartBesideAnotherOwner(t *testing.T) {
 	w.owner, w.calls["Launch"] = "Karpenter leads", 0
 	w.run()
 	w.submit(5) // one more
-	w.until("a word about it", w.told("p4 FailedProvisioning nothing can be launched: Karpenter leads"))
+	w.until("a word about it", w.noted("p4 FailedProvisioning nothing can be launched: Karpenter leads"))
 	w.mu.Lock()
 	if w.calls["Launch"] != 0 || len(w.claims) != 1 {
 		t.Errorf("%d calls, %d claims beside another owner; want what was there", w.calls["Launch"], len(w.claims))

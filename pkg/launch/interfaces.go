@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// The interfaces that Motor uses of its neighbours.
+// The interfaces that Launcher uses of its neighbours.
 
 // Cloud launches instances. InstanceTypes answers from memory; every other call may take long and has its own deadline.
 type Cloud interface {
@@ -94,7 +94,7 @@ type NodeBuilder interface {
 	PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node
 }
 
-// Cluster is the API server for what Motor writes besides claims.
+// Cluster is the API server for what Launcher writes besides claims.
 type Cluster interface {
 	CreateNode(ctx context.Context, n *corev1.Node) error
 	// TryNode checks with a dry run whether a Node could be created.

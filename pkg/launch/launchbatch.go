@@ -23,7 +23,7 @@ const (
 	maxRetry    = 10 * time.Second
 )
 
-func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
+func (m *Launcher) log(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
 
 // launch carries out a launch batch. If the cloud had no capacity for its offerings the last time, only one of its claims is launched at
 // first (one).
@@ -35,7 +35,7 @@ func (m *Motor) log(ctx context.Context) klog.Logger { return klog.FromContext(c
 //     by the same request under the same token.
 //  4. Make the call. Nodes are finished in the background for the instances it returns. Claims without an instance are
 //     launched again from the offerings that are left, as a new attempt with its own token.
-func (m *Motor) launch(ctx context.Context, w *batch) {
+func (m *Launcher) launch(ctx context.Context, w *batch) {
 	if err := panics.Catch(ctx, "launch", func() error {
 		m.launchBatch(ctx, w)
 		return nil
@@ -44,7 +44,7 @@ func (m *Motor) launch(ctx context.Context, w *batch) {
 	}
 }
 
-func (m *Motor) launchBatch(ctx context.Context, w *batch) {
+func (m *Launcher) launchBatch(ctx context.Context, w *batch) {
 	if !m.one(ctx, w) {
 		return
 	}
@@ -63,7 +63,7 @@ func (m *Motor) launchBatch(ctx context.Context, w *batch) {
 }
 
 // carry launches claims that have been written.
-func (m *Motor) carry(ctx context.Context, w *batch) {
+func (m *Launcher) carry(ctx context.Context, w *batch) {
 	started := m.clock.Now()
 	for len(w.claims) > 0 && ctx.Err() == nil {
 		if w.attempt-w.first >= maxAttempts || m.clock.Since(started) > launchTimeout {
@@ -82,7 +82,7 @@ func (m *Motor) carry(ctx context.Context, w *batch) {
 
 // needed reports whether pods still need the claim's node. If they do, the claim can't be cancelled from here on; if not, it is removed
 // from the ledger.
-func (m *Motor) needed(claim string) (yes bool) {
+func (m *Launcher) needed(claim string) (yes bool) {
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		if yes = l.Launching(claim, now); !yes {
 			l.ClaimGone(claim, "no pod needs it any more", true, now)
@@ -92,7 +92,7 @@ func (m *Motor) needed(claim string) (yes bool) {
 }
 
 // write creates the claims on the API server. Claims that can't be written are not launched.
-func (m *Motor) write(ctx context.Context, w *batch) {
+func (m *Launcher) write(ctx context.Context, w *batch) {
 	made := make([]*capacity.Claim, len(w.claims))
 	var slots map[string][]capacity.Slot
 	m.reservations.read(func(l *ledger.Ledger) { slots = l.AllSlots(namesOf(w.claims)) })
@@ -115,7 +115,7 @@ func (m *Motor) write(ctx context.Context, w *batch) {
 
 // prepare builds the request and records it on the claims. Claims that it can't be recorded on are left out; if none is left, the batch
 // ends.
-func (m *Motor) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bool) {
+func (m *Launcher) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bool) {
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !m.lives(c) }) // deleted meanwhile
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
 		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
@@ -176,13 +176,13 @@ func (m *Motor) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bo
 }
 
 // again prepares once more for the claims that are left.
-func (m *Motor) again(ctx context.Context, w *batch, rec *capacity.LaunchBatch) bool {
+func (m *Launcher) again(ctx context.Context, w *batch, rec *capacity.LaunchBatch) bool {
 	r, ok := m.prepare(ctx, w)
 	*rec = r
 	return ok
 }
 
-func (m *Motor) record(w *batch) capacity.LaunchBatch {
+func (m *Launcher) record(w *batch) capacity.LaunchBatch {
 	rec := capacity.LaunchBatch{
 		Token: m.token(w.claims, w.attempt), Attempt: w.attempt, Claims: namesOf(w.claims), Pool: w.pool.Name, NodeClass: w.pool.NodeClass,
 		CapacityType: w.capacityType, For: w.purpose, Labels: w.labels, Taints: w.pool.Taints, StartupTaints: w.pool.StartupTaints, Requests: capacity.Resources{},
@@ -211,7 +211,7 @@ func namesOf(claims []*capacity.Claim) []string {
 
 // call repeats the launch call until it has a final answer. It leaves in w the claims that still have no instance and may be launched
 // again; it returns false when the batch is over.
-func (m *Motor) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, started time.Time) bool {
+func (m *Launcher) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, started time.Time) bool {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		res, err := m.cloud.Launch(ctx, rec)
 		if ctx.Err() != nil {
@@ -263,7 +263,7 @@ func (m *Motor) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, st
 
 // settleBatch assigns instances to claims and ends those that are left over. It reports whether the claims without an instance may be
 // launched again.
-func (m *Motor) settleBatch(ctx context.Context, w *batch, rec capacity.LaunchBatch, res capacity.LaunchResult, err error) bool {
+func (m *Launcher) settleBatch(ctx context.Context, w *batch, rec capacity.LaunchBatch, res capacity.LaunchResult, err error) bool {
 	m.scarce.learn(res.Instances, res.Exhausted, m.clock.Now())
 	if len(res.Instances) > 0 {
 		m.delayOver(rec.Pool)
@@ -302,7 +302,7 @@ func pauseAfter(attempts int) time.Duration {
 }
 
 // left returns the batch's offerings that may still have capacity: neither refused by this call nor known from elsewhere to be unavailable.
-func (m *Motor) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
+func (m *Launcher) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
 	types, unready := m.cloud.InstanceTypes(w.pool.NodeClass)
 	if unready != "" {
 		return nil
@@ -320,7 +320,7 @@ func (m *Motor) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.
 
 // end terminates an instance that no claim owns. If that fails, garbage collection will find it. It is left to garbage collection, too, if
 // its kubelet has already registered: pods may run there, and have to be evicted first.
-func (m *Motor) end(ctx context.Context, inst capacity.Instance) {
+func (m *Launcher) end(ctx context.Context, inst capacity.Instance) {
 	id := inst.ID
 	if nodes := m.nodeOf.ofMachine(inst.ProviderID); len(nodes) > 0 {
 		for _, node := range nodes {
@@ -335,7 +335,7 @@ func (m *Motor) end(ctx context.Context, inst capacity.Instance) {
 }
 
 // each runs f for 0..n-1, at most Parallel at once, and waits for all calls. If calls panic, it panics with the error of the first.
-func (m *Motor) each(ctx context.Context, n int, f func(i int)) {
+func (m *Launcher) each(ctx context.Context, n int, f func(i int)) {
 	done := make(chan error, n)
 	for i := range n {
 		go func() {

@@ -17,7 +17,7 @@ const (
 // launched returns the instances that earlier calls have launched under the batch's token. It repeats the search until there is one for
 // each claim or the cloud must have shown them: that none is visible yet is no reason to launch others under another token. Only this
 // launch batch waits meanwhile. If the last search fails, it is unknown what was launched, and launched returns the error.
-func (m *Motor) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capacity.Instance, error) {
+func (m *Launcher) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capacity.Instance, error) {
 	began := m.clock.Now()
 	for wait := firstLook; ; wait *= 2 {
 		found, err := m.cloud.FindBatch(ctx, rec.Token)

@@ -4,19 +4,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// What Motor knows about claims beyond the cache of the intent log: those that are being written, and reservations that are being recorded.
+// What Launcher knows about claims beyond the cache of the intent log: those that are being written, and reservations that are being recorded.
 // A claim that the log has lost is forgotten for good. A late answer about it doesn't bring it back, or it would count against its pool's
 // limits for ever.
 
 // remember stores a claim that is about to be written.
-func (m *Motor) remember(c *capacity.Claim) {
+func (m *Launcher) remember(c *capacity.Claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.local[c.Name] = c
 }
 
 // keep stores the new state of a claim that was written. The caller must not use c afterwards.
-func (m *Motor) keep(c *capacity.Claim) {
+func (m *Launcher) keep(c *capacity.Claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.claims.Claim(c.Name) == nil {
@@ -31,7 +31,7 @@ func (m *Motor) keep(c *capacity.Claim) {
 }
 
 // promise adds to the reservations that are to be recorded on a claim. It returns false when the claim is gone.
-func (m *Motor) promise(name string, slots []capacity.Slot) bool {
+func (m *Launcher) promise(name string, slots []capacity.Slot) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.claimLocked(name)
@@ -44,7 +44,7 @@ func (m *Motor) promise(name string, slots []capacity.Slot) bool {
 	return true
 }
 
-func (m *Motor) forget(name string) {
+func (m *Launcher) forget(name string) {
 	m.spending.overClaim(name, false) // no verdict so far: it never had an instance
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,18 +62,18 @@ func (m *Motor) forget(name string) {
 }
 
 // claim returns what is known about a claim, or nil.
-func (m *Motor) claim(name string) *capacity.Claim {
+func (m *Launcher) claim(name string) *capacity.Claim {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.claimLocked(name)
 }
 
-func (m *Motor) claimLocked(name string) *capacity.Claim {
+func (m *Launcher) claimLocked(name string) *capacity.Claim {
 	return join(m.claims.Claim(name), m.local[name])
 }
 
-// allClaims returns, by name, the cached claims merged with those that only Motor knows yet.
-func (m *Motor) allClaims() map[string]*capacity.Claim {
+// allClaims returns, by name, the cached claims merged with those that only Launcher knows yet.
+func (m *Launcher) allClaims() map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
 	for _, c := range m.claims.Claims() {
 		out[c.Name] = c
@@ -101,7 +101,7 @@ func join(shown, local *capacity.Claim) *capacity.Claim {
 
 // lives reports whether the claim still exists and isn't being deleted. A name that a user chose may be used again, so the UID has to
 // match.
-func (m *Motor) lives(c *capacity.Claim) bool {
+func (m *Launcher) lives(c *capacity.Claim) bool {
 	now := m.claim(c.Name)
 	return now != nil && !now.Deleting && now.UID == c.UID
 }

@@ -39,7 +39,7 @@ func (m *money) total() (sum float64) {
 }
 
 // money adds up what the claims cost: launched ones at their price, others at the dearest offering they may become.
-func (m *Motor) money() *money {
+func (m *Launcher) money() *money {
 	out := &money{running: map[string]float64{}, inFlight: map[string]float64{}}
 	prices := map[string]map[capacity.OfferKey]float64{}
 	all := m.allClaims()
@@ -74,7 +74,7 @@ func (s *Spending) unwritten(claims map[string]*capacity.Claim, sum map[string]f
 }
 
 // prices returns the list prices of a node class, in dollars per hour.
-func (m *Motor) prices(class string) map[capacity.OfferKey]float64 {
+func (m *Launcher) prices(class string) map[capacity.OfferKey]float64 {
 	types, _ := m.cloud.InstanceTypes(class)
 	out := map[capacity.OfferKey]float64{}
 	for _, t := range types {

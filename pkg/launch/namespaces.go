@@ -16,7 +16,7 @@ import (
 
 // mayLaunch returns why pods of the namespace may not cause launches, or nil. Pods of other namespaces are scheduled as usual: they use
 // existing capacity, but none is bought or reserved for them. mayLaunch answers from memory.
-func (m *Motor) mayLaunch(namespace string) error {
+func (m *Launcher) mayLaunch(namespace string) error {
 	if m.cfg.NamespaceSelector == nil {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (m *Motor) mayLaunch(namespace string) error {
 
 // withoutOthers refuses the waiting pods that may not cause launches and leaves them out. It must run before groups are collected: a member
 // makes its whole group demand, and a group is all in one namespace.
-func (m *Motor) withoutOthers(ctx context.Context, waiting []ledger.Waiting) []ledger.Waiting {
+func (m *Launcher) withoutOthers(ctx context.Context, waiting []ledger.Waiting) []ledger.Waiting {
 	if m.cfg.NamespaceSelector == nil {
 		return waiting
 	}
@@ -61,14 +61,14 @@ func (m *Motor) withoutOthers(ctx context.Context, waiting []ledger.Waiting) []l
 }
 
 // Namespaces returns the handler for the scheduler's Namespace informer: pods are planned for once their namespace is selected.
-func (m *Motor) Namespaces() cache.ResourceEventHandler {
+func (m *Launcher) Namespaces() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.namespaceChanged(nil, o.(*corev1.Namespace)) },
 		UpdateFunc: func(old, o any) { m.namespaceChanged(old.(*corev1.Namespace), o.(*corev1.Namespace)) },
 	}
 }
 
-func (m *Motor) namespaceChanged(before, now *corev1.Namespace) {
+func (m *Launcher) namespaceChanged(before, now *corev1.Namespace) {
 	s := m.cfg.NamespaceSelector
 	if s != nil && s.Matches(labels.Set(now.Labels)) && (before == nil || !s.Matches(labels.Set(before.Labels))) {
 		m.Changed()

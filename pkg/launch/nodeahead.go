@@ -17,7 +17,7 @@ const nameReuseCheck = 2 * time.Second
 // createNode creates the Node. It never adopts a Node of that name that belongs to another instance, but waits until that Node is gone
 // (HB-9), and the pods that it left behind, too. A Node without a provider ID, because a kubelet without cloud provider created it, must be
 // younger than the claim and have the instance's address. A Node that the API server refuses is retried for a while (nodeRefused).
-func (m *Motor) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
+func (m *Launcher) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
 	logger := m.log(ctx)
 	begun := m.clock.Now()
 	var refusedSince time.Time
@@ -73,7 +73,7 @@ const leftoverPatience = time.Minute
 // vacant reports whether no pods are bound to a name that has no Node: an instance that gets the name of an earlier one would inherit them
 // all, whatever its size. No kubelet runs these pods. Those bound before the claim was created, or that have run, are deleted at once, all
 // others after leftoverPatience.
-func (m *Motor) vacant(ctx context.Context, c *capacity.Claim, name string, begun time.Time) (bool, error) {
+func (m *Launcher) vacant(ctx context.Context, c *capacity.Claim, name string, begun time.Time) (bool, error) {
 	left := m.cluster.PodsOn(name)
 	if len(left) == 0 {
 		return true, nil

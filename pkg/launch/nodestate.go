@@ -111,7 +111,7 @@ func (s *nodeStates) ofMachine(providerID string) (names []string) {
 }
 
 // NodeCached is called when the scheduler's cache has added or updated a Node. It runs in the informer's handler and returns at once.
-func (m *Motor) NodeCached(n *corev1.Node) {
+func (m *Launcher) NodeCached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
 	st := m.nodeOf.statusLocked(n)
@@ -131,7 +131,7 @@ func (m *Motor) NodeCached(n *corev1.Node) {
 
 // named tells the ledger which name a claim's Node will have. If the scheduler's cache already has the Node, as after a restart, no event
 // will follow, so the ledger gets its status here.
-func (m *Motor) named(claim, name, providerID string) {
+func (m *Launcher) named(claim, name, providerID string) {
 	m.spending.named(claim, name)
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
@@ -147,9 +147,9 @@ func (m *Motor) named(claim, name, providerID string) {
 	})
 }
 
-// ClaimNamed tells the Motor under which name a claim's kubelet has registered. It may differ from the expected name, or be the first name
+// ClaimNamed tells the Launcher under which name a claim's kubelet has registered. It may differ from the expected name, or be the first name
 // that is known.
-func (m *Motor) ClaimNamed(claim, name, providerID string) {
+func (m *Launcher) ClaimNamed(claim, name, providerID string) {
 	known := false
 	m.reservations.read(func(l *ledger.Ledger) { known = l.IsNamed(claim, name) })
 	if !known {
@@ -158,7 +158,7 @@ func (m *Motor) ClaimNamed(claim, name, providerID string) {
 }
 
 // NodeUncached is called when the scheduler's cache has removed a Node.
-func (m *Motor) NodeUncached(n *corev1.Node) {
+func (m *Launcher) NodeUncached(n *corev1.Node) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
 	delete(m.nodeOf.seen, n.Name)
@@ -171,7 +171,7 @@ func (m *Motor) NodeUncached(n *corev1.Node) {
 
 // Close cordons a Node whose termination has begun from this moment on, and reports whether pods that passed before are still being bound
 // there; see ledger.Close. A Node that the scheduler's cache doesn't have gets no pods, or shows that it is terminating when it is added.
-func (m *Motor) Close(name, providerID string) (bindsInFlight bool) {
+func (m *Launcher) Close(name, providerID string) (bindsInFlight bool) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock() // until the end: if the cache lost the Node meanwhile, the cordon would never be lifted
 	st, seen := m.nodeOf.seen[name]
@@ -184,7 +184,7 @@ func (m *Motor) Close(name, providerID string) (bindsInFlight bool) {
 }
 
 // tainted reports to Claims that a new node got a taint that keeps its pods off, unless its claim declares the taint.
-func (m *Motor) tainted(t ledger.Tainted) {
+func (m *Launcher) tainted(t ledger.Tainted) {
 	c := m.claim(t.Claim)
 	if c == nil || c.Pool == "" || slices.ContainsFunc(slices.Concat(c.Taints, c.StartupTaints), func(d corev1.Taint) bool { return d.MatchTaint(&t.Taint) }) {
 		return
@@ -193,7 +193,7 @@ func (m *Motor) tainted(t ledger.Tainted) {
 }
 
 // CSINodes returns the handler for the scheduler's CSINode informer: pods with volumes wait for their driver.
-func (m *Motor) CSINodes() cache.ResourceEventHandler {
+func (m *Launcher) CSINodes() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.csiNode(o.(*storagev1.CSINode), false) },
 		UpdateFunc: func(_, o any) { m.csiNode(o.(*storagev1.CSINode), false) },
@@ -208,7 +208,7 @@ func (m *Motor) CSINodes() cache.ResourceEventHandler {
 	}
 }
 
-func (m *Motor) csiNode(c *storagev1.CSINode, gone bool) {
+func (m *Launcher) csiNode(c *storagev1.CSINode, gone bool) {
 	var now drivers
 	if !gone {
 		now = driversOf(c)
@@ -225,7 +225,7 @@ func (m *Motor) csiNode(c *storagev1.CSINode, gone bool) {
 
 // lookAgain updates the ledger's status of a node whose drivers or storage have changed, and reports whether it has more storage. The
 // caller holds nodeOf.mu.
-func (m *Motor) lookAgain(name string) (more bool) {
+func (m *Launcher) lookAgain(name string) (more bool) {
 	st, seen := m.nodeOf.seen[name]
 	if !seen {
 		return false

@@ -13,14 +13,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// RoomAppeared tells the Motor that a node has more free capacity: a pod has ended, a node was added, has grown, or is schedulable again.
+// RoomAppeared tells the Launcher that a node has more free capacity: a pod has ended, a node was added, has grown, or is schedulable again.
 // Pods that wait for an instance may use it instead. Safe for concurrent use; returns at once.
-func (m *Motor) RoomAppeared() { m.roomAppeared(true) }
+func (m *Launcher) RoomAppeared() { m.roomAppeared(true) }
 
 // roomAppeared is RoomAppeared with the kind of capacity. For freed capacity pods may leave an instance that is already launched. For what
 // a new managed node turns out to have beyond its plan they may not: the nodes launched with it will register in a moment, and would have
 // been launched in vain.
-func (m *Motor) roomAppeared(freed bool) {
+func (m *Launcher) roomAppeared(freed bool) {
 	if m.reservations.Idle() {
 		return
 	}
@@ -37,7 +37,7 @@ func (m *Motor) roomAppeared(freed bool) {
 
 // NodeChanged is called when the scheduler's cache has added or updated a Node; before is nil if it was added. A Node that was deleted and
 // created again under its name while the watch was interrupted is reported as an update, too.
-func (m *Motor) NodeChanged(before, now *corev1.Node) {
+func (m *Launcher) NodeChanged(before, now *corev1.Node) {
 	if before != nil && before.UID != now.UID {
 		m.NodeUncached(before)
 		before = nil
@@ -85,7 +85,7 @@ func roomier(before, now *corev1.Node) bool {
 // offer gives pods that wait for an instance capacity on nodes that can take them now, before newer demand is planned: higher priorities
 // first, then in the order of their plans. A pod that gets capacity gives up its reservation; a claim that no pod needs any more and that
 // was not launched is cancelled.
-func (m *Motor) offer(ctx context.Context) {
+func (m *Launcher) offer(ctx context.Context) {
 	if !m.room.Swap(false) {
 		return
 	}

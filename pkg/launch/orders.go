@@ -40,7 +40,7 @@ type order struct {
 }
 
 // serveOrders launches standalone NodeClaims, each as a launch batch of its own.
-func (m *Motor) serveOrders(ctx context.Context) {
+func (m *Launcher) serveOrders(ctx context.Context) {
 	tick := m.clock.NewTicker(orderPoll)
 	defer tick.Stop()
 	for open := true; ; {
@@ -57,8 +57,8 @@ func (m *Motor) serveOrders(ctx context.Context) {
 	}
 }
 
-// ClaimChanged tells the Motor about a NodeClaim, new or changed. It returns at once.
-func (m *Motor) ClaimChanged(c *capacity.Claim) {
+// ClaimChanged tells the Launcher about a NodeClaim, new or changed. It returns at once.
+func (m *Launcher) ClaimChanged(c *capacity.Claim) {
 	m.registered(c)
 	m.spending.observe(c)
 	if c.Order == nil || c.Launched || c.Deleting {
@@ -71,7 +71,7 @@ func (m *Motor) ClaimChanged(c *capacity.Claim) {
 }
 
 // takeOrders starts the launches of standalone NodeClaims that are due, and reports whether any are not launched yet.
-func (m *Motor) takeOrders(ctx context.Context) (open bool) {
+func (m *Launcher) takeOrders(ctx context.Context) (open bool) {
 	for _, c := range m.claims.Claims() {
 		if c.Order == nil || c.Unreadable != "" || c.Deleting || c.Launched || c.ProviderID != "" {
 			continue
@@ -92,7 +92,7 @@ func (m *Motor) takeOrders(ctx context.Context) (open bool) {
 }
 
 // begin reports whether it is time to launch the standalone NodeClaim, and if so marks it busy, so that no other goroutine does.
-func (m *Motor) begin(c *capacity.Claim) bool {
+func (m *Launcher) begin(c *capacity.Claim) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.orders[c.Name]
@@ -116,7 +116,7 @@ func (m *Motor) begin(c *capacity.Claim) bool {
 //  5. Find the offerings that it can be launched as.
 //  6. Take it: add the finalizer, record what it counts for.
 //  7. Launch it as a launch batch of its own, under the rules of any other.
-func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
+func (m *Launcher) order(ctx context.Context, c *capacity.Claim) {
 	if why := c.Order.Invalid; why != "" {
 		m.refuseOrder(ctx, c, "Invalid", why, false)
 		return
@@ -171,7 +171,7 @@ func (m *Motor) order(ctx context.Context, c *capacity.Claim) {
 
 // buyOrder records a standalone NodeClaim with the spending guard, and returns it with the offerings that the guard leaves, or the reason
 // why it must not be launched.
-func (m *Motor) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.PlannedNode, string) {
+func (m *Launcher) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.PlannedNode, string) {
 	m.buyMu.Lock()
 	defer m.buyMu.Unlock()
 	workload := orderedAs(c)
@@ -210,13 +210,13 @@ func orderedAs(c *capacity.Claim) guard.Workload {
 }
 
 // inFlight adds the node of a claim that no pods are planned for to the ledger, so that pods can be planned there.
-func (m *Motor) inFlight(c *capacity.Claim, n *capacity.Node, daemons map[string]capacity.Resources) {
+func (m *Launcher) inFlight(c *capacity.Claim, n *capacity.Node, daemons map[string]capacity.Resources) {
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode(c.Name, n, daemons, true, now) })
 }
 
 // withoutClass refuses a standalone NodeClaim whose node class can't be used, and deletes it where Karpenter does. The class may have been
 // created together with the claim and not have reached its own watch yet, so the API server is asked before anything is deleted.
-func (m *Motor) withoutClass(ctx context.Context, c *capacity.Claim, why string) {
+func (m *Launcher) withoutClass(ctx context.Context, c *capacity.Claim, why string) {
 	var reason, ends string
 	_, err := m.limited(ctx, func() (_ []capacity.Instance, err error) {
 		reason, ends, err = m.claims.NodeClassEnds(ctx, c.NodeClass)
@@ -235,7 +235,7 @@ func (m *Motor) withoutClass(ctx context.Context, c *capacity.Claim, why string)
 
 // resolve finds the offerings that a standalone NodeClaim can be launched as, or returns which field asks for something that can't be had;
 // again: it may work later.
-func (m *Motor) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason, why string, again bool) {
+func (m *Launcher) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason, why string, again bool) {
 	const incompatible = "NoCompatibleInstanceTypes"
 	pool := &capacity.Pool{Name: c.Pool, NodeClass: c.NodeClass, Labels: c.Labels, Requirements: c.Order.Requirements,
 		Taints: c.Taints, StartupTaints: c.StartupTaints}
@@ -277,7 +277,7 @@ func allAvailable(types []*capacity.InstanceType) []*capacity.InstanceType {
 }
 
 // crowded returns why n more claims can't be launched now, because too many are in flight, or "".
-func (m *Motor) crowded(n int) string {
+func (m *Launcher) crowded(n int) string {
 	if m.cfg.MaxInFlight <= 0 {
 		return ""
 	}
@@ -289,7 +289,7 @@ func (m *Motor) crowded(n int) string {
 }
 
 // bears returns the instance that belongs to a claim because it is tagged with the claim's name.
-func (m *Motor) bears(name string, found []capacity.Instance) (capacity.Instance, bool) {
+func (m *Launcher) bears(name string, found []capacity.Instance) (capacity.Instance, bool) {
 	if len(found) == 0 {
 		return capacity.Instance{}, false
 	}
@@ -300,7 +300,7 @@ func (m *Motor) bears(name string, found []capacity.Instance) (capacity.Instance
 
 // refuseOrder records on a standalone NodeClaim why it isn't launched, and schedules a retry. again: the reason may go away without a
 // change of the claim.
-func (m *Motor) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why string, again bool) {
+func (m *Launcher) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why string, again bool) {
 	m.spending.overClaim(c.Name, false) // if it was bought already, nothing was launched
 	m.mu.Lock()
 	o := m.orders[c.Name]
@@ -320,7 +320,7 @@ func (m *Motor) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why 
 }
 
 // limited makes a call when the semaphore of parallel calls admits it.
-func (m *Motor) limited(ctx context.Context, call func() ([]capacity.Instance, error)) ([]capacity.Instance, error) {
+func (m *Launcher) limited(ctx context.Context, call func() ([]capacity.Instance, error)) ([]capacity.Instance, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -104,7 +104,7 @@ func TestOrdersThatCannotBeLaunched(t *testing.T) {
 			tt.world(w)
 			w.run()
 			w.writes("mine", tt.change)
-			w.until("what is wrong said", w.told(tt.says))
+			w.until("what is wrong said", w.noted(tt.says))
 			w.mu.Lock()
 			if len(w.instances) > 0 || w.claims["mine"] == nil {
 				t.Errorf("%d instances; the claim is there: %v", len(w.instances), w.claims["mine"] != nil)
@@ -209,7 +209,7 @@ func TestRestartLaunchesNoOrderTwice(t *testing.T) {
 		}},
 		{"between two tries", func(w *world) func() bool {
 			w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused)
-			return w.told("not authorized")
+			return w.noted("not authorized")
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -239,12 +239,12 @@ func TestOrderThatIsDeletedBeforeItsLaunch(t *testing.T) {
 	w.broken["Launch"] = fmt.Errorf("%w: not authorized", capacity.ErrRefused)
 	w.run()
 	w.writes("mine")
-	w.until("a try", w.told("not authorized"))
+	w.until("a try", w.noted("not authorized"))
 	w.mu.Lock()
 	delete(w.claims, "mine")
 	delete(w.broken, "Launch")
 	w.mu.Unlock()
-	w.motor.ClaimGone("mine", "its NodeClaim was deleted")
+	w.launcher.ClaimGone("mine", "its NodeClaim was deleted")
 	w.writes("other")
 	w.until("a node for the other one", func() bool { return w.isNode("other") })
 	w.exactly(1)
@@ -261,7 +261,7 @@ func TestOrderOfTheSameNameIsAnotherOne(t *testing.T) {
 	w.mu.Lock()
 	delete(w.claims, "mine")
 	w.mu.Unlock()
-	w.motor.ClaimGone("mine", "its NodeClaim was deleted")
+	w.launcher.ClaimGone("mine", "its NodeClaim was deleted")
 	w.writes("mine", func(c *capacity.Claim) { c.UID = "another" })
 	w.mu.Lock()
 	delete(w.broken, "Describe")
@@ -282,7 +282,7 @@ func TestPodsArePlannedOnAnOrderInFlight(t *testing.T) {
 	w.writes("mine", func(c *capacity.Claim) { c.Labels = map[string]string{labelPool: "pool"}; c.Pool = "pool" })
 	w.until("an instance", func() bool { return len(w.instances) == 1 })
 	w.submit(2)
-	w.until("a plan", w.told("p1 Nominated Planned on mine"))
+	w.until("a plan", w.noted("p1 Nominated Planned on mine"))
 	w.mu.Lock()
 	delete(w.broken, "Describe")
 	w.mu.Unlock()
@@ -330,9 +330,9 @@ func TestWhatAnotherOwnerLaunchedIsCountedOn(t *testing.T) {
 	w.mu.Lock()
 	w.owner = "Karpenter leads"
 	w.mu.Unlock()
-	w.motor.HoldChanged()
+	w.launcher.HoldChanged()
 	w.submit(2)
-	w.until("a word about it", w.told("nothing can be launched: Karpenter leads"))
+	w.until("a word about it", w.noted("nothing can be launched: Karpenter leads"))
 	w.mu.Lock()
 	w.instances["i-karpenter"] = capacity.Instance{ID: "i-karpenter", ProviderID: "aws:///a/i-karpenter", InstanceType: "large", Zone: "a",
 		CapacityType: "on-demand", State: capacity.InstanceRunning, NodeName: "node-k"}
@@ -341,7 +341,7 @@ func TestWhatAnotherOwnerLaunchedIsCountedOn(t *testing.T) {
 		Allocatable: capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourcePods: 10}, Order: &capacity.Order{Provisioned: true}}
 	w.owner = ""
 	w.mu.Unlock()
-	w.motor.HoldChanged()
+	w.launcher.HoldChanged()
 	w.allBound(2)
 	w.exactly(1)
 }
@@ -355,13 +355,13 @@ func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
 	w.mu.Lock()
 	w.owner = "Karpenter leads"
 	w.mu.Unlock()
-	w.motor.HoldChanged()
+	w.launcher.HoldChanged()
 	w.writes("mine")
 	w.submitPod(1) // enough for another node
 	w.submitPod(2)
 	w.submitPod(3)
 	w.submitPod(4)
-	w.until("a word about it", w.told("nothing can be launched: Karpenter leads"))
+	w.until("a word about it", w.noted("nothing can be launched: Karpenter leads"))
 	w.mu.Lock()
 	if len(w.instances) != 1 || w.claims["mine"].LaunchBatch != nil {
 		t.Errorf("%d instances, launch batch %v", len(w.instances), w.claims["mine"].LaunchBatch)

@@ -24,7 +24,7 @@ const probePods = 50
 //     otherwise wait for each other.
 //  3. Plan again for the pods of one new node alone (or for their gang), so that one instance is bought.
 //  4. Write that plan to the ledger and launch it like any other.
-func (m *Motor) probe(ctx context.Context) {
+func (m *Launcher) probe(ctx context.Context) {
 	if m.spending == nil || m.hold() != "" || m.claims.Problem() != "" {
 		return
 	}
@@ -35,7 +35,7 @@ func (m *Motor) probe(ctx context.Context) {
 	}
 }
 
-func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
+func (m *Launcher) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	logger := klog.FromContext(ctx)
 	waiting := m.heldBack(key)
 	if len(waiting) == 0 {
@@ -79,7 +79,7 @@ func (m *Motor) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 
 // heldBack returns waiting pods that the breaker may stop, one of each class, but all members of a gang. For a pool-wide breaker, pods of
 // workloads that have not failed come first: the failures may be due to the others only.
-func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
+func (m *Launcher) heldBack(key guard.Key) []ledger.Waiting {
 	var out, failing []ledger.Waiting
 	var members []guard.Workload
 	if key.PoolWide() {
@@ -123,7 +123,7 @@ func (m *Motor) heldBack(key guard.Key) []ledger.Waiting {
 }
 
 // planProbe makes a verified plan with the due breakers lifted, and chooses the new node that probes this one; nil: none does.
-func (m *Motor) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
+func (m *Launcher) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
 	v, plan, err := m.decide(ctx, waiting, m.gangsOf(ctx, waiting), due)
 	if err != nil {
 		return nil, nil, nil, err

@@ -17,14 +17,14 @@ func bought(pool string, offers []capacity.OfferKey, pods int) string {
 	return fmt.Sprintf("%s %v: %d pods", pool, offers, pods)
 }
 
-// What is proposed is what is bought: a Motor that runs on the same world writes claims for exactly that.
+// What is proposed is what is bought: a Launcher that runs on the same world writes claims for exactly that.
 func TestARoundBuysWhatWasProposed(t *testing.T) {
-	const pods = 9 // all exist before the Motor runs, in the order of their UIDs: one burst
+	const pods = 9 // all exist before the Launcher runs, in the order of their UIDs: one burst
 	w := newWorld(t)
 	w.build()
-	w.motor.planner = capacity.NewPlanner()
+	w.launcher.planner = capacity.NewPlanner()
 	w.submit(pods)
-	_, plan, err := w.motor.Propose(t.Context())
+	_, plan, err := w.launcher.Propose(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +45,12 @@ func TestARoundBuysWhatWasProposed(t *testing.T) {
 	}
 
 	w.build()
-	w.motor.planner = capacity.NewPlanner()
+	w.launcher.planner = capacity.NewPlanner()
 	w.submit(pods)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
-		w.motor.Run(ctx)
+		w.launcher.Run(ctx)
 		close(done)
 	}()
 	w.allBound(pods)

@@ -13,7 +13,7 @@ import (
 // millisecond, enough for 100,000 pods in some minutes.
 const reconcileAtOnce = 500
 
-// CompareWith sets the lister that reconcile compares with. Call it before the Motor runs.
+// CompareWith sets the lister that reconcile compares with. Call it before the Launcher runs.
 func (p *Pending) CompareWith(lister listersv1.PodLister) { p.lister = lister }
 
 // reconcile compares some of the pods that Pending, Classes and the ledger remember, different ones on each call, with those that exist. A

@@ -23,7 +23,7 @@ import (
 //     are restored.
 //
 // Nothing is launched that was launched before.
-func (m *Motor) recover(ctx context.Context) {
+func (m *Launcher) recover(ctx context.Context) {
 	claims := m.claims.Claims()
 	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
 	batches := map[string]*capacity.LaunchBatch{}  // by token
@@ -97,7 +97,7 @@ func (m *Motor) recover(ctx context.Context) {
 }
 
 // promises reports whether pods may wait for the claim's node.
-func (m *Motor) promises(c *capacity.Claim) bool {
+func (m *Launcher) promises(c *capacity.Claim) bool {
 	if c.Deleting || !c.Initialized {
 		return !c.Deleting
 	}
@@ -112,7 +112,7 @@ func (m *Motor) promises(c *capacity.Claim) bool {
 }
 
 // awaitsStorageOf reports whether the claim's Node exists and its drivers have yet to publish storage that pods of the class count on.
-func (m *Motor) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
+func (m *Launcher) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
 	m.nodeOf.mu.Lock()
 	st, seen := m.nodeOf.seen[c.NodeName]
 	m.nodeOf.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *Motor) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
 }
 
 // restoreSpending makes the spending guard read its records, and retries until that works. It returns false when ctx ends first.
-func (m *Motor) restoreSpending(ctx context.Context, claims []*capacity.Claim) bool {
+func (m *Launcher) restoreSpending(ctx context.Context, claims []*capacity.Claim) bool {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		err := m.spending.restore(ctx, claims)
 		if err == nil {
@@ -146,7 +146,7 @@ func (m *Motor) restoreSpending(ctx context.Context, claims []*capacity.Claim) b
 }
 
 // restore adds a claim's node to the ledger and returns its reservations for pods that still wait.
-func (m *Motor) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*capacity.DaemonSet) []ledger.Restored {
+func (m *Launcher) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*capacity.DaemonSet) []ledger.Restored {
 	n := &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Allocatable}
 	if len(n.Allocatable) == 0 {
 		n.Allocatable = m.smallest(c, w)
@@ -169,7 +169,7 @@ func (m *Motor) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*c
 
 // smallest returns the allocatable resources of the smallest type that the batch may have launched or, if the catalog doesn't know it, the
 // claim's requests.
-func (m *Motor) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity.Resources {
+func (m *Launcher) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity.Resources {
 	types, _ := m.cloud.InstanceTypes(c.NodeClass)
 	var out capacity.Resources
 	for _, t := range types {
@@ -196,7 +196,7 @@ func instanceOf(c *capacity.Claim) capacity.Instance {
 // resume makes a launch batch's call again, exactly as it was recorded, and assigns the instances to the claims that have none yet. Claims
 // whose pods are gone end; if none is left, no call is made: instances that an earlier call may have launched are found by the controllers
 // that end the claims.
-func (m *Motor) resume(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim, all []*capacity.Claim) {
+func (m *Launcher) resume(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim, all []*capacity.Claim) {
 	started := m.clock.Now()
 	var late delay
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
@@ -240,7 +240,7 @@ func (m *Motor) resume(ctx context.Context, rec *capacity.LaunchBatch, missing [
 
 // stillNeeded drops claims that no pod waits for, if the batch launched nothing. Otherwise their pods may already be on the node: a kubelet
 // that registered before this process started has created it.
-func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+func (m *Launcher) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	if rec.For != capacity.ForPods || !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !m.needed(c.Name) }) {
 		return missing, nil
 	}
@@ -258,7 +258,7 @@ func (m *Motor) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, miss
 }
 
 // repeat makes the call or, where it can't be repeated, returns the instances that it launched.
-func (m *Motor) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]capacity.Instance, error) {
+func (m *Launcher) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]capacity.Instance, error) {
 	if len(rec.Request) > 0 {
 		res, err := m.cloud.Launch(ctx, *rec)
 		switch {
@@ -275,7 +275,7 @@ func (m *Motor) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]capaci
 // recordRest writes the batch's record on those of its claims that don't have it, because the crash came while it was being written. It
 // does so before the call is made, which launches an instance for them, too: termination and garbage collection rely on the claims'
 // records. Claims that are gone are left out.
-func (m *Motor) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+func (m *Launcher) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	var left []*capacity.Claim
 	for _, c := range missing {
 		if c.LaunchBatch == nil || c.LaunchBatch.Token != rec.Token {
@@ -298,7 +298,7 @@ func (m *Motor) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missi
 // none. An instance of a claim that is being deleted is left to termination: its kubelet may have registered, and pods may run there. An
 // instance that belongs to no claim is ended. before holds the claims as they were found after a restart; if labels is nil, each claim's
 // own labels are used.
-func (m *Motor) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
+func (m *Launcher) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
 	owners := m.batchOwners(rec, waiting, before)
 	of, over := owners.Assign(rec, insts)
 	for _, c := range waiting {
@@ -323,7 +323,7 @@ func (m *Motor) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting,
 
 // batchOwners returns the owners of a batch's instances, from its claims as they are now: those waiting here, those being deleted, and
 // those with an instance, now or before. All others have been given up by this process and are about to be deleted.
-func (m *Motor) batchOwners(rec *capacity.LaunchBatch, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
+func (m *Launcher) batchOwners(rec *capacity.LaunchBatch, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
 	claims := slices.DeleteFunc(slices.Clone(before), func(c *capacity.Claim) bool { return c.ProviderID == "" })
 	here := map[string]*capacity.Claim{}
 	for _, c := range waiting {

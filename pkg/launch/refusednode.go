@@ -41,7 +41,7 @@ func refusesNode(err error) bool {
 // nodeRefused handles a Node that the API server has refused with err since then. The first time it records an event on the claim. made:
 // the kubelet has created the Node itself. left is how long to go on trying; it is 0 when there is nothing more to do, because the kubelet
 // registered under another name, which the lifecycle controller reports, or because the claim has been given up.
-func (m *Motor) nodeRefused(ctx context.Context, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
+func (m *Launcher) nodeRefused(ctx context.Context, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
 	logger := m.log(ctx)
 	if first {
 		logger.Info("The API server refuses a Node; trying again", "node", node.Name, "nodeClaim", c.Name, "for", refusalPatience, "err", err)

@@ -108,7 +108,7 @@ func (r *relief) due(now time.Time, inFlight func() int, most int) bool {
 }
 
 // relieve makes pods that were refused because of a limit be planned for again, once the limit has capacity.
-func (m *Motor) relieve() {
+func (m *Launcher) relieve() {
 	inFlight := func() (n int) {
 		m.reservations.read(func(l *ledger.Ledger) { n = l.NotInitialized() })
 		return n

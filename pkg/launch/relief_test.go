@@ -18,7 +18,7 @@ func (w *world) initialized(name string) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	w.nodes[name] = n
 	w.mu.Unlock()
-	w.motor.NodeCached(n)
+	w.launcher.NodeCached(n)
 }
 
 // nodesAndBound returns the names of the existing nodes, and how many pods are bound.
@@ -71,7 +71,7 @@ func TestClaimsThatEndMakeRoomBelowTheirPoolsLimit(t *testing.T) {
 		}
 		gone.Deleting = true
 		w.mu.Unlock()
-		w.motor.ClaimGone(gone.Name, "its NodeClaim was deleted")
+		w.launcher.ClaimGone(gone.Name, "its NodeClaim was deleted")
 		pass(time.Minute)
 		if nodes, _ := w.nodesAndBound(); len(nodes) != 2 {
 			t.Fatalf("a node was launched before the claim had gone: it counts until then")
@@ -79,7 +79,7 @@ func TestClaimsThatEndMakeRoomBelowTheirPoolsLimit(t *testing.T) {
 		w.mu.Lock()
 		delete(w.claims, gone.Name)
 		w.mu.Unlock()
-		w.motor.ClaimGone(gone.Name, "its NodeClaim was deleted")
+		w.launcher.ClaimGone(gone.Name, "its NodeClaim was deleted")
 		pass(reliefPause + 2*time.Second)
 		if nodes, bound := w.nodesAndBound(); len(nodes) != 3 || bound != 12 {
 			t.Errorf("%d nodes and %d pods bound seconds after a claim has ended, want 3 and 12", len(nodes), bound)

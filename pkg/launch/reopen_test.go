@@ -11,8 +11,8 @@ import (
 
 // early is a planner that sees nothing to buy the first time, while pools change.
 type early struct {
-	motor *Motor
-	plans int
+	launcher *Launcher
+	plans    int
 }
 
 func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
@@ -20,8 +20,8 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 		return plain{}.Plan(v, opts)
 	}
 	// This is what serve does on a change, here before the plan has refused any pod.
-	e.motor.changes.Add(1)
-	e.motor.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
+	e.launcher.changes.Add(1)
+	e.launcher.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
 	out := &capacity.Plan{}
 	for _, d := range v.Demand {
 		out.Refused = append(out.Refused, capacity.Refusal{Class: d.Class, Pods: d.Pods, Message: "no pool is ready"})
@@ -34,11 +34,11 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 func TestPoolsThatBecomeReadyWhileAPlanIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	w.motor.planner = &early{motor: w.motor}
+	w.launcher.planner = &early{launcher: w.launcher}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
-		w.motor.Run(ctx)
+		w.launcher.Run(ctx)
 		close(done)
 	}()
 	defer func() {

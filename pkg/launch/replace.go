@@ -40,7 +40,7 @@ type move struct {
 // available on initialized nodes; otherwise why says what is missing, or is "" while nodes are being launched. It returns at once. The
 // capacity is reserved by owner and class, for the pods that the owners will create as replacements. The caller has to call Replace or Keep
 // repeatedly until those exist. avoid lists nodes that will be gone soon themselves: no capacity is planned there.
-func (m *Motor) Replace(node string, pods []*corev1.Pod, avoid []string) (ready bool, why string) {
+func (m *Launcher) Replace(node string, pods []*corev1.Pod, avoid []string) (ready bool, why string) {
 	wanted, problem := m.successors(pods)
 	now := m.clock.Now()
 	var held map[ledger.Successor]int
@@ -74,12 +74,12 @@ func (m *Motor) Replace(node string, pods []*corev1.Pod, avoid []string) (ready 
 }
 
 // Keep extends the reservations that Replace has made.
-func (m *Motor) Keep(node string) {
+func (m *Launcher) Keep(node string) {
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Extend(node, now.Add(moveHold)) })
 }
 
 // Forget releases what is left of the reservations that Replace has made.
-func (m *Motor) Forget(node string) {
+func (m *Launcher) Forget(node string) {
 	m.mu.Lock()
 	delete(m.moves, node)
 	m.mu.Unlock()
@@ -87,7 +87,7 @@ func (m *Motor) Forget(node string) {
 }
 
 // successors returns the pods that will replace these, by owner and class; problem says why capacity can't be planned for one of them.
-func (m *Motor) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*corev1.Pod, problem string) {
+func (m *Launcher) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*corev1.Pod, problem string) {
 	out = map[ledger.Successor][]*corev1.Pod{}
 	for _, pod := range pods {
 		if err := m.mayLaunch(pod.Namespace); err != nil {
@@ -118,7 +118,7 @@ func missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successo
 //  1. Take a view in which these pods have left, and in which their nodes accept no pods.
 //  2. Plan and verify their successors like any other demand.
 //  3. Reserve what was found for the owners, and launch what has to be bought.
-func (m *Motor) relocate(ctx context.Context) {
+func (m *Launcher) relocate(ctx context.Context) {
 	moves := m.movesDue()
 	if len(moves) == 0 || m.hold() != "" || m.claims.Problem() != "" {
 		return
@@ -175,7 +175,7 @@ func (m *Motor) relocate(ctx context.Context) {
 
 // movesDue returns the nodes for whose pods capacity is to be planned now. Once a node is drained Replace is no longer called for it: the
 // new pods use up the reservations, and what then looks missing isn't.
-func (m *Motor) movesDue() map[string][]*corev1.Pod {
+func (m *Launcher) movesDue() map[string][]*corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string][]*corev1.Pod{}
@@ -189,7 +189,7 @@ func (m *Motor) movesDue() map[string][]*corev1.Pod {
 }
 
 // tellMoves records for each node what was missing in this try.
-func (m *Motor) tellMoves(leaving map[types.UID]string, why func(types.UID) string) {
+func (m *Launcher) tellMoves(leaving map[types.UID]string, why func(types.UID) string) {
 	now := m.clock.Now()
 	tried := map[string]bool{}
 	m.mu.Lock()
@@ -209,7 +209,7 @@ func (m *Motor) tellMoves(leaving map[types.UID]string, why func(types.UID) stri
 }
 
 // decideMoves makes a verified plan in a view without the pods of nodes that have to go.
-func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods map[types.UID]*corev1.Pod) (*view, *capacity.Plan, error) {
+func (m *Launcher) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods map[types.UID]*corev1.Pod) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
@@ -231,7 +231,7 @@ func (m *Motor) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods 
 
 // depart changes the view and what the filters see: the pods that move are gone from the nodes that have to go, their other pods stay, and
 // the disrupted taint keeps all other pods off. Nodes to avoid accept no pods.
-func (m *Motor) depart(v *view) {
+func (m *Launcher) depart(v *view) {
 	gone := map[string]map[types.UID]bool{}
 	avoid := map[string]bool{}
 	m.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// leaving returns a node that existed before, full of n pods, and these pods.
-func (w *world) leaving(n int) (string, []*corev1.Pod) {
+// fullNode returns a node that existed before, full of n pods, and these pods.
+func (w *world) fullNode(n int) (string, []*corev1.Pod) {
 	const name = "old"
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,9 +37,9 @@ func (w *world) leaving(n int) (string, []*corev1.Pod) {
 // asked requests replacement capacity until a try has been made and the world looks as wanted.
 func (w *world) asked(node string, pods []*corev1.Pod, what string, ok func() bool) (ready bool, why string) {
 	w.t.Helper()
-	w.motor.Replace(node, pods, nil)
+	w.launcher.Replace(node, pods, nil)
 	w.until(what, ok)
-	return w.motor.Replace(node, pods, nil)
+	return w.launcher.Replace(node, pods, nil)
 }
 
 // up initializes all nodes of claims.
@@ -54,7 +54,7 @@ func (w *world) up() {
 	}
 	w.mu.Unlock()
 	for _, n := range nodes {
-		w.motor.NodeCached(n)
+		w.launcher.NodeCached(n)
 	}
 }
 
@@ -65,32 +65,32 @@ func (w *world) evict(pod *corev1.Pod) {
 	w.mu.Unlock()
 	next := pod.DeepCopy()
 	next.Name, next.UID, next.Spec.NodeName = pod.Name+"x", pod.UID+"x", ""
-	w.motor.pending.observe(nil, next)
+	w.launcher.pending.observe(nil, next)
 }
 
 func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
 	w := newWorld(t)
 	w.run()
-	old, pods := w.leaving(6)
+	old, pods := w.fullNode(6)
 	w.reservations.Fence(old)
 	ready, why := w.asked(old, pods, "two nodes for six pods", func() bool { return len(w.nodes) == 3 })
 	if ready || why != "" {
 		t.Fatalf("ready %v (%s) though the new nodes are booting", ready, why)
 	}
 	w.up()
-	if ready, why = w.motor.Replace(old, pods, nil); !ready {
+	if ready, why = w.launcher.Replace(old, pods, nil); !ready {
 		t.Fatalf("not ready though the new nodes are up: %s", why)
 	}
 	for i, pod := range pods {
 		w.evict(pod)
-		w.motor.Keep(old)
+		w.launcher.Keep(old)
 		w.until(fmt.Sprint("successor ", i, " bound elsewhere"), func() bool { return w.bound[pod.UID+"x"] != "" && w.bound[pod.UID+"x"] != old })
 	}
 	if n := len(w.instances); n != 2 {
 		t.Errorf("%d instances, want 2: nothing more was needed", n)
 	}
-	w.motor.Forget(old)
-	if len(w.motor.moves) > 0 {
+	w.launcher.Forget(old)
+	if len(w.launcher.moves) > 0 {
 		t.Error("something is remembered")
 	}
 }
@@ -101,13 +101,13 @@ func TestRoomThatIsThere(t *testing.T) {
 	w.nodes["free"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "free", Labels: map[string]string{}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}}}
 	w.build()
-	old, pods := w.leaving(2)
+	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
-	if ready, _ := w.motor.Replace(old, pods, nil); ready {
+	if ready, _ := w.launcher.Replace(old, pods, nil); ready {
 		t.Fatal("ready before anything was planned")
 	}
-	w.motor.relocate(t.Context())
-	if ready, why := w.motor.Replace(old, pods, nil); !ready {
+	w.launcher.relocate(t.Context())
+	if ready, why := w.launcher.Replace(old, pods, nil); !ready {
 		t.Errorf("not ready: %s", why)
 	}
 	if len(w.claims) > 0 {
@@ -116,7 +116,7 @@ func TestRoomThatIsThere(t *testing.T) {
 	if w.reservations.Fence("free") {
 		t.Error("the node that the pods will come to can be ended")
 	}
-	w.motor.Forget(old)
+	w.launcher.Forget(old)
 	if !w.reservations.Fence("free") {
 		t.Error("room that nobody needs any more is kept")
 	}
@@ -130,11 +130,11 @@ func TestRoomThatIsSoonGone(t *testing.T) {
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}
 	}
 	w.build()
-	old, pods := w.leaving(2)
+	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
-	w.motor.Replace(old, pods, []string{"brief", old})
-	w.motor.relocate(t.Context())
-	if ready, why := w.motor.Replace(old, pods, []string{"brief", old}); !ready {
+	w.launcher.Replace(old, pods, []string{"brief", old})
+	w.launcher.relocate(t.Context())
+	if ready, why := w.launcher.Replace(old, pods, []string{"brief", old}); !ready {
 		t.Errorf("not ready: %s", why)
 	}
 	if len(w.claims) > 0 {
@@ -151,21 +151,21 @@ func TestRoomThatCantBeHad(t *testing.T) {
 	w.capacity["large"], w.capacity["small"] = 0, 0
 	w.build()
 	clock := testingclock.NewFakeClock(time.Now())
-	w.motor.clock = clock
-	old, pods := w.leaving(2)
+	w.launcher.clock = clock
+	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
 	var tries []time.Duration
 	begin := clock.Now()
 	for range 600 {
-		ready, why := w.motor.Replace(old, pods, nil)
+		ready, why := w.launcher.Replace(old, pods, nil)
 		if ready || len(tries) > 0 && !strings.Contains(why, "no offer") {
 			t.Fatalf("ready %v, reason %q", ready, why)
 		}
-		if len(w.motor.movesDue()) > 0 {
+		if len(w.launcher.movesDue()) > 0 {
 			tries = append(tries, clock.Since(begin))
-			w.motor.moves[old].asked = true
+			w.launcher.moves[old].asked = true
 		}
-		w.motor.relocate(t.Context())
+		w.launcher.relocate(t.Context())
 		clock.Step(time.Second)
 	}
 	if diff := cmp.Diff([]time.Duration{0, 15 * time.Second, 45 * time.Second, 105 * time.Second}, tries); diff != "" {
@@ -181,14 +181,14 @@ func TestRoomThatCantBeHad(t *testing.T) {
 func TestNothingIsPlannedWhileDraining(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	old, pods := w.leaving(2)
+	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
-	w.motor.Replace(old, pods, nil)
-	w.motor.relocate(t.Context())
+	w.launcher.Replace(old, pods, nil)
+	w.launcher.relocate(t.Context())
 	w.until("a node", func() bool { return len(w.nodes) == 2 })
-	w.motor.Keep(old)
+	w.launcher.Keep(old)
 	w.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(old) })
-	w.motor.relocate(t.Context())
+	w.launcher.relocate(t.Context())
 	if held, _ := w.held(old); len(held) > 0 {
 		t.Errorf("planned for %v", held)
 	}
@@ -203,9 +203,9 @@ func (w *world) held(node string) (held map[ledger.Successor]int, up int) {
 func TestMissing(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	_, pods := w.leaving(4)
+	_, pods := w.fullNode(4)
 	pods[3].OwnerReferences[0].UID = "other"
-	wanted, problem := w.motor.successors(pods)
+	wanted, problem := w.launcher.successors(pods)
 	if problem != "" || len(missing(wanted, nil)) != 4 {
 		t.Fatalf("wanted %v, problem %q", wanted, problem)
 	}
@@ -226,9 +226,9 @@ func TestSuccessorsAreOfTheClassThatComes(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		w := newWorld(t)
 		w.build()
-		_, pods := w.leaving(1)
-		w.motor.pending.classes.others = map[string]bool{pods[0].Spec.SchedulerName: others}
-		want, err := w.motor.pending.classes.Class(w.pod(2000))
+		_, pods := w.fullNode(1)
+		w.launcher.pending.classes.others = map[string]bool{pods[0].Spec.SchedulerName: others}
+		want, err := w.launcher.pending.classes.Class(w.pod(2000))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestSuccessorsAreOfTheClassThatComes(t *testing.T) {
 			pods[0].Labels = map[string]string{}
 		}
 		pods[0].Labels[corev1.LabelTopologyZone], pods[0].Labels[corev1.LabelTopologyRegion] = "us-west-2a", "us-west-2"
-		wanted, _ := w.motor.successors(pods)
+		wanted, _ := w.launcher.successors(pods)
 		if wanted[ledger.Successor{Owner: "rs", Class: want.Key}] == nil {
 			t.Errorf("other scheduler %v: room is made for %v, and class %s will come", others, wanted, want.Key)
 		}

@@ -10,7 +10,7 @@ import (
 // reserve makes the claims of a plan's nodes, by node ID, and counts them against the limits of their pools. It removes from the plan the
 // nodes that can't be bought: those that exceed the number of claims in flight, and those whose pool has less left of its limits than when
 // the plan was made, because others have used it or the limit was lowered.
-func (m *Motor) reserve(plan *capacity.Plan, inFlight int, how buying) map[string]*capacity.Claim {
+func (m *Launcher) reserve(plan *capacity.Plan, inFlight int, how buying) map[string]*capacity.Claim {
 	m.buyMu.Lock()
 	defer m.buyMu.Unlock()
 	m.admit(plan, how)

@@ -25,7 +25,7 @@ import (
 //  5. Reserve what is to be bought from the pools' limits, and write the plan to the ledger: pods for existing nodes may go at
 //     once.
 //  6. Launch what has to be bought, in the background.
-func (m *Motor) round(ctx context.Context) {
+func (m *Launcher) round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := m.clock.Now()
 	changes := m.changes.Load()
@@ -81,7 +81,7 @@ func (m *Motor) round(ctx context.Context) {
 
 // decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
 // being probed.
-func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (v *view, plan *capacity.Plan, err error) {
+func (m *Launcher) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (v *view, plan *capacity.Plan, err error) {
 	err = panics.Catch(ctx, "planner", func() error {
 		v, plan, err = m.decideFor(ctx, waiting, gangs, lift)
 		return err
@@ -89,7 +89,7 @@ func (m *Motor) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[
 	return v, plan, err
 }
 
-func (m *Motor) decideFor(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (*view, *capacity.Plan, error) {
+func (m *Launcher) decideFor(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (*view, *capacity.Plan, error) {
 	v, err := m.view(ctx, waiting)
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
@@ -112,8 +112,8 @@ func (m *Motor) decideFor(ctx context.Context, waiting []ledger.Waiting, gangs m
 }
 
 // Propose returns what the next round would decide about the current demand, without any effect: nothing is reserved, written or launched.
-// It is for a Motor that doesn't run.
-func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, error) {
+// It is for a Launcher that doesn't run.
+func (m *Launcher) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, error) {
 	waiting, gangs := m.gather(ctx)
 	v, plan, err := m.decide(ctx, waiting, gangs, nil)
 	if err != nil {
@@ -124,7 +124,7 @@ func (m *Motor) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, er
 
 // gather queues unscheduled siblings of queued pods: they are of the same class, so they fit nowhere either, and one plan for all of them
 // buys better nodes than plans for each as the scheduler tries it. Members of their groups are queued, too.
-func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) {
+func (m *Launcher) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) {
 	var waiting []ledger.Waiting
 	m.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
 	if m.renew(ctx, waiting) {
@@ -153,7 +153,7 @@ func (m *Motor) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) 
 
 // renew computes anew the classes of pods that wait again after their node was lost: they may need something else by now, a zone since
 // their volume was bound, say, without a scheduling cycle of theirs. It reports whether it changed the ledger.
-func (m *Motor) renew(ctx context.Context, waiting []ledger.Waiting) bool {
+func (m *Launcher) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	fresh := map[types.UID]*capacity.Class{}
 	var lost []types.UID
 	for _, w := range waiting {
@@ -196,7 +196,7 @@ type nominee struct {
 // withoutNominees leaves out pods that wait for victims of preemption. Their capacity is not free yet, so a plan would buy it a second
 // time. It no longer waits for victims that don't end in time (a dead kubelet, a finalizer), nor once they have ended: if the scheduler
 // hasn't used their capacity, it was not enough.
-func (m *Motor) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
+func (m *Launcher) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 	for uid := range m.nominees {
 		if m.pending.Get(uid) == nil {
 			delete(m.nominees, uid)
@@ -237,11 +237,11 @@ func uidsOf(waiting []ledger.Waiting) []types.UID {
 	return out
 }
 
-func (m *Motor) refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
+func (m *Launcher) refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
 	m.refuseFor(ctx, uids, why, retryable, false)
 }
 
-func (m *Motor) refuseFor(ctx context.Context, uids []types.UID, why string, retryable, soon bool) {
+func (m *Launcher) refuseFor(ctx context.Context, uids []types.UID, why string, retryable, soon bool) {
 	why = oneLine(why) // it becomes the pods' condition, too
 	var news []capacity.PodRef
 	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
@@ -257,7 +257,7 @@ func (m *Motor) refuseFor(ctx context.Context, uids []types.UID, why string, ret
 	klog.FromContext(ctx).V(2).Info("Refused demand", "pods", len(uids), "news", len(news), "reason", why, "retryable", retryable)
 }
 
-func (m *Motor) refusal(ctx context.Context, r capacity.Refusal) {
+func (m *Launcher) refusal(ctx context.Context, r capacity.Refusal) {
 	uids := make([]types.UID, 0, len(r.Pods))
 	for _, p := range r.Pods {
 		uids = append(uids, p.UID)

@@ -59,7 +59,7 @@ func (s *scarcity) all(offers []capacity.NodeOffer, now time.Time) bool {
 // one launches one of the batch's claims when all of its offerings were refused the last time, and reports whether to launch the others,
 // too. If there is still no capacity, all of their claims would be written, recorded and deleted for nothing, every few minutes as long as
 // that lasts. Pods that fit other offerings wait only for this one call: they are planned for again at once.
-func (m *Motor) one(ctx context.Context, w *batch) (others bool) {
+func (m *Launcher) one(ctx context.Context, w *batch) (others bool) {
 	if w.purpose != capacity.ForPods || len(w.claims) < 2 || !m.scarce.all(w.offers, m.clock.Now()) {
 		return true
 	}

@@ -85,7 +85,7 @@ func TestWhatOtherOffersHoldIsNotDelayed(t *testing.T) {
 func TestOneClaimThatIsNeededGoesFirst(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.motor
+	m := w.launcher
 	pool := m.claims.Pools(m.cloud.InstanceTypes)[0]
 	n := cheapest(pool, "new")
 	one := &batch{pool: pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}

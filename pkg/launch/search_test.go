@@ -20,7 +20,7 @@ const teamLabel = "team"
 // planner doesn't.
 func teams(t *testing.T, pools int, zones ...string) *Scene {
 	w := newWorld(t)
-	class, err := capacity.ClassOf(w.pod(0), capacity.VolumeFacts{})
+	class, err := capacity.ClassOf(w.pod(0), capacity.VolumeInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestDecideAsksAboutAClassAlone(t *testing.T) {
 	w := newWorld(t)
 	other := w.pod(1)
 	other.Labels = map[string]string{"app": "other"}
-	class, err := capacity.ClassOf(other, capacity.VolumeFacts{})
+	class, err := capacity.ClassOf(other, capacity.VolumeInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestDecideGoesOnWhereItStood(t *testing.T) {
 	for i := range classes {
 		pod := w.pod(i)
 		pod.Labels = map[string]string{"app": fmt.Sprint(i)}
-		class, err := capacity.ClassOf(pod, capacity.VolumeFacts{})
+		class, err := capacity.ClassOf(pod, capacity.VolumeInfo{})
 		if err != nil {
 			t.Fatal(err)
 		}

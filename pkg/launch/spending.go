@@ -166,7 +166,7 @@ func (s *Spending) restore(ctx context.Context, claims []*capacity.Claim) error 
 			continue
 		}
 		b := s.buyLocked(c, boughtAt(c), nil, nil)
-		s.wantLocked(b, s.promisedLocked(c))
+		s.wantLocked(b, s.reservedLocked(c))
 		s.launchedLocked(b.at)
 		if c.Served {
 			s.guard.Serve(c.Name, guard.NoPod, c.ServedAt) // for which workload is not on record, so it closes no breaker
@@ -236,8 +236,8 @@ func boughtAt(c *capacity.Claim) time.Time {
 	return c.CreatedAt
 }
 
-// promisedLocked returns the waiting pods that the claim's recorded reservations name.
-func (s *Spending) promisedLocked(c *capacity.Claim) map[types.UID]guard.Workload {
+// reservedLocked returns the waiting pods that the claim's recorded reservations name.
+func (s *Spending) reservedLocked(c *capacity.Claim) map[types.UID]guard.Workload {
 	out := map[types.UID]guard.Workload{}
 	for _, slot := range c.Slots {
 		if pod := s.pending.Get(slot.Pod.UID); pod != nil {

@@ -26,7 +26,7 @@ const (
 )
 
 // tendSpending gives verdicts, reports what has happened to breakers, and has the demand planned for that these concern.
-func (m *Motor) tendSpending(ctx context.Context) {
+func (m *Launcher) tendSpending(ctx context.Context) {
 	s := m.spending
 	if s == nil {
 		return
@@ -56,7 +56,7 @@ func (m *Motor) tendSpending(ctx context.Context) {
 }
 
 // rejected reports to the guard the pods that the filters have refused on nodes launched for them.
-func (m *Motor) rejected() {
+func (m *Launcher) rejected() {
 	if m.spending == nil {
 		return
 	}
@@ -66,7 +66,7 @@ func (m *Motor) rejected() {
 }
 
 // forgive ends the back-off of the pods whose breaker has closed: the cause of their failed launches is over.
-func (m *Motor) forgive(key guard.Key) {
+func (m *Launcher) forgive(key guard.Key) {
 	var uids []types.UID
 	for _, pod := range m.pending.all() {
 		if key.Machine() || key.PoolWide() || m.spending.workloadOf(pod) == key.Workload {
@@ -77,7 +77,7 @@ func (m *Motor) forgive(key guard.Key) {
 }
 
 // tellBreaker records an event about a breaker on the object that it is about.
-func (m *Motor) tellBreaker(ctx context.Context, n guard.Notice) {
+func (m *Launcher) tellBreaker(ctx context.Context, n guard.Notice) {
 	reason, kind := "", corev1.EventTypeWarning
 	switch n.Kind {
 	case guard.Opened:
@@ -102,7 +102,7 @@ func (m *Motor) tellBreaker(ctx context.Context, n guard.Notice) {
 }
 
 // keepSpending writes the guard's records, retries refused Nodes and counts the cost, until ctx ends.
-func (m *Motor) keepSpending(ctx context.Context) {
+func (m *Launcher) keepSpending(ctx context.Context) {
 	s := m.spending
 	if s == nil {
 		return
@@ -130,7 +130,7 @@ func (m *Motor) keepSpending(ctx context.Context) {
 }
 
 // keepRecords writes the records that have changed. A failed write is repeated.
-func (m *Motor) keepRecords(ctx context.Context) {
+func (m *Launcher) keepRecords(ctx context.Context) {
 	s := m.spending
 	s.mu.Lock()
 	texts := map[guard.Owner]string{}
@@ -158,7 +158,7 @@ func (m *Motor) keepRecords(ctx context.Context) {
 }
 
 // keepServed records on claims that their instances have served.
-func (m *Motor) keepServed(ctx context.Context) {
+func (m *Launcher) keepServed(ctx context.Context) {
 	s := m.spending
 	s.mu.Lock()
 	var names []string
@@ -196,7 +196,7 @@ func (s *Spending) nodeRefused(c *capacity.Claim, node *corev1.Node, why error) 
 }
 
 // askAboutNodes checks with a dry run whether Nodes that were refused would be accepted now. That costs no instance.
-func (m *Motor) askAboutNodes(ctx context.Context) {
+func (m *Launcher) askAboutNodes(ctx context.Context) {
 	s := m.spending
 	now := s.clock.Now()
 	s.mu.Lock()
@@ -227,7 +227,7 @@ func (m *Motor) askAboutNodes(ctx context.Context) {
 }
 
 // countMoney sets the metrics of what nodes cost.
-func (m *Motor) countMoney() {
+func (m *Launcher) countMoney() {
 	sum := m.money()
 	there, counted := map[string]bool{}, m.spending.counted
 	for _, p := range m.claims.Pools(m.cloud.InstanceTypes) {
@@ -259,7 +259,7 @@ func (m *Motor) countMoney() {
 }
 
 // wasted adds the cost of an instance that has ended without having served to the metric.
-func (m *Motor) wasted(c *capacity.Claim) {
+func (m *Launcher) wasted(c *capacity.Claim) {
 	// It is unknown for instances that were not watched: Karpenter's, or those of a version without the guard.
 	if m.spending == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || m.spending.hasServed(c.Name) {
 		return

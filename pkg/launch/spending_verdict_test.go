@@ -39,18 +39,18 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"two minutes of Running", []step{at(0, running), at(2*time.Minute, running)}, nil, "served"},
 		{"two minutes with restarts", []step{at(0, running), at(time.Minute, running, began), at(time.Minute, running)}, nil, "served"},
-		{"less than that, and then its owner wants it gone", []step{at(0, running), at(time.Minute, running, leaving), gone}, func(p *purse) { p.Emptied("c") }, "neither"},
-		{"two minutes less a moment, and it is gone", []step{at(0, running), at(119*time.Second, running, leaving), gone}, func(p *purse) { p.Emptied("c") }, "neither"},
+		{"less than that, and then its owner wants it gone", []step{at(0, running), at(time.Minute, running, deleted), gone}, func(p *purse) { p.Emptied("c") }, "neither"},
+		{"two minutes less a moment, and it is gone", []step{at(0, running), at(119*time.Second, running, deleted), gone}, func(p *purse) { p.Emptied("c") }, "neither"},
 		{"Succeeded", []step{at(0, running), at(time.Second, phase(corev1.PodSucceeded), began)}, nil, "served"},
 		{"Failed by itself", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began)}, nil, "served"},
 		{"past its deadline before any container was made", []step{at(0, phase(corev1.PodFailed), because("DeadlineExceeded"))}, nil, "served"},
-		{"Failed while it is deleted", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, leaving)}, func(p *purse) { p.Emptied("c") }, "neither"},
+		{"Failed while it is deleted", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, deleted)}, func(p *purse) { p.Emptied("c") }, "neither"},
 		{"rejected by the kubelet", []step{at(0, phase(corev1.PodFailed), because("OutOfcpu"))}, nil, failed + "rejected OutOfcpu"},
-		{"evicted by a taint", []step{at(0, running), at(time.Second, running, target("DeletionByTaintManager", ""), leaving), gone}, nil, failed + "taint example.com/agent"},
+		{"evicted by a taint", []step{at(0, running), at(time.Second, running, target("DeletionByTaintManager", ""), deleted), gone}, nil, failed + "taint example.com/agent"},
 		{"evicted by the kubelet", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, target("TerminationByKubelet", "low on memory"), because("Evicted"))}, nil, failed + "kubelet Evicted"},
-		{"evicted through the API", []step{at(0, running), at(time.Second, running, target("EvictionByEvictionAPI", ""), leaving), gone}, nil, failed + "evicted"},
-		{"preempted before two minutes", []step{at(0, running), at(time.Minute, running, target("PreemptionByScheduler", ""), leaving), gone}, nil, failed + "preempted"},
-		{"preempted after them", []step{at(0, running), at(3*time.Minute, running, target("PreemptionByScheduler", ""), leaving), gone}, nil, "served"},
+		{"evicted through the API", []step{at(0, running), at(time.Second, running, target("EvictionByEvictionAPI", ""), deleted), gone}, nil, failed + "evicted"},
+		{"preempted before two minutes", []step{at(0, running), at(time.Minute, running, target("PreemptionByScheduler", ""), deleted), gone}, nil, failed + "preempted"},
+		{"preempted after them", []step{at(0, running), at(3*time.Minute, running, target("PreemptionByScheduler", ""), deleted), gone}, nil, "served"},
 		{"its machine shuts down", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, target("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown."), because("Terminated"))},
 			func(p *purse) { p.Ending("c", nil) }, "neither"},
 		{"the garbage collector ends it", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), target("DeletionByPodGC", ""))}, func(p *purse) { p.Ending("c", nil) }, "neither"},
@@ -288,7 +288,7 @@ func TestEvictedFromAnUnhealthyNode(t *testing.T) {
 			p.observe(c)
 		}
 		p.podChanged(p.pod("p", "node-c"), false)
-		p.podChanged(p.pod("p", "node-c", target("DeletionByTaintManager", ""), leaving), true)
+		p.podChanged(p.pod("p", "node-c", target("DeletionByTaintManager", ""), deleted), true)
 		p.passes(time.Second)
 		if got := p.verdict("c"); got != want {
 			t.Errorf("initialized: %v: %s, want %s", initialized, got, want)
@@ -337,7 +337,7 @@ func TestEmptiedByThrownPods(t *testing.T) {
 	p.tells["node-c"] = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoExecute}}
 	p.buys("c")
 	p.podChanged(p.pod("p", "node-c"), false)
-	p.podChanged(p.pod("p", "node-c", target("DeletionByTaintManager", ""), leaving), true)
+	p.podChanged(p.pod("p", "node-c", target("DeletionByTaintManager", ""), deleted), true)
 	p.Emptied("c")
 	p.overClaim("c", true)
 	if got, want := p.verdict("c"), "failed: node pool pool, d ReplicaSet/web: taint example.com/agent"; got != want {
@@ -348,7 +348,7 @@ func TestEmptiedByThrownPods(t *testing.T) {
 // A pod that was preempted while it was being bound is not on the instance yet.
 func TestPreemptedBeforeItWasBound(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
-	pod := p.pod("p", "", target("PreemptionByScheduler", ""), leaving)
+	pod := p.pod("p", "", target("PreemptionByScheduler", ""), deleted)
 	p.buys("c", pod)
 	p.podChanged(pod, true)
 	p.passes(time.Second)

@@ -37,7 +37,7 @@ type static struct {
 }
 
 // serveStatic keeps static pools at their replicas.
-func (m *Motor) serveStatic(ctx context.Context) {
+func (m *Launcher) serveStatic(ctx context.Context) {
 	tick := m.clock.NewTicker(staticPoll)
 	defer tick.Stop()
 	m.recount()
@@ -60,7 +60,7 @@ func (m *Motor) serveStatic(ctx context.Context) {
 }
 
 // recount makes sure that static pools are counted.
-func (m *Motor) recount() {
+func (m *Launcher) recount() {
 	select {
 	case m.counted <- struct{}{}:
 	default:
@@ -68,7 +68,7 @@ func (m *Motor) recount() {
 }
 
 // keepStatic checks every static pool, and reports whether one of them has too few nodes or too many.
-func (m *Motor) keepStatic(ctx context.Context) (again bool) {
+func (m *Launcher) keepStatic(ctx context.Context) (again bool) {
 	var pools []*capacity.Pool
 	for _, p := range m.claims.Pools(m.cloud.InstanceTypes) {
 		if p.Replicas != nil {
@@ -104,7 +104,7 @@ func (m *Motor) keepStatic(ctx context.Context) (again bool) {
 }
 
 // mayGrow reports whether the pool is not in back-off after a failure.
-func (m *Motor) mayGrow(pool string) bool {
+func (m *Launcher) mayGrow(pool string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.staticLocked(pool).next.After(m.clock.Now())
@@ -115,7 +115,7 @@ func (m *Motor) mayGrow(pool string) bool {
 //  1. Count what the API server has now, and what is about to be written: the caches of pools and claims may be behind.
 //  2. Too many: choose which to end.
 //  3. Too few: choose what to buy, within the limits, unless the pool is in back-off.
-func (m *Motor) keepPool(ctx context.Context, p *capacity.Pool) {
+func (m *Launcher) keepPool(ctx context.Context, p *capacity.Pool) {
 	replicas, there, written, err := m.claims.StaticClaims(ctx, p.Name)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -137,7 +137,7 @@ func (m *Motor) keepPool(ctx context.Context, p *capacity.Pool) {
 
 // liveClaims returns the pool's claims that exist or are about to be written, and are not being ended. written holds those that the API
 // server has; true: being deleted.
-func (m *Motor) liveClaims(pool string, written map[string]bool) map[string]*capacity.Claim {
+func (m *Launcher) liveClaims(pool string, written map[string]bool) map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
 	all := m.allClaims()
 	m.mu.Lock()
@@ -160,7 +160,7 @@ func (m *Motor) liveClaims(pool string, written map[string]bool) map[string]*cap
 }
 
 // grow launches up to n nodes for a static pool.
-func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
+func (m *Launcher) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	if p.Unready != "" || !m.mayGrow(p.Name) {
 		return // the pool's conditions or events say why
 	}
@@ -237,7 +237,7 @@ func (m *Motor) grow(ctx context.Context, p *capacity.Pool, n int64) {
 }
 
 // headroom returns how many more claims may be in flight.
-func (m *Motor) headroom() int {
+func (m *Launcher) headroom() int {
 	if m.cfg.MaxInFlight <= 0 {
 		return math.MaxInt32
 	}
@@ -245,7 +245,7 @@ func (m *Motor) headroom() int {
 }
 
 // shrink ends n nodes of a static pool. Disruption budgets don't apply; drains respect PodDisruptionBudgets.
-func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[string]*capacity.Claim, n int) {
+func (m *Launcher) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[string]*capacity.Claim, n int) {
 	nodes, err := m.occupancy(ctx, liveClaims)
 	if err != nil {
 		m.log(ctx).V(2).Info("Could not read the nodes of a static pool; none is terminated", "pool", p.Name, "err", err)
@@ -269,7 +269,7 @@ func (m *Motor) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[str
 }
 
 // occupancy returns what would be disrupted with each of the nodes.
-func (m *Motor) occupancy(ctx context.Context, liveClaims map[string]*capacity.Claim) ([]capacity.StaticNode, error) {
+func (m *Launcher) occupancy(ctx context.Context, liveClaims map[string]*capacity.Claim) ([]capacity.StaticNode, error) {
 	now := m.clock.Now()
 	pods := map[string][]*corev1.Pod{}
 	protected := map[string]bool{}
@@ -303,7 +303,7 @@ func (m *Motor) occupancy(ctx context.Context, liveClaims map[string]*capacity.C
 }
 
 // shortage records, once, an event on a static pool about why it has fewer nodes than it wants; empty: it has them, or will.
-func (m *Motor) shortage(pool, why string) {
+func (m *Launcher) shortage(pool, why string) {
 	m.mu.Lock()
 	s := m.staticLocked(pool)
 	news := s.said != why
@@ -314,7 +314,7 @@ func (m *Motor) shortage(pool, why string) {
 	}
 }
 
-func (m *Motor) staticLocked(pool string) *static {
+func (m *Launcher) staticLocked(pool string) *static {
 	s := m.statics[pool]
 	if s == nil {
 		s = &static{}
@@ -324,7 +324,7 @@ func (m *Motor) staticLocked(pool string) *static {
 }
 
 // recordFailure counts a failed launch for a static pool, once for all that fail together.
-func (m *Motor) recordFailure(pool string) {
+func (m *Launcher) recordFailure(pool string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, now := m.staticLocked(pool), m.clock.Now()
@@ -336,7 +336,7 @@ func (m *Motor) recordFailure(pool string) {
 }
 
 // registered resets that count when a node of the pool has registered.
-func (m *Motor) registered(c *capacity.Claim) {
+func (m *Launcher) registered(c *capacity.Claim) {
 	if c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || !c.Registered {
 		return
 	}
@@ -348,7 +348,7 @@ func (m *Motor) registered(c *capacity.Claim) {
 
 // lostStatic is called for a claim that ends. If it is a static pool's, never registered, and isn't ended by a scale-down, that counts as a
 // failure.
-func (m *Motor) lostStatic(name string) {
+func (m *Launcher) lostStatic(name string) {
 	c := m.claim(name)
 	if c == nil || c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || c.Registered {
 		return
@@ -362,14 +362,14 @@ func (m *Motor) lostStatic(name string) {
 }
 
 // isEnding reports whether the claim is being ended because its static pool has too many.
-func (m *Motor) isEnding(name string) bool {
+func (m *Launcher) isEnding(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ending[name]
 }
 
 // flying returns how many claims are in flight.
-func (m *Motor) flying() int {
+func (m *Launcher) flying() int {
 	var flights []ledger.InFlight
 	m.reservations.read(func(l *ledger.Ledger) { flights = l.InFlight() })
 	n := 0

@@ -21,8 +21,8 @@ func (w *world) wants(n int64) {
 	w.mu.Lock()
 	w.replicas = &n
 	w.mu.Unlock()
-	if w.motor != nil {
-		w.motor.Changed()
+	if w.launcher != nil {
+		w.launcher.Changed()
 	}
 }
 
@@ -91,17 +91,17 @@ func TestStaticPoolKeepsToItsLimit(t *testing.T) {
 	w.limits = capacity.Resources{capacity.ResourceNodes: 2}
 	w.wants(3)
 	w.run()
-	w.until("it is told", w.told("pool TooFewNodes pool: over the pool's limit: nodes"))
+	w.until("it is told", w.noted("pool TooFewNodes pool: over the pool's limit: nodes"))
 	w.exactly(2)
 }
 
-func TestStaticPoolWithoutAMachineIsTold(t *testing.T) {
+func TestStaticPoolWithoutAnInstanceIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.capacity["small"], w.capacity["large"] = 0, 0
 	w.wants(2)
 	w.run()
-	w.until("it is told", w.told("pool TooFewNodes none of 2 instance types is available"))
+	w.until("it is told", w.noted("pool TooFewNodes none of 2 instance types is available"))
 	w.mu.Lock()
 	clear(w.capacity)
 	w.mu.Unlock()
@@ -117,11 +117,11 @@ func TestStaticPoolWhoseLaunchesFailBacksOff(t *testing.T) {
 	w.wants(3)
 	w.run()
 	w.until("two tries", func() bool { return w.calls["Launch"] > 1 })
-	w.until("it is told", w.told("pool TooFewNodes refused by the cloud: not authorized"))
+	w.until("it is told", w.noted("pool TooFewNodes refused by the cloud: not authorized"))
 	w.until("the claims have ended", func() bool { return len(w.claims) == 0 })
-	w.motor.mu.Lock()
-	s := *w.motor.statics["pool"]
-	w.motor.mu.Unlock()
+	w.launcher.mu.Lock()
+	s := *w.launcher.statics["pool"]
+	w.launcher.mu.Unlock()
 	if s.failed < 2 || s.next.IsZero() {
 		t.Errorf("%d failures counted, next try at %v", s.failed, s.next)
 	}
@@ -135,20 +135,20 @@ func TestPausesOfAStaticPool(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		w.motor.recordFailure("pool")
-		w.motor.recordFailure("pool") // of the same round
-		s := w.motor.statics["pool"]
+		w.launcher.recordFailure("pool")
+		w.launcher.recordFailure("pool") // of the same round
+		s := w.launcher.statics["pool"]
 		if left := time.Until(s.next); s.failed != i+1 || left <= 0 || left > want {
 			t.Errorf("failure %d: %d counted, %v to wait, want up to %v", i+1, s.failed, left, want)
 		}
 		s.next = time.Time{}
 	}
-	w.motor.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPods}})
-	if w.motor.statics["pool"].failed != 3 {
+	w.launcher.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPods}})
+	if w.launcher.statics["pool"].failed != 3 {
 		t.Error("somebody else's node ended the count")
 	}
-	w.motor.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}})
-	if s := w.motor.statics["pool"]; s.failed != 0 || !s.next.IsZero() {
+	w.launcher.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}})
+	if s := w.launcher.statics["pool"]; s.failed != 0 || !s.next.IsZero() {
 		t.Errorf("a node registered, and yet %d failures count until %v", s.failed, s.next)
 	}
 }
@@ -163,10 +163,10 @@ func TestStaticNodeThatNeverRegistered(t *testing.T) {
 			c.LaunchBatch.For = capacity.ForPods
 		}
 		w.claims[name] = c
-		w.motor.ending[name] = name == "ending"
-		w.motor.ClaimGone(name, "its NodeClaim was deleted")
+		w.launcher.ending[name] = name == "ending"
+		w.launcher.ClaimGone(name, "its NodeClaim was deleted")
 		got := 0
-		if s := w.motor.statics["pool"]; s != nil {
+		if s := w.launcher.statics["pool"]; s != nil {
 			got = s.failed
 		}
 		if got != want {
@@ -186,13 +186,13 @@ func TestStaticNodeThatIsDeletedIsReplaced(t *testing.T) {
 	inst := instanceOf(w.claims[name]).ID
 	w.claims[name].Deleting = true
 	w.mu.Unlock()
-	w.motor.ClaimGone(name, "its NodeClaim was deleted")
+	w.launcher.ClaimGone(name, "its NodeClaim was deleted")
 	w.until("another one beside it", func() bool { return len(w.claims) == 3 && len(w.instances) == 3 })
 	w.mu.Lock()
 	delete(w.claims, name)
 	delete(w.instances, inst)
 	w.mu.Unlock()
-	w.motor.ClaimGone(name, "its NodeClaim was deleted")
+	w.launcher.ClaimGone(name, "its NodeClaim was deleted")
 	w.exactly(2)
 }
 

@@ -12,7 +12,7 @@ import (
 
 // StorageCapacities returns the handler for the scheduler's CSIStorageCapacity informer: volumes of drivers whose capacity depends on the
 // node wait until it has been published.
-func (m *Motor) StorageCapacities() cache.ResourceEventHandler {
+func (m *Launcher) StorageCapacities() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) },
 		UpdateFunc: func(_, o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) }, // the node that it is for can't change
@@ -27,14 +27,14 @@ func (m *Motor) StorageCapacities() cache.ResourceEventHandler {
 	}
 }
 
-func (m *Motor) storageCapacity(c *storagev1.CSIStorageCapacity) {
+func (m *Launcher) storageCapacity(c *storagev1.CSIStorageCapacity) {
 	if m.storageOn(c) {
 		m.Changed() // a type may have more than was known, and pods were refused for that
 	}
 }
 
 // storageOn updates the ledger's status of the nodes that the capacity is for, and reports whether one of them has more now.
-func (m *Motor) storageOn(c *storagev1.CSIStorageCapacity) (more bool) {
+func (m *Launcher) storageOn(c *storagev1.CSIStorageCapacity) (more bool) {
 	m.nodeOf.mu.Lock()
 	defer m.nodeOf.mu.Unlock()
 	selects := storage.Selector(c)

@@ -28,7 +28,7 @@ type view struct {
 
 // view takes a view of the cluster. The ledger is read before the snapshot is taken: a pod that is assumed in between is then counted
 // twice, which does no harm, and is recognized by its UID; in the other order its capacity would be given away.
-func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
+func (m *Launcher) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
 	var flights []ledger.InFlight
 	var adopted map[types.UID][]types.UID
 	m.reservations.read(func(l *ledger.Ledger) { flights, adopted = l.InFlight(), l.Adopted() })
@@ -62,7 +62,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 			out.Taints = later.Spec.Taints
 			o = later
 		}
-		if later := withPromised(o, out); later != nil {
+		if later := withReserved(o, out); later != nil {
 			o = later
 		}
 		if o != shown || awaitsStorage(n, f, v.status[n.Name]) {
@@ -88,7 +88,7 @@ func (m *Motor) view(ctx context.Context, waiting []ledger.Waiting) (*view, erro
 
 // withoutStartupTaints returns the Node of a claim in flight as it will be. Startup taints, and taints that are treated like them, keep
 // pods waiting (behind their gates) but not plans, and planner and filters have to see the same node. It returns nil if the Node has none.
-func (m *Motor) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.Node {
+func (m *Launcher) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.Node {
 	if !n.InFlight || n.Claim == "" || len(o.Spec.Taints) == 0 {
 		return nil
 	}
@@ -206,9 +206,9 @@ func expectedAllocatable(shown, planned capacity.Resources) capacity.Resources {
 	return out
 }
 
-// withPromised returns the Node as the filters have to see it, with all that the planner counts on. It returns nil if the Node reports all
+// withReserved returns the Node as the filters have to see it, with all that the planner counts on. It returns nil if the Node reports all
 // of it.
-func withPromised(o *corev1.Node, n *capacity.Node) *corev1.Node {
+func withReserved(o *corev1.Node, n *capacity.Node) *corev1.Node {
 	if !n.InFlight {
 		return nil
 	}

@@ -67,7 +67,7 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []corev1.Taint
-			if later := w.motor.withoutStartupTaints(tc.o, &tc.n); later != nil {
+			if later := w.launcher.withoutStartupTaints(tc.o, &tc.n); later != nil {
 				got = later.Spec.Taints
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -79,7 +79,7 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 
 // A starting kubelet zeroes devices and may not have measured all else: the planner counts on what the node was bought for. Other amounts
 // that it reports are true.
-func TestPromisedAmounts(t *testing.T) {
+func TestExpectedAmounts(t *testing.T) {
 	const gpu = "nvidia.com/gpu"
 	planned := capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 100, corev1.ResourceEphemeralStorage: 50, gpu: 4}
 	for _, tc := range []struct {
@@ -110,7 +110,7 @@ func TestPromisedAmounts(t *testing.T) {
 			}
 			o := objectOf(&capacity.Node{Name: "n", Allocatable: shown})
 			seen := o
-			if later := withPromised(o, got); later != nil {
+			if later := withReserved(o, got); later != nil {
 				seen = later
 			}
 			if diff := cmp.Diff(tc.want, capacity.ResourcesOf(seen.Status.Allocatable)); diff != "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
-// volumeFacts determines what a pod's volumes require of its node.
-type volumeFacts struct {
+// volumeInfo determines what a pod's volumes require of its node.
+type volumeInfo struct {
 	claims  listersv1.PersistentVolumeClaimLister
 	volumes listersv1.PersistentVolumeLister
 	classes storagelisters.StorageClassLister
@@ -25,8 +25,8 @@ type volumeFacts struct {
 	storage *storage.Capacities
 }
 
-func newVolumeFacts(f informers.SharedInformerFactory) volumeFacts {
-	return volumeFacts{
+func newVolumeInfo(f informers.SharedInformerFactory) volumeInfo {
+	return volumeInfo{
 		claims:  f.Core().V1().PersistentVolumeClaims().Lister(),
 		volumes: f.Core().V1().PersistentVolumes().Lister(),
 		classes: f.Storage().V1().StorageClasses().Lister(),
@@ -46,7 +46,7 @@ func hasClaims(pod *corev1.Pod) bool {
 }
 
 // driverOf returns the CSI driver that attaches the volume, also where it replaces an in-tree plugin; "": none does.
-func (v volumeFacts) driverOf(pv *corev1.PersistentVolume) string {
+func (v volumeInfo) driverOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.CSI != nil {
 		return pv.Spec.CSI.Driver
 	}
@@ -60,7 +60,7 @@ func (v volumeFacts) driverOf(pv *corev1.PersistentVolume) string {
 
 // provisions returns the CSI driver of a StorageClass's provisioner; "": its volumes need none. Many provisioners (static volumes, NFS,
 // local paths) are no drivers: no CSINode would ever list them, and a pod would wait for that for ever.
-func (v volumeFacts) provisions(provisioner string) string {
+func (v volumeInfo) provisions(provisioner string) string {
 	if driver, err := v.inTree.GetCSINameFromInTreeName(provisioner); err == nil {
 		return driver
 	}
@@ -70,8 +70,8 @@ func (v volumeFacts) provisions(provisioner string) string {
 	return provisioner
 }
 
-func (v volumeFacts) of(pod *corev1.Pod) capacity.VolumeFacts {
-	out := capacity.VolumeFacts{Attach: map[string]int64{}}
+func (v volumeInfo) of(pod *corev1.Pod) capacity.VolumeInfo {
+	out := capacity.VolumeInfo{Attach: map[string]int64{}}
 	for i := range pod.Spec.Volumes {
 		vol := &pod.Spec.Volumes[i]
 		if vol.CSI != nil {
@@ -86,7 +86,7 @@ func (v volumeFacts) of(pod *corev1.Pod) capacity.VolumeFacts {
 	return out
 }
 
-func (v volumeFacts) claim(out *capacity.VolumeFacts, namespace, name string, ephemeral bool) {
+func (v volumeInfo) claim(out *capacity.VolumeInfo, namespace, name string, ephemeral bool) {
 	pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(name)
 	switch {
 	case err != nil && ephemeral:
@@ -109,7 +109,7 @@ func (v volumeFacts) claim(out *capacity.VolumeFacts, namespace, name string, ep
 	v.unbound(out, pvc)
 }
 
-func (v volumeFacts) bound(out *capacity.VolumeFacts, pvc *corev1.PersistentVolumeClaim) {
+func (v volumeInfo) bound(out *capacity.VolumeInfo, pvc *corev1.PersistentVolumeClaim) {
 	pv, err := v.volumes.Get(pvc.Spec.VolumeName)
 	if err != nil {
 		out.Problem = fmt.Sprintf("persistentvolume %q of claim %q not found", pvc.Spec.VolumeName, pvc.Name)
@@ -142,7 +142,7 @@ func (v volumeFacts) bound(out *capacity.VolumeFacts, pvc *corev1.PersistentVolu
 	out.Topology = append(out.Topology, terms)
 }
 
-func (v volumeFacts) unbound(out *capacity.VolumeFacts, pvc *corev1.PersistentVolumeClaim) {
+func (v volumeInfo) unbound(out *capacity.VolumeInfo, pvc *corev1.PersistentVolumeClaim) {
 	if pvc.Spec.StorageClassName == nil || *pvc.Spec.StorageClassName == "" {
 		out.Problem = fmt.Sprintf("persistentvolumeclaim %q is not bound and has no storage class", pvc.Name)
 		return

@@ -106,7 +106,7 @@ func TestInitializationDeadline(t *testing.T) {
 
 // A Ready node that lacks nothing but the removal of a startup taint is late at fifteen minutes, which is reported, and while pods wait for
 // it is given up only after an hour: any other instance would wait for the same.
-func TestStartupTaintsThatStay(t *testing.T) {
+func TestStartupTaintsThatRemain(t *testing.T) {
 	startup := taint("example.com/agent", "NoSchedule")
 	for _, tc := range []struct {
 		name    string

@@ -18,7 +18,7 @@ import (
 
 // EC2 reports why it has ended an instance that it couldn't start. The reason is reported once on claim and Node, to the pods and to the
 // spending guard, however often the deletion of the claim has to be repeated.
-func TestWhyAnInstanceEndedIsSaid(t *testing.T) {
+func TestWhyAnInstanceEndedIsReported(t *testing.T) {
 	const reason = "Client.VolumeLimitExceeded: Volume limit exceeded"
 	for _, tc := range []struct {
 		name string
@@ -64,7 +64,7 @@ func TestWhyAnInstanceEndedIsSaid(t *testing.T) {
 }
 
 // Tags that EC2 refuses are reported once and tried again each minute; other stages go on.
-func TestRefusedTagsAreTold(t *testing.T) {
+func TestRefusedTagsAreReported(t *testing.T) {
 	w := newWorld(t)
 	denied := fmt.Errorf("tagging instance i-a: UnauthorizedOperation: You are not authorized to perform this operation.%w", refusal{})
 	w.cloud.fail["TagClaim"] = denied

@@ -70,7 +70,7 @@ func TestHeldClaimIsNotTimedOut(t *testing.T) {
 }
 
 // The guard gets the reason before the claim is deleted.
-func TestGuardIsToldBeforeAClaimGoes(t *testing.T) {
+func TestGuardHearsBeforeAClaimIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	var told []guard.Fault
 	w.c.givingUp = func(claim, _ string, f *guard.Fault) {

@@ -10,7 +10,7 @@ import (
 )
 
 // Each registered node is reported once, with what its kubelet says, and not before it has registered.
-func TestNodesThatCameAreTold(t *testing.T) {
+func TestNodesThatRegisteredAreReported(t *testing.T) {
 	w := newWorld(t)
 	var told []string
 	w.c.came = func(c *karpv1.NodeClaim, n *corev1.Node) {

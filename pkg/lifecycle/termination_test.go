@@ -507,7 +507,7 @@ func TestTerminationWhileTheKubeletComes(t *testing.T) {
 }
 
 // Terminate may be lost, throttled or answered with "not found" although the instance lives.
-func TestTerminateIsRepeatedUntilItWorks(t *testing.T) {
+func TestTerminateIsRepeatedUntilItSucceeds(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")
 	w.cloud.hidden["i-a"] = true

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// said describes a pod in one line: its name, its controller and the labels that its controller set. Hashes become #.
-func said(pod *corev1.Pod) string {
+// linesOf describes a pod in one line: its name, its controller and the labels that its controller set. Hashes become #.
+func linesOf(pod *corev1.Pod) string {
 	out := pod.Namespace + "/" + pod.Name
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		out += " of " + ref.Kind + " " + ref.Name
@@ -30,10 +30,10 @@ func said(pod *corev1.Pod) string {
 
 var hash = regexp.MustCompile(`\b[b-df-hj-np-tv-xz24-9]{7,10}\b`)
 
-func saidAll(pods []*corev1.Pod) []string {
+func reportedAll(pods []*corev1.Pod) []string {
 	var out []string
 	for _, p := range pods {
-		out = append(out, said(p))
+		out = append(out, linesOf(p))
 	}
 	return out
 }
@@ -98,7 +98,7 @@ spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name
 		t.Run(tc.name, func(t *testing.T) {
 			s := read(t, tc.text)
 			pods := s.Pods()
-			if diff := cmp.Diff(tc.want, saidAll(pods)); diff != "" {
+			if diff := cmp.Diff(tc.want, reportedAll(pods)); diff != "" {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tc.warnings, s.Warnings); diff != "" {

@@ -113,8 +113,8 @@ func set(t *testing.T, manifests string) *manifest.Set {
 	return s
 }
 
-// said returns a report in lines: new nodes with their workloads, existing nodes, and refused pods.
-func said(r *Report) []string {
+// linesOf returns a report in lines: new nodes with their workloads, existing nodes, and refused pods.
+func linesOf(r *Report) []string {
 	var out []string
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
@@ -226,7 +226,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := said(r)
+			got := linesOf(r)
 			for i := range got {
 				got[i] = withoutHash(got[i])
 				if strings.HasPrefix(got[i], "refused train") {

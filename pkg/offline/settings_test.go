@@ -34,7 +34,7 @@ func TestVerification(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := said(r); len(got) != 2 || got[0] != "general m1.large on-demand eu-test-1a,eu-test-1b: default/a" ||
+	if got := linesOf(r); len(got) != 2 || got[0] != "general m1.large on-demand eu-test-1a,eu-test-1b: default/a" ||
 		!strings.Contains(got[1], "refused b: the scheduler's VolumeRestrictions filter refuses the pod") {
 		t.Errorf("plan %q: want b refused by the scheduler's filters", got)
 	}
@@ -43,7 +43,7 @@ func TestVerification(t *testing.T) {
 	if r, err = Plan(t.Context(), set(t, text), s); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"general m1.large on-demand eu-test-1a,eu-test-1b: default/a, default/b"}, said(r)); diff != "" || r.Verified {
+	if diff := cmp.Diff([]string{"general m1.large on-demand eu-test-1a,eu-test-1b: default/a, default/b"}, linesOf(r)); diff != "" || r.Verified {
 		t.Errorf("unverified plan (-want +got):\n%s\nsaid to be verified: %v", diff, r.Verified)
 	}
 }
@@ -148,7 +148,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(said(r), "\n"); !strings.Contains(got, tc.want) {
+			if got := strings.Join(linesOf(r), "\n"); !strings.Contains(got, tc.want) {
 				t.Errorf("plan, want %s:\n%s", tc.want, got)
 			}
 			if got := strings.Join(r.Warnings, "\n"); got != tc.warning {
@@ -180,7 +180,7 @@ func TestProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/web", "own m1.large on-demand eu-test-1a,eu-test-1b: default/a, default/b"}
-	if diff := cmp.Diff(want, said(r)); diff != "" {
+	if diff := cmp.Diff(want, linesOf(r)); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }
@@ -215,7 +215,7 @@ func TestNamespacesThatMayCauseLaunches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := said(r)
+			got := linesOf(r)
 			for i := range got { // replace the pod's generated name
 				got[i] = regexp.MustCompile("refused web-[^:]*").ReplaceAllString(got[i], "refused web")
 			}
@@ -252,7 +252,7 @@ status: {capacity: {cpu: "1000"}, allocatable: {cpu: "1000", pods: "100", memory
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := slices.DeleteFunc(said(r), func(line string) bool { return strings.HasPrefix(line, "theirs:") })
+		got := slices.DeleteFunc(linesOf(r), func(line string) bool { return strings.HasPrefix(line, "theirs:") })
 		if more == "" {
 			want = got
 		} else if !slices.Equal(got, want) {

@@ -73,7 +73,7 @@ spec:
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, said(r)); diff != "" {
+			if diff := cmp.Diff(tc.want, linesOf(r)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 			if len(r.Warnings) > 0 {

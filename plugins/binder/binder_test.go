@@ -368,7 +368,7 @@ func TestFilter(t *testing.T) {
 }
 
 // DefaultPreemption works on clones of the state, so these must contain what PreFilter has found.
-func TestFilterWorksOnClonedState(t *testing.T) {
+func TestFilterOnClonedState(t *testing.T) {
 	w := newWorld(t)
 	w.place("node", pod("web"))
 	state := framework.NewCycleState()
@@ -585,7 +585,7 @@ func TestNewNamesTheProfile(t *testing.T) {
 type classifier struct{}
 
 func (classifier) Class(pod *corev1.Pod) (*capacity.Class, error) {
-	return capacity.ClassOf(pod, capacity.VolumeFacts{})
+	return capacity.ClassOf(pod, capacity.VolumeInfo{})
 }
 
 func mustClass(t *testing.T, p *corev1.Pod) *capacity.Class {

@@ -18,7 +18,7 @@ const ebs = "ebs.csi.aws.com"
 type withVolumes struct{}
 
 func (withVolumes) Class(pod *corev1.Pod) (*capacity.Class, error) {
-	facts := capacity.VolumeFacts{Attach: map[string]int64{}}
+	facts := capacity.VolumeInfo{Attach: map[string]int64{}}
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {
 			facts.Attach[ebs]++

@@ -49,7 +49,7 @@ func (w *world) Withdraw(uid types.UID) { w.reservations.Withdraw(uid) }
 
 // Class implements Classifier for pods without volumes.
 func (w *world) Class(pod *corev1.Pod) (*capacity.Class, error) {
-	return capacity.ClassOf(pod, capacity.VolumeFacts{})
+	return capacity.ClassOf(pod, capacity.VolumeInfo{})
 }
 
 func (w *world) step(f func(l *ledger.Ledger, now time.Time)) { w.reservations.Step(f) }

@@ -29,7 +29,7 @@ func (f *Fault) begin(now time.Time) {
 	f.over.Store(false)
 }
 
-func (f *Fault) strikes() {
+func (f *Fault) attacks() {
 	if f.struck != nil {
 		f.struck()
 	}
@@ -56,7 +56,7 @@ func (s *Stage) DenyNodes() *Fault {
 func (w *world) denyNodes(f *Fault) {
 	w.api.Admit(func(c *kubeapi.Call, _ *unstructured.Unstructured) error {
 		if f.Lasts() && c.Resource.Resource == "nodes" {
-			f.strikes()
+			f.attacks()
 			return kubeapi.Denied("nodes.policy.example.com", "nodes need the label example.com/owner")
 		}
 		return nil
@@ -78,7 +78,7 @@ func (w *world) taintNew(f *Fault) {
 	w.watch(w.factory.Core().V1().Nodes().Informer(), func(obj any) {
 		if n := obj.(*corev1.Node); f.Lasts() && !n.CreationTimestamp.Time.Before(f.since) && n.Annotations["example.com/seen"] == "" {
 			w.taint(n.Name)
-			f.strikes()
+			f.attacks()
 		}
 	})
 }

@@ -136,6 +136,6 @@ func (r *Refusal) Refuses(pod *corev1.Pod, node *corev1.Node) bool {
 	if !r.Lasts() || pod.Labels[appLabel] != r.App || node.Spec.ProviderID == "" {
 		return false
 	}
-	r.strikes()
+	r.attacks()
 	return true
 }

@@ -54,7 +54,7 @@ func Build(ctx context.Context, b Binary) (string, error) {
 		args = append(args, "-race")
 	}
 	path := filepath.Join(root, "bin", name)
-	unlock, err := lockBin(filepath.Dir(path))
+	unlock, err := lockBinaries(filepath.Dir(path))
 	if err != nil {
 		return "", err
 	}
@@ -72,8 +72,8 @@ func Build(ctx context.Context, b Binary) (string, error) {
 	return path, nil
 }
 
-// lockBin keeps other processes (test packages that run in parallel) from writing to the directory at the same time.
-func lockBin(dir string) (unlock func(), err error) {
+// lockBinaries keeps other processes (test packages that run in parallel) from writing to the directory at the same time.
+func lockBinaries(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the directory for binaries: %w", err)
 	}

@@ -120,7 +120,7 @@ func (w *world) withinQuota(f *fleet, c *choice, n int) (int, *apiError) {
 func (w *world) reserve(c *choice, n int) int {
 	if rsv := w.reservation(c.data.reservation); rsv != nil {
 		n = min(n, rsv.available(c.pool, c.data.market))
-		c.cover(rsv, n)
+		c.assign(rsv, n)
 		return n
 	}
 	took := 0
@@ -128,7 +128,7 @@ func (w *world) reserve(c *choice, n int) int {
 		for _, rsv := range w.reservations {
 			if rsv.Match == "open" && took < n {
 				k := min(n-took, rsv.available(c.pool, c.data.market))
-				c.cover(rsv, k)
+				c.assign(rsv, k)
 				took += k
 			}
 		}
@@ -136,8 +136,8 @@ func (w *world) reserve(c *choice, n int) int {
 	return took + w.capacity.take(c.pool, n-took)
 }
 
-// cover assigns n of the choice's instances to a reservation.
-func (c *choice) cover(rsv *reservation, n int) {
+// assign assigns n of the choice's instances to a reservation.
+func (c *choice) assign(rsv *reservation, n int) {
 	rsv.used += n
 	for range n {
 		c.covered = append(c.covered, rsv)

@@ -48,7 +48,7 @@ func TestInstanceTypesComeInPages(t *testing.T) {
 func TestAnInstanceTypeTellsItsHardware(t *testing.T) {
 	a := newAccount(t)
 	out := must(a.ec2.DescribeInstanceTypes(a.ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"g5.12xlarge", "p4d.24xlarge", "inf2.24xlarge"}}))
-	type facts struct {
+	type details struct {
 		VCPUs            int32
 		MiB              int64
 		GPUs, GPUMiB     int32
@@ -60,9 +60,9 @@ func TestAnInstanceTypeTellsItsHardware(t *testing.T) {
 		Spot             bool
 		Hypervisor       string
 	}
-	got := map[string]facts{}
+	got := map[string]details{}
 	for _, it := range out.InstanceTypes {
-		f := facts{
+		f := details{
 			VCPUs: *it.VCpuInfo.DefaultVCpus, MiB: *it.MemoryInfo.SizeInMiB, Cards: *it.NetworkInfo.MaximumNetworkCards,
 			ENIs: *it.NetworkInfo.NetworkCards[*it.NetworkInfo.DefaultNetworkCardIndex].MaximumNetworkInterfaces, IPs: *it.NetworkInfo.Ipv4AddressesPerInterface,
 			EBSMbps: *it.EbsInfo.EbsOptimizedInfo.BaselineBandwidthInMbps, Spot: len(it.SupportedUsageClasses) == 2, Hypervisor: string(it.Hypervisor),
@@ -81,7 +81,7 @@ func TestAnInstanceTypeTellsItsHardware(t *testing.T) {
 		}
 		got[string(it.InstanceType)] = f
 	}
-	want := map[string]facts{
+	want := map[string]details{
 		"g5.12xlarge":   {48, 196608, 4, 22888, 0, 0, 3800, 1, 15, 50, 1, 16000, true, "nitro"},
 		"p4d.24xlarge":  {96, 1179648, 8, 40960, 0, 0, 8000, 4, 15, 50, 4, 19000, true, "nitro"},
 		"inf2.24xlarge": {96, 393216, 0, 0, 6, 2, 0, 1, 15, 50, 0, 30000, true, "nitro"},

@@ -176,8 +176,8 @@ func (s *scene) delete(o client.Object, opts ...client.DeleteOption) {
 	}
 }
 
-// said waits for an event about a node's drain.
-func (s *scene) said(node, reason, words string) {
+// wantEvent waits for an event about a node's drain.
+func (s *scene) wantEvent(node, reason, words string) {
 	s.Helper()
 	s.until(fmt.Sprintf("event %s of %s", reason, node), func() (bool, string) {
 		var events corev1.EventList

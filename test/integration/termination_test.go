@@ -90,7 +90,7 @@ func blockedByBudget(s *scene) {
 	}
 	allow(0)
 	s.delete(s.node(c))
-	s.said(c.Status.NodeName, "FailedDraining", "would violate its disruption budget")
+	s.wantEvent(c.Status.NodeName, "FailedDraining", "would violate its disruption budget")
 	s.untouched(pods)
 	if !s.lives(c) {
 		s.Error("the instance has ended")
@@ -159,7 +159,7 @@ func doNotDisrupt(s *scene) {
 	c := s.machine()
 	s.delete(s.node(c))
 	s.alive(len(guarded))
-	s.said(c.Status.NodeName, "FailedDraining", "which asks not to be disrupted")
+	s.wantEvent(c.Status.NodeName, "FailedDraining", "which asks not to be disrupted")
 	s.untouched(guarded)
 	for i := range guarded {
 		s.untouched(guarded[i:])
@@ -182,7 +182,7 @@ func lost(s *scene, draining bool) {
 	node := s.node(c)
 	if draining {
 		s.delete(node)
-		s.said(node.Name, "FailedDraining", "which asks not to be disrupted")
+		s.wantEvent(node.Name, "FailedDraining", "which asks not to be disrupted")
 	}
 	s.sim.Kill(c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:])
 	// The node lifecycle controller sets this condition after 50 s without a heartbeat.

@@ -70,8 +70,8 @@ func (k Key) valid() bool {
 	return k.Pool != "" && k.Image == "" && k.Zone == "" && (k.Workload == (Workload{}) || k.Cause == "")
 }
 
-// covers reports whether a breaker of k stops all that one of other would.
-func (k Key) covers(other Key) bool {
+// includes reports whether a breaker of k stops all that one of other would.
+func (k Key) includes(other Key) bool {
 	switch {
 	case k.Machine() != other.Machine():
 		return false

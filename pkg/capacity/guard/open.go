@@ -12,7 +12,7 @@ func (g *Guard) covering(k Key) *Breaker {
 	}
 	var found *Breaker
 	for _, b := range g.breakers {
-		if b.Open() && !b.Trial && b.Key.covers(k) && (found == nil || compareKeys(b.Key, found.Key) < 0) {
+		if b.Open() && !b.Trial && b.Key.includes(k) && (found == nil || compareKeys(b.Key, found.Key) < 0) {
 			found = b
 		}
 	}
@@ -37,7 +37,7 @@ func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 		b.Since, b.Closed, b.Members, b.probes, b.replaced = now, time.Time{}, nil, nil, nil
 	}
 	for _, o := range g.Breakers() {
-		if o != b && o.Open() && k.covers(o.Key) {
+		if o != b && o.Open() && k.includes(o.Key) {
 			g.absorb(b, o)
 		}
 	}
@@ -47,7 +47,7 @@ func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 	g.note(Opened, b)
 }
 
-// absorb replaces the breaker o by b, which covers it. o's pauses don't apply to the rest of what b stops; o keeps them for when b
+// absorb replaces the breaker o by b, which includes it. o's pauses don't apply to the rest of what b stops; o keeps them for when b
 // closes.
 func (g *Guard) absorb(b, o *Breaker) {
 	b.Life = max(b.Life, o.Life)

@@ -151,7 +151,7 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	life := min(now.Sub(m.At), maxPause)
 	for _, b := range g.probed(name) {
 		// A probe that failed for another reason tells nothing about this breaker. It may still do so while it lives (End).
-		if slices.ContainsFunc(keys, b.Key.covers) || b.Key.Machine() && f.Machine {
+		if slices.ContainsFunc(keys, b.Key.includes) || b.Key.Machine() && f.Machine {
 			g.failProbe(b, name, &f, life, now)
 		}
 	}
@@ -186,7 +186,7 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 // breaker stops.
 func (g *Guard) loseOvertaken(name string, keys []Key, now time.Time) []Key {
 	for _, b := range g.probed(name) {
-		if slices.ContainsFunc(keys, b.Key.covers) {
+		if slices.ContainsFunc(keys, b.Key.includes) {
 			g.lose(b, name, now)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// promised adds a pod with a reservation on a claim whose instance was launched.
-func promised(t *testing.T, l *Ledger, now time.Time) {
+// reserve adds a pod with a reservation on a claim whose instance was launched.
+func reserve(t *testing.T, l *Ledger, now time.Time) {
 	t.Helper()
 	c := testClass("a", 100, 0)
 	l.Submit(capacity.PodRef{UID: "p"}, c, now)
@@ -18,9 +18,9 @@ func promised(t *testing.T, l *Ledger, now time.Time) {
 }
 
 // The name is unknown until the kubelet registers its Node, and the Node is seen before the name is recorded.
-func TestNameIsToldAfterTheNodeWasSeen(t *testing.T) {
+func TestNodeIsNamedAfterItWasSeen(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
-	promised(t, l, now)
+	reserve(t, l, now)
 	st := NodeStatus{ProviderID: "id", Managed: true, Registered: true}
 	l.Cached("late", st, now)
 	if !l.Gated("p") {
@@ -41,7 +41,7 @@ func TestNameIsToldAfterTheNodeWasSeen(t *testing.T) {
 // The kubelet registers under another name than the one under which its Node was created ahead.
 func TestNodeComesUnderAnotherName(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
-	promised(t, l, now)
+	reserve(t, l, now)
 	l.Named("claim", "expected", "id")
 	l.Cached("expected", NodeStatus{ProviderID: "id", Managed: true}, now)
 	if l.Gated("p") {
@@ -64,7 +64,7 @@ func TestNodeComesUnderAnotherName(t *testing.T) {
 // The same, but the new Node has not been seen yet: the reservation waits for it.
 func TestNodeIsToComeUnderAnotherName(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
-	promised(t, l, now)
+	reserve(t, l, now)
 	l.Named("claim", "expected", "id")
 	l.Cached("expected", NodeStatus{ProviderID: "id", Managed: true}, now)
 	l.Named("claim", "real", "id")

@@ -41,7 +41,7 @@ func TestSameReason(t *testing.T) {
 }
 
 // Pods that wait for a limit don't get a scheduling cycle whenever the rest of the limit is another number.
-func TestOtherNumbersInAReasonAreNoNews(t *testing.T) {
+func TestOtherNumbersInAReasonAreNoNewReason(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New()
 	c := testClass("web", 100, 0)

@@ -11,7 +11,7 @@ import (
 )
 
 // It is reported what a pod waits for once its Node exists, and again whenever the reason changes, but not twice.
-func TestWaitingPodsAreTold(t *testing.T) {
+func TestWaitingPodsGetAReason(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("gpu", 100, 0)
 	c.Bind, c.BindReason = capacity.BindInitialized, "requests nvidia.com/gpu"
@@ -40,7 +40,7 @@ func TestWaitingPodsAreTold(t *testing.T) {
 }
 
 // Pods of one class may wait for several nodes: for each pod one node is reported.
-func TestEachWaitingPodIsToldOfOneNode(t *testing.T) {
+func TestEachWaitingPodGetsOneNodesReason(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), testClass("job", 100, 0)
 	c.Bind, c.BindReason = capacity.BindRegistered, "nobody recreates it"

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// branch is a subset of the contents: those with at least lo and at most hi pieces of each item.
+// branch is a subset of the patterns: those with at least lo and at most hi pieces of each item.
 type branch struct {
 	lo, hi, x []float64
 	bound     float64
 }
 
-// branch searches subsets of the contents, the most promising first, and splits each in two at a number of pieces that is fractional in
-// its relaxation. It returns an upper bound that holds for all contents.
+// branch searches subsets of the patterns, the most promising first, and splits each in two at a number of pieces that is fractional in
+// its relaxation. It returns an upper bound that holds for all patterns.
 func (s *knapsack) branch(b int, value []float64, bound float64, steps int) float64 {
 	n := len(s.items)
 	s.open = append(s.open[:0], &branch{lo: make([]float64, n), hi: slices.Clone(s.hi), x: slices.Clone(s.x), bound: bound})
@@ -33,7 +33,7 @@ func (s *knapsack) branch(b int, value []float64, bound float64, steps int) floa
 		}
 		q := broken(top.x)
 		if q < 0 {
-			return top.bound // all numbers are whole, but rounding did not give this content: the rules forbid it
+			return top.bound // all numbers are whole, but rounding did not give this pattern: the rules forbid it
 		}
 		for _, up := range []bool{false, true} {
 			next := &branch{lo: top.lo, hi: top.hi}

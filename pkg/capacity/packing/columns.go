@@ -6,33 +6,33 @@ import (
 	"slices"
 )
 
-// generator solves the configuration program by column generation (Gilmore and Gomory). A column is the whole content of one bin; columns
-// worth adding are found by filling bins for the highest value under the program's multipliers.
+// generator solves the configuration program by column generation (Gilmore and Gomory). A column is the whole pattern of one candidate; columns
+// worth adding are found by filling candidates for the highest value under the program's multipliers.
 type generator struct {
-	k     *kinds
-	works *works
-	// pool are the contents found so far; seen keeps duplicates out.
+	k          *kinds
+	workBudget *workBudget
+	// pool are the patterns found so far; seen keeps duplicates out.
 	pool []buy
 	seen map[string]bool
-	// near are bins whose best content was last nearly as valuable per dollar as that of the best bin.
+	// near are candidates whose best pattern was last nearly as valuable per dollar as that of the best candidate.
 	near  []bool
 	round int
-	// level is the care with which bins are filled; it rises when nothing is found.
+	// level is the care with which candidates are filled; it rises when nothing is found.
 	level int
 	// end is the amount of work at which improve stops.
 	end int
 	// bound is the highest lower bound found for the demand that the generator was made for. floors are the kinds' values that it is the
-	// sum of: under them no bin's content is worth more than the bin costs.
+	// sum of: under them no candidate's pattern is worth more than the candidate costs.
 	bound  float64
 	floors []float64
 }
 
-func newGenerator(k *kinds, w *works) *generator {
-	return &generator{k: k, works: w, level: 0, seen: map[string]bool{}, near: make([]bool, len(k.p.Bins))}
+func newGenerator(k *kinds, w *workBudget) *generator {
+	return &generator{k: k, workBudget: w, level: 0, seen: map[string]bool{}, near: make([]bool, len(k.p.Candidates))}
 }
 
-// add remembers a content. It returns false if the content was known.
-func (g *generator) add(b int, c content) bool {
+// add remembers a pattern. It returns false if the pattern was known.
+func (g *generator) add(b int, c pattern) bool {
 	key := binary.AppendUvarint(nil, uint64(b))
 	for _, s := range c {
 		key = binary.AppendUvarint(key, uint64(s.Item))
@@ -42,18 +42,18 @@ func (g *generator) add(b int, c content) bool {
 		return false
 	}
 	g.seen[string(key)] = true
-	g.pool = append(g.pool, buy{bin: b, c: c})
+	g.pool = append(g.pool, buy{candidate: b, c: c})
 	return true
 }
 
-// program is the configuration program for what is left to pack, over the contents in the pool.
+// program is the configuration program for what is left to pack, over the patterns in the pool.
 type program struct {
 	g    *generator
-	lp   *cover
+	lp   *coveringLP
 	row  []int // row of each kind, -1: nothing left
 	kind []int // kind of each row
-	used int   // number of contents in the pool that have columns already
-	id   []int // content of each column after the start columns
+	used int   // number of patterns in the pool that have columns already
+	id   []int // pattern of each column after the start columns
 	left []int
 }
 
@@ -71,42 +71,42 @@ func (g *generator) program(left []int) *program {
 			continue
 		}
 		p.row[i] = len(p.kind)
-		start = append(start, column{rows: []int32{int32(len(p.kind))}, vals: []float64{float64(count)}, price: g.k.p.Bins[b].Price})
+		start = append(start, column{rows: []int32{int32(len(p.kind))}, vals: []float64{float64(count)}, price: g.k.p.Candidates[b].Price})
 		p.kind = append(p.kind, i)
 		need = append(need, float64(n))
-		g.add(b, content{{Item: i, Count: count}})
+		g.add(b, pattern{{Item: i, Count: count}})
 	}
-	p.lp = newCover(need, start)
-	g.works.lps = append(g.works.lps, p.lp)
+	p.lp = newCoveringLP(need, start)
+	g.workBudget.lps = append(g.workBudget.lps, p.lp)
 	p.extend()
 	return p
 }
 
-// plain returns the bin that holds pieces of one kind alone at the lowest price per piece, and how many it holds.
-func (g *generator) plain(i, left int) (bin, count int) {
-	bin = -1
+// plain returns the candidate that holds pieces of one kind alone at the lowest price per piece, and how many it holds.
+func (g *generator) plain(i, left int) (candidate, count int) {
+	candidate = -1
 	best := math.Inf(1)
-	for b := range g.k.p.Bins {
-		if !g.k.kinds[i].bins.Has(b) || g.k.p.Bins[b].Scarce {
+	for b := range g.k.p.Candidates {
+		if !g.k.kinds[i].candidates.Has(b) || g.k.p.Candidates[b].Scarce {
 			continue
 		}
-		n := Fits(g.k.p.Bins[b].Room, g.k.kinds[i].need, min(left, g.k.kinds[i].most))
+		n := Fits(g.k.p.Candidates[b].Room, g.k.kinds[i].need, min(left, g.k.kinds[i].most))
 		if n == 0 {
 			continue
 		}
-		if each := g.k.p.Bins[b].Price / float64(n); each < best {
-			best, bin, count = each, b, n
+		if each := g.k.p.Candidates[b].Price / float64(n); each < best {
+			best, candidate, count = each, b, n
 		}
 	}
-	return bin, count
+	return candidate, count
 }
 
-// extend adds columns for the contents that are new in the pool, cut to what is left to pack.
+// extend adds columns for the patterns that are new in the pool, cut to what is left to pack.
 func (p *program) extend() int {
 	added := 0
 	for ; p.used < len(p.g.pool); p.used++ {
 		x := &p.g.pool[p.used]
-		col := column{price: p.g.k.p.Bins[x.bin].Price}
+		col := column{price: p.g.k.p.Candidates[x.candidate].Price}
 		for _, s := range x.c {
 			if r := p.row[s.Item]; r >= 0 {
 				col.rows = append(col.rows, int32(r))
@@ -137,15 +137,15 @@ func (p *program) multipliers() []float64 {
 // maxProgram limits the work of solving the program once. If that is cut short, the solution is still a packing, if a dearer one.
 const maxProgram = 20e6
 
-// improve generates contents until none is worth more than its price, or the budget of work is spent. Since the multipliers oscillate,
-// bins are filled under values between them and centre, which improve moves to the values of the best bound found.
+// improve generates patterns until none is worth more than its price, or the budget of work is spent. Since the multipliers oscillate,
+// candidates are filled under values between them and centre, which improve moves to the values of the best bound found.
 func (g *generator) improve(p *program, centre []float64, budget int) {
-	g.end = g.works.spent() + budget
+	g.end = g.workBudget.spent() + budget
 	lead := 0.6
 	p.extend()
 	for {
-		p.lp.solve(g.end - g.works.spent())
-		if g.works.spent() >= g.end {
+		p.lp.solve(g.end - g.workBudget.spent())
+		if g.workBudget.spent() >= g.end {
 			return
 		}
 		value := p.lp.value()
@@ -182,7 +182,7 @@ func (g *generator) improve(p *program, centre []float64, budget int) {
 			if lead -= 0.3; lead < 0.05 {
 				lead = 0
 			}
-		case g.level < len(cares)-1:
+		case g.level < len(effortLevels)-1:
 			g.level++
 		default:
 			return
@@ -190,23 +190,23 @@ func (g *generator) improve(p *program, centre []float64, budget int) {
 	}
 }
 
-// price fills bins under the trial values and keeps the contents that are worth more than their price under the multipliers (duals).
-// bound is the most that any bin's content can be worth per dollar under the trial values; 0: not all bins were looked at.
+// price fills candidates under the trial values and keeps the patterns that are worth more than their price under the multipliers (duals).
+// bound is the most that any candidate's pattern can be worth per dollar under the trial values; 0: not all candidates were looked at.
 func (g *generator) price(p *program, trial, duals []float64) (found bool, bound float64) {
 	all := g.round%4 == 0
 	g.round++
 	best := 0.0
-	ratios := make([]float64, len(g.k.p.Bins))
+	ratios := make([]float64, len(g.k.p.Candidates))
 	for pass := 0; pass < 2; pass++ {
-		for b := range g.k.p.Bins {
-			if len(g.k.fits[b]) == 0 || g.k.p.Bins[b].Scarce || !all && !g.near[b] {
+		for b := range g.k.p.Candidates {
+			if len(g.k.fits[b]) == 0 || g.k.p.Candidates[b].Scarce || !all && !g.near[b] {
 				continue
 			}
-			if g.works.spent() > g.end {
+			if g.workBudget.spent() > g.end {
 				return found, 0
 			}
-			price := math.Max(g.k.p.Bins[b].Price, 1e-9)
-			c, worth, most := g.works.knapsack.fill(b, p.left, trial, cares[g.level])
+			price := math.Max(g.k.p.Candidates[b].Price, 1e-9)
+			c, worth, most := g.workBudget.knapsack.fill(b, p.left, trial, effortLevels[g.level])
 			ratios[b] = worth / price
 			best = math.Max(best, ratios[b])
 			bound = math.Max(bound, most/price)
@@ -227,7 +227,7 @@ func (g *generator) price(p *program, trial, duals []float64) (found bool, bound
 		if found {
 			return found, 0
 		}
-		all, bound = true, 0 // the near bins gave nothing: look at all bins
+		all, bound = true, 0 // the near candidates gave nothing: look at all candidates
 	}
 	return found, bound
 }

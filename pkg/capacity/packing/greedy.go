@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// buy is the content of a bin and how often to buy it.
+// buy is the pattern of a candidate and how often to buy it.
 type buy struct {
-	bin   int
-	c     content // by kind
-	times int
+	candidate int
+	c         pattern // by kind
+	times     int
 }
 
 // state is a packing in progress, with what is left to pack.
@@ -36,9 +36,9 @@ func (s *state) remaining() int {
 	return n
 }
 
-// affordable returns how often bin b can be bought within the budgets, at most n times.
+// affordable returns how often candidate b can be bought within the budgets, at most n times.
 func (s *state) affordable(p *Problem, b, n int) int {
-	for _, u := range p.Bins[b].Uses {
+	for _, u := range p.Candidates[b].Uses {
 		if u.Amount > 0 {
 			n = int(min(int64(n), max(0, s.budgets[u.Budget]/u.Amount)))
 		}
@@ -51,15 +51,15 @@ func (s *state) take(p *Problem, x buy) {
 	for _, sh := range x.c {
 		s.left[sh.Item] -= sh.Count * x.times
 	}
-	for _, u := range p.Bins[x.bin].Uses {
+	for _, u := range p.Candidates[x.candidate].Uses {
 		s.budgets[u.Budget] -= u.Amount * int64(x.times)
 	}
 	s.buys = append(s.buys, x)
-	s.cost += p.Bins[x.bin].Price * float64(x.times)
+	s.cost += p.Candidates[x.candidate].Price * float64(x.times)
 }
 
-// repeats returns how often a whole content can be bought: what is left to pack must fill it.
-func (s *state) repeats(p *Problem, b int, c content) int {
+// repeats returns how often a whole pattern can be bought: what is left to pack must fill it.
+func (s *state) repeats(p *Problem, b int, c pattern) int {
 	n := math.MaxInt
 	for _, sh := range c {
 		n = min(n, s.left[sh.Item]/sh.Count)
@@ -67,21 +67,21 @@ func (s *state) repeats(p *Problem, b int, c content) int {
 	return s.affordable(p, b, n)
 }
 
-// greedy repeatedly buys the bin whose content is worth most per dollar, as often as what is left fills that content. Towards the end
-// bins get smaller by themselves, since less is left to fill them with.
+// greedy repeatedly buys the candidate whose pattern is worth most per dollar, as often as what is left fills that pattern. Towards the end
+// candidates get smaller by themselves, since less is left to fill them with.
 type greedy struct {
 	k        *kinds
 	knapsack *knapsack
-	// care is the care with which bins are filled while the knapsack's work is below until.
-	care  care
-	until int
-	// hope is the most that a bin's content may be worth per dollar, from the last time the bin was filled. It stays an upper bound,
+	// care is the care with which candidates are filled while the knapsack's work is below until.
+	effortLevel effortLevel
+	until       int
+	// hope is the most that a candidate's pattern may be worth per dollar, from the last time the candidate was filled. It stays an upper bound,
 	// because what is left only gets less.
 	hope []float64
 }
 
-func newGreedy(k *kinds, knapsack *knapsack, how care, until int) *greedy {
-	return &greedy{k: k, knapsack: knapsack, care: how, until: until, hope: make([]float64, len(k.p.Bins))}
+func newGreedy(k *kinds, knapsack *knapsack, how effortLevel, until int) *greedy {
+	return &greedy{k: k, knapsack: knapsack, effortLevel: how, until: until, hope: make([]float64, len(k.p.Candidates))}
 }
 
 // run completes the packing. value is the value of a piece in dollars, by kind.
@@ -110,30 +110,30 @@ func (g *greedy) run(s *state, value []float64) {
 				g.hope[b] = 0
 				continue
 			}
-			how := g.care
+			how := g.effortLevel
 			if g.knapsack.work > g.until {
-				how = cares[0]
+				how = effortLevels[0]
 			}
 			c, worth, bound := g.knapsack.fill(b, s.left, value, how)
-			price := math.Max(g.k.p.Bins[b].Price, 1e-9)
+			price := math.Max(g.k.p.Candidates[b].Price, 1e-9)
 			g.hope[b] = bound / price
 			if len(c) == 0 {
 				g.hope[b] = 0
 				continue
 			}
 			if r := worth / price; r > ratio*(1+1e-9) {
-				ratio, best = r, buy{bin: b, c: c}
+				ratio, best = r, buy{candidate: b, c: c}
 			}
 		}
 		if best.c == nil {
 			return
 		}
-		best.times = s.repeats(g.k.p, best.bin, best.c)
+		best.times = s.repeats(g.k.p, best.candidate, best.c)
 		s.take(g.k.p, best)
 	}
 }
 
-// sort puts the highest hope first; of equals the dearer bin, which means fewer bins. It sorts by insertion, since little changes between
+// sort puts the highest hope first; of equals the dearer candidate, which means fewer candidates. It sorts by insertion, since little changes between
 // two calls.
 func (g *greedy) sort(order []int) {
 	for at := 1; at < len(order); at++ {
@@ -141,7 +141,7 @@ func (g *greedy) sort(order []int) {
 		to := at
 		for ; to > 0; to-- {
 			o := order[to-1]
-			if g.hope[o] > g.hope[b] || g.hope[o] == g.hope[b] && (g.k.p.Bins[o].Price > g.k.p.Bins[b].Price || g.k.p.Bins[o].Price == g.k.p.Bins[b].Price && o < b) {
+			if g.hope[o] > g.hope[b] || g.hope[o] == g.hope[b] && (g.k.p.Candidates[o].Price > g.k.p.Candidates[b].Price || g.k.p.Candidates[o].Price == g.k.p.Candidates[b].Price && o < b) {
 				break
 			}
 			order[to] = o

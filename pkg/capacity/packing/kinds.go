@@ -15,24 +15,24 @@ type kinds struct {
 	// dims are the dimensions that can run short; scale is the largest capacity in each.
 	dims  []int
 	scale []float64
-	// fits are, by bin, the kinds of which the bin can hold a piece, in order. caps are how many pieces of each it can hold if it holds
+	// fits are, by candidate, the kinds of which the candidate can hold a piece, in order. caps are how many pieces of each it can hold if it holds
 	// nothing else.
 	fits [][]int
 	caps [][]int
-	// rooms are the bins' capacities in dims.
+	// rooms are the candidates' capacities in dims.
 	rooms [][]int64
 }
 
 type kind struct {
-	items []int // the items of the problem that are merged in it
-	count int
-	need  []int64
-	needs []int64   // in dims
-	size  []float64 // need over scale, by position in dims
-	bins  Bits
-	// most is how many pieces one bin may hold by the kind's own rules.
+	items      []int // the items of the problem that are merged in it
+	count      int
+	need       []int64
+	needs      []int64   // in dims
+	size       []float64 // need over scale, by position in dims
+	candidates Bits
+	// most is how many pieces one candidate may hold by the kind's own rules.
 	most int
-	// share is the least that a piece costs in any bin by its largest share of the bin's capacity. alone is the price of the cheapest bin
+	// share is the least that a piece costs in any candidate by its largest share of the candidate's capacity. alone is the price of the cheapest candidate
 	// that holds a piece.
 	share, alone float64
 	// joint are the rules that have other kinds among their members, too, as rows for the linear program.
@@ -52,7 +52,7 @@ func newKinds(p *Problem) *kinds {
 		for _, n := range it.Need {
 			key = binary.AppendVarint(key, n)
 		}
-		key = it.Bins.AppendTo(key)
+		key = it.Candidates.AppendTo(key)
 		if len(k.book.of[i]) > 0 {
 			key = binary.AppendUvarint(key, uint64(i)+1) // rules name items, so such an item is a kind of its own
 		}
@@ -60,7 +60,7 @@ func newKinds(p *Problem) *kinds {
 		if !ok {
 			at = len(k.kinds)
 			index[string(key)] = at
-			k.kinds = append(k.kinds, kind{need: it.Need, bins: it.Bins, most: k.mostPerBin(i)})
+			k.kinds = append(k.kinds, kind{need: it.Need, candidates: it.Candidates, most: k.mostPerCandidate(i)})
 		}
 		k.kinds[at].items = append(k.kinds[at].items, i)
 		k.kinds[at].count += it.Count
@@ -70,8 +70,8 @@ func newKinds(p *Problem) *kinds {
 	return k
 }
 
-// mostPerBin returns how many pieces of an item one bin may hold, by rules in which the item is owner and member.
-func (k *kinds) mostPerBin(item int) int {
+// mostPerCandidate returns how many pieces of an item one candidate may hold, by rules in which the item is owner and member.
+func (k *kinds) mostPerCandidate(item int) int {
 	most := int(^uint(0) >> 1)
 	for _, e := range k.book.of[item] {
 		if e.member && e.limit >= 0 {
@@ -81,15 +81,15 @@ func (k *kinds) mostPerBin(item int) int {
 	return most
 }
 
-// measure finds the dimensions that matter, and which kinds fit which bins.
+// measure finds the dimensions that matter, and which kinds fit which candidates.
 func (k *kinds) measure() {
-	if len(k.p.Bins) == 0 {
+	if len(k.p.Candidates) == 0 {
 		return
 	}
-	for d := range k.p.Bins[0].Room {
+	for d := range k.p.Candidates[0].Room {
 		largest := int64(0)
-		for b := range k.p.Bins {
-			if room := k.p.Bins[b].Room[d]; room != Unlimited {
+		for b := range k.p.Candidates {
+			if room := k.p.Candidates[b].Room[d]; room != Unlimited {
 				largest = max(largest, room)
 			}
 		}
@@ -107,15 +107,15 @@ func (k *kinds) measure() {
 			x.needs = append(x.needs, x.need[d])
 		}
 	}
-	k.fits, k.caps, k.rooms = make([][]int, len(k.p.Bins)), make([][]int, len(k.p.Bins)), make([][]int64, len(k.p.Bins))
-	for b := range k.p.Bins {
+	k.fits, k.caps, k.rooms = make([][]int, len(k.p.Candidates)), make([][]int, len(k.p.Candidates)), make([][]int64, len(k.p.Candidates))
+	for b := range k.p.Candidates {
 		for _, d := range k.dims {
-			k.rooms[b] = append(k.rooms[b], k.p.Bins[b].Room[d])
+			k.rooms[b] = append(k.rooms[b], k.p.Candidates[b].Room[d])
 		}
-		price := k.p.Bins[b].Price
+		price := k.p.Candidates[b].Price
 		for i := range k.kinds {
 			x := &k.kinds[i]
-			if !x.bins.Has(b) || Fits(k.p.Bins[b].Room, x.need, 1) == 0 {
+			if !x.candidates.Has(b) || Fits(k.p.Candidates[b].Room, x.need, 1) == 0 {
 				continue
 			}
 			k.fits[b] = append(k.fits[b], i)
@@ -131,9 +131,9 @@ func (k *kinds) measure() {
 	}
 }
 
-// room returns a bin's capacity in a dimension as the linear programs see it.
+// room returns a candidate's capacity in a dimension as the linear programs see it.
 func (k *kinds) room(b, j int) float64 {
-	room := k.p.Bins[b].Room[k.dims[j]]
+	room := k.p.Candidates[b].Room[k.dims[j]]
 	if room == Unlimited {
 		return 1e6
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// knapsack finds the most valuable content for one bin, with at most left pieces of each kind. It solves the linear relaxation over the
+// knapsack finds the most valuable pattern for one candidate, with at most left pieces of each kind. It solves the linear relaxation over the
 // dimensions and the joint rules, rounds it down, tops it up, and then, depending on care, searches and branches on fractional numbers.
 // It holds scratch memory, so only one goroutine may use it.
 type knapsack struct {
@@ -21,12 +21,12 @@ type knapsack struct {
 	x     []float64
 	order []int // positions in items, by rank
 	eff   []float32
-	// ranked is, by bin, the last ranking of the kinds that fit it, as positions in fits: the next ranking hardly differs.
+	// ranked is, by candidate, the last ranking of the kinds that fit it, as positions in fits: the next ranking hardly differs.
 	ranked [][]int
 	// at are the items' positions in fits, absent those of the kinds that aren't considered.
 	at, absent []int
 	room       []int64 // free capacity, in dims
-	count      []int   // by kind, of the content being made
+	count      []int   // by kind, of the pattern being made
 	best       []int
 	bestV      float64
 	nodes      int // steps that a search has left
@@ -35,7 +35,7 @@ type knapsack struct {
 }
 
 func newKnapsack(k *kinds) *knapsack {
-	s := &knapsack{k: k, tally: k.book.newTally(), count: make([]int, len(k.kinds)), best: make([]int, len(k.kinds)), ranked: make([][]int, len(k.p.Bins)),
+	s := &knapsack{k: k, tally: k.book.newTally(), count: make([]int, len(k.kinds)), best: make([]int, len(k.kinds)), ranked: make([][]int, len(k.p.Candidates)),
 		rowOf: make([]int, len(k.p.Rules))}
 	for r := range s.rowOf {
 		s.rowOf[r] = -1
@@ -43,18 +43,18 @@ func newKnapsack(k *kinds) *knapsack {
 	return s
 }
 
-// content is what one bin holds; the Item of a Share is a kind here.
-type content []Share
+// pattern is what one candidate holds; the Item of a Share is a kind here.
+type pattern []Share
 
-// care is how much is done to improve on the rounded content: steps of a search, which finds balanced contents of few large pieces, and
+// care is how much is done to improve on the rounded pattern: steps of a search, which finds balanced patterns of few large pieces, and
 // branches of the program, which does so for many small ones.
-type care struct{ steps, branches int }
+type effortLevel struct{ steps, branches int }
 
-// cares are the levels of care, each several times as costly as the one before.
-var cares = []care{{}, {60, 0}, {400, 10}, {3000, 60}, {20000, 400}}
+// effortLevels are the levels of care, each several times as costly as the one before.
+var effortLevels = []effortLevel{{}, {60, 0}, {400, 10}, {3000, 60}, {20000, 400}}
 
-// fill finds a valuable content of bin b. By the relaxation no content is worth more than bound.
-func (s *knapsack) fill(b int, left []int, value []float64, how care) (c content, worth, bound float64) {
+// fill finds a valuable pattern of candidate b. By the relaxation no pattern is worth more than bound.
+func (s *knapsack) fill(b int, left []int, value []float64, how effortLevel) (c pattern, worth, bound float64) {
 	s.prepare(b, left, value)
 	if len(s.items) == 0 {
 		return nil, 0, 0
@@ -91,7 +91,7 @@ func (s *knapsack) values(value []float64) []float64 {
 // maxJoint limits the rows for joint rules; the other rules are kept when rounding.
 const maxJoint = 12
 
-// prepare sets up the program of bin b, with its items in the order of the last ranking.
+// prepare sets up the program of candidate b, with its items in the order of the last ranking.
 func (s *knapsack) prepare(b int, left []int, value []float64) {
 	k := s.k
 	for _, r := range s.rows {
@@ -197,7 +197,7 @@ func (s *knapsack) rank(value []float64) {
 	s.work += 4*len(s.items) + moves
 }
 
-// remember keeps the ranking for the next time the bin is filled.
+// remember keeps the ranking for the next time the candidate is filled.
 func (s *knapsack) remember(b int) {
 	ranked := s.ranked[b][:0]
 	for _, q := range s.order {
@@ -206,7 +206,7 @@ func (s *knapsack) remember(b int) {
 	s.ranked[b] = append(ranked, s.absent...)
 }
 
-// round makes a content from the relaxation: rounded down, then topped up in order of rank.
+// round makes a pattern from the relaxation: rounded down, then topped up in order of rank.
 func (s *knapsack) round(b int, value []float64) {
 	s.start(b)
 	for _, q := range s.order {
@@ -252,7 +252,7 @@ func (s *knapsack) put(i, n int) int {
 	return n
 }
 
-// keep remembers the content if it is the best so far.
+// keep remembers the pattern if it is the best so far.
 func (s *knapsack) keep(value []float64) {
 	v := 0.0
 	for _, i := range s.items {

@@ -89,7 +89,7 @@ func TestCoveringProgram(t *testing.T) {
 			need[r] = float64(1 + d.IntN(50))
 			start = append(start, column{rows: []int32{int32(r)}, vals: []float64{1 + float64(d.IntN(4))}, price: 5 + float64(d.IntN(20))})
 		}
-		lp := newCover(need, start)
+		lp := newCoveringLP(need, start)
 		for range d.IntN(60) {
 			col := column{price: 1 + 20*d.Float64()}
 			for r := range need {

@@ -9,7 +9,7 @@ import (
 // packing is nearly as good.
 const maxRows = 400
 
-// nearly is the fraction above the lower bound below which the program has little to add: what is left to gain is in the last bins, which
+// nearly is the fraction above the lower bound below which the program has little to add: what is left to gain is in the last candidates, which
 // aren't full.
 const nearly = 0.01
 
@@ -19,20 +19,20 @@ const worthwhile = 1e-4
 // Quick is the effort for a packing that is needed at once, whatever it costs.
 const Quick = -1
 
-// Pack finds a cheap packing. effort is how much work may go beyond the fast path, in units of about a microsecond; the same problem and
+// Pack finds a cheap packing. effort is how much work may go beyond the fast path, in pod batches of about a microsecond; the same problem and
 // effort give the same result.
 //
 //  1. Prices: a linear program over resources gives pieces a value.
 //  2. Greedy packing under these values, and under others as long as that is cheap.
-//  3. A linear program mixes the contents found so far; its solution is rounded down and completed greedily.
-//  4. With effort: more contents are generated until nothing is gained, and mixed again.
+//  3. A linear program mixes the patterns found so far; its solution is rounded down and completed greedily.
+//  4. With effort: more patterns are generated until nothing is gained, and mixed again.
 //  5. With the work that is left, parts of the packing are undone and packed again.
 func Pack(p *Problem, effort int) *Result {
 	k := newKinds(p)
 	if len(k.kinds) == 0 {
 		return &Result{Left: make([]int, len(p.Items))}
 	}
-	w := newWorks(k, effort)
+	w := newWorkBudget(k, effort)
 	fluid, floors := k.prices()
 	bound := k.worth(floors, k.counts())
 	k.clip(fluid)
@@ -45,9 +45,9 @@ func Pack(p *Problem, effort int) *Result {
 			break
 		}
 		s := k.newState()
-		newGreedy(k, w.knapsack, cares[0], 0).run(s, value)
+		newGreedy(k, w.knapsack, effortLevels[0], 0).run(s, value)
 		for _, b := range s.buys {
-			g.add(b.bin, b.c)
+			g.add(b.candidate, b.c)
 		}
 		if s.better(best) {
 			best = s
@@ -77,10 +77,10 @@ func Pack(p *Problem, effort int) *Result {
 	return out
 }
 
-// mix makes packings from the program's solution: its contents as often as the solution says, rounded down after one of ups is added, and
+// mix makes packings from the program's solution: its patterns as often as the solution says, rounded down after one of ups is added, and
 // the rest greedily, under the program's own multipliers and under each of the values. The first attempt always runs; further ones run,
 // with the effort of the level, while work is below until. It returns the best of these packings and the one given.
-func (p *program) mix(w *works, best *state, values [][]float64, ups []float64, level, until int) *state {
+func (p *program) mix(w *workBudget, best *state, values [][]float64, ups []float64, level, until int) *state {
 	k := p.g.k
 	p.extend()
 	p.lp.solve(min(maxProgram, max(0, w.left())))
@@ -94,9 +94,9 @@ func (p *program) mix(w *works, best *state, values [][]float64, ups []float64, 
 			first = false
 			s := k.newState()
 			p.whole(s, up)
-			newGreedy(k, w.knapsack, cares[level], until).run(s, value)
+			newGreedy(k, w.knapsack, effortLevels[level], until).run(s, value)
 			for _, b := range s.buys {
-				p.g.add(b.bin, b.c)
+				p.g.add(b.candidate, b.c)
 			}
 			if s.better(best) {
 				best = s
@@ -106,7 +106,7 @@ func (p *program) mix(w *works, best *state, values [][]float64, ups []float64, 
 	return best
 }
 
-// views returns three estimates of what pieces are worth: the fluid ones given, the pieces' largest share of a bin, and the mean of both.
+// views returns three estimates of what pieces are worth: the fluid ones given, the pieces' largest share of a candidate, and the mean of both.
 func (k *kinds) views(fluid []float64) [][]float64 {
 	share, mean := make([]float64, len(fluid)), make([]float64, len(fluid))
 	for i := range share {
@@ -124,8 +124,8 @@ func (s *state) better(than *state) bool {
 	return s.cost < than.cost*(1-1e-12)
 }
 
-// clip keeps values between half of a piece's share of the cheapest bin and the price of the cheapest bin that holds it. Multipliers may
-// be zero, or anything where only scarce bins hold a piece.
+// clip keeps values between half of a piece's share of the cheapest candidate and the price of the cheapest candidate that holds it. Multipliers may
+// be zero, or anything where only scarce candidates hold a piece.
 func (k *kinds) clip(value []float64) {
 	for i := range k.kinds {
 		x := &k.kinds[i]
@@ -137,22 +137,22 @@ func (k *kinds) clip(value []float64) {
 	}
 }
 
-// apart returns the simplest packing: each piece in the cheapest bin that holds it. No plan may cost more.
+// apart returns the simplest packing: each piece in the cheapest candidate that holds it. No plan may cost more.
 func (k *kinds) apart() *state {
 	s := k.newState()
 	for i := range k.kinds {
 		for s.left[i] > 0 {
 			best := -1
-			for b := range k.p.Bins {
-				if k.kinds[i].bins.Has(b) && Fits(k.p.Bins[b].Room, k.kinds[i].need, 1) > 0 && s.affordable(k.p, b, 1) > 0 &&
-					(best < 0 || k.p.Bins[b].Price < k.p.Bins[best].Price) {
+			for b := range k.p.Candidates {
+				if k.kinds[i].candidates.Has(b) && Fits(k.p.Candidates[b].Room, k.kinds[i].need, 1) > 0 && s.affordable(k.p, b, 1) > 0 &&
+					(best < 0 || k.p.Candidates[b].Price < k.p.Candidates[best].Price) {
 					best = b
 				}
 			}
 			if best < 0 {
 				break
 			}
-			c := content{{Item: i, Count: 1}}
+			c := pattern{{Item: i, Count: 1}}
 			s.take(k.p, buy{best, c, s.repeats(k.p, best, c)})
 		}
 	}
@@ -169,7 +169,7 @@ func (k *kinds) result(s *state, floors []float64) *Result {
 	for _, b := range s.buys {
 		for times := b.times; times > 0; {
 			shares, n := k.assign(b.c, at, out.Left, times)
-			out.Loads = append(out.Loads, Load{Bin: b.bin, Shares: shares, Times: n})
+			out.Loads = append(out.Loads, Load{Candidate: b.candidate, Shares: shares, Times: n})
 			times -= n
 		}
 	}
@@ -177,7 +177,7 @@ func (k *kinds) result(s *state, floors []float64) *Result {
 }
 
 // boundWithout returns a lower bound for the cost of the pieces that are placed; 0: unknown. The floors hold for any number of pieces. If
-// pieces are left over that bins could hold, because budgets are spent, prices for the placed pieces alone may give a higher bound.
+// pieces are left over that candidates could hold, because budgets are spent, prices for the placed pieces alone may give a higher bound.
 func (k *kinds) boundWithout(left []int, floors []float64) float64 {
 	placed, less := k.counts(), false
 	for i, n := range left {
@@ -206,9 +206,9 @@ func (k *kinds) boundWithout(left []int, floors []float64) float64 {
 	return math.Max(bound, other.worth(floors, other.counts()))
 }
 
-// assign distributes the pieces of a content over the kinds' items, in order, and returns for how many bins, at most times, the same
+// assign distributes the pieces of a pattern over the kinds' items, in order, and returns for how many candidates, at most times, the same
 // shares can be repeated.
-func (k *kinds) assign(c content, at, left []int, times int) ([]Share, int) {
+func (k *kinds) assign(c pattern, at, left []int, times int) ([]Share, int) {
 	var shares []Share
 	for _, sh := range c {
 		items := k.kinds[sh.Item].items

@@ -10,29 +10,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machines returns bins of three families in doubling sizes: cpu in milli-CPU, memory in MiB, pods.
-func machines() []Bin {
-	var out []Bin
+// machines returns candidates of three families in doubling sizes: cpu in milli-CPU, memory in MiB, pods.
+func machines() []Candidate {
+	var out []Candidate
 	for _, f := range []struct {
 		perCPU float64
 		gib    int64
 	}{{0.0425, 2}, {0.048, 4}, {0.063, 8}} {
 		for cpu := int64(2); cpu <= 64; cpu *= 2 {
-			out = append(out, Bin{Room: []int64{cpu*1000 - 90 - cpu*3, cpu*f.gib*1024*92/100 - 600, 28 * min(8, cpu)}, Price: float64(cpu) * f.perCPU})
+			out = append(out, Candidate{Room: []int64{cpu*1000 - 90 - cpu*3, cpu*f.gib*1024*92/100 - 600, 28 * min(8, cpu)}, Price: float64(cpu) * f.perCPU})
 		}
 	}
 	return out
 }
 
-func every(bins []Bin) Bits {
-	b := NewBits(len(bins))
-	for i := range bins {
+func every(candidates []Candidate) Bits {
+	b := NewBits(len(candidates))
+	for i := range candidates {
 		b.Set(i)
 	}
 	return b
 }
 
-// optimum returns the least cost of packing pieces into bins, by trying all partitions: for few pieces only.
+// optimum returns the least cost of packing pieces into candidates, by trying all partitions: for few pieces only.
 func optimum(p *Problem) float64 {
 	var things []int
 	for i := range p.Items {
@@ -44,24 +44,24 @@ func optimum(p *Problem) float64 {
 	alone := make([]float64, 1<<n)
 	for set := 1; set < 1<<n; set++ {
 		alone[set] = math.Inf(1)
-		need := make([]int64, len(p.Bins[0].Room))
-		may := every(p.Bins)
+		need := make([]int64, len(p.Candidates[0].Room))
+		may := every(p.Candidates)
 		count := map[int]int{}
 		for t, i := range things {
 			if set&(1<<t) != 0 {
 				for d, v := range p.Items[i].Need {
 					need[d] += v
 				}
-				may.And(p.Items[i].Bins)
+				may.And(p.Items[i].Candidates)
 				count[i]++
 			}
 		}
 		if !keepsRules(p, count) {
 			continue
 		}
-		for b := range p.Bins {
-			if may.Has(b) && Fits(p.Bins[b].Room, need, 1) == 1 {
-				alone[set] = min(alone[set], p.Bins[b].Price)
+		for b := range p.Candidates {
+			if may.Has(b) && Fits(p.Candidates[b].Room, need, 1) == 1 {
+				alone[set] = min(alone[set], p.Candidates[b].Price)
 			}
 		}
 	}
@@ -103,12 +103,12 @@ func checkResult(p *Problem, r *Result) error {
 	budgets := append([]int64(nil), p.Budgets...)
 	cost := 0.0
 	for _, l := range r.Loads {
-		room := append([]int64(nil), p.Bins[l.Bin].Room...)
+		room := append([]int64(nil), p.Candidates[l.Candidate].Room...)
 		count := map[int]int{}
 		for _, s := range l.Shares {
 			it := &p.Items[s.Item]
-			if !it.Bins.Has(l.Bin) || s.Count <= 0 || Fits(room, it.Need, s.Count) < s.Count {
-				return fmt.Errorf("%d of item %d don't fit bin %d", s.Count, s.Item, l.Bin)
+			if !it.Candidates.Has(l.Candidate) || s.Count <= 0 || Fits(room, it.Need, s.Count) < s.Count {
+				return fmt.Errorf("%d of item %d don't fit bin %d", s.Count, s.Item, l.Candidate)
 			}
 			Take(room, it.Need, s.Count)
 			count[s.Item] += s.Count
@@ -117,12 +117,12 @@ func checkResult(p *Problem, r *Result) error {
 		if len(l.Shares) == 0 || l.Times <= 0 || !keepsRules(p, count) {
 			return fmt.Errorf("load %v is empty or breaks a rule", l)
 		}
-		for _, u := range p.Bins[l.Bin].Uses {
+		for _, u := range p.Candidates[l.Candidate].Uses {
 			if budgets[u.Budget] -= u.Amount * int64(l.Times); budgets[u.Budget] < 0 {
 				return fmt.Errorf("budget %d is overdrawn", u.Budget)
 			}
 		}
-		cost += p.Bins[l.Bin].Price * float64(l.Times)
+		cost += p.Candidates[l.Candidate].Price * float64(l.Times)
 	}
 	if diff := cmp.Diff(left, r.Left); diff != "" {
 		return fmt.Errorf("left (-counted +told):\n%s", diff)
@@ -134,17 +134,17 @@ func checkResult(p *Problem, r *Result) error {
 }
 
 func randomProblem(d *rand.Rand, items, most int) *Problem {
-	p := &Problem{Bins: machines()}
+	p := &Problem{Candidates: machines()}
 	for range items {
-		may := every(p.Bins)
+		may := every(p.Candidates)
 		if d.IntN(4) == 0 {
-			for b := range p.Bins {
+			for b := range p.Candidates {
 				if b/6 == d.IntN(3) {
 					may.Clear(b)
 				}
 			}
 		}
-		p.Items = append(p.Items, Item{Need: []int64{int64(100 + d.IntN(40)*100), int64(128 + d.IntN(60)*256), 1}, Count: 1 + d.IntN(most), Bins: may})
+		p.Items = append(p.Items, Item{Need: []int64{int64(100 + d.IntN(40)*100), int64(128 + d.IntN(60)*256), 1}, Count: 1 + d.IntN(most), Candidates: may})
 	}
 	if d.IntN(2) == 0 {
 		rule := Rule{Members: []int{0}, Owners: []Owner{{0, 1 + d.IntN(2)}}}
@@ -192,13 +192,13 @@ func TestRandomPackings(t *testing.T) {
 	for seed := range uint64(60) {
 		d := rand.New(rand.NewPCG(seed, 8))
 		p := randomProblem(d, 1+d.IntN(30), 60)
-		if d.IntN(3) == 0 { // a limit of cpu, and a bin of which two can be bought
+		if d.IntN(3) == 0 { // a limit of cpu, and a candidate of which two can be bought
 			p.Budgets = []int64{int64(d.IntN(400) * 1000), 2}
-			for b := range p.Bins {
-				p.Bins[b].Uses = []Use{{0, p.Bins[b].Room[0]}}
+			for b := range p.Candidates {
+				p.Candidates[b].Uses = []Use{{0, p.Candidates[b].Room[0]}}
 			}
-			p.Bins[3].Uses = append(p.Bins[3].Uses, Use{1, 1})
-			p.Bins[3].Price, p.Bins[3].Scarce = 1e-7, true
+			p.Candidates[3].Uses = append(p.Candidates[3].Uses, Use{1, 1})
+			p.Candidates[3].Price, p.Candidates[3].Scarce = 1e-7, true
 		}
 		for _, effort := range []int{0, 3000} {
 			r := Pack(p, effort)
@@ -221,17 +221,17 @@ func TestRandomPackings(t *testing.T) {
 // placedOf returns the problem without budgets and with only those pieces that found a place.
 func placedOf(p *Problem, r *Result) *Problem {
 	out := *p
-	out.Budgets, out.Items, out.Bins = nil, slices.Clone(p.Items), slices.Clone(p.Bins)
+	out.Budgets, out.Items, out.Candidates = nil, slices.Clone(p.Items), slices.Clone(p.Candidates)
 	for i := range out.Items {
 		out.Items[i].Count -= r.Left[i]
 	}
-	for b := range out.Bins {
-		out.Bins[b].Uses = nil
+	for b := range out.Candidates {
+		out.Candidates[b].Uses = nil
 	}
 	return &out
 }
 
-// The bound counts pieces that found a place: a piece that fits no bin does not change it, and if budgets leave pieces out it holds for
+// The bound counts pieces that found a place: a piece that fits no candidate does not change it, and if budgets leave pieces out it holds for
 // the rest.
 func TestBoundIsOfWhatFoundAPlace(t *testing.T) {
 	for seed := range uint64(80) {
@@ -240,14 +240,14 @@ func TestBoundIsOfWhatFoundAPlace(t *testing.T) {
 		for _, effort := range []int{Quick, 0, 20000} {
 			alone := Pack(p, effort)
 			with := *p
-			with.Items = append(slices.Clone(p.Items), Item{Need: []int64{1 << 40, 1, 1}, Count: 1 + d.IntN(3), Bins: every(p.Bins)})
+			with.Items = append(slices.Clone(p.Items), Item{Need: []int64{1 << 40, 1, 1}, Count: 1 + d.IntN(3), Candidates: every(p.Candidates)})
 			if got := Pack(&with, effort); math.Abs(got.Bound-alone.Bound) > 1e-9 {
 				t.Fatalf("problem %d, effort %d: bound %v, with something that fits nowhere %v", seed, effort, alone.Bound, got.Bound)
 			}
 			with.Budgets = []int64{int64(d.IntN(40) * 1000)}
-			with.Bins = slices.Clone(p.Bins)
-			for b := range with.Bins {
-				with.Bins[b].Uses = []Use{{0, with.Bins[b].Room[0]}}
+			with.Candidates = slices.Clone(p.Candidates)
+			for b := range with.Candidates {
+				with.Candidates[b].Uses = []Use{{0, with.Candidates[b].Room[0]}}
 			}
 			got := Pack(&with, effort)
 			rest := placedOf(&with, got)
@@ -271,10 +271,10 @@ func sum(left []int) (n int) {
 // services returns a problem with many small services, as is typical of the planner's users.
 func services(apps int) *Problem {
 	d := rand.New(rand.NewPCG(1, 1))
-	p := &Problem{Bins: machines()}
+	p := &Problem{Candidates: machines()}
 	for range apps {
 		p.Items = append(p.Items, Item{Need: []int64{[]int64{50, 100, 250, 500, 1000}[d.IntN(5)], []int64{128, 256, 512, 1024, 2048}[d.IntN(5)], 1},
-			Count: []int{2, 5, 10, 40, 100}[d.IntN(5)], Bins: every(p.Bins)})
+			Count: []int{2, 5, 10, 40, 100}[d.IntN(5)], Candidates: every(p.Candidates)})
 	}
 	return p
 }
@@ -282,9 +282,9 @@ func services(apps int) *Problem {
 // large returns a problem with large pieces, where rounding matters.
 func large(apps int) *Problem {
 	d := rand.New(rand.NewPCG(2, 1))
-	p := &Problem{Bins: machines()}
+	p := &Problem{Candidates: machines()}
 	for i := range apps {
-		p.Items = append(p.Items, Item{Need: []int64{int64(4+d.IntN(28)) * 1000, int64(8+d.IntN(100)) * 1024, 1}, Count: 1 + d.IntN(60), Bins: every(p.Bins)})
+		p.Items = append(p.Items, Item{Need: []int64{int64(4+d.IntN(28)) * 1000, int64(8+d.IntN(100)) * 1024, 1}, Count: 1 + d.IntN(60), Candidates: every(p.Candidates)})
 		if i%3 == 0 {
 			p.Rules = append(p.Rules, Rule{Members: []int{i}, Owners: []Owner{{i, 1 + d.IntN(2)}}})
 		}

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// prices gives each kind a value in dollars: what its resources, and its slots where rules limit how many pieces share a bin, cost in a
-// packing in which pieces may be cut and bins bought in fractions. That is a linear program over the sets of bins that kinds may use:
-// bins that serve the same kinds pool their capacity, and each set draws on the pools it may use. floors are such values under which no
-// bin's content is worth more than the bin costs: their sum over pieces is a lower bound for the cost of any packing of these pieces;
+// prices gives each kind a value in dollars: what its resources, and its slots where rules limit how many pieces share a candidate, cost in a
+// packing in which pieces may be cut and candidates bought in fractions. That is a linear program over the sets of candidates that kinds may use:
+// candidates that serve the same kinds pool their capacity, and each set draws on the pools it may use. floors are such values under which no
+// candidate's pattern is worth more than the candidate costs: their sum over pieces is a lower bound for the cost of any packing of these pieces;
 // nil: unknown.
 func (k *kinds) prices() (values, floors []float64) {
 	lp := &fluid{k: k}
 	lp.index()
-	values, floors, bins := lp.solve()
-	if lp.findSlots(bins); len(lp.slots) > 0 {
+	values, floors, candidates := lp.solve()
+	if lp.findSlots(candidates); len(lp.slots) > 0 {
 		var slotted []float64
 		if values, slotted, _ = lp.solve(); k.worth(slotted, k.counts()) > k.worth(floors, k.counts()) {
 			floors = slotted
@@ -43,7 +43,7 @@ func (k *kinds) worth(values []float64, counts []int) float64 {
 
 type fluid struct {
 	k *kinds
-	// set is the set of bins of each kind, pool the pool of each bin.
+	// set is the set of candidates of each kind, pool the pool of each candidate.
 	set, pool []int
 	sets      int
 	pools     int
@@ -64,22 +64,22 @@ func (f *fluid) index() {
 	sets := map[string]int{}
 	var bySet []Bits
 	for i := range k.kinds {
-		key := string(k.kinds[i].bins.AppendTo(nil))
+		key := string(k.kinds[i].candidates.AppendTo(nil))
 		s, ok := sets[key]
 		if !ok {
 			s = len(sets)
 			sets[key] = s
-			bySet = append(bySet, k.kinds[i].bins)
+			bySet = append(bySet, k.kinds[i].candidates)
 		}
 		f.set = append(f.set, s)
 	}
 	f.sets = len(sets)
 	pools := map[string]int{}
-	for b := range k.p.Bins {
+	for b := range k.p.Candidates {
 		served := make([]bool, f.sets)
 		name := make([]byte, f.sets)
-		for s, bins := range bySet {
-			if bins.Has(b) {
+		for s, candidates := range bySet {
+			if candidates.Has(b) {
 				served[s], name[s] = true, 1
 			}
 		}
@@ -101,11 +101,11 @@ const maxFluid = 30e6
 // maxSlots limits the rows for rules: more of them cost more than they tell.
 const maxSlots = 150
 
-// findSlots finds the rules that may make more bins necessary than capacity alone does: those that limit their own members, and whose
-// members need more than half as many bins as there will be at least.
-func (f *fluid) findSlots(bins float64) {
+// findSlots finds the rules that may make more candidates necessary than capacity alone does: those that limit their own members, and whose
+// members need more than half as many candidates as there will be at least.
+func (f *fluid) findSlots(candidates float64) {
 	need := make([]float64, len(f.k.p.Rules))
-	most := bins
+	most := candidates
 	for r := range f.k.p.Rules {
 		rule := &f.k.p.Rules[r]
 		if len(rule.Owners) == 0 || f.limit(r) <= 0 || len(rule.Members) != len(rule.Owners) {
@@ -125,8 +125,8 @@ func (f *fluid) findSlots(bins float64) {
 	f.rows = f.slotRow(len(f.slots))
 }
 
-// solve returns the kinds' values and floors, and how many bins are bought.
-func (f *fluid) solve() (values, floors []float64, bins float64) {
+// solve returns the kinds' values and floors, and how many candidates are bought.
+func (f *fluid) solve() (values, floors []float64, candidates float64) {
 	k, n := f.k, len(f.k.dims)
 	need := make([]float64, f.rows)
 	slotOf := map[int]int{}
@@ -136,7 +136,7 @@ func (f *fluid) solve() (values, floors []float64, bins float64) {
 	kindSlots := make([][]int, len(k.kinds))
 	for i := range k.kinds {
 		if math.IsInf(k.kinds[i].alone, 1) {
-			continue // no bin holds it
+			continue // no candidate holds it
 		}
 		for j := range n {
 			need[f.setRow(f.set[i], j)] += k.kinds[i].size[j] * float64(k.kinds[i].count)
@@ -153,14 +153,14 @@ func (f *fluid) solve() (values, floors []float64, bins float64) {
 		}
 	}
 	dear := 0.0
-	for b := range k.p.Bins {
-		dear += k.p.Bins[b].Price
+	for b := range k.p.Candidates {
+		dear += k.p.Candidates[b].Price
 	}
 	start := make([]column, f.rows)
 	for r := range start {
 		start[r] = column{rows: []int32{int32(r)}, vals: []float64{1}, price: 1e3*dear + 1}
 	}
-	lp := newCover(need, start)
+	lp := newCoveringLP(need, start)
 	// Capacity that a pool passes on to a set.
 	for p := range f.pools {
 		for s := range f.sets {
@@ -183,11 +183,11 @@ func (f *fluid) solve() (values, floors []float64, bins float64) {
 			}
 		}
 	}
-	for b := range k.p.Bins {
-		if k.p.Bins[b].Scarce {
+	for b := range k.p.Candidates {
+		if k.p.Candidates[b].Scarce {
 			continue
 		}
-		col := column{price: k.p.Bins[b].Price}
+		col := column{price: k.p.Candidates[b].Price}
 		for j := range n {
 			if room := k.room(b, j); room > 0 {
 				col.rows = append(col.rows, int32(f.poolRow(f.pool[b], j)))
@@ -206,14 +206,14 @@ func (f *fluid) solve() (values, floors []float64, bins float64) {
 	return f.read(lp, kindSlots, members)
 }
 
-// read turns the program's multipliers into prices that hold for every bin, whether or not the program was solved to the end: a set's
-// capacity costs as much as in the cheapest pool it draws on, and all prices are scaled so that no bin is worth more than it costs.
-func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (values, floors []float64, bins float64) {
+// read turns the program's multipliers into prices that hold for every candidate, whether or not the program was solved to the end: a set's
+// capacity costs as much as in the cheapest pool it draws on, and all prices are scaled so that no candidate is worth more than it costs.
+func (f *fluid) read(lp *coveringLP, kindSlots [][]int, members []map[int]bool) (values, floors []float64, candidates float64) {
 	k, n := f.k, len(f.k.dims)
 	price := func(row int) float64 { return math.Max(0, lp.duals[row]) }
 	over := 0.0
-	for b := range k.p.Bins {
-		if k.p.Bins[b].Scarce {
+	for b := range k.p.Candidates {
+		if k.p.Candidates[b].Scarce {
 			continue
 		}
 		worth := 0.0
@@ -225,7 +225,7 @@ func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (valu
 				worth += price(f.slotRow(i)) * float64(f.limit(r))
 			}
 		}
-		over = math.Max(over, worth/math.Max(k.p.Bins[b].Price, 1e-9))
+		over = math.Max(over, worth/math.Max(k.p.Candidates[b].Price, 1e-9))
 	}
 	values, floors = make([]float64, len(k.kinds)), make([]float64, len(k.kinds))
 	for i := range k.kinds {
@@ -251,18 +251,18 @@ func (f *fluid) read(lp *cover, kindSlots [][]int, members []map[int]bool) (valu
 	}
 	for r, id := range lp.basis {
 		if id >= lp.m && lp.price(id) > 0 {
-			bins += lp.x[r]
+			candidates += lp.x[r]
 		}
 	}
-	for b := range k.p.Bins {
-		if k.p.Bins[b].Scarce { // they may hold anything, and cost next to nothing
-			return values, nil, bins
+	for b := range k.p.Candidates {
+		if k.p.Candidates[b].Scarce { // they may hold anything, and cost next to nothing
+			return values, nil, candidates
 		}
 	}
-	return values, floors, bins
+	return values, floors, candidates
 }
 
-// limit returns the loosest limit of a rule's owners: no bin holds more of its members, whichever owners are in it.
+// limit returns the loosest limit of a rule's owners: no candidate holds more of its members, whichever owners are in it.
 func (f *fluid) limit(rule int) int {
 	most := 0
 	for _, o := range f.k.p.Rules[rule].Owners {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Unlimited is the capacity of a bin in a dimension that does not matter.
+// Unlimited is the capacity of a candidate in a dimension that does not matter.
 const Unlimited = math.MaxInt64
 
 // Item is a number of identical pieces.
@@ -13,18 +13,18 @@ type Item struct {
 	// Need is what a piece takes per dimension, never negative.
 	Need  []int64
 	Count int
-	// Bins are those that the item may go into, as far as anything but capacity is concerned.
-	Bins Bits
+	// Candidates are those that the item may go into, as far as anything but capacity is concerned.
+	Candidates Bits
 }
 
-// Bin is something to buy.
-type Bin struct {
+// Candidate is something to buy.
+type Candidate struct {
 	// Room is the capacity per dimension; Unlimited where it does not matter.
 	Room  []int64
 	Price float64
 	// Uses are what buying one takes from the budgets.
 	Uses []Use
-	// Scarce bins are few, so that their price says nothing about what pieces cost.
+	// Scarce candidates are few, so that their price says nothing about what pieces cost.
 	Scarce bool
 }
 
@@ -34,7 +34,7 @@ type Use struct {
 	Amount int64
 }
 
-// Rule is a counting rule within one bin: once a piece of an owner is in it, the bin may hold at most Limit pieces of the members. An
+// Rule is a counting rule within one candidate: once a piece of an owner is in it, the candidate may hold at most Limit pieces of the members. An
 // item that may be there n times is an owner and the only member; two items that exclude each other are one owner with limit 0 and one
 // member.
 type Rule struct {
@@ -50,18 +50,18 @@ type Owner struct {
 
 // Problem is the input of Pack.
 type Problem struct {
-	Items []Item
-	Bins  []Bin
-	Rules []Rule
+	Items      []Item
+	Candidates []Candidate
+	Rules      []Rule
 	// Budgets are what is left of the amounts that Uses take from.
 	Budgets []int64
 }
 
-// HoldsOne reports whether one of the bins that an item may go into can hold a piece of it.
+// HoldsOne reports whether one of the candidates that an item may go into can hold a piece of it.
 func (p *Problem) HoldsOne(item int) bool {
 	it := &p.Items[item]
-	for b := range p.Bins {
-		if it.Bins.Has(b) && Fits(p.Bins[b].Room, it.Need, 1) > 0 {
+	for b := range p.Candidates {
+		if it.Candidates.Has(b) && Fits(p.Candidates[b].Room, it.Need, 1) > 0 {
 			return true
 		}
 	}
@@ -73,11 +73,11 @@ type Share struct {
 	Item, Count int
 }
 
-// Load is the content of a bin, and how many such bins to buy.
+// Load is the pattern of a candidate, and how many such candidates to buy.
 type Load struct {
-	Bin    int
-	Shares []Share // sorted by item
-	Times  int
+	Candidate int
+	Shares    []Share // sorted by item
+	Times     int
 }
 
 // Result is what Pack returns.
@@ -88,7 +88,7 @@ type Result struct {
 	Cost float64
 	// Bound is a lower bound for the cost of any packing of the pieces that found a place, budgets aside; 0: unknown.
 	Bound float64
-	// Effort is how much was spent, in the unit of Pack's effort.
+	// Effort is how much was spent, in the pod batch of Pack's effort.
 	Effort int
 }
 

@@ -9,25 +9,25 @@ import (
 const maxVain = 200
 
 // recreate undoes parts of a packing, packs them again, and keeps what is cheaper, as long as there is work left (ruin and recreate). It
-// undoes some of the bins whose content is worth least per dollar, and others at random, with the same seed every time.
-func (k *kinds) recreate(w *works, g *generator, s *state, values [][]float64) *state {
+// undoes some of the candidates whose pattern is worth least per dollar, and others at random, with the same seed every time.
+func (k *kinds) recreate(w *workBudget, g *generator, s *state, values [][]float64) *state {
 	chance := rand.New(rand.NewPCG(1, 2))
 	value := values[0]
 	vain := 0
 	for round := 0; w.left() > 0 && vain < maxVain; round++ {
 		before := w.spent()
-		w.knapsack.work += 40*len(s.buys) + 30*len(k.kinds) + 200*len(k.p.Bins)
+		w.knapsack.work += 40*len(s.buys) + 30*len(k.kinds) + 200*len(k.p.Candidates)
 		next := s.without(k.p, s.pick(k, value, chance))
 		if next == nil {
 			return s
 		}
 		trial := perturbed(values[round%len(values)], chance, round)
-		newGreedy(k, w.knapsack, cares[1+round%2], w.end).run(next, trial)
+		newGreedy(k, w.knapsack, effortLevels[1+round%2], w.end).run(next, trial)
 		vain++
 		if next.better(s) {
 			s, vain = next, 0
 			for _, b := range s.buys {
-				g.add(b.bin, b.c)
+				g.add(b.candidate, b.c)
 			}
 		}
 		if w.spent() == before {
@@ -49,22 +49,22 @@ func perturbed(value []float64, chance *rand.Rand, round int) []float64 {
 	return out
 }
 
-// pick chooses bins to undo and returns how many of each buy. The less a bin's content is worth per dollar, the likelier it is chosen.
+// pick chooses candidates to undo and returns how many of each buy. The less a candidate's pattern is worth per dollar, the likelier it is chosen.
 func (s *state) pick(k *kinds, value []float64, chance *rand.Rand) []int {
 	weights := make([]float64, len(s.buys))
-	sum, bins := 0.0, 0
+	sum, candidates := 0.0, 0
 	for i, b := range s.buys {
 		worth := 0.0
 		for _, sh := range b.c {
 			worth += value[sh.Item] * float64(sh.Count)
 		}
-		waste := 1 - worth/max(k.p.Bins[b.bin].Price, 1e-9)
+		waste := 1 - worth/max(k.p.Candidates[b.candidate].Price, 1e-9)
 		weights[i] = max(waste, 0.02)
 		sum += weights[i] * float64(b.times)
-		bins += b.times
+		candidates += b.times
 	}
 	out := make([]int, len(s.buys))
-	for range min(2+chance.IntN(9), bins) {
+	for range min(2+chance.IntN(9), candidates) {
 		at := chance.Float64() * sum
 		for i := range weights {
 			w := weights[i] * float64(s.buys[i].times-out[i])
@@ -78,7 +78,7 @@ func (s *state) pick(k *kinds, value []float64, chance *rand.Rand) []int {
 	return out
 }
 
-// without returns the packing without that many bins of each buy, or nil if nothing is undone.
+// without returns the packing without that many candidates of each buy, or nil if nothing is undone.
 func (s *state) without(p *Problem, undo []int) *state {
 	out := &state{left: slices.Clone(s.left), budgets: slices.Clone(s.budgets)}
 	some := false
@@ -87,12 +87,12 @@ func (s *state) without(p *Problem, undo []int) *state {
 		for _, sh := range b.c {
 			out.left[sh.Item] += sh.Count * undo[i]
 		}
-		for _, u := range p.Bins[b.bin].Uses {
+		for _, u := range p.Candidates[b.candidate].Uses {
 			out.budgets[u.Budget] += u.Amount * int64(undo[i])
 		}
 		if b.times -= undo[i]; b.times > 0 {
 			out.buys = append(out.buys, b)
-			out.cost += p.Bins[b.bin].Price * float64(b.times)
+			out.cost += p.Candidates[b.candidate].Price * float64(b.times)
 		}
 	}
 	if !some {

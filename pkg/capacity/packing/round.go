@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// whole buys the contents of a solved program as often as its solution says, rounded down after up is added.
+// whole buys the patterns of a solved program as often as its solution says, rounded down after up is added.
 func (p *program) whole(s *state, up float64) {
 	type part struct {
 		x buy
@@ -13,7 +13,7 @@ func (p *program) whole(s *state, up float64) {
 	var parts []part
 	for r, id := range p.lp.basis {
 		if id < p.lp.m {
-			continue // a surplus column, or a start column, whose content is in the pool as well
+			continue // a surplus column, or a start column, whose pattern is in the pool as well
 		}
 		x := p.g.pool[p.id[id-p.lp.m]]
 		if n := int(p.lp.x[r] + 1e-6 + up); n > 0 {
@@ -22,8 +22,8 @@ func (p *program) whole(s *state, up float64) {
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return b.n - a.n })
 	for _, q := range parts {
-		if n := min(q.n, s.repeats(p.g.k.p, q.x.bin, q.x.c)); n > 0 {
-			s.take(p.g.k.p, buy{q.x.bin, q.x.c, n})
+		if n := min(q.n, s.repeats(p.g.k.p, q.x.candidate, q.x.c)); n > 0 {
+			s.take(p.g.k.p, buy{q.x.candidate, q.x.c, n})
 		}
 	}
 }

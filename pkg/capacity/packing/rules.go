@@ -1,6 +1,6 @@
 package packing
 
-// rulebook holds the rules by item, as filling a bin needs them.
+// rulebook holds the rules by item, as filling a candidate needs them.
 type rulebook struct {
 	rules []Rule
 	// of are, by item, the rules that concern it as owner or member.
@@ -38,7 +38,7 @@ func newRulebook(rules []Rule, items int) *rulebook {
 	return b
 }
 
-// tally is the state of the rules for one bin.
+// tally is the state of the rules for one candidate.
 type tally struct {
 	members []int
 	// limit is the strictest limit of the owners present, -1: no owner is present.

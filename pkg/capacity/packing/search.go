@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// search tries contents depth first, in order of rank, and prunes them by the bound that the multipliers give.
+// search tries patterns depth first, in order of rank, and prunes them by the bound that the multipliers give.
 func (s *knapsack) search(b int, value []float64, steps int) {
 	s.nodes = steps
 	s.start(b)

@@ -14,7 +14,7 @@ type column struct {
 // cover is the linear program: minimize price.x with A.x >= need, x >= 0. It is solved by the revised simplex method with a dense inverse
 // of the basis, from a basis that the caller gives; columns may be added between calls of solve. The solution is used as advice and,
 // through its multipliers, for bounds that hold whatever the multipliers are: a loss of precision can make a plan dearer, never wrong.
-type cover struct {
+type coveringLP struct {
 	m    int
 	cols []column
 	need []float64
@@ -31,10 +31,10 @@ type cover struct {
 	at      int // column where entering continues
 }
 
-// newCover starts from the first len(need) columns. The r-th of them must be positive in row r and have no other rows.
-func newCover(need []float64, start []column) *cover {
+// newCoveringLP starts from the first len(need) columns. The r-th of them must be positive in row r and have no other rows.
+func newCoveringLP(need []float64, start []column) *coveringLP {
 	m := len(need)
-	c := &cover{m: m, cols: start, need: make([]float64, m), basis: make([]int, m), surplus: make([]bool, m),
+	c := &coveringLP{m: m, cols: start, need: make([]float64, m), basis: make([]int, m), surplus: make([]bool, m),
 		inv: make([]float64, m*m), x: make([]float64, m), duals: make([]float64, m), enter: make([]float64, m)}
 	c.inBasis = make([]bool, len(start))
 	for r := range need {
@@ -47,12 +47,12 @@ func newCover(need []float64, start []column) *cover {
 	return c
 }
 
-func (c *cover) add(col column) {
+func (c *coveringLP) add(col column) {
 	c.cols = append(c.cols, col)
 	c.inBasis = append(c.inBasis, false)
 }
 
-func (c *cover) price(id int) float64 {
+func (c *coveringLP) price(id int) float64 {
 	if id < 0 {
 		return 0
 	}
@@ -60,7 +60,7 @@ func (c *cover) price(id int) float64 {
 }
 
 // value returns the cost of the basis.
-func (c *cover) value() float64 {
+func (c *coveringLP) value() float64 {
 	v := 0.0
 	for r, id := range c.basis {
 		v += c.price(id) * c.x[r]
@@ -68,7 +68,7 @@ func (c *cover) value() float64 {
 	return v
 }
 
-func (c *cover) multipliers() {
+func (c *coveringLP) multipliers() {
 	clear(c.duals)
 	for r, id := range c.basis {
 		p := c.price(id)
@@ -84,7 +84,7 @@ func (c *cover) multipliers() {
 }
 
 // solve pivots until nothing improves or the work done passes most; it reports whether the optimum was reached.
-func (c *cover) solve(most int) bool {
+func (c *coveringLP) solve(most int) bool {
 	c.multipliers()
 	for most += c.work; c.work < most; {
 		id, ok := c.entering()
@@ -100,7 +100,7 @@ func (c *cover) solve(most int) bool {
 
 // entering finds a column that is worth more than it costs: the best one of a stretch of columns. The next call continues after that
 // stretch.
-func (c *cover) entering() (id int, ok bool) {
+func (c *coveringLP) entering() (id int, ok bool) {
 	best := -1e-9
 	n := len(c.cols)
 	stretch := max(200, n/8)
@@ -136,7 +136,7 @@ func (c *cover) entering() (id int, ok bool) {
 }
 
 // pivot brings a column into the basis. It returns false if the numbers don't allow it.
-func (c *cover) pivot(id int) bool {
+func (c *coveringLP) pivot(id int) bool {
 	m, w := c.m, c.enter
 	clear(w)
 	if id < 0 {
@@ -206,7 +206,7 @@ func (c *cover) pivot(id int) bool {
 }
 
 // refresh computes the inverse from scratch, by Gauss-Jordan elimination with partial pivoting.
-func (c *cover) refresh() {
+func (c *coveringLP) refresh() {
 	c.since = 0
 	m := c.m
 	a := make([]float64, m*m)

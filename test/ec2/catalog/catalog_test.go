@@ -11,7 +11,7 @@ import (
 )
 
 func TestBuiltinSaysWhatEC2Says(t *testing.T) {
-	type facts struct {
+	type details struct {
 		VCPUs       int
 		MemoryMiB   int64
 		OnDemand    float64
@@ -24,7 +24,7 @@ func TestBuiltinSaysWhatEC2Says(t *testing.T) {
 		GPUs        int
 		Zones       string
 	}
-	for name, want := range map[string]facts{
+	for name, want := range map[string]details{
 		"m5.large":        {2, 8192, 0.096, 3, 10, 29, 0.75, 0, "x86_64", 0, "abcd"},
 		"c5.9xlarge":      {36, 73728, 1.53, 8, 30, 234, 12, 0, "x86_64", 0, "abcd"},
 		"c6g.medium":      {1, 2048, 0.034, 2, 4, 8, 0.5, 0, "arm64", 0, "abcd"},
@@ -43,7 +43,7 @@ func TestBuiltinSaysWhatEC2Says(t *testing.T) {
 				t.Fatal("not in the table")
 			}
 			price, _ := ty.OnDemand()
-			got := facts{ty.VCPUs, ty.MemoryMiB, price, ty.MaxENIs, ty.IPv4PerENI, ty.MaxPods(), ty.NetworkGbps, ty.LocalNVMeGB, ty.Arch[0], 0, ""}
+			got := details{ty.VCPUs, ty.MemoryMiB, price, ty.MaxENIs, ty.IPv4PerENI, ty.MaxPods(), ty.NetworkGbps, ty.LocalNVMeGB, ty.Arch[0], 0, ""}
 			for _, g := range ty.GPUs {
 				got.GPUs += g.Count
 			}

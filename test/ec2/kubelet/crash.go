@@ -15,8 +15,8 @@ func backOff(restarts int32) time.Duration {
 	return min(firstBackOff<<min(restarts, 10), maxBackOff)
 }
 
-// told returns the duration in an annotation.
-func told(p *corev1.Pod, annotation string) (time.Duration, bool) {
+// markedWith returns the duration in an annotation.
+func markedWith(p *corev1.Pod, annotation string) (time.Duration, bool) {
 	text, ok := p.Annotations[annotation]
 	if !ok {
 		return 0, false

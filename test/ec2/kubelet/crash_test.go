@@ -36,7 +36,7 @@ func readyPod(p *corev1.Pod) bool {
 	return false
 }
 
-func TestACrashingPodStaysRunning(t *testing.T) {
+func TestACrashingPodRemainsRunning(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Boot(machine("m5.xlarge", ""))
 		pass(time.Minute)

@@ -60,7 +60,7 @@ func (k *Kubelets) syncPod(ctx context.Context, key string) (time.Duration, erro
 	if state.running.IsZero() {
 		return k.startPod(ctx, n, p, state, now)
 	}
-	if after, crashes := told(p, CrashAfter); crashes {
+	if after, crashes := markedWith(p, CrashAfter); crashes {
 		return k.crash(ctx, n, p, state, after, now)
 	}
 	lasts, ends := k.lasts(p)
@@ -82,7 +82,7 @@ func (k *Kubelets) startPod(ctx context.Context, n *node, p *corev1.Pod, state *
 		state.starting = now
 	}
 	start := k.cfg.scaled(k.cfg.PodStart)
-	if pull, slow := told(p, PullFor); slow {
+	if pull, slow := markedWith(p, PullFor); slow {
 		start = pull
 		if !state.creating {
 			if err := k.patchPod(ctx, p, creatingStatus(p, n.machine.PrivateIP, now)); err != nil {
@@ -94,7 +94,7 @@ func (k *Kubelets) startPod(ctx context.Context, n *node, p *corev1.Pod, state *
 	if left := state.starting.Add(start).Sub(now); left > 0 {
 		return left, nil
 	}
-	if after, crashes := told(p, InitCrashAfter); crashes {
+	if after, crashes := markedWith(p, InitCrashAfter); crashes {
 		return k.crashInit(ctx, n, p, state, after, now)
 	}
 	if state.ip == "" {
@@ -107,7 +107,7 @@ func (k *Kubelets) startPod(ctx context.Context, n *node, p *corev1.Pod, state *
 		return 0, err
 	}
 	state.running, state.up = now, now
-	if after, crashes := told(p, CrashAfter); crashes {
+	if after, crashes := markedWith(p, CrashAfter); crashes {
 		return after, nil
 	}
 	if lasts, ends := k.lasts(p); ends {
@@ -148,7 +148,7 @@ func (k *Kubelets) lasts(p *corev1.Pod) (time.Duration, bool) {
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return 0, false
 	}
-	if d, ok := told(p, RunFor); ok {
+	if d, ok := markedWith(p, RunFor); ok {
 		return d, true
 	}
 	return k.cfg.JobTime, slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Job" })

@@ -18,7 +18,7 @@ func (w *Workload) View(c *catalog.Catalog) (*capacity.View, error) {
 	for _, d := range w.Daemons {
 		pod := podOf("kube-system", d.Name, d.CPU, d.Mem, 0)
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		class, err := capacity.ClassOf(pod, capacity.VolumeFacts{})
+		class, err := capacity.ClassOf(pod, capacity.VolumeInfo{})
 		if err != nil {
 			return nil, fmt.Errorf("workload %s: daemon %s: %w", w.Name, d.Name, err)
 		}
@@ -26,7 +26,7 @@ func (w *Workload) View(c *catalog.Catalog) (*capacity.View, error) {
 	}
 	for i := range w.Groups {
 		g := &w.Groups[i]
-		class, err := capacity.ClassOf(g.pod(), capacity.VolumeFacts{})
+		class, err := capacity.ClassOf(g.pod(), capacity.VolumeInfo{})
 		if err != nil {
 			return nil, fmt.Errorf("workload %s: group %d of app %s: %w", w.Name, i, g.App, err)
 		}

@@ -8,10 +8,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// cell is a domain bucket: the candidates of a pod batch that have the same values for the labels over which its pods are counted.
-type cell struct {
-	bins  packing.Bits
-	first int // one of its candidates
+// domain bucket is a domain bucket: the candidates of a pod batch that have the same values for the labels over which its pods are counted.
+type domainBucket struct {
+	candidates packing.Bits
+	first      int // one of its candidates
 	// cost is the least that a pod costs there if it shares its node perfectly, alone the least if it has a node to itself.
 	cost, alone float64
 	// paid is how many pods cost nothing there, because capacity reservations hold them; each is how many of them fit on a node, by
@@ -22,7 +22,7 @@ type cell struct {
 }
 
 // next returns what the next pod costs there; infinity: no capacity can be bought.
-func (c *cell) next() float64 {
+func (c *domainBucket) next() float64 {
 	if c.n < c.paid {
 		return 0
 	}
@@ -31,16 +31,16 @@ func (c *cell) next() float64 {
 
 // part is candidates with the same values for some keys. front are those that no other candidate can replace.
 type part struct {
-	bins  packing.Bits
-	front []int
+	candidates packing.Bits
+	front      []int
 }
 
 // parts splits candidates by their values for the keys, in the order of the candidates.
-func (r *run) parts(bins packing.Bits, keys []string) []*part {
+func (r *run) parts(candidates packing.Bits, keys []string) []*part {
 	k := make(keyBytes, 0, 1024)
 	k.count(len(keys))
 	k.text(keys...)
-	id := string(bins.AppendTo(k))
+	id := string(candidates.AppendTo(k))
 	if out, known := r.partsOf[id]; known {
 		return out
 	}
@@ -48,8 +48,8 @@ func (r *run) parts(bins packing.Bits, keys []string) []*part {
 	var all [][]int
 	index := map[string]int{}
 	var key []byte
-	for b := range r.catalog.bins {
-		if !bins.Has(b) {
+	for b := range r.catalog.candidates {
+		if !candidates.Has(b) {
 			continue
 		}
 		key = key[:0]
@@ -65,13 +65,13 @@ func (r *run) parts(bins packing.Bits, keys []string) []*part {
 		if !ok {
 			at = len(out)
 			index[string(key)] = at
-			out, all = append(out, &part{bins: packing.NewBits(len(r.catalog.bins))}), append(all, nil)
+			out, all = append(out, &part{candidates: packing.NewBits(len(r.catalog.candidates))}), append(all, nil)
 		}
-		out[at].bins.Set(b)
+		out[at].candidates.Set(b)
 		all[at] = append(all[at], b)
 	}
 	for i, p := range out {
-		p.front = r.catalog.paretoFront(all[i], func(int, int) bool { return true })
+		p.front = r.catalog.nonDominated(all[i], func(int, int) bool { return true })
 	}
 	if r.partsOf == nil {
 		r.partsOf = map[string][]*part{}
@@ -80,11 +80,11 @@ func (r *run) parts(bins packing.Bits, keys []string) []*part {
 	return out
 }
 
-// cells returns the domain buckets of a batch's candidates in which capacity for one of its pods can be bought now.
-func (r *run) cells(u *unit, bins packing.Bits, keys []string) []*cell {
-	var out []*cell
-	for _, p := range r.parts(bins, keys) {
-		c := &cell{bins: p.bins, first: p.front[0], cost: math.Inf(1), alone: math.Inf(1)}
+// domain buckets returns the domain buckets of a batch's candidates in which capacity for one of its pods can be bought now.
+func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string) []*domainBucket {
+	var out []*domainBucket
+	for _, p := range r.parts(candidates, keys) {
+		c := &domainBucket{candidates: p.candidates, first: p.front[0], cost: math.Inf(1), alone: math.Inf(1)}
 		some := false
 		for _, b := range p.front {
 			if packing.Fits(r.catalog.roomOf(b), u.need, 1) == 0 || !r.affordable(b) {
@@ -95,7 +95,7 @@ func (r *run) cells(u *unit, bins packing.Bits, keys []string) []*cell {
 				r.countPaid(u, c, b, at)
 				continue
 			}
-			c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.bins[b].price)
+			c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.candidates[b].price)
 		}
 		if some {
 			out = append(out, c)
@@ -106,7 +106,7 @@ func (r *run) cells(u *unit, bins packing.Bits, keys []string) []*cell {
 }
 
 // countPaid adds what is left of candidate b's capacity reservation to the pods that cost nothing in the bucket.
-func (r *run) countPaid(u *unit, c *cell, b, reservation int) {
+func (r *run) countPaid(u *podBatch, c *domainBucket, b, reservation int) {
 	if _, known := c.each[reservation]; known {
 		return
 	}
@@ -122,7 +122,7 @@ func (r *run) countPaid(u *unit, c *cell, b, reservation int) {
 
 // claim records how many instances of capacity reservations the pods assigned to a bucket will use, so that other pods don't count on
 // them as well.
-func (r *run) claim(c *cell) {
+func (r *run) claim(c *domainBucket) {
 	n := c.n
 	for _, reservation := range slices.Sorted(maps.Keys(c.each)) {
 		nodes := min(max(0, r.budgets[reservation]-r.claimed[reservation]), int64((n+c.each[reservation]-1)/c.each[reservation]))
@@ -135,30 +135,30 @@ func (r *run) claim(c *cell) {
 
 // weigh finds out whether the two cost models (nodes shared perfectly, or a node per pod) lead to different choices of buckets, and
 // applies the one that this plan uses.
-func (r *run) weigh(cells []*cell) {
-	for _, c := range cells {
-		for _, o := range cells {
+func (r *run) weigh(domainBuckets []*domainBucket) {
+	for _, c := range domainBuckets {
+		for _, o := range domainBuckets {
 			if c.cost < o.cost*(1-1e-9) && o.alone < c.alone*(1-1e-9) {
 				r.ambiguous = true
 			}
 		}
 	}
 	if r.alone {
-		for _, c := range cells {
+		for _, c := range domainBuckets {
 			c.cost = c.alone
 		}
 	}
 }
 
 // shareCost returns what a pod costs if its node is shared perfectly: the largest share that it takes of any resource.
-func (r *run) shareCost(u *unit, b int) float64 {
+func (r *run) shareCost(u *podBatch, b int) float64 {
 	share := 1 / float64(u.most)
 	for d, n := range u.need {
 		if room := r.catalog.roomOf(b)[d]; n > 0 && room != packing.Unlimited {
 			share = max(share, float64(n)/float64(room))
 		}
 	}
-	return share * r.catalog.bins[b].price
+	return share * r.catalog.candidates[b].price
 }
 
 // assign chooses a domain bucket for each of up to most pods of the batch, so that spread, affinity and anti-affinity hold over all pods
@@ -166,12 +166,12 @@ func (r *run) shareCost(u *unit, b int) float64 {
 //
 // kube-scheduler spreads over the domains that have nodes; here every domain counts in which nodes can be bought. Within the skew that
 // leaves, a pod goes where it is cheapest.
-func (r *run) assign(u *unit, cells []*cell, most int) {
+func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
 	for range most {
-		lowest := u.lowest(cells, r)
-		var best *cell
+		lowest := u.lowest(domainBuckets, r)
+		var best *domainBucket
 		var bestChoice choice
-		for _, c := range cells {
+		for _, c := range domainBuckets {
 			where := r.siteBought(c.first)
 			if math.IsInf(c.next(), 1) || !r.coarseAllows(u, where) {
 				continue
@@ -187,7 +187,7 @@ func (r *run) assign(u *unit, cells []*cell, most int) {
 		r.assumed = append(r.assumed, assumption{u, best.first})
 		r.assume(u, best.first, 1)
 	}
-	for _, c := range cells {
+	for _, c := range domainBuckets {
 		r.claim(c)
 	}
 }
@@ -214,11 +214,11 @@ func (a choice) better(b choice) bool {
 }
 
 // lowest returns, for each of the batch's own spread constraints, the least count of a domain that the buckets can reach.
-func (u *unit) lowest(cells []*cell, r *run) []int {
+func (u *podBatch) lowest(domainBuckets []*domainBucket, r *run) []int {
 	out := make([]int, len(u.spreads))
 	for i, g := range u.spreads {
 		out[i] = math.MaxInt
-		for _, c := range cells {
+		for _, c := range domainBuckets {
 			if d, ok := r.siteBought(c.first).of(g); ok {
 				out[i] = min(out[i], g.counts[d])
 			}
@@ -228,7 +228,7 @@ func (u *unit) lowest(cells []*cell, r *run) []int {
 }
 
 // even reports whether the batch's spread constraints hold with one more pod in the given domains.
-func (u *unit) even(where site, lowest []int) bool {
+func (u *podBatch) even(where site, lowest []int) bool {
 	i := 0
 	for k := range u.owned {
 		o := &u.owned[k]
@@ -245,14 +245,14 @@ func (u *unit) even(where site, lowest []int) bool {
 
 // assumption is a pod counted in a bucket before its node is planned.
 type assumption struct {
-	unit *unit
-	bin  int
+	podBatch  *podBatch
+	candidate int
 }
 
-func (r *run) assume(u *unit, b, n int) {
+func (r *run) assume(u *podBatch, b, n int) {
 	where := r.siteBought(b)
 	for _, g := range u.member {
-		if g.host || g.filter != nil && !r.countsBin(g, b, func(key string) (string, bool) { return r.catalog.label(b, key) }) {
+		if g.host || g.filter != nil && !r.countsCandidate(g, b, func(key string) (string, bool) { return r.catalog.label(b, key) }) {
 			continue
 		}
 		if d, ok := where.of(g); ok {
@@ -282,7 +282,7 @@ func (r *run) assume(u *unit, b, n int) {
 // unassume reverts what assign has counted.
 func (r *run) unassume() {
 	for _, a := range r.assumed {
-		r.assume(a.unit, a.bin, -1)
+		r.assume(a.podBatch, a.candidate, -1)
 	}
 	r.assumed = r.assumed[:0]
 }

@@ -23,7 +23,7 @@ import (
 // logPatience is how long pods wait for the intent log to be read before their events mention it.
 const logPatience = 5 * time.Second
 
-// Config holds the settings of a Motor.
+// Config holds the settings of a Launcher.
 type Config struct {
 	Cluster string // part of every launch batch token
 	// A burst is planned when no pod has arrived for BatchIdle, or at the latest BatchMax after its first pod.
@@ -37,8 +37,8 @@ type Config struct {
 	Plan     capacity.Options
 }
 
-// Motor is the launch controller. All of its goroutines run between the start and the return of Run.
-type Motor struct {
+// Launcher is the launch controller. All of its goroutines run between the start and the return of Run.
+type Launcher struct {
 	cfg          Config
 	clock        clock.WithTicker
 	reservations *Reservations
@@ -106,7 +106,7 @@ type Motor struct {
 	heldFrom  map[guard.Key]int // the planner goroutine's: at which pending pod the next search for a probe begins
 }
 
-// Parts holds the neighbours of a Motor.
+// Parts holds the neighbours of a Launcher.
 type Parts struct {
 	Clock          clock.WithTicker
 	Reservations   *Reservations
@@ -135,8 +135,8 @@ type Parts struct {
 	Seed   int64
 }
 
-// New returns a Motor that does nothing until Run.
-func New(cfg Config, p Parts) *Motor {
+// New returns a Launcher that does nothing until Run.
+func New(cfg Config, p Parts) *Launcher {
 	if p.Judge == nil {
 		p.Judge = func(*corev1.Pod, time.Time) (float64, bool) { return 1, false }
 	}
@@ -146,7 +146,7 @@ func New(cfg Config, p Parts) *Motor {
 	if p.Taints == nil {
 		p.Taints = func(n *corev1.Node) []corev1.Taint { return n.Spec.Taints }
 	}
-	m := &Motor{
+	m := &Launcher{
 		cfg: cfg, clock: p.Clock, reservations: p.Reservations, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
 		planner: p.Planner, rooms: p.Rooms, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
 		daemons: p.Daemons, hold: p.Hold, spending: p.Spending, names: rand.New(rand.NewSource(p.Seed)),
@@ -176,7 +176,7 @@ func New(cfg Config, p Parts) *Motor {
 //  6. Launch it in the background: the next burst doesn't wait for these instances.
 //  7. Buy the probes of the spending guard that are due (probe).
 //  8. Do the same for the pods of nodes that are being replaced (relocate).
-func (m *Motor) Run(ctx context.Context) {
+func (m *Launcher) Run(ctx context.Context) {
 	m.live.Store(true)
 	m.wg.Go(func() { m.serve(ctx) })
 	m.wg.Go(func() { m.keepSpending(ctx) })
@@ -190,7 +190,7 @@ func (m *Motor) Run(ctx context.Context) {
 }
 
 // servePlans makes a plan whenever there is something to plan for. A panic that no step has caught leaves demand unchanged.
-func (m *Motor) servePlans(ctx context.Context) {
+func (m *Launcher) servePlans(ctx context.Context) {
 	m.replan() // for the demand that a panic has left
 	for m.settle(ctx) {
 		m.keepDaemonRoom(ctx)
@@ -202,7 +202,7 @@ func (m *Motor) servePlans(ctx context.Context) {
 }
 
 // readLog waits until the claims have been read.
-func (m *Motor) readLog(ctx context.Context) bool {
+func (m *Launcher) readLog(ctx context.Context) bool {
 	read := make(chan bool, 1)
 	m.wg.Go(func() { read <- m.claims.WaitForSync(ctx) })
 	patience := m.clock.NewTimer(logPatience)
@@ -226,7 +226,7 @@ func (m *Motor) readLog(ctx context.Context) bool {
 
 // unread refuses the waiting pods because the log can't be read. Nothing may be planned without it, not even when the claims are there and
 // only pools or classes are missing: what an earlier leader launched has not been resumed yet.
-func (m *Motor) unread(ctx context.Context) {
+func (m *Launcher) unread(ctx context.Context) {
 	waiting, _ := m.gather(ctx)
 	if len(waiting) == 0 {
 		return
@@ -239,22 +239,22 @@ func (m *Motor) unread(ctx context.Context) {
 }
 
 // replan wakes the planner to look at queued pods.
-func (m *Motor) replan() {
+func (m *Launcher) replan() {
 	select {
 	case m.plan <- struct{}{}:
 	default:
 	}
 }
 
-// Changed tells the Motor that pools, node classes or offerings have changed: refused pods may fit now.
-func (m *Motor) Changed() {
+// Changed tells the Launcher that pools, node classes or offerings have changed: refused pods may fit now.
+func (m *Launcher) Changed() {
 	m.recount()
 	m.changes.Add(1)
 	m.reopen()
 }
 
 // reopen makes refused pods be planned for again.
-func (m *Motor) reopen() {
+func (m *Launcher) reopen() {
 	select {
 	case m.changed <- struct{}{}:
 	default:
@@ -262,7 +262,7 @@ func (m *Motor) reopen() {
 }
 
 // serve carries out the ledger's effects as they arise.
-func (m *Motor) serve(ctx context.Context) {
+func (m *Launcher) serve(ctx context.Context) {
 	tick := m.clock.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -291,7 +291,7 @@ func (m *Motor) serve(ctx context.Context) {
 	}
 }
 
-func (m *Motor) effects(ctx context.Context) {
+func (m *Launcher) effects(ctx context.Context) {
 	e := m.reservations.take()
 	if len(e.Activate) > 0 {
 		pods := make([]*corev1.Pod, 0, len(e.Activate))
@@ -323,7 +323,7 @@ func (m *Motor) effects(ctx context.Context) {
 
 // later submits pods that were left to preemption first. Those for which preemption has chosen victims are left out of plans as long as the
 // victims may take to end (withoutNominees).
-func (m *Motor) later() {
+func (m *Launcher) later() {
 	for _, d := range m.reservations.due() {
 		if m.pending.Get(d.ref.UID) != nil {
 			m.reservations.submitUntaken(d.ref, d.class)
@@ -332,7 +332,7 @@ func (m *Motor) later() {
 }
 
 // settle waits for demand and then for the burst to end. It returns false when ctx has ended.
-func (m *Motor) settle(ctx context.Context) bool {
+func (m *Launcher) settle(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -362,7 +362,7 @@ const choresShare = 4
 
 // background runs f beside everything else; no launch waits for it: it records a reservation or ends a claim, say. With an API server that
 // is slow or throttles, thousands of these may be due, and launches must not queue behind them.
-func (m *Motor) background(ctx context.Context, f func()) {
+func (m *Launcher) background(ctx context.Context, f func()) {
 	m.wg.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -378,7 +378,7 @@ func (m *Motor) background(ctx context.Context, f func()) {
 }
 
 // sleep waits for d and returns false when ctx ends first.
-func (m *Motor) sleep(ctx context.Context, d time.Duration) bool {
+func (m *Launcher) sleep(ctx context.Context, d time.Duration) bool {
 	t := m.clock.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -390,7 +390,7 @@ func (m *Motor) sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // cancel deletes a claim that was never launched and that no pod needs.
-func (m *Motor) cancel(ctx context.Context, claim string) {
+func (m *Launcher) cancel(ctx context.Context, claim string) {
 	if err := m.claims.Delete(ctx, claim); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not delete a claim that is not needed any more; it will be collected", "nodeClaim", claim)
 	}
@@ -400,7 +400,7 @@ func (m *Motor) cancel(ctx context.Context, claim string) {
 
 // fail ends claims whose launch has failed and returns their pods to the planner. Standalone NodeClaims stay: they belong to the users who
 // wrote them.
-func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why string, exhausted bool) {
+func (m *Launcher) fail(ctx context.Context, claims []*capacity.Claim, reason, why string, exhausted bool) {
 	logger := klog.FromContext(ctx)
 	why = oneLine(why)
 	for _, c := range claims {
@@ -432,7 +432,7 @@ func (m *Motor) fail(ctx context.Context, claims []*capacity.Claim, reason, why 
 }
 
 // tellPods records a warning on the pods that are planned on a claim's node, and returns how many there are.
-func (m *Motor) tellPods(claim, reason, note string) int {
+func (m *Launcher) tellPods(claim, reason, note string) int {
 	var refs []capacity.PodRef
 	m.reservations.read(func(l *ledger.Ledger) { refs = l.Refs(claim) })
 	for _, ref := range refs {
@@ -442,22 +442,22 @@ func (m *Motor) tellPods(claim, reason, note string) int {
 }
 
 // giveUp records why a claim's launch failed and deletes the claim. No launch of it may be under way.
-func (m *Motor) giveUp(ctx context.Context, name, reason, why string) {
+func (m *Launcher) giveUp(ctx context.Context, name, reason, why string) {
 	if err := m.claims.RecordLaunchFailed(ctx, name, reason, why); err != nil {
 		klog.FromContext(ctx).V(3).Info("Could not record why the launch failed", "nodeClaim", name, "err", err)
 	}
 	m.cancel(ctx, name)
 }
 
-// GivingUp tells the Motor why a NodeClaim is about to be given up, for the events of pods that wait for its node. ClaimGone follows.
-func (m *Motor) GivingUp(claim, why string) {
+// GivingUp tells the Launcher why a NodeClaim is about to be given up, for the events of pods that wait for its node. ClaimGone follows.
+func (m *Launcher) GivingUp(claim, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.givenUp[claim] = why
 }
 
-// ClaimGone tells the Motor that a NodeClaim has ended or is about to. It is called repeatedly for a claim that is being deleted.
-func (m *Motor) ClaimGone(name, why string) {
+// ClaimGone tells the Launcher that a NodeClaim has ended or is about to. It is called repeatedly for a claim that is being deleted.
+func (m *Launcher) ClaimGone(name, why string) {
 	c := m.claims.Claim(name)
 	m.mu.Lock()
 	pool, told := m.dying[name]

@@ -1,9 +1,9 @@
 package packing
 
 // works counts work: roughly, how many numbers were touched.
-type works struct {
+type workBudget struct {
 	knapsack *knapsack
-	lps      []*cover
+	lps      []*coveringLP
 	// end is the amount of work after which optional work stops.
 	end int
 }
@@ -14,8 +14,8 @@ const fastWork, fastWorkPerThing = 1.5e6, 2.5e3
 // perEffort is how much work takes a microsecond, measured over many kinds of workloads.
 const perEffort = 750
 
-func newWorks(k *kinds, effort int) *works {
-	w := &works{knapsack: newKnapsack(k)}
+func newWorkBudget(k *kinds, effort int) *workBudget {
+	w := &workBudget{knapsack: newKnapsack(k)}
 	if effort == Quick {
 		return w
 	}
@@ -27,7 +27,7 @@ func newWorks(k *kinds, effort int) *works {
 	return w
 }
 
-func (w *works) spent() int {
+func (w *workBudget) spent() int {
 	n := w.knapsack.work
 	for _, lp := range w.lps {
 		n += lp.work
@@ -36,4 +36,4 @@ func (w *works) spent() int {
 }
 
 // left returns how much work may still be done.
-func (w *works) left() int { return w.end - w.spent() }
+func (w *workBudget) left() int { return w.end - w.spent() }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// unit is a pod batch: the demand of one class (and gang) in one plan.
-type unit struct {
+// pod batch is a pod batch: the demand of one class (and gang) in one plan.
+type podBatch struct {
 	*Class
 	index   int
 	holders []holder
@@ -32,8 +32,8 @@ type unit struct {
 	// spreads are the groups of its own spread constraints in force over labels other than the host name.
 	spreads []*group
 	asks    asks
-	// bins are the candidates that may be bought for the batch, apart from capacity.
-	bins packing.Bits
+	// candidates are the candidates that may be bought for the batch, apart from capacity.
+	candidates packing.Bits
 	// offered are those of them that are bought for it: without special hardware, unless that is needed. spared: some were left out;
 	// special: it may use all, since nothing else holds its pods.
 	offered         packing.Bits
@@ -75,14 +75,14 @@ const (
 	toleratePreferNoSchedule
 )
 
-// unitsOf merges demand into pod batches by class and gang, in order of first appearance.
-func unitsOf(demand []Demand) []*unit {
+// podBatchesOf merges demand into pod batches by class and gang, in order of first appearance.
+func podBatchesOf(demand []Demand) []*podBatch {
 	type key struct {
 		class ClassKey
 		gang  string
 	}
-	index := map[key]*unit{}
-	var out []*unit
+	index := map[key]*podBatch{}
+	var out []*podBatch
 	for i := range demand {
 		d := &demand[i]
 		k := key{class: d.Class.Key}
@@ -91,7 +91,7 @@ func unitsOf(demand []Demand) []*unit {
 		}
 		u, ok := index[k]
 		if !ok {
-			u = &unit{Class: d.Class, index: len(out), gang: d.Gang}
+			u = &podBatch{Class: d.Class, index: len(out), gang: d.Gang}
 			index[k] = u
 			out = append(out, u)
 		}
@@ -106,7 +106,7 @@ func unitsOf(demand []Demand) []*unit {
 }
 
 // findSteps lists the preferences. softTaints: some pool or node has a PreferNoSchedule taint.
-func (u *unit) findSteps(softTaints bool) {
+func (u *podBatch) findSteps(softTaints bool) {
 	u.steps = nil
 	for range u.PreferredAffinity {
 		u.steps = append(u.steps, dropPreferredAffinity)
@@ -128,7 +128,7 @@ func (u *unit) findSteps(softTaints bool) {
 }
 
 // dropped returns how many steps of one kind have been dropped.
-func (u *unit) dropped(kind step) int {
+func (u *podBatch) dropped(kind step) int {
 	n := 0
 	for _, s := range u.steps[:u.level] {
 		if s == kind {
@@ -139,7 +139,7 @@ func (u *unit) dropped(kind step) int {
 }
 
 // relaxed sets what the batch requires at its level: the heaviest preferred node term that is not dropped counts as required.
-func (u *unit) relaxed() {
+func (u *podBatch) relaxed() {
 	u.asks = asks{terms: u.Terms, tolerations: u.Tolerations, preferred: u.dropped(toleratePreferNoSchedule) > 0, scheduler: u.scheduler()}
 	if n := u.dropped(dropPreferredTerm); n < len(u.Preferred) {
 		terms := u.Terms
@@ -156,10 +156,10 @@ func (u *unit) relaxed() {
 }
 
 // demandHard puts only required constraints in force.
-func (u *unit) demandHard() { u.enforce((*owned).hard) }
+func (u *podBatch) demandHard() { u.enforce((*owned).hard) }
 
 // enforce puts those of the batch's constraints in force for which which returns true, and no others.
-func (u *unit) enforce(which func(*owned) bool) {
+func (u *podBatch) enforce(which func(*owned) bool) {
 	u.keysKept = nil
 	for i := range u.owned {
 		u.owned[i].group.asked--
@@ -195,7 +195,7 @@ func (c *Class) ownTerms() []Requirements {
 }
 
 // keysNow returns the batch's keys, cached until a constraint of any batch comes into or goes out of force.
-func (r *run) keysNow(u *unit) []string {
+func (r *run) keysNow(u *podBatch) []string {
 	if u.keysAt != r.topo.changes || u.keysKept == nil {
 		u.keysKept, u.keysAt = slices.Sorted(maps.Keys(u.keys())), r.topo.changes
 	}
@@ -204,7 +204,7 @@ func (r *run) keysNow(u *unit) []string {
 
 // keys returns the labels whose value decides whether the batch's pods may be on a node. A node for the batch must have one value of
 // each, whatever is launched for it.
-func (u *unit) keys() map[string]bool {
+func (u *podBatch) keys() map[string]bool {
 	out := map[string]bool{}
 	if u.fixZone {
 		out[labelZone] = true
@@ -245,7 +245,7 @@ func (u *unit) keys() map[string]bool {
 }
 
 // coarseKeys returns the labels other than the host name over which the batch's pods are counted or limited.
-func (u *unit) coarseKeys() []string {
+func (u *podBatch) coarseKeys() []string {
 	keys := map[string]bool{}
 	for _, o := range u.owned {
 		keys[o.group.key] = true
@@ -261,7 +261,7 @@ func (u *unit) coarseKeys() []string {
 }
 
 // follows reports whether the batch's pods must share a node with other pods.
-func (u *unit) follows() bool {
+func (u *podBatch) follows() bool {
 	for _, o := range u.owned {
 		if o.kind == affinity && o.group.host {
 			return true
@@ -271,7 +271,7 @@ func (u *unit) follows() bool {
 }
 
 // owns reports whether a constraint of the batch that is in force uses the group.
-func (u *unit) owns(g *group) bool {
+func (u *podBatch) owns(g *group) bool {
 	for i := range u.owned {
 		if u.owned[i].group == g {
 			return true

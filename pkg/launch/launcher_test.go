@@ -77,7 +77,7 @@ func TestCapacityRunsOutHalfWay(t *testing.T) {
 	w.exactly(5)
 }
 
-func TestNothingToBeHadIsSaidAndTriedLater(t *testing.T) {
+func TestNothingAvailableIsReportedAndTriedLater(t *testing.T) {
 	w := newWorld(t)
 	w.capacity["large"], w.capacity["small"] = 0, 0
 	w.run()
@@ -88,7 +88,7 @@ func TestNothingToBeHadIsSaidAndTriedLater(t *testing.T) {
 	w.mu.Lock()
 	delete(w.capacity, "large")
 	w.mu.Unlock()
-	w.motor.Changed()
+	w.launcher.Changed()
 	w.allBound(2)
 	w.exactly(1)
 }
@@ -219,7 +219,7 @@ func TestPodThatEndsBeforeTheLaunchCancelsIt(t *testing.T) {
 	w.until("a failed try", func() bool { return len(w.notes) > 1 })
 	gone := w.pod(0)
 	gone.Status.Phase = "Failed"
-	w.motor.pending.observe(w.pod(0), gone)
+	w.launcher.pending.observe(w.pod(0), gone)
 	w.mu.Lock()
 	delete(w.broken, "Prepare")
 	w.mu.Unlock()
