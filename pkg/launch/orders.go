@@ -196,17 +196,17 @@ func orderedAs(c *capacity.Claim) guard.Workload {
 	if c.Order != nil && c.Order.Owner != "" {
 		return guard.Workload{Owner: c.Order.Owner}
 	}
-	h := sha256.New()
-	fmt.Fprintln(h, c.Pool, c.NodeClass, c.Taints, c.StartupTaints)
+	text := fmt.Appendln(nil, c.Pool, c.NodeClass, c.Taints, c.StartupTaints)
 	for _, r := range slices.Sorted(maps.Keys(c.Requests)) {
-		fmt.Fprintln(h, r, c.Requests[r])
+		text = fmt.Appendln(text, r, c.Requests[r])
 	}
 	if c.Order != nil {
 		for _, key := range slices.Sorted(maps.Keys(c.Order.Requirements)) {
-			fmt.Fprintln(h, c.Order.Requirements[key])
+			text = fmt.Appendln(text, c.Order.Requirements[key])
 		}
 	}
-	return guard.Workload{Owner: fmt.Sprintf("NodeClaims/%s-%x", c.NodeClass, h.Sum(nil)[:4])}
+	sum := sha256.Sum256(text)
+	return guard.Workload{Owner: fmt.Sprintf("NodeClaims/%s-%x", c.NodeClass, sum[:4])}
 }
 
 // inFlight adds the node of a claim that no pods are planned for to the ledger, so that pods can be planned there.
