@@ -64,18 +64,18 @@ var Rules = []Rule{
 	{"pkg/simulate", []string{awsSDK, ec2Types, karpTypes}, "filters see nodes and pods; where nodes come from is none of their business"},
 	{"pkg/simulate", own("pkg/aws", "pkg/karpenter", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
-	{"pkg/launch", []string{awsSDK, ec2Types}, "the cloud is an interface of this launcher"},
+	{"pkg/launch", []string{awsSDK, ec2Types}, "the cloud is an interface of this package"},
 	{"pkg/launch", []string{karpTypes, runtime}, "claims are an interface of this launcher"},
-	{"pkg/launch", []string{framework, scheduler}, "verification is an interface of this launcher"},
-	{"pkg/launch", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), "a launcher names what it needs; cmd introduces it"},
+	{"pkg/launch", []string{framework, scheduler}, "verification is an interface of this package"},
+	{"pkg/launch", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), "a package names what it needs; cmd wires it"},
 
-	{"pkg/lifecycle", []string{awsSDK}, "the cloud is an interface of this launcher"},
+	{"pkg/lifecycle", []string{awsSDK}, "this package names what it needs of the cloud as an interface"},
 	{"pkg/lifecycle", []string{framework, scheduler}, "a node's life goes on whatever the scheduler does"},
-	{"pkg/lifecycle", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/disruption", "plugins"), "a launcher names what it needs; cmd introduces it"},
+	{"pkg/lifecycle", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/disruption", "plugins"), "a package names what it needs; cmd wires it"},
 
-	{"pkg/disruption", []string{awsSDK}, "the cloud is an interface of this launcher"},
-	{"pkg/disruption", []string{framework, scheduler}, "whether pods fit elsewhere is an interface of this launcher"},
-	{"pkg/disruption", own("pkg/aws", "pkg/simulate", "pkg/launch", "plugins"), "a launcher names what it needs; cmd introduces it"},
+	{"pkg/disruption", []string{awsSDK}, "this package names what it needs of the cloud as an interface"},
+	{"pkg/disruption", []string{framework, scheduler}, "this package asks through an interface whether pods fit elsewhere"},
+	{"pkg/disruption", own("pkg/aws", "pkg/simulate", "pkg/launch", "plugins"), "a package names what it needs; cmd wires it"},
 
 	{"pkg/poolmetrics", append(own("pkg", "plugins"), clientGo, awsSDK, karpTypes), "all parts have metrics by pool, so it leans on none of them"},
 	{"pkg/version", append(own("pkg", "plugins"), clientGo, awsSDK), "all parts say which build they belong to, so it leans on none of them"},

@@ -123,7 +123,7 @@ func (s scope) kind() string {
 	return "pool"
 }
 
-// count sets the metric of remembered scopes.
+// count sets the gauge of what counts as without capacity now: pools, types, capacity types, subnets and placement groups.
 func (x *exhaustion) count() {
 	n := map[string]int{"subnet": 0, "placement-group": 0, "capacity-type": 0, "type": 0, "pool": 0}
 	for s := range x.until {

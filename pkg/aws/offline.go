@@ -119,7 +119,7 @@ func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.Insta
 		var what string
 		r.images, what = imagesOfTerms(&nc.Spec)
 		if own != "" {
-			what = fmt.Sprintf("launch template %s: %s, and volumes as an image has them", own, what)
+			what = fmt.Sprintf("for launch template %s, which is not read: %s, and the image's own volumes", own, what)
 		}
 		assumed = append(assumed, what)
 	}

@@ -11,7 +11,7 @@
 // A walk through the planner, in the order in which a plan is made: ClassOf returns a pod's class; Planner.Plan is the
 // numbered list; catalog.go, labelchoices.go, match.go and daemons.go find what can be bought, and for which pods;
 // group.go, topology.go and topologycount.go count pods by domain; allow.go checks these counts; existing.go fills nodes that
-// exist; domain buckets.go assigns pods to the values of topology labels, buy.go hands what is left to the sub-package packing as
+// exist; domainbuckets.go assigns pods to the values of topology labels, buy.go hands what is left to the sub-package packing as
 // numbers; shape.go finds the offerings of each node, order.go the order of binding, learn.go what to change in the next
 // attempt; emit.go and refuse.go write the result.
 package capacity

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// domain bucket is a domain bucket: the candidates of a pod batch that have the same values for the labels over which its pods are counted.
+// domainBucket holds the candidates of a pod batch that have the same values for the labels over which its pods are counted.
 type domainBucket struct {
 	candidates packing.Bits
 	first      int // one of its candidates
@@ -80,7 +80,7 @@ func (r *run) parts(candidates packing.Bits, keys []string) []*part {
 	return out
 }
 
-// domain buckets returns the domain buckets of a batch's candidates in which capacity for one of its pods can be bought now.
+// domainBuckets returns the domain buckets of a batch's candidates in which capacity for one of its pods can be bought now.
 func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string) []*domainBucket {
 	var out []*domainBucket
 	for _, p := range r.parts(candidates, keys) {

@@ -49,7 +49,7 @@ func forbiddenOf(all []Forbidden) forbidden {
 	return out
 }
 
-// count returns how many combinations are ruled out for a class on new nodes.
+// count returns how many entries (a pool, or a zone and capacity type of one) are ruled out for new nodes of a class.
 func (f forbidden) count(class ClassKey) int {
 	n := 0
 	for _, of := range f[class] {

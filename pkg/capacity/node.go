@@ -18,7 +18,7 @@ type node struct {
 	sure site
 	// fixed are the labels that must have the same value whatever is launched.
 	fixed []string
-	// present are the groups that already count the node.
+	// present are the topology groups in which register has entered the node.
 	present map[*group]bool
 	gone    bool
 	// lost: pods were removed from it since its shape was found.
@@ -133,7 +133,8 @@ func (r *run) tally(u *podBatch, n *node, k int) {
 	}
 }
 
-// register adds the node's domains to the spread groups over labels that will count it, and counts the pods of its daemons.
+// register enters a new node in the topology groups that change when a node appears: for a spread over a label its domain then exists, and
+// its DaemonSet pods are counted. Groups whose node filter its labels may not pass are skipped.
 func (r *run) register(n *node) {
 	for _, g := range r.topo.opening {
 		if n.present[g] {

@@ -30,7 +30,8 @@ const maxAttempts = 8
 //  6. Each new node gets the set of offerings that hold its pods.
 //  7. Placements are put in an order in which each is legal with all nodes present. If that teaches something (a domain
 //     that no count knew, a gang without enough placements), step 3 starts again for all batches.
-//  8. If it isn't clear what a zone costs, the same is done with the other cost model, and the better plan is kept.
+//  8. What a pod costs in a zone is estimated as if nodes were shared perfectly. If a node for each pod would make another zone the
+//     cheapest, steps 3 to 7 are done with that estimate, too, and the better plan is kept.
 func (p *Planner) Plan(view *View, opts Options) *Plan {
 	r := newRun(view, &opts, &p.memory)
 	// What attempts teach hardly depends on how well nodes are packed, so effort is spent only when there is nothing left to learn.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pod batch is a pod batch: the demand of one class (and gang) in one plan.
+// podBatch is the demand of one class (and gang) in one plan.
 type podBatch struct {
 	*Class
 	index   int
@@ -138,7 +138,8 @@ func (u *podBatch) dropped(kind step) int {
 	return n
 }
 
-// relaxed sets what the batch requires at its level: the heaviest preferred node term that is not dropped counts as required.
+// relaxed sets what the batch requires now that level preferences have been dropped: of its preferred node terms, the heaviest one left counts
+// as required.
 func (u *podBatch) relaxed() {
 	u.asks = asks{terms: u.Terms, tolerations: u.Tolerations, preferred: u.dropped(toleratePreferNoSchedule) > 0, scheduler: u.scheduler()}
 	if n := u.dropped(dropPreferredTerm); n < len(u.Preferred) {

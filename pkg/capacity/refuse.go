@@ -11,10 +11,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// maxMessage limits the length of a refusal's message, maxReason that of one pool's part of it, in bytes.
+// maxMessage limits the length of a refusal's message, maxReason that of one pool's part of it, in bytes; maxPaused that of why a pool's
+// launches are paused: since when, what lifts the pause, for what, and the cause.
 const (
 	maxMessage = 900
 	maxReason  = 250
+	maxPaused  = 420
 )
 
 // refusal returns why pods of a batch are not in the plan.
@@ -38,13 +40,14 @@ func (r *run) refusal(u *podBatch, rest []holder) Refusal {
 			continue // for other schedulers only
 		}
 		reason, retry, by := r.verdict(u, p)
+		most := maxReason
 		if by != nil && by.Paused {
-			reason, retry, by = by.Reason, true, nil
+			reason, retry, by, most = by.Reason, true, nil, maxPaused
 		}
 		if p.Paused != "" { // whatever the reason, the pause may have left fewer offerings than usual
-			reason, retry, by = shorten(p.Paused, maxReason-40)+"; other offerings: "+reason, true, nil
+			reason, retry, by, most = shorten(p.Paused, maxPaused)+"; other offerings: "+reason, true, nil, maxPaused+100
 		}
-		reason = shorten(reason, maxReason)
+		reason = shorten(reason, most)
 		out.Reasons = append(out.Reasons, PoolReason{Pool: p.Name, Reason: reason})
 		out.Retryable = out.Retryable || retry
 		if by != nil {

@@ -217,7 +217,8 @@ func (c *catalog) choose(p *poolOffers, candidates []int) (chosen []int, short s
 	return slices.DeleteFunc(slices.Clone(candidates), func(b int) bool { return !types[c.candidates[b].typ] }), short
 }
 
-// describe fills the template from the shape's candidates.
+// describe sets the shape's template, the PlannedNode for node n, from its candidates. What the candidates alone determine is computed
+// once per set of candidates.
 func (r *run) describe(n *node, s *shape) {
 	key := make([]byte, 0, 3*len(s.candidates))
 	for _, b := range s.candidates {

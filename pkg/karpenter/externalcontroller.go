@@ -225,7 +225,7 @@ func heldBy(l *coordinationv1.Lease) string {
 	return fmt.Sprintf("Karpenter is active in this cluster (lease %s%s): nothing is launched, changed or terminated until it has stopped", klog.KObj(l), holder)
 }
 
-// say stores the answer and, if it has changed, logs it and calls the OnChange functions.
+// say stores why nothing may be done ("" if no Karpenter is active). If that has changed, it logs it and calls the OnChange functions.
 func (i *ExternalController) say(ctx context.Context, why string) {
 	i.mu.Lock()
 	before := i.why

@@ -223,11 +223,12 @@ func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs 
 	return out
 }
 
-// endUnused ends instances that were launched for a plan that has fallen through, before their kubelets register.
+// endUnused terminates instances before their kubelets register: the gang that they were launched for can't be placed, and no other pod took
+// them.
 func (m *Launcher) endUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
-		m.log(ctx).V(2).Info("Terminating an instance whose plan has fallen through", "nodeClaim", claim)
+		m.log(ctx).V(2).Info("Terminating an instance before its kubelet registers: the gang it was launched for can't be placed, and no pod took it", "nodeClaim", claim)
 		m.spending.unused(claim, m.reservations.unplanned)
 		m.background(ctx, func() { m.cancel(ctx, claim) })
 	}

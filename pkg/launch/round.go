@@ -151,8 +151,8 @@ func (m *Launcher) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gan
 	return waiting, gangs
 }
 
-// renew computes anew the classes of pods that wait again after their node was lost: they may need something else by now, a zone since
-// their volume was bound, say, without a scheduling cycle of theirs. It reports whether it changed the ledger.
+// renew computes the classes of pods anew whose node was lost: without a scheduling cycle of theirs they may need something else now, such
+// as the zone in which their volume was bound meanwhile. It reports whether it changed the ledger.
 func (m *Launcher) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	fresh := map[types.UID]*capacity.Class{}
 	var lost []types.UID

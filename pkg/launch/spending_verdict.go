@@ -260,7 +260,7 @@ func (s *Spending) leftLocked(b *watched, now time.Time) {
 		b.unusedSince = now
 	case now.Sub(b.unusedSince) < unusedFor || len(b.probes) == 0:
 	case s.waitsLocked(b.wanted) && !s.overtakenLocked(b, b.workloads):
-		// What keeps its pods off would keep them off the next one, too.
+		// Whatever kept its pods off this instance would keep them off the next one.
 		s.failLocked(b, guard.Fault{Cause: causeGivenBack, Message: "its pods were not bound there", Workloads: b.workloads}, now)
 	default: // it is no longer a probe: another one may be tried when pods wait
 		s.guard.End(b.claim, now)

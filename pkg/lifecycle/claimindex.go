@@ -154,7 +154,7 @@ func (x *claimIndex) drop(claim string) {
 	}
 }
 
-// find returns the claims that a Node concerns: its instance's claim, and the one that is waiting for its name.
+// find returns the claims that a Node may concern: the one with its provider ID, and the one whose status.nodeName is its name.
 func (x *claimIndex) find(providerID, nodeName string) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

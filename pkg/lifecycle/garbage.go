@@ -58,7 +58,7 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 	}
 
 	if err := c.lapse(ctx, instances, claims); err != nil {
-		klog.FromContext(ctx).Error(err, "Could not relabel nodes whose reservation is over, will retry")
+		klog.FromContext(ctx).Error(err, "Could not relabel nodes whose capacity reservation has ended as on-demand, will retry")
 	}
 	now := c.clock.Now()
 	c.tidyMemory(claims, now)

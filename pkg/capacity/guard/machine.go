@@ -54,7 +54,7 @@ func Deleted(message string) *Fault { return &Fault{Cause: "deleted", Message: m
 // CauseUninitialized is the prefix of the causes for nodes that did not become initialized.
 const CauseUninitialized = "not initialized"
 
-// Uninitialized reports whether the cause is one of these.
+// Uninitialized reports whether a cause begins with CauseUninitialized: the node did not become initialized.
 func Uninitialized(cause string) bool { return strings.HasPrefix(cause, CauseUninitialized) }
 
 type machine struct {

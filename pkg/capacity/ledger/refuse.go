@@ -13,8 +13,8 @@ import (
 const (
 	firstBackoff = time.Second
 	maxBackoff   = 5 * time.Minute
-	// lostMemory is longer than a kubelet may take to register (15 min). Otherwise nodes that never register would not count as
-	// consecutive.
+	// lostMemory is how long after its back-off a class's count of lost rounds (nodes that took its pods and never registered) is kept. It is
+	// longer than a kubelet may take to register (15 min): the count would be forgotten before the next such node has failed.
 	lostMemory = 20 * time.Minute
 )
 
