@@ -93,9 +93,13 @@ func TestKilledBetweenClaimAndFleet(t *testing.T) {
 	k.afterwards(20)
 }
 
+// Instances boot slowly enough that the next leader begins before their kubelets register.
 func TestKilledBetweenFleetAndItsRecord(t *testing.T) {
-	t.Parallel()
-	e := start(t, mortal)
+	e := start(t, func(s *setting) {
+		mortal(s)
+		s.sim.Speed = 2
+		s.config = func(cfg cluster.Config) { cfg.ShortLeases() }
+	})
 	k := e.killer()
 	e.sim.After("CreateFleet", func(*ec2.Request, *ec2.Answer) *ec2.Fault {
 		if !k.first() {
