@@ -135,7 +135,7 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, p *
 	d.controllers.Go(func() { d.run(ctx, "store", p.store.Run) })
 	d.controllers.Go(func() { d.run(ctx, "watch for Karpenter", p.external.Run) })
 	d.controllers.Go(func() { p.groups.run(ctx) })
-	whenLeading(sched, func() {
+	whenLeading(ctx, sched, d.clock, func() {
 		d.start.Do(func() {
 			d.controllers.Go(func() { d.run(ctx, "cloud provider", endless(p.provider.Run)) })
 			d.controllers.Go(func() { p.events.Run(ctx) })
@@ -154,7 +154,7 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, p *
 				}
 			})
 		})
-	})
+	}, p.launcher.Restored())
 }
 
 // asJSON returns the configuration of a client for custom resources: they have no protobuf encoding, which the scheduler's own client uses.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -25,12 +27,27 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
+// firstCycleWaits is how long the first scheduling cycle waits at most for the reservations of an earlier leader. They are there within
+// milliseconds, unless the NodeClaims can't be read: pods that fit on nodes don't wait for that.
+const firstCycleWaits = 5 * time.Second
+
 // whenLeading calls f when the scheduler asks for its first pod: only the leader's does so, after its informers have synced. Leader
-// election's callbacks can't be used, because upstream's run loop sets them.
-func whenLeading(sched *scheduler.Scheduler, f func()) {
+// election's callbacks can't be used, because upstream's run loop sets them. The first cycle begins when ready is closed, at the latest
+// after firstCycleWaits.
+func whenLeading(ctx context.Context, sched *scheduler.Scheduler, c clock.WithTicker, f func(), ready <-chan struct{}) {
 	next := sched.NextPod
+	var wait sync.Once
 	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 		f()
+		wait.Do(func() {
+			limit := c.NewTimer(firstCycleWaits)
+			defer limit.Stop()
+			select {
+			case <-ready:
+			case <-limit.C():
+			case <-ctx.Done():
+			}
+		})
 		return next(logger)
 	}
 }

@@ -188,7 +188,7 @@ func guarded(t *testing.T, cfg SpendingConfig) (*world, *clocktesting.FakeClock)
 func (w *world) leads() {
 	w.t.Helper()
 	w.build()
-	w.launcher.recover(w.t.Context())
+	w.launcher.recover(w.t.Context(), func() {})
 	w.settled()
 }
 

@@ -265,11 +265,42 @@ func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	}
 	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", Slots: slot(7), LaunchBatch: launch("t", "a")}
 	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", ProviderID: "aws:///z/i-b", NodeName: "nb", Launched: true, Slots: slot(5)}
-	w.launcher.recover(t.Context())
+	w.launcher.recover(t.Context(), func() {})
 	w.launcher.wg.Wait()
 	var b []capacity.Slot
 	w.reservations.read(func(l *ledger.Ledger) { b = l.Slots("b") })
 	if len(b) > 0 || w.calls["Launch"] != 1 {
 		t.Errorf("its place is on b: %v; the launch of a was repeated %d times, want once: its claim was given up", b, w.calls["Launch"])
 	}
+}
+
+// A new leader's first scheduling cycle waits for Restored: the place of every pod is in the ledger then. Nothing is reserved where
+// another controller leads.
+func TestRestored(t *testing.T) {
+	w := newWorld(t)
+	pod := w.pod(0)
+	w.pods = 1
+	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", ProviderID: "aws:///z/i-a", NodeName: "na", Launched: true,
+		Slots: []capacity.Slot{{Pod: refOf(pod), Class: "class", Order: 1}}}
+	w.run()
+	<-w.launcher.Restored()
+	var slots []capacity.Slot
+	w.reservations.read(func(l *ledger.Ledger) { slots = l.Slots("a") })
+	if len(slots) != 1 {
+		t.Errorf("the pod's place is not in the ledger: %v", slots)
+	}
+	w.stop()
+
+	w.unread = true
+	w.run()
+	select {
+	case <-w.launcher.Restored():
+		t.Error("before the claims are read")
+	case <-time.After(20 * time.Millisecond):
+	}
+	w.stop()
+
+	w.unread, w.owner = false, "Karpenter leads"
+	w.run()
+	<-w.launcher.Restored()
 }

@@ -85,6 +85,7 @@ type Launcher struct {
 	ungrouped map[Group]bool        // groups that no plugin handles, as reported to pods; the planner goroutine's
 	nominees  map[types.UID]nominee // the planner goroutine's
 	refused   *filterRefusals       // the planner goroutine's
+	restored  chan struct{}         // closed when the reservations of an earlier leader are in the ledger
 	live      atomic.Bool           // Run has begun: the ledger hears of claims and nodes
 	troubled  atomic.Bool           // demand was refused because the intent log is broken
 	wg        sync.WaitGroup
@@ -150,7 +151,7 @@ func New(cfg Config, p Parts) *Launcher {
 		cfg: cfg, clock: p.Clock, reservations: p.Reservations, cloud: p.Cloud, claims: p.Claims, world: p.World, recheck: p.Recheck,
 		planner: p.Planner, rooms: p.Rooms, nodes: p.Nodes, cluster: p.Cluster, queue: p.Queue, events: p.Events, pending: p.Pending, owners: p.Owners, gangs: p.Gangs,
 		daemons: p.Daemons, hold: p.Hold, spending: p.Spending, names: rand.New(rand.NewSource(p.Seed)),
-		slots: make(chan struct{}, max(cfg.Parallel, 1)), chores: make(chan struct{}, max(cfg.Parallel/choresShare, 1)), plan: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		slots: make(chan struct{}, max(cfg.Parallel, 1)), chores: make(chan struct{}, max(cfg.Parallel/choresShare, 1)), plan: make(chan struct{}, 1), restored: make(chan struct{}), changed: make(chan struct{}, 1),
 		orders: map[string]*order{}, ordered: make(chan struct{}, 1),
 		statics: map[string]*static{}, ending: map[string]bool{}, dying: map[string]string{}, givenUp: map[string]string{}, delays: map[string]string{}, heldFrom: map[guard.Key]int{}, counted: make(chan struct{}, 1), judge: p.Judge,
 		local: map[string]*capacity.Claim{}, recording: map[string]bool{}, moves: map[string]*move{}, pauses: map[Group]pause{}, nominees: map[types.UID]nominee{}, refused: newFilterRefusals(p.Clock),
@@ -163,6 +164,10 @@ func New(cfg Config, p Parts) *Launcher {
 	}
 	return m
 }
+
+// Restored is closed when the ledger has the reservations that an earlier leader made, or when there are none to restore. A pod whose
+// scheduling cycle runs before may take a node that is reserved for another pod, and one node too many would be launched.
+func (m *Launcher) Restored() <-chan struct{} { return m.restored }
 
 // Run plans and launches until ctx ends, then waits until everything under way has stopped. Only the leader runs it.
 //
@@ -180,8 +185,16 @@ func (m *Launcher) Run(ctx context.Context) {
 	m.live.Store(true)
 	m.wg.Go(func() { m.serve(ctx) })
 	m.wg.Go(func() { m.keepSpending(ctx) })
-	if m.readLog(ctx) && m.free(ctx) {
-		m.recover(ctx)
+	if !m.readLog(ctx) {
+		m.wg.Wait()
+		return
+	}
+	restored := sync.OnceFunc(func() { close(m.restored) })
+	if m.hold() != "" {
+		restored() // another controller leads, and nothing is reserved
+	}
+	if m.free(ctx) {
+		m.recover(ctx, restored)
 		m.wg.Go(func() { panics.Again(ctx, m.clock, "orders", m.serveOrders) })
 		m.wg.Go(func() { panics.Again(ctx, m.clock, "static pools", m.serveStatic) })
 		panics.Again(ctx, m.clock, "planner", m.servePlans)

@@ -22,8 +22,8 @@ import (
 //   - with a Node that isn't initialized, or whose drivers have yet to publish storage that its pods wait for: its reservations
 //     are restored.
 //
-// Nothing is launched that was launched before.
-func (m *Launcher) recover(ctx context.Context) {
+// Nothing is launched that was launched before. done is called when the ledger has the reservations.
+func (m *Launcher) recover(ctx context.Context, done func()) {
 	claims := m.claims.Claims()
 	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
 	batches := map[string]*capacity.LaunchBatch{}  // by token
@@ -79,6 +79,7 @@ func (m *Launcher) recover(ctx context.Context) {
 			m.named(c.Name, c.NodeName, c.ProviderID)
 		}
 	}
+	done()
 	m.log(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
 		"launchBatchesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
 	// After the ledger is restored: reserved capacity is kept from the first moment, however long it takes to read the guard's records.

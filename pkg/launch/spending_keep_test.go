@@ -96,7 +96,7 @@ func TestNothingIsBoughtBeforeTheRecordsAreRead(t *testing.T) {
 	w.submit(1)
 	w.build()
 	done := make(chan struct{})
-	go func() { w.launcher.recover(t.Context()); close(done) }()
+	go func() { w.launcher.recover(t.Context(), func() {}); close(done) }()
 	for !c.HasWaiters() {
 		select {
 		case <-done:

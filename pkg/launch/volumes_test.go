@@ -101,7 +101,7 @@ func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing
 		Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 1}}}
 	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 2}},
 		LaunchBatch: &capacity.LaunchBatch{Token: "t", Attempt: 1, Claims: []string{"b"}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}}
-	w.launcher.recover(t.Context())
+	w.launcher.recover(t.Context(), func() {})
 	w.launcher.wg.Wait()
 	var a []capacity.Slot
 	w.reservations.read(func(l *ledger.Ledger) { a = l.Slots("a") })

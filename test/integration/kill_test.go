@@ -93,13 +93,9 @@ func TestKilledBetweenClaimAndFleet(t *testing.T) {
 	k.afterwards(20)
 }
 
-// Instances boot slowly enough that the next leader begins before their kubelets register.
 func TestKilledBetweenFleetAndItsRecord(t *testing.T) {
-	e := start(t, func(s *setting) {
-		mortal(s)
-		s.sim.Speed = 2
-		s.config = func(cfg cluster.Config) { cfg.ShortLeases() }
-	})
+	t.Parallel()
+	e := start(t, mortal)
 	k := e.killer()
 	e.sim.After("CreateFleet", func(*ec2.Request, *ec2.Answer) *ec2.Fault {
 		if !k.first() {
