@@ -89,10 +89,17 @@ func HiddenTaints(node *corev1.Node) []corev1.Taint {
 // hides reports whether to hide a taint of the node from the scheduler: the node is managed and was not given up, and the taint will be
 // removed by itself.
 func hides(node *corev1.Node, t *corev1.Taint) bool {
-	if _, failed := node.Annotations[objects.AnnotationFailed]; failed || !ephemeral(t) || !capacity.Managed(node) {
+	if _, failed := node.Annotations[objects.AnnotationFailed]; failed || !capacity.Managed(node) {
 		return false
 	}
-	return node.Labels[karpv1.NodeInitializedLabelKey] != "true" || t.Key == corev1.TaintNodeNotReady && objects.Ready(node)
+	return stale(node, t) || ephemeral(t) && node.Labels[karpv1.NodeInitializedLabelKey] != "true"
+}
+
+// stale reports whether the taint says that the node isn't Ready although it is. The node lifecycle controller writes these taints some
+// time after it has seen the condition, seconds after it when many nodes boot at once, and removes them as late. A Node that is created
+// ahead of its kubelet gets unreachable first; that taint may be written when the node is initialized already.
+func stale(node *corev1.Node, t *corev1.Taint) bool {
+	return (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoSchedule) && objects.Ready(node)
 }
 
 // ephemeral reports whether a healthy node loses the taint by itself and pods may be bound in spite of it.
