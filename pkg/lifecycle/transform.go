@@ -92,14 +92,22 @@ func hides(node *corev1.Node, t *corev1.Taint) bool {
 	if _, failed := node.Annotations[objects.AnnotationFailed]; failed || !capacity.Managed(node) {
 		return false
 	}
-	return stale(node, t) || ephemeral(t) && node.Labels[karpv1.NodeInitializedLabelKey] != "true"
+	initialized := node.Labels[karpv1.NodeInitializedLabelKey] == "true"
+	return stale(node, t) || !initialized && (ephemeral(t) || unreached(t) && !Posted(node))
 }
 
-// stale reports whether the taint says that the node isn't Ready although it is. The node lifecycle controller writes these taints some
-// time after it has seen the condition, seconds after it when many nodes boot at once, and removes them as late. A Node that is created
-// ahead of its kubelet gets unreachable first; that taint may be written when the node is initialized already.
+// stale reports whether a taint about the node's readiness contradicts its Ready condition. The node lifecycle controller writes these
+// taints some time after it has seen the condition, seconds after it when many nodes boot at once, and removes them as late. A Node that is
+// created ahead of its kubelet is unreachable first; that taint may be written when the node is initialized already.
 func stale(node *corev1.Node, t *corev1.Taint) bool {
-	return (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoSchedule) && objects.Ready(node)
+	cond := objects.ReadyCondition(node)
+	return t.Key == corev1.TaintNodeNotReady && objects.Ready(node) || unreached(t) && cond != nil && cond.Status != corev1.ConditionUnknown
+}
+
+// unreached reports whether the taint says that the node lifecycle controller doesn't hear from the kubelet. Its other effect, NoExecute,
+// evicts pods, so the scheduler has to see it.
+func unreached(t *corev1.Taint) bool {
+	return t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoSchedule
 }
 
 // ephemeral reports whether a healthy node loses the taint by itself and pods may be bound in spite of it.

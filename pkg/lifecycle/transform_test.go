@@ -43,13 +43,33 @@ func TestHideEphemeralTaints(t *testing.T) {
 		name        string
 		labels      map[string]string
 		annotations map[string]string
-		ready       bool
+		ready       corev1.ConditionStatus
+		reason      string // of that condition
 		want        string
 	}{
 		{
 			name:   "a node of ours that is initializing shows only what must hold pods",
 			labels: ours,
+			ready:  corev1.ConditionUnknown,
 			want:   "example.com/startup:NoSchedule node.kubernetes.io/unreachable:NoSchedule karpenter.sh/disrupted:NoSchedule",
+		},
+		{
+			name:   "its kubelet has not been heard from yet, which is no reason to call it unreachable",
+			labels: ours,
+			ready:  corev1.ConditionUnknown,
+			reason: "NodeStatusNeverUpdated",
+			want:   "example.com/startup:NoSchedule karpenter.sh/disrupted:NoSchedule",
+		},
+		{
+			name:   "nor before the node lifecycle controller has looked",
+			labels: ours,
+			want:   "example.com/startup:NoSchedule karpenter.sh/disrupted:NoSchedule",
+		},
+		{
+			name:   "nor once the kubelet says that it isn't Ready",
+			labels: ours,
+			ready:  corev1.ConditionFalse,
+			want:   "example.com/startup:NoSchedule karpenter.sh/disrupted:NoSchedule",
 		},
 		{
 			name:   "an initialized node shows everything",
@@ -59,13 +79,13 @@ func TestHideEphemeralTaints(t *testing.T) {
 		{
 			name:   "an initialized node that is Ready doesn't show what says otherwise",
 			labels: map[string]string{karpv1.NodePoolLabelKey: "default", karpv1.NodeInitializedLabelKey: "true"},
-			ready:  true,
+			ready:  corev1.ConditionTrue,
 			want:   show(slices.Delete(slices.Clone(all[2:]), 3, 4)), // unreachable, written late
 		},
 		{
 			name:   "so does one that is still initializing",
 			labels: ours,
-			ready:  true,
+			ready:  corev1.ConditionTrue,
 			want:   "example.com/startup:NoSchedule karpenter.sh/disrupted:NoSchedule",
 		},
 		{
@@ -74,7 +94,7 @@ func TestHideEphemeralTaints(t *testing.T) {
 		},
 		{
 			name:  "also when it is Ready",
-			ready: true,
+			ready: corev1.ConditionTrue,
 			want:  show(all),
 		},
 		{
@@ -87,6 +107,7 @@ func TestHideEphemeralTaints(t *testing.T) {
 			name:        "an annotation that isn't ours is dropped and hides nothing",
 			labels:      ours,
 			annotations: map[string]string{objects.AnnotationHiddenTaints: "nonsense"},
+			ready:       corev1.ConditionUnknown,
 			want:        "example.com/startup:NoSchedule node.kubernetes.io/unreachable:NoSchedule karpenter.sh/disrupted:NoSchedule",
 		},
 	} {
@@ -95,8 +116,8 @@ func TestHideEphemeralTaints(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: tc.labels, Annotations: tc.annotations},
 				Spec:       corev1.NodeSpec{Taints: slices.Clone(all)},
 			}
-			if tc.ready {
-				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			if tc.ready != "" {
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.ready, Reason: tc.reason}}
 			}
 			before := node.DeepCopy()
 			got, err := HideEphemeralTaints(node)
