@@ -181,18 +181,25 @@ func (p *replay) refresh(ctx context.Context, o *corev1.Pod) error {
 }
 
 // seen returns a Node as a scheduler that binds to booting nodes must see it: while it is initializing, without the taints that are
-// removed by themselves, and without a not-ready taint that its Ready condition contradicts.
+// removed by themselves, and without a taint about its readiness that its Ready condition contradicts. The node lifecycle controller taints
+// a Node unreachable before its kubelet was there; a kubelet that was there and isn't heard from any more is unreachable indeed.
 func seen(n *corev1.Node) *corev1.Node {
 	if n.Labels[karpv1.NodePoolLabelKey] == "" {
 		return n
 	}
 	young := n.Labels[karpv1.NodeInitializedLabelKey] != "true"
-	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	var ready corev1.NodeCondition
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			ready = c
+		}
+	}
+	isReady, hasStatus := ready.Status == corev1.ConditionTrue, ready.Status == corev1.ConditionTrue || ready.Status == corev1.ConditionFalse
+	awaited := young && n.Status.NodeInfo.KubeletVersion == ""
 	out := n.DeepCopy()
 	out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeNotReady && (young || ready) ||
+		return t.Key == corev1.TaintNodeNotReady && (young || isReady) ||
+			t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoSchedule && (awaited || hasStatus) ||
 			young && (t.Key == karpv1.UnregisteredTaintKey || t.Key == "node.cloudprovider.kubernetes.io/uninitialized")
 	})
 	return out

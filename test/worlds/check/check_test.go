@@ -143,6 +143,22 @@ func TestJudge(t *testing.T) {
 			j.now = j.now.Add(time.Minute)
 			j.bind(a, "n1")
 		}, counts{Pods: 1, Planned: 1, AsPlanned: 1, Nodes: 1, Binds: 1, Wrong: 1}},
+		{"a node that is unreachable only because its kubelet was never there", func(j *journal) {
+			a := j.pod("a", "1")
+			n := j.launch(j.claim("c1", "k", a), "n1", "1")
+			unreachable(n, "")
+			j.write(watch.Modified, n)
+			j.now = j.now.Add(time.Minute)
+			j.bind(a, "n1")
+		}, counts{Pods: 1, Planned: 1, AsPlanned: 1, Nodes: 1, Binds: 1}},
+		{"a node whose kubelet isn't heard from any more", func(j *journal) {
+			a := j.pod("a", "1")
+			n := j.launch(j.claim("c1", "k", a), "n1", "1")
+			unreachable(n, "v1.36.4")
+			j.write(watch.Modified, n)
+			j.now = j.now.Add(time.Minute)
+			j.bind(a, "n1")
+		}, counts{Pods: 1, Planned: 1, AsPlanned: 1, Nodes: 1, Binds: 1, Wrong: 1}},
 		{"binds are written in another order than they were decided", func(j *journal) {
 			a := j.pod("a", "1", func(p *corev1.Pod) {
 				p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{

@@ -145,3 +145,11 @@ func (j *journal) judge(t *testing.T) *Report {
 func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
+
+// unreachable makes the node look as the node lifecycle controller leaves it when it doesn't hear from the kubelet; kubelet is the version
+// that the kubelet has posted, or "" if it never has.
+func unreachable(n *corev1.Node, kubelet string) {
+	n.Status.NodeInfo.KubeletVersion = kubelet
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule})
+}
