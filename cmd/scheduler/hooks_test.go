@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestTheFirstCycleWaitsForReservations(t *testing.T) {
 			ended <- err
 		}()
 		for !c.HasWaiters() {
-			time.Sleep(time.Millisecond)
+			runtime.Gosched()
 		}
 		if len(cycles) != 0 || begun != 1 {
 			t.Errorf("%s: %d cycles before, begun %d times", tt.name, len(cycles), begun)
