@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -76,9 +77,9 @@ func (a *agents) start(obj any) {
 	if !cluster.Ready(node) || !slices.ContainsFunc(node.Spec.Taints, starting) {
 		return
 	}
-	wait := time.Duration(100+int(node.UID[0])*5) * time.Millisecond
-	time.AfterFunc(wait, func() {
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	after := time.Duration(100+int(node.UID[0])*5) * time.Millisecond
+	time.AfterFunc(after, func() {
+		err := retry.RetryOnConflict(wait.Backoff{Steps: 30, Duration: 10 * time.Millisecond, Factor: 1.5, Cap: time.Second}, func() error {
 			n, err := a.kube.CoreV1().Nodes().Get(a.ctx, node.Name, metav1.GetOptions{})
 			if err != nil || !slices.ContainsFunc(n.Spec.Taints, starting) {
 				return err
