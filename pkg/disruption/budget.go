@@ -12,36 +12,36 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// budgets returns how many empty nodes of each pool may be terminated now. A pool that allows none although one of its nodes is due gets an
-// event.
-func (c *Controller) budgets(s *survey, due []*machine) map[string]int {
+// budgets returns how many nodes of each pool may be terminated now for a reason. A pool that allows none although one of its nodes is due
+// gets an event.
+func (r *removals) budgets(s *cluster, reason karpv1.DisruptionReason, due []*decision) map[string]int {
 	left := map[string]int{}
 	for _, p := range s.pools {
-		total, disrupting := c.tally(s, p)
-		left[p.Name] = max(allowed(p.Spec.Disruption.Budgets, c.clock, total, karpv1.DisruptionReasonEmpty)-disrupting, 0)
-		allowedDisruptions.WithLabelValues(p.Name, string(karpv1.DisruptionReasonEmpty)).Set(float64(left[p.Name]))
+		total, disrupting := r.count(s, p)
+		left[p.Name] = max(allowed(p.Spec.Disruption.Budgets, r.clock, total, reason)-disrupting, 0)
+		allowedDisruptions.WithLabelValues(p.Name, string(reason)).Set(float64(left[p.Name]))
 	}
-	told := map[string]bool{}
-	for _, m := range due {
-		if name := m.pool.Name; left[name] == 0 && !told[name] {
-			told[name] = true
-			c.recorder.Eventf(m.pool, nil, corev1.EventTypeNormal, reasonBlocked, "Disrupt",
-				"no disruption for reason %s is allowed now by the pool's disruption budgets", karpv1.DisruptionReasonEmpty)
+	blocked := map[string]bool{}
+	for _, d := range due {
+		if name := d.pool.Name; left[name] == 0 && !blocked[name] {
+			blocked[name] = true
+			r.recorder.Eventf(d.pool, nil, corev1.EventTypeNormal, reasonBlocked, "Disrupt",
+				"no disruption for reason %s is allowed now by the pool's disruption budgets", reason)
 		}
 	}
 	return left
 }
 
-// tally counts a pool's initialized nodes, and those of them that are being terminated or are not Ready. A node whose instance is
+// count counts a pool's initialized nodes, and those of them that are being terminated or are not Ready. A node whose instance is
 // terminating is no longer part of the pool.
-func (c *Controller) tally(s *survey, p *karpv1.NodePool) (total, disrupting int) {
-	for _, m := range s.machines {
+func (r *removals) count(s *cluster, p *karpv1.NodePool) (total, disrupting int) {
+	for _, m := range s.candidates {
 		if m.pool != p || condition(m.claim, karpv1.ConditionTypeInitialized) == nil ||
 			condition(m.claim, karpv1.ConditionTypeInstanceTerminating) != nil {
 			continue
 		}
 		total++
-		if m.node == nil || !objects.Ready(m.node) || m.node.DeletionTimestamp != nil || m.claim.DeletionTimestamp != nil || c.going[string(m.claim.UID)] {
+		if m.node == nil || !objects.Ready(m.node) || m.node.DeletionTimestamp != nil || m.claim.DeletionTimestamp != nil || r.terminations.deleted[m.uid()] {
 			disrupting++
 		}
 	}

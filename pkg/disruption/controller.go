@@ -7,10 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -24,23 +22,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Fence cordons a node for our own scheduler.
-type Fence interface {
-	// Fence returns false, and does nothing, when a pod is planned for the node, has a reservation there or is being bound. After true
-	// nothing is bound there until Unfence.
-	Fence(node string) bool
-	Unfence(node string)
-}
-
-// Nodes keeps other schedulers off a node, and knows about its pod events.
-type Nodes interface {
-	Disrupt(ctx context.Context, node *corev1.Node) error
-	Undisrupt(ctx context.Context, node *corev1.Node) error
-	// LastPodEvent returns the last time a pod was bound to the node or left it during this process's life; zero: unknown.
-	LastPodEvent(node string) time.Time
-}
-
-// Config holds the parts of a Controller. The fields that say "when set", DryRun and Hold are optional; all others are required.
+// Config holds the parts of a Controller. All are required.
 type Config struct {
 	Kube      kubernetes.Interface
 	Informers informers.SharedInformerFactory
@@ -49,87 +31,46 @@ type Config struct {
 	Live   client.Reader
 	Fence  Fence
 	Nodes  Nodes
-	// Replacements, when set, plans capacity for a node's pods before the node is drained.
+	// Replacements plans capacity for a node's pods before the node is drained.
 	Replacements Replacements
-	// Taken, when set, returns when the capacity that a claim's instance runs on is taken back, and why; false: never, or that is unknown.
+	// Taken returns when the capacity that a claim's instance runs on is taken back, and why; false: never, or that is unknown.
 	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
-	// Lost, when set, is called for a claim whose instance the cloud takes back for lack of capacity, perhaps more than once.
+	// Lost is called for a claim whose instance the cloud takes back for lack of capacity, perhaps more than once.
 	Lost func(claim *karpv1.NodeClaim)
-	// Ending, when set, is called with the reason before a claim is deleted.
+	// Ending is called with the reason before a claim is deleted.
 	Ending func(ctx context.Context, claim, reason string)
 	// Brake bounds how many nodes are terminated per minute.
 	Brake *brake.Brake
 	// DryRun: report by event and log which nodes would be terminated for being empty or expired, and terminate none of them.
 	DryRun bool
-	// Hold, when set, returns why nothing may be disrupted now, or "".
+	// Hold returns why nothing may be disrupted now, or "".
 	Hold     func() string
 	Recorder events.EventRecorder
 	Clock    clock.WithTicker
 }
 
-const (
-	// pollEvery is how often a pass is made if nothing triggers one.
-	pollEvery = 10 * time.Second
-	// gatherFor is how long changes are collected before they trigger a pass.
-	gatherFor = time.Second
-)
+// gatherFor is how long changes are collected before they trigger a pass.
+const gatherFor = time.Second
 
 // Controller makes the passes of the package comment.
 type Controller struct {
-	kube     kubernetes.Interface
-	claims   client.Client
-	live     client.Reader
-	fence    Fence
-	nodes    Nodes
-	replace  Replacements
-	taken    func(*karpv1.NodeClaim) (time.Time, string, bool)
-	lost     func(*karpv1.NodeClaim)
-	ending   func(ctx context.Context, claim, reason string)
-	brake    *brake.Brake
-	dryRun   bool
-	hold     func() string
-	recorder events.EventRecorder
-	clock    clock.WithTicker
-	nodeList corelisters.NodeLister
-	pods     cache.SharedIndexInformer
-
-	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
-	// Only Run and pass use the following fields. Their content may be lost at any moment.
-
-	// started is since when pods have been watched.
-	started time.Time
-	// going holds the claims, by UID, that were deleted here and that the cache still shows without deletion timestamp.
-	going map[string]bool
-	// leaving holds the claims, by UID, that are being replaced: their nodes are cordoned while capacity for their pods is prepared, or are
-	// draining.
-	leaving map[string]*replacedNode
-	// said is when a decision that a dry run doesn't carry out was last reported, by UID and reason.
-	said map[string]time.Time
+	*interruptions
+	passes passes // only the goroutine of Run makes them
+	pods   cache.SharedIndexInformer
+	clock  clock.WithTicker
+	queue  atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
 }
 
 // New builds a Controller. It starts nothing and makes no calls.
 func New(cfg Config) (*Controller, error) {
 	core := cfg.Informers.Core().V1()
-	c := &Controller{
-		kube: cfg.Kube, claims: cfg.Claims, live: cfg.Live, fence: cfg.Fence, nodes: cfg.Nodes, replace: cfg.Replacements,
-		brake: cfg.Brake, dryRun: cfg.DryRun, hold: cfg.Hold, recorder: cfg.Recorder, clock: cfg.Clock,
-		nodeList: core.Nodes().Lister(), pods: core.Pods().Informer(), going: map[string]bool{}, leaving: map[string]*replacedNode{},
-		said: map[string]time.Time{},
-	}
-	if c.taken = cfg.Taken; c.taken == nil {
-		c.taken = func(*karpv1.NodeClaim) (time.Time, string, bool) { return time.Time{}, "", false }
-	}
-	c.ending = cfg.Ending
-	if c.lost = cfg.Lost; c.lost == nil {
-		c.lost = func(*karpv1.NodeClaim) {}
-	}
-	if c.hold == nil {
-		c.hold = func() string { return "" }
-	}
 	core.Nodes().Informer() // requested here so that the factory's owner starts this informer with the others
+	c := &Controller{pods: core.Pods().Informer(), clock: cfg.Clock}
 	if err := pods.Index(c.pods); err != nil {
 		return nil, err
 	}
+	c.interruptions = &interruptions{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, lost: cfg.Lost, changed: c.Changed}
+	c.passes = newPasses(&cfg, c.pods.GetIndexer())
 	return c, nil
 }
 
@@ -164,7 +105,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), gone.HasSynced) {
 		return nil
 	}
-	c.started = c.clock.Now()
+	watched := c.clock.Now()
 	stop := context.AfterFunc(ctx, queue.ShutDown)
 	defer stop()
 	queue.Add(struct{}{})
@@ -175,7 +116,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		var after time.Duration
 		err := panics.Catch(ctx, "disruption", func() (err error) {
-			after, err = c.pass(ctx)
+			after, err = c.passes.run(ctx, watched)
 			return err
 		})
 		if err != nil {
@@ -189,44 +130,4 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		queue.Done(k)
 	}
-}
-
-// pass looks at the whole cluster once:
-//
-//  1. Read pools, claims and nodes.
-//  2. Remove taints left over from interrupted passes.
-//  3. Find the nodes that have to go because their time is over, and whether there is capacity for their pods.
-//  4. Find the nodes that may go because they are empty, and how many of them each pool allows.
-//  5. Starting with the longest empty one, cordon each, taint it and check it again, until the budget is used up.
-//
-// It returns when to make the next pass.
-func (c *Controller) pass(ctx context.Context) (time.Duration, error) {
-	if why := c.hold(); why != "" {
-		klog.FromContext(ctx).V(4).Info("Paused", "reason", why)
-		return pollEvery, nil
-	}
-	s, err := c.survey(ctx)
-	if err != nil {
-		return 0, err
-	}
-	errs := c.clearStrays(ctx, s)
-	next, expiring := c.expire(ctx, s)
-	errs = append(errs, expiring...)
-	soon, empty := c.endAllEmpty(ctx, s)
-	errs = append(errs, empty...)
-	if err := utilerrors.NewAggregate(errs); err != nil {
-		return 0, err
-	}
-	return earliest(next, soon, c.brake.Wait(c.clock.Now())), nil
-}
-
-// earliest returns the shortest of some waits, at most pollEvery; 0 is no wait.
-func earliest(waits ...time.Duration) time.Duration {
-	out := pollEvery
-	for _, w := range waits {
-		if w > 0 {
-			out = min(out, w)
-		}
-	}
-	return out
 }

@@ -1,11 +1,15 @@
 // Package disruption decides which nodes to terminate, and when. It only deletes NodeClaims; pkg/lifecycle terminates the nodes.
 //
 // A Controller looks at the cluster in passes, one at a time, every few seconds and when something is due. A pass reads everything once,
-// asks one method after another for candidates, and deletes the claims of those that the disruption budgets of their pool allow:
+// asks one reason after another which candidates it applies to, and deletes the claims of those that may be terminated. A reason is one file;
+// reason.go has their interface and their list:
 //
-//	expiry        nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
 //	interruption  nodes that the cloud takes back, replaced before they are drained as far as there is time
-//	emptiness     nodes without pods of their own for consolidateAfter
+//	expiry        nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
+//	emptiness     nodes without pods of their own for consolidateAfter, as many as the disruption budgets of their pool allow
+//
+// Nodes that have to end are replaced (replacement.go), those that may be terminated are removed while they are empty (removal.go). Both keep
+// pods off with a cordon (cordon.go) and delete claims in one place (termination.go).
 //
 // Expired and interrupted nodes have to end, so budgets don't limit them; all other disruption is voluntary, and budgets, do-not-disrupt
 // and its older names prevent it. A paused pool and the brake (a number per minute) apply to everything but instances that EC2 is about to

@@ -262,7 +262,7 @@ func TestHold(t *testing.T) {
 	w := newWorld(t, pool())
 	w.machine("a")
 	w.clock.Step(time.Hour)
-	w.c.hold = func() string { return "another controller is alive" }
+	w.c.passes.hold = func() string { return "another controller is alive" }
 	w.mustPass()
 	if !w.alive("a") || len(w.fenced) > 0 {
 		t.Error("something was done")

@@ -24,7 +24,7 @@ func TestEndingIsReported(t *testing.T) {
 	} {
 		w := newWorld(t, pool())
 		var told []string
-		w.c.ending = func(_ context.Context, claim, reason string) {
+		w.c.passes.terminations.ending = func(_ context.Context, claim, reason string) {
 			if len(w.deleted) > 0 {
 				t.Errorf("%s: told after it went", tt.name)
 			}

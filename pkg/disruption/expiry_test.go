@@ -40,7 +40,7 @@ func TestExpiry(t *testing.T) {
 	web := func(w *world) { w.bind("web", "node-a", controlled) }
 	dry := func(w *world) {
 		web(w)
-		w.c.dryRun = true
+		w.dryRun()
 	}
 	for _, tc := range []struct {
 		name    string
@@ -174,7 +174,7 @@ func TestReplacementIsKeptWhileDraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mustPass()
-	if diff := cmp.Diff([]string{"node-a"}, w.forgotten); diff != "" || len(w.c.leaving) > 0 {
+	if diff := cmp.Diff([]string{"node-a"}, w.forgotten); diff != "" || len(w.c.passes.replacements.begun) > 0 {
 		t.Errorf("forgotten (-want +got):\n%s", diff)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // Many nodes at once are terminated as fast as the brake allows, whatever the reason: those whose time is over first, in their order.
 func TestBrake(t *testing.T) {
 	w := newWorld(t, pool())
-	w.c.brake = brake.New(3)
+	w.c.passes.terminations.brake = brake.New(3)
 	for i := range 5 {
 		w.machine(fmt.Sprintf("old-%d", 4-i), lives(fmt.Sprintf("%dm", 60-i)))
 	}
@@ -48,12 +48,12 @@ func TestBrake(t *testing.T) {
 // No node stays cordoned when the brake stops its termination at the last moment.
 func TestBrakeAtTheLastMoment(t *testing.T) {
 	w := newWorld(t, pool())
-	w.c.brake = brake.New(1)
+	w.c.passes.terminations.brake = brake.New(1)
 	w.machine("a")
 	w.clock.Step(time.Hour)
 	w.interrupt = func(call string) {
 		if call == "list" {
-			w.c.brake.Take(w.clock.Now()) // another controller
+			w.c.passes.terminations.brake.Take(w.clock.Now()) // another controller
 		}
 	}
 	w.mustPass()
@@ -65,7 +65,7 @@ func TestBrakeAtTheLastMoment(t *testing.T) {
 // A dry run reports once what would be done, within what budgets allow, and does nothing.
 func TestDryRun(t *testing.T) {
 	w := newWorld(t, pool(func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}} }))
-	w.c.dryRun = true
+	w.dryRun()
 	w.machine("a")
 	w.machine("b")
 	w.machine("old", lives("1h"))
@@ -91,9 +91,9 @@ func TestDryRun(t *testing.T) {
 	}, said); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)
 	}
-	w.clock.Step(sayEvery)
+	w.clock.Step(reportEvery)
 	w.mustPass()
-	if n := len(w.c.said); n != 2 || !slices.Contains(w.events[len(said):], said[2]) {
+	if n := len(w.c.passes.terminations.reported); n != 2 || !slices.Contains(w.events[len(said):], said[2]) {
 		t.Error("not said again")
 	}
 }
@@ -134,11 +134,11 @@ func TestAnnotationsThatKeepANode(t *testing.T) {
 func TestWhatPausesAPool(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "True": true, "yes": true, "": true, "until tuesday": true, "false": false, "False": false, "0": false} {
 		pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{objects.AnnotationPauseDisruption: value}}}
-		if got := paused(&machine{pool: pool}); got != want {
+		if got := paused(&candidate{pool: pool}); got != want {
 			t.Errorf("%q: paused is %v", value, got)
 		}
 	}
-	if paused(&machine{pool: &karpv1.NodePool{}}) || paused(&machine{}) {
+	if paused(&candidate{pool: &karpv1.NodePool{}}) || paused(&candidate{}) {
 		t.Error("paused without being asked")
 	}
 }

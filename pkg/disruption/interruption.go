@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -17,14 +19,15 @@ import (
 )
 
 const (
-	// reasonInterrupted is a disruption reason that budgets do not limit.
 	reasonInterrupted = "Interrupted"
+	// ReasonInstanceEnded is the reason that Config.Ending gets when an instance ends that Dovetail has not terminated.
+	ReasonInstanceEnded = "InstanceEnded"
 	// drainFor is how much of the time before the end is kept for the drain: two rounds of pods with the usual 30 s of grace.
 	drainFor = 75 * time.Second
 )
 
-// interruptions says what the kinds mean.
-var interruptions = map[capacity.InterruptionKind]struct {
+// interruptionKinds says what the kinds mean.
+var interruptionKinds = map[capacity.InterruptionKind]struct {
 	why string
 	// lost: the capacity was taken back, and none will be available for a while.
 	lost bool
@@ -36,62 +39,98 @@ var interruptions = map[capacity.InterruptionKind]struct {
 	capacity.MachineTerminating:     {why: "its instance is terminating"},
 }
 
+// interruption: the cloud takes the instance back, or changes its machine, or the instance has ended.
+type interruption struct{}
+
+func (interruption) budget() karpv1.DisruptionReason { return "" }
+
+func (interruption) decide(m *candidate, _ time.Time) (*decision, error) {
+	at, kind, ok := interruptedBy(m.claim)
+	if !ok {
+		return nil, nil
+	}
+	d := &decision{candidate: m, reason: reasonInterrupted, at: at, cloud: true, forced: kind != capacity.MaintenanceScheduled}
+	if d.message = interruptionKinds[kind].why; d.message == "" {
+		d.message = "it is interrupted"
+	}
+	if kind == capacity.MachineStopping || kind == capacity.MachineTerminating {
+		d.ending = ReasonInstanceEnded
+	}
+	return d, nil
+}
+
+// interruptedBy returns what is recorded on a claim about an interruption: by when its node is drained, and why.
+func interruptedBy(claim *karpv1.NodeClaim) (at time.Time, kind capacity.InterruptionKind, ok bool) {
+	when, what, _ := strings.Cut(claim.Annotations[objects.AnnotationInterrupted], " ")
+	at, err := time.Parse(time.RFC3339, when)
+	return at, capacity.InterruptionKind(what), err == nil
+}
+
+// interruptions records what the cloud reports about instances on their claims. Safe for concurrent use.
+type interruptions struct {
+	claims   client.Client
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	lost     func(*karpv1.NodeClaim) // as in Config
+	changed  func()                  // triggers a pass
+}
+
 // Interrupted handles what the cloud reports about instances. For each report it returns nil when it is done: recorded on the claim, or
-// about no claim. Handling a report again changes nothing. Safe for concurrent use.
-func (c *Controller) Interrupted(ctx context.Context, all []capacity.Interruption) []error {
+// about no claim. Handling a report again changes nothing.
+func (i *interruptions) Interrupted(ctx context.Context, all []capacity.Interruption) []error {
 	errs := make([]error, len(all))
 	var claims karpv1.NodeClaimList
-	if err := c.claims.List(ctx, &claims); err != nil {
-		for i := range errs {
-			errs[i] = fmt.Errorf("listing NodeClaims: %w", err)
+	if err := i.claims.List(ctx, &claims); err != nil {
+		for n := range errs {
+			errs[n] = fmt.Errorf("listing NodeClaims: %w", err)
 		}
 		return errs
 	}
 	byID := map[string]*karpv1.NodeClaim{}
-	for i := range claims.Items {
-		id := claims.Items[i].Status.ProviderID
-		byID[capacity.InstanceID(id)] = &claims.Items[i]
+	for n := range claims.Items {
+		id := claims.Items[n].Status.ProviderID
+		byID[capacity.InstanceID(id)] = &claims.Items[n]
 	}
-	for i, x := range all {
+	for n, x := range all {
 		// The queue may report instances of the whole account.
 		if claim := byID[x.InstanceID]; x.InstanceID != "" && claim != nil && claim.DeletionTimestamp == nil {
-			errs[i] = c.note(ctx, claim, x)
+			errs[n] = i.note(ctx, claim, x)
 		}
 	}
 	return errs
 }
 
 // note records an interruption on its claim, unless an earlier end is recorded there. The claim is the caller's own copy.
-func (c *Controller) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity.Interruption) error {
+func (i *interruptions) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity.Interruption) error {
 	if x.Kind == capacity.SpotRebalance {
-		c.recorder.Eventf(claim, nil, corev1.EventTypeNormal, string(x.Kind), "Check", "EC2 may take the instance's spot capacity back soon")
+		i.recorder.Eventf(claim, nil, corev1.EventTypeNormal, string(x.Kind), "Check", "EC2 may take the instance's spot capacity back soon")
 		return nil
 	}
-	means, known := interruptions[x.Kind]
+	means, known := interruptionKinds[x.Kind]
 	if !known {
 		return nil
 	}
 	if means.lost {
-		c.lost(claim)
+		i.lost(claim)
 	}
-	at := c.drainBy(claim, x)
-	if before, ok := interrupted(&machine{claim: claim}); ok && !at.Before(before.at) {
+	at := i.drainBy(claim, x)
+	if before, _, ok := interruptedBy(claim); ok && !at.Before(before) {
 		return nil
 	}
 	// Of this claim and no other of its name; a conflict with somebody's status would cost a spot instance 20 s.
 	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, claim.UID, objects.AnnotationInterrupted, at.UTC().Format(time.RFC3339)+" "+string(x.Kind))
-	if err := c.claims.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
+	if err := i.claims.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("noting an interruption on NodeClaim %s: %w", claim.Name, err)
 	}
-	c.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node will be drained by %s: %s", at.UTC().Format(time.RFC3339), means.why)
+	i.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node will be drained by %s: %s", at.UTC().Format(time.RFC3339), means.why)
 	klog.FromContext(ctx).Info("An instance is interrupted", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
-	c.Changed()
+	i.changed()
 	return nil
 }
 
 // drainBy returns until when the node may wait for replacement capacity. A node that isn't initialized has no running pods.
-func (c *Controller) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) time.Time {
-	now := c.clock.Now()
+func (i *interruptions) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) time.Time {
+	now := i.clock.Now()
 	switch {
 	case x.Kind == capacity.MachineStopping || x.Kind == capacity.MachineTerminating || condition(claim, karpv1.ConditionTypeInitialized) == nil:
 		return now
@@ -102,24 +141,4 @@ func (c *Controller) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) t
 		return at
 	}
 	return now
-}
-
-// instanceEnded reports whether the node is interrupted because its instance has ended, or is ending, for whatever reason.
-func instanceEnded(m *machine) bool {
-	_, kind, _ := strings.Cut(m.claim.Annotations[objects.AnnotationInterrupted], " ")
-	return kind == string(capacity.MachineStopping) || kind == string(capacity.MachineTerminating)
-}
-
-// interrupted returns the exit of an interrupted node.
-func interrupted(m *machine) (exit, bool) {
-	when, kind, _ := strings.Cut(m.claim.Annotations[objects.AnnotationInterrupted], " ")
-	at, err := time.Parse(time.RFC3339, when)
-	if err != nil {
-		return exit{}, false
-	}
-	why := interruptions[capacity.InterruptionKind(kind)].why
-	if why == "" {
-		why = "it is interrupted"
-	}
-	return exit{at: at, reason: reasonInterrupted, why: why, forced: capacity.InterruptionKind(kind) != capacity.MaintenanceScheduled}, true
 }

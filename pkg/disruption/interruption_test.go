@@ -24,10 +24,10 @@ func TestInterruption(t *testing.T) {
 		delete(n.Labels, karpv1.NodeInitializedLabelKey)
 	}
 	braked := func(w *world) {
-		w.c.brake = brake.New(1)
-		w.c.brake.Take(w.clock.Now())
+		w.c.passes.terminations.brake = brake.New(1)
+		w.c.passes.terminations.brake.Take(w.clock.Now())
 	}
-	dry := func(w *world) { w.c.dryRun = true }
+	dry := func(w *world) { w.dryRun() }
 	for _, tc := range []struct {
 		name    string
 		machine func(*karpv1.NodeClaim, *corev1.Node)
@@ -72,7 +72,10 @@ func TestInterruption(t *testing.T) {
 		{name: "maintenance in five minutes", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(5*time.Minute))}, asked: "web",
 			note: "2026-03-01T12:03:45Z MaintenanceScheduled"},
 		{name: "maintenance waits for the brake", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, time.Time{})}, after: 10 * time.Minute,
-			setup: func(w *world) { w.c.brake = brake.New(1); w.c.brake.Take(epoch.Add(10 * time.Minute)) },
+			setup: func(w *world) {
+				w.c.passes.terminations.brake = brake.New(1)
+				w.c.passes.terminations.brake.Take(epoch.Add(10 * time.Minute))
+			},
 			event: "a Warning DisruptionBlocked: 1 nodes have been terminated within a minute"},
 		{name: "another cluster's instance", heard: []capacity.Interruption{{InstanceID: "i-b", Kind: capacity.SpotInterrupted, Ends: epoch}}, after: time.Hour},
 		{name: "no instance", heard: []capacity.Interruption{{Kind: capacity.SpotInterrupted, Ends: epoch}}, after: time.Hour},

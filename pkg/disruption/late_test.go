@@ -126,7 +126,7 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		w.machine(name)
 		w.clock.Step(time.Hour)
 		reservations := launch.NewReservations(w.clock)
-		w.c.fence = reservations
+		w.c.passes.cordons.fence = reservations
 		pod := newLatecomer(w, reservations, "late-"+name, "node-"+name)
 		[]func(){pod.byOurs, pod.byPlan, pod.byOthers}[r.IntN(3)]()
 		w.interrupt = func(call string) {
@@ -139,7 +139,7 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		w.sync()
 		for range 2 {
 			// What the informers show may be as old as the beginning of the pass.
-			if _, err := w.c.pass(t.Context()); err != nil {
+			if _, err := w.c.passes.run(t.Context(), time.Time{}); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			pod.walk(r.IntN(3))

@@ -14,8 +14,8 @@ func TestRun(t *testing.T) {
 	w := newWorld(t, pool())
 	w.machine("a")
 	w.clock.Step(time.Hour)
-	hold, mistakes := w.c.hold, 2
-	w.c.hold = func() string {
+	hold, mistakes := w.c.passes.hold, 2
+	w.c.passes.hold = func() string {
 		if mistakes--; mistakes >= 0 {
 			panic("a mistake")
 		}

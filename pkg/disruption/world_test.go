@@ -43,6 +43,7 @@ type world struct {
 	factory informers.SharedInformerFactory
 	claims  client.WithWatch
 	stale   *karpv1.NodeClaimList // what the cache shows; nil: the truth
+	cfg     Config
 	c       *Controller
 	events  []string
 
@@ -112,17 +113,25 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 			return errLost
 		},
 	}).Build()
-	c, err := New(Config{
+	w.cfg = Config{
 		Kube: w.kube, Informers: w.factory, Claims: cached{w.claims, w}, Live: w.claims, Fence: w, Nodes: w, Recorder: w, Clock: w.clock,
 		Replacements: w, Brake: brake.New(1000), Taken: func(*karpv1.NodeClaim) (time.Time, string, bool) {
 			return epoch.Add(w.taken), "its capacity block ends", w.taken > 0
 		}, Lost: func(c *karpv1.NodeClaim) { w.lost = append(w.lost, c.Name) },
-	})
+		Ending: func(context.Context, string, string) {}, Hold: func() string { return "" },
+	}
+	c, err := New(w.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.c = c
 	return w
+}
+
+// dryRun makes all passes from now on dry ones.
+func (w *world) dryRun() {
+	w.cfg.DryRun = true
+	w.c.passes = newPasses(&w.cfg, w.c.pods.GetIndexer())
 }
 
 func (w *world) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
@@ -270,7 +279,7 @@ func (w *world) sync() {
 func (w *world) pass() (time.Duration, error) {
 	w.t.Helper()
 	w.sync()
-	return w.c.pass(w.t.Context())
+	return w.c.passes.run(w.t.Context(), time.Time{})
 }
 
 func (w *world) mustPass() time.Duration {

@@ -1,0 +1,36 @@
+package disruption
+
+import (
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// candidate is a claim with its Node and its pool. All are shared and must not be changed.
+type candidate struct {
+	claim *karpv1.NodeClaim
+	node  *corev1.Node     // nil: it doesn't exist
+	pool  *karpv1.NodePool // nil: none
+	// watched is since when this process has seen pod events.
+	watched time.Time
+}
+
+func (m *candidate) uid() string { return string(m.claim.UID) }
+
+// cluster holds the claims, nodes and pools at the beginning of a pass.
+type cluster struct {
+	candidates []*candidate
+	pools      []*karpv1.NodePool
+}
+
+// condition returns a claim's condition if it is True, else nil.
+func condition(claim *karpv1.NodeClaim, kind string) *status.Condition {
+	cond := claim.StatusConditions(status.WithObservedOnly()).Get(kind)
+	if cond == nil || cond.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return cond
+}

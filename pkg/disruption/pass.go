@@ -1,0 +1,120 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// pollEvery is how often a pass is made if nothing triggers one.
+const pollEvery = 10 * time.Second
+
+// passes is what one goroutine needs to make passes. It isn't safe for concurrent use.
+type passes struct {
+	claims       client.Reader
+	nodes        corelisters.NodeLister
+	hold         func() string
+	clock        clock.Clock
+	cordons      *cordons
+	terminations *terminations
+	replacements *replacements
+	removals     *removals
+}
+
+func newPasses(cfg *Config, pods cache.Indexer) passes {
+	p := passes{
+		claims: cfg.Claims, nodes: cfg.Informers.Core().V1().Nodes().Lister(), hold: cfg.Hold, clock: cfg.Clock,
+		cordons: &cordons{fence: cfg.Fence, nodes: cfg.Nodes, live: cfg.Live},
+		terminations: &terminations{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, brake: cfg.Brake, dryRun: cfg.DryRun, ending: cfg.Ending,
+			deleted: map[string]bool{}, reported: map[string]time.Time{}},
+	}
+	p.replacements = &replacements{capacity: cfg.Replacements, cordons: p.cordons, terminations: p.terminations, pods: pods, recorder: cfg.Recorder,
+		begun: map[string]*replacedNode{}}
+	p.removals = &removals{kube: cfg.Kube, cordons: p.cordons, terminations: p.terminations, pods: pods, recorder: cfg.Recorder, clock: cfg.Clock}
+	for _, r := range reasons(cfg, pods) {
+		if r.budget() == "" {
+			p.replacements.reasons = append(p.replacements.reasons, r)
+		} else {
+			p.removals.reasons = append(p.removals.reasons, r)
+		}
+	}
+	return p
+}
+
+// run makes one pass over the whole cluster:
+//
+//  1. Read pools, claims and nodes.
+//  2. Remove taints left over from interrupted passes.
+//  3. Find the nodes that have to end, and whether there is capacity for their pods.
+//  4. Find the nodes that may be terminated because they are empty, and how many of them each pool allows.
+//  5. Starting with the longest empty one, cordon each, taint it and check it again, until the budget is used up.
+//
+// It returns when to make the next pass. watched is since when this process has seen pod events.
+func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, error) {
+	if why := p.hold(); why != "" {
+		klog.FromContext(ctx).V(4).Info("Paused", "reason", why)
+		return pollEvery, nil
+	}
+	s, err := p.read(ctx, watched)
+	if err != nil {
+		return 0, err
+	}
+	p.terminations.prune(s)
+	errs := p.cordons.clearStale(ctx, s, func(m *candidate) bool {
+		return p.terminations.deleted[m.uid()] || p.replacements.begun[m.uid()] != nil
+	})
+	next, failed := p.replacements.pass(ctx, s)
+	errs = append(errs, failed...)
+	soon, failed := p.removals.pass(ctx, s)
+	errs = append(errs, failed...)
+	if err := utilerrors.NewAggregate(errs); err != nil {
+		return 0, err
+	}
+	return earliest(next, soon, p.terminations.brake.Wait(p.clock.Now())), nil
+}
+
+// read reads pools and claims and finds each claim's Node.
+func (p *passes) read(ctx context.Context, watched time.Time) (*cluster, error) {
+	var claims karpv1.NodeClaimList
+	if err := p.claims.List(ctx, &claims); err != nil {
+		return nil, fmt.Errorf("listing NodeClaims: %w", err)
+	}
+	var pools karpv1.NodePoolList
+	if err := p.claims.List(ctx, &pools); err != nil {
+		return nil, fmt.Errorf("listing NodePools: %w", err)
+	}
+	s := &cluster{}
+	byName := map[string]*karpv1.NodePool{}
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		s.pools, byName[pool.Name] = append(s.pools, pool), pool
+	}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		m := &candidate{claim: claim, pool: byName[claim.Labels[karpv1.NodePoolLabelKey]], watched: watched}
+		if n, err := p.nodes.Get(claim.Status.NodeName); err == nil && n.Spec.ProviderID == claim.Status.ProviderID {
+			m.node = n
+		}
+		s.candidates = append(s.candidates, m)
+	}
+	return s, nil
+}
+
+// earliest returns the shortest of some waits, at most pollEvery; 0 is no wait.
+func earliest(waits ...time.Duration) time.Duration {
+	out := pollEvery
+	for _, w := range waits {
+		if w > 0 {
+			out = min(out, w)
+		}
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package disruption
+
+import (
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// reason is a reason to terminate nodes. Each has a file of its own; reasons lists them all.
+type reason interface {
+	// decide returns how to terminate a candidate's node; nil: not for this reason, as far as is known now.
+	decide(m *candidate, now time.Time) (*decision, error)
+	// budget returns the name by which disruption budgets limit the reason. With a name, a node may be terminated (removals), and decide
+	// chooses only nodes without pods of their own. Without one, the node has to end (replacements): no budget, and no pod that asks not to
+	// be disrupted, prevents that.
+	budget() karpv1.DisruptionReason
+}
+
+// reasons returns all reasons. If several apply to a candidate, the first one counts.
+func reasons(cfg *Config, pods cache.Indexer) []reason {
+	return []reason{
+		interruption{},
+		expiry{cfg.Taken, cfg.DryRun},
+		emptiness{pods, cfg.Nodes},
+	}
+}
+
+// decision is why, when and how a candidate's node is terminated.
+type decision struct {
+	*candidate
+	// reason is for metrics and logs, message for events.
+	reason, message string
+	// ending is what Config.Ending gets as the reason, if not reason itself.
+	ending string
+	// at is when the node is terminated. One that has to end is drained then, whether there is capacity for its pods or not.
+	at time.Time
+	// Of a node that has to end: from prepare on, capacity for its pods is prepared elsewhere, and from avoid on it gets no pods of other
+	// nodes that are being replaced.
+	avoid, prepare time.Time
+	// since, of a node that may be terminated, is since when it has been as it is now. The oldest ones are terminated first.
+	since time.Time
+	// cloud: the cloud ends the instance, so a dry run drains it, too. forced: it does so soon, so neither brake nor pause apply.
+	cloud, forced bool
+}

@@ -1,0 +1,148 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+)
+
+// removals terminates nodes that may be terminated, none of which has pods of its own. Only the goroutine that makes the passes uses it.
+type removals struct {
+	reasons      []reason
+	kube         kubernetes.Interface
+	cordons      *cordons
+	terminations *terminations
+	pods         cache.Indexer
+	recorder     events.EventRecorder
+	clock        clock.Clock
+}
+
+// pass terminates nodes for one reason after another, as far as budgets and brake allow, and returns how soon the next one may be (0: none
+// is waiting). If one fails, the others go on; the failed one still counts against the budget, since its deletion may have worked.
+func (r *removals) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
+	for _, reason := range r.reasons {
+		due, wait, err := r.due(s, reason)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		soon = nearer(soon, wait)
+		budgets := r.budgets(s, reason.budget(), due)
+		for _, d := range due {
+			if budgets[d.pool.Name] <= 0 {
+				continue
+			}
+			if r.terminations.dry(ctx, d) {
+				budgets[d.pool.Name]--
+				continue
+			}
+			if r.terminations.braked(d.candidate) {
+				break
+			}
+			ended, err := r.remove(ctx, d)
+			if ended || err != nil {
+				budgets[d.pool.Name]--
+			}
+			errs = append(errs, err)
+		}
+	}
+	return soon, errs
+}
+
+// due finds the nodes that may be terminated now, the longest due first, and how soon the next one may be (0: none is waiting).
+func (r *removals) due(s *cluster, reason reason) (due []*decision, soon time.Duration, err error) {
+	now := r.clock.Now()
+	for _, m := range s.candidates {
+		if r.terminations.deleted[m.uid()] {
+			continue
+		}
+		d, err := reason.decide(m, now)
+		if err != nil {
+			return nil, 0, err
+		} else if d == nil {
+			continue
+		}
+		if wait := d.at.Sub(now); wait > 0 {
+			soon = nearer(soon, wait)
+			continue
+		}
+		bound, err := pods.OnNode(r.pods, m.node.Name)
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := protected(m, bound, now); err != nil {
+			r.recorder.Eventf(m.node, m.claim, corev1.EventTypeNormal, reasonBlocked, "Disrupt", "%v", err)
+			continue
+		}
+		due = append(due, d)
+	}
+	slices.SortFunc(due, func(a, b *decision) int {
+		if d := a.since.Compare(b.since); d != 0 {
+			return d
+		}
+		return strings.Compare(a.claim.Name, b.claim.Name)
+	})
+	return due, soon, nil
+}
+
+// remove terminates a node that looks empty:
+//
+//  1. Fence: our own scheduler binds nothing there from now on; Fence refuses when a pod is on its way.
+//  2. Taint: neither does any other scheduler, once it has seen the taint.
+//  3. Read the node's pods from the API: everything that was bound before 1 and 2 is there.
+//  4. Delete the claim.
+//
+// Any failure removes cordon and taint, except a failed deletion: it may have worked. Then they stay until the next pass knows
+// (clearStale). A pod that another scheduler binds after 3, before it sees the taint, is evicted as in any drain.
+func (r *removals) remove(ctx context.Context, d *decision) (ended bool, err error) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "node", klog.KObj(d.node), "nodeClaim", d.claim.Name)
+	if !r.cordons.fence.Fence(d.node.Name) {
+		logger.V(4).Info("An empty node is about to get pods and stays")
+		return false, nil
+	}
+	back := true
+	defer func() {
+		if back {
+			if e := r.cordons.nodes.Undisrupt(ctx, d.node); e != nil && err == nil {
+				err = e // the next pass removes the taint (clearStale)
+			}
+			r.cordons.fence.Unfence(d.node.Name)
+		}
+	}()
+	if err := r.cordons.nodes.Disrupt(ctx, d.node); err != nil {
+		return false, fmt.Errorf("tainting an empty node: %w", err)
+	}
+	now := r.clock.Now()
+	list, err := r.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", d.node.Name).String(),
+	})
+	if err != nil {
+		return false, fmt.Errorf("listing the pods of node %s: %w", d.node.Name, err)
+	}
+	var bound []*corev1.Pod
+	for i := range list.Items {
+		bound = append(bound, &list.Items[i])
+	}
+	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || protected(d.candidate, bound, now) != nil {
+		logger.V(3).Info("A pod was bound to an empty node at the last moment; the node stays")
+		return false, nil
+	}
+	if !r.terminations.brake.Take(now) {
+		return false, nil
+	}
+	back = false
+	return true, r.terminations.end(ctx, d)
+}

@@ -1,0 +1,205 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+)
+
+// replaceEvery is how often a pass checks whether the replacement capacity is there.
+const replaceEvery = 2 * time.Second
+
+// Replacements plans capacity for the pods of nodes that have to end.
+type Replacements interface {
+	// Replace asks for capacity for these pods on other nodes, as if they had already left theirs. It returns at once. ready means that all
+	// of it is available on initialized nodes; otherwise why says what is missing, or is empty while nodes are being launched. When called
+	// again, it plans for what is missing. avoid lists nodes that the pods would soon have to leave again.
+	Replace(node string, moving []*corev1.Pod, avoid []string) (ready bool, why string)
+	// Keep extends the reservations for the pods that will replace these by another minute.
+	Keep(node string)
+	// Forget releases what is left of the reservations.
+	Forget(node string)
+}
+
+// replacements terminates nodes that have to end. Only the goroutine that makes the passes uses it.
+type replacements struct {
+	reasons      []reason
+	capacity     Replacements
+	cordons      *cordons
+	terminations *terminations
+	pods         cache.Indexer
+	recorder     events.EventRecorder
+	// begun holds the nodes that are being replaced, by the UID of their claims. It may be lost at any moment.
+	begun map[string]*replacedNode
+}
+
+// replacedNode is a node that is being replaced, from its cordon until its claim is gone:
+//
+//	open --lead before its time is over--> cordoned, capacity asked for --it is there, or time is over--> deleted, draining --> gone
+//	  ^__________________________ pool paused __________________________|
+type replacedNode struct {
+	node    string
+	missing string // what was last missing for its replacement
+}
+
+// pass terminates the nodes that have to end. Capacity for their pods is prepared before that, so that a drain moves pods to nodes that
+// exist; if it isn't there in time, they are drained all the same. It returns when to run again (0: nothing is near). Disruption budgets
+// don't limit this, and neither do pods that ask not to be disrupted: the drain waits for those.
+func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
+	now := r.terminations.clock.Now()
+	there := map[string]bool{}
+	var due []*decision
+	var avoid []string // nodes that will soon be replaced themselves
+	for _, m := range s.candidates {
+		there[m.uid()] = true
+		begun := r.begun[m.uid()]
+		d, err := r.decide(m, now)
+		errs = append(errs, err)
+		if d != nil && m.node != nil && (d.forced || !paused(m)) && !now.Before(d.avoid) {
+			avoid = append(avoid, m.node.Name)
+		}
+		switch {
+		case m.claim.DeletionTimestamp != nil || r.terminations.deleted[m.uid()]:
+			if begun != nil {
+				r.capacity.Keep(begun.node)
+			}
+		case err != nil:
+		case d == nil || paused(m) && !d.forced:
+			errs = append(errs, r.cancel(ctx, m))
+		case now.Before(d.prepare):
+			soon = nearer(soon, d.prepare.Sub(now))
+		default:
+			due = append(due, d)
+		}
+	}
+	for uid, begun := range r.begun {
+		if !there[uid] {
+			r.capacity.Forget(begun.node)
+			delete(r.begun, uid)
+		}
+	}
+	slices.SortFunc(due, func(a, b *decision) int {
+		if d := a.at.Compare(b.at); d != 0 {
+			return d
+		}
+		return strings.Compare(a.claim.Name, b.claim.Name)
+	})
+	for _, d := range due {
+		wait, err := r.advance(ctx, d, avoid, now)
+		soon = nearer(soon, wait)
+		errs = append(errs, err)
+	}
+	return soon, errs
+}
+
+// decide returns the decision of the first reason that applies to the candidate; nil: none does.
+func (r *replacements) decide(m *candidate, now time.Time) (*decision, error) {
+	for _, reason := range r.reasons {
+		if d, err := reason.decide(m, now); d != nil || err != nil {
+			return d, err
+		}
+	}
+	return nil, nil
+}
+
+// advance takes the replacement of one node a step further and returns when to do so again:
+//
+//  1. Before its time is over: do nothing if it has no pods to be moved (emptiness may terminate it); otherwise
+//  2. cordon and taint it, and ask for capacity for its pods.
+//  3. When the capacity is there, or the time over, delete its claim, as soon as the brake allows.
+func (r *replacements) advance(ctx context.Context, d *decision, avoid []string, now time.Time) (time.Duration, error) {
+	if r.terminations.dry(ctx, d) {
+		return 0, nil
+	}
+	if now.Before(d.at) {
+		ready, err := r.prepare(ctx, d, avoid, now)
+		if !ready || err != nil {
+			return min(replaceEvery, d.at.Sub(now)), err
+		}
+	} else if begun := r.begun[d.uid()]; begun != nil && begun.missing != "" {
+		r.recorder.Eventf(d.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without replacement capacity for all pods: %s", begun.missing)
+	}
+	brake := r.terminations.brake
+	if !d.forced && (r.terminations.braked(d.candidate) || !brake.Take(now)) {
+		return brake.Wait(now), nil
+	}
+	return 0, r.terminations.end(ctx, d)
+}
+
+// prepare cordons the node and asks for capacity for its pods. It returns true when the node may be drained.
+func (r *replacements) prepare(ctx context.Context, d *decision, avoid []string, now time.Time) (bool, error) {
+	if d.node == nil || d.node.DeletionTimestamp != nil || d.node.Labels[karpv1.NodeInitializedLabelKey] != "true" ||
+		d.pool != nil && d.pool.Spec.Replicas != nil { // the launch controller keeps the pool at its replicas
+		return false, nil
+	}
+	bound, err := pods.OnNode(r.pods, d.node.Name)
+	if err != nil {
+		return false, err
+	}
+	moving := slices.DeleteFunc(bound, func(p *corev1.Pod) bool { return !reschedulable(p, now) })
+	begun := r.begun[d.uid()]
+	if begun == nil {
+		if len(moving) == 0 || !r.cordons.fence.Fence(d.node.Name) {
+			return false, nil
+		}
+		begun = &replacedNode{node: d.node.Name}
+		r.begun[d.uid()] = begun
+		r.terminations.event(d.candidate, reasonReplace, fmt.Sprintf("The node is drained by %s because %s: capacity for its pods (%d) is being prepared", d.at.UTC().Format(time.RFC3339), d.message, len(moving)))
+		klog.FromContext(ctx).V(2).Info("Replacing a node", "node", klog.KObj(d.node), "nodeClaim", d.claim.Name, "pods", len(moving), "reason", d.reason)
+	}
+	if !disrupted(d.node) {
+		if err := r.cordons.nodes.Disrupt(ctx, d.node); err != nil {
+			return false, fmt.Errorf("tainting a node that is being replaced: %w", err)
+		}
+	}
+	if len(moving) == 0 {
+		return true, nil
+	}
+	ready, why := r.capacity.Replace(d.node.Name, moving, avoid)
+	if why != begun.missing && why != "" {
+		r.recorder.Eventf(d.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No replacement capacity for the pods of the node yet: %s", why)
+	}
+	begun.missing = why
+	return ready, nil
+}
+
+// reschedulable reports whether a drain evicts the pod and its controller will create another one, which needs capacity.
+func reschedulable(p *corev1.Pod, now time.Time) bool {
+	return pods.Evictable(p, now) && !pods.Daemon(p) && metav1.GetControllerOfNoCopy(p) != nil
+}
+
+// cancel undoes what advance has begun.
+func (r *replacements) cancel(ctx context.Context, m *candidate) error {
+	begun := r.begun[m.uid()]
+	if begun == nil {
+		return nil
+	}
+	r.capacity.Forget(begun.node)
+	if m.node != nil {
+		if err := r.cordons.nodes.Undisrupt(ctx, m.node); err != nil {
+			return fmt.Errorf("uncordoning Node %s: %w", m.node.Name, err)
+		}
+	}
+	r.cordons.fence.Unfence(begun.node)
+	delete(r.begun, m.uid())
+	return nil
+}
+
+// nearer returns the shorter of two waits; 0 is no wait.
+func nearer(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
