@@ -29,8 +29,8 @@ var mistakes = []mistake{
 		says: `launch \S* was recorded for \d+ claims and has \d+ instances|claim \S+ has \d+ living instances`,
 	},
 	{
-		name: "finalizer-dropped-early", file: "pkg/lifecycle/termination.go",
-		is: "deadline := c.terminationDeadline(l.claim)\n", instead: "if broken(%q) { dropFinalizer(l.claim); return 0, nil }\ndeadline := c.terminationDeadline(l.claim)\n",
+		name: "finalizer-dropped-early", file: "pkg/lifecycle/finalization.go",
+		is: "deadline := f.deadline(l.claim)\n", instead: "if broken(%q) { dropFinalizer(l.claim); return 0, nil }\ndeadline := f.deadline(l.claim)\n",
 		says: `claim \S+ is gone, its instance \S+ is not`,
 	},
 	{
@@ -40,7 +40,7 @@ var mistakes = []mistake{
 	},
 	{
 		name: "not-drained", file: "pkg/lifecycle/termination.go",
-		is: "if !Posted(e.node) { // cordon", instead: "if broken(%q) { steps = []step{c.endInstance, c.removeNode} }\nif !Posted(e.node) { // cordon",
+		is: "if !posted(e.node) { // cordon", instead: "if broken(%q) { steps = []step{t.endInstance, t.removeNode} }\nif !posted(e.node) { // cordon",
 		says: `nobody had asked the pods of its node \S+ to go|asks not to be disrupted and was deleted`,
 	},
 	{

@@ -20,7 +20,6 @@ const (
 	controllers = "is taken apart as docs/design/controllers.md says"
 	record      = "is a record: it has no goroutine and no lock, and is handed on as a value"
 	planner     = "is the planner's working state, which pkg/capacity/planner will divide"
-	lifecycles  = "becomes small types, one for each stage"
 	aProvider   = "becomes folders by noun"
 )
 
@@ -33,7 +32,6 @@ var large = map[string]string{
 	"pkg/capacity.run": planner, "pkg/capacity.podBatch": planner, "pkg/capacity.group": planner,
 	"pkg/capacity.Claim": record, "pkg/capacity.LaunchBatch": record, "pkg/capacity.Instance": record, "pkg/capacity.Class": record, "pkg/capacity.Pool": record,
 	"pkg/karpenter.Store": "holds one cache per kind; the legacy kinds leave it", "pkg/karpenter/legacy.ProvisionerSpec": record, "pkg/karpenter/legacy.KubeletConfiguration": record,
-	"pkg/lifecycle.Controller": lifecycles, "pkg/disruption.Controller": lifecycles,
 	"pkg/aws.Provider": aProvider, "pkg/aws.CatalogType": record,
 	"pkg/simulate.World": "is the scheduler's framework handle with what a simulation adds", "plugins/provision.Args": record,
 }

@@ -172,7 +172,7 @@ func TestLease(t *testing.T) {
 
 	// No gap ever comes near the 60 s after which the node lifecycle controller acts.
 	last := w.clock.Now()
-	for w.clock.Now().Before(epoch.Add(DefaultRegistrationTimeout - time.Minute)) {
+	for w.clock.Now().Before(epoch.Add(registrationTimeout - time.Minute)) {
 		w.pass(5*time.Second, 5*time.Second)
 		if l := w.lease(inst.NodeName); l != nil {
 			last = l.Spec.RenewTime.Time
@@ -271,7 +271,7 @@ func TestLiveness(t *testing.T) {
 				claim, inst := w.launched("a")
 				w.createNode(nodeFor(claim, *inst))
 			},
-			after: DefaultRegistrationTimeout, by: DefaultRegistrationTimeout + 20*time.Second, reason: reasonRegistrationTimeout,
+			after: registrationTimeout, by: registrationTimeout + 20*time.Second, reason: reasonRegistrationTimeout,
 		},
 		{
 			name: "an instance that is terminated while it boots",
@@ -336,7 +336,7 @@ func TestLiveness(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			late := 0
-			w.c.failed = func(*karpv1.NodeClaim, string) { late++ }
+			w.notRegistered = func(*karpv1.NodeClaim, string) { late++ }
 			tc.setup(w)
 			for w.clock.Since(epoch) < tc.by {
 				w.pass(5*time.Second, 5*time.Second)
@@ -414,7 +414,7 @@ func TestAClockThatIsAhead(t *testing.T) {
 			w.up("a")
 			w.deleteByName("a")
 			w.step()
-			w.c.waits = newWaits() // as in a new process
+			clear(w.c.unclaimed.termination.waits.of) // as in a new process
 		}, func(w *world) bool { return w.running() == "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -450,19 +450,19 @@ func TestPodEvents(t *testing.T) {
 
 	ds := bound.DeepCopy()
 	daemon(ds)
-	w.c.podChanged(nil, ds)
+	w.c.watcher.podChanged(nil, ds)
 	w.step()
 	if last() != -1 {
 		t.Errorf("a daemon counted: %s", last())
 	}
 	w.clock.Step(5 * time.Second)
-	w.c.podChanged(nil, bound)
+	w.c.watcher.podChanged(nil, bound)
 	w.step()
 	if last() != 5*time.Second {
 		t.Errorf("a pod that came was not recorded: %s", last())
 	}
 	w.clock.Step(3 * time.Second)
-	w.c.podChanged(bound, nil)
+	w.c.watcher.podChanged(bound, nil)
 	if wait := w.step(); last() != 5*time.Second || wait > 7*time.Second || wait == 0 {
 		t.Errorf("written again after 3 s (%s), or not to be looked at again (%s)", last(), wait)
 	}

@@ -19,14 +19,17 @@ const (
 	shortBy = 0.1
 )
 
-// compare sets the condition that says whether the claim's node has what was bought. It changes nothing else: pods that were planned on
+// consistency compares an initialized node with its claim.
+type consistency struct{ recorder recorder }
+
+// reconcile sets the condition that says whether the claim's node has what was bought. It changes nothing else: pods that were planned on
 // more capacity than exists were planned anew long ago, and package aws learns the true capacity of the instance type.
-func (c *Controller) compare(_ context.Context, l *life) (time.Duration, error) {
+func (c *consistency) reconcile(_ context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if node == nil || node.DeletionTimestamp != nil || !conditionTrue(l.claim, karpv1.ConditionTypeInitialized) {
 		return 0, nil
 	}
-	set := c.conditions(l.claim)
+	set := l.conditions()
 	short := shortages(l.claim.Spec.Resources.Requests, l.claim.Status.Capacity, node.Status.Capacity)
 	if len(short) == 0 {
 		set.SetTrue(karpv1.ConditionTypeConsistentStateFound)
@@ -34,7 +37,7 @@ func (c *Controller) compare(_ context.Context, l *life) (time.Duration, error) 
 	}
 	message := "the node has less than was bought: " + strings.Join(short, ", ")
 	if set.SetFalse(karpv1.ConditionTypeConsistentStateFound, "ConsistencyCheckFailed", message) {
-		c.event(l.claim, node, corev1.EventTypeWarning, reasonInconsistent, "Check", "%s", message)
+		c.recorder.event(l.claim, node, corev1.EventTypeWarning, reasonInconsistent, "Check", "%s", message)
 	}
 	return checkEvery, nil
 }

@@ -123,7 +123,7 @@ func TestStartupTaintsThatRemain(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.c.awaited = func(claim string) bool { return claim == "a" && tc.awaited }
+			w.awaited = func(claim string) bool { return claim == "a" && tc.awaited }
 			claim, inst := w.launched("a", func(c *karpv1.NodeClaim) { c.Spec.StartupTaints = []corev1.Taint{startup} })
 			w.createNode(nodeFor(claim, *inst))
 			w.kubelet(inst.NodeName)
@@ -152,7 +152,7 @@ func TestStartupTaintsThatRemain(t *testing.T) {
 				}
 				return
 			}
-			w.pass(DefaultStartupTimeout-initializationTimeout-2*time.Minute, time.Minute)
+			w.pass(startupTimeout-initializationTimeout-2*time.Minute, time.Minute)
 			if w.claim("a").DeletionTimestamp != nil {
 				t.Fatal("ended before its time")
 			}

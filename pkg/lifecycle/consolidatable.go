@@ -10,34 +10,39 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// settle sets the condition that says whether the claim's node has been quiet for its pool's consolidateAfter. The condition is for users
+// consolidatable sets the condition that says whether the claim's node has been quiet for its pool's consolidateAfter. The condition is for users
 // and their tools; disruption itself uses the current state. It follows the recorded lastPodEventTime, so that it changes no more often
 // than that.
-func (c *Controller) settle(ctx context.Context, l *life) (time.Duration, error) {
+type consolidatable struct {
+	claims    client.Reader
+	podEvents *podEvents
+}
+
+func (c *consolidatable) reconcile(ctx context.Context, l *life) (time.Duration, error) {
 	after, ok, err := c.consolidateAfter(ctx, l.claim)
 	if err != nil {
 		return 0, err
 	}
 	initialized := condition(l.claim, karpv1.ConditionTypeInitialized)
 	if !ok || initialized == nil || !conditionTrue(l.claim, karpv1.ConditionTypeInitialized) {
-		return 0, c.unsettle(l.claim)
+		return 0, c.clear(l)
 	}
 	since := later(initialized.LastTransitionTime.Time, l.claim.Status.LastPodEventTime.Time)
 	if wait := since.Add(after).Sub(l.now); wait > 0 {
-		return wait, c.unsettle(l.claim)
+		return wait, c.clear(l)
 	}
 	// A pod event that isn't recorded yet doesn't clear the condition, but keeps it from being set.
-	if last, seen := c.podEvents.last(l.claim.Status.NodeName); seen {
+	if last, seen := c.podEvents.get(l.claim.Status.NodeName); seen {
 		if wait := last.Add(after).Sub(l.now); wait > 0 {
 			return wait, nil
 		}
 	}
-	c.conditions(l.claim).SetTrue(karpv1.ConditionTypeConsolidatable)
+	l.conditions().SetTrue(karpv1.ConditionTypeConsolidatable)
 	return 0, nil
 }
 
 // consolidateAfter returns that of the claim's pool; false: its nodes are never consolidated, or there is no pool.
-func (c *Controller) consolidateAfter(ctx context.Context, claim *karpv1.NodeClaim) (time.Duration, bool, error) {
+func (c *consolidatable) consolidateAfter(ctx context.Context, claim *karpv1.NodeClaim) (time.Duration, bool, error) {
 	name := pool(claim)
 	if name == "" {
 		return 0, false, nil
@@ -55,11 +60,11 @@ func (c *Controller) consolidateAfter(ctx context.Context, claim *karpv1.NodeCla
 	return *d, true, nil
 }
 
-func (c *Controller) unsettle(claim *karpv1.NodeClaim) error {
-	if condition(claim, karpv1.ConditionTypeConsolidatable) == nil {
+func (c *consolidatable) clear(l *life) error {
+	if condition(l.claim, karpv1.ConditionTypeConsolidatable) == nil {
 		return nil
 	}
-	if err := c.conditions(claim).Clear(karpv1.ConditionTypeConsolidatable); err != nil {
+	if err := l.conditions().Clear(karpv1.ConditionTypeConsolidatable); err != nil {
 		return fmt.Errorf("clearing a condition: %w", err)
 	}
 	return nil

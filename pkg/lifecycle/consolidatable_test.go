@@ -42,7 +42,7 @@ func TestConsolidatable(t *testing.T) {
 		t.Fatal("not consolidatable though it was quiet for 30 s")
 	}
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: w.claim("a").Status.NodeName}}
-	w.c.podChanged(nil, bound)
+	w.c.watcher.podChanged(nil, bound)
 	w.step()
 	if w.consolidatable() {
 		t.Error("still consolidatable though a pod has come")
@@ -64,7 +64,7 @@ func TestConsolidatableOfABusyNode(t *testing.T) {
 	w.up("a")
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: w.claim("a").Status.NodeName}}
 	for i := range 60 {
-		w.c.podChanged(nil, bound)
+		w.c.watcher.podChanged(nil, bound)
 		w.step()
 		w.clock.Step(time.Second)
 		if w.step(); w.consolidatable() {
@@ -121,7 +121,7 @@ func TestPodEventsOfManyNodes(t *testing.T) {
 	writes, last := 0, time.Time{}
 	for range 200 {
 		w.clock.Step(time.Second)
-		w.c.podChanged(nil, bound)
+		w.c.watcher.podChanged(nil, bound)
 		w.step()
 		if at := w.claim("a").Status.LastPodEventTime.Time; !at.Equal(last) {
 			writes, last = writes+1, at
@@ -144,8 +144,8 @@ func TestRegistrationIsCountedOnce(t *testing.T) {
 	w.kubelet(inst.NodeName)
 	w.sync()
 	for range 3 {
-		l := &life{claim: w.claim("a"), match: w.c.matchClaim(w.claim("a")), now: w.clock.Now()}
-		if _, err := w.c.register(w.ctx, l); err != nil {
+		l := &life{claim: w.claim("a"), match: w.c.nodes.match(w.claim("a")), now: w.clock.Now(), clock: w.clock}
+		if _, err := w.c.alive[0].reconcile(w.ctx, l); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,94 +3,18 @@ package lifecycle
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	storagelisters "k8s.io/client-go/listers/storage/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
-	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
-
-// Instances is what the lifecycle of one node needs of the cloud. Where an error means that the instance doesn't exist, it wraps
-// capacity.ErrInstanceNotFound; its text says what was being done with which instance.
-type Instances interface {
-	Describe(ctx context.Context, id string) (capacity.Instance, error)
-	// Terminate returns nil when the call was accepted or the instance had already ended.
-	Terminate(ctx context.Context, id string) error
-	// TagClaim tags the instance with the names of its claim and its node.
-	TagClaim(ctx context.Context, id, claim, nodeName string) error
-}
-
-// Inventory lists what the cloud has of this cluster.
-type Inventory interface {
-	// List returns every instance of the cluster that isn't terminated.
-	List(ctx context.Context) ([]capacity.Instance, error)
-	// FindBatch returns the live instances tagged with a launch batch's token, sorted by ID.
-	FindBatch(ctx context.Context, token string) ([]capacity.Instance, error)
-}
-
-// Cloud is both.
-type Cloud interface {
-	Instances
-	Inventory
-}
-
-// Config holds the parts of a Controller. The fields that say "when set" are optional, and so is Hold; all others are required.
-type Config struct {
-	Kube kubernetes.Interface
-	// Informers is the scheduler's factory. HideEphemeralTaints has to be set on its Node informer.
-	Informers informers.SharedInformerFactory
-	// Claims reads NodeClaims from a cache and writes them; Live reads past the cache.
-	Claims client.Client
-	Live   client.Reader
-	Cloud  Cloud
-	// NodeFor builds the Node of a launched claim as it is created ahead of the kubelet.
-	NodeFor func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error)
-	// Brake, when set, bounds how many instances without owner are terminated per minute.
-	Brake *brake.Brake
-	// Registered, when set, is called for each registered node, once per process, so that others can learn from what its kubelet reports.
-	// It must not block.
-	Registered func(claim *karpv1.NodeClaim, node *corev1.Node)
-	// Registering, when set, is called with the claim's Node before pods may be bound to it, perhaps more than once. It must not block.
-	Registering func(claim, node, providerID string)
-	// Close, when set, makes this process's own scheduler keep pods off a terminating Node, from its return on. It reports whether pods
-	// that passed before are still being bound there. It must not block.
-	Close func(node, providerID string) (bindsInFlight bool)
-	// NotRegistered, when set, is called for a claim that was given up because it has not become a node in time.
-	NotRegistered func(claim *karpv1.NodeClaim, message string)
-	// GivingUp, when set, is called with the reason before a claim is given up, perhaps more than once; a nil fault: that is no failure. It
-	// must not block.
-	GivingUp func(claim, why string, fault *guard.Fault)
-	// ExpectedTaints, when set, returns the taints that new nodes of a pool are known to get although the pool doesn't declare them: they
-	// are treated like its startup taints.
-	ExpectedTaints func(pool string) []corev1.Taint
-	// RegistrationTimeout is how long instances may be without kubelet; zero: DefaultRegistrationTimeout.
-	RegistrationTimeout time.Duration
-	// StartupTimeout is how long a Ready node that pods wait for may keep its startup taints; zero: DefaultStartupTimeout. Awaited, when
-	// set, reports whether pods wait for the claim's node. It must not block.
-	StartupTimeout time.Duration
-	Awaited        func(claim string) bool
-	// Hold, when set, returns why nothing may be changed now (another controller owns these objects), or "".
-	Hold     func() string
-	Recorder events.EventRecorder
-	Clock    clock.WithTicker
-}
 
 const (
 	workers = 64
@@ -98,114 +22,58 @@ const (
 	holdRetry = 10 * time.Second
 )
 
-// key is one thing to reconcile: a claim, or a Node without one, or (the zero key) all instances.
-type key struct{ claim, node string }
-
-// Controller takes NodeClaims and their Nodes through the stages of the package comment.
+// Controller takes NodeClaims and their Nodes through the stages of the package comment. Its workers handle different keys at the same time:
+// what they share is the queue, the index, and memories that lock themselves.
 type Controller struct {
-	kube     kubernetes.Interface
-	claims   client.Client
-	live     client.Reader
-	cloud    Cloud
-	nodeFor  func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error)
-	brake    *brake.Brake
-	hold     func() string
-	close    func(node, providerID string) (bindsInFlight bool)
-	naming   func(claim, node, providerID string)
-	came     func(*karpv1.NodeClaim, *corev1.Node)
-	failed   func(*karpv1.NodeClaim, string) // the claim has not become a node in time
-	givingUp func(claim, why string, fault *guard.Fault)
-	expected func(pool string) []corev1.Taint
-	recorder events.EventRecorder
-	clock    clock.WithTicker
-	// registrationTimeout as in Config, never zero.
-	registrationTimeout time.Duration
-	startupTimeout      time.Duration
-	awaited             func(claim string) bool
-
-	nodes     cache.SharedIndexInformer
-	pods      cache.SharedIndexInformer
-	nodeList  corelisters.NodeLister
-	volumes   corelisters.PersistentVolumeLister
-	volClaims corelisters.PersistentVolumeClaimLister
-	attached  storagelisters.VolumeAttachmentLister
-
-	index     *claimIndex
-	sightings *sightings
-	leases    *leases
-	evictions *evictions
-	podEvents *podEvents
-	waits     *waits
-	queue     atomic.Pointer[workqueue.TypedRateLimitingInterface[key]]
-	collected int // runs of garbage collection; only the worker of the zero key uses it
+	hold   func() string
+	clock  clock.WithTicker
+	claims claims
+	nodes  *nodes
+	index  *claimIndex
+	// alive are the stages of a claim, deleted those of a deleted one.
+	alive, deleted []stage
+	unclaimed      *unclaimed
+	garbage        *garbage
+	watcher        *watcher
+	queue          *queue
+	// forgotten drops what stages remember about a deleted claim.
+	forgotten func(claim, providerID, nodeName string, nodes []*corev1.Node)
 }
 
 // New builds a Controller and adds the indexes that it needs to the informers. It starts nothing and makes no calls.
 func New(cfg Config) (*Controller, error) {
 	core, storage := cfg.Informers.Core().V1(), cfg.Informers.Storage().V1()
-	c := &Controller{
-		kube: cfg.Kube, claims: cfg.Claims, live: cfg.Live, cloud: cfg.Cloud, nodeFor: cfg.NodeFor, brake: cfg.Brake, hold: cfg.Hold,
-		recorder: cfg.Recorder, clock: cfg.Clock,
-		nodes: core.Nodes().Informer(), pods: core.Pods().Informer(),
-		nodeList: core.Nodes().Lister(), volumes: core.PersistentVolumes().Lister(),
-		volClaims: core.PersistentVolumeClaims().Lister(), attached: storage.VolumeAttachments().Lister(),
-		index: newClaimIndex(), sightings: newSightings(), leases: newLeases(), evictions: newEvictions(),
-		podEvents: newPodEvents(), waits: newWaits(),
-	}
-	if c.came = cfg.Registered; c.came == nil {
-		c.came = func(*karpv1.NodeClaim, *corev1.Node) {}
-	}
-	if c.naming = cfg.Registering; c.naming == nil {
-		c.naming = func(string, string, string) {}
-	}
-	if c.failed = cfg.NotRegistered; c.failed == nil {
-		c.failed = func(*karpv1.NodeClaim, string) {}
-	}
-	if c.givingUp = cfg.GivingUp; c.givingUp == nil {
-		c.givingUp = func(string, string, *guard.Fault) {}
-	}
-	if c.registrationTimeout = cfg.RegistrationTimeout; c.registrationTimeout == 0 {
-		c.registrationTimeout = DefaultRegistrationTimeout
-	}
-	if c.startupTimeout = cfg.StartupTimeout; c.startupTimeout == 0 {
-		c.startupTimeout = DefaultStartupTimeout
-	}
-	if c.awaited = cfg.Awaited; c.awaited == nil {
-		c.awaited = func(string) bool { return false }
-	}
-	if c.expected = cfg.ExpectedTaints; c.expected == nil {
-		c.expected = func(string) []corev1.Taint { return nil }
-	}
-	if c.close = cfg.Close; c.close == nil {
-		c.close = func(string, string) bool { return false }
-	}
-	if c.hold == nil {
-		c.hold = func() string { return "" }
-	}
 	// Requested here so that the factory's owner starts these informers with the others.
 	core.PersistentVolumes().Informer()
 	core.PersistentVolumeClaims().Informer()
 	storage.VolumeAttachments().Informer()
-	if err := indexNodes(c.nodes); err != nil {
+	seen := &sightings{cloud: cfg.Cloud, clock: cfg.Clock}
+	c := &Controller{
+		hold: cfg.Hold, clock: cfg.Clock, claims: claims{cfg.Claims}, index: newClaimIndex(), queue: &queue{},
+		nodes: &nodes{kube: cfg.Kube, informer: core.Nodes().Informer(), lister: core.Nodes().Lister(), sightings: seen},
+	}
+	c.watcher = &watcher{nodes: c.nodes, pods: core.Pods().Informer(), index: c.index, podEvents: &podEvents{}, queue: c.queue, clock: cfg.Clock}
+	if err := c.nodes.addIndexes(); err != nil {
 		return nil, err
 	}
-	if err := pods.Index(c.pods); err != nil {
+	if err := pods.Index(c.watcher.pods); err != nil {
 		return nil, err
 	}
+	c.addStages(&cfg, seen)
 	return c, nil
 }
 
 // ClaimChanged reports that a NodeClaim was created, changed or deleted. Safe for concurrent use; ignored while the Controller isn't
 // running, because Run begins with all claims.
-func (c *Controller) ClaimChanged(name string) { c.enqueue(key{claim: name}) }
+func (c *Controller) ClaimChanged(name string) { c.queue.add(key{claim: name}) }
 
 // Run works until ctx ends, then waits for everything under way. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, time.Minute),
 		workqueue.TypedRateLimitingQueueConfig[key]{Name: "dovetail_lifecycle", Clock: c.clock})
-	c.queue.Store(&queue)
-	defer c.queue.Store(nil)
+	c.queue.running.Store(&queue)
+	defer c.queue.running.Store(nil)
 	defer queue.ShutDown()
 
 	all, err := c.allClaims(ctx)
@@ -216,7 +84,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	for i := range all.Items {
 		c.index.observe(&all.Items[i])
 	}
-	stop, err := c.watch(ctx)
+	stop, err := c.watcher.start(ctx)
 	if err != nil {
 		return err
 	}
@@ -309,14 +177,37 @@ func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error
 	case k.claim != "":
 		return c.reconcileClaim(ctx, k.claim)
 	case k.node != "":
-		return c.reconcileNode(ctx, k.node)
+		return c.unclaimed.reconcile(ctx, k.node)
 	default:
-		return c.collect(ctx)
+		return c.garbage.collect(ctx)
 	}
 }
 
-func (c *Controller) enqueue(k key) {
-	if q := c.queue.Load(); q != nil {
-		(*q).Add(k)
+// Disrupt taints a Node that may be disrupted soon, so that no new pods are scheduled there; nothing else changes.
+func (c *Controller) Disrupt(ctx context.Context, node *corev1.Node) error {
+	_, err := c.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
+		dropTaint(n, karpv1.DisruptedTaintKey) // of another effect
+		setTaint(n, karpv1.DisruptedNoScheduleTaint)
+	})
+	return err
+}
+
+// Undisrupt removes Disrupt's taint. It doesn't change a Node that is gone or being deleted.
+func (c *Controller) Undisrupt(ctx context.Context, node *corev1.Node) error {
+	_, err := c.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
+		if n.DeletionTimestamp == nil {
+			dropTaint(n, karpv1.DisruptedTaintKey)
+		}
+	})
+	if gone(err) {
+		return nil
 	}
+	return err
+}
+
+// LastPodEvent returns when a pod was last bound to a node, began to end there or left it, as far as this process has seen; zero: never. It
+// may be later than what the claim's status says.
+func (c *Controller) LastPodEvent(node string) time.Time {
+	at, _ := c.watcher.podEvents.get(node)
+	return at
 }

@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -33,13 +33,21 @@ const (
 
 // drain empties a node through the Eviction API, group after group, and ends when no pod is left that has to be waited for. It waits for
 // pods that ask not to be disrupted; the deadline overrides these, disruption budgets and groups.
-func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error) {
+type drain struct {
+	kube      kubernetes.Interface
+	pods      *boundPods
+	waits     *waits
+	evictions *evictions
+	recorder  recorder
+}
+
+func (d *drain) run(ctx context.Context, e *ending) (time.Duration, error) {
 	begun := e.node.DeletionTimestamp
 	if e.claim != nil {
 		if conditionTrue(e.claim, karpv1.ConditionTypeDrained) {
 			return 0, nil
 		}
-		set := c.conditions(e.claim)
+		set := e.conditions()
 		if set.Get(karpv1.ConditionTypeDrained) == nil {
 			set.SetUnknownWithReason(karpv1.ConditionTypeDrained, "Draining", "pods are being evicted")
 		}
@@ -47,30 +55,30 @@ func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error
 	}
 	young := minDrain // schedulers that haven't seen the taint may still bind pods
 	if begun != nil {
-		young = c.left(e.name(), "drain", begun.Time, minDrain, e.now)
+		young = d.waits.left(e.name(), "drain", begun.Time, minDrain, e.now)
 	}
 	if e.expired() {
 		klog.FromContext(ctx).Info("Termination grace period is over, draining no more", "node", klog.KObj(e.node))
-		c.drained(e, "TerminationGracePeriodElapsed")
+		e.drained("TerminationGracePeriodElapsed")
 		return 0, nil
 	}
-	bound, err := pods.OnNode(c.pods.GetIndexer(), e.node.Name)
+	bound, err := d.pods.cached(e.node.Name)
 	if err != nil {
 		return 0, err
 	}
 	awaited := slices.DeleteFunc(bound, func(p *corev1.Pod) bool { return !pods.Awaited(p, e.now) })
-	if err := c.deleteExpiring(ctx, e, awaited); err != nil {
+	if err := d.deleteExpiring(ctx, e, awaited); err != nil {
 		return 0, err
 	}
 	if len(awaited) > 0 {
-		wait, err := c.evict(ctx, e, firstGroup(awaited))
+		wait, err := d.evict(ctx, e, firstGroup(awaited))
 		return soonest(drainPoll, wait), err
 	}
 	if young > 0 || e.bindsInFlight() {
 		return drainPoll, nil
 	}
 	// The cache is empty, and our scheduler is binding no pods; only the API can confirm that the node is empty.
-	left, err := c.boundTo(ctx, e.node.Name)
+	left, err := d.pods.live(ctx, e.node.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -79,14 +87,14 @@ func (c *Controller) drain(ctx context.Context, e *ending) (time.Duration, error
 			return drainPoll, nil
 		}
 	}
-	c.drained(e, karpv1.ConditionTypeDrained)
+	e.drained(karpv1.ConditionTypeDrained)
 	klog.FromContext(ctx).V(2).Info("Node drained", "node", klog.KObj(e.node))
 	return 0, nil
 }
 
-func (c *Controller) drained(e *ending, reason string) {
+func (e *ending) drained(reason string) {
 	if e.claim != nil {
-		c.conditions(e.claim).SetTrueWithReason(karpv1.ConditionTypeDrained, reason, "")
+		e.conditions().SetTrueWithReason(karpv1.ConditionTypeDrained, reason, "")
 	}
 }
 
@@ -112,18 +120,18 @@ func firstGroup(awaited []*corev1.Pod) []*corev1.Pod {
 }
 
 // evict evicts the group's pods, each when its back-off is over, and returns when the next one may be tried again.
-func (c *Controller) evict(ctx context.Context, e *ending, group []*corev1.Pod) (time.Duration, error) {
+func (d *drain) evict(ctx context.Context, e *ending, group []*corev1.Pod) (time.Duration, error) {
 	var due []*corev1.Pod
 	var after time.Duration
 	for _, p := range group {
 		if protected, _ := pods.DoNotDisrupt(p, e.now); protected && !pods.Terminating(p) {
-			c.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "waiting for pod %s, which asks not to be disrupted", klog.KObj(p))
+			d.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "waiting for pod %s, which asks not to be disrupted", klog.KObj(p))
 			continue
 		}
 		if !pods.Evictable(p, e.now) {
 			continue
 		}
-		if wait := c.evictions.wait(p.UID, e.now); wait > 0 {
+		if wait := d.evictions.wait(p.UID, e.now); wait > 0 {
 			after = soonest(after, wait)
 			continue
 		}
@@ -136,12 +144,12 @@ func (c *Controller) evict(ctx context.Context, e *ending, group []*corev1.Pod) 
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			errs[i] = panics.Catch(ctx, "lifecycle", func() error { return c.evictPod(ctx, e, p) })
+			errs[i] = panics.Catch(ctx, "lifecycle", func() error { return d.evictPod(ctx, e, p) })
 		})
 	}
 	wg.Wait()
 	for _, p := range due {
-		if wait := c.evictions.wait(p.UID, e.now); wait > 0 {
+		if wait := d.evictions.wait(p.UID, e.now); wait > 0 {
 			after = soonest(after, wait)
 		}
 	}
@@ -149,33 +157,33 @@ func (c *Controller) evict(ctx context.Context, e *ending, group []*corev1.Pod) 
 }
 
 // evictPod makes one call. A refusal by a disruption budget is no error: it is tried again later.
-func (c *Controller) evictPod(ctx context.Context, e *ending, p *corev1.Pod) error {
-	err := c.kube.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
+func (d *drain) evictPod(ctx context.Context, e *ending, p *corev1.Pod) error {
+	err := d.kube.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
 	})
 	evictionRequests.WithLabelValues(statusCode(err)).Inc()
 	switch {
 	case err == nil:
-		c.evictions.forget(p.UID)
-		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonEvicted, "Evict", "Evicted: node %s is being terminated", e.node.Name)
+		d.evictions.forget(p.UID)
+		d.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonEvicted, "Evict", "Evicted: node %s is being terminated", e.node.Name)
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		c.evictions.forget(p.UID) // gone, or another pod of the name
+		d.evictions.forget(p.UID) // gone, or another pod of the name
 	case apierrors.IsTooManyRequests(err):
-		c.evictions.fail(p.UID, e.now)
-		c.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "evicting pod %s would violate its disruption budget", klog.KObj(p))
+		d.evictions.fail(p.UID, e.now)
+		d.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "evicting pod %s would violate its disruption budget", klog.KObj(p))
 	case apierrors.IsInternalError(err):
-		c.evictions.fail(p.UID, e.now)
-		c.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "pod %s can't be evicted: %v", klog.KObj(p), err)
+		d.evictions.fail(p.UID, e.now)
+		d.recorder.Eventf(e.node, p, corev1.EventTypeWarning, reasonFailedDraining, "Drain", "pod %s can't be evicted: %v", klog.KObj(p), err)
 	default:
-		c.evictions.fail(p.UID, e.now)
+		d.evictions.fail(p.UID, e.now)
 		return fmt.Errorf("evicting pod %s: %w", klog.KObj(p), err)
 	}
 	return nil
 }
 
 // deleteExpiring deletes pods early enough for their own grace period to end by the deadline, whatever protects them.
-func (c *Controller) deleteExpiring(ctx context.Context, e *ending, awaited []*corev1.Pod) error {
+func (d *drain) deleteExpiring(ctx context.Context, e *ending, awaited []*corev1.Pod) error {
 	if e.deadline.IsZero() {
 		return nil
 	}
@@ -188,13 +196,13 @@ func (c *Controller) deleteExpiring(ctx context.Context, e *ending, awaited []*c
 		}
 		// At least 1 s: with 0 the pod would vanish from the API while its containers may still run.
 		grace := max(int64(e.deadline.Sub(e.now)/time.Second), 1)
-		err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+		err := d.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &p.UID},
 		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting pod %s before the node's deadline: %w", klog.KObj(p), err)
 		}
-		c.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonDisrupted, "Delete",
+		d.recorder.Eventf(p, e.node, corev1.EventTypeNormal, reasonDisrupted, "Delete",
 			"Deleting the pod so that it ends before the termination grace period of node %s is over at %s", e.node.Name, e.deadline.Format(time.RFC3339))
 	}
 	return nil
@@ -214,42 +222,23 @@ func statusCode(err error) string {
 // memory for pods that end without another try.
 const evictionMemory = 5 * time.Minute
 
-// evictions holds the back-off per pod. Safe for concurrent use.
-type evictions struct {
-	mu   sync.Mutex
-	next map[types.UID]attempt
-}
+// evictions holds the back-off per pod.
+type evictions struct{ memory[types.UID, attempt] }
 
 type attempt struct {
 	at    time.Time
 	delay time.Duration
 }
 
-func newEvictions() *evictions { return &evictions{next: map[types.UID]attempt{}} }
-
 // wait returns how long the pod's eviction may not be tried yet.
 func (b *evictions) wait(uid types.UID, now time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return max(b.next[uid].at.Sub(now), 0)
+	last, _ := b.get(uid)
+	return max(last.at.Sub(now), 0)
 }
 
 func (b *evictions) fail(uid types.UID, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delay := min(max(2*b.next[uid].delay, evictionBackoff), evictionBackoffMax)
-	b.next[uid] = attempt{at: now.Add(delay), delay: delay}
-}
-
-// prune forgets pods whose eviction has not been tried for long.
-func (b *evictions) prune(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	maps.DeleteFunc(b.next, func(_ types.UID, a attempt) bool { return now.Sub(a.at) > evictionMemory })
-}
-
-func (b *evictions) forget(uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.next, uid)
+	b.update(uid, func(last attempt, _ bool) attempt {
+		delay := min(max(2*last.delay, evictionBackoff), evictionBackoffMax)
+		return attempt{at: now.Add(delay), delay: delay}
+	})
 }

@@ -32,7 +32,7 @@ func TestWhyAnInstanceEndedIsReported(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			var told []string
-			w.c.givingUp = func(claim, why string, f *guard.Fault) { told = append(told, claim+": "+why+"; "+f.Message) }
+			w.givingUp = func(claim, why string, f *guard.Fault) { told = append(told, claim+": "+why+"; "+f.Message) }
 			claim, inst := w.launched("a")
 			w.createNode(nodeFor(claim, *inst))
 			w.step()

@@ -1,10 +1,63 @@
 package lifecycle
 
-import "github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// surrender gives up claims, and says what that means to the spending guard.
+type surrender struct {
+	nodes         *nodes
+	claims        claims
+	reports       *reports
+	recorder      recorder
+	requirements  requirements
+	notRegistered func(claim *karpv1.NodeClaim, message string) // as in Config
+	givingUp      func(claim, why string, fault *guard.Fault)   // as in Config
+}
+
+// giveUp annotates the Node, so that the scheduler sees all of its taints, and deletes the claim; termination does the rest.
+func (s *surrender) giveUp(ctx context.Context, l *life, reason, message string) error {
+	node := l.match.node
+	if node != nil && node.Labels[karpv1.NodeInitializedLabelKey] != "true" {
+		_, err := s.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
+			if n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			n.Annotations[objects.AnnotationFailed] = message
+		})
+		if err != nil && !gone(err) {
+			return err
+		}
+	}
+	s.givingUp(l.claim.Name, message, s.faultOf(l, reason, message))
+	if s.reports.first(l.claim.Name, givingUpReported) {
+		s.recorder.event(l.claim, node, corev1.EventTypeWarning, reason, "Delete", "giving up NodeClaim %s: %s", l.claim.Name, message)
+	}
+	if err := s.claims.end(ctx, l.claim); err != nil {
+		return err
+	}
+	if !s.reports.first(l.claim.Name, claimGivenUp) {
+		return nil // the cache doesn't show the deletion yet
+	}
+	disruptions.WithLabelValues(pool(l.claim), reason).Inc()
+	if reason == reasonLaunchTimeout || reason == reasonRegistrationTimeout {
+		s.notRegistered(l.claim, message)
+	}
+	klog.FromContext(ctx).Info("Gave up a NodeClaim", "reason", reason, "message", message, "instance", capacity.InstanceID(l.claim.Status.ProviderID))
+	return nil
+}
 
 // faultOf returns what giving up a claim means to the spending guard: a machine fault, a fault of the pods it was bought for, or no failure
 // (nil).
-func (c *Controller) faultOf(l *life, reason, message string) *guard.Fault {
+func (s *surrender) faultOf(l *life, reason, message string) *guard.Fault {
 	switch reason {
 	case reasonRegistrationTimeout:
 		return &guard.Fault{Machine: true, Cause: "never registered", Message: message}
@@ -16,20 +69,19 @@ func (c *Controller) faultOf(l *life, reason, message string) *guard.Fault {
 	case reasonNodeMissing:
 		return guard.Deleted(message)
 	case reasonInitTimeout:
-		return c.uninitializedFault(l, message)
+		return s.uninitializedFault(l, message)
 	}
 	return nil
 }
 
 // uninitializedFault tells a startup taint or resource that a user declared and that never changed or appeared (no machine fault) from an
 // instance that doesn't become Ready (a machine fault).
-func (c *Controller) uninitializedFault(l *life, message string) *guard.Fault {
+func (s *surrender) uninitializedFault(l *life, message string) *guard.Fault {
 	if l.match.node == nil {
 		return &guard.Fault{Machine: true, Cause: guard.CauseUninitialized, Message: message}
 	}
-	switch reason, what := c.uninitialized(l.match.node, l.claim); reason {
-	case reasonStartupTaints, reasonNoResource:
-		return &guard.Fault{Cause: guard.CauseUninitialized + ": " + what, Message: message}
+	if r := s.requirements.missing(l.match.node, l.claim); r != nil && (r.reason == reasonStartupTaints || r.reason == reasonNoResource) {
+		return &guard.Fault{Cause: guard.CauseUninitialized + ": " + r.message, Message: message}
 	}
 	return &guard.Fault{Machine: true, Cause: guard.CauseUninitialized, Message: message}
 }

@@ -37,8 +37,8 @@ func TestFaults(t *testing.T) {
 			&guard.Fault{Cause: "not initialized: startup taint cni:NoSchedule is still there", Message: "m"}},
 	} {
 		tt.life.claim = claim
-		c := newWorld(t).c
-		if diff := cmp.Diff(tt.want, c.faultOf(&tt.life, tt.reason, "m")); diff != "" {
+		s := &surrender{requirements: requirements{expectedTaints: func(string) []corev1.Taint { return nil }}}
+		if diff := cmp.Diff(tt.want, s.faultOf(&tt.life, tt.reason, "m")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
@@ -48,14 +48,14 @@ func TestFaults(t *testing.T) {
 func TestHeldClaimIsNotTimedOut(t *testing.T) {
 	w := newWorld(t)
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine", CreationTimestamp: metav1.NewTime(w.clock.Now()), Finalizers: []string{karpv1.TerminationFinalizer}}}
-	w.c.conditions(claim).SetFalse(karpv1.ConditionTypeLaunched, reasonPaused, "machines fail")
+	(&life{claim: claim, clock: w.clock}).conditions().SetFalse(karpv1.ConditionTypeLaunched, reasonPaused, "machines fail")
 	w.createClaim(claim)
 	w.pass(time.Hour, time.Minute)
 	claim = w.claim("mine")
 	if claim == nil || claim.DeletionTimestamp != nil {
 		t.Fatal("given up while it was held")
 	}
-	w.c.conditions(claim).SetUnknownWithReason(karpv1.ConditionTypeLaunched, "InsufficientCapacity", "for now")
+	(&life{claim: claim, clock: w.clock}).conditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, "InsufficientCapacity", "for now")
 	if err := w.claims.Status().Update(w.ctx, claim); err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +73,14 @@ func TestHeldClaimIsNotTimedOut(t *testing.T) {
 func TestGuardHearsBeforeAClaimIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	var told []guard.Fault
-	w.c.givingUp = func(claim, _ string, f *guard.Fault) {
+	w.givingUp = func(claim, _ string, f *guard.Fault) {
 		if c := w.claim(claim); c == nil || c.DeletionTimestamp != nil {
 			t.Error("told after it went")
 		}
 		told = append(told, *f)
 	}
 	w.launched("a")
-	w.pass(DefaultRegistrationTimeout+time.Minute, time.Minute)
+	w.pass(registrationTimeout+time.Minute, time.Minute)
 	if len(told) == 0 || !told[0].Machine || told[0].Cause != "never registered" {
 		t.Errorf("told %+v", told)
 	}

@@ -8,11 +8,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -23,27 +27,42 @@ const (
 	garbageEvery = 2 * time.Minute
 )
 
+// garbage is what no claim owns: instances, and Nodes without claim and instance. Only the worker that handles the zero key uses it.
+type garbage struct {
+	claims       client.Reader // from a cache
+	live         client.Reader
+	cloud        Cloud
+	nodes        *nodes
+	reservations *reservationEnd
+	sightings    *sightings
+	evictions    *evictions
+	brake        *brake.Brake
+	queue        *queue
+	clock        clock.PassiveClock
+	runs         int
+}
+
 // collect terminates instances that no claim owns, deletes Nodes without claim and instance, and enqueues claims whose instance isn't
 // listed any more or has left its capacity reservation. It returns when to collect next; an error doesn't change that.
-func (c *Controller) collect(ctx context.Context) (time.Duration, error) {
-	c.collected++
+func (g *garbage) collect(ctx context.Context) (time.Duration, error) {
+	g.runs++
 	next := garbageEvery
-	if c.collected <= garbageRuns {
+	if g.runs <= garbageRuns {
 		next = garbageFirst
 	}
-	if err := c.collectOnce(ctx); err != nil && ctx.Err() == nil {
+	if err := g.collectOnce(ctx); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Garbage collection failed, will retry")
 	}
 	return next, nil
 }
 
-func (c *Controller) collectOnce(ctx context.Context) error {
-	instances, err := c.cloud.List(ctx)
+func (g *garbage) collectOnce(ctx context.Context) error {
+	instances, err := g.cloud.List(ctx)
 	if err != nil {
 		return err
 	}
 	var cached karpv1.NodeClaimList
-	if err := c.claims.List(ctx, &cached); err != nil {
+	if err := g.claims.List(ctx, &cached); err != nil {
 		return fmt.Errorf("listing NodeClaims: %w", err)
 	}
 	claims := newClaimSet(cached.Items)
@@ -53,16 +72,16 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 	}
 	for id, claim := range claims.byProvider {
 		if !listed[id] {
-			c.enqueue(key{claim: claim.Name}) // liveness checks it, if its node isn't Ready
+			g.queue.add(key{claim: claim.Name}) // liveness checks it, if its node isn't Ready
 		}
 	}
 
-	if err := c.lapse(ctx, instances, claims); err != nil {
+	if err := g.reservations.find(ctx, instances, claims); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not relabel nodes whose capacity reservation has ended as on-demand, will retry")
 	}
-	now := c.clock.Now()
-	c.tidyMemory(claims, now)
-	nodes, err := c.nodeList.List(labels.Everything())
+	now := g.clock.Now()
+	g.tidyMemory(claims, now)
+	nodes, err := g.nodes.lister.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
@@ -70,21 +89,21 @@ func (c *Controller) collectOnce(ctx context.Context) error {
 		return nil
 	}
 	// The cache may be behind; terminations are decided on what the API says now.
-	if claims, err = c.liveClaims(ctx); err != nil {
+	if claims, err = liveClaims(ctx, g.live); err != nil {
 		return err
 	}
 	var errs []error
 	for _, inst := range orphans(instances, claims, now) {
-		if c.brake != nil && !c.brake.Take(now) {
+		if !g.brake.Take(now) {
 			// So many at once look like a mistake rather than like accidents.
-			klog.FromContext(ctx).Info("No more instances without NodeClaim are terminated within this minute", "perMinute", c.brake.PerMinute())
+			klog.FromContext(ctx).Info("No more instances without NodeClaim are terminated within this minute", "perMinute", g.brake.PerMinute())
 			break
 		}
-		errs = append(errs, c.collectInstance(ctx, inst))
+		errs = append(errs, g.collectInstance(ctx, inst))
 	}
 	for _, n := range shells(nodes, listed, claims) {
 		klog.FromContext(ctx).Info("Deleting a Node without NodeClaim and instance", "node", klog.KObj(n), "providerID", n.Spec.ProviderID)
-		errs = append(errs, c.deleteNode(ctx, n))
+		errs = append(errs, g.nodes.remove(ctx, n))
 	}
 	return utilerrors.NewAggregate(errs)
 }
@@ -116,24 +135,24 @@ func orphans(instances []capacity.Instance, claims claimSet, now time.Time) []ca
 
 // collectInstance terminates one instance. If its kubelet has registered, its Node gets our finalizer, and the Node's deletion drains it
 // before the instance ends: pods may run there if a user removed the claim by force, or deleted it before its instance was known.
-func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance) error {
-	nodes := c.nodesByProviderID(inst.ProviderID)
+func (g *garbage) collectInstance(ctx context.Context, inst capacity.Instance) error {
+	nodes := g.nodes.byProviderID(inst.ProviderID)
 	for _, n := range nodes {
 		switch {
 		case capacity.OfAnotherProvider(n):
 			return nil // and so is the instance, whatever its tags say
 		case finalized(n) && n.DeletionTimestamp != nil:
-			c.enqueue(key{node: n.Name})
+			g.queue.add(key{node: n.Name})
 			return nil
-		case finalized(n) || capacity.Managed(n) && Posted(n) && n.DeletionTimestamp == nil:
+		case finalized(n) || capacity.Managed(n) && posted(n) && n.DeletionTimestamp == nil:
 			klog.FromContext(ctx).Info("Deleting a Node whose NodeClaim is gone", "node", klog.KObj(n), "instance", inst.ID)
-			if _, err := c.patchNode(ctx, n.Name, n.UID, func(n *corev1.Node) { addFinalizer(n) }); err != nil {
+			if _, err := g.nodes.patch(ctx, n.Name, n.UID, func(n *corev1.Node) { addFinalizer(n) }); err != nil {
 				return err
 			}
-			return c.deleteNode(ctx, n)
+			return g.nodes.remove(ctx, n)
 		}
 	}
-	err := c.cloud.Terminate(ctx, inst.ID)
+	err := g.cloud.Terminate(ctx, inst.ID)
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
 		return fmt.Errorf("an instance that no NodeClaim owns: %w", err)
 	}
@@ -141,7 +160,7 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 	klog.FromContext(ctx).Info("Terminated an instance that no NodeClaim owns", "instance", inst.ID, "launchBatch", inst.LaunchBatch, "claim", inst.Claim)
 	for _, n := range nodes {
 		if capacity.Managed(n) {
-			if err := c.deleteNode(ctx, n); err != nil {
+			if err := g.nodes.remove(ctx, n); err != nil {
 				return err
 			}
 		}
@@ -154,11 +173,13 @@ func (c *Controller) collectInstance(ctx context.Context, inst capacity.Instance
 const sightingMemory = 15 * time.Minute
 
 // tidyMemory forgets pods and instances that no decision needs any more.
-func (c *Controller) tidyMemory(claims claimSet, now time.Time) {
+func (g *garbage) tidyMemory(claims claimSet, now time.Time) {
 	owned := map[string]bool{}
 	for id := range claims.byProvider {
 		owned[capacity.InstanceID(id)] = true
 	}
-	c.sightings.prune(now.Add(-sightingMemory), owned)
-	c.evictions.prune(now)
+	g.sightings.seen.prune(func(id string, x sighting) bool {
+		return !owned[id] && x.at.Before(now.Add(-sightingMemory)) // a known end of an owned instance must stay known
+	})
+	g.evictions.prune(func(_ types.UID, a attempt) bool { return now.Sub(a.at) > evictionMemory })
 }

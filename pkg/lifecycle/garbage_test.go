@@ -179,7 +179,7 @@ func TestUnlaunchedClaimIsNotLetGoUnderARecord(t *testing.T) {
 	}
 	released := stale.DeepCopy()
 	dropFinalizer(released)
-	if err := w.c.save(w.ctx, stale, released); err == nil {
+	if err := w.c.claims.save(w.ctx, stale, released); err == nil {
 		t.Error("a stale claim was let go")
 	}
 	if w.claim("a") == nil {
@@ -287,7 +287,7 @@ func TestCollection(t *testing.T) {
 		w := newWorld(t)
 		claim, _ := w.launched("a")
 		w.clock.Step(time.Minute)
-		w.c.claims = blind{w.claims} // a cache that has seen nothing yet
+		w.c.garbage.claims = blind{w.claims} // a cache that has seen nothing yet
 		collect(w)
 		if w.running() != "i-a" {
 			t.Errorf("the instance of %s was ended", claim.Name)
@@ -356,7 +356,7 @@ func TestCollection(t *testing.T) {
 	})
 	t.Run("not all at once", func(t *testing.T) {
 		w := newWorld(t)
-		w.c.brake = brake.New(2)
+		w.c.garbage.brake = brake.New(2)
 		for i := range 5 {
 			w.cloud.launch(fmt.Sprintf("i-%d", i), "lost")
 		}

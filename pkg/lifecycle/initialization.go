@@ -22,26 +22,33 @@ const (
 	reasonNoResource    = "ResourceNotRegistered"
 )
 
-// initialize marks a registered node as initialized: fit for everything it was bought for. Until then the scheduler doesn't see its
+// initialization marks nodes that are fit for everything they were bought for.
+type initialization struct {
+	nodes        *nodes
+	reports      *reports
+	requirements requirements
+}
+
+// reconcile marks a registered node as initialized. Until then the scheduler doesn't see its
 // ephemeral taints and plans count on the claim's resources; from here on it is like any other node.
-func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, error) {
+func (i *initialization) reconcile(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	done := conditionTrue(l.claim, karpv1.ConditionTypeInitialized)
 	if !conditionTrue(l.claim, karpv1.ConditionTypeRegistered) || done && (node == nil || node.Labels[karpv1.NodeInitializedLabelKey] == "true") {
 		return 0, nil
 	}
-	set := c.conditions(l.claim)
+	set := l.conditions()
 	if node == nil {
 		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, "NodeNotFound", "its Node does not exist")
 		return 0, nil
 	}
-	if reason, message := c.uninitialized(node, l.claim); reason != "" {
+	if missing := i.requirements.missing(node, l.claim); missing != nil {
 		if !done { // an initialized claim stays initialized
-			set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, reason, message)
+			set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, missing.reason, missing.message)
 		}
 		return 0, nil
 	}
-	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
+	patched, err := i.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		if n.Labels == nil {
 			n.Labels = map[string]string{}
 		}
@@ -59,7 +66,7 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 	if err := set.Clear(objects.ConditionInitializationDelayed); err != nil {
 		return 0, fmt.Errorf("clearing condition %s: %w", objects.ConditionInitializationDelayed, err)
 	}
-	if !set.SetTrue(karpv1.ConditionTypeInitialized) || !c.index.first(l.claim.Name, toldInitialized) {
+	if !set.SetTrue(karpv1.ConditionTypeInitialized) || !i.reports.first(l.claim.Name, nodeInitialized) {
 		return 0, nil
 	}
 	initializations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.CreationTimestamp.Time).Seconds())
@@ -67,39 +74,52 @@ func (c *Controller) initialize(ctx context.Context, l *life) (time.Duration, er
 	return 0, nil
 }
 
-// uninitialized returns why a node isn't initialized yet; empty: it is.
-func (c *Controller) uninitialized(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
+// requirements are what a node has to meet to be initialized.
+type requirements struct {
+	expectedTaints func(pool string) []corev1.Taint // as in Config
+}
+
+// requirement is one that a node doesn't meet. It is an error with the reason for the claim's condition.
+type requirement struct{ reason, message string }
+
+func (r *requirement) Error() string { return r.message }
+
+// missing returns why a node isn't initialized yet; nil: it is.
+func (r requirements) missing(node *corev1.Node, claim *karpv1.NodeClaim) *requirement {
 	if !objects.Ready(node) {
-		return "NodeNotReady", "the node is not Ready"
+		return &requirement{"NodeNotReady", "the node is not Ready"}
 	}
 	taints := Taints(node)
-	for _, t := range slices.Concat(claim.Spec.StartupTaints, c.expected(pool(claim))) {
+	for _, t := range r.startupTaints(claim) {
 		if hasTaint(taints, &t) {
-			return reasonStartupTaints, fmt.Sprintf("startup taint %s is still there", t.ToString())
+			return &requirement{reasonStartupTaints, fmt.Sprintf("startup taint %s is still there", t.ToString())}
 		}
 	}
 	for i := range taints {
 		if t := &taints[i]; ephemeral(t) || t.Key == corev1.TaintNodeUnreachable || strings.HasPrefix(t.Key, taintReadinessPrefix) {
-			return "KnownEphemeralTaintsExist", fmt.Sprintf("taint %s is still there", t.ToString())
+			return &requirement{"KnownEphemeralTaintsExist", fmt.Sprintf("taint %s is still there", t.ToString())}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(claim.Spec.Resources.Requests)) {
 		wanted, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
 		if !wanted.IsZero() && have.IsZero() {
-			return reasonNoResource, fmt.Sprintf("resource %s was requested and is not in the node's allocatable", name)
+			return &requirement{reasonNoResource, fmt.Sprintf("resource %s was requested and is not in the node's allocatable", name)}
 		}
 	}
-	return "", ""
+	return nil
+}
+
+func (r requirements) startupTaints(claim *karpv1.NodeClaim) []corev1.Taint {
+	return slices.Concat(claim.Spec.StartupTaints, r.expectedTaints(pool(claim)))
 }
 
 // onlyStartupTaints reports whether the node would be initialized without its startup taints.
-func (c *Controller) onlyStartupTaints(node *corev1.Node, claim *karpv1.NodeClaim) bool {
+func (r requirements) onlyStartupTaints(node *corev1.Node, claim *karpv1.NodeClaim) bool {
 	without := *node
 	without.Spec.Taints = slices.Clone(Taints(node))
 	without.Annotations = maps.Clone(node.Annotations)
 	delete(without.Annotations, objects.AnnotationHiddenTaints)
-	startup := slices.Concat(claim.Spec.StartupTaints, c.expected(pool(claim)))
+	startup := r.startupTaints(claim)
 	without.Spec.Taints = slices.DeleteFunc(without.Spec.Taints, func(t corev1.Taint) bool { return hasTaint(startup, &t) })
-	reason, _ := c.uninitialized(&without, claim)
-	return reason == ""
+	return r.missing(&without, claim) == nil
 }

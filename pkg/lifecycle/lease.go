@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	coordv1 "k8s.io/api/coordination/v1"
@@ -11,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 )
 
 const (
@@ -22,26 +22,33 @@ const (
 	leaseDuration = 40 * time.Second
 )
 
-// keepLease stands in for a kubelet that is still booting: as long as the Lease is renewed, the node lifecycle controller doesn't declare
+// leases keeps the Leases of Nodes without kubelet.
+type leases struct {
+	kube                kubernetes.Interface
+	registrationTimeout time.Duration
+	written             memory[types.UID, *coordv1.Lease] // as we wrote them last, by the UID of their Node
+}
+
+// reconcile stands in for a kubelet that is still booting: as long as the Lease is renewed, the node lifecycle controller doesn't declare
 // the Node unreachable and delete its pods. It stops when the kubelet posts its status or renews the Lease itself, and at the registration
 // deadline.
-func (c *Controller) keepLease(ctx context.Context, l *life) (time.Duration, error) {
+func (s *leases) reconcile(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if node == nil {
 		return 0, nil
 	}
-	if Posted(node) || l.now.After(launchedAt(l.claim).Add(c.registrationTimeout)) {
-		c.leases.forget(node.UID)
+	if posted(node) || l.now.After(launchedAt(l.claim).Add(s.registrationTimeout)) {
+		s.written.forget(node.UID)
 		return 0, nil
 	}
 	if due := node.CreationTimestamp.Add(leaseEvery); l.now.Before(due) {
 		return due.Sub(l.now), nil
 	}
-	held := c.leases.get(node.UID)
-	if held == nil {
-		found, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
+	held, ok := s.written.get(node.UID)
+	if !ok {
+		found, err := s.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return c.createLease(ctx, node, l.now)
+			return s.create(ctx, node, l.now)
 		} else if err != nil {
 			return 0, fmt.Errorf("reading the Lease of Node %s: %w", node.Name, err)
 		}
@@ -55,20 +62,20 @@ func (c *Controller) keepLease(ctx context.Context, l *life) (time.Duration, err
 	}
 	next := held.DeepCopy()
 	next.Spec.RenewTime = &metav1.MicroTime{Time: l.now}
-	renewed, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, next, metav1.UpdateOptions{})
+	renewed, err := s.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, next, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		c.leases.forget(node.UID) // the kubelet has renewed it, or the Lease was deleted with an earlier Node: check again
+		s.written.forget(node.UID) // the kubelet has renewed it, or the Lease was deleted with an earlier Node: check again
 		return time.Second, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("renewing the Lease of Node %s: %w", node.Name, err)
 	}
-	c.leases.put(node.UID, renewed)
+	s.written.put(node.UID, renewed)
 	return leaseEvery, nil
 }
 
-func (c *Controller) createLease(ctx context.Context, node *corev1.Node, now time.Time) (time.Duration, error) {
+func (s *leases) create(ctx context.Context, node *corev1.Node, now time.Time) (time.Duration, error) {
 	seconds := int32(leaseDuration / time.Second)
-	lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordv1.Lease{
+	lease, err := s.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, Namespace: corev1.NamespaceNodeLease,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
@@ -82,32 +89,6 @@ func (c *Controller) createLease(ctx context.Context, node *corev1.Node, now tim
 	} else if err != nil {
 		return 0, fmt.Errorf("creating the Lease of Node %s: %w", node.Name, err)
 	}
-	c.leases.put(node.UID, lease)
+	s.written.put(node.UID, lease)
 	return leaseEvery, nil
-}
-
-// leases holds the Leases that we wrote last, by the UID of their Node. Safe for concurrent use.
-type leases struct {
-	mu   sync.Mutex
-	held map[types.UID]*coordv1.Lease
-}
-
-func newLeases() *leases { return &leases{held: map[types.UID]*coordv1.Lease{}} }
-
-func (s *leases) get(uid types.UID) *coordv1.Lease {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.held[uid]
-}
-
-func (s *leases) put(uid types.UID, lease *coordv1.Lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held[uid] = lease
-}
-
-func (s *leases) forget(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.held, uid)
 }

@@ -1,12 +1,10 @@
 package lifecycle
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -51,10 +49,10 @@ func matchNodes(claim *karpv1.NodeClaim, sameID, sameIP []*corev1.Node, named *c
 		switch {
 		case m.node == nil:
 			m.node = n
-		case Posted(n) && Posted(m.node):
+		case posted(n) && posted(m.node):
 			m.many = true
 			m.stale = append(m.stale, n)
-		case Posted(n) || !Posted(m.node) && n.Name == claim.Status.NodeName:
+		case posted(n) || !posted(m.node) && n.Name == claim.Status.NodeName:
 			m.stale = append(m.stale, m.node)
 			m.node = n
 		default:
@@ -64,66 +62,24 @@ func matchNodes(claim *karpv1.NodeClaim, sameID, sameIP []*corev1.Node, named *c
 	return m
 }
 
-// matchClaim finds a claim's Nodes in the informer.
-func (c *Controller) matchClaim(claim *karpv1.NodeClaim) match {
+// match finds a claim's Nodes in the informer.
+func (n *nodes) match(claim *karpv1.NodeClaim) match {
 	var named *corev1.Node
 	if claim.Status.NodeName != "" {
-		named, _ = c.nodeList.Get(claim.Status.NodeName)
+		named, _ = n.lister.Get(claim.Status.NodeName)
 	}
 	if claim.Status.ProviderID == "" {
 		return match{taken: named}
 	}
-	sameID := c.nodesByProviderID(claim.Status.ProviderID)
-	addresses := map[string]bool{c.sightings.address(capacity.InstanceID(claim.Status.ProviderID)): true}
+	sameID := n.byProviderID(claim.Status.ProviderID)
+	addresses := map[string]bool{n.sightings.address(capacity.InstanceID(claim.Status.ProviderID)): true}
 	for _, n := range sameID {
 		addresses[objects.InternalIP(n)] = true
 	}
 	delete(addresses, "")
 	var sameIP []*corev1.Node
 	for ip := range addresses {
-		sameIP = append(sameIP, c.nodesIndexed(objects.IndexNodesByInternalIP, ip)...)
+		sameIP = append(sameIP, n.indexed(objects.IndexNodesByInternalIP, ip)...)
 	}
 	return matchNodes(claim, sameID, sameIP, named)
-}
-
-func (c *Controller) nodesByProviderID(id string) []*corev1.Node {
-	if id == "" {
-		return nil
-	}
-	return c.nodesIndexed(objects.IndexNodesByProviderID, id)
-}
-
-func (c *Controller) nodesIndexed(index, value string) []*corev1.Node {
-	objs, err := c.nodes.GetIndexer().ByIndex(index, value)
-	if err != nil {
-		return nil // only an unknown index is an error, and New has added both
-	}
-	out := make([]*corev1.Node, 0, len(objs))
-	for _, obj := range objs {
-		if n, ok := obj.(*corev1.Node); ok {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-func indexNodes(informer cache.SharedIndexInformer) error {
-	err := informer.AddIndexers(cache.Indexers{
-		objects.IndexNodesByProviderID: func(obj any) ([]string, error) {
-			if n, ok := obj.(*corev1.Node); ok && n.Spec.ProviderID != "" {
-				return []string{n.Spec.ProviderID}, nil
-			}
-			return nil, nil
-		},
-		objects.IndexNodesByInternalIP: func(obj any) ([]string, error) {
-			if n, ok := obj.(*corev1.Node); ok && objects.InternalIP(n) != "" {
-				return []string{objects.InternalIP(n)}, nil
-			}
-			return nil, nil
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("indexing nodes: %w", err)
-	}
-	return nil
 }

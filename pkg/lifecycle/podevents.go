@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,16 +42,21 @@ func podEvent(before, after *corev1.Pod) (node string, counts bool) {
 	return p.Spec.NodeName, !over && !pods.Daemon(p) && !pods.Mirror(p)
 }
 
-// recordPodEvents writes when a pod was last bound to or left an initialized node, not too often.
-func (c *Controller) recordPodEvents(_ context.Context, l *life) (time.Duration, error) {
+// podActivity writes when a pod was last bound to or left an initialized node, not too often.
+type podActivity struct {
+	podEvents *podEvents
+	index     *claimIndex
+}
+
+func (a *podActivity) reconcile(_ context.Context, l *life) (time.Duration, error) {
 	if !conditionTrue(l.claim, karpv1.ConditionTypeInitialized) {
 		return 0, nil
 	}
-	last, ok := c.podEvents.last(l.claim.Status.NodeName)
+	last, ok := a.podEvents.get(l.claim.Status.NodeName)
 	if !ok || !last.After(l.claim.Status.LastPodEventTime.Time) {
 		return 0, nil
 	}
-	every := max(podEventEvery, time.Second*time.Duration(c.index.size())/podEventRate)
+	every := max(podEventEvery, time.Second*time.Duration(a.index.size())/podEventRate)
 	if wait := l.claim.Status.LastPodEventTime.Add(every).Sub(l.now); wait > 0 {
 		return wait, nil
 	}
@@ -60,29 +64,5 @@ func (c *Controller) recordPodEvents(_ context.Context, l *life) (time.Duration,
 	return 0, nil
 }
 
-// podEvents remembers the last activity per node, in whole seconds as the API does. Safe for concurrent use.
-type podEvents struct {
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-func newPodEvents() *podEvents { return &podEvents{at: map[string]time.Time{}} }
-
-func (e *podEvents) note(node string, at time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.at[node] = at.Truncate(time.Second)
-}
-
-func (e *podEvents) last(node string) (time.Time, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t, ok := e.at[node]
-	return t, ok
-}
-
-func (e *podEvents) forget(node string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.at, node)
-}
+// podEvents remembers the last activity per node, in whole seconds as the API does.
+type podEvents struct{ memory[string, time.Time] }

@@ -15,9 +15,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Posted reports whether the node's kubelet has posted its status at least once. A Ready condition alone doesn't show that: the node
+// posted reports whether the node's kubelet has posted its status at least once. A Ready condition alone doesn't show that: the node
 // lifecycle controller writes one for a kubelet that it never heard from.
-func Posted(node *corev1.Node) bool {
+func posted(node *corev1.Node) bool {
 	if node.Status.NodeInfo.KubeletVersion != "" {
 		return true
 	}
@@ -25,9 +25,18 @@ func Posted(node *corev1.Node) bool {
 	return cond != nil && cond.Reason != "NodeStatusNeverUpdated"
 }
 
-// register completes a Node whose kubelet has posted its status: it adds everything that the claim promises and the termination finalizer,
+// registration takes note of the kubelet's registration.
+type registration struct {
+	nodes       *nodes
+	pods        *boundPods
+	reports     *reports
+	recorder    recorder
+	registering func(claim, node, providerID string) // as in Config
+}
+
+// reconcile completes a Node whose kubelet has posted its status: it adds everything that the claim promises and the termination finalizer,
 // and removes the unregistered taint. From here on the deletion of the Node terminates the instance.
-func (c *Controller) register(ctx context.Context, l *life) (time.Duration, error) {
+func (r *registration) reconcile(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
 	if !conditionTrue(l.claim, karpv1.ConditionTypeLaunched) {
 		return 0, nil
@@ -35,7 +44,7 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	if conditionTrue(l.claim, karpv1.ConditionTypeRegistered) && (node == nil || node.Labels[karpv1.NodeRegisteredLabelKey] == "true") {
 		return 0, nil // a Node without the label was created anew by its kubelet
 	}
-	set := c.conditions(l.claim)
+	set := l.conditions()
 	switch {
 	case l.match.many:
 		set.SetFalse(karpv1.ConditionTypeRegistered, "MultipleNodesFound",
@@ -45,7 +54,7 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 		set.SetUnknownWithReason(karpv1.ConditionTypeRegistered, "NodeNameTaken",
 			"waiting for Node "+l.match.taken.Name+" of another instance to be deleted")
 		return 0, nil
-	case node == nil || !Posted(node) || node.DeletionTimestamp != nil:
+	case node == nil || !posted(node) || node.DeletionTimestamp != nil:
 		return 0, nil
 	}
 
@@ -53,9 +62,9 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	ahead := node.Name == l.claim.Status.NodeName || ownedBy(node, l.claim)
 	// Its capacity has to be reserved for its planned pods before other pods may go there: a kubelet may register before the cloud's API
 	// shows its instance.
-	c.naming(l.claim.Name, node.Name, l.claim.Status.ProviderID)
+	r.registering(l.claim.Name, node.Name, l.claim.Status.ProviderID)
 	missing := false
-	patched, err := c.patchNode(ctx, node.Name, node.UID, func(n *corev1.Node) {
+	patched, err := r.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		_, done := n.Labels[karpv1.NodeRegisteredLabelKey]
 		missing = !done && !ahead && !hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
 		// User data makes the kubelet register with the unregistered and the startup taints together, so a Node with the one had the
@@ -69,14 +78,14 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 		return 0, err
 	}
 	if missing {
-		c.event(l.claim, nil, corev1.EventTypeWarning, reasonUnregisteredTaintMissing, "Register",
+		r.recorder.event(l.claim, nil, corev1.EventTypeWarning, reasonUnregisteredTaintMissing, "Register",
 			"Node %s registered without the %s taint: pods may have been bound before it was ready for them", node.Name, karpv1.UnregisteredTaintKey)
 	}
-	if err := c.dropStale(ctx, l); err != nil {
+	if err := r.removeStale(ctx, l); err != nil {
 		return 0, err
 	}
 	if name := l.claim.Status.NodeName; name != "" && name != node.Name {
-		c.event(l.claim, patched, corev1.EventTypeWarning, reasonOtherName, "Register",
+		r.recorder.event(l.claim, patched, corev1.EventTypeWarning, reasonOtherName, "Register",
 			"the kubelet registered as %s, not as %s: check the node name form of the node class", node.Name, name)
 		set.SetTrueWithReason(karpv1.ConditionTypeRegistered, reasonOtherName, "expected as "+name)
 	} else {
@@ -84,7 +93,7 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	}
 	l.claim.Status.NodeName = node.Name
 	l.match = match{node: patched}
-	if !c.index.first(l.claim.Name, toldRegistered) {
+	if !r.reports.first(l.claim.Name, nodeRegistered) {
 		return 0, nil // its status could not be written, or the kubelet has created its Node anew
 	}
 	registrations.WithLabelValues(pool(l.claim)).Inc()
@@ -92,30 +101,35 @@ func (c *Controller) register(ctx context.Context, l *life) (time.Duration, erro
 	return 0, nil
 }
 
-// tell reports each registered node once per process.
-func (c *Controller) tell(_ context.Context, l *life) (time.Duration, error) {
-	node := l.match.node
-	if node == nil || node.Labels[karpv1.NodeRegisteredLabelKey] != "true" || !conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
-		return 0, nil
-	}
-	if c.index.first(l.claim.Name, toldCame) {
-		c.came(l.claim, node)
-	}
-	return 0, nil
-}
-
-// dropStale removes the Nodes that were created ahead under a name that the kubelet didn't register with, and the pods that were bound
+// removeStale removes the Nodes that were created ahead under a name that the kubelet didn't register with, and the pods that were bound
 // there: no kubelet will ever run them, and the pod garbage collector would take most of a minute to notice.
-func (c *Controller) dropStale(ctx context.Context, l *life) error {
+func (r *registration) removeStale(ctx context.Context, l *life) error {
 	for _, n := range l.match.stale {
-		if err := c.deleteNode(ctx, n); err != nil {
+		if err := r.nodes.remove(ctx, n); err != nil {
 			return err
 		}
-		if err := c.killPods(ctx, n.Name, func(*corev1.Pod) bool { return true }); err != nil {
+		if err := r.pods.kill(ctx, n.Name, func(*corev1.Pod) bool { return true }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// announcement reports each registered node once per process, so that others can learn from what its kubelet reports.
+type announcement struct {
+	reports    *reports
+	registered func(claim *karpv1.NodeClaim, node *corev1.Node) // as in Config
+}
+
+func (a *announcement) reconcile(_ context.Context, l *life) (time.Duration, error) {
+	node := l.match.node
+	if node == nil || node.Labels[karpv1.NodeRegisteredLabelKey] != "true" || !conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
+		return 0, nil
+	}
+	if a.reports.first(l.claim.Name, kubeletReported) {
+		a.registered(l.claim, node)
+	}
+	return 0, nil
 }
 
 // syncNode adds to a Node what its claim promises. A Node that had its startup taints from the beginning, for example because it was

@@ -29,7 +29,7 @@ func TestPosted(t *testing.T) {
 		{name: "a kubelet that went silent had posted", status: corev1.NodeStatus{Conditions: readyCond("Unknown", "NodeStatusUnknown")}, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Posted(&corev1.Node{Status: tc.status}); got != tc.want {
+			if got := posted(&corev1.Node{Status: tc.status}); got != tc.want {
 				t.Errorf("Posted = %v, want %v", got, tc.want)
 			}
 		})
@@ -180,7 +180,7 @@ func TestRegistration(t *testing.T) {
 				t.Errorf("status.nodeName (-want +got):\n%s", diff)
 			}
 			w.sync()
-			list, _ := w.c.nodeList.List(everything)
+			list, _ := w.c.nodes.lister.List(everything)
 			all := names(list)
 			if diff := cmp.Diff(strings.Fields(tc.nodes), all, sorted); diff != "" {
 				t.Errorf("Nodes (-want +got):\n%s", diff)
@@ -227,7 +227,7 @@ func TestInitialization(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.c.expected = func(string) []corev1.Taint { return []corev1.Taint{taint("scanner", "NoExecute")} }
+			w.expected = func(string) []corev1.Taint { return []corev1.Taint{taint("scanner", "NoExecute")} }
 			claim, inst := w.launched("a", func(c *karpv1.NodeClaim) {
 				c.Spec.StartupTaints = []corev1.Taint{startup}
 				c.Spec.Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1"), "cpu": resource.MustParse("1"), "memory": resource.MustParse("0")}

@@ -19,7 +19,7 @@ func TestRun(t *testing.T) {
 	w := newWorld(t)
 	claim, inst := w.launched("a")
 	w.createNode(nodeFor(claim, *inst))
-	if err := w.c.nodes.SetTransform(HideEphemeralTaints); err != nil {
+	if err := w.c.nodes.informer.SetTransform(HideEphemeralTaints); err != nil {
 		t.Fatal(err)
 	}
 	working, release := make(chan struct{}), make(chan struct{})
@@ -90,7 +90,7 @@ func (u *unsteady) List(ctx context.Context, l client.ObjectList, opts ...client
 func TestRunWaitsForTheClaims(t *testing.T) {
 	w := newWorld(t)
 	w.launched("a")
-	w.c.claims = &unsteady{w.c.claims, 3}
+	w.c.claims.Client = &unsteady{w.c.claims.Client, 3}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got int

@@ -3,9 +3,9 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"maps"
-	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -67,70 +67,34 @@ func (s *sighting) see(inst capacity.Instance, found bool, launchedAt, now time.
 	return s.verdict
 }
 
-// sightings holds those of all instances, by ID. Safe for concurrent use.
+// sightings asks the cloud about instances, and remembers by their ID what was last seen of them.
 type sightings struct {
-	mu   sync.Mutex
-	seen map[string]*sighting
-}
-
-func newSightings() *sightings { return &sightings{seen: map[string]*sighting{}} }
-
-func (s *sightings) update(id string, f func(*sighting)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x, ok := s.seen[id]
-	if !ok {
-		x = &sighting{}
-		s.seen[id] = x
-	}
-	f(x)
-}
-
-func (s *sightings) get(id string) (sighting, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if x, ok := s.seen[id]; ok {
-		return *x, true
-	}
-	return sighting{}, false
+	cloud Instances
+	clock clock.PassiveClock
+	seen  memory[string, sighting]
 }
 
 // address returns the instance's address if it was seen with one.
 func (s *sightings) address(id string) string {
-	x, _ := s.get(id)
-	return x.inst.InternalIP
-}
-
-func (s *sightings) forget(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.seen, id)
-}
-
-// prune forgets instances that were last looked up before that moment, except owned ones: a known end must stay known.
-func (s *sightings) prune(before time.Time, owned map[string]bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.seen, func(id string, x *sighting) bool { return !owned[id] && x.at.Before(before) })
+	last, _ := s.seen.get(id)
+	return last.inst.InternalIP
 }
 
 // look asks the cloud about an instance, unless it was asked within maxAge. It returns the instance as last seen, which may be empty when
 // the verdict is not alive.
-func (c *Controller) look(ctx context.Context, providerID string, launchedAt time.Time, maxAge time.Duration) (capacity.Instance, verdict, error) {
+func (s *sightings) look(ctx context.Context, providerID string, launchedAt time.Time, maxAge time.Duration) (capacity.Instance, verdict, error) {
 	id := capacity.InstanceID(providerID)
-	if s, ok := c.sightings.get(id); ok && (s.verdict == ended || c.clock.Since(s.at) < maxAge) {
-		return s.inst, s.verdict, nil
+	if last, ok := s.seen.get(id); ok && (last.verdict == ended || s.clock.Since(last.at) < maxAge) {
+		return last.inst, last.verdict, nil
 	}
-	inst, err := c.cloud.Describe(ctx, id)
+	inst, err := s.cloud.Describe(ctx, id)
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
 		return capacity.Instance{}, unsure, err
 	}
-	now := c.clock.Now()
-	var last capacity.Instance
-	var v verdict
-	c.sightings.update(id, func(s *sighting) {
-		v = s.see(inst, err == nil, launchedAt, now)
-		last = s.inst
+	now := s.clock.Now()
+	last := s.seen.update(id, func(x sighting, _ bool) sighting {
+		x.see(inst, err == nil, launchedAt, now)
+		return x
 	})
-	return last, v, nil
+	return last.inst, last.verdict, nil
 }

@@ -14,17 +14,25 @@ import (
 // untaggedEvery is how often refused tags are tried again.
 const untaggedEvery = time.Minute
 
-// tag makes sure that a registered node's instance is tagged with the names of its claim and its Node. The launch tags it too if it can;
+// tagging makes sure that a registered node's instance is tagged with the names of its claim and its Node. The launch tags it too if it can;
 // this is for launches that were interrupted, and for Nodes with another name than expected.
-func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
+type tagging struct {
+	sightings *sightings
+	cloud     Instances
+	reports   *reports
+	recorder  recorder
+	later     memory[string, time.Time] // by claim: when to tag its instance again after a refusal
+}
+
+func (t *tagging) reconcile(ctx context.Context, l *life) (time.Duration, error) {
 	if l.claim.Annotations[AnnotationTagged] == "true" || l.claim.Status.ProviderID == "" ||
 		!conditionTrue(l.claim, karpv1.ConditionTypeRegistered) {
 		return 0, nil
 	}
-	if wait := c.index.tagIn(l.claim.Name, l.now); wait > 0 {
-		return wait, nil
+	if at, ok := t.later.get(l.claim.Name); ok && at.After(l.now) {
+		return at.Sub(l.now), nil
 	}
-	inst, verdict, err := c.look(ctx, l.claim.Status.ProviderID, launchedAt(l.claim), lookEvery)
+	inst, verdict, err := t.sightings.look(ctx, l.claim.Status.ProviderID, launchedAt(l.claim), lookEvery)
 	if err != nil {
 		return 0, err
 	}
@@ -32,16 +40,16 @@ func (c *Controller) tag(ctx context.Context, l *life) (time.Duration, error) {
 		return lookEvery, nil
 	}
 	if inst.Claim != l.claim.Name || inst.Tags["Name"] != l.claim.Status.NodeName {
-		err := c.cloud.TagClaim(ctx, inst.ID, l.claim.Name, l.claim.Status.NodeName)
+		err := t.cloud.TagClaim(ctx, inst.ID, l.claim.Name, l.claim.Status.NodeName)
 		switch {
 		case errors.Is(err, capacity.ErrInstanceNotFound):
 			return lookEvery, nil
 		case errors.Is(err, capacity.ErrRefused):
 			// An administrator has to allow it. Nothing waits for the tags: the instance is found by its launch batch.
-			if c.index.first(l.claim.Name, toldUntagged) {
-				c.event(l.claim, nil, corev1.EventTypeWarning, reasonTaggingFailed, "Tag", "retrying: %v", err)
+			if t.reports.first(l.claim.Name, instanceUntagged) {
+				t.recorder.event(l.claim, nil, corev1.EventTypeWarning, reasonTaggingFailed, "Tag", "retrying: %v", err)
 			}
-			c.index.tagLater(l.claim.Name, l.now.Add(untaggedEvery))
+			t.later.put(l.claim.Name, l.now.Add(untaggedEvery))
 			return untaggedEvery, nil
 		case err != nil:
 			return 0, err

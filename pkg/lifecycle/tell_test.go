@@ -13,7 +13,7 @@ import (
 func TestNodesThatRegisteredAreReported(t *testing.T) {
 	w := newWorld(t)
 	var told []string
-	w.c.came = func(c *karpv1.NodeClaim, n *corev1.Node) {
+	w.registered = func(c *karpv1.NodeClaim, n *corev1.Node) {
 		told = append(told, c.Name+" "+n.Name+" "+n.Status.NodeInfo.KubeletVersion)
 	}
 	claim, inst := w.launched("a", func(*karpv1.NodeClaim) {})
@@ -37,7 +37,7 @@ func TestNodesThatRegisteredAreReported(t *testing.T) {
 func TestNodesAreNamedBeforePodsMayGoThere(t *testing.T) {
 	w := newWorld(t)
 	var told []string
-	w.c.naming = func(claim, node, providerID string) {
+	w.registering = func(claim, node, providerID string) {
 		kept := hasTaintKey(w.node(node).Spec.Taints, karpv1.UnregisteredTaintKey)
 		told = append(told, fmt.Sprint(claim, " ", node, " ", providerID, ", pods are kept off: ", kept))
 	}

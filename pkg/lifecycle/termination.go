@@ -3,13 +3,13 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -34,6 +34,7 @@ type ending struct {
 	// deadline is when the drain ends, whatever is left; zero: never.
 	deadline time.Time
 	now      time.Time
+	clock    clock.Clock
 	// bindsInFlight reports whether pods are being bound to the Node; no others are let through any more.
 	bindsInFlight func() bool
 }
@@ -41,88 +42,39 @@ type ending struct {
 // step does one step of a termination. A wait that isn't zero means that the next step has to wait.
 type step func(ctx context.Context, e *ending) (wait time.Duration, err error)
 
-// finalize terminates a deleted claim's node step by step and removes the claim's finalizer.
-func (c *Controller) finalize(ctx context.Context, l *life) (time.Duration, error) {
-	if !hasFinalizer(l.claim) {
-		return 0, nil
-	}
-	if l.claim.Status.ProviderID == "" {
-		return c.endUnlaunched(ctx, l)
-	}
-	deadline := c.terminationDeadline(l.claim)
-	// Each Node by itself: stale ones have no kubelet, so only the claim's own is drained.
-	for _, n := range l.match.all() {
-		e := &ending{claim: l.claim, node: n, providerID: l.claim.Status.ProviderID, deadline: deadline, now: l.now}
-		if wait, err := c.end(ctx, e); wait != 0 || err != nil {
-			return wait, err
-		}
-	}
-	if l.match.node == nil {
-		e := &ending{claim: l.claim, providerID: l.claim.Status.ProviderID, deadline: deadline, now: l.now}
-		if wait, err := c.end(ctx, e); wait != 0 || err != nil {
-			return wait, err
-		}
-	}
-	if l.match.node == nil && l.match.taken == nil {
-		err := c.deleteOrphanedPods(ctx, l.claim.Status.NodeName)
-		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-			return 0, err
-		}
-		if err != nil { // they are protected from deletion; the claim has nothing left to wait for
-			klog.FromContext(ctx).Info("Pods of a deleted Node could not be deleted", "node", l.claim.Status.NodeName, "err", err)
-		}
-	}
-	dropFinalizer(l.claim)
-	if !c.index.first(l.claim.Name, toldEnded) {
-		return 0, nil // counted before; the cache doesn't show the deletion yet
-	}
-	terminations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.DeletionTimestamp.Time).Seconds())
-	klog.FromContext(ctx).V(2).Info("NodeClaim terminated", "instance", capacity.InstanceID(l.claim.Status.ProviderID))
-	return 0, nil
-}
-
-// reconcileNode terminates a deleted managed Node that has no claim.
-func (c *Controller) reconcileNode(ctx context.Context, name string) (time.Duration, error) {
-	node, err := c.nodeList.Get(name)
-	if apierrors.IsNotFound(err) {
-		return 0, nil
-	} else if err != nil {
-		return 0, fmt.Errorf("finding Node %s: %w", name, err)
-	}
-	if !finalized(node) || node.DeletionTimestamp == nil || len(c.claimsOf(node)) > 0 {
-		return 0, nil
-	}
-	owned, err := c.liveClaims(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if claim := owned.byProvider[node.Spec.ProviderID]; claim != nil {
-		c.index.observe(claim)
-		c.enqueue(key{claim: claim.Name})
-		return 0, nil
-	}
-	return c.end(ctx, &ending{node: node, providerID: node.Spec.ProviderID, now: c.clock.Now()})
+// termination takes nodes from their cordon to their end, with or without a claim.
+type termination struct {
+	nodes     *nodes
+	pods      *boundPods
+	cloud     Instances
+	sightings *sightings
+	drain     *drain
+	volumes   *volumeDetachment
+	leases    *leases
+	waits     *waits
+	recorder  recorder
+	close     func(node, providerID string) (bindsInFlight bool) // as in Config
 }
 
 // end takes a node through the steps of its termination. From the start our own scheduler keeps pods off it. Nothing ran on a node whose
 // kubelet never registered, so its instance is terminated first, and its pods are deleted without waiting for that.
-func (c *Controller) end(ctx context.Context, e *ending) (time.Duration, error) {
+func (t *termination) end(ctx context.Context, e *ending) (time.Duration, error) {
 	if e.node == nil {
-		return c.endInstance(ctx, e)
+		return t.endInstance(ctx, e)
 	}
-	e.bindsInFlight = func() bool { return c.close(e.node.Name, e.node.Spec.ProviderID) }
+	e.bindsInFlight = func() bool { return t.close(e.node.Name, e.node.Spec.ProviderID) }
 	e.bindsInFlight() // before the taint: pods that our own scheduler lets through until then are counted as being bound
-	if wait, err := c.cordon(ctx, e); wait != 0 || err != nil {
+	if wait, err := t.cordon(ctx, e); wait != 0 || err != nil {
 		return wait, err
 	}
-	steps := []step{c.skipIfEnded, c.drain, c.detachVolumes, c.endInstance, c.removeNode}
-	if !Posted(e.node) { // cordon has just read it live, the first time
-		steps = []step{c.beginEnd, c.abandonPods, c.endInstance, c.removeNode}
+	steps := []step{t.skipIfEnded, t.drain.run, t.volumes.wait, t.endInstance, t.removeNode}
+	if !posted(e.node) { // cordon has just read it live, the first time
+		steps = []step{t.beginEnd, t.abandonPods, t.endInstance, t.removeNode}
 	}
 	for _, s := range steps {
 		wait, err := s(ctx, e)
 		if errors.Is(err, errEnded) {
-			return c.removeNode(ctx, e)
+			return t.removeNode(ctx, e)
 		}
 		if wait != 0 || err != nil {
 			return wait, err
@@ -136,11 +88,11 @@ var errEnded = errors.New("instance has ended")
 
 // cordon keeps pods and load balancers off and starts the Node's deletion. Every terminating Node has the finalizer, so that it stays until
 // its instance is gone.
-func (c *Controller) cordon(ctx context.Context, e *ending) (time.Duration, error) {
+func (t *termination) cordon(ctx context.Context, e *ending) (time.Duration, error) {
 	_, excluded := e.node.Labels[corev1.LabelNodeExcludeBalancers]
 	if !hasTaint(e.node.Spec.Taints, &karpv1.DisruptedNoScheduleTaint) || !excluded ||
 		e.node.DeletionTimestamp == nil && !hasFinalizer(e.node) {
-		node, err := c.patchNode(ctx, e.node.Name, e.node.UID, func(n *corev1.Node) {
+		node, err := t.nodes.patch(ctx, e.node.Name, e.node.UID, func(n *corev1.Node) {
 			dropTaint(n, karpv1.DisruptedTaintKey) // of another effect
 			setTaint(n, karpv1.DisruptedNoScheduleTaint)
 			if n.Labels == nil {
@@ -162,17 +114,17 @@ func (c *Controller) cordon(ctx context.Context, e *ending) (time.Duration, erro
 		e.node = node
 	}
 	if e.node.DeletionTimestamp == nil {
-		return 0, c.deleteNode(ctx, e.node)
+		return 0, t.nodes.remove(ctx, e.node)
 	}
 	return 0, nil
 }
 
 // skipIfEnded checks whether there is anything left to drain: a Ready kubelet lives, whatever the cloud says.
-func (c *Controller) skipIfEnded(ctx context.Context, e *ending) (time.Duration, error) {
+func (t *termination) skipIfEnded(ctx context.Context, e *ending) (time.Duration, error) {
 	if objects.Ready(e.node) {
 		return 0, nil
 	}
-	_, v, err := c.look(ctx, e.providerID, e.launchedAt(), endPoll)
+	_, v, err := t.sightings.look(ctx, e.providerID, e.launchedAt(), endPoll)
 	if err != nil {
 		return 0, err
 	}
@@ -183,29 +135,29 @@ func (c *Controller) skipIfEnded(ctx context.Context, e *ending) (time.Duration,
 }
 
 // beginEnd terminates an instance without waiting for its end.
-func (c *Controller) beginEnd(ctx context.Context, e *ending) (time.Duration, error) {
-	_, err := c.endInstance(ctx, e)
+func (t *termination) beginEnd(ctx context.Context, e *ending) (time.Duration, error) {
+	_, err := t.endInstance(ctx, e)
 	return 0, err
 }
 
 // abandonPods deletes the pods bound to a node whose kubelet never registered, unless it has done so just now.
-func (c *Controller) abandonPods(ctx context.Context, e *ending) (time.Duration, error) {
-	now, err := c.kube.CoreV1().Nodes().Get(ctx, e.node.Name, metav1.GetOptions{})
+func (t *termination) abandonPods(ctx context.Context, e *ending) (time.Duration, error) {
+	now, err := t.nodes.get(ctx, e.node.Name)
 	if apierrors.IsNotFound(err) {
 		return 0, nil
 	} else if err != nil {
-		return 0, fmt.Errorf("reading Node %s: %w", e.node.Name, err)
+		return 0, err
 	}
-	if Posted(now) {
+	if posted(now) {
 		return drainPoll, nil
 	}
-	return 0, c.killPods(ctx, e.node.Name, func(*corev1.Pod) bool { return true })
+	return 0, t.pods.kill(ctx, e.node.Name, func(*corev1.Pod) bool { return true })
 }
 
 // endInstance terminates the instance and waits until the cloud shows its end. It repeats the call until the instance is seen shutting
 // down: an accepted call may be lost, and "not found" soon after a launch means nothing.
-func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration, error) {
-	inst, v, err := c.look(ctx, e.providerID, e.launchedAt(), 0)
+func (t *termination) endInstance(ctx context.Context, e *ending) (time.Duration, error) {
+	inst, v, err := t.sightings.look(ctx, e.providerID, e.launchedAt(), 0)
 	if err != nil {
 		return 0, err
 	}
@@ -213,14 +165,14 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 		return 0, nil
 	}
 	if e.claim != nil {
-		c.conditions(e.claim).SetTrue(karpv1.ConditionTypeInstanceTerminating)
+		e.conditions().SetTrue(karpv1.ConditionTypeInstanceTerminating)
 	}
 	if v == alive && inst.State == capacity.InstanceShuttingDown {
 		return endPoll, nil
 	}
-	err = c.cloud.Terminate(ctx, capacity.InstanceID(e.providerID))
+	err = t.cloud.Terminate(ctx, capacity.InstanceID(e.providerID))
 	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
-		c.event(e.claim, e.node, corev1.EventTypeWarning, reasonTerminationFailed, "Terminate",
+		t.recorder.event(e.claim, e.node, corev1.EventTypeWarning, reasonTerminationFailed, "Terminate",
 			"retrying: %v", err)
 		return 0, err
 	}
@@ -232,53 +184,28 @@ func (c *Controller) endInstance(ctx context.Context, e *ending) (time.Duration,
 
 // removeNode removes the Node of an instance that has ended, and the pods whose end no kubelet will report: their controllers can create
 // others at once, and an instance that gets the same name doesn't inherit them.
-func (c *Controller) removeNode(ctx context.Context, e *ending) (time.Duration, error) {
-	c.leases.forget(e.node.UID)
+func (t *termination) removeNode(ctx context.Context, e *ending) (time.Duration, error) {
+	t.leases.written.forget(e.node.UID)
 	if e.claim == nil {
-		c.waits.forget(e.name())
+		t.waits.forget(e.name())
 	}
 	if e.bindsInFlight() {
 		return drainPoll, nil
 	}
-	if err := c.endPods(ctx, e.node.Name); err != nil {
+	if err := t.pods.endAll(ctx, e.node.Name); err != nil {
 		return 0, err
 	}
 	if e.node.DeletionTimestamp == nil {
-		if err := c.deleteNode(ctx, e.node); err != nil {
+		if err := t.nodes.remove(ctx, e.node); err != nil {
 			return 0, err
 		}
 	}
-	_, err := c.patchNode(ctx, e.node.Name, e.node.UID, func(n *corev1.Node) { dropFinalizer(n) })
+	_, err := t.nodes.patch(ctx, e.node.Name, e.node.UID, func(n *corev1.Node) { dropFinalizer(n) })
 	if err != nil && !gone(err) {
 		return 0, err
 	}
 	klog.FromContext(ctx).V(2).Info("Node terminated", "node", klog.KObj(e.node), "instance", capacity.InstanceID(e.providerID))
 	return 0, nil
-}
-
-// terminationDeadline returns when a drain ends whatever is left, from the claim's terminationGracePeriod. It is recorded on the claim
-// once, where a user may change it; a value that can't be parsed is no deadline, and gets an event.
-func (c *Controller) terminationDeadline(claim *karpv1.NodeClaim) time.Time {
-	if value, ok := claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey]; ok {
-		t, err := time.Parse(time.RFC3339, value)
-		if err != nil {
-			c.event(claim, nil, corev1.EventTypeWarning, reasonTerminationFailed, "Drain",
-				"annotation %s is ignored: %v", karpv1.NodeClaimTerminationTimestampAnnotationKey, err)
-			return time.Time{}
-		}
-		return t
-	}
-	if claim.Spec.TerminationGracePeriod == nil {
-		return time.Time{}
-	}
-	deadline := claim.DeletionTimestamp.Add(claim.Spec.TerminationGracePeriod.Duration)
-	if claim.Annotations == nil {
-		claim.Annotations = map[string]string{}
-	}
-	claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] = deadline.Format(time.RFC3339)
-	c.event(claim, nil, corev1.EventTypeWarning, reasonGracePeriodExpiring, "Drain",
-		"all pods will be deleted by %s", deadline.Format(time.RFC3339))
-	return deadline
 }
 
 func (e *ending) launchedAt() time.Time {
@@ -298,3 +225,8 @@ func (e *ending) name() string {
 
 // expired reports whether the deadline has passed.
 func (e *ending) expired() bool { return !e.deadline.IsZero() && !e.now.Before(e.deadline) }
+
+// conditions is for setting the conditions of the claim, which there has to be.
+func (e *ending) conditions() status.ConditionSet {
+	return e.claim.StatusConditions(status.WithClock(e.clock))
+}

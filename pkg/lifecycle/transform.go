@@ -93,7 +93,7 @@ func hides(node *corev1.Node, t *corev1.Taint) bool {
 		return false
 	}
 	initialized := node.Labels[karpv1.NodeInitializedLabelKey] == "true"
-	return stale(node, t) || !initialized && (ephemeral(t) || unreached(t) && !Posted(node))
+	return stale(node, t) || !initialized && (ephemeral(t) || unreached(t) && !posted(node))
 }
 
 // stale reports whether a taint about the node's readiness contradicts its Ready condition. The node lifecycle controller writes these

@@ -22,15 +22,21 @@ const (
 	batchPoll  = 2 * time.Second
 )
 
-// endUnlaunched ends a claim without a recorded instance. Its launch call may have been made all the same: the answer may be on the way or
+// unlaunched ends a claim without a recorded instance. Its launch call may have been made all the same: the answer may be on the way or
 // lost. So the instances of its launch batch are searched; if one of them belongs to this claim, it is recorded as the claim's and
 // terminated like any other.
 //
 // capacity.InstanceOwners decides which instance belongs to it. As long as a live claim of the launch batch waits for its own, only an
 // instance that is tagged with this claim's name counts.
-func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration, error) {
+type unlaunched struct {
+	live  client.Reader
+	cloud Inventory
+	waits *waits
+}
+
+func (u *unlaunched) end(ctx context.Context, l *life) (time.Duration, error) {
 	current := &karpv1.NodeClaim{}
-	if err := c.live.Get(ctx, client.ObjectKey{Name: l.claim.Name}, current); apierrors.IsNotFound(err) {
+	if err := u.live.Get(ctx, client.ObjectKey{Name: l.claim.Name}, current); apierrors.IsNotFound(err) {
 		return 0, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("reading NodeClaim %s live: %w", l.claim.Name, err)
@@ -44,11 +50,11 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 		dropFinalizer(l.claim)
 		return 0, nil
 	}
-	instances, err := c.cloud.FindBatch(ctx, batch.Token)
+	instances, err := u.cloud.FindBatch(ctx, batch.Token)
 	if err != nil {
 		return 0, fmt.Errorf("finding the instances of launch batch %s: %w", batch.Token, err)
 	}
-	owned, err := c.liveClaims(ctx)
+	owned, err := liveClaims(ctx, u.live)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +73,7 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 	case !settled:
 		return batchPoll, nil
 	}
-	if wait := c.left(current.Name, "launch batch", current.DeletionTimestamp.Time, batchQuiet, l.now); wait > 0 {
+	if wait := u.waits.left(current.Name, "launch batch", current.DeletionTimestamp.Time, batchQuiet, l.now); wait > 0 {
 		return min(wait, lookEvery), nil
 	}
 	dropFinalizer(l.claim)
@@ -75,9 +81,9 @@ func (c *Controller) endUnlaunched(ctx context.Context, l *life) (time.Duration,
 }
 
 // liveClaims reads all claims from the API server, past every cache.
-func (c *Controller) liveClaims(ctx context.Context) (claimSet, error) {
+func liveClaims(ctx context.Context, live client.Reader) (claimSet, error) {
 	var all karpv1.NodeClaimList
-	if err := c.live.List(ctx, &all); err != nil {
+	if err := live.List(ctx, &all); err != nil {
 		return claimSet{}, fmt.Errorf("listing NodeClaims live: %w", err)
 	}
 	return newClaimSet(all.Items), nil

@@ -13,11 +13,11 @@ func TestPodThatWasReplacedHasLeftItsNode(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")
 	name := w.claim("a").Status.NodeName
-	w.c.podEvents.forget(name)
+	w.c.watcher.podEvents.forget(name)
 	old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "db-0", UID: "1"}, Spec: corev1.PodSpec{NodeName: name}}
 	made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "db-0", UID: "2"}}
-	w.c.handlePods().OnUpdate(old, made)
-	if at, ok := w.c.podEvents.last(name); !ok || !at.Equal(w.clock.Now()) {
+	w.c.watcher.handlePods().OnUpdate(old, made)
+	if at, ok := w.c.watcher.podEvents.get(name); !ok || !at.Equal(w.clock.Now()) {
 		t.Errorf("its leaving is noted: %t, at %v", ok, at)
 	}
 }

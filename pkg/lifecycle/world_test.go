@@ -34,6 +34,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
 var (
@@ -41,6 +43,11 @@ var (
 	podsResource  = corev1.SchemeGroupVersion.WithResource("pods")
 	leaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	epoch         = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+const (
+	registrationTimeout = 15 * time.Minute
+	startupTimeout      = time.Hour
 )
 
 // world is a cluster and a cloud under virtual time. Nothing runs by itself: sync updates the informers, step lets the controller reconcile
@@ -58,6 +65,7 @@ type world struct {
 	mu      sync.Mutex // of events: evictions are reported by several goroutines
 	factory informers.SharedInformerFactory
 	events  []string
+	done    []string // calls that change something, and the events, in order: for stories
 	// version of the last object written; the controller's workers write concurrently with a test.
 	version atomic.Int64
 	// keepsClaims is why no claim can be deleted.
@@ -70,6 +78,13 @@ type world struct {
 	// node.
 	closed        map[string]string
 	bindsInFlight map[string]int
+	// What Config's functions of these names do; nil: nothing.
+	registered    func(*karpv1.NodeClaim, *corev1.Node)
+	registering   func(claim, node, providerID string)
+	notRegistered func(*karpv1.NodeClaim, string)
+	givingUp      func(claim, why string, fault *guard.Fault)
+	awaited       func(claim string) bool
+	expected      func(pool string) []corev1.Taint
 }
 
 func newWorld(t *testing.T) *world {
@@ -93,10 +108,38 @@ func newWorld(t *testing.T) *world {
 		NodeFor: func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
 			return nodeFor(claim, inst), nil
 		},
-		Recorder: w, Clock: w.clock,
+		Recorder: w, Clock: w.clock, Brake: brake.New(1000), Hold: func() string { return "" },
+		RegistrationTimeout: registrationTimeout, StartupTimeout: startupTimeout,
 		Close: func(node, providerID string) bool {
 			w.closed[node] = providerID
 			return w.bindsInFlight[node] > 0
+		},
+		Registered: func(claim *karpv1.NodeClaim, node *corev1.Node) {
+			if w.registered != nil {
+				w.registered(claim, node)
+			}
+		},
+		Registering: func(claim, node, providerID string) {
+			if w.registering != nil {
+				w.registering(claim, node, providerID)
+			}
+		},
+		NotRegistered: func(claim *karpv1.NodeClaim, message string) {
+			if w.notRegistered != nil {
+				w.notRegistered(claim, message)
+			}
+		},
+		GivingUp: func(claim, why string, fault *guard.Fault) {
+			if w.givingUp != nil {
+				w.givingUp(claim, why, fault)
+			}
+		},
+		Awaited: func(claim string) bool { return w.awaited != nil && w.awaited(claim) },
+		ExpectedTaints: func(pool string) []corev1.Taint {
+			if w.expected == nil {
+				return nil
+			}
+			return w.expected(pool)
 		},
 	})
 	if err != nil {
@@ -129,7 +172,15 @@ func (w *world) Eventf(regarding, _ runtime.Object, kind, reason, _, note string
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", obj.GetName(), kind, reason, fmt.Sprintf(note, args...)))
+	e := fmt.Sprintf("%s %s %s: %s", obj.GetName(), kind, reason, fmt.Sprintf(note, args...))
+	w.events, w.done = append(w.events, e), append(w.done, "event "+e)
+}
+
+// did notes a call that changes something.
+func (w *world) did(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done = append(w.done, fmt.Sprintf(format, args...))
 }
 
 // launched creates an instance and its launched claim, but no Node.
@@ -304,14 +355,14 @@ func (w *world) sync() {
 		}
 		nodes = append(nodes, seen)
 	}
-	w.replace(w.c.nodes.GetIndexer(), nodes)
+	w.replace(w.c.nodes.informer.GetIndexer(), nodes)
 	var bound []any
 	for _, p := range w.podsLeft() {
 		if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 			bound = append(bound, p)
 		}
 	}
-	w.replace(w.c.pods.GetIndexer(), bound)
+	w.replace(w.c.watcher.pods.GetIndexer(), bound)
 }
 
 func (w *world) replace(store cache.Indexer, objs []any) {
@@ -334,7 +385,7 @@ func (w *world) step() time.Duration {
 		keys = append(keys, key{claim: all.Items[i].Name})
 	}
 	w.sync()
-	for _, obj := range w.c.nodes.GetIndexer().List() {
+	for _, obj := range w.c.nodes.informer.GetIndexer().List() {
 		keys = append(keys, key{node: obj.(*corev1.Node).Name})
 	}
 	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.claim+a.node, b.claim+b.node) })

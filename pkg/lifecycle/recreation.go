@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 const (
@@ -26,16 +28,32 @@ const (
 	eventDeleting = "DeletingNode"
 )
 
-// recreate creates a Node again that the cloud controller manager deleted before its kubelet registered, because it didn't see the instance
+// recreation creates a Node again that the cloud controller manager deleted before its kubelet registered, because it didn't see the instance
 // yet. As long as the claim lives, its pods are to run there; if the Node is back within 40 s under the same name, the pods bound to it
 // survive.
 //
 // When anyone else deletes the Node, the claim ends, as after registration. Where that can't be determined, because this leader never saw
 // the Node or may not read events, the Node is created again.
-func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, error) {
+type recreation struct {
+	nodes     *nodes
+	sightings *sightings
+	claims    claims
+	recorder  recorder
+	nodeFor   func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error) // as in Config
+	booting   memory[string, booting]                                          // by claim
+}
+
+// booting is a Node that was created ahead of its kubelet, as this leader last saw it.
+type booting struct {
+	uid types.UID // empty: not known, or its absence means nothing
+	// since is when it was first missed; zero: it exists.
+	since time.Time
+}
+
+func (r *recreation) reconcile(ctx context.Context, l *life) (time.Duration, error) {
 	name := l.claim.Status.NodeName
 	if l.match.node != nil {
-		c.index.here(l.claim.Name, l.match.node.UID)
+		r.booting.put(l.claim.Name, booting{uid: l.match.node.UID})
 		return 0, nil
 	}
 	if name == "" || !conditionTrue(l.claim, karpv1.ConditionTypeLaunched) ||
@@ -45,23 +63,23 @@ func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, erro
 	if l.match.taken != nil {
 		return takenRetry, nil
 	}
-	inst, verdict, err := c.look(ctx, l.claim.Status.ProviderID, launchedAt(l.claim), 0)
+	inst, verdict, err := r.sightings.look(ctx, l.claim.Status.ProviderID, launchedAt(l.claim), 0)
 	if err != nil {
 		return 0, err
 	}
 	if verdict != alive {
-		c.index.here(l.claim.Name, "") // the cloud controller manager doesn't see it either, whatever its event says
-		return lookEvery, nil          // liveness decides what the other verdicts mean
+		r.booting.put(l.claim.Name, booting{}) // the cloud controller manager doesn't see it either, whatever its event says
+		return lookEvery, nil                  // liveness decides what the other verdicts mean
 	}
-	if wait, ended, err := c.deletedByOthers(ctx, l); ended || wait > 0 || err != nil {
+	if wait, ended, err := r.deletedByOthers(ctx, l); ended || wait > 0 || err != nil {
 		return wait, err
 	}
-	node, err := c.nodeFor(l.claim, inst)
+	node, err := r.nodeFor(l.claim, inst)
 	if err != nil {
 		return 0, fmt.Errorf("making the Node of NodeClaim %s: %w", l.claim.Name, err)
 	}
 	node.Name = name
-	created, err := c.kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	created, err := r.nodes.kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return takenRetry, nil // the informer is behind, or the name belongs to another instance
 	} else if err != nil {
@@ -69,38 +87,43 @@ func (c *Controller) recreate(ctx context.Context, l *life) (time.Duration, erro
 	}
 	recreations.Inc()
 	klog.FromContext(ctx).V(2).Info("Node vanished before its kubelet registered, created it again", "node", klog.KObj(created))
-	c.event(l.claim, created, corev1.EventTypeWarning, reasonNodeRecreated, "Recreate",
+	r.recorder.event(l.claim, created, corev1.EventTypeWarning, reasonNodeRecreated, "Recreate",
 		"Node %s was deleted before its kubelet registered; created again because the instance lives", name)
 	l.match.node = created
-	c.index.here(l.claim.Name, created.UID)
+	r.booting.put(l.claim.Name, booting{uid: created.UID})
 	return 0, nil
 }
 
 // deletedByOthers ends the claim of a Node that was deleted, but not by the cloud controller manager. wait: that isn't known yet.
-func (c *Controller) deletedByOthers(ctx context.Context, l *life) (wait time.Duration, ended bool, err error) {
-	uid, since := c.index.vanished(l.claim.Name, l.now)
-	if uid == "" {
+func (r *recreation) deletedByOthers(ctx context.Context, l *life) (wait time.Duration, ended bool, err error) {
+	vanished := r.booting.update(l.claim.Name, func(b booting, _ bool) booting {
+		if b.uid != "" && b.since.IsZero() {
+			b.since = l.now
+		}
+		return b
+	})
+	if vanished.uid == "" {
 		return 0, false, nil
 	}
-	byCloud, err := c.deletedByCloud(ctx, uid)
+	byCloud, err := r.deletedByCloud(ctx, vanished.uid)
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).V(3).Info("Could not read who deleted a Node before its kubelet registered; it is created again", "node", l.claim.Status.NodeName, "err", err)
 		return 0, false, nil
 	case byCloud:
 		return 0, false, nil
-	case l.now.Sub(since) < eventGrace:
+	case l.now.Sub(vanished.since) < eventGrace:
 		return eventPoll, false, nil
 	}
-	c.event(l.claim, nil, corev1.EventTypeNormal, reasonNodeDeleted, "Delete",
+	r.recorder.event(l.claim, nil, corev1.EventTypeNormal, reasonNodeDeleted, "Delete",
 		"Node %s was deleted before its kubelet registered, and not by the cloud controller manager: the instance is terminated", l.claim.Status.NodeName)
 	klog.FromContext(ctx).V(2).Info("Node was deleted before its kubelet registered, deleting its NodeClaim", "node", l.claim.Status.NodeName)
-	return 0, true, c.deleteClaim(ctx, l.claim)
+	return 0, true, r.claims.end(ctx, l.claim)
 }
 
 // deletedByCloud reports whether the cloud controller manager has recorded that it deletes the Node.
-func (c *Controller) deletedByCloud(ctx context.Context, uid types.UID) (bool, error) {
-	list, err := c.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+func (r *recreation) deletedByCloud(ctx context.Context, uid types.UID) (bool, error) {
+	list, err := r.nodes.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": string(uid), "reason": eventDeleting}.String()})
 	if err != nil {
 		return false, fmt.Errorf("reading the events of a Node: %w", err)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -18,27 +19,34 @@ import (
 // lapseAge is the age from which an instance is believed to have left its capacity reservation: what EC2 shows lags.
 const lapseAge = 2 * time.Minute
 
-// lapse finds nodes whose capacity reservation is over. Their instances run on, and are billed, as on-demand ones; their claims and Nodes
+// reservationEnd finds nodes whose capacity reservation is over. Their instances run on, and are billed, as on-demand ones; their claims and Nodes
 // get the labels of such.
-func (c *Controller) lapse(ctx context.Context, instances []capacity.Instance, claims claimSet) error {
+type reservationEnd struct {
+	nodes    *nodes
+	claims   claims
+	recorder recorder
+	clock    clock.PassiveClock
+}
+
+func (r *reservationEnd) find(ctx context.Context, instances []capacity.Instance, claims claimSet) error {
 	var errs []error
 	for i := range instances {
 		inst := &instances[i]
 		claim := claims.byProvider[inst.ProviderID]
 		if claim == nil || claim.DeletionTimestamp != nil || claim.Labels[karpv1.CapacityTypeLabelKey] != karpv1.CapacityTypeReserved ||
-			inst.CapacityType != karpv1.CapacityTypeOnDemand || inst.State != capacity.InstanceRunning || c.clock.Since(inst.LaunchedAt) < lapseAge {
+			inst.CapacityType != karpv1.CapacityTypeOnDemand || inst.State != capacity.InstanceRunning || r.clock.Since(inst.LaunchedAt) < lapseAge {
 			continue
 		}
-		errs = append(errs, c.relabel(ctx, claim))
+		errs = append(errs, r.relabel(ctx, claim))
 	}
 	return utilerrors.NewAggregate(errs)
 }
 
-// relabel turns a reserved claim and its Node into on-demand ones. It writes the Node first: as long as the claim has the old label, lapse
+// relabel turns a reserved claim and its Node into on-demand ones. It writes the Node first: as long as the claim has the old label, find
 // calls it again.
-func (c *Controller) relabel(ctx context.Context, claim *karpv1.NodeClaim) error {
-	for _, n := range c.nodesByProviderID(claim.Status.ProviderID) {
-		_, err := c.patchNode(ctx, n.Name, n.UID, func(n *corev1.Node) { n.Labels = unreserved(n.Labels) })
+func (r *reservationEnd) relabel(ctx context.Context, claim *karpv1.NodeClaim) error {
+	for _, n := range r.nodes.byProviderID(claim.Status.ProviderID) {
+		_, err := r.nodes.patch(ctx, n.Name, n.UID, func(n *corev1.Node) { n.Labels = unreserved(n.Labels) })
 		if err != nil && !gone(err) {
 			return err
 		}
@@ -46,11 +54,11 @@ func (c *Controller) relabel(ctx context.Context, claim *karpv1.NodeClaim) error
 	want := claim.DeepCopy()
 	want.Labels = unreserved(want.Labels)
 	patch := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
-	if err := c.claims.Patch(ctx, want, patch); client.IgnoreNotFound(err) != nil {
+	if err := r.claims.Patch(ctx, want, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the labels of NodeClaim %s: %w", claim.Name, err)
 	}
 	id := claim.Labels[capacity.LabelReservationID]
-	c.event(claim, nil, corev1.EventTypeNormal, reasonLapsed, "Check", "Reservation %s no longer covers the instance: it is an on-demand one now", id)
+	r.recorder.event(claim, nil, corev1.EventTypeNormal, reasonLapsed, "Check", "Reservation %s no longer covers the instance: it is an on-demand one now", id)
 	klog.FromContext(ctx).Info("An instance has left its reservation", "nodeClaim", claim.Name, "reservation", id)
 	return nil
 }

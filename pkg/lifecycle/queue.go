@@ -1,0 +1,22 @@
+package lifecycle
+
+import (
+	"sync/atomic"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// key is one thing to reconcile: a claim, or a Node without one, or (the zero key) all instances.
+type key struct{ claim, node string }
+
+// queue is where everything that changed is enqueued. Keys that are added while the Controller isn't running are ignored, because Run begins
+// with all claims. Safe for concurrent use.
+type queue struct {
+	running atomic.Pointer[workqueue.TypedRateLimitingInterface[key]]
+}
+
+func (q *queue) add(k key) {
+	if q := q.running.Load(); q != nil {
+		(*q).Add(k)
+	}
+}
