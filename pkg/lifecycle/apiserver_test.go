@@ -104,8 +104,10 @@ func (w *world) actLikeAnAPIServer() {
 		}
 		e := a.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction)
 		if w.blocked[e.Name] {
+			w.did("evict pod %s: refused by its disruption budget", e.Name)
 			return true, nil, apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		}
+		w.did("evict pod %s", e.Name)
 		w.evicted = append(w.evicted, e.Name)
 		return true, nil, w.endPod(e.Namespace, e.Name, *e.DeleteOptions)
 	})
@@ -121,6 +123,9 @@ func (w *world) actLikeAnAPIServer() {
 	})
 	w.kube.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		d := a.(clienttesting.DeleteActionImpl)
+		if grace := d.GetDeleteOptions().GracePeriodSeconds; grace != nil {
+			w.did("delete pod %s with a grace period of %d s", d.GetName(), *grace)
+		}
 		return true, nil, w.endPod(d.GetNamespace(), d.GetName(), d.GetDeleteOptions())
 	})
 }

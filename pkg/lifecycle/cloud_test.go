@@ -71,6 +71,7 @@ func (f *fakeCloud) Terminate(_ context.Context, id string) error {
 	if inst == nil || f.hidden[id] {
 		return fmt.Errorf("terminating %s: %w", id, capacity.ErrInstanceNotFound)
 	}
+	f.w.did("cloud: terminate %s", id)
 	if inst.State != capacity.InstanceTerminated {
 		inst.State = capacity.InstanceShuttingDown
 	}
@@ -83,6 +84,7 @@ func (f *fakeCloud) TagClaim(_ context.Context, id, claim, nodeName string) erro
 	if err := f.call("TagClaim", id); err != nil {
 		return err
 	}
+	f.w.did("cloud: tag %s with claim %s and node %s", id, claim, nodeName)
 	f.tagged = append(f.tagged, id+" "+claim+" "+nodeName)
 	f.instances[id].Claim = claim
 	f.instances[id].Tags = map[string]string{"Name": nodeName}
