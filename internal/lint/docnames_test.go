@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,22 +68,34 @@ type goModule struct {
 	exists  func(glob string) bool
 }
 
+// thisModule is what this module declares, once it has been parsed: several tests need it.
+var thisModule struct {
+	sync.Once
+	*goModule
+}
+
 func parseModule(t *testing.T, root string) *goModule {
 	t.Helper()
-	m := &goModule{folders: map[string]*declarations{}, exists: func(glob string) bool {
-		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(glob)))
-		return err == nil && len(found) > 0
-	}}
-	each(t, root, ".go", func(path string) error {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
+	thisModule.Do(func() {
+		m := &goModule{folders: map[string]*declarations{}, exists: func(glob string) bool {
+			found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(glob)))
+			return err == nil && len(found) > 0
+		}}
+		each(t, root, ".go", func(path string) error {
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			relative, err := filepath.Rel(root, path)
+			m.declare(filepath.ToSlash(relative), file)
 			return err
-		}
-		relative, err := filepath.Rel(root, path)
-		m.declare(filepath.ToSlash(relative), file)
-		return err
+		})
+		thisModule.goModule = m
 	})
-	return m
+	if thisModule.goModule == nil {
+		t.Fatal("the module can't be parsed")
+	}
+	return thisModule.goModule
 }
 
 func (m *goModule) declare(path string, file *ast.File) {
@@ -96,7 +109,7 @@ func (m *goModule) declare(path string, file *ast.File) {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
 			if strings.HasSuffix(path, "_test.go") {
-				d.tests[decl.Name.Name] = true
+				d.tests[decl.Name.Name] = d.tests[decl.Name.Name] || decl.Recv == nil
 				continue
 			}
 			d.names[decl.Name.Name] = true

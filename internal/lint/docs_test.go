@@ -1,10 +1,8 @@
 package lint
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,18 +17,9 @@ var named = regexp.MustCompile("`(Test[A-Z]\\w*)(\\.\\.\\.)?`")
 func TestDocumentedTestsExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	tests := map[string]bool{}
-	each(t, root, "_test.go", func(path string) error {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
-				tests[f.Name.Name] = true
-			}
-		}
-		return nil
-	})
+	for _, d := range parseModule(t, root).folders {
+		maps.Copy(tests, d.tests)
+	}
 	found := 0
 	each(t, filepath.Join(root, "docs"), ".md", func(path string) error {
 		text, err := os.ReadFile(path)
