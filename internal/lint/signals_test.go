@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +16,8 @@ import (
 
 var reasonName = regexp.MustCompile(`^reason[A-Z]`)
 
-// The documentation contains every reason that is a constant and every metric, so that an operator can look up what he sees.
+// The documentation contains every reason that is a constant or that an event is recorded with, and every metric, so that operators can look
+// up what they see.
 func TestSignalsAreDocumented(t *testing.T) {
 	root := filepath.Join("..", "..")
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -38,10 +40,14 @@ func TestSignalsAreDocumented(t *testing.T) {
 		values := constants(t, path)
 		for name, value := range values.strings {
 			if reasonName.MatchString(name) {
-				reasons++
-				if !strings.Contains(docs.String(), "`"+value+"`") {
-					t.Errorf("%s: the reason %s is in no page of docs", path, value)
-				}
+				values.reasons = append(values.reasons, value)
+			}
+		}
+		slices.Sort(values.reasons)
+		for _, reason := range slices.Compact(values.reasons) {
+			reasons++
+			if !strings.Contains(docs.String(), "`"+reason+"`") {
+				t.Errorf("%s: the reason %s is in no page of docs", path, reason)
 			}
 		}
 		for _, metric := range values.metrics {
@@ -64,6 +70,7 @@ func TestSignalsAreDocumented(t *testing.T) {
 type found struct {
 	strings map[string]string // constants by name
 	metrics []string          // full names
+	reasons []string          // of events
 }
 
 func constants(t *testing.T, folder string) found {
@@ -98,15 +105,35 @@ func constants(t *testing.T, folder string) found {
 	}
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
-			if lit, ok := n.(*ast.CompositeLit); ok {
-				if metric := metricName(lit, out.strings); metric != "" {
+			switch n := n.(type) {
+			case *ast.CompositeLit:
+				if metric := metricName(n, out.strings); metric != "" {
 					out.metrics = append(out.metrics, metric)
+				}
+			case *ast.CallExpr:
+				if reason := eventReason(n, out.strings); reason != "" {
+					out.reasons = append(out.reasons, reason)
 				}
 			}
 			return true
 		})
 	}
 	return out
+}
+
+// eventReason returns the reason of the event that a call records, or "": it is the argument after the event's type.
+func eventReason(call *ast.CallExpr, values map[string]string) string {
+	for i, arg := range call.Args[:max(len(call.Args)-1, 0)] {
+		if kind, ok := arg.(*ast.SelectorExpr); !ok || !strings.HasPrefix(kind.Sel.Name, "EventType") {
+			continue
+		}
+		if name, ok := call.Args[i+1].(*ast.Ident); ok {
+			return values[name.Name]
+		}
+		text, _ := literal(call.Args[i+1])
+		return text
+	}
+	return ""
 }
 
 // metricName returns the full name of the metric whose options lit is, or "".
