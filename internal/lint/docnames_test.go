@@ -261,15 +261,14 @@ func (p *docPage) fail(name, more string) {
 	p.wrong = append(p.wrong, fmt.Sprintf("names `%s`, and there is no such thing%s", name, more))
 }
 
-// file checks a file that is named without its folder.
+// file checks a file that is named without its folder: it is in one that the block names, or below.
 func (p *docPage) file(name string) {
 	p.names++
-	folders := p.all
-	if len(folders) == 0 {
-		folders = p.module.having(func(string, *declarations) bool { return true })
-	}
+	folders := p.module.having(func(folder string, _ *declarations) bool {
+		return len(p.all) == 0 || slices.ContainsFunc(p.all, func(f string) bool { return folder == f || strings.HasPrefix(folder, f+"/") })
+	})
 	if !slices.ContainsFunc(folders, func(f string) bool { return p.module.exists(f + "/" + name) }) {
-		p.fail(name, " in "+strings.Join(folders, ", "))
+		p.fail(name, strings.TrimSuffix(" in or below "+strings.Join(p.all, ", "), " in or below "))
 	}
 }
 
