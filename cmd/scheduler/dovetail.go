@@ -143,7 +143,7 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, p *
 				// The scheduler has waited for its own handlers only. A pod that Pending doesn't know when reservations are restored would
 				// lose its own, and another node would be bought for it.
 				if cache.WaitForCacheSync(ctx.Done(), p.synced...) {
-					d.run(ctx, "launcher", endless(p.launcher.Run))
+					d.run(ctx, "launcher", endless(p.launch.Launcher.Run))
 				}
 			})
 			d.controllers.Go(func() { d.run(ctx, "pool status", p.store.RunStatus) })
@@ -154,7 +154,7 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, p *
 				}
 			})
 		})
-	}, p.launcher.Restored())
+	}, p.launch.Launcher.Restored())
 }
 
 // asJSON returns the configuration of a client for custom resources: they have no protobuf encoding, which the scheduler's own client uses.

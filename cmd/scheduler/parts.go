@@ -35,7 +35,7 @@ type parts struct {
 	groups   *gangs
 	pending  *launch.Pending
 	spending *launch.Spending
-	launcher *launch.Launcher
+	launch   *launch.Controllers
 	events   *launch.PacedRecorder
 	life     *lifecycle.Controller
 	ending   *disruption.Controller
@@ -97,7 +97,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err := p.spending.Watch(cc.InformerFactory); err != nil {
 		return err
 	}
-	p.launcher = launch.New(launch.Config{
+	p.launch = launch.New(launch.Config{
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
 		MaxInFlight: *args.MaxClaimsInFlight, NamespaceSelector: namespaces, Parallel: 64,
 		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
@@ -107,8 +107,8 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(p.client, boundTo), Queue: queue{sched}, Events: p.events,
 		Pending: p.pending, Owners: owners, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
-	p.groups.changed = p.launcher.Changed
-	daemons.OnChange(p.launcher.DaemonsChanged)
+	p.groups.changed = p.launch.Triggers.Changed
+	daemons.OnChange(p.launch.Triggers.DaemonsChanged)
 	p.synced = append(p.synced, daemons.HasSynced)
 	return nil
 }
@@ -118,12 +118,12 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *prov
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	p.life, err = lifecycle.New(lifecycle.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider,
-		NodeFor: nodeOfClaim, Registering: p.launcher.ClaimNamed, Registered: observe(p.provider), NotRegistered: notJoined(p.provider, p.store),
+		NodeFor: nodeOfClaim, Registering: p.launch.Nodes.ClaimNamed, Registered: observe(p.provider), NotRegistered: notJoined(p.provider, p.store),
 		ExpectedTaints: p.store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: p.store.Recorder(), Clock: d.clock,
-		Hold: p.external.Hold, Close: p.launcher.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
+		Hold: p.external.Hold, Close: p.launch.Nodes.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
 		GivingUp: func(claim, why string, fault *guard.Fault) {
 			p.spending.Ending(claim, fault)
-			p.launcher.GivingUp(claim, why)
+			p.launch.Claims.GivingUp(claim, why)
 		},
 	})
 	if err != nil {
@@ -131,7 +131,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *prov
 	}
 	p.ending, err = disruption.New(disruption.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: d.reservations, Nodes: p.life,
-		Replacements: p.launcher, Taken: blockOver(p.provider), Lost: takenBack(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
+		Replacements: p.launch.Replacements, Taken: blockOver(p.provider), Lost: takenBack(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
 		Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: p.external.Hold, Recorder: p.store.Recorder(), Clock: d.clock,
 	})
 	return err
@@ -145,9 +145,9 @@ func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *schedule
 	}
 	simulate.ObserveNodes(sched, func(before, now *corev1.Node) {
 		if now == nil {
-			p.launcher.NodeUncached(before)
+			p.launch.Nodes.NodeUncached(before)
 		} else {
-			p.launcher.NodeChanged(before, now)
+			p.launch.Nodes.NodeChanged(before, now)
 		}
 	})
 	for _, w := range []struct {
@@ -158,9 +158,9 @@ func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *schedule
 	}{
 		{"pods", f.Core().V1().Pods().Informer(), p.pending.Handler(), true},
 		{"pods", f.Core().V1().Pods().Informer(), p.spending.Pods(), false},
-		{"CSINodes", f.Storage().V1().CSINodes().Informer(), p.launcher.CSINodes(), true},
-		{"CSIStorageCapacities", f.Storage().V1().CSIStorageCapacities().Informer(), p.launcher.StorageCapacities(), true},
-		{"Namespaces", f.Core().V1().Namespaces().Informer(), p.launcher.Namespaces(), false},
+		{"CSINodes", f.Storage().V1().CSINodes().Informer(), p.launch.Nodes.CSINodes(), true},
+		{"CSIStorageCapacities", f.Storage().V1().CSIStorageCapacities().Informer(), p.launch.Nodes.StorageCapacities(), true},
+		{"Namespaces", f.Core().V1().Namespaces().Informer(), p.launch.Namespaces.Namespaces(), false},
 	} {
 		read, err := w.informer.AddEventHandler(w.handler)
 		if err != nil {
@@ -176,7 +176,7 @@ func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *schedule
 // connect has the parts hear of each other's changes.
 func (p *parts) connect(ctx context.Context) {
 	p.store.OnClaim(p.claimChanged)
-	p.store.OnPool(p.launcher.Changed)
+	p.store.OnPool(p.launch.Triggers.Changed)
 	p.store.OnGuard(func(o guard.Owner, retry bool) {
 		if o.Pool != "" {
 			p.spending.PoolChanged(o.Pool, p.store.ClassOf(o.Pool), retry)
@@ -185,7 +185,7 @@ func (p *parts) connect(ctx context.Context) {
 		}
 	})
 	p.store.OnPool(func() { p.provider.OfferDedicated(dedicatedClasses(p.store)) })
-	p.external.OnChange(p.launcher.HoldChanged)
+	p.external.OnChange(p.launch.Ownership.HoldChanged)
 	p.store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
 		if gone {
 			p.provider.DeleteNodeClass(nc.Name)
@@ -197,7 +197,7 @@ func (p *parts) connect(ctx context.Context) {
 	p.store.SetClusterCA(p.provider.ClusterCA)
 	p.store.SetTypes(p.provider.InstanceTypes)
 	p.provider.OnChange(p.store.TypesChanged)
-	p.provider.OnChange(p.launcher.Changed)
+	p.provider.OnChange(p.launch.Triggers.Changed)
 	p.provider.OnInterruption(p.ending.Interrupted)
 	p.provider.OnLearned(func(class, value string) error { return p.store.Note(ctx, class, objects.AnnotationLearned, value) })
 	p.provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
@@ -213,12 +213,12 @@ func (p *parts) claimChanged(c *capacity.Claim, gone bool) {
 		p.provider.OfferDedicated(dedicatedClasses(p.store)) // before the launcher looks for the offerings that the claim can be launched as
 	}
 	if gone || c.Deleting {
-		p.launcher.ClaimGone(c.Name, "its NodeClaim was deleted")
+		p.launch.Claims.ClaimGone(c.Name, "its NodeClaim was deleted")
 	} else {
-		p.launcher.ClaimChanged(c)
+		p.launch.Claims.ClaimChanged(c)
 	}
 	if c.Registered && c.NodeName != "" {
-		p.launcher.ClaimNamed(c.Name, c.NodeName, c.ProviderID)
+		p.launch.Nodes.ClaimNamed(c.Name, c.NodeName, c.ProviderID)
 	}
 	p.life.ClaimChanged(c.Name)
 	p.ending.Changed()

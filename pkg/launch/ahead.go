@@ -97,15 +97,6 @@ func jobWants(job *batchv1.Job) int {
 	return max(want, 0)
 }
 
-// limited reports whether a quota counts the namespace's pods or their requests.
-func (o *Owners) limited(namespace string) bool {
-	quotas, err := o.quotas.ResourceQuotas(namespace).List(labels.Everything())
-	if err != nil { // a lister on an informer's store doesn't fail
-		return true
-	}
-	return len(quotas) > 0
-}
-
 // ahead returns demand for the anticipated pods: those that controllers of waiting pods have still to create, each of the class of its
 // newest sibling. pending.created counts a controller's live pods; held counts, by owner, the reservations that are kept for pods it has
 // not created yet.
@@ -132,4 +123,13 @@ func ahead(waiting []ledger.Waiting, pending *Pending, owners *Owners, held map[
 	}
 	slices.SortStableFunc(out, func(a, b capacity.Demand) int { return cmp.Compare(b.Class.Priority, a.Class.Priority) })
 	return out
+}
+
+// limited reports whether a quota counts the namespace's pods or their requests.
+func (o *Owners) limited(namespace string) bool {
+	quotas, err := o.quotas.ResourceQuotas(namespace).List(labels.Everything())
+	if err != nil { // a lister on an informer's store doesn't fail
+		return true
+	}
+	return len(quotas) > 0
 }

@@ -2,8 +2,6 @@ package launch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +13,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
+
+// committer writes plans to the ledger and launches them.
+type committer struct {
+	claims       *claimCache
+	reservations *Reservations
+	events       Recorder
+	slots        *slotWriter
+	namer        *namer
+	batches      *batchLauncher
+	calls        *calls
+}
 
 // maxBatch bounds how many claims share one launch call, so that a failed call affects no more than these.
 const maxBatch = 100
@@ -35,12 +44,12 @@ type batch struct {
 
 // book gives each planned node the name of its claim, reserves the placements in the ledger and returns the batches to launch. claims holds
 // the claims of the plan's nodes by node ID.
-func (m *Launcher) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*batch {
-	return m.bookAs(ctx, v, plan, claims, (*ledger.Ledger).Commit)
+func (co *committer) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*batch {
+	return co.bookAs(ctx, v, plan, claims, (*ledger.Ledger).Commit)
 }
 
 // bookAs is book with another way to write the placements to the ledger.
-func (m *Launcher) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*batch {
+func (co *committer) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*batch {
 	names := map[string]string{}
 	var batches []*batch
 	open := map[string]*batch{}
@@ -56,12 +65,12 @@ func (m *Launcher) bookAs(ctx context.Context, v *view, plan *capacity.Plan, cla
 		}
 		w.claims = append(w.claims, c)
 		cp := *c
-		m.remember(&cp)
+		co.claims.remember(&cp)
 	}
-	planID := m.randomName("p")
+	planID := co.namer.randomName("p")
 	touched := map[string]bool{}
 	var promised map[string][]capacity.Slot
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+	co.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, n := range plan.Nodes {
 			l.AddNode(names[n.ID], template(n), daemonRoom(n.Daemons), false, now)
 		}
@@ -85,11 +94,11 @@ func (m *Launcher) bookAs(ctx context.Context, v *view, plan *capacity.Plan, cla
 	})
 	for _, pl := range plan.Placements {
 		if pl.Owner == "" {
-			m.events.Pod(pl.Pod, corev1.EventTypeNormal, "Nominated", nominated(plan, pl, names))
+			co.events.Pod(pl.Pod, corev1.EventTypeNormal, "Nominated", nominated(plan, pl, names))
 		}
 	}
 	for claim, slots := range promised {
-		m.recordSlots(ctx, claim, slots)
+		co.slots.recordSlots(ctx, claim, slots)
 	}
 	return batches
 }
@@ -106,62 +115,6 @@ func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]stri
 		}
 	}
 	return fmt.Sprintf("Planned on %s, which has free capacity", pl.Node)
-}
-
-// recordSlots writes the reservations on a claim in flight to its annotation, so that they survive a restart. It writes every reservation
-// that was ever made there: pods that have been bound since are recognized from the pods. One write per claim at a time, in the background.
-func (m *Launcher) recordSlots(ctx context.Context, claim string, slots []capacity.Slot) {
-	if !m.promise(claim, slots) {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, busy := m.recording[claim]; busy {
-		m.recording[claim] = true // once more when that write is through
-		return
-	}
-	m.recording[claim] = false
-	m.background(ctx, func() { m.writeSlots(ctx, claim) })
-}
-
-// writeSlots writes the reservations once. If they have changed meanwhile, the next write queues behind those of other claims.
-func (m *Launcher) writeSlots(ctx context.Context, claim string) {
-	if c := m.claim(claim); c != nil {
-		if err := m.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
-			// After a restart these pods are planned for anew, on the same node if it still has the capacity.
-			m.log(ctx).V(3).Info("Could not record the pods planned for a claim", "nodeClaim", claim, "err", err)
-		}
-	}
-	if m.recordAgain(ctx, claim) {
-		m.background(ctx, func() { m.writeSlots(ctx, claim) })
-	}
-}
-
-// recordAgain ends a write of reservations, or reports that they have changed and have to be written again.
-func (m *Launcher) recordAgain(ctx context.Context, claim string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.recording[claim] && ctx.Err() == nil {
-		m.recording[claim] = false
-		return true
-	}
-	delete(m.recording, claim)
-	return false
-}
-
-// claimFor returns the claim of a planned node. Its slots are filled in when the claim is written.
-func (m *Launcher) claimFor(n *capacity.PlannedNode) *capacity.Claim {
-	offers := make([]capacity.OfferKey, 0, len(n.Offers))
-	for _, o := range n.Offers {
-		offers = append(offers, o.Key())
-	}
-	return &capacity.Claim{
-		Name: m.randomName(n.Pool.Name), Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CreatedAt: m.clock.Now(),
-		Labels: maps.Clone(n.Labels), Annotations: annotations(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
-		Requests: n.Requests, Largest: n.Largest,
-		// Without a token: the batch says what may be launched, not yet which call launches it.
-		LaunchBatch: &capacity.LaunchBatch{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers},
-	}
 }
 
 // Karpenter's annotations of a claim: an overlay has changed the price of some of its offerings or the capacity of some of its instance
@@ -236,31 +189,9 @@ func batchKey(n *capacity.PlannedNode) string {
 
 const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789" // as the API server generates names: no vowels, nothing that looks alike
 
-// randomName returns a name that begins with prefix. Underscores become dashes: a pool (from a file) may have a name that an object can't
-// have.
-func (m *Launcher) randomName(prefix string) string {
-	prefix = strings.ReplaceAll(prefix, "_", "-")
-	b := make([]byte, 8)
-	m.namesMu.Lock()
-	for i := range b {
-		b[i] = nameAlphabet[m.names.Intn(len(nameAlphabet))]
+// launch launches batches in the background.
+func (co *committer) launch(ctx context.Context, batches []*batch) {
+	for _, w := range batches {
+		co.calls.wg.Go(func() { co.batches.launch(ctx, w) })
 	}
-	m.namesMu.Unlock()
-	const maxLabel = 63
-	if len(prefix) > maxLabel-1-len(b) {
-		prefix = strings.TrimRight(prefix[:maxLabel-1-len(b)], "-.")
-	}
-	return prefix + "-" + string(b)
-}
-
-// token returns the client token of a launch batch. It depends on the claims and the attempt only, so that a restarted process computes the
-// same one.
-func (m *Launcher) token(claims []*capacity.Claim, attempt int) string {
-	uids := make([]string, 0, len(claims))
-	for _, c := range claims {
-		uids = append(uids, c.UID)
-	}
-	slices.Sort(uids)
-	sum := sha256.Sum256([]byte(fmt.Sprintf("%s\x00%s\x00%d", m.cfg.Cluster, strings.Join(uids, ","), attempt)))
-	return "dt-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))[:48]
 }

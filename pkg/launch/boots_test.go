@@ -16,7 +16,7 @@ func TestNodeOfBeforeTheRestartIsNotLate(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	c := &capacity.Claim{Name: "c", Pool: "pool", CreatedAt: time.Now().Add(-time.Hour), Launched: true, Allocatable: capacity.Resources{corev1.ResourceCPU: 1000}}
-	w.launcher.restore(c, nil, nil)
+	w.parts.restorer.restore(c, nil, nil)
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Tick(now.Add(time.Second))
 		if f := l.InFlight(); len(f) != 1 || f[0].Late {

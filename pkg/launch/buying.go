@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
@@ -22,11 +23,12 @@ type buying struct {
 	pod    func(types.UID) *corev1.Pod // finds the plan's pods; nil: among the pending ones
 }
 
-func (b *buying) pods(m *Launcher) func(types.UID) *corev1.Pod {
-	if b.pod != nil {
-		return b.pod
+// podsOf returns a func that finds the plan's pods; nil: among the pending ones.
+func (b *purchases) podsOf(how buying) func(types.UID) *corev1.Pod {
+	if how.pod != nil {
+		return how.pod
 	}
-	return m.pending.Get
+	return b.pending.Get
 }
 
 // byPriority orders a plan's nodes by the highest priority of the pods on them, because a limit cuts the plan at its end. If pods of low
@@ -42,19 +44,19 @@ func byPriority(plan *capacity.Plan) {
 }
 
 // admit removes from a plan the nodes that the spending guard doesn't let us buy.
-func (m *Launcher) admit(plan *capacity.Plan, how buying) {
-	if out := m.tooMuch(plan, how); len(out) > 0 {
+func (b *purchases) admit(plan *capacity.Plan, how buying) {
+	if out := b.tooMuch(plan, how); len(out) > 0 {
 		without(plan, out)
 	}
 }
 
 // tooMuch returns the nodes of a plan that the spending guard doesn't let us buy, and why.
-func (m *Launcher) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Removal {
-	if m.spending == nil || len(plan.Nodes) == 0 {
+func (b *purchases) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.Removal {
+	if b.spending == nil || len(plan.Nodes) == 0 {
 		return nil
 	}
-	workloads, _ := m.spending.wantedOn(plan, how.pods(m))
-	a := m.spending.admit(len(plan.Nodes), m.money)
+	workloads, _ := b.spending.wantedOn(plan, b.podsOf(how))
+	a := b.spending.admit(len(plan.Nodes), b.prices.money)
 	gangs := map[string]string{} // by node
 	for _, pl := range plan.Placements {
 		if pl.Gang != nil {
@@ -73,8 +75,8 @@ func (m *Launcher) tooMuch(plan *capacity.Plan, how buying) map[string]capacity.
 
 // affordable returns the plan, or a new plan for fewer pods if the spending guard would remove nodes that hold members of a bind group.
 // Removing such nodes would remove the group's other members too, again in each round, and nothing would ever be bought for any of them.
-func (m *Launcher) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan) {
-	out := m.tooMuch(plan, buying{})
+func (r *Rounds) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan) {
+	out := r.purchases.tooMuch(plan, buying{})
 	why := map[types.UID]capacity.Removal{}
 	grouped := false
 	for _, pl := range plan.Placements {
@@ -94,16 +96,16 @@ func (m *Launcher) affordable(ctx context.Context, v *view, plan *capacity.Plan,
 			left = append(left, w)
 			continue
 		}
-		r := refused[w.Class.Key]
-		if r == nil {
-			r = &capacity.Refusal{Class: w.Class, Message: reason.Message, Retryable: true, Soon: reason.Soon}
-			refused[w.Class.Key] = r
+		given := refused[w.Class.Key]
+		if given == nil {
+			given = &capacity.Refusal{Class: w.Class, Message: reason.Message, Retryable: true, Soon: reason.Soon}
+			refused[w.Class.Key] = given
 		}
-		r.Pods = append(r.Pods, w.Ref)
+		given.Pods = append(given.Pods, w.Ref)
 	}
-	v2, fewer, err := m.decide(ctx, left, gangs, nil)
+	v2, fewer, err := r.planning.decide(ctx, left, gangs, nil)
 	if err != nil {
-		m.log(ctx).Error(err, "No plan could be made for fewer pods", "pods", len(left))
+		klog.FromContext(ctx).Error(err, "No plan could be made for fewer pods", "pods", len(left))
 		return v, plan
 	}
 	for _, key := range slices.Sorted(maps.Keys(refused)) {
@@ -114,12 +116,12 @@ func (m *Launcher) affordable(ctx context.Context, v *view, plan *capacity.Plan,
 
 // purchase records the plan's nodes with the spending guard, and on each claim which workloads it is bought for and which breakers it
 // probes.
-func (m *Launcher) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim, how buying) {
-	if m.spending == nil {
+func (b *purchases) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim, how buying) {
+	if b.spending == nil {
 		return
 	}
-	round := m.randomName("r")
-	workloads, wanted := m.spending.wantedOn(plan, how.pods(m))
+	round := b.namer.randomName("r")
+	workloads, wanted := b.spending.wantedOn(plan, b.podsOf(how))
 	for _, n := range plan.Nodes {
 		c := claims[n.ID]
 		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID], Moves: how.urgent}
@@ -131,6 +133,6 @@ func (m *Launcher) purchase(plan *capacity.Plan, claims map[string]*capacity.Cla
 				c.Purchase.Probes = append(c.Purchase.Probes, key)
 			}
 		}
-		m.spending.buy(c, n.Offers, wanted[n.ID])
+		b.spending.buy(c, n.Offers, wanted[n.ID])
 	}
 }

@@ -29,7 +29,7 @@ func TestLaunchesDoNotWaitForNotes(t *testing.T) {
 		w := newWorld(t)
 		w.broken["Prepare"] = errors.New("the subnet is gone")
 		w.build()
-		w.launcher.claims = slowNotes{w}
+		w.parts.claims.ClaimLog = slowNotes{w}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {

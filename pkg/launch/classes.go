@@ -144,12 +144,6 @@ func (c *Classes) successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, erro
 	return &next, class, err
 }
 
-func (c *Classes) forget(uid types.UID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.byPod, uid)
-}
-
 // some returns up to n of the pods whose classes are cached, different ones on each call.
 func (c *Classes) some(n int) []capacity.PodRef {
 	c.mu.Lock()
@@ -176,4 +170,10 @@ func (c *Classes) namespaces(name string) labels.Set {
 		return nil
 	}
 	return ns.Labels
+}
+
+func (c *Classes) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byPod, uid)
 }

@@ -54,10 +54,10 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 		w.daemons = daemons
 	}
 	set(&capacity.DaemonSet{Namespace: "d", Name: "logs", Class: class})
-	w.launcher.DaemonsChanged(false)
+	w.parts.Triggers.DaemonsChanged(false)
 	kept(100)
 	set()
-	w.launcher.DaemonsChanged(true)
+	w.parts.Triggers.DaemonsChanged(true)
 	kept(0)
 }
 
@@ -80,7 +80,7 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	w := newWorld(t)
 	w.daemons = []*capacity.DaemonSet{{Namespace: "d", Name: "logs"}}
 	w.build()
-	w.launcher.planner = crowded{}
+	w.parts.planning.planner = crowded{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -101,7 +101,7 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	w.mu.Lock()
 	w.daemons = nil
 	w.mu.Unlock()
-	w.launcher.DaemonsChanged(true)
+	w.parts.Triggers.DaemonsChanged(true)
 	w.allBound(1)
 	w.exactly(1)
 }
@@ -113,8 +113,8 @@ func TestDaemonsThatGoGivePodsAnotherChance(t *testing.T) {
 		w := newWorld(t)
 		w.planner = crowded{}
 		w.build()
-		w.launcher.daemons = a.d.List
-		a.d.OnChange(w.launcher.DaemonsChanged)
+		w.parts.viewer.daemons = a.d.List
+		a.d.OnChange(w.parts.Triggers.DaemonsChanged)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {

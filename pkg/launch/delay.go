@@ -3,11 +3,23 @@ package launch
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
+
+// delays reports why launches fail that are tried again. Safe for concurrent use.
+type delays struct {
+	claims   *claimCache
+	calls    *calls
+	refusals *refusals
+
+	mu     sync.Mutex
+	byPool map[string]string // as last reported
+}
 
 // reasonLaunchDelayed is the reason of events and conditions about a failed launch call that may work when it is repeated.
 const reasonLaunchDelayed = "LaunchDelayed"
@@ -26,32 +38,32 @@ func (d delay) after(text string) string {
 // delayed reports why the last launch call failed to the pods whose nodes it should have launched: after the first failure and whenever the
 // message changes. The same call is repeated for minutes, and users want to know the cause before that ends. The pool gets one event for
 // all of its launches. The claims get a condition: should liveness end them, that is the cause it reports.
-func (m *Launcher) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims []*capacity.Claim, told *delay, why string) {
+func (d *delays) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims []*capacity.Claim, told *delay, why string) {
 	why = oneLine(why)
 	if why == "" || *told == delay(why) {
 		return
 	}
 	*told = delay(why)
 	for _, c := range claims {
-		m.tellPods(c.Name, reasonLaunchDelayed, fmt.Sprintf("node %s is not launched yet, and is tried again: %s", c.Name, why))
+		d.refusals.tellPods(c.Name, reasonLaunchDelayed, fmt.Sprintf("node %s is not launched yet, and is tried again: %s", c.Name, why))
 	}
-	m.mu.Lock()
-	news := m.delays[rec.Pool] != why
-	m.delays[rec.Pool] = why
-	m.mu.Unlock()
+	d.mu.Lock()
+	news := d.byPool[rec.Pool] != why
+	d.byPool[rec.Pool] = why
+	d.mu.Unlock()
 	if news && rec.Pool != "" {
-		m.claims.TellPool(rec.Pool, corev1.EventTypeWarning, reasonLaunchDelayed, "launches fail, and are tried again: "+why)
+		d.claims.TellPool(rec.Pool, corev1.EventTypeWarning, reasonLaunchDelayed, "launches fail, and are tried again: "+why)
 	}
-	m.each(ctx, len(claims), func(i int) { // before the next call: if that works, its records must not be overwritten by this one
-		if err := m.claims.RecordRefused(ctx, claims[i].Name, reasonLaunchDelayed, why, true); err != nil && ctx.Err() == nil {
-			m.log(ctx).V(3).Info("Could not record why a launch is delayed", "nodeClaim", claims[i].Name, "err", err)
+	d.calls.each(ctx, len(claims), func(i int) { // before the next call: if that works, its records must not be overwritten by this one
+		if err := d.claims.RecordRefused(ctx, claims[i].Name, reasonLaunchDelayed, why, true); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(3).Info("Could not record why a launch is delayed", "nodeClaim", claims[i].Name, "err", err)
 		}
 	})
 }
 
 // delayOver records that a launch of the pool has worked or was given up, so that the next failure is reported again.
-func (m *Launcher) delayOver(pool string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.delays, pool)
+func (d *delays) delayOver(pool string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.byPool, pool)
 }

@@ -93,7 +93,7 @@ func TestDelayOfAClaimMadeByHand(t *testing.T) {
 	w.claims["mine"] = claims[0]
 	w.mu.Unlock()
 	for range 2 {
-		w.launcher.delayed(t.Context(), &capacity.LaunchBatch{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
+		w.parts.delays.delayed(t.Context(), &capacity.LaunchBatch{For: capacity.ForOrder}, claims, &d, "RequestLimitExceeded: (3 times)")
 	}
 	got, times := w.events("LaunchDelayed")
 	if diff := cmp.Diff([]string{"mine LaunchDelayed for now: RequestLimitExceeded: (3 times)"}, got); diff != "" || times != 1 {

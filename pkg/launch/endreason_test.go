@@ -42,12 +42,12 @@ func TestPodsHearWhyANodeIsGivenUp(t *testing.T) {
 		}
 		return false
 	})
-	w.launcher.GivingUp(name, "the instance is terminated: "+volumeLimit)
+	w.parts.Claims.GivingUp(name, "the instance is terminated: "+volumeLimit)
 	for range 2 {
 		w.mu.Lock()
 		w.claims[name].Deleting = true
 		w.mu.Unlock()
-		w.launcher.ClaimGone(name, "its NodeClaim was deleted")
+		w.parts.Claims.ClaimGone(name, "its NodeClaim was deleted")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

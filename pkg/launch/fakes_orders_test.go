@@ -75,7 +75,7 @@ func (w *world) writes(name string, change ...func(*capacity.Claim)) {
 	w.changed()
 	w.mu.Unlock()
 	if w.launcher != nil {
-		w.launcher.ClaimChanged(c)
+		w.parts.Claims.ClaimChanged(c)
 	}
 }
 

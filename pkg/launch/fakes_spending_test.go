@@ -188,16 +188,16 @@ func guarded(t *testing.T, cfg SpendingConfig) (*world, *clocktesting.FakeClock)
 func (w *world) leads() {
 	w.t.Helper()
 	w.build()
-	w.launcher.recover(w.t.Context(), func() {})
+	w.parts.recovery.recover(w.t.Context(), func() {})
 	w.settled()
 }
 
 // settled waits for everything under way.
-func (w *world) settled() { w.launcher.wg.Wait() }
+func (w *world) settled() { w.parts.calls.wg.Wait() }
 
 // opens opens a breaker.
 func (w *world) opens(k guard.Key, f guard.Fault) {
-	s := w.launcher.spending
+	s := w.spending
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name, m := "opened-"+k.String(), guard.Bought{Purchase: guard.Purchase{Round: k.String()}, Pool: k.Pool, Class: k.Class, Images: []string{k.Image}, At: s.clock.Now()}
@@ -212,6 +212,6 @@ func (w *world) opens(k guard.Key, f guard.Fault) {
 
 // plans runs a round of the planner and what follows it.
 func (w *world) plans() {
-	w.launcher.round(w.t.Context())
+	w.parts.Rounds.round(w.t.Context())
 	w.settled()
 }

@@ -35,6 +35,9 @@ type world struct {
 	t            *testing.T
 	mu           sync.Mutex
 	launcher     *Launcher
+	parts        *Controllers
+	pending      *Pending
+	spending     *Spending
 	reservations *Reservations
 	stop         func()
 
@@ -116,12 +119,13 @@ func (w *world) build() {
 		spending = NewSpending(*w.budget, w.clock, w, owners, pending, func(string) []corev1.Taint { return nil }, w.PodsOn)
 	}
 	w.namespaces = f.Core().V1().Namespaces().Informer().GetStore()
-	w.launcher = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
+	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
 		Clock: w.clock, Reservations: w.reservations, Cloud: w, Claims: w, World: w, Recheck: w, Planner: w.planner, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pending, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
+	w.launcher, w.pending, w.spending = w.parts.Launcher, pending, spending
 	for _, n := range w.nodes {
-		w.launcher.NodeCached(n)
+		w.parts.Nodes.NodeCached(n)
 	}
 	for i := range w.pods { // a leader's informers have synced before it does anything
 		if pod := w.pod(i); w.bound[pod.UID] == "" {
@@ -181,8 +185,8 @@ func (w *world) submitPod(pods ...int) {
 	classes := map[int]*capacity.Class{}
 	for _, i := range pods {
 		w.pods = max(w.pods, i+1)
-		w.launcher.pending.observe(nil, w.pod(i))
-		c, err := w.launcher.pending.classes.Class(w.pod(i))
+		w.pending.observe(nil, w.pod(i))
+		c, err := w.pending.classes.Class(w.pod(i))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -228,7 +232,7 @@ func (w *world) goes() {
 	w.mu.Lock()
 	w.owner = ""
 	w.mu.Unlock()
-	w.launcher.Changed()
+	w.parts.Triggers.Changed()
 }
 
 // call begins every fake call, which may be set to fail.
@@ -450,7 +454,7 @@ func (w *world) exhaust(name string) {
 		w.mu.Lock()
 		delete(w.gone, name)
 		w.mu.Unlock()
-		w.launcher.Changed()
+		w.parts.Triggers.Changed()
 	})
 }
 
@@ -616,7 +620,7 @@ func (w *world) CreateNode(_ context.Context, n *corev1.Node) error {
 	w.nodes[n.Name] = n
 	w.changed()
 	w.mu.Unlock()
-	w.launcher.NodeCached(n)
+	w.parts.Nodes.NodeCached(n)
 	return nil
 }
 

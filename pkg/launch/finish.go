@@ -8,12 +8,29 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
+
+// finisher turns instances into nodes, each in a goroutine of its own.
+type finisher struct {
+	claims       *claimCache
+	cloud        Cloud
+	cluster      Cluster
+	nodes        NodeBuilder
+	snapshot     *snapshot
+	pending      *Pending
+	reservations *Reservations
+	spending     *Spending
+	tracker      *NodeTracker
+	events       *ClaimEvents
+	cleanup      *cleanup
+	calls        *calls
+}
 
 // reasonInstanceLost is the reason when an instance ended, or never became visible, before it was a node.
 const reasonInstanceLost = "InstanceLost"
@@ -28,112 +45,112 @@ const reasonInstanceLost = "InstanceLost"
 //     kubelet creates its own Node, and the ledger learns the name when it has registered (ClaimNamed).
 //
 // After a panic the claim and its instance are left to the kubelet, which creates its own Node, and to the lifecycle controller.
-func (m *Launcher) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
+func (f *finisher) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
 	_ = panics.Catch(ctx, "launch", func() error { // logged by Catch
-		m.finishNode(ctx, c, inst, labels)
+		f.finishNode(ctx, c, inst, labels)
 		return nil
 	})
 }
 
-func (m *Launcher) finishNode(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
-	logger := m.log(ctx)
+func (f *finisher) finishNode(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
+	logger := klog.FromContext(ctx)
 	own := *c // the copy changes as it is recorded; others read the original
 	c = &own
 	recorded := false
 	if inst.ProviderID != "" {
-		err := m.recordLaunched(ctx, c, inst, labels)
+		err := f.recordLaunched(ctx, c, inst, labels)
 		if recorded = err == nil; !recorded {
 			logger.V(3).Info("Could not record the instance yet", "nodeClaim", c.Name, "instance", inst.ID, "err", err)
 		}
 	}
-	known, err := m.awaitName(ctx, inst)
+	known, err := f.awaitName(ctx, inst)
 	if err != nil {
 		if ctx.Err() == nil {
 			// The claim stays: garbage collection and liveness end it and the instance together.
-			m.lost(ctx, c, known, err)
+			f.lost(ctx, c, known, err)
 		}
 		return
 	}
 	recorded = recorded && sameMachine(inst, known) && len(c.Allocatable) > 0 && !known.NameUnsure
 	inst = known
-	if !m.awaitType(ctx, c, inst) {
+	if !f.awaitType(ctx, c, inst) {
 		return
 	}
 	for wait := firstRetry; !recorded; wait = min(2*wait, maxRetry) {
-		err := m.recordLaunched(ctx, c, inst, labels)
+		err := f.recordLaunched(ctx, c, inst, labels)
 		if err == nil {
 			break
 		}
 		if apierrors.IsNotFound(err) {
-			m.ownerless(ctx, c, inst)
+			f.ownerless(ctx, c, inst)
 			return
 		}
 		logger.V(2).Info("Recording the instance failed; trying again", "nodeClaim", c.Name, "err", err)
-		if !m.sleep(ctx, wait) {
+		if !f.calls.sleep(ctx, wait) {
 			return
 		}
 	}
-	if now := m.claim(c.Name); now == nil || now.UID != c.UID {
-		m.ownerless(ctx, c, inst)
+	if now := f.claims.claim(c.Name); now == nil || now.UID != c.UID {
+		f.ownerless(ctx, c, inst)
 		return
 	} else if now.Deleting {
 		return // the lifecycle controller ends the recorded instance with the claim
 	}
-	node := m.nodes.NodeFor(c, inst, nil)
-	m.refilter(ctx, c, node)
+	node := f.nodes.NodeFor(c, inst, nil)
+	f.refilter(ctx, c, node)
 	if inst.NameUnsure {
 		logger.V(2).Info("The node's name is not known before its kubelet registers; no Node is created ahead", "nodeClaim", c.Name, "instance", inst.ID)
 		return
 	}
-	m.named(c.Name, node.Name, node.Spec.ProviderID)
-	if !m.createNode(ctx, c, node) {
+	f.tracker.named(c.Name, node.Name, node.Spec.ProviderID)
+	if !f.createNode(ctx, c, node) {
 		return
 	}
 	// The node is created again under this name, should it be deleted before its kubelet has registered.
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		err := m.claims.RecordNode(ctx, c.Name, inst)
+		err := f.claims.RecordNode(ctx, c.Name, inst)
 		if err == nil || apierrors.IsNotFound(err) {
 			break
 		}
 		logger.V(2).Info("Recording the node's name on its claim failed; trying again", "nodeClaim", c.Name, "node", node.Name, "err", err)
-		if !m.sleep(ctx, wait) || !m.lives(c) {
+		if !f.calls.sleep(ctx, wait) || !f.claims.lives(c) {
 			return
 		}
 	}
 	logger.V(2).Info("Node created ahead of its kubelet", "node", node.Name, "nodeClaim", c.Name, "instance", inst.ID,
 		"instanceType", inst.InstanceType, "zone", inst.Zone, "capacityType", inst.CapacityType)
-	if err := m.cloud.TagClaim(ctx, inst.ID, c.Name, node.Name); err != nil && ctx.Err() == nil {
+	if err := f.cloud.TagClaim(ctx, inst.ID, c.Name, node.Name); err != nil && ctx.Err() == nil {
 		logger.V(3).Info("Could not tag the instance with its claim; it is found by its launch batch", "instance", inst.ID, "err", err)
 	}
 }
 
 // ownerless ends an instance whose claim was deleted while it was launching. The claim's finalizer normally keeps the claim until its
 // instance has ended; if the claim is already gone, ending the instance is up to us.
-func (m *Launcher) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.Instance) {
-	if now := m.claim(c.Name); now == nil || now.UID == c.UID {
-		m.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
+func (f *finisher) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.Instance) {
+	if now := f.claims.claim(c.Name); now == nil || now.UID == c.UID {
+		f.events.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
 	}
-	m.end(ctx, inst)
+	f.end(ctx, inst)
 }
 
 // awaitName describes the instance until its name and address are visible.
-func (m *Launcher) awaitName(ctx context.Context, inst capacity.Instance) (capacity.Instance, error) {
-	start := m.clock.Now()
+func (f *finisher) awaitName(ctx context.Context, inst capacity.Instance) (capacity.Instance, error) {
+	start := f.calls.clock.Now()
 	for wait := firstRetry; ; wait = min(wait*3/2, 2*time.Second) {
-		got, err := m.cloud.Describe(ctx, inst.ID)
+		got, err := f.cloud.Describe(ctx, inst.ID)
 		switch {
 		case err == nil && got.Ended():
 			return got, fmt.Errorf("instance %s is %s", inst.ID, got.Fate())
 		case err == nil && got.NodeName != "":
 			return got, nil
-		case m.clock.Since(start) > launchTimeout:
+		case f.calls.clock.Since(start) > launchTimeout:
 			late := fmt.Errorf("instance %s has not shown its name within %s", inst.ID, launchTimeout)
 			if err != nil {
 				late = fmt.Errorf("%w: %w", late, err)
 			}
 			return got, late
 		}
-		if !m.sleep(ctx, wait) {
+		if !f.calls.sleep(ctx, wait) {
 			return got, ctx.Err()
 		}
 	}
@@ -141,15 +158,15 @@ func (m *Launcher) awaitName(ctx context.Context, inst capacity.Instance) (capac
 
 // awaitType waits until the catalog knows the instance's type, which it may not yet after a restart: a Node without capacity would be worse
 // than a late one.
-func (m *Launcher) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.Instance) bool {
+func (f *finisher) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.Instance) bool {
 	for len(c.Allocatable) == 0 {
-		if t, _ := m.typeOf(c, inst); t != nil {
+		if t, _ := f.typeOf(c, inst); t != nil {
 			return true
 		}
-		if !m.sleep(ctx, firstRetry) {
+		if !f.calls.sleep(ctx, firstRetry) {
 			return false
 		}
-		if !m.lives(c) {
+		if !f.claims.lives(c) {
 			return false
 		}
 	}
@@ -157,12 +174,12 @@ func (m *Launcher) awaitType(ctx context.Context, c *capacity.Claim, inst capaci
 }
 
 // lost ends a claim whose instance died or never became visible before it was a node.
-func (m *Launcher) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
-	m.log(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
+func (f *finisher) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
+	klog.FromContext(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
 	if !inst.Taken {
-		m.spending.fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: oneLine(why.Error())})
+		f.spending.fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: oneLine(why.Error())})
 	}
-	m.fail(ctx, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
+	f.cleanup.fail(ctx, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
 }
 
 // sameMachine reports whether what was recorded about an instance still holds.
@@ -172,14 +189,14 @@ func sameMachine(a, b capacity.Instance) bool {
 }
 
 // recordLaunched writes the instance, its labels and its capacity on the claim.
-func (m *Launcher) recordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) error {
+func (f *finisher) recordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) error {
 	total, alloc := c.Capacity, c.Allocatable
 	all := maps.Clone(c.Labels)
 	if all == nil {
 		all = map[string]string{}
 	}
 	maps.Copy(all, labels)
-	if t, o := m.typeOf(c, inst); t != nil {
+	if t, o := f.typeOf(c, inst); t != nil {
 		maps.Copy(all, t.Labels)
 		if o != nil {
 			maps.Copy(all, o.Labels)
@@ -190,24 +207,24 @@ func (m *Launcher) recordLaunched(ctx context.Context, c *capacity.Claim, inst c
 	all[corev1.LabelInstanceTypeStable] = inst.InstanceType
 	all[corev1.LabelTopologyZone] = inst.Zone
 	all["karpenter.sh/capacity-type"] = inst.CapacityType
-	if err := m.claims.RecordLaunched(ctx, c, inst, all, total, alloc); err != nil {
+	if err := f.claims.RecordLaunched(ctx, c, inst, all, total, alloc); err != nil {
 		return err
 	}
 	c.ProviderID, c.InstanceType, c.Zone, c.CapacityType, c.ImageID = inst.ProviderID, inst.InstanceType, inst.Zone, inst.CapacityType, inst.ImageID
 	c.Labels, c.Capacity, c.Allocatable, c.Launched = all, total, alloc, true
 	cp := *c
-	m.keep(&cp)
+	f.claims.keep(&cp)
 	return nil
 }
 
 // typeOf returns the type of a claim's instance, with the overlays of its pool, and the offering it was launched with.
-func (m *Launcher) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.InstanceType, *capacity.Offer) {
-	types, _ := m.cloud.InstanceTypes(c.NodeClass)
+func (f *finisher) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.InstanceType, *capacity.Offer) {
+	types, _ := f.cloud.InstanceTypes(c.NodeClass)
 	for _, t := range types {
 		if t.Name != inst.InstanceType {
 			continue
 		}
-		t = m.claims.Overlaid(c.Pool, t)
+		t = f.claims.Overlaid(c.Pool, t)
 		for i := range t.Offers {
 			if o := &t.Offers[i]; o.Zone == inst.Zone && o.CapacityType == inst.CapacityType && o.ReservationID == inst.ReservationID && o.Tenancy == inst.Tenancy {
 				return t, o
@@ -219,16 +236,16 @@ func (m *Launcher) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.
 }
 
 // refilter verifies the planned placements once more, on the node with its actual type and zone.
-func (m *Launcher) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
+func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
 	var slots []capacity.Slot
-	m.reservations.read(func(l *ledger.Ledger) { slots = l.Slots(c.Name) })
+	f.reservations.read(func(l *ledger.Ledger) { slots = l.Slots(c.Name) })
 	ready := node.DeepCopy()
 	ready.Spec.Taints = c.Taints
 	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	t := capacity.Trial{Nodes: []capacity.TrialNode{{Node: ready}}}
 	var refs []capacity.PodRef
 	for _, s := range slots {
-		pod := m.pending.Get(s.Pod.UID)
+		pod := f.pending.Get(s.Pod.UID)
 		if pod == nil || s.Group != "" {
 			continue // groups were verified with their zones fixed; one node alone proves nothing
 		}
@@ -238,20 +255,20 @@ func (m *Launcher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 	if len(t.Steps) == 0 {
 		return
 	}
-	m.recheckMu.Lock()
-	defer m.recheckMu.Unlock()
-	if err := m.recheck.Refresh(ctx); err != nil {
+	f.snapshot.mu.Lock()
+	defer f.snapshot.mu.Unlock()
+	if err := f.snapshot.world.Refresh(ctx); err != nil {
 		return // the filters run again in each pod's own scheduling cycle
 	}
-	rejected, err := m.recheck.Verify(ctx, t)
+	rejected, err := f.snapshot.world.Verify(ctx, t)
 	if err != nil {
 		return
 	}
 	for _, r := range rejected {
-		m.log(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
+		klog.FromContext(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
-		m.spending.rejectedByFilters(c.Name, m.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false, false)
-		m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+		f.spending.rejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false, false)
+		f.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
 		})
 	}

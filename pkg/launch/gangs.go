@@ -8,10 +8,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
+
+// gangPlans knows the gangs of waiting pods. It belongs to the planner's goroutine.
+type gangPlans struct {
+	plugin       Gangs // nil: no plugin handles groups
+	reservations *Reservations
+	pending      *Pending
+	events       Recorder
+	refusals     *refusals
+	triggers     *Triggers
+	clock        clock.PassiveClock
+	pauses       map[Group]pause
+	ungrouped    map[Group]bool // groups that no plugin handles, as reported to pods
+}
 
 // Gangs returns from memory how many pods of a group must be placed for any of them to run. ok is false when no plugin of this scheduler
 // handles groups of the kind; min is 0 when the group isn't known.
@@ -51,40 +65,40 @@ type gang struct {
 
 // gangsOf returns the gangs of the waiting pods. It collects their members, whatever their class and whether or not they were refused
 // before: one more may make the group complete. Pods of groups that don't exist are refused.
-func (m *Launcher) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group]*gang {
+func (ga *gangPlans) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group]*gang {
 	out := map[Group]*gang{}
 	unknown := map[Group][]types.UID{}
 	for _, w := range waiting {
-		pod := m.pending.Get(w.Ref.UID)
+		pod := ga.pending.Get(w.Ref.UID)
 		if pod == nil {
 			continue
 		}
 		group := groupOf(pod)
 		min, ok := 0, false
-		if group != (Group{}) && m.gangs != nil {
-			min, ok = m.gangs.Min(group)
+		if group != (Group{}) && ga.plugin != nil {
+			min, ok = ga.plugin.Min(group)
 		}
 		switch {
 		case !ok:
-			m.tellUngrouped(group, w.Ref)
+			ga.tellUngrouped(group, w.Ref)
 		case min == 0:
 			unknown[group] = append(unknown[group], pod.UID)
 		case out[group] == nil:
-			out[group] = &gang{min: min, placed: m.pending.boundOf(group)}
+			out[group] = &gang{min: min, placed: ga.pending.boundOf(group)}
 		}
 	}
 	for group, uids := range unknown {
-		m.refuse(ctx, uids, fmt.Sprintf("the pod's group %s does not exist", group), true)
+		ga.refusals.refuse(ctx, uids, fmt.Sprintf("the pod's group %s does not exist", group), true)
 	}
 	if len(out) == 0 {
 		return nil
 	}
-	for _, pod := range m.pending.all() {
+	for _, pod := range ga.pending.all() {
 		if g := out[groupOf(pod)]; g != nil {
-			m.member(g, pod)
+			ga.member(g, pod)
 		}
 	}
-	m.rest(out)
+	ga.rest(out)
 	return out
 }
 
@@ -95,15 +109,15 @@ const EventGroupIgnored = "GroupIgnored"
 const maxUngrouped = 1000
 
 // tellUngrouped records an event on one pod of each group that is ignored because no plugin handles it.
-func (m *Launcher) tellUngrouped(group Group, ref capacity.PodRef) {
-	if group == (Group{}) || group.InTree || m.gangs == nil || m.ungrouped[group] {
+func (ga *gangPlans) tellUngrouped(group Group, ref capacity.PodRef) {
+	if group == (Group{}) || group.InTree || ga.plugin == nil || ga.ungrouped[group] {
 		return
 	}
-	if m.ungrouped == nil || len(m.ungrouped) >= maxUngrouped {
-		m.ungrouped = map[Group]bool{}
+	if ga.ungrouped == nil || len(ga.ungrouped) >= maxUngrouped {
+		ga.ungrouped = map[Group]bool{}
 	}
-	m.ungrouped[group] = true
-	m.events.Pod(ref, corev1.EventTypeWarning, EventGroupIgnored,
+	ga.ungrouped[group] = true
+	ga.events.Pod(ref, corev1.EventTypeWarning, EventGroupIgnored,
 		fmt.Sprintf("no profile of the scheduler has the plugin Coscheduling: pods of group %s are planned and started one by one", group))
 }
 
@@ -122,22 +136,22 @@ const (
 
 // rest takes out gangs that are in back-off after they were refused. The members of a gang fail one by one, and without back-off each
 // failure would have the whole gang planned again. One more member, or a change of pools or offerings, ends the back-off.
-func (m *Launcher) rest(gangs map[Group]*gang) {
-	if m.gangsAnew.Swap(false) {
-		clear(m.pauses)
+func (ga *gangPlans) rest(gangs map[Group]*gang) {
+	if ga.triggers.gangsAnew.Swap(false) {
+		clear(ga.pauses)
 	}
-	now := m.clock.Now()
-	for group, p := range m.pauses {
+	now := ga.clock.Now()
+	for group, p := range ga.pauses {
 		if now.Sub(p.until) > longPause {
-			delete(m.pauses, group)
+			delete(ga.pauses, group)
 		}
 	}
 	for group, g := range gangs {
-		p, ok := m.pauses[group]
+		p, ok := ga.pauses[group]
 		if !ok || !now.Before(p.until) || p.members != len(g.waiting)+g.placed {
 			continue
 		}
-		m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+		ga.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			for _, pod := range g.waiting {
 				l.Postpone(pod.UID, "the pod's group could not be placed as a whole and is tried again later", p.until, now)
 			}
@@ -147,7 +161,7 @@ func (m *Launcher) rest(gangs map[Group]*gang) {
 }
 
 // paused starts or ends the back-off of gangs, by what the plan refused.
-func (m *Launcher) paused(plan *capacity.Plan, gangs map[Group]*gang) {
+func (ga *gangPlans) paused(plan *capacity.Plan, gangs map[Group]*gang) {
 	if len(gangs) == 0 {
 		return
 	}
@@ -159,23 +173,23 @@ func (m *Launcher) paused(plan *capacity.Plan, gangs map[Group]*gang) {
 	}
 	for group, g := range gangs {
 		if !slices.ContainsFunc(g.waiting, func(p *corev1.Pod) bool { return refused[p.UID] }) {
-			delete(m.pauses, group)
+			delete(ga.pauses, group)
 			continue
 		}
-		p := m.pauses[group]
-		p.members, p.until = len(g.waiting)+g.placed, m.clock.Now().Add(min(firstPause<<min(p.tries, 10), longPause))
+		p := ga.pauses[group]
+		p.members, p.until = len(g.waiting)+g.placed, ga.clock.Now().Add(min(firstPause<<min(p.tries, 10), longPause))
 		p.tries++
-		m.pauses[group] = p
+		ga.pauses[group] = p
 	}
 }
 
 // member adds an unscheduled member to the gang: to those that are planned for, or, if it has a reservation, to those that are placed.
-func (m *Launcher) member(g *gang, pod *corev1.Pod) {
-	class, err := m.pending.classes.Class(pod)
+func (ga *gangPlans) member(g *gang, pod *corev1.Pod) {
+	class, err := ga.pending.classes.Class(pod)
 	if err != nil {
 		return // it can't be planned for; the others may be enough
 	}
-	state := m.reservations.join(refOf(pod), class)
+	state := ga.reservations.join(refOf(pod), class)
 	switch state {
 	case ledger.Queued:
 		g.waiting = append(g.waiting, pod)
@@ -221,15 +235,4 @@ func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs 
 		}
 	}
 	return out
-}
-
-// endUnused terminates instances before their kubelets register: the gang that they were launched for can't be placed, and no other pod took
-// them.
-func (m *Launcher) endUnused(ctx context.Context, claims []string) {
-	slices.Sort(claims)
-	for _, claim := range claims {
-		m.log(ctx).V(2).Info("Terminating an instance before its kubelet registers: the gang it was launched for can't be placed, and no pod took it", "nodeClaim", claim)
-		m.spending.unused(claim, m.reservations.unplanned)
-		m.background(ctx, func() { m.cancel(ctx, claim) })
-	}
 }

@@ -63,7 +63,7 @@ func (noGangs) Min(Group) (int, bool) { return 0, false }
 func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	w.launcher.gangs = noGangs{}
+	w.parts.gangs.plugin = noGangs{}
 	var waiting []ledger.Waiting
 	for i, group := range []string{"a", "a", "b", ""} {
 		pod := w.pod(i).DeepCopy()
@@ -71,11 +71,11 @@ func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 		if group != "" {
 			pod.Labels[labelGroup] = group
 		}
-		w.launcher.pending.observe(nil, pod)
+		w.pending.observe(nil, pod)
 		waiting = append(waiting, ledger.Waiting{Ref: refOf(pod)})
 	}
 	for range 2 {
-		if gangs := w.launcher.gangsOf(t.Context(), waiting); len(gangs) > 0 {
+		if gangs := w.parts.gangs.gangsOf(t.Context(), waiting); len(gangs) > 0 {
 			t.Errorf("gangs %v", gangs)
 		}
 	}
@@ -90,7 +90,7 @@ func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 func TestGangsThatWereRefusedRest(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	reservations := NewReservations(clock)
-	m := &Launcher{clock: clock, reservations: reservations, pauses: map[Group]pause{}}
+	m := &gangPlans{clock: clock, reservations: reservations, triggers: newTriggers(reservations), pauses: map[Group]pause{}}
 	group := Group{"d", "g", false}
 	gangs := func(members int) map[Group]*gang {
 		g := &gang{min: 3}
@@ -137,7 +137,7 @@ func TestGangsThatWereRefusedRest(t *testing.T) {
 		{0, 3, true, true}, // other offerings
 	} {
 		clock.Step(step.after)
-		m.gangsAnew.Store(step.anew)
+		m.triggers.gangsAnew.Store(step.anew)
 		if got := tried(step.members); got != step.want {
 			t.Errorf("step %d: tried %t, want %t", i, got, step.want)
 		}

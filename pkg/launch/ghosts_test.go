@@ -27,24 +27,24 @@ func (w *world) queued() (pods []ledger.Waiting) {
 // A pod is deleted or bound while its scheduling cycle still runs: if that cycle submitted it afterwards, no event would ever withdraw it.
 func TestPodsThatHaveEndedAreNoDemand(t *testing.T) {
 	for name, end := range map[string]func(w *world, pod *corev1.Pod){
-		"deleted": func(w *world, pod *corev1.Pod) { w.launcher.pending.Handler().OnDelete(pod) },
+		"deleted": func(w *world, pod *corev1.Pod) { w.pending.Handler().OnDelete(pod) },
 		"on its way out": func(w *world, pod *corev1.Pod) {
 			going := pod.DeepCopy()
 			going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-			w.launcher.pending.observe(pod, going)
+			w.pending.observe(pod, going)
 		},
 		"bound": func(w *world, pod *corev1.Pod) {
 			bound := pod.DeepCopy()
 			bound.Spec.NodeName = "n"
-			w.launcher.pending.observe(pod, bound)
+			w.pending.observe(pod, bound)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.build()
 			pod := w.pod(0)
-			w.launcher.pending.observe(nil, pod)
-			class, _ := w.launcher.pending.classes.Class(pod)
+			w.pending.observe(nil, pod)
+			class, _ := w.pending.classes.Class(pod)
 			end(w, pod)
 			if wait, why := w.reservations.Submit(refOf(pod), class); wait || why == "" {
 				t.Errorf("the cycle is told wait=%t, %q", wait, why)
@@ -65,9 +65,9 @@ func TestPodsWhoseGatesHaveGoneAreDemand(t *testing.T) {
 	pod := w.pod(0)
 	gated := pod.DeepCopy()
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
-	w.launcher.pending.observe(nil, gated)
-	w.launcher.pending.observe(gated, pod)
-	class, _ := w.launcher.pending.classes.Class(pod)
+	w.pending.observe(nil, gated)
+	w.pending.observe(gated, pod)
+	class, _ := w.pending.classes.Class(pod)
 	if w.reservations.Submit(refOf(pod), class); len(w.queued()) != 1 {
 		t.Error("not queued")
 	}
@@ -83,7 +83,7 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 			l.Refuse([]types.UID{"u0", "u1"}, "no", false, now)
 			l.Reopen(now)
 		})
-		waiting, _ := w.launcher.gather(t.Context())
+		waiting, _ := w.parts.gatherer.gather(t.Context())
 		return waiting
 	}
 	if got := again(); len(got) != 2 || got[0].Class.Key != got[1].Class.Key {
@@ -91,23 +91,23 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	}
 	tolerant := w.pod(1)
 	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	w.launcher.pending.observe(w.pod(1), tolerant)
-	want, _ := w.launcher.pending.classes.Class(tolerant)
+	w.pending.observe(w.pod(1), tolerant)
+	want, _ := w.pending.classes.Class(tolerant)
 	if got := again(); len(got) != 2 || got[0].Class.Key == want.Key || got[1].Class.Key != want.Key {
 		t.Errorf("want the second pod as it has become: %v", got)
 	}
 	volatile := w.pod(1)
 	volatile.ResourceVersion = "3"
 	volatile.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
-	w.launcher.pending.observe(tolerant, volatile)
-	if _, err := w.launcher.pending.classes.Class(volatile); err == nil {
+	w.pending.observe(tolerant, volatile)
+	if _, err := w.pending.classes.Class(volatile); err == nil {
 		t.Fatal("want a pod that can't be planned for")
 	}
 	if got := again(); len(got) != 1 || w.reservations.Knows("u1") {
 		t.Errorf("want the pod that can't be planned for let go: %v", got)
 	}
 	w.reservations.Submit(refOf(tolerant), want)
-	if got, _ := w.launcher.gather(t.Context()); len(got) != 2 {
+	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 2 {
 		t.Errorf("it has come again, and has to wait: %v", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	w.submit(2)
-	class, _ := w.launcher.pending.classes.Class(w.pod(0))
+	class, _ := w.pending.classes.Class(w.pod(0))
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing("n", ledger.NodeStatus{})
 		l.Commit("1", []capacity.Placement{{Class: class, Pod: refOf(w.pod(0)), Node: "n"}}, now)
@@ -126,22 +126,22 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	})
 	tolerant := w.pod(1)
 	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	want, _ := w.launcher.pending.classes.Class(tolerant)
-	w.launcher.pending.observe(w.pod(1), tolerant)
-	w.launcher.pending.Handler().OnDelete(w.pod(0)) // its capacity is released
+	want, _ := w.pending.classes.Class(tolerant)
+	w.pending.observe(w.pod(1), tolerant)
+	w.pending.Handler().OnDelete(w.pod(0)) // its capacity is released
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
-	if got, _ := w.launcher.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
+	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
 		t.Errorf("want it as it has become: %v", got)
 	}
 	plain := w.pod(1)
 	plain.ResourceVersion = "3"
-	class, _ = w.launcher.pending.classes.Class(plain)
+	class, _ = w.pending.classes.Class(plain)
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Refuse([]types.UID{"u1"}, "no", false, now)
 		l.Reopen(now)
 	})
 	w.reservations.Submit(refOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
-	if got, _ := w.launcher.gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
+	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
 		t.Errorf("want it as its cycle said: %v", got)
 	}
 }
@@ -153,14 +153,14 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	c := testingclock.NewFakeClock(time.Now())
 	w.reservations.clock = c
 	pod := w.pod(0)
-	w.launcher.pending.observe(nil, pod)
-	class, _ := w.launcher.pending.classes.Class(pod)
+	w.pending.observe(nil, pod)
+	class, _ := w.pending.classes.Class(pod)
 	w.reservations.SubmitLater(refOf(pod), class)
 	if why := w.reservations.Assume(pod.UID, "old", false); why != "" {
 		t.Fatal(why)
 	}
 	c.Step(time.Minute)
-	w.launcher.later()
+	w.parts.effects.later()
 	w.reservations.submitUntaken(refOf(pod), class)
 	w.reservations.submitFree(refOf(pod), class)
 	if n := len(w.queued()); n > 0 {
@@ -176,18 +176,18 @@ func (gangOfTwo) Min(Group) (int, bool) { return 2, true }
 func TestRefusedGangRests(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.launcher
-	m.gangs = gangOfTwo{}
+	m := w.parts
+	m.gangs.plugin = gangOfTwo{}
 	w.capacity["small"], w.capacity["large"] = 0, 0
 	for i := range 2 {
 		pod := w.pod(i)
 		pod.Labels = map[string]string{labelGroup: "g"}
-		m.pending.observe(nil, pod)
-		c, _ := m.pending.classes.Class(pod)
+		w.pending.observe(nil, pod)
+		c, _ := w.pending.classes.Class(pod)
 		w.reservations.Submit(refOf(pod), c)
 	}
-	m.round(t.Context())
-	if len(m.pauses) == 0 {
+	m.Rounds.round(t.Context())
+	if len(m.gangs.pauses) == 0 {
 		t.Error("nothing keeps it from being planned for again at once")
 	}
 }
@@ -198,25 +198,25 @@ func TestVictimsThatNeverEnd(t *testing.T) {
 	w.build()
 	c := testingclock.NewFakeClock(time.Now())
 	w.reservations.clock = c
-	m := w.launcher
+	m := w.parts
 	victim := w.pod(7)
 	victim.Spec.NodeName = "n"
-	m.pending.observe(nil, victim)
+	w.pending.observe(nil, victim)
 	going := victim.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: c.Now()}
-	m.pending.observe(victim, going)
+	w.pending.observe(victim, going)
 	pod := w.pod(0)
 	pod.Status.NominatedNodeName = "n"
-	m.pending.observe(nil, pod)
-	class, _ := m.pending.classes.Class(pod)
+	w.pending.observe(nil, pod)
+	class, _ := w.pending.classes.Class(pod)
 	w.reservations.Submit(refOf(pod), class)
-	if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
+	if waiting, _ := m.gatherer.gather(t.Context()); len(waiting) > 0 {
 		t.Error("planned for while its victim ends")
 	}
 	for range 2 {
 		c.Step(nomineePatience + time.Second)
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
-		if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
+		if waiting, _ := m.gatherer.gather(t.Context()); len(waiting) > 0 {
 			return
 		}
 	}
@@ -242,16 +242,16 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 			start := time.Now()
 			c := testingclock.NewFakeClock(start)
 			w.reservations.clock = c
-			m := w.launcher
+			m := w.parts
 			victim := w.pod(7)
 			victim.Spec.NodeName = "n"
-			m.pending.observe(nil, victim)
+			w.pending.observe(nil, victim)
 			going := victim.DeepCopy()
 			going.DeletionTimestamp = &metav1.Time{Time: start}
 			pod := w.pod(0)
 			pod.Status.NominatedNodeName = "n"
-			m.pending.observe(nil, pod)
-			class, err := m.pending.classes.Class(pod)
+			w.pending.observe(nil, pod)
+			class, err := w.pending.classes.Class(pod)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,13 +259,13 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 			planned := time.Duration(-1)
 			for at := time.Duration(0); at < time.Minute && planned < 0; at += time.Second {
 				if tc.deleted > at-time.Second && tc.deleted <= at && tc.deleted > 0 || tc.deleted == time.Nanosecond && at == 0 {
-					m.pending.observe(victim, going)
+					w.pending.observe(victim, going)
 				}
 				if at == tc.gone && at > 0 {
-					m.pending.deleted(going)
+					w.pending.deleted(going)
 				}
 				w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
-				if waiting, _ := m.gather(t.Context()); len(waiting) > 0 {
+				if waiting, _ := m.gatherer.gather(t.Context()); len(waiting) > 0 {
 					planned = at
 				}
 				c.Step(time.Second)
@@ -281,30 +281,30 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 func TestFencedNodesTakeNobody(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.launcher
-	m.planner = capacity.NewPlanner()
+	m := w.parts
+	m.planning.planner = capacity.NewPlanner()
 	w.nodes["n"] = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: taintDisrupted, Effect: corev1.TaintEffectNoSchedule}}},
 		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("10")}},
 	}
-	m.NodeCached(w.nodes["n"])
+	m.Nodes.NodeCached(w.nodes["n"])
 	if !w.reservations.Fence("n") {
 		t.Fatal("no fence")
 	}
 	nothingIsPlannedOn(t, w, "n")
-	m.Close("n", "")
+	m.Nodes.Close("n", "")
 	w.reservations.Unfence("n")
 	nothingIsPlannedOn(t, w, "n")
 
 	// A node that the scheduler's cache doesn't have isn't cordoned: the cordon would never be lifted.
-	m.NodeUncached(w.nodes["n"])
-	m.Close("n", "")
-	m.NodeCached(w.nodes["n"])
+	m.Nodes.NodeUncached(w.nodes["n"])
+	m.Nodes.Close("n", "")
+	m.Nodes.NodeCached(w.nodes["n"])
 	if why := w.reservations.Assume("u", "n", false); why != "" {
 		t.Error(why)
 	}
-	if !m.Close("n", "aws:///z/i-another") {
+	if !m.Nodes.Close("n", "aws:///z/i-another") {
 		t.Error("a pod is being bound there, and nobody says so")
 	}
 	if why := w.reservations.Assume("v", "n", false); why != "" {
@@ -314,16 +314,16 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 
 func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 	t.Helper()
-	m, pod := w.launcher, w.pod(0)
+	m, pod := w.parts, w.pod(0)
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	m.pending.observe(nil, pod)
-	class, err := m.pending.classes.Class(pod)
+	w.pending.observe(nil, pod)
+	class, err := w.pending.classes.Class(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.reservations.Submit(refOf(pod), class)
-	waiting, gangs := m.gather(t.Context())
-	_, plan, err := m.decide(t.Context(), waiting, gangs, nil)
+	waiting, gangs := m.gatherer.gather(t.Context())
+	_, plan, err := m.planning.decide(t.Context(), waiting, gangs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,26 +359,26 @@ func TestDaemonsAreAskedForByMany(t *testing.T) {
 func TestShrinkingIsNoFailure(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.launcher
+	m := w.parts
 	claim := func(name string) {
 		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", Deleting: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}}
 	}
 	claim("x")
-	m.ending["x"] = true
+	m.statics.ending["x"] = true
 	for range 3 {
-		m.ClaimGone("x", "its NodeClaim was deleted")
+		m.Claims.ClaimGone("x", "its NodeClaim was deleted")
 	}
-	if s := m.statics["pool"]; s != nil && s.failed > 0 {
+	if s := m.statics.pools["pool"]; s != nil && s.failed > 0 {
 		t.Errorf("it counts as %d failed launches", s.failed)
 	}
 	claim("y")
 	c := testingclock.NewFakeClock(time.Now())
-	m.clock = c
+	m.calls.clock = c
 	for range 3 {
-		m.ClaimGone("y", "its NodeClaim was deleted")
+		m.Claims.ClaimGone("y", "its NodeClaim was deleted")
 		c.Step(time.Hour)
 	}
-	if s := m.statics["pool"]; s == nil || s.failed != 1 {
+	if s := m.statics.pools["pool"]; s == nil || s.failed != 1 {
 		t.Error("one that failed doesn't count once")
 	}
 }
@@ -404,9 +404,9 @@ func (s slowClaims) Delete(ctx context.Context, name string) error {
 func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.launcher
+	m := w.parts
 	s := slowClaims{w, make(chan bool), make(chan bool, 10)}
-	m.claims = s
+	m.claims.ClaimLog = s
 	ctx, cancel := context.WithCancel(context.Background())
 	replicas := func(n int64) {
 		w.mu.Lock()
@@ -414,9 +414,9 @@ func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 		w.mu.Unlock()
 	}
 	replicas(1)
-	m.keepStatic(ctx)
+	m.staticPools.keepStatic(ctx)
 	replicas(0)
-	m.keepStatic(ctx)
+	m.staticPools.keepStatic(ctx)
 	<-s.deleted
 	close(s.write)
 	<-s.deleted // given up once it was written
@@ -425,14 +425,14 @@ func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 		t.Errorf("%d instances", n)
 	}
 	cancel()
-	m.wg.Wait()
+	m.calls.wg.Wait()
 }
 
 // The successor of a pod is of the class that it will have as a pending pod.
 func TestSuccessorsAreOfTheSameClass(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	c := w.launcher.pending.classes
+	c := w.pending.classes
 	c.SetEarliest("s", capacity.BindInitialized)
 	pod := w.pod(0)
 	now, _ := c.Class(pod)
@@ -446,7 +446,7 @@ func TestSuccessorsAreOfTheSameClass(t *testing.T) {
 func TestPodsOfOthersHearWhyNothingIsBuilt(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	p := w.launcher.pending
+	p := w.pending
 	p.ProvisionFor([]string{"theirs"})
 	pod := w.pod(0)
 	pod.Spec.SchedulerName = "theirs"
@@ -498,7 +498,7 @@ func TestInstancesOfALaunchBatchAreDealtAsBefore(t *testing.T) {
 				missing = append(missing, &capacity.Claim{Name: n, UID: n})
 			}
 			rec := &capacity.LaunchBatch{Token: "t", Claims: []string{"b", "a"}}
-			due, left := w.launcher.batchOwners(rec, missing, []*capacity.Claim{{Name: "gone", ProviderID: tc.taken}}).Assign(rec, tc.insts)
+			due, left := w.parts.batches.batchOwners(rec, missing, []*capacity.Claim{{Name: "gone", ProviderID: tc.taken}}).Assign(rec, tc.insts)
 			got := map[string]string{}
 			for claim, i := range due {
 				if slices.Contains(tc.missing, claim) {
@@ -524,10 +524,10 @@ func TestAnInstanceTooManyThatHasANode(t *testing.T) {
 		w.instances[id] = capacity.Instance{ID: id, ProviderID: "aws:///z/" + id}
 	}
 	for _, name := range []string{"n", "expected"} {
-		w.launcher.NodeCached(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/up"}})
+		w.parts.Nodes.NodeCached(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelPool: "pool"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/up"}})
 	}
 	for _, inst := range slices.Collect(maps.Values(w.instances)) {
-		w.launcher.end(t.Context(), inst)
+		w.parts.finisher.end(t.Context(), inst)
 	}
 	if _, up := w.instances["up"]; len(w.instances) != 1 || !up {
 		t.Errorf("left: %v", w.instances)

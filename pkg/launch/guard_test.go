@@ -18,7 +18,7 @@ import (
 func (w *world) ends(i int) {
 	gone := w.pod(i)
 	gone.Status.Phase = corev1.PodFailed
-	w.launcher.pending.observe(w.pod(i), gone)
+	w.pending.observe(w.pod(i), gone)
 }
 
 // The first call launches nothing and its offerings are fine, so there is a next call. The pod ends before it.
@@ -135,15 +135,15 @@ func TestClaimThatHasGoneIsNotRemembered(t *testing.T) {
 			w.mu.Lock()
 			delete(w.claims, "c")
 			w.mu.Unlock()
-			w.launcher.ClaimGone("c", "deleted")
+			w.parts.Claims.ClaimGone("c", "deleted")
 			close(told)
 		}()
 	}
 	w.mu.Unlock()
-	w.launcher.recordSlots(t.Context(), "c", []capacity.Slot{{Order: 1}})
+	w.parts.slots.recordSlots(t.Context(), "c", []capacity.Slot{{Order: 1}})
 	<-told
-	w.launcher.keep(&capacity.Claim{Name: "c"}) // a late answer
-	if c := w.launcher.claim("c"); c != nil {
+	w.parts.claims.keep(&capacity.Claim{Name: "c"}) // a late answer
+	if c := w.parts.claims.claim("c"); c != nil {
 		t.Errorf("remembered: %+v", c)
 	}
 }
@@ -252,8 +252,8 @@ func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	pod := w.pod(0)
-	w.launcher.pending.observe(nil, pod)
-	class, err := w.launcher.pending.classes.Class(pod)
+	w.pending.observe(nil, pod)
+	class, err := w.pending.classes.Class(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,8 +265,8 @@ func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	}
 	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", Slots: slot(7), LaunchBatch: launch("t", "a")}
 	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", ProviderID: "aws:///z/i-b", NodeName: "nb", Launched: true, Slots: slot(5)}
-	w.launcher.recover(t.Context(), func() {})
-	w.launcher.wg.Wait()
+	w.parts.recovery.recover(t.Context(), func() {})
+	w.parts.calls.wg.Wait()
 	var b []capacity.Slot
 	w.reservations.read(func(l *ledger.Ledger) { b = l.Slots("b") })
 	if len(b) > 0 || w.calls["Launch"] != 1 {

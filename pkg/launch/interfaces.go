@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// The interfaces that Launcher uses of its neighbours.
+// What the controllers use of their neighbours.
 
 // Cloud launches instances. InstanceTypes answers from memory; every other call may take long and has its own deadline.
 type Cloud interface {
@@ -23,8 +23,8 @@ type Cloud interface {
 	Terminate(ctx context.Context, id string) error
 }
 
-// Claims stores NodeClaims, which are the intent log, and knows the pools they belong to.
-type Claims interface {
+// ClaimLog stores NodeClaims, which are the intent log, and knows the pools they belong to.
+type ClaimLog interface {
 	// Problem returns why nothing can be launched at all (a missing CRD), or "".
 	Problem() string
 	// WaitForSync returns when the claims have been read, or false when ctx ends first.
@@ -94,7 +94,7 @@ type NodeBuilder interface {
 	PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node
 }
 
-// Cluster is the API server for what Launcher writes besides claims.
+// Cluster is the API server for what is written besides claims.
 type Cluster interface {
 	CreateNode(ctx context.Context, n *corev1.Node) error
 	// TryNode checks with a dry run whether a Node could be created.

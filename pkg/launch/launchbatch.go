@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
+// batchLauncher carries out launch batches, each in a goroutine of its own.
+type batchLauncher struct {
+	claims       *claimCache
+	cloud        Cloud
+	reservations *Reservations
+	statics      *staticState
+	namer        *namer
+	delays       *delays
+	cleanup      *cleanup
+	finisher     *finisher
+	ownership    *Ownership
+	triggers     *Triggers
+	calls        *calls
+	scarce       scarcity
+}
+
 const (
 	launchTimeout = capacity.LaunchTimeout
 	// maxAttempts bounds the attempts of a launch batch while its offerings run out one after the other.
@@ -22,8 +37,6 @@ const (
 	firstRetry  = 200 * time.Millisecond
 	maxRetry    = 10 * time.Second
 )
-
-func (m *Launcher) log(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
 
 // launch carries out a launch batch. If the cloud had no capacity for its offerings the last time, only one of its claims is launched at
 // first (one).
@@ -35,46 +48,46 @@ func (m *Launcher) log(ctx context.Context) klog.Logger { return klog.FromContex
 //     by the same request under the same token.
 //  4. Make the call. Nodes are finished in the background for the instances it returns. Claims without an instance are
 //     launched again from the offerings that are left, as a new attempt with its own token.
-func (m *Launcher) launch(ctx context.Context, w *batch) {
+func (b *batchLauncher) launch(ctx context.Context, w *batch) {
 	if err := panics.Catch(ctx, "launch", func() error {
-		m.launchBatch(ctx, w)
+		b.launchBatch(ctx, w)
 		return nil
 	}); err != nil {
-		m.fail(ctx, w.claims, "LaunchFailed", err.Error(), false)
+		b.cleanup.fail(ctx, w.claims, "LaunchFailed", err.Error(), false)
 	}
 }
 
-func (m *Launcher) launchBatch(ctx context.Context, w *batch) {
-	if !m.one(ctx, w) {
+func (b *batchLauncher) launchBatch(ctx context.Context, w *batch) {
+	if !b.one(ctx, w) {
 		return
 	}
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
-		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
+		needed := w.purpose != capacity.ForPods || b.needed(c.Name)
 		if !needed {
-			m.forget(c.Name)
+			b.cleanup.forget(c.Name)
 		}
 		return !needed
 	})
-	if m.held(ctx, w) {
+	if b.ownership.held(ctx, w) {
 		return
 	}
-	m.write(ctx, w)
-	m.carry(ctx, w)
+	b.write(ctx, w)
+	b.carry(ctx, w)
 }
 
 // carry launches claims that have been written.
-func (m *Launcher) carry(ctx context.Context, w *batch) {
-	started := m.clock.Now()
+func (b *batchLauncher) carry(ctx context.Context, w *batch) {
+	started := b.calls.clock.Now()
 	for len(w.claims) > 0 && ctx.Err() == nil {
-		if w.attempt-w.first >= maxAttempts || m.clock.Since(started) > launchTimeout {
-			m.fail(ctx, w.claims, "LaunchTimeout", w.delay.after("gave up after many attempts"), false)
+		if w.attempt-w.first >= maxAttempts || b.calls.clock.Since(started) > launchTimeout {
+			b.cleanup.fail(ctx, w.claims, "LaunchTimeout", w.delay.after("gave up after many attempts"), false)
 			return
 		}
-		rec, ok := m.prepare(ctx, w)
+		rec, ok := b.prepare(ctx, w)
 		if !ok {
 			return
 		}
-		if !m.call(ctx, w, rec, started) {
+		if !b.call(ctx, w, rec, started) {
 			return
 		}
 	}
@@ -82,8 +95,8 @@ func (m *Launcher) carry(ctx context.Context, w *batch) {
 
 // needed reports whether pods still need the claim's node. If they do, the claim can't be cancelled from here on; if not, it is removed
 // from the ledger.
-func (m *Launcher) needed(claim string) (yes bool) {
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+func (b *batchLauncher) needed(claim string) (yes bool) {
+	b.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		if yes = l.Launching(claim, now); !yes {
 			l.ClaimGone(claim, "no pod needs it any more", true, now)
 		}
@@ -92,69 +105,69 @@ func (m *Launcher) needed(claim string) (yes bool) {
 }
 
 // write creates the claims on the API server. Claims that can't be written are not launched.
-func (m *Launcher) write(ctx context.Context, w *batch) {
+func (b *batchLauncher) write(ctx context.Context, w *batch) {
 	made := make([]*capacity.Claim, len(w.claims))
 	var slots map[string][]capacity.Slot
-	m.reservations.read(func(l *ledger.Ledger) { slots = l.AllSlots(namesOf(w.claims)) })
-	m.each(ctx, len(w.claims), func(i int) {
+	b.reservations.read(func(l *ledger.Ledger) { slots = l.AllSlots(namesOf(w.claims)) })
+	b.calls.each(ctx, len(w.claims), func(i int) {
 		c := w.claims[i]
 		c.Slots = slots[c.Name]
-		got, err := m.claims.Create(ctx, c)
+		got, err := b.claims.Create(ctx, c)
 		if err != nil {
 			if ctx.Err() == nil {
-				m.fail(ctx, []*capacity.Claim{c}, "ClaimNotWritten", fmt.Sprintf("writing the NodeClaim: %v", err), false)
+				b.cleanup.fail(ctx, []*capacity.Claim{c}, "ClaimNotWritten", fmt.Sprintf("writing the NodeClaim: %v", err), false)
 			}
 			return
 		}
 		made[i] = got
 		cp := *got
-		m.keep(&cp)
+		b.claims.keep(&cp)
 	})
 	w.claims = slices.DeleteFunc(made, func(c *capacity.Claim) bool { return c == nil })
 }
 
 // prepare builds the request and records it on the claims. Claims that it can't be recorded on are left out; if none is left, the batch
 // ends.
-func (m *Launcher) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bool) {
-	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !m.lives(c) }) // deleted meanwhile
+func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bool) {
+	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !b.claims.lives(c) }) // deleted meanwhile
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
-		needed := w.purpose != capacity.ForPods || m.needed(c.Name)
+		needed := w.purpose != capacity.ForPods || b.needed(c.Name)
 		if !needed { // earlier calls have been answered: no instance can still arrive
-			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its pods are gone") })
+			b.calls.background(ctx, func() { b.cleanup.giveUp(ctx, c.Name, "NotNeeded", "its pods are gone") })
 		}
 		return !needed
 	})
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { // its static pool was scaled down before it was written
-		over := m.isEnding(c.Name)
+		over := b.statics.isEnding(c.Name)
 		if over {
-			m.background(ctx, func() { m.giveUp(ctx, c.Name, "NotNeeded", "its NodePool has enough nodes without it") })
+			b.calls.background(ctx, func() { b.cleanup.giveUp(ctx, c.Name, "NotNeeded", "its NodePool has enough nodes without it") })
 		}
 		return over
 	})
-	if len(w.claims) == 0 || m.held(ctx, w) {
+	if len(w.claims) == 0 || b.ownership.held(ctx, w) {
 		return capacity.LaunchBatch{}, false
 	}
-	if why := m.claims.NodeClassProblem(w.pool.NodeClass); why != "" { // since the plan, or since the last attempt
-		m.fail(ctx, w.claims, "NodeClassNotReady", why, false)
+	if why := b.claims.NodeClassProblem(w.pool.NodeClass); why != "" { // since the plan, or since the last attempt
+		b.cleanup.fail(ctx, w.claims, "NodeClassNotReady", why, false)
 		return capacity.LaunchBatch{}, false
 	}
 	w.attempt++
-	rec := m.record(w)
-	req, err := m.cloud.Prepare(ctx, rec)
+	rec := b.record(w)
+	req, err := b.cloud.Prepare(ctx, rec)
 	if err != nil {
 		if ctx.Err() == nil {
-			exhausted := errors.Is(err, capacity.ErrInsufficientCapacity) && len(m.left(w, nil)) == 0
-			m.fail(ctx, w.claims, reasonOf(err), err.Error(), exhausted)
+			exhausted := errors.Is(err, capacity.ErrInsufficientCapacity) && len(b.left(w, nil)) == 0
+			b.cleanup.fail(ctx, w.claims, reasonOf(err), err.Error(), exhausted)
 		}
 		return rec, false
 	}
 	rec.Request = req
 	failed := make([]bool, len(w.claims))
-	m.each(ctx, len(w.claims), func(i int) {
-		if err := m.claims.RecordBatch(ctx, w.claims[i], rec); err != nil {
+	b.calls.each(ctx, len(w.claims), func(i int) {
+		if err := b.claims.RecordBatch(ctx, w.claims[i], rec); err != nil {
 			failed[i] = true
 			if ctx.Err() == nil {
-				m.fail(ctx, []*capacity.Claim{w.claims[i]}, "LaunchNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
+				b.cleanup.fail(ctx, []*capacity.Claim{w.claims[i]}, "LaunchNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
 			}
 		}
 	})
@@ -170,21 +183,21 @@ func (m *Launcher) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch,
 		}
 		// The recorded request names claims that are no longer part of it: the others get a request of their own.
 		w.claims = left
-		return rec, len(left) > 0 && m.again(ctx, w, &rec)
+		return rec, len(left) > 0 && b.again(ctx, w, &rec)
 	}
 	return rec, true
 }
 
 // again prepares once more for the claims that are left.
-func (m *Launcher) again(ctx context.Context, w *batch, rec *capacity.LaunchBatch) bool {
-	r, ok := m.prepare(ctx, w)
+func (b *batchLauncher) again(ctx context.Context, w *batch, rec *capacity.LaunchBatch) bool {
+	r, ok := b.prepare(ctx, w)
 	*rec = r
 	return ok
 }
 
-func (m *Launcher) record(w *batch) capacity.LaunchBatch {
+func (b *batchLauncher) record(w *batch) capacity.LaunchBatch {
 	rec := capacity.LaunchBatch{
-		Token: m.token(w.claims, w.attempt), Attempt: w.attempt, Claims: namesOf(w.claims), Pool: w.pool.Name, NodeClass: w.pool.NodeClass,
+		Token: b.namer.token(w.claims, w.attempt), Attempt: w.attempt, Claims: namesOf(w.claims), Pool: w.pool.Name, NodeClass: w.pool.NodeClass,
 		CapacityType: w.capacityType, For: w.purpose, Labels: w.labels, Taints: w.pool.Taints, StartupTaints: w.pool.StartupTaints, Requests: capacity.Resources{},
 	}
 	priced := slices.ContainsFunc(w.offers, func(o capacity.NodeOffer) bool { return o.Offer.PriceOverlaid })
@@ -211,24 +224,24 @@ func namesOf(claims []*capacity.Claim) []string {
 
 // call repeats the launch call until it has a final answer. It leaves in w the claims that still have no instance and may be launched
 // again; it returns false when the batch is over.
-func (m *Launcher) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, started time.Time) bool {
+func (b *batchLauncher) call(ctx context.Context, w *batch, rec capacity.LaunchBatch, started time.Time) bool {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		res, err := m.cloud.Launch(ctx, rec)
+		res, err := b.cloud.Launch(ctx, rec)
 		if ctx.Err() != nil {
 			return false
 		}
 		switch {
 		case err == nil || errors.Is(err, capacity.ErrInsufficientCapacity):
-			return m.settleBatch(ctx, w, rec, res, err)
+			return b.settleBatch(ctx, w, rec, res, err)
 		case errors.Is(err, capacity.ErrThrottled) && res.Message != "":
 			// The call was answered: its launches were throttled, and repeating its token would give the same answer.
-			return m.settleBatch(ctx, w, rec, res, nil)
+			return b.settleBatch(ctx, w, rec, res, nil)
 		case errors.Is(err, capacity.ErrRequestStale) && res.Message != "":
 			// This call was answered, too: it launched nothing, and its token never will.
-			return m.settleBatch(ctx, w, rec, capacity.LaunchResult{Message: err.Error()}, nil)
+			return b.settleBatch(ctx, w, rec, capacity.LaunchResult{Message: err.Error()}, nil)
 		case errors.Is(err, capacity.ErrTokenMismatch), errors.Is(err, capacity.ErrRequestStale):
 			// An earlier call may have worked. Instances launched under this token are tagged with it.
-			found, ferr := m.launched(ctx, rec)
+			found, ferr := b.launched(ctx, rec)
 			if ctx.Err() != nil {
 				return false
 			}
@@ -236,26 +249,26 @@ func (m *Launcher) call(ctx context.Context, w *batch, rec capacity.LaunchBatch,
 				err = ferr
 				break
 			}
-			return m.settleBatch(ctx, w, rec, capacity.LaunchResult{Instances: found, Message: err.Error()}, nil)
+			return b.settleBatch(ctx, w, rec, capacity.LaunchResult{Instances: found, Message: err.Error()}, nil)
 		case errors.Is(err, capacity.ErrRefused), errors.Is(err, capacity.ErrNodeClassNotReady):
-			m.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
+			b.cleanup.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
 			return false
 		}
-		m.log(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
-		m.delayed(ctx, &rec, w.claims, &w.delay, err.Error())
-		if m.clock.Since(started) > launchTimeout {
+		klog.FromContext(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
+		b.delays.delayed(ctx, &rec, w.claims, &w.delay, err.Error())
+		if b.calls.clock.Since(started) > launchTimeout {
 			// The answers may have been lost, not the calls: instances tagged with the token are ours.
-			found, ferr := m.launched(ctx, rec)
+			found, ferr := b.launched(ctx, rec)
 			if ctx.Err() != nil {
 				return false
 			}
 			if ferr == nil && len(found) > 0 {
-				return m.settleBatch(ctx, w, rec, capacity.LaunchResult{Instances: found}, nil)
+				return b.settleBatch(ctx, w, rec, capacity.LaunchResult{Instances: found}, nil)
 			}
-			m.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
+			b.cleanup.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
 			return false
 		}
-		if !m.sleep(ctx, wait) {
+		if !b.calls.sleep(ctx, wait) {
 			return false
 		}
 	}
@@ -263,13 +276,13 @@ func (m *Launcher) call(ctx context.Context, w *batch, rec capacity.LaunchBatch,
 
 // settleBatch assigns instances to claims and ends those that are left over. It reports whether the claims without an instance may be
 // launched again.
-func (m *Launcher) settleBatch(ctx context.Context, w *batch, rec capacity.LaunchBatch, res capacity.LaunchResult, err error) bool {
-	m.scarce.learn(res.Instances, res.Exhausted, m.clock.Now())
+func (b *batchLauncher) settleBatch(ctx context.Context, w *batch, rec capacity.LaunchBatch, res capacity.LaunchResult, err error) bool {
+	b.scarce.learn(res.Instances, res.Exhausted, b.calls.clock.Now())
 	if len(res.Instances) > 0 {
-		m.delayOver(rec.Pool)
+		b.delays.delayOver(rec.Pool)
 	}
 	slices.SortFunc(w.claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
-	w.claims = m.handOut(ctx, &rec, w.claims, nil, res.Instances, w.labels)
+	w.claims = b.handOut(ctx, &rec, w.claims, nil, res.Instances, w.labels)
 	if len(w.claims) == 0 {
 		return false
 	}
@@ -278,20 +291,20 @@ func (m *Launcher) settleBatch(ctx context.Context, w *batch, rec capacity.Launc
 		exhausted[k] = true
 	}
 	before := len(w.offers)
-	w.offers = m.left(w, exhausted)
-	m.log(ctx).V(2).Info("Launch batch was not filled", "token", rec.Token, "came", len(res.Instances), "missing", len(w.claims), "exhausted", len(exhausted), "offersLeft", len(w.offers), "message", res.Message)
+	w.offers = b.left(w, exhausted)
+	klog.FromContext(ctx).V(2).Info("Launch batch was not filled", "token", rec.Token, "came", len(res.Instances), "missing", len(w.claims), "exhausted", len(exhausted), "offersLeft", len(w.offers), "message", res.Message)
 	if len(w.offers) == 0 || err != nil && len(w.offers) == before && !res.Again {
 		why := res.Message
 		if why == "" && err != nil {
 			why = err.Error()
 		}
 		// The next plan will differ only if an offering ran out; if none did, the same plan waits for its back-off.
-		m.fail(ctx, w.claims, "InsufficientCapacity", why, len(w.offers) < before)
+		b.cleanup.fail(ctx, w.claims, "InsufficientCapacity", why, len(w.offers) < before)
 		return false
 	}
 	if len(w.offers) == before && !res.Again { // the same offerings again: pause first, longer each time
-		m.delayed(ctx, &rec, w.claims, &w.delay, res.Message)
-		return m.sleep(ctx, pauseAfter(w.attempt-w.first))
+		b.delays.delayed(ctx, &rec, w.claims, &w.delay, res.Message)
+		return b.calls.sleep(ctx, pauseAfter(w.attempt-w.first))
 	}
 	return true
 }
@@ -302,8 +315,8 @@ func pauseAfter(attempts int) time.Duration {
 }
 
 // left returns the batch's offerings that may still have capacity: neither refused by this call nor known from elsewhere to be unavailable.
-func (m *Launcher) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
-	types, unready := m.cloud.InstanceTypes(w.pool.NodeClass)
+func (b *batchLauncher) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
+	types, unready := b.cloud.InstanceTypes(w.pool.NodeClass)
 	if unready != "" {
 		return nil
 	}
@@ -320,42 +333,17 @@ func (m *Launcher) left(w *batch, exhausted map[capacity.OfferKey]bool) []capaci
 
 // end terminates an instance that no claim owns. If that fails, garbage collection will find it. It is left to garbage collection, too, if
 // its kubelet has already registered: pods may run there, and have to be evicted first.
-func (m *Launcher) end(ctx context.Context, inst capacity.Instance) {
+func (f *finisher) end(ctx context.Context, inst capacity.Instance) {
 	id := inst.ID
-	if nodes := m.nodeOf.ofMachine(inst.ProviderID); len(nodes) > 0 {
+	if nodes := f.tracker.states.ofMachine(inst.ProviderID); len(nodes) > 0 {
 		for _, node := range nodes {
-			m.Close(node, inst.ProviderID) // keep further pods off until then
+			f.tracker.Close(node, inst.ProviderID) // keep further pods off until then
 		}
-		m.log(ctx).Info("An instance that no claim owns has a Node; it is terminated once that is drained", "instance", id, "nodes", nodes)
+		klog.FromContext(ctx).Info("An instance that no claim owns has a Node; it is terminated once that is drained", "instance", id, "nodes", nodes)
 		return
 	}
-	if err := m.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
-		m.log(ctx).Error(err, "Could not terminate an instance that no claim owns; garbage collection will retry", "instance", id)
-	}
-}
-
-// each runs f for 0..n-1, at most Parallel at once, and waits for all calls. If calls panic, it panics with the error of the first.
-func (m *Launcher) each(ctx context.Context, n int, f func(i int)) {
-	done := make(chan error, n)
-	for i := range n {
-		go func() {
-			done <- panics.Catch(ctx, "launch", func() error {
-				select {
-				case <-ctx.Done():
-				case m.slots <- struct{}{}:
-					defer func() { <-m.slots }()
-					f(i)
-				}
-				return nil
-			})
-		}()
-	}
-	var first error
-	for range n {
-		first = cmp.Or(first, <-done)
-	}
-	if first != nil {
-		panic(first)
+	if err := f.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
+		klog.FromContext(ctx).Error(err, "Could not terminate an instance that no claim owns; garbage collection will retry", "instance", id)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -17,18 +19,18 @@ const (
 // launched returns the instances that earlier calls have launched under the batch's token. It repeats the search until there is one for
 // each claim or the cloud must have shown them: that none is visible yet is no reason to launch others under another token. Only this
 // launch batch waits meanwhile. If the last search fails, it is unknown what was launched, and launched returns the error.
-func (m *Launcher) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capacity.Instance, error) {
-	began := m.clock.Now()
+func (b *batchLauncher) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capacity.Instance, error) {
+	began := b.calls.clock.Now()
 	for wait := firstLook; ; wait *= 2 {
-		found, err := m.cloud.FindBatch(ctx, rec.Token)
-		left := showLag - m.clock.Since(began)
+		found, err := b.cloud.FindBatch(ctx, rec.Token)
+		left := showLag - b.calls.clock.Since(began)
 		if err == nil && len(found) >= len(rec.Claims) || left <= 0 || ctx.Err() != nil {
 			return found, err
 		}
 		if len(found) == 0 && wait == firstLook {
-			m.log(ctx).V(2).Info("A launch may have worked although no instance is visible yet; searching again", "token", rec.Token, "claims", len(rec.Claims), "err", err)
+			klog.FromContext(ctx).V(2).Info("A launch may have worked although no instance is visible yet; searching again", "token", rec.Token, "claims", len(rec.Claims), "err", err)
 		}
-		if !m.sleep(ctx, min(wait, left)) {
+		if !b.calls.sleep(ctx, min(wait, left)) {
 			return nil, ctx.Err()
 		}
 	}

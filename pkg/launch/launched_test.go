@@ -54,7 +54,7 @@ func TestLostLaunchThatShowsLateIsNotMadeAgain(t *testing.T) {
 				if tokens, instances, _ := w.count(); tokens != 1 || instances != 2 {
 					t.Fatalf("%d instances under %d tokens before the first could show", instances, tokens)
 				}
-				if n := len(w.launcher.slots); n > 0 {
+				if n := len(w.parts.calls.slots); n > 0 {
 					t.Errorf("%d launches can't be made meanwhile", n)
 				}
 				pass(time.Minute)

@@ -88,7 +88,7 @@ func TestNothingAvailableIsReportedAndTriedLater(t *testing.T) {
 	w.mu.Lock()
 	delete(w.capacity, "large")
 	w.mu.Unlock()
-	w.launcher.Changed()
+	w.parts.Triggers.Changed()
 	w.allBound(2)
 	w.exactly(1)
 }
@@ -219,7 +219,7 @@ func TestPodThatEndsBeforeTheLaunchCancelsIt(t *testing.T) {
 	w.until("a failed try", func() bool { return len(w.notes) > 1 })
 	gone := w.pod(0)
 	gone.Status.Phase = "Failed"
-	w.launcher.pending.observe(w.pod(0), gone)
+	w.pending.observe(w.pod(0), gone)
 	w.mu.Lock()
 	delete(w.broken, "Prepare")
 	w.mu.Unlock()

@@ -8,10 +8,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
+
+// prices knows what claims cost. Safe for concurrent use.
+type prices struct {
+	claims   *claimCache
+	cloud    Cloud
+	spending *Spending
+	clock    clock.PassiveClock
+}
 
 // Budget bounds what is bought. Zero: no bound. Whatever it says, nothing that runs is ended for it.
 type Budget struct {
@@ -39,15 +48,15 @@ func (m *money) total() (sum float64) {
 }
 
 // money adds up what the claims cost: launched ones at their price, others at the dearest offering they may become.
-func (m *Launcher) money() *money {
+func (p *prices) money() *money {
 	out := &money{running: map[string]float64{}, inFlight: map[string]float64{}}
-	prices := map[string]map[capacity.OfferKey]float64{}
-	all := m.allClaims()
+	classes := map[string]map[capacity.OfferKey]float64{}
+	all := p.claims.allClaims()
 	for _, c := range all {
-		if prices[c.NodeClass] == nil {
-			prices[c.NodeClass] = m.prices(c.NodeClass)
+		if classes[c.NodeClass] == nil {
+			classes[c.NodeClass] = p.of(c.NodeClass)
 		}
-		of := prices[c.NodeClass]
+		of := classes[c.NodeClass]
 		switch {
 		case c.Launched:
 			out.running[c.Pool] += priceOf(of, c)
@@ -55,7 +64,7 @@ func (m *Launcher) money() *money {
 			out.inFlight[c.Pool] += dearest(of, c.LaunchBatch.Offers)
 		}
 	}
-	m.spending.unwritten(all, out.inFlight)
+	p.spending.unwritten(all, out.inFlight)
 	return out
 }
 
@@ -73,9 +82,9 @@ func (s *Spending) unwritten(claims map[string]*capacity.Claim, sum map[string]f
 	}
 }
 
-// prices returns the list prices of a node class, in dollars per hour.
-func (m *Launcher) prices(class string) map[capacity.OfferKey]float64 {
-	types, _ := m.cloud.InstanceTypes(class)
+// of returns the list prices of a node class, in dollars per hour.
+func (p *prices) of(class string) map[capacity.OfferKey]float64 {
+	types, _ := p.cloud.InstanceTypes(class)
 	out := map[capacity.OfferKey]float64{}
 	for _, t := range types {
 		for _, o := range t.Offers {
@@ -85,6 +94,16 @@ func (m *Launcher) prices(class string) map[capacity.OfferKey]float64 {
 		}
 	}
 	return out
+}
+
+// wasted adds the cost of an instance that has ended without having served to the metric.
+func (p *prices) wasted(c *capacity.Claim) {
+	// It is unknown for instances that were not watched: Karpenter's, or those of a version without the guard.
+	if p.spending == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || p.spending.hasServed(c.Name) {
+		return
+	}
+	// When clocks differ, it may have been bought in our future.
+	unserved.WithLabelValues(c.Pool).Add(priceOf(p.of(c.NodeClass), c) * max(p.clock.Since(boughtAt(c)), 0).Hours())
 }
 
 // priceOf returns the price of a launched claim: that of the offering it was launched with or, if that is unknown, the dearest of its

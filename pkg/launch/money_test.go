@@ -25,7 +25,7 @@ func TestBudgetOfDollars(t *testing.T) {
 	}
 	w.notes = nil
 	for range 3 {
-		w.launcher.spending.tellBudgets()
+		w.spending.tellBudgets()
 	}
 	want := []string{"pool condition all nodes together cost at most $4.50 an hour (maxDollarsPerHour)",
 		"pool BudgetReached no more nodes are launched for now: all nodes together cost at most $4.50 an hour (maxDollarsPerHour)"}
@@ -34,7 +34,7 @@ func TestBudgetOfDollars(t *testing.T) {
 	}
 	w.notes = nil
 	c.Step(reachedFor)
-	w.launcher.spending.tellBudgets()
+	w.spending.tellBudgets()
 	if want := []string{"pool condition ", "pool BudgetFree no budget keeps nodes from being bought any more"}; !slices.Equal(w.notes, want) {
 		t.Errorf("the pool is told %q, want %q", w.notes, want)
 	}
@@ -48,8 +48,8 @@ func TestBudgetCountsWhatIsNotWrittenYet(t *testing.T) {
 		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: refOf(w.pod(0)), Node: n.ID}}}
 	}
 	a, b := n(), n()
-	w.launcher.reserve(a, 0, buying{})
-	w.launcher.reserve(b, 0, buying{})
+	w.parts.purchases.reserve(a, 0, buying{})
+	w.parts.purchases.reserve(b, 0, buying{})
 	if len(a.Nodes) != 1 || len(b.Nodes) != 0 {
 		t.Errorf("%d and %d nodes bought for $2 each, of $3", len(a.Nodes), len(b.Nodes))
 	}
@@ -105,7 +105,7 @@ func TestLaunchesAreNotRememberedForNothing(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.submit(16)
 	w.plans()
-	if n := len(w.launcher.spending.launches); n != 0 || len(w.bought()) != 4 {
+	if n := len(w.spending.launches); n != 0 || len(w.bought()) != 4 {
 		t.Errorf("%d launches are remembered, %d machines", n, len(w.bought()))
 	}
 }
@@ -137,7 +137,7 @@ func TestMetricsOfMoney(t *testing.T) {
 		}
 		return v
 	}
-	w.launcher.countMoney()
+	w.parts.records.countMoney()
 	if got := series("pool", "running"); got != 4 {
 		t.Errorf("$%.2f an hour are running, want $4", got)
 	}
@@ -146,20 +146,20 @@ func TestMetricsOfMoney(t *testing.T) {
 		c.Pool = "gone" // a deleted pool, whose nodes still run
 	}
 	w.mu.Unlock()
-	clear(w.launcher.local)
-	w.launcher.countMoney()
+	clear(w.parts.claims.local)
+	w.parts.records.countMoney()
 	if a, b := series("pool", "running"), series("gone", "running"); a != 0 || b != 4 {
 		t.Errorf("$%.2f and $%.2f an hour are running, want 0 and $4", a, b)
 	}
 	w.mu.Lock()
 	clear(w.claims)
 	w.mu.Unlock()
-	w.launcher.countMoney()
-	if got := series("gone", "running"); got != 0 || w.launcher.spending.counted["gone"] {
+	w.parts.records.countMoney()
+	if got := series("gone", "running"); got != 0 || w.spending.counted["gone"] {
 		t.Errorf("$%.2f an hour are running in a pool that has gone", got)
 	}
 	poolmetrics.Keep(map[string]bool{"pool": true})
-	w.launcher.countMoney()
+	w.parts.records.countMoney()
 	if dollarsPerHour.DeleteLabelValues("gone", "running") || dollarsPerHour.DeleteLabelValues("gone", "in_flight") {
 		t.Error("a pool that has gone still has series")
 	}

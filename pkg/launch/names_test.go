@@ -10,7 +10,7 @@ import (
 
 // A claim's name is a valid object name and label value, whatever its pool's name.
 func TestRandomNames(t *testing.T) {
-	m := &Launcher{names: rand.New(rand.NewSource(1))}
+	m := &namer{names: rand.New(rand.NewSource(1))}
 	long := strings.Repeat("a", 53)
 	for prefix, want := range map[string]string{
 		"default": "default-", "provisioner_default": "provisioner-default-", "args_a.b": "args-a.b-",

@@ -14,37 +14,45 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
+// Namespaces knows in which namespaces pods may cause launches. Safe for concurrent use.
+type Namespaces struct {
+	pending  *Pending
+	refusals *refusals
+	triggers *Triggers
+	selector labels.Selector // nil: all
+}
+
 // mayLaunch returns why pods of the namespace may not cause launches, or nil. Pods of other namespaces are scheduled as usual: they use
 // existing capacity, but none is bought or reserved for them. mayLaunch answers from memory.
-func (m *Launcher) mayLaunch(namespace string) error {
-	if m.cfg.NamespaceSelector == nil {
+func (n *Namespaces) mayLaunch(namespace string) error {
+	if n.selector == nil {
 		return nil
 	}
-	ns, err := m.pending.classes.ns.Get(namespace)
+	ns, err := n.pending.classes.ns.Get(namespace)
 	if err != nil { // when its event arrives, the pod is planned for again
 		return fmt.Errorf("no node may be launched for pods of namespace %q, of which nothing is known yet: namespaceSelector of ProvisionArgs is %s",
-			namespace, m.cfg.NamespaceSelector)
+			namespace, n.selector)
 	}
-	if !m.cfg.NamespaceSelector.Matches(labels.Set(ns.Labels)) {
+	if !n.selector.Matches(labels.Set(ns.Labels)) {
 		return fmt.Errorf("no node may be launched for pods of namespace %q: namespaceSelector of ProvisionArgs (%s) doesn't select it",
-			namespace, m.cfg.NamespaceSelector)
+			namespace, n.selector)
 	}
 	return nil
 }
 
 // withoutOthers refuses the waiting pods that may not cause launches and leaves them out. It must run before groups are collected: a member
 // makes its whole group demand, and a group is all in one namespace.
-func (m *Launcher) withoutOthers(ctx context.Context, waiting []ledger.Waiting) []ledger.Waiting {
-	if m.cfg.NamespaceSelector == nil {
+func (n *Namespaces) withoutOthers(ctx context.Context, waiting []ledger.Waiting) []ledger.Waiting {
+	if n.selector == nil {
 		return waiting
 	}
-	changes := m.changes.Load()
+	changes := n.triggers.changes.Load()
 	problem := map[string]error{}
 	refused := map[string][]types.UID{}
 	waiting = slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
 		ns := w.Ref.Namespace
 		if _, asked := problem[ns]; !asked {
-			problem[ns] = m.mayLaunch(ns)
+			problem[ns] = n.mayLaunch(ns)
 		}
 		if problem[ns] != nil {
 			refused[ns] = append(refused[ns], w.Ref.UID)
@@ -52,25 +60,25 @@ func (m *Launcher) withoutOthers(ctx context.Context, waiting []ledger.Waiting) 
 		return problem[ns] != nil
 	})
 	for _, ns := range slices.Sorted(maps.Keys(refused)) {
-		m.refuse(ctx, refused[ns], problem[ns].Error(), false)
+		n.refusals.refuse(ctx, refused[ns], problem[ns].Error(), false)
 	}
-	if m.changes.Load() != changes {
-		m.reopen() // a namespace may have been selected before its pods were refused
+	if n.triggers.changes.Load() != changes {
+		n.triggers.reopen() // a namespace may have been selected before its pods were refused
 	}
 	return waiting
 }
 
 // Namespaces returns the handler for the scheduler's Namespace informer: pods are planned for once their namespace is selected.
-func (m *Launcher) Namespaces() cache.ResourceEventHandler {
+func (n *Namespaces) Namespaces() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { m.namespaceChanged(nil, o.(*corev1.Namespace)) },
-		UpdateFunc: func(old, o any) { m.namespaceChanged(old.(*corev1.Namespace), o.(*corev1.Namespace)) },
+		AddFunc:    func(o any) { n.namespaceChanged(nil, o.(*corev1.Namespace)) },
+		UpdateFunc: func(old, o any) { n.namespaceChanged(old.(*corev1.Namespace), o.(*corev1.Namespace)) },
 	}
 }
 
-func (m *Launcher) namespaceChanged(before, now *corev1.Namespace) {
-	s := m.cfg.NamespaceSelector
+func (n *Namespaces) namespaceChanged(before, now *corev1.Namespace) {
+	s := n.selector
 	if s != nil && s.Matches(labels.Set(now.Labels)) && (before == nil || !s.Matches(labels.Set(before.Labels))) {
-		m.Changed()
+		n.triggers.Changed()
 	}
 }

@@ -30,8 +30,8 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 	w := newWorld(t)
 	w.selector = labels.SelectorFromSet(labels.Set{"nodes": "yes"})
 	w.build()
-	w.launcher.pending.ProvisionFor([]string{"theirs"})
-	w.launcher.gangs = someGangs{}
+	w.pending.ProvisionFor([]string{"theirs"})
+	w.parts.gangs.plugin = someGangs{}
 	for _, ns := range []*corev1.Namespace{namespace("yes", labels.Set{"nodes": "yes"}), namespace("no", labels.Set{"nodes": "no"}), namespace("bare", nil)} {
 		if err := w.namespaces.Add(ns); err != nil {
 			t.Fatal(err)
@@ -54,8 +54,8 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 				pod.Spec.SchedulerName = "theirs"
 				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 			}
-			w.launcher.pending.observe(nil, pod)
-			if class, err := w.launcher.pending.classes.Class(pod); err != nil {
+			w.pending.observe(nil, pod)
+			if class, err := w.pending.classes.Class(pod); err != nil {
 				t.Fatal(err)
 			} else if kind == "plain" || kind == "member" {
 				w.reservations.Submit(refOf(pod), class)
@@ -63,7 +63,7 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 			want[ns+"/"+kind] = ns == "yes"
 		}
 	}
-	waiting, gangs := w.launcher.gather(t.Context())
+	waiting, gangs := w.parts.gatherer.gather(t.Context())
 	got := map[string]bool{}
 	for uid := range want {
 		got[uid] = false
@@ -99,7 +99,7 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 
 func classFor(t *testing.T, w *world, uid types.UID) *capacity.Class {
 	t.Helper()
-	class, err := w.launcher.pending.classes.Class(w.launcher.pending.Get(uid))
+	class, err := w.pending.classes.Class(w.pending.Get(uid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,10 +113,10 @@ func TestOnlySelectedNamespacesAreReplaced(t *testing.T) {
 	w.build()
 	pod := w.pod(0)
 	pod.Spec.NodeName = "n"
-	if ready, why := w.launcher.Replace("n", []*corev1.Pod{pod}, nil); ready || !strings.Contains(why, "pod d/p0: no node may be launched for pods of namespace") {
+	if ready, why := w.parts.Replacements.Replace("n", []*corev1.Pod{pod}, nil); ready || !strings.Contains(why, "pod d/p0: no node may be launched for pods of namespace") {
 		t.Errorf("ready %v, %q", ready, why)
 	}
-	if wanted, _ := w.launcher.successors([]*corev1.Pod{pod}); len(wanted) > 0 {
+	if wanted, _ := w.parts.Replacements.successors([]*corev1.Pod{pod}); len(wanted) > 0 {
 		t.Errorf("room is wanted for %v", wanted)
 	}
 }
@@ -132,9 +132,9 @@ func TestANamespaceThatIsSelectedLater(t *testing.T) {
 				t.Fatal(err)
 			}
 			if before == nil {
-				w.launcher.Namespaces().OnAdd(now, false)
+				w.parts.Namespaces.Namespaces().OnAdd(now, false)
 			} else {
-				w.launcher.Namespaces().OnUpdate(before, now)
+				w.parts.Namespaces.Namespaces().OnUpdate(before, now)
 			}
 		}
 		w.submit(8)

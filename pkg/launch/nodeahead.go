@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -17,15 +18,15 @@ const nameReuseCheck = 2 * time.Second
 // createNode creates the Node. It never adopts a Node of that name that belongs to another instance, but waits until that Node is gone
 // (HB-9), and the pods that it left behind, too. A Node without a provider ID, because a kubelet without cloud provider created it, must be
 // younger than the claim and have the instance's address. A Node that the API server refuses is retried for a while (nodeRefused).
-func (m *Launcher) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
-	logger := m.log(ctx)
-	begun := m.clock.Now()
+func (f *finisher) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
+	logger := klog.FromContext(ctx)
+	begun := f.calls.clock.Now()
 	var refusedSince time.Time
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		vacant, problem := m.vacant(ctx, c, node.Name, begun)
+		vacant, problem := f.vacant(ctx, c, node.Name, begun)
 		var err error
 		if vacant && problem == nil {
-			err = m.cluster.CreateNode(ctx, node)
+			err = f.cluster.CreateNode(ctx, node)
 		}
 		switch {
 		case problem != nil: // also if we may not delete: the kubelet may create the Node, and the instance is fine
@@ -35,7 +36,7 @@ func (m *Launcher) createNode(ctx context.Context, c *capacity.Claim, node *core
 		case err == nil:
 			return true
 		case apierrors.IsAlreadyExists(err):
-			have, gerr := m.cluster.GetNode(ctx, node.Name)
+			have, gerr := f.cluster.GetNode(ctx, node.Name)
 			if gerr == nil && ownNode(c, node, have) {
 				return true // created before a restart, or by a faster kubelet
 			}
@@ -47,9 +48,9 @@ func (m *Launcher) createNode(ctx context.Context, c *capacity.Claim, node *core
 		case refusesNode(err):
 			first := refusedSince.IsZero()
 			if first {
-				refusedSince = m.clock.Now()
+				refusedSince = f.calls.clock.Now()
 			}
-			made, left := m.nodeRefused(ctx, c, node, refusedSince, first, err)
+			made, left := f.nodeRefused(ctx, c, node, refusedSince, first, err)
 			if made || left == 0 {
 				return made
 			}
@@ -57,10 +58,10 @@ func (m *Launcher) createNode(ctx context.Context, c *capacity.Claim, node *core
 		default:
 			logger.V(2).Info("Creating the Node failed; trying again", "node", node.Name, "err", err)
 		}
-		if !m.sleep(ctx, wait) {
+		if !f.calls.sleep(ctx, wait) {
 			return false
 		}
-		if !m.lives(c) {
+		if !f.claims.lives(c) {
 			return false
 		}
 	}
@@ -73,22 +74,22 @@ const leftoverPatience = time.Minute
 // vacant reports whether no pods are bound to a name that has no Node: an instance that gets the name of an earlier one would inherit them
 // all, whatever its size. No kubelet runs these pods. Those bound before the claim was created, or that have run, are deleted at once, all
 // others after leftoverPatience.
-func (m *Launcher) vacant(ctx context.Context, c *capacity.Claim, name string, begun time.Time) (bool, error) {
-	left := m.cluster.PodsOn(name)
+func (f *finisher) vacant(ctx context.Context, c *capacity.Claim, name string, begun time.Time) (bool, error) {
+	left := f.cluster.PodsOn(name)
 	if len(left) == 0 {
 		return true, nil
 	}
-	if _, err := m.cluster.GetNode(ctx, name); err == nil {
+	if _, err := f.cluster.GetNode(ctx, name); err == nil {
 		return true, nil // there is a Node; creating it will show whose it is
 	} else if !apierrors.IsNotFound(err) {
 		return false, err
 	}
-	m.log(ctx).V(2).Info("Pods are still bound to a deleted Node; waiting until they are gone", "node", name, "nodeClaim", c.Name, "pods", len(left))
+	klog.FromContext(ctx).V(2).Info("Pods are still bound to a deleted Node; waiting until they are gone", "node", name, "nodeClaim", c.Name, "pods", len(left))
 	for _, pod := range left {
-		if pod.Status.StartTime == nil && !boundAt(pod).Before(c.CreatedAt) && m.clock.Since(begun) < leftoverPatience {
+		if pod.Status.StartTime == nil && !boundAt(pod).Before(c.CreatedAt) && f.calls.clock.Since(begun) < leftoverPatience {
 			continue
 		}
-		if err := m.cluster.EndPod(ctx, pod); err != nil {
+		if err := f.cluster.EndPod(ctx, pod); err != nil {
 			return false, err
 		}
 	}

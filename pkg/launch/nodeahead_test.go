@@ -37,7 +37,7 @@ func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
 				w.build()
 				now := time.Now()
 				c := &capacity.Claim{Name: "c", UID: "c", CreatedAt: now}
-				w.launcher.keep(c)
+				w.parts.claims.keep(c)
 				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/i"}}
 				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "left", UID: types.UID("left")}, Spec: corev1.PodSpec{NodeName: "n"}}
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(tc.bound))}}
@@ -54,7 +54,7 @@ func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
 				} else {
 					w.broken["GetNode"] = apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n")
 				}
-				if !w.launcher.createNode(t.Context(), c, node) || w.nodes["n"] != node {
+				if !w.parts.finisher.createNode(t.Context(), c, node) || w.nodes["n"] != node {
 					t.Fatal("not created")
 				}
 				if took := time.Since(now); took != tc.created {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
+
+// NodeTracker tells the ledger of Nodes, their drivers and their storage. Its handlers run in the goroutines of informers and return at
+// once.
+type NodeTracker struct {
+	claims       *claimCache
+	reservations *Reservations
+	spending     *Spending
+	triggers     *Triggers
+	states       nodeStates
+	live         atomic.Bool // Run has begun: the ledger hears of claims and nodes
+}
 
 // Labels that show how far a managed node's lifecycle has come, and the taint of a node that is being disrupted.
 const (
@@ -111,35 +123,35 @@ func (s *nodeStates) ofMachine(providerID string) (names []string) {
 }
 
 // NodeCached is called when the scheduler's cache has added or updated a Node. It runs in the informer's handler and returns at once.
-func (m *Launcher) NodeCached(n *corev1.Node) {
-	m.nodeOf.mu.Lock()
-	defer m.nodeOf.mu.Unlock()
-	st := m.nodeOf.statusLocked(n)
-	if st.Managed && moreStorage(m.nodeOf.seen[n.Name], st) {
-		defer m.Changed() // storage was published before the node had the label that it is published for
+func (tr *NodeTracker) NodeCached(n *corev1.Node) {
+	tr.states.mu.Lock()
+	defer tr.states.mu.Unlock()
+	st := tr.states.statusLocked(n)
+	if st.Managed && moreStorage(tr.states.seen[n.Name], st) {
+		defer tr.triggers.Changed() // storage was published before the node had the label that it is published for
 	}
 	if st.Managed {
-		m.nodeOf.seen[n.Name], m.nodeOf.objects[n.Name] = st, n
+		tr.states.seen[n.Name], tr.states.objects[n.Name] = st, n
 	}
 	if st.Managed && st.Ready {
-		m.spending.ready(n.Name)
+		tr.spending.ready(n.Name)
 	}
-	if st.Managed || m.reservations.Watches(n.Name) {
-		m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(n.Name, st, now) })
+	if st.Managed || tr.reservations.Watches(n.Name) {
+		tr.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(n.Name, st, now) })
 	}
 }
 
 // named tells the ledger which name a claim's Node will have. If the scheduler's cache already has the Node, as after a restart, no event
 // will follow, so the ledger gets its status here.
-func (m *Launcher) named(claim, name, providerID string) {
-	m.spending.named(claim, name)
-	m.nodeOf.mu.Lock()
-	defer m.nodeOf.mu.Unlock()
-	st, seen := m.nodeOf.seen[name]
+func (tr *NodeTracker) named(claim, name, providerID string) {
+	tr.spending.named(claim, name)
+	tr.states.mu.Lock()
+	defer tr.states.mu.Unlock()
+	st, seen := tr.states.seen[name]
 	if st.Ready {
-		m.spending.ready(name)
+		tr.spending.ready(name)
 	}
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+	tr.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Named(claim, name, providerID)
 		if seen {
 			l.Cached(name, st, now)
@@ -147,95 +159,95 @@ func (m *Launcher) named(claim, name, providerID string) {
 	})
 }
 
-// ClaimNamed tells the Launcher under which name a claim's kubelet has registered. It may differ from the expected name, or be the first name
+// ClaimNamed hears under which name a claim's kubelet has registered. It may differ from the expected name, or be the first name
 // that is known.
-func (m *Launcher) ClaimNamed(claim, name, providerID string) {
+func (tr *NodeTracker) ClaimNamed(claim, name, providerID string) {
 	known := false
-	m.reservations.read(func(l *ledger.Ledger) { known = l.IsNamed(claim, name) })
+	tr.reservations.read(func(l *ledger.Ledger) { known = l.IsNamed(claim, name) })
 	if !known {
-		m.named(claim, name, providerID)
+		tr.named(claim, name, providerID)
 	}
 }
 
 // NodeUncached is called when the scheduler's cache has removed a Node.
-func (m *Launcher) NodeUncached(n *corev1.Node) {
-	m.nodeOf.mu.Lock()
-	defer m.nodeOf.mu.Unlock()
-	delete(m.nodeOf.seen, n.Name)
-	delete(m.nodeOf.objects, n.Name)
-	m.spending.nodeLeft()
-	if m.reservations.Watches(n.Name) {
-		m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
+func (tr *NodeTracker) NodeUncached(n *corev1.Node) {
+	tr.states.mu.Lock()
+	defer tr.states.mu.Unlock()
+	delete(tr.states.seen, n.Name)
+	delete(tr.states.objects, n.Name)
+	tr.spending.nodeLeft()
+	if tr.reservations.Watches(n.Name) {
+		tr.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
 	}
 }
 
 // Close cordons a Node whose termination has begun from this moment on, and reports whether pods that passed before are still being bound
 // there; see ledger.Close. A Node that the scheduler's cache doesn't have gets no pods, or shows that it is terminating when it is added.
-func (m *Launcher) Close(name, providerID string) (bindsInFlight bool) {
-	m.nodeOf.mu.Lock()
-	defer m.nodeOf.mu.Unlock() // until the end: if the cache lost the Node meanwhile, the cordon would never be lifted
-	st, seen := m.nodeOf.seen[name]
+func (tr *NodeTracker) Close(name, providerID string) (bindsInFlight bool) {
+	tr.states.mu.Lock()
+	defer tr.states.mu.Unlock() // until the end: if the cache lost the Node meanwhile, the cordon would never be lifted
+	st, seen := tr.states.seen[name]
 	if !seen || st.ProviderID != providerID {
-		m.reservations.read(func(l *ledger.Ledger) { bindsInFlight = l.BindsInFlight(name) })
+		tr.reservations.read(func(l *ledger.Ledger) { bindsInFlight = l.BindsInFlight(name) })
 		return bindsInFlight
 	}
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { bindsInFlight = l.Close(name, st, now) })
+	tr.reservations.Step(func(l *ledger.Ledger, now time.Time) { bindsInFlight = l.Close(name, st, now) })
 	return bindsInFlight
 }
 
 // tainted reports to Claims that a new node got a taint that keeps its pods off, unless its claim declares the taint.
-func (m *Launcher) tainted(t ledger.Tainted) {
-	c := m.claim(t.Claim)
+func (tr *NodeTracker) tainted(t ledger.Tainted) {
+	c := tr.claims.claim(t.Claim)
 	if c == nil || c.Pool == "" || slices.ContainsFunc(slices.Concat(c.Taints, c.StartupTaints), func(d corev1.Taint) bool { return d.MatchTaint(&t.Taint) }) {
 		return
 	}
-	m.claims.TaintSeen(c.Pool, c.Name, t.Taint)
+	tr.claims.TaintSeen(c.Pool, c.Name, t.Taint)
 }
 
 // CSINodes returns the handler for the scheduler's CSINode informer: pods with volumes wait for their driver.
-func (m *Launcher) CSINodes() cache.ResourceEventHandler {
+func (tr *NodeTracker) CSINodes() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { m.csiNode(o.(*storagev1.CSINode), false) },
-		UpdateFunc: func(_, o any) { m.csiNode(o.(*storagev1.CSINode), false) },
+		AddFunc:    func(o any) { tr.csiNode(o.(*storagev1.CSINode), false) },
+		UpdateFunc: func(_, o any) { tr.csiNode(o.(*storagev1.CSINode), false) },
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
 			}
 			if c, ok := o.(*storagev1.CSINode); ok {
-				m.csiNode(c, true)
+				tr.csiNode(c, true)
 			}
 		},
 	}
 }
 
-func (m *Launcher) csiNode(c *storagev1.CSINode, gone bool) {
+func (tr *NodeTracker) csiNode(c *storagev1.CSINode, gone bool) {
 	var now drivers
 	if !gone {
 		now = driversOf(c)
 	}
-	m.nodeOf.mu.Lock()
-	defer m.nodeOf.mu.Unlock()
+	tr.states.mu.Lock()
+	defer tr.states.mu.Unlock()
 	if len(now.names) == 0 {
-		delete(m.nodeOf.drivers, c.Name)
+		delete(tr.states.drivers, c.Name)
 	} else {
-		m.nodeOf.drivers[c.Name] = now
+		tr.states.drivers[c.Name] = now
 	}
-	m.lookAgain(c.Name)
+	tr.lookAgain(c.Name)
 }
 
 // lookAgain updates the ledger's status of a node whose drivers or storage have changed, and reports whether it has more storage. The
 // caller holds nodeOf.mu.
-func (m *Launcher) lookAgain(name string) (more bool) {
-	st, seen := m.nodeOf.seen[name]
+func (tr *NodeTracker) lookAgain(name string) (more bool) {
+	st, seen := tr.states.seen[name]
 	if !seen {
 		return false
 	}
-	now := m.nodeOf.statusLocked(m.nodeOf.objects[name])
+	now := tr.states.statusLocked(tr.states.objects[name])
 	if slices.Equal(st.Drivers, now.Drivers) && maps.Equal(st.VolumeLimits, now.VolumeLimits) {
 		return false
 	}
-	m.nodeOf.seen[name] = now
-	m.reservations.Step(func(l *ledger.Ledger, at time.Time) { l.Cached(name, now, at) })
+	tr.states.seen[name] = now
+	tr.reservations.Step(func(l *ledger.Ledger, at time.Time) { l.Cached(name, now, at) })
 	return moreStorage(st, now)
 }
 

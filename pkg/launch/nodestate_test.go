@@ -22,20 +22,20 @@ func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{labelPool: "pool", labelRegistered: "true"}}}
 	node.Spec.ProviderID = "aws:///a/i-1"
 	drivers := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs"}}}}
-	for name, tell := range map[string]func(m *Launcher){
-		"a Node is cached":       func(m *Launcher) { m.NodeCached(node) },
-		"a CSINode changes":      func(m *Launcher) { m.csiNode(drivers, false) },
-		"a claim gets its name":  func(m *Launcher) { m.named("claim", "node", "aws:///a/i-1") },
-		"a Node is lost":         func(m *Launcher) { m.NodeUncached(node) },
-		"a Node's end has begun": func(m *Launcher) { m.Close("node", "aws:///a/i-1") },
+	for name, tell := range map[string]func(m *NodeTracker){
+		"a Node is cached":       func(m *NodeTracker) { m.NodeCached(node) },
+		"a CSINode changes":      func(m *NodeTracker) { m.csiNode(drivers, false) },
+		"a claim gets its name":  func(m *NodeTracker) { m.named("claim", "node", "aws:///a/i-1") },
+		"a Node is lost":         func(m *NodeTracker) { m.NodeUncached(node) },
+		"a Node's end has begun": func(m *NodeTracker) { m.Close("node", "aws:///a/i-1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.build()
-			w.launcher.NodeCached(node)
+			w.parts.Nodes.NodeCached(node)
 			var told sync.WaitGroup
 			w.reservations.read(func(*ledger.Ledger) {
-				told.Go(func() { tell(w.launcher) })
+				told.Go(func() { tell(w.parts.Nodes) })
 				if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
 					free := w.reservations.mu.TryRLock()
 					if free {
@@ -45,8 +45,8 @@ func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
 				}); err != nil {
 					t.Error("the ledger is not told")
 				}
-				if w.launcher.nodeOf.mu.TryLock() {
-					w.launcher.nodeOf.mu.Unlock()
+				if w.parts.Nodes.states.mu.TryLock() {
+					w.parts.Nodes.states.mu.Unlock()
 					t.Error("another status can be worked out before the ledger has been told of this one")
 				}
 			})
@@ -63,7 +63,7 @@ func TestNodesOfEKSAutoModeAreNotWatched(t *testing.T) {
 		labelPool: "general-purpose", labelRegistered: "true", "eks.amazonaws.com/compute-type": "auto", "eks.amazonaws.com/nodeclass": "default",
 	}}}
 	n.Spec.ProviderID = "aws:///a/i-auto"
-	w.launcher.NodeCached(n)
+	w.parts.Nodes.NodeCached(n)
 	if w.reservations.Watches("auto") || !w.reservations.Idle() {
 		t.Error("the ledger watches it")
 	}
@@ -71,11 +71,11 @@ func TestNodesOfEKSAutoModeAreNotWatched(t *testing.T) {
 	if why := w.reservations.Object("auto", &ledger.Ask{UID: "u", Class: class}, nil); why != "" {
 		t.Errorf("a pod is kept off: %s", why)
 	}
-	if nodes := w.launcher.nodeOf.ofMachine(n.Spec.ProviderID); len(nodes) > 0 {
+	if nodes := w.parts.Nodes.states.ofMachine(n.Spec.ProviderID); len(nodes) > 0 {
 		t.Errorf("known as a machine of ours: %v", nodes)
 	}
 	n.Labels = map[string]string{labelPool: "pool", labelRegistered: "true"}
-	w.launcher.NodeCached(n)
+	w.parts.Nodes.NodeCached(n)
 	if !w.reservations.Watches("auto") {
 		t.Error("a managed node is not watched")
 	}

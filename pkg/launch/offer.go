@@ -13,38 +13,29 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// RoomAppeared tells the Launcher that a node has more free capacity: a pod has ended, a node was added, has grown, or is schedulable again.
-// Pods that wait for an instance may use it instead. Safe for concurrent use; returns at once.
-func (m *Launcher) RoomAppeared() { m.roomAppeared(true) }
-
-// roomAppeared is RoomAppeared with the kind of capacity. For freed capacity pods may leave an instance that is already launched. For what
-// a new managed node turns out to have beyond its plan they may not: the nodes launched with it will register in a moment, and would have
-// been launched in vain.
-func (m *Launcher) roomAppeared(freed bool) {
-	if m.reservations.Idle() {
-		return
-	}
-	waits := false
-	m.reservations.read(func(l *ledger.Ledger) { waits = l.Waits(freed) })
-	if waits {
-		if freed {
-			m.freed.Store(true)
-		}
-		m.room.Store(true)
-		m.replan()
-	}
+// offers gives capacity that has appeared to pods that wait for instances in flight. It belongs to the planner's goroutine.
+type offers struct {
+	reservations *Reservations
+	pending      *Pending
+	viewer       *viewer
+	world        World
+	planner      Planner // for plans without pools; the planner of rounds would forget its catalog over them
+	nodes        NodeBuilder
+	committer    *committer
+	triggers     *Triggers
+	options      capacity.Options
 }
 
 // NodeChanged is called when the scheduler's cache has added or updated a Node; before is nil if it was added. A Node that was deleted and
 // created again under its name while the watch was interrupted is reported as an update, too.
-func (m *Launcher) NodeChanged(before, now *corev1.Node) {
+func (tr *NodeTracker) NodeChanged(before, now *corev1.Node) {
 	if before != nil && before.UID != now.UID {
-		m.NodeUncached(before)
+		tr.NodeUncached(before)
 		before = nil
 	}
-	m.NodeCached(now)
+	tr.NodeCached(now)
 	if roomier(before, now) {
-		m.roomAppeared(!comingUp(before, now) && !recovered(before, now))
+		tr.triggers.roomAppeared(!comingUp(before, now) && !recovered(before, now))
 	}
 }
 
@@ -85,17 +76,17 @@ func roomier(before, now *corev1.Node) bool {
 // offer gives pods that wait for an instance capacity on nodes that can take them now, before newer demand is planned: higher priorities
 // first, then in the order of their plans. A pod that gets capacity gives up its reservation; a claim that no pod needs any more and that
 // was not launched is cancelled.
-func (m *Launcher) offer(ctx context.Context) {
-	if !m.room.Swap(false) {
+func (o *offers) offer(ctx context.Context) {
+	if !o.triggers.room.Swap(false) {
 		return
 	}
-	freed := m.freed.Swap(false)
+	freed := o.triggers.freed.Swap(false)
 	var waiting []ledger.Waiting
-	m.reservations.read(func(l *ledger.Ledger) { waiting = l.Releasable(freed) })
+	o.reservations.read(func(l *ledger.Ledger) { waiting = l.Releasable(freed) })
 	if len(waiting) == 0 {
 		return
 	}
-	v, err := m.view(ctx, nil)
+	v, err := o.viewer.view(ctx, nil)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Could not take a view of the cluster; pods wait for their instances")
 		return
@@ -108,8 +99,8 @@ func (m *Launcher) offer(ctx context.Context) {
 			v.Nodes[i] = &shut
 		}
 	}
-	d := Decider{Planner: m.rooms, World: m.world, Nodes: m.nodes, Pod: m.pending.Get}
-	plan, err := d.Decide(ctx, &v.Scene, capacity.Options{IgnorePreferences: m.cfg.Plan.IgnorePreferences})
+	d := Decider{Planner: o.planner, World: o.world, Nodes: o.nodes, Pod: o.pending.Get}
+	plan, err := d.Decide(ctx, &v.Scene, capacity.Options{IgnorePreferences: o.options.IgnorePreferences})
 	if err != nil {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "New capacity could not be offered to waiting pods")
@@ -119,7 +110,7 @@ func (m *Launcher) offer(ctx context.Context) {
 	if len(plan.Placements) == 0 {
 		return
 	}
-	m.bookAs(ctx, v, plan, nil, func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
+	o.committer.bookAs(ctx, v, plan, nil, func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
 		l.Reassign(placements, freed) // no pools, no new nodes
 	})
 	klog.FromContext(ctx).V(2).Info("Waiting pods get new capacity", "pods", len(plan.Placements), "waiting", len(waiting))

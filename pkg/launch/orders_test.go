@@ -244,7 +244,7 @@ func TestOrderThatIsDeletedBeforeItsLaunch(t *testing.T) {
 	delete(w.claims, "mine")
 	delete(w.broken, "Launch")
 	w.mu.Unlock()
-	w.launcher.ClaimGone("mine", "its NodeClaim was deleted")
+	w.parts.Claims.ClaimGone("mine", "its NodeClaim was deleted")
 	w.writes("other")
 	w.until("a node for the other one", func() bool { return w.isNode("other") })
 	w.exactly(1)
@@ -261,7 +261,7 @@ func TestOrderOfTheSameNameIsAnotherOne(t *testing.T) {
 	w.mu.Lock()
 	delete(w.claims, "mine")
 	w.mu.Unlock()
-	w.launcher.ClaimGone("mine", "its NodeClaim was deleted")
+	w.parts.Claims.ClaimGone("mine", "its NodeClaim was deleted")
 	w.writes("mine", func(c *capacity.Claim) { c.UID = "another" })
 	w.mu.Lock()
 	delete(w.broken, "Describe")
@@ -330,7 +330,7 @@ func TestWhatAnotherOwnerLaunchedIsCountedOn(t *testing.T) {
 	w.mu.Lock()
 	w.owner = "Karpenter leads"
 	w.mu.Unlock()
-	w.launcher.HoldChanged()
+	w.parts.Ownership.HoldChanged()
 	w.submit(2)
 	w.until("a word about it", w.noted("nothing can be launched: Karpenter leads"))
 	w.mu.Lock()
@@ -341,7 +341,7 @@ func TestWhatAnotherOwnerLaunchedIsCountedOn(t *testing.T) {
 		Allocatable: capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourcePods: 10}, Order: &capacity.Order{Provisioned: true}}
 	w.owner = ""
 	w.mu.Unlock()
-	w.launcher.HoldChanged()
+	w.parts.Ownership.HoldChanged()
 	w.allBound(2)
 	w.exactly(1)
 }
@@ -355,7 +355,7 @@ func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
 	w.mu.Lock()
 	w.owner = "Karpenter leads"
 	w.mu.Unlock()
-	w.launcher.HoldChanged()
+	w.parts.Ownership.HoldChanged()
 	w.writes("mine")
 	w.submitPod(1) // enough for another node
 	w.submitPod(2)

@@ -62,7 +62,7 @@ func TestPanicsAreFailedTries(t *testing.T) {
 						if err := w.CreateNode(t.Context(), w.NodeFor(c, capacity.Instance{ProviderID: c.ProviderID, NodeName: name}, nil)); err != nil {
 							t.Fatal(err)
 						}
-						w.launcher.ClaimNamed(c.Name, name, c.ProviderID)
+						w.parts.Nodes.ClaimNamed(c.Name, name, c.ProviderID)
 					}
 					pass(time.Second)
 				}

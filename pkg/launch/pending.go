@@ -23,7 +23,7 @@ type Pending struct {
 	others       map[string]bool // schedulers whose unschedulable pods are demand, too
 	reservations *Reservations
 	classes      *Classes
-	// Set by the Launcher before the first event. onRoom: a pod has left its node. onUnplannable: a pod of another scheduler needs a node and
+	// Set by New before the first event. onRoom: a pod has left its node. onUnplannable: a pod of another scheduler needs a node and
 	// can't be planned for.
 	onRoom        func()
 	onUnplannable func(ref capacity.PodRef, why string)

@@ -14,6 +14,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
+// prober buys the probes of the spending guard. It belongs to the planner's goroutine.
+type prober struct {
+	claims       *claimCache
+	reservations *Reservations
+	pending      *Pending
+	spending     *Spending
+	namespaces   *Namespaces
+	gangs        *gangPlans
+	planning     *planning
+	purchases    *purchases
+	committer    *committer
+	refusals     *refusals
+	ownership    *Ownership
+	heldFrom     map[guard.Key]int // at which pending pod the next search for a probe begins
+}
+
 // probePods is how many waiting pods a plan for a probe considers.
 const probePods = 50
 
@@ -24,94 +40,92 @@ const probePods = 50
 //     otherwise wait for each other.
 //  3. Plan again for the pods of one new node alone (or for their gang), so that one instance is bought.
 //  4. Write that plan to the ledger and launch it like any other.
-func (m *Launcher) probe(ctx context.Context) {
-	if m.spending == nil || m.hold() != "" || m.claims.Problem() != "" {
+func (p *prober) probe(ctx context.Context) {
+	if p.spending == nil || p.ownership.hold() != "" || p.claims.Problem() != "" {
 		return
 	}
-	for _, key := range m.spending.due() {
-		if due := m.spending.due(); ctx.Err() == nil && slices.Contains(due, key) { // one probe may have served several
-			m.probeOf(ctx, key, due)
+	for _, key := range p.spending.due() {
+		if due := p.spending.due(); ctx.Err() == nil && slices.Contains(due, key) { // one probe may have served several
+			p.probeOf(ctx, key, due)
 		}
 	}
 }
 
-func (m *Launcher) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
+func (p *prober) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	logger := klog.FromContext(ctx)
-	waiting := m.heldBack(key)
+	waiting := p.heldBack(key)
 	if len(waiting) == 0 {
-		m.spending.fruitless(key)
+		p.spending.fruitless(key)
 		return
 	}
-	v, plan, chosen, err := m.planProbe(ctx, key, due, waiting)
+	v, plan, chosen, err := p.planProbe(ctx, key, due, waiting)
 	if err != nil {
 		logger.Error(err, "No instance could be planned to probe a breaker of the spending guard", "breaker", key.String())
-		m.spending.fruitless(key)
+		p.spending.fruitless(key)
 		return
 	}
 	if chosen == nil {
-		m.spending.fruitless(key)
+		p.spending.fruitless(key)
 		return
 	}
 	if len(plan.Nodes) > 1 {
-		alone, gang := aloneOn(plan, chosen, waiting, m.pending.Get)
-		if v, plan, chosen, err = m.planProbe(ctx, key, due, alone); err != nil || chosen == nil || len(plan.Nodes) > 1 && !gang {
-			m.spending.fruitless(key)
+		alone, gang := aloneOn(plan, chosen, waiting, p.pending.Get)
+		if v, plan, chosen, err = p.planProbe(ctx, key, due, alone); err != nil || chosen == nil || len(plan.Nodes) > 1 && !gang {
+			p.spending.fruitless(key)
 			return
 		}
 	}
 	for _, pl := range plan.Placements {
-		m.reservations.join(pl.Pod, pl.Class) // only pods that wait for a plan get reservations
+		p.reservations.join(pl.Pod, pl.Class) // only pods that wait for a plan get reservations
 	}
-	claims := m.reserve(plan, len(v.inFlight), buying{lift: due, probe: key})
+	claims := p.purchases.reserve(plan, len(v.inFlight), buying{lift: due, probe: key})
 	if len(plan.Nodes) == 0 {
-		m.spending.fruitless(key)
+		p.spending.fruitless(key)
 		for _, r := range plan.Refused {
-			m.refusal(ctx, r)
+			p.refusals.refusal(ctx, r)
 		}
 		return
 	}
-	batches := m.book(ctx, v, plan, claims)
+	batches := p.committer.book(ctx, v, plan, claims)
 	logger.V(2).Info("Launching a probe", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
-	for _, w := range batches {
-		m.wg.Go(func() { m.launch(ctx, w) })
-	}
+	p.committer.launch(ctx, batches)
 }
 
 // heldBack returns waiting pods that the breaker may stop, one of each class, but all members of a gang. For a pool-wide breaker, pods of
 // workloads that have not failed come first: the failures may be due to the others only.
-func (m *Launcher) heldBack(key guard.Key) []ledger.Waiting {
+func (p *prober) heldBack(key guard.Key) []ledger.Waiting {
 	var out, failing []ledger.Waiting
 	var members []guard.Workload
 	if key.PoolWide() {
-		members = m.spending.members(key)
+		members = p.spending.members(key)
 	}
 	seen := map[capacity.ClassKey]bool{}
-	all := m.pending.all()
+	all := p.pending.all()
 	from := 0
-	if m.heldFrom[key] < len(all) {
-		from = m.heldFrom[key]
+	if p.heldFrom[key] < len(all) {
+		from = p.heldFrom[key]
 	}
-	delete(m.heldFrom, key)
+	delete(p.heldFrom, key)
 	for i := range all {
 		pod := all[(from+i)%len(all)]
 		if len(out) >= probePods {
 			// If none of these leads to an instance, the next probe considers the others: pods that fit nowhere may be the oldest.
-			m.heldFrom[key] = (from + i) % len(all)
+			p.heldFrom[key] = (from + i) % len(all)
 			break
 		}
-		if !m.reservations.Refused(pod.UID) || m.mayLaunch(pod.Namespace) != nil || pod.Status.NominatedNodeName != "" {
+		if !p.reservations.Refused(pod.UID) || p.namespaces.mayLaunch(pod.Namespace) != nil || pod.Status.NominatedNodeName != "" {
 			continue
 		}
-		class, err := m.pending.classes.Class(pod)
+		class, err := p.pending.classes.Class(pod)
 		if err != nil || seen[class.Key] && groupOf(pod) == (Group{}) {
 			continue
 		}
-		if !key.Machine() && !key.PoolWide() && m.spending.workloadOf(pod) != key.Workload {
+		if !key.Machine() && !key.PoolWide() && p.spending.workloadOf(pod) != key.Workload {
 			continue
 		}
 		seen[class.Key] = true
 		w := ledger.Waiting{Ref: refOf(pod), Class: class}
-		if len(members) > 0 && slices.Contains(members, m.spending.workloadOf(pod)) {
+		if len(members) > 0 && slices.Contains(members, p.spending.workloadOf(pod)) {
 			if len(failing) < probePods {
 				failing = append(failing, w)
 			}
@@ -123,13 +137,13 @@ func (m *Launcher) heldBack(key guard.Key) []ledger.Waiting {
 }
 
 // planProbe makes a verified plan with the due breakers lifted, and chooses the new node that probes this one; nil: none does.
-func (m *Launcher) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
-	v, plan, err := m.decide(ctx, waiting, m.gangsOf(ctx, waiting), due)
+func (p *prober) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
+	v, plan, err := p.planning.decide(ctx, waiting, p.gangs.gangsOf(ctx, waiting), due)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	workloads, _ := m.spending.wantedOn(plan, m.pending.Get)
-	tried := m.spending.tried(key)
+	workloads, _ := p.spending.wantedOn(plan, p.pending.Get)
+	tried := p.spending.tried(key)
 	for _, n := range plan.Nodes {
 		if probes(key, n, workloads[n.ID], tried) {
 			return v, plan, n, nil

@@ -22,9 +22,9 @@ func TestARoundBuysWhatWasProposed(t *testing.T) {
 	const pods = 9 // all exist before the Launcher runs, in the order of their UIDs: one burst
 	w := newWorld(t)
 	w.build()
-	w.launcher.planner = capacity.NewPlanner()
+	w.parts.planning.planner = capacity.NewPlanner()
 	w.submit(pods)
-	_, plan, err := w.launcher.Propose(t.Context())
+	_, plan, err := w.parts.Rounds.Propose(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestARoundBuysWhatWasProposed(t *testing.T) {
 	}
 
 	w.build()
-	w.launcher.planner = capacity.NewPlanner()
+	w.parts.planning.planner = capacity.NewPlanner()
 	w.submit(pods)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -17,7 +17,7 @@ import (
 )
 
 func (w *world) knows(uid types.UID) bool {
-	return w.launcher.pending.Get(uid) != nil || w.reservations.Knows(uid)
+	return w.pending.Get(uid) != nil || w.reservations.Knows(uid)
 }
 
 // A StatefulSet's pod is deleted and created again under its name while the watch is interrupted: informers report both as one update.
@@ -27,17 +27,17 @@ func TestPodThatWasReplacedIsNoDemandAnyMore(t *testing.T) {
 	w.submit(2)
 	old, made := w.pod(0), w.pod(0)
 	made.UID = "again"
-	w.launcher.pending.Handler().OnUpdate(old, made)
+	w.pending.Handler().OnUpdate(old, made)
 	if w.knows(old.UID) {
 		t.Error("the pod that is gone is remembered")
 	}
-	if w.launcher.pending.Get("again") == nil {
+	if w.pending.Get("again") == nil {
 		t.Error("the pod that came instead is not known")
 	}
-	if n := w.launcher.pending.created("rs"); n != 2 {
+	if n := w.pending.created("rs"); n != 2 {
 		t.Errorf("its owner has %d pods, want 2", n)
 	}
-	waiting, _ := w.launcher.gather(t.Context())
+	waiting, _ := w.parts.gatherer.gather(t.Context())
 	for _, p := range waiting {
 		if p.Ref.UID == old.UID {
 			t.Error("the pod that is gone is planned for")
@@ -53,14 +53,14 @@ func TestBoundPodThatWasReplacedMakesRoom(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	rooms := 0
-	w.launcher.pending.onRoom = func() { rooms++ }
+	w.pending.onRoom = func() { rooms++ }
 	old, made := w.pod(0), w.pod(0)
 	old.Spec.NodeName, made.UID = "n", "again"
-	h := w.launcher.pending.Handler()
+	h := w.pending.Handler()
 	h.OnAdd(old, true)
 	h.OnUpdate(old, made)
-	if rooms != 1 || w.launcher.pending.Get("again") == nil {
-		t.Errorf("room was made %d times, the new pod is known: %t", rooms, w.launcher.pending.Get("again") != nil)
+	if rooms != 1 || w.pending.Get("again") == nil {
+		t.Errorf("room was made %d times, the new pod is known: %t", rooms, w.pending.Get("again") != nil)
 	}
 }
 
@@ -74,17 +74,17 @@ func TestNodeThatWasReplacedHasGone(t *testing.T) {
 		return n
 	}
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode("c", &capacity.Node{}, nil, true, now) })
-	w.launcher.named("c", "n", "aws:///a/i-1")
+	w.parts.Nodes.named("c", "n", "aws:///a/i-1")
 	old := node("1", "aws:///a/i-1")
 	cached := func() (yes bool) {
 		w.reservations.read(func(l *ledger.Ledger) { yes = l.InFlight()[0].Cached })
 		return yes
 	}
-	w.launcher.NodeChanged(nil, old)
+	w.parts.Nodes.NodeChanged(nil, old)
 	if !cached() {
 		t.Fatal("the claim's Node is there, and the ledger doesn't know")
 	}
-	w.launcher.NodeChanged(old, node("2", "aws:///a/i-2"))
+	w.parts.Nodes.NodeChanged(old, node("2", "aws:///a/i-2"))
 	if cached() {
 		t.Error("the claim's Node has gone, and the ledger doesn't know")
 	}
@@ -117,14 +117,14 @@ func TestPodsNobodyHasAreForgotten(t *testing.T) {
 			w := newWorld(t)
 			w.build()
 			index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-			w.launcher.pending.CompareWith(listersv1.NewPodLister(index))
+			w.pending.CompareWith(listersv1.NewPodLister(index))
 			w.submit(1)
 			if pod := tc.is(w.pod(0)); pod != nil {
 				if err := index.Add(pod); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w.launcher.pending.reconcile()
+			w.pending.reconcile()
 			if knows := w.knows("u0"); knows == tc.forgets {
 				t.Errorf("remembered: %t", knows)
 			}
@@ -141,15 +141,15 @@ func TestReconciliationComesToAllPods(t *testing.T) {
 	w.build()
 	const n = 6 * reconcileAtOnce
 	w.submit(n)
-	w.launcher.pending.CompareWith(listersv1.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})))
-	w.launcher.pending.reconcile()
-	if left := len(w.launcher.pending.all()); left < n-3*reconcileAtOnce {
+	w.pending.CompareWith(listersv1.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})))
+	w.pending.reconcile()
+	if left := len(w.pending.all()); left < n-3*reconcileAtOnce {
 		t.Errorf("%d of %d pods are left after one look", left, n)
 	}
 	for range 100 {
-		w.launcher.pending.reconcile()
+		w.pending.reconcile()
 	}
-	if left := len(w.launcher.pending.all()); left > 0 || !w.reservations.Idle() {
+	if left := len(w.pending.all()); left > 0 || !w.reservations.Idle() {
 		t.Errorf("%d pods are left, the ledger is empty: %t", left, w.reservations.Idle())
 	}
 }
@@ -159,7 +159,7 @@ func TestClassesOfPodsThatHaveGoneAreForgotten(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	p := w.launcher.pending
+	p := w.pending
 	p.CompareWith(listersv1.NewPodLister(index))
 	h := p.Handler()
 	const n = 1000

@@ -8,10 +8,47 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
+
+// recovery takes up what an earlier leader left, once before anything is planned, and again when another controller has owned the nodes.
+type recovery struct {
+	claims       *claimCache
+	reservations *Reservations
+	restorer     *restorer
+	resumption   *resumption
+	records      *records
+	daemonRooms  *daemonRooms
+	orders       *orderBook
+	finisher     *finisher
+	tracker      *NodeTracker
+	cleanup      *cleanup
+	ownership    *Ownership
+	calls        *calls
+}
+
+// restorer puts the nodes and reservations that claims record back into the ledger.
+type restorer struct {
+	claims       *claimCache
+	cloud        Cloud
+	reservations *Reservations
+	pending      *Pending
+	tracker      *NodeTracker
+}
+
+// resumption ends launch batches whose answer an earlier leader didn't see, each in a goroutine of its own.
+type resumption struct {
+	claims    *claimCache
+	cloud     Cloud
+	batches   *batchLauncher
+	delays    *delays
+	cleanup   *cleanup
+	ownership *Ownership
+	calls     *calls
+}
 
 // recover resumes what an earlier leader left. The claims are the record:
 //
@@ -23,8 +60,8 @@ import (
 //     are restored.
 //
 // Nothing is launched that was launched before. done is called when the ledger has the reservations.
-func (m *Launcher) recover(ctx context.Context, done func()) {
-	claims := m.claims.Claims()
+func (r *recovery) recover(ctx context.Context, done func()) {
+	claims := r.claims.Claims()
 	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
 	batches := map[string]*capacity.LaunchBatch{}  // by token
 	memberOf := map[string]*capacity.LaunchBatch{} // by claim
@@ -42,12 +79,12 @@ func (m *Launcher) recover(ctx context.Context, done func()) {
 			}
 		}
 	}
-	missing := m.missingDaemons(ctx)
+	missing := r.daemonRooms.missingDaemons(ctx)
 	var restored []ledger.Restored
 	pending := map[string][]*capacity.Claim{} // token -> claims without instance
 	var drop, finish []*capacity.Claim
 	for _, c := range claims {
-		if !m.promises(c) {
+		if !r.restorer.promises(c) {
 			continue
 		}
 		w := memberOf[c.Name]
@@ -60,12 +97,12 @@ func (m *Launcher) recover(ctx context.Context, done func()) {
 		case !c.Launched:
 			pending[w.Token] = append(pending[w.Token], c)
 			if c.Order != nil {
-				m.begin(c)
+				r.orders.begin(c)
 			}
 		case c.NodeName == "":
 			finish = append(finish, c)
 		}
-		restored = append(restored, m.restore(c, w, missing(c.NodeName, c.Labels, c.Taints))...)
+		restored = append(restored, r.restorer.restore(c, w, missing(c.NodeName, c.Labels, c.Taints))...)
 	}
 	orders := 0
 	for _, c := range claims {
@@ -73,50 +110,50 @@ func (m *Launcher) recover(ctx context.Context, done func()) {
 			orders = max(orders, s.Order)
 		}
 	}
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, orders, now) })
+	r.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, orders, now) })
 	for _, c := range claims {
-		if c.NodeName != "" && m.promises(c) {
-			m.named(c.Name, c.NodeName, c.ProviderID)
+		if c.NodeName != "" && r.restorer.promises(c) {
+			r.tracker.named(c.Name, c.NodeName, c.ProviderID)
 		}
 	}
 	done()
-	m.log(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
+	klog.FromContext(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
 		"launchBatchesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
 	// After the ledger is restored: reserved capacity is kept from the first moment, however long it takes to read the guard's records.
-	if !m.restoreSpending(ctx, claims) {
+	if !r.records.restoreSpending(ctx, claims) {
 		return
 	}
 	for _, c := range drop {
-		m.background(ctx, func() { m.cancel(ctx, c.Name) })
+		r.calls.background(ctx, func() { r.cleanup.cancel(ctx, c.Name) })
 	}
 	for _, c := range finish {
-		m.wg.Go(func() { m.finish(ctx, c, instanceOf(c), c.Labels) })
+		r.calls.wg.Go(func() { r.finisher.finish(ctx, c, instanceOf(c), c.Labels) })
 	}
 	for token, cs := range pending {
-		m.wg.Go(func() { m.resume(ctx, batches[token], cs, claims) })
+		r.calls.wg.Go(func() { r.resumption.resume(ctx, batches[token], cs, claims) })
 	}
 }
 
 // promises reports whether pods may wait for the claim's node.
-func (m *Launcher) promises(c *capacity.Claim) bool {
+func (r *restorer) promises(c *capacity.Claim) bool {
 	if c.Deleting || !c.Initialized {
 		return !c.Deleting
 	}
 	return slices.ContainsFunc(c.Slots, func(s capacity.Slot) bool {
-		pod := m.pending.Get(s.Pod.UID)
+		pod := r.pending.Get(s.Pod.UID)
 		if pod == nil {
 			return false
 		}
-		class, err := m.pending.classes.Class(pod)
-		return err == nil && m.awaitsStorageOf(c, class)
+		class, err := r.pending.classes.Class(pod)
+		return err == nil && r.awaitsStorageOf(c, class)
 	})
 }
 
 // awaitsStorageOf reports whether the claim's Node exists and its drivers have yet to publish storage that pods of the class count on.
-func (m *Launcher) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
-	m.nodeOf.mu.Lock()
-	st, seen := m.nodeOf.seen[c.NodeName]
-	m.nodeOf.mu.Unlock()
+func (r *restorer) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
+	r.tracker.states.mu.Lock()
+	st, seen := r.tracker.states.seen[c.NodeName]
+	r.tracker.states.mu.Unlock()
 	return seen && slices.ContainsFunc(class.Drivers, func(d string) bool {
 		_, storage := capacity.StorageClassOf(d)
 		return storage && !slices.Contains(st.Drivers, d)
@@ -124,44 +161,44 @@ func (m *Launcher) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) boo
 }
 
 // restoreSpending makes the spending guard read its records, and retries until that works. It returns false when ctx ends first.
-func (m *Launcher) restoreSpending(ctx context.Context, claims []*capacity.Claim) bool {
+func (re *records) restoreSpending(ctx context.Context, claims []*capacity.Claim) bool {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		err := m.spending.restore(ctx, claims)
+		err := re.spending.restore(ctx, claims)
 		if err == nil {
 			break
 		}
-		m.log(ctx).Error(err, "The spending guard's records can't be read; nothing is launched before they are")
-		if !m.sleep(ctx, wait) {
+		klog.FromContext(ctx).Error(err, "The spending guard's records can't be read; nothing is launched before they are")
+		if !re.calls.sleep(ctx, wait) {
 			return false
 		}
 	}
 	for _, c := range claims { // catch up with changes of the claims since they were listed
-		if now := m.claims.Claim(c.Name); now == nil || now.UID != c.UID {
-			m.spending.Ending(c.Name, nil)
-			m.spending.overClaim(c.Name, true)
+		if now := re.claims.Claim(c.Name); now == nil || now.UID != c.UID {
+			re.spending.Ending(c.Name, nil)
+			re.spending.overClaim(c.Name, true)
 		} else {
-			m.spending.observe(now)
+			re.spending.observe(now)
 		}
 	}
 	return true
 }
 
 // restore adds a claim's node to the ledger and returns its reservations for pods that still wait.
-func (m *Launcher) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*capacity.DaemonSet) []ledger.Restored {
+func (r *restorer) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*capacity.DaemonSet) []ledger.Restored {
 	n := &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Allocatable}
 	if len(n.Allocatable) == 0 {
-		n.Allocatable = m.smallest(c, w)
+		n.Allocatable = r.smallest(c, w)
 	}
 	n.Free = n.Allocatable.Clone()
 	n.Boot = bootsAs(c.Pool, c.NodeClass, n)
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.RecoverNode(c.Name, n, daemonRoom(daemons), now) })
+	r.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.RecoverNode(c.Name, n, daemonRoom(daemons), now) })
 	var out []ledger.Restored
 	for _, s := range c.Slots {
-		pod := m.pending.Get(s.Pod.UID)
+		pod := r.pending.Get(s.Pod.UID)
 		if pod == nil {
 			continue
 		}
-		if class, err := m.pending.classes.Class(pod); err == nil && (!c.Initialized || m.awaitsStorageOf(c, class)) {
+		if class, err := r.pending.classes.Class(pod); err == nil && (!c.Initialized || r.awaitsStorageOf(c, class)) {
 			out = append(out, ledger.Restored{Slot: s, Node: c.Name, Class: class})
 		}
 	}
@@ -170,14 +207,14 @@ func (m *Launcher) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons [
 
 // smallest returns the allocatable resources of the smallest type that the batch may have launched or, if the catalog doesn't know it, the
 // claim's requests.
-func (m *Launcher) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity.Resources {
-	types, _ := m.cloud.InstanceTypes(c.NodeClass)
+func (r *restorer) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity.Resources {
+	types, _ := r.cloud.InstanceTypes(c.NodeClass)
 	var out capacity.Resources
 	for _, t := range types {
 		if w == nil || !slices.ContainsFunc(w.Offers, func(k capacity.OfferKey) bool { return k.InstanceType == t.Name }) {
 			continue
 		}
-		t = m.claims.Overlaid(c.Pool, t)
+		t = r.claims.Overlaid(c.Pool, t)
 		if out == nil {
 			out = t.Allocatable.Clone()
 		} else {
@@ -197,43 +234,43 @@ func instanceOf(c *capacity.Claim) capacity.Instance {
 // resume makes a launch batch's call again, exactly as it was recorded, and assigns the instances to the claims that have none yet. Claims
 // whose pods are gone end; if none is left, no call is made: instances that an earlier call may have launched are found by the controllers
 // that end the claims.
-func (m *Launcher) resume(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim, all []*capacity.Claim) {
-	started := m.clock.Now()
+func (r *resumption) resume(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim, all []*capacity.Claim) {
+	started := r.calls.clock.Now()
 	var late delay
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		if m.pause(ctx) {
-			started = m.clock.Now()
+		if r.ownership.pause(ctx) {
+			started = r.calls.clock.Now()
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		var err error
-		if missing, err = m.stillNeeded(ctx, rec, missing); err == nil && len(missing) == 0 {
+		if missing, err = r.stillNeeded(ctx, rec, missing); err == nil && len(missing) == 0 {
 			return
 		}
 		if err == nil {
-			missing, err = m.recordRest(ctx, rec, missing)
+			missing, err = r.recordRest(ctx, rec, missing)
 		}
 		var insts []capacity.Instance
 		if err == nil {
-			insts, err = m.repeat(ctx, rec)
+			insts, err = r.repeat(ctx, rec)
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
-			if without := m.handOut(ctx, rec, missing, all, insts, nil); len(without) > 0 {
-				m.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and returned no instance for it", true)
+			if without := r.batches.handOut(ctx, rec, missing, all, insts, nil); len(without) > 0 {
+				r.cleanup.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and returned no instance for it", true)
 			}
 			return
 		}
-		m.log(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
-		m.delayed(ctx, rec, missing, &late, err.Error())
-		if m.clock.Since(started) > launchTimeout {
-			m.fail(ctx, missing, reasonOf(err), err.Error(), false)
+		klog.FromContext(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
+		r.delays.delayed(ctx, rec, missing, &late, err.Error())
+		if r.calls.clock.Since(started) > launchTimeout {
+			r.cleanup.fail(ctx, missing, reasonOf(err), err.Error(), false)
 			return
 		}
-		if !m.sleep(ctx, wait) {
+		if !r.calls.sleep(ctx, wait) {
 			return
 		}
 	}
@@ -241,27 +278,27 @@ func (m *Launcher) resume(ctx context.Context, rec *capacity.LaunchBatch, missin
 
 // stillNeeded drops claims that no pod waits for, if the batch launched nothing. Otherwise their pods may already be on the node: a kubelet
 // that registered before this process started has created it.
-func (m *Launcher) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
-	if rec.For != capacity.ForPods || !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !m.needed(c.Name) }) {
+func (r *resumption) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+	if rec.For != capacity.ForPods || !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !r.batches.needed(c.Name) }) {
 		return missing, nil
 	}
-	found, err := m.cloud.FindBatch(ctx, rec.Token)
+	found, err := r.cloud.FindBatch(ctx, rec.Token)
 	if err != nil || len(found) > 0 {
 		return missing, err
 	}
 	return slices.DeleteFunc(missing, func(c *capacity.Claim) bool {
-		needed := m.needed(c.Name)
+		needed := r.batches.needed(c.Name)
 		if !needed {
-			m.background(ctx, func() { m.cancel(ctx, c.Name) })
+			r.calls.background(ctx, func() { r.cleanup.cancel(ctx, c.Name) })
 		}
 		return !needed
 	}), nil
 }
 
 // repeat makes the call or, where it can't be repeated, returns the instances that it launched.
-func (m *Launcher) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]capacity.Instance, error) {
+func (r *resumption) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]capacity.Instance, error) {
 	if len(rec.Request) > 0 {
-		res, err := m.cloud.Launch(ctx, *rec)
+		res, err := r.cloud.Launch(ctx, *rec)
 		switch {
 		case err == nil, errors.Is(err, capacity.ErrInsufficientCapacity), errors.Is(err, capacity.ErrThrottled) && res.Message != "":
 			return res.Instances, nil
@@ -270,17 +307,17 @@ func (m *Launcher) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]cap
 			return nil, err
 		}
 	}
-	return m.launched(ctx, *rec)
+	return r.batches.launched(ctx, *rec)
 }
 
 // recordRest writes the batch's record on those of its claims that don't have it, because the crash came while it was being written. It
 // does so before the call is made, which launches an instance for them, too: termination and garbage collection rely on the claims'
 // records. Claims that are gone are left out.
-func (m *Launcher) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	var left []*capacity.Claim
 	for _, c := range missing {
 		if c.LaunchBatch == nil || c.LaunchBatch.Token != rec.Token {
-			switch err := m.claims.RecordBatch(ctx, c, *rec); {
+			switch err := r.claims.RecordBatch(ctx, c, *rec); {
 			case apierrors.IsNotFound(err):
 				continue
 			case err != nil:
@@ -299,8 +336,8 @@ func (m *Launcher) recordRest(ctx context.Context, rec *capacity.LaunchBatch, mi
 // none. An instance of a claim that is being deleted is left to termination: its kubelet may have registered, and pods may run there. An
 // instance that belongs to no claim is ended. before holds the claims as they were found after a restart; if labels is nil, each claim's
 // own labels are used.
-func (m *Launcher) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
-	owners := m.batchOwners(rec, waiting, before)
+func (b *batchLauncher) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
+	owners := b.batchOwners(rec, waiting, before)
 	of, over := owners.Assign(rec, insts)
 	for _, c := range waiting {
 		inst, ok := of[c.Name]
@@ -310,28 +347,28 @@ func (m *Launcher) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiti
 			if on == nil {
 				on = c.Labels
 			}
-			m.wg.Go(func() { m.finish(ctx, c, inst, on) })
+			b.calls.wg.Go(func() { b.finisher.finish(ctx, c, inst, on) })
 		case owners.Waits(c.Name):
 			without = append(without, c)
 		}
 	}
 	for _, inst := range over {
-		m.log(ctx).Info("Terminating an instance of a launch batch that no claim owns", "token", rec.Token, "instance", inst.ID)
-		m.background(ctx, func() { m.end(ctx, inst) })
+		klog.FromContext(ctx).Info("Terminating an instance of a launch batch that no claim owns", "token", rec.Token, "instance", inst.ID)
+		b.calls.background(ctx, func() { b.finisher.end(ctx, inst) })
 	}
 	return without
 }
 
 // batchOwners returns the owners of a batch's instances, from its claims as they are now: those waiting here, those being deleted, and
 // those with an instance, now or before. All others have been given up by this process and are about to be deleted.
-func (m *Launcher) batchOwners(rec *capacity.LaunchBatch, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
+func (b *batchLauncher) batchOwners(rec *capacity.LaunchBatch, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
 	claims := slices.DeleteFunc(slices.Clone(before), func(c *capacity.Claim) bool { return c.ProviderID == "" })
 	here := map[string]*capacity.Claim{}
 	for _, c := range waiting {
 		here[c.Name] = c
 	}
 	for _, name := range rec.Claims {
-		c, now := here[name], m.claim(name)
+		c, now := here[name], b.claims.claim(name)
 		if now != nil && (c == nil && (now.Deleting || now.ProviderID != "") || c != nil && now.UID == c.UID) {
 			c = now
 		}
@@ -342,4 +379,26 @@ func (m *Launcher) batchOwners(rec *capacity.LaunchBatch, waiting, before []*cap
 		}
 	}
 	return capacity.InstanceOwnersOf(claims)
+}
+
+// readopt takes over what another controller has launched while it owned nodes and claims: nodes in flight that pods may be planned on, so
+// that nothing is bought for them a second time.
+func (r *recovery) readopt(ctx context.Context) {
+	if r.ownership.hold() != "" || !r.ownership.wasHeld.Swap(false) {
+		return
+	}
+	missing := r.daemonRooms.missingDaemons(ctx)
+	for _, c := range r.claims.Claims() {
+		known := false
+		r.reservations.read(func(l *ledger.Ledger) { known = l.Has(c.Name) })
+		if known || !c.Launched || c.Initialized || c.Deleting {
+			continue
+		}
+		r.restorer.restore(c, nil, missing(c.NodeName, c.Labels, c.Taints))
+		if c.NodeName == "" {
+			r.calls.wg.Go(func() { r.finisher.finish(ctx, c, instanceOf(c), c.Labels) })
+		} else {
+			r.tracker.named(c.Name, c.NodeName, c.ProviderID)
+		}
+	}
 }

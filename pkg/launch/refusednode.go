@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -41,25 +42,25 @@ func refusesNode(err error) bool {
 // nodeRefused handles a Node that the API server has refused with err since then. The first time it records an event on the claim. made:
 // the kubelet has created the Node itself. left is how long to go on trying; it is 0 when there is nothing more to do, because the kubelet
 // registered under another name, which the lifecycle controller reports, or because the claim has been given up.
-func (m *Launcher) nodeRefused(ctx context.Context, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
-	logger := m.log(ctx)
+func (f *finisher) nodeRefused(ctx context.Context, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
+	logger := klog.FromContext(ctx)
 	if first {
 		logger.Info("The API server refuses a Node; trying again", "node", node.Name, "nodeClaim", c.Name, "for", refusalPatience, "err", err)
-		m.claims.TellClaim(c.Name, corev1.EventTypeWarning, reasonNodeRefused,
+		f.claims.TellClaim(c.Name, corev1.EventTypeWarning, reasonNodeRefused,
 			fmt.Sprintf("Node %s can't be created; retrying for %s before the instance is terminated: %v", node.Name, refusalPatience, err))
 	}
-	have, lookErr := m.cluster.GetNode(ctx, node.Name)
+	have, lookErr := f.cluster.GetNode(ctx, node.Name)
 	if lookErr == nil && ownNode(c, node, have) {
 		return true, 0
 	}
-	names := m.nodeOf.ofMachine(node.Spec.ProviderID)
-	if now := m.claim(c.Name); now != nil && now.Registered || slices.ContainsFunc(names, func(name string) bool { return name != node.Name }) {
+	names := f.tracker.states.ofMachine(node.Spec.ProviderID)
+	if now := f.claims.claim(c.Name); now != nil && now.Registered || slices.ContainsFunc(names, func(name string) bool { return name != node.Name }) {
 		logger.V(2).Info("The kubelet registered under another name than that of the refused Node", "node", node.Name, "nodeClaim", c.Name, "nodes", names)
 		return false, 0
 	}
-	if left = refusalPatience - m.clock.Since(since); left <= 0 {
-		m.spending.nodeRefused(c, node, err)
-		m.fail(ctx, []*capacity.Claim{c}, reasonNodeNotCreated, err.Error(), false)
+	if left = refusalPatience - f.calls.clock.Since(since); left <= 0 {
+		f.spending.nodeRefused(c, node, err)
+		f.cleanup.fail(ctx, []*capacity.Claim{c}, reasonNodeNotCreated, err.Error(), false)
 		return false, 0
 	}
 	return false, left

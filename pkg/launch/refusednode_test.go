@@ -78,7 +78,7 @@ func TestARefusedNode(t *testing.T) {
 				begun := time.Now()
 				c := &capacity.Claim{Name: "c", UID: "c", CreatedAt: begun, Launched: true, ProviderID: machine}
 				w.claims["c"] = c
-				w.launcher.keep(c)
+				w.parts.claims.keep(c)
 				tries := 0
 				w.denies = func(*corev1.Node) error {
 					if tries++; time.Since(begun) < tc.refused {
@@ -91,16 +91,16 @@ func TestARefusedNode(t *testing.T) {
 						w.mu.Lock()
 						w.nodes[tc.comes.Name] = tc.comes
 						w.mu.Unlock()
-						w.launcher.NodeCached(tc.comes)
+						w.parts.Nodes.NodeCached(tc.comes)
 					}
 					if tc.deleted {
 						w.mu.Lock()
 						delete(w.claims, "c")
 						w.mu.Unlock()
-						w.launcher.forget("c")
+						w.parts.cleanup.forget("c")
 					}
 				})
-				if created := w.launcher.createNode(t.Context(), c, ours("n", machine)); created != tc.created {
+				if created := w.parts.finisher.createNode(t.Context(), c, ours("n", machine)); created != tc.created {
 					t.Errorf("created %v, want %v", created, tc.created)
 				}
 				if took := time.Since(begun); took < tc.between[0] || took > tc.between[1] {
@@ -109,7 +109,7 @@ func TestARefusedNode(t *testing.T) {
 				if most := 20; tries > most {
 					t.Errorf("tried %d times, which is more than %d", tries, most)
 				}
-				w.launcher.wg.Wait()
+				w.parts.calls.wg.Wait()
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				if _, there := w.claims["c"]; there == (tc.failed || tc.deleted) {
@@ -130,7 +130,7 @@ func TestRefusedNodesHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.run()
-		most := 2 * cap(w.launcher.slots)
+		most := 2 * cap(w.parts.calls.slots)
 		refuse, refused := true, map[string]bool{}
 		w.denies = func(n *corev1.Node) error {
 			if len(refused) < most {

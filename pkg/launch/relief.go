@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
 // reliefPause is the least time between two plans for pods that wait for a pool's limit: claims often end one after the other.
@@ -14,7 +13,8 @@ const reliefPause = 5 * time.Second
 // relief knows the limits that refused pods wait for: maxClaimsInFlight and the limits of pools. No event of pools or offerings shows that
 // a limit has capacity again, and the back-off of such pods grows to minutes. Safe for concurrent use.
 type relief struct {
-	mu sync.Mutex
+	most int // maxClaimsInFlight
+	mu   sync.Mutex
 	// inFlight: a plan was cut to keep maxClaimsInFlight.
 	inFlight bool
 	pools    map[string]bool // pools whose limits refused pods may wait for
@@ -90,13 +90,13 @@ func (r *relief) claimEnded(pool string) {
 
 // due reports whether a limit that pods wait for has capacity again. inFlight counts the claims that aren't initialized, of which there may
 // be most: a tenth of that is worth another plan.
-func (r *relief) due(now time.Time, inFlight func() int, most int) bool {
+func (r *relief) due(now time.Time, inFlight func() int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.busy {
 		return false
 	}
-	if r.inFlight && most-inFlight() >= max(1, most/10) {
+	if r.inFlight && r.most-inFlight() >= max(1, r.most/10) {
 		r.inFlight = false
 		return true
 	}
@@ -105,15 +105,4 @@ func (r *relief) due(now time.Time, inFlight func() int, most int) bool {
 		return true
 	}
 	return false
-}
-
-// relieve makes pods that were refused because of a limit be planned for again, once the limit has capacity.
-func (m *Launcher) relieve() {
-	inFlight := func() (n int) {
-		m.reservations.read(func(l *ledger.Ledger) { n = l.NotInitialized() })
-		return n
-	}
-	if m.relief.due(m.clock.Now(), inFlight, m.cfg.MaxInFlight) {
-		m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
-	}
 }

@@ -18,7 +18,7 @@ func (w *world) initialized(name string) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	w.nodes[name] = n
 	w.mu.Unlock()
-	w.launcher.NodeCached(n)
+	w.parts.Nodes.NodeCached(n)
 }
 
 // nodesAndBound returns the names of the existing nodes, and how many pods are bound.
@@ -71,7 +71,7 @@ func TestClaimsThatEndMakeRoomBelowTheirPoolsLimit(t *testing.T) {
 		}
 		gone.Deleting = true
 		w.mu.Unlock()
-		w.launcher.ClaimGone(gone.Name, "its NodeClaim was deleted")
+		w.parts.Claims.ClaimGone(gone.Name, "its NodeClaim was deleted")
 		pass(time.Minute)
 		if nodes, _ := w.nodesAndBound(); len(nodes) != 2 {
 			t.Fatalf("a node was launched before the claim had gone: it counts until then")
@@ -79,7 +79,7 @@ func TestClaimsThatEndMakeRoomBelowTheirPoolsLimit(t *testing.T) {
 		w.mu.Lock()
 		delete(w.claims, gone.Name)
 		w.mu.Unlock()
-		w.launcher.ClaimGone(gone.Name, "its NodeClaim was deleted")
+		w.parts.Claims.ClaimGone(gone.Name, "its NodeClaim was deleted")
 		pass(reliefPause + 2*time.Second)
 		if nodes, bound := w.nodesAndBound(); len(nodes) != 3 || bound != 12 {
 			t.Errorf("%d nodes and %d pods bound seconds after a claim has ended, want 3 and 12", len(nodes), bound)
@@ -139,13 +139,13 @@ func TestReliefIsDue(t *testing.T) {
 		}, most, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := &relief{}
+			r := &relief{most: most}
 			tc.then(r)
 			inFlight := func() int { return tc.inFlight }
-			if got := r.due(now, inFlight, most); got != tc.want {
+			if got := r.due(now, inFlight); got != tc.want {
 				t.Errorf("due: %t, want %t", got, tc.want)
 			}
-			if r.due(now, inFlight, most) {
+			if r.due(now, inFlight) {
 				t.Error("due a second time")
 			}
 		})
@@ -155,11 +155,11 @@ func TestReliefIsDue(t *testing.T) {
 // Claims that end one after the other cause a plan now and then, not one each.
 func TestReliefOfLimitsPauses(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	r, plans := &relief{}, 0
+	r, plans := &relief{most: 1}, 0
 	for range 60 {
 		r.limited("pool")
 		r.claimEnded("pool")
-		if r.due(now, func() int { return 0 }, 1) {
+		if r.due(now, func() int { return 0 }) {
 			plans++
 		}
 		now = now.Add(time.Second)

@@ -11,8 +11,9 @@ import (
 
 // early is a planner that sees nothing to buy the first time, while pools change.
 type early struct {
-	launcher *Launcher
-	plans    int
+	triggers     *Triggers
+	reservations *Reservations
+	plans        int
 }
 
 func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
@@ -20,8 +21,8 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 		return plain{}.Plan(v, opts)
 	}
 	// This is what serve does on a change, here before the plan has refused any pod.
-	e.launcher.changes.Add(1)
-	e.launcher.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
+	e.triggers.changes.Add(1)
+	e.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
 	out := &capacity.Plan{}
 	for _, d := range v.Demand {
 		out.Refused = append(out.Refused, capacity.Refusal{Class: d.Class, Pods: d.Pods, Message: "no pool is ready"})
@@ -34,7 +35,7 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 func TestPoolsThatBecomeReadyWhileAPlanIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	w.launcher.planner = &early{launcher: w.launcher}
+	w.parts.planning.planner = &early{triggers: w.parts.Triggers, reservations: w.reservations}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

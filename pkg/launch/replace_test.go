@@ -37,9 +37,9 @@ func (w *world) fullNode(n int) (string, []*corev1.Pod) {
 // asked requests replacement capacity until a try has been made and the world looks as wanted.
 func (w *world) asked(node string, pods []*corev1.Pod, what string, ok func() bool) (ready bool, why string) {
 	w.t.Helper()
-	w.launcher.Replace(node, pods, nil)
+	w.parts.Replacements.Replace(node, pods, nil)
 	w.until(what, ok)
-	return w.launcher.Replace(node, pods, nil)
+	return w.parts.Replacements.Replace(node, pods, nil)
 }
 
 // up initializes all nodes of claims.
@@ -54,7 +54,7 @@ func (w *world) up() {
 	}
 	w.mu.Unlock()
 	for _, n := range nodes {
-		w.launcher.NodeCached(n)
+		w.parts.Nodes.NodeCached(n)
 	}
 }
 
@@ -65,7 +65,7 @@ func (w *world) evict(pod *corev1.Pod) {
 	w.mu.Unlock()
 	next := pod.DeepCopy()
 	next.Name, next.UID, next.Spec.NodeName = pod.Name+"x", pod.UID+"x", ""
-	w.launcher.pending.observe(nil, next)
+	w.pending.observe(nil, next)
 }
 
 func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
@@ -78,19 +78,19 @@ func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
 		t.Fatalf("ready %v (%s) though the new nodes are booting", ready, why)
 	}
 	w.up()
-	if ready, why = w.launcher.Replace(old, pods, nil); !ready {
+	if ready, why = w.parts.Replacements.Replace(old, pods, nil); !ready {
 		t.Fatalf("not ready though the new nodes are up: %s", why)
 	}
 	for i, pod := range pods {
 		w.evict(pod)
-		w.launcher.Keep(old)
+		w.parts.Replacements.Keep(old)
 		w.until(fmt.Sprint("successor ", i, " bound elsewhere"), func() bool { return w.bound[pod.UID+"x"] != "" && w.bound[pod.UID+"x"] != old })
 	}
 	if n := len(w.instances); n != 2 {
 		t.Errorf("%d instances, want 2: nothing more was needed", n)
 	}
-	w.launcher.Forget(old)
-	if len(w.launcher.moves) > 0 {
+	w.parts.Replacements.Forget(old)
+	if len(w.parts.Replacements.moves) > 0 {
 		t.Error("something is remembered")
 	}
 }
@@ -103,11 +103,11 @@ func TestRoomThatIsThere(t *testing.T) {
 	w.build()
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
-	if ready, _ := w.launcher.Replace(old, pods, nil); ready {
+	if ready, _ := w.parts.Replacements.Replace(old, pods, nil); ready {
 		t.Fatal("ready before anything was planned")
 	}
-	w.launcher.relocate(t.Context())
-	if ready, why := w.launcher.Replace(old, pods, nil); !ready {
+	w.parts.relocation.relocate(t.Context())
+	if ready, why := w.parts.Replacements.Replace(old, pods, nil); !ready {
 		t.Errorf("not ready: %s", why)
 	}
 	if len(w.claims) > 0 {
@@ -116,7 +116,7 @@ func TestRoomThatIsThere(t *testing.T) {
 	if w.reservations.Fence("free") {
 		t.Error("the node that the pods will come to can be ended")
 	}
-	w.launcher.Forget(old)
+	w.parts.Replacements.Forget(old)
 	if !w.reservations.Fence("free") {
 		t.Error("room that nobody needs any more is kept")
 	}
@@ -132,9 +132,9 @@ func TestRoomThatIsSoonGone(t *testing.T) {
 	w.build()
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
-	w.launcher.Replace(old, pods, []string{"brief", old})
-	w.launcher.relocate(t.Context())
-	if ready, why := w.launcher.Replace(old, pods, []string{"brief", old}); !ready {
+	w.parts.Replacements.Replace(old, pods, []string{"brief", old})
+	w.parts.relocation.relocate(t.Context())
+	if ready, why := w.parts.Replacements.Replace(old, pods, []string{"brief", old}); !ready {
 		t.Errorf("not ready: %s", why)
 	}
 	if len(w.claims) > 0 {
@@ -151,21 +151,21 @@ func TestRoomThatCantBeHad(t *testing.T) {
 	w.capacity["large"], w.capacity["small"] = 0, 0
 	w.build()
 	clock := testingclock.NewFakeClock(time.Now())
-	w.launcher.clock = clock
+	w.parts.Replacements.clock = clock
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
 	var tries []time.Duration
 	begin := clock.Now()
 	for range 600 {
-		ready, why := w.launcher.Replace(old, pods, nil)
+		ready, why := w.parts.Replacements.Replace(old, pods, nil)
 		if ready || len(tries) > 0 && !strings.Contains(why, "no offer") {
 			t.Fatalf("ready %v, reason %q", ready, why)
 		}
-		if len(w.launcher.movesDue()) > 0 {
+		if len(w.parts.Replacements.movesDue()) > 0 {
 			tries = append(tries, clock.Since(begin))
-			w.launcher.moves[old].asked = true
+			w.parts.Replacements.moves[old].asked = true
 		}
-		w.launcher.relocate(t.Context())
+		w.parts.relocation.relocate(t.Context())
 		clock.Step(time.Second)
 	}
 	if diff := cmp.Diff([]time.Duration{0, 15 * time.Second, 45 * time.Second, 105 * time.Second}, tries); diff != "" {
@@ -183,12 +183,12 @@ func TestNothingIsPlannedWhileDraining(t *testing.T) {
 	w.build()
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
-	w.launcher.Replace(old, pods, nil)
-	w.launcher.relocate(t.Context())
+	w.parts.Replacements.Replace(old, pods, nil)
+	w.parts.relocation.relocate(t.Context())
 	w.until("a node", func() bool { return len(w.nodes) == 2 })
-	w.launcher.Keep(old)
+	w.parts.Replacements.Keep(old)
 	w.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(old) })
-	w.launcher.relocate(t.Context())
+	w.parts.relocation.relocate(t.Context())
 	if held, _ := w.held(old); len(held) > 0 {
 		t.Errorf("planned for %v", held)
 	}
@@ -205,7 +205,7 @@ func TestMissing(t *testing.T) {
 	w.build()
 	_, pods := w.fullNode(4)
 	pods[3].OwnerReferences[0].UID = "other"
-	wanted, problem := w.launcher.successors(pods)
+	wanted, problem := w.parts.Replacements.successors(pods)
 	if problem != "" || len(missing(wanted, nil)) != 4 {
 		t.Fatalf("wanted %v, problem %q", wanted, problem)
 	}
@@ -227,8 +227,8 @@ func TestSuccessorsAreOfTheClassThatComes(t *testing.T) {
 		w := newWorld(t)
 		w.build()
 		_, pods := w.fullNode(1)
-		w.launcher.pending.classes.others = map[string]bool{pods[0].Spec.SchedulerName: others}
-		want, err := w.launcher.pending.classes.Class(w.pod(2000))
+		w.pending.classes.others = map[string]bool{pods[0].Spec.SchedulerName: others}
+		want, err := w.pending.classes.Class(w.pod(2000))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestSuccessorsAreOfTheClassThatComes(t *testing.T) {
 			pods[0].Labels = map[string]string{}
 		}
 		pods[0].Labels[corev1.LabelTopologyZone], pods[0].Labels[corev1.LabelTopologyRegion] = "us-west-2a", "us-west-2"
-		wanted, _ := w.launcher.successors(pods)
+		wanted, _ := w.parts.Replacements.successors(pods)
 		if wanted[ledger.Successor{Owner: "rs", Class: want.Key}] == nil {
 			t.Errorf("other scheduler %v: room is made for %v, and class %s will come", others, wanted, want.Key)
 		}

@@ -72,7 +72,7 @@ func (d *Reservations) Summary() (out ledger.Summary) {
 	return out
 }
 
-// Step runs f on the ledger and wakes the Launcher when there are effects.
+// Step runs f on the ledger and wakes effects when there are effects.
 func (d *Reservations) Step(f func(l *ledger.Ledger, now time.Time)) {
 	defer panics.NotCaught()
 	d.mu.Lock()
@@ -165,7 +165,7 @@ func (d *Reservations) join(ref capacity.PodRef, c *capacity.Class) (st ledger.S
 	return st
 }
 
-// SubmitLater notes a pod that preemption may help first; see Launcher.later.
+// SubmitLater notes a pod that preemption may help first; see effects.later.
 func (d *Reservations) SubmitLater(ref capacity.PodRef, c *capacity.Class) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

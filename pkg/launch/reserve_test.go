@@ -22,7 +22,7 @@ func TestAPlanThatPassesALimitIsCutWhenItIsBooked(t *testing.T) {
 	w.mu.Lock()
 	w.limits[capacity.ResourceNodes] = 3
 	w.mu.Unlock()
-	w.launcher.Changed()
+	w.parts.Triggers.Changed()
 	w.allBound(10)
 	w.exactly(3)
 	w.mu.Lock()
@@ -66,7 +66,7 @@ func TestReserve(t *testing.T) {
 			w.limits = tc.limits
 			w.build()
 			p := plan()
-			claims := w.launcher.reserve(p, tc.inFlight, buying{})
+			claims := w.parts.purchases.reserve(p, tc.inFlight, buying{})
 			var nodes, placed, refused []string
 			for _, n := range p.Nodes {
 				nodes = append(nodes, n.ID)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
@@ -59,36 +61,36 @@ func (s *scarcity) all(offers []capacity.NodeOffer, now time.Time) bool {
 // one launches one of the batch's claims when all of its offerings were refused the last time, and reports whether to launch the others,
 // too. If there is still no capacity, all of their claims would be written, recorded and deleted for nothing, every few minutes as long as
 // that lasts. Pods that fit other offerings wait only for this one call: they are planned for again at once.
-func (m *Launcher) one(ctx context.Context, w *batch) (others bool) {
-	if w.purpose != capacity.ForPods || len(w.claims) < 2 || !m.scarce.all(w.offers, m.clock.Now()) {
+func (b *batchLauncher) one(ctx context.Context, w *batch) (others bool) {
+	if w.purpose != capacity.ForPods || len(w.claims) < 2 || !b.scarce.all(w.offers, b.calls.clock.Now()) {
 		return true
 	}
 	first := *w
 	first.claims = nil
 	for len(w.claims) > 0 && len(first.claims) == 0 {
-		if c := w.claims[0]; m.needed(c.Name) {
+		if c := w.claims[0]; b.needed(c.Name) {
 			first.claims = []*capacity.Claim{c}
 		} else {
-			m.forget(c.Name)
+			b.cleanup.forget(c.Name)
 		}
 		w.claims = w.claims[1:]
 	}
-	m.launch(ctx, &first)
+	b.launch(ctx, &first)
 	if ctx.Err() != nil {
 		return false
 	}
-	if w.offers = m.left(w, nil); len(w.offers) > 0 {
+	if w.offers = b.left(w, nil); len(w.offers) > 0 {
 		return true
 	}
-	m.log(ctx).V(2).Info("There is still no capacity for any of a launch batch's offerings; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+	klog.FromContext(ctx).V(2).Info("There is still no capacity for any of a launch batch's offerings; its other claims are not written", "pool", w.pool.Name, "claims", len(w.claims))
+	b.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, c := range w.claims {
 			l.ClaimGone(c.Name, "there is no capacity for any of its offerings", true, now)
 		}
 	})
 	for _, c := range w.claims {
-		m.forget(c.Name)
+		b.cleanup.forget(c.Name)
 	}
-	m.recount()
+	b.triggers.recount()
 	return false
 }

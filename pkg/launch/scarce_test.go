@@ -85,8 +85,8 @@ func TestWhatOtherOffersHoldIsNotDelayed(t *testing.T) {
 func TestOneClaimThatIsNeededGoesFirst(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	m := w.launcher
-	pool := m.claims.Pools(m.cloud.InstanceTypes)[0]
+	m := w.parts
+	pool := m.claims.Pools(m.batches.cloud.InstanceTypes)[0]
 	n := cheapest(pool, "new")
 	one := &batch{pool: pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
@@ -101,16 +101,16 @@ func TestOneClaimThatIsNeededGoesFirst(t *testing.T) {
 			}
 		}
 	})
-	m.scarce.learn(nil, []capacity.OfferKey{n.Offers[0].Key()}, m.clock.Now())
-	others := m.one(t.Context(), one)
-	m.wg.Wait()
+	m.batches.scarce.learn(nil, []capacity.OfferKey{n.Offers[0].Key()}, m.calls.clock.Now())
+	others := m.batches.one(t.Context(), one)
+	m.calls.wg.Wait()
 	if !others || len(one.claims) != 1 || one.claims[0].Name != "other" {
 		t.Errorf("asked for others: %t, for %v", others, namesOf(one.claims))
 	}
 	if w.claims["first"] == nil || len(w.claims) != 1 {
 		t.Errorf("written: %v", w.claims)
 	}
-	if m.scarce.all(n.Offers, m.clock.Now()) {
+	if m.batches.scarce.all(n.Offers, m.calls.clock.Now()) {
 		t.Error("what came is still taken for scarce")
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // maxTries bounds how often one Decide plans and verifies, whatever Patience allows.

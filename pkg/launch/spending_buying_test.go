@@ -53,7 +53,7 @@ func TestOrdersAreHeldButForOneProbe(t *testing.T) {
 	for i := range 8 {
 		w.writes(fmt.Sprint("mine-", i))
 	}
-	w.launcher.takeOrders(t.Context()) // all at once
+	w.parts.standalone.takeOrders(t.Context()) // all at once
 	w.settled()
 	names := w.bought()
 	if len(names) != 1 {
@@ -71,23 +71,23 @@ func TestOrdersAreHeldButForOneProbe(t *testing.T) {
 func TestOrderIsBoughtWhenItIsLetGo(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
 	w.writes("mine", func(c *capacity.Claim) { c.CreatedAt = epoch.Add(-5 * time.Hour) })
-	w.launcher.takeOrders(t.Context())
+	w.parts.standalone.takeOrders(t.Context())
 	w.settled()
 	for range 2 {
-		if got := w.launcher.spending.machines["mine"]; got == nil || !got.at.Equal(epoch) {
+		if got := w.spending.machines["mine"]; got == nil || !got.at.Equal(epoch) {
 			t.Errorf("%+v, want it bought at %s", got, epoch)
 		}
 		w.leads()
 	}
 	c.Step(time.Hour)
 	before, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues(""))
-	w.launcher.wasted(w.launcher.claims.Claim("mine"))
+	w.parts.prices.wasted(w.parts.claims.Claim("mine"))
 	if now, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues("")); now-before > 2.01 || now <= before {
 		t.Errorf("$%.2f were spent on an hour of a machine for $2", now-before)
 	}
 	others := &capacity.Claim{Name: "karpenters", Pool: "pool", NodeClass: "class", Launched: true, InstanceType: "large", Zone: "a", CapacityType: "on-demand", CreatedAt: epoch.Add(-time.Hour)}
 	before, _ = testutil.GetCounterMetricValue(unserved.WithLabelValues("pool"))
-	w.launcher.wasted(others)
+	w.parts.prices.wasted(others)
 	if now, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues("pool")); now != before {
 		t.Errorf("a machine that nobody watched has cost $%.2f for nothing", now-before)
 	}
@@ -104,12 +104,12 @@ func TestOrderThatIsNotLaunchedIsNoProbe(t *testing.T) {
 			w.opens(badImage, broken)
 			fails(w)
 			w.writes("mine")
-			w.launcher.takeOrders(t.Context())
+			w.parts.standalone.takeOrders(t.Context())
 			w.settled()
 			clear(w.broken)
 			c.Step(2 * time.Minute)
-			w.launcher.spending.settle(w.reservations)
-			w.launcher.takeOrders(t.Context())
+			w.spending.settle(w.reservations)
+			w.parts.standalone.takeOrders(t.Context())
 			w.settled()
 			if got := w.bought(); len(got) != 1 {
 				t.Errorf("bought %v; told %q", got, w.notes)
@@ -125,7 +125,7 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 		w.opens(k, guard.Fault{Machine: k.Machine(), Cause: "x", Message: "it does not come up"})
 		w.wants(3)
 		for range 5 {
-			w.launcher.keepStatic(t.Context())
+			w.parts.staticPools.keepStatic(t.Context())
 			w.settled()
 			c.Step(limitPause)
 		}
@@ -137,13 +137,13 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 		}
 		// It is initialized: the others follow.
 		for _, name := range w.bought() {
-			cl := w.launcher.claims.Claim(name)
+			cl := w.parts.claims.Claim(name)
 			cl.Initialized, cl.InitializedAt = true, c.Now()
-			w.launcher.spending.observe(cl)
+			w.spending.observe(cl)
 		}
 		c.Step(servedAfter)
-		w.launcher.spending.settle(w.reservations)
-		w.launcher.keepStatic(t.Context())
+		w.spending.settle(w.reservations)
+		w.parts.staticPools.keepStatic(t.Context())
 		w.settled()
 		if got := w.bought(); len(got) != 3 {
 			t.Errorf("%s: bought %v, want three when it is over", k, got)
@@ -162,7 +162,7 @@ func TestOneMachineProbesAllThatHoldsTheSamePods(t *testing.T) {
 		t.Fatalf("bought %v", got)
 	}
 	for range 3 {
-		w.launcher.probe(t.Context())
+		w.parts.prober.probe(t.Context())
 		w.settled()
 		c.Step(idleFor)
 	}
@@ -181,8 +181,8 @@ func TestProbeOverBudgetWaits(t *testing.T) {
 	w.opens(badPods, thrown)
 	w.submit(1)
 	w.plans()
-	w.launcher.probe(t.Context())
-	if got := w.launcher.spending.due(); len(got) != 0 || len(w.bought()) != 0 {
+	w.parts.prober.probe(t.Context())
+	if got := w.spending.due(); len(got) != 0 || len(w.bought()) != 0 {
 		t.Errorf("due again at once: %v; bought %v", got, w.bought())
 	}
 }
@@ -196,9 +196,9 @@ func TestProbeIsBoughtOnce(t *testing.T) {
 		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: refOf(w.pod(0)), Node: n.ID}}}
 	}
 	a, b := plan(), plan()
-	how := buying{lift: w.launcher.spending.due()}
-	w.launcher.reserve(a, 0, how)
-	w.launcher.reserve(b, 0, how)
+	how := buying{lift: w.spending.due()}
+	w.parts.purchases.reserve(a, 0, how)
+	w.parts.purchases.reserve(b, 0, how)
 	if len(a.Nodes) != 1 || len(b.Nodes) != 0 || len(b.Refused) != 1 {
 		t.Errorf("%d and %d nodes bought", len(a.Nodes), len(b.Nodes))
 	}
@@ -209,13 +209,13 @@ func TestReplacementIsHeld(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	node, pods := w.fullNode(2)
 	w.opens(badImage, broken)
-	w.launcher.Replace(node, pods, nil)
-	w.launcher.relocate(t.Context())
+	w.parts.Replacements.Replace(node, pods, nil)
+	w.parts.relocation.relocate(t.Context())
 	w.settled()
 	if got := w.bought(); len(got) != 0 {
 		t.Errorf("bought %v", got)
 	}
-	if ready, why := w.launcher.Replace(node, pods, nil); ready || why == "" {
+	if ready, why := w.parts.Replacements.Replace(node, pods, nil); ready || why == "" {
 		t.Errorf("ready: %v, why: %q", ready, why)
 	}
 }
@@ -260,7 +260,7 @@ func TestNewImages(t *testing.T) {
 	for name, planner := range map[string]Planner{"plain pods": plain{}, "pods that count on each other's places": together{}} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := guarded(t, SpendingConfig{NewImageNodes: 2})
-			w.launcher.planner = planner
+			w.parts.planning.planner = planner
 			w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
 				own := *it
 				own.Image = "ami-new"
@@ -274,8 +274,8 @@ func TestNewImages(t *testing.T) {
 			if !w.says("no node of image ami-new", "newImageNodes") {
 				t.Errorf("told %q", w.notes)
 			}
-			for _, pod := range w.launcher.pending.all() {
-				class, err := w.launcher.pending.classes.Class(pod)
+			for _, pod := range w.pending.all() {
+				class, err := w.pending.classes.Class(pod)
 				if err != nil {
 					t.Fatal(err)
 				}

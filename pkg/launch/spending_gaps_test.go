@@ -37,11 +37,11 @@ func TestProbesAreForPodsThatMayCauseLaunches(t *testing.T) {
 		w.submit(1)
 		w.plans()
 		if tc.nominated {
-			pod := w.launcher.pending.all()[0].DeepCopy()
+			pod := w.pending.all()[0].DeepCopy()
 			pod.Status.NominatedNodeName = "n"
-			w.launcher.pending.observe(nil, pod)
+			w.pending.observe(nil, pod)
 		}
-		w.launcher.probe(t.Context())
+		w.parts.prober.probe(t.Context())
 		w.settled()
 		if got := len(w.bought()); got != tc.want {
 			t.Errorf("%+v: %d machines were launched", tc, got)
@@ -88,25 +88,25 @@ func (p oneInPool) node(v *capacity.View, o capacity.Options, c *capacity.Class,
 func TestTrialsAreForWhoCanUseThePool(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
 	w.otherPool = "z"
-	w.launcher.planner = oneInPool{"pool"}
+	w.parts.planning.planner = oneInPool{"pool"}
 	for i, app := range []string{"a", "b"} {
 		w.opens(guard.PodKey("pool", guard.Workload{Namespace: "d", Owner: "ReplicaSet/" + app}), guard.Fault{Cause: "taint x", Message: "taint x evicts it"})
 		pod := w.pod(i)
 		pod.Name, pod.UID, pod.Labels = app, types.UID(app), map[string]string{"app": app}
 		pod.OwnerReferences[0].Name, pod.OwnerReferences[0].UID = app, types.UID("rs-"+app)
-		w.launcher.pending.observe(nil, pod)
-		class, err := w.launcher.pending.classes.Class(pod)
+		w.pending.observe(nil, pod)
+		class, err := w.pending.classes.Class(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(refOf(pod), class, now) })
 	}
-	for _, b := range w.launcher.spending.guard.Breakers() {
+	for _, b := range w.spending.guard.Breakers() {
 		b.Next = c.Now().Add(6 * time.Hour)
 	}
 	for range 10 {
 		w.plans()
-		w.launcher.probe(t.Context())
+		w.parts.prober.probe(t.Context())
 		w.settled()
 		c.Step(10 * time.Second)
 	}
@@ -119,10 +119,10 @@ func TestTrialsAreForWhoCanUseThePool(t *testing.T) {
 func TestPoolChangesAreTriedWhereNodesWereRefused(t *testing.T) {
 	w, c := refusedNode(t)
 	w.broken["CreateNode"] = errors.New("label team is missing") // of the Node as it was
-	w.launcher.spending.PoolChanged("pool", "class", false)
+	w.spending.PoolChanged("pool", "class", false)
 	w.asks(c, 2)
-	if got := w.launcher.spending.due(); len(got) == 0 {
-		t.Errorf("nothing is tried after the pool has changed: %s", w.launcher.spending.guard.Breakers()[0].Text())
+	if got := w.spending.due(); len(got) == 0 {
+		t.Errorf("nothing is tried after the pool has changed: %s", w.spending.guard.Breakers()[0].Text())
 	}
 }
 
@@ -131,14 +131,14 @@ func TestANodeThatExistsIsNotRefused(t *testing.T) {
 	w, c := refusedNode(t)
 	w.broken["CreateNode"] = apierrors.NewAlreadyExists(schema.GroupResource{Resource: "nodes"}, "n")
 	w.asks(c, 20)
-	if got := w.launcher.spending.due(); len(got) == 0 {
-		t.Errorf("nothing is tried: %s", w.launcher.spending.guard.Breakers()[0].Text())
+	if got := w.spending.due(); len(got) == 0 {
+		t.Errorf("nothing is tried: %s", w.spending.guard.Breakers()[0].Text())
 	}
 }
 
 func refusedNode(t *testing.T) (*world, *clocktesting.FakeClock) {
 	w, c := guarded(t, SpendingConfig{})
-	s := w.launcher.spending
+	s := w.spending
 	claim := &capacity.Claim{Name: "c", Pool: "pool", NodeClass: "class", Launched: true, CreatedAt: c.Now(), Purchase: &guard.Purchase{Round: "r"}}
 	s.buy(claim, nil, nil)
 	s.nodeRefused(claim, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, errors.New("label team is missing"))
@@ -150,8 +150,8 @@ func refusedNode(t *testing.T) (*world, *clocktesting.FakeClock) {
 func (w *world) asks(c *clocktesting.FakeClock, minutes int) {
 	for range minutes {
 		c.Step(time.Minute)
-		w.launcher.askAboutNodes(w.t.Context())
-		w.launcher.spending.settle(w.reservations)
+		w.parts.records.askAboutNodes(w.t.Context())
+		w.spending.settle(w.reservations)
 	}
 }
 
@@ -163,19 +163,19 @@ func TestStandaloneClaimsAreCountedByWhatTheyAskFor(t *testing.T) {
 		for i := range 96 { // one each quarter of an hour for a day
 			name := fmt.Sprint("workstation-", i)
 			w.writes(name, func(c *capacity.Claim) { c.Pool = pool })
-			w.launcher.takeOrders(t.Context())
+			w.parts.standalone.takeOrders(t.Context())
 			w.settled()
 			if got := w.claims[name]; got != nil && got.ProviderID != "" {
 				launched++
-				w.launcher.spending.Ending(name, &guard.Fault{Cause: guard.CauseUninitialized + ": resource nvidia.com/gpu", Message: "no device"})
-				w.launcher.spending.overClaim(name, true)
+				w.spending.Ending(name, &guard.Fault{Cause: guard.CauseUninitialized + ": resource nvidia.com/gpu", Message: "no device"})
+				w.spending.overClaim(name, true)
 			}
 			c.Step(15 * time.Minute)
 			w.mu.Lock()
 			delete(w.claims, name)
 			w.mu.Unlock()
-			w.launcher.forget(name)
-			w.launcher.spending.settle(w.reservations)
+			w.parts.cleanup.forget(name)
+			w.spending.settle(w.reservations)
 		}
 		if launched > 10 {
 			t.Errorf("pool %q: %d machines in a day", pool, launched)

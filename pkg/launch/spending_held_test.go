@@ -36,7 +36,7 @@ func (p wholeGang) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
 // A gang that needs more nodes of a new image than newImageNodes is bought as a whole: otherwise the image would never become known.
 func TestGangOnANewImage(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{NewImageNodes: 2})
-	w.launcher.planner = wholeGang{}
+	w.parts.planning.planner = wholeGang{}
 	w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
 		own := *it
 		own.Image = "ami-new"
@@ -113,18 +113,18 @@ func TestProbeLooksAtAllWhoWait(t *testing.T) {
 		pod := w.pod(0)
 		pod.Name, pod.UID = fmt.Sprint("huge", i), types.UID(fmt.Sprintf("a%02d", i))
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *resource.NewQuantity(int64(10_000+i), resource.DecimalSI)
-		w.launcher.pending.observe(nil, pod)
-		c, err := w.launcher.pending.classes.Class(pod)
+		w.pending.observe(nil, pod)
+		c, err := w.pending.classes.Class(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(refOf(pod), c, now) })
-		w.launcher.refuse(t.Context(), []types.UID{pod.UID}, "nothing is that large", true)
+		w.parts.refusals.refuse(t.Context(), []types.UID{pod.UID}, "nothing is that large", true)
 	}
 	w.submit(1)
-	w.launcher.refuse(t.Context(), []types.UID{w.pod(0).UID}, "paused", true)
+	w.parts.refusals.refuse(t.Context(), []types.UID{w.pod(0).UID}, "paused", true)
 	for range 2 {
-		if slices.ContainsFunc(w.launcher.heldBack(badImage), func(x ledger.Waiting) bool { return x.Ref.UID == w.pod(0).UID }) {
+		if slices.ContainsFunc(w.parts.prober.heldBack(badImage), func(x ledger.Waiting) bool { return x.Ref.UID == w.pod(0).UID }) {
 			return
 		}
 	}

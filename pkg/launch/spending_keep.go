@@ -16,6 +16,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
+// records keeps the spending guard's records, and tells others what the guard decides.
+type records struct {
+	claims       *claimCache
+	cloud        Cloud
+	cluster      Cluster
+	reservations *Reservations
+	pending      *Pending
+	spending     *Spending
+	prices       *prices
+	ownership    *Ownership
+	triggers     *Triggers
+	calls        *calls
+}
+
 const (
 	// keepEvery is how often the guard's records are written, if they have changed.
 	keepEvery = time.Second
@@ -26,14 +40,14 @@ const (
 )
 
 // tendSpending gives verdicts, reports what has happened to breakers, and has the demand planned for that these concern.
-func (m *Launcher) tendSpending(ctx context.Context) {
-	s := m.spending
+func (re *records) tendSpending(ctx context.Context) {
+	s := re.spending
 	if s == nil {
 		return
 	}
-	m.rejected()
+	re.rejected()
 	s.retryNow()
-	s.settle(m.reservations)
+	s.settle(re.reservations)
 	s.mu.Lock()
 	notices := s.notices
 	s.notices = nil
@@ -41,43 +55,49 @@ func (m *Launcher) tendSpending(ctx context.Context) {
 	s.tellBudgets()
 	changed := false
 	for _, n := range notices {
-		m.tellBreaker(ctx, n)
+		re.tellBreaker(ctx, n)
 		changed = changed || n.Kind == guard.Paused || n.Kind == guard.Closed || n.Kind == guard.Known
 		if n.Kind == guard.Closed {
-			m.forgive(n.Key)
+			re.forgive(n.Key)
 		}
 	}
 	if changed {
-		m.Changed() // refused pods are planned for again, or get the current reason
+		re.triggers.Changed() // refused pods are planned for again, or get the current reason
 	}
 	if len(s.due()) > 0 {
-		m.replan()
+		re.triggers.replan()
 	}
 }
 
-// rejected reports to the guard the pods that the filters have refused on nodes launched for them.
-func (m *Launcher) rejected() {
-	if m.spending == nil {
+// rejected tells the guard which pods the filters have refused on nodes launched for them.
+func (re *records) rejected() {
+	if re.spending == nil {
 		return
 	}
-	for _, r := range m.reservations.takeRejected() {
-		m.spending.rejectedByFilters(r.Claim, m.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true, r.Beside)
+	for _, r := range re.reservations.takeRejected() {
+		re.spending.rejectedByFilters(r.Claim, re.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true, r.Beside)
 	}
+}
+
+// catchUp has the guard give the verdicts that are due, before a plan is made.
+func (re *records) catchUp() {
+	re.rejected()
+	re.spending.settle(re.reservations)
 }
 
 // forgive ends the back-off of the pods whose breaker has closed: the cause of their failed launches is over.
-func (m *Launcher) forgive(key guard.Key) {
+func (re *records) forgive(key guard.Key) {
 	var uids []types.UID
-	for _, pod := range m.pending.all() {
-		if key.Machine() || key.PoolWide() || m.spending.workloadOf(pod) == key.Workload {
+	for _, pod := range re.pending.all() {
+		if key.Machine() || key.PoolWide() || re.spending.workloadOf(pod) == key.Workload {
 			uids = append(uids, pod.UID)
 		}
 	}
-	m.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Forgive(uids, now) })
+	re.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Forgive(uids, now) })
 }
 
 // tellBreaker records an event about a breaker on the object that it is about.
-func (m *Launcher) tellBreaker(ctx context.Context, n guard.Notice) {
+func (re *records) tellBreaker(ctx context.Context, n guard.Notice) {
 	reason, kind := "", corev1.EventTypeWarning
 	switch n.Kind {
 	case guard.Opened:
@@ -95,19 +115,19 @@ func (m *Launcher) tellBreaker(ctx context.Context, n guard.Notice) {
 		n.Text = "a machine for " + n.Key.String() + " has done work: launches are no longer paused"
 	}
 	if o := guard.OwnerOf(n.Key); o.Class != "" {
-		m.spending.records.TellClass(o.Class, kind, reason, oneLine(n.Text))
+		re.spending.records.TellClass(o.Class, kind, reason, oneLine(n.Text))
 	} else {
-		m.spending.records.TellPool(o.Pool, kind, reason, oneLine(n.Text))
+		re.spending.records.TellPool(o.Pool, kind, reason, oneLine(n.Text))
 	}
 }
 
 // keepSpending writes the guard's records, retries refused Nodes and counts the cost, until ctx ends.
-func (m *Launcher) keepSpending(ctx context.Context) {
-	s := m.spending
+func (re *records) keepSpending(ctx context.Context) {
+	s := re.spending
 	if s == nil {
 		return
 	}
-	tick := m.clock.NewTicker(keepEvery)
+	tick := re.calls.clock.NewTicker(keepEvery)
 	defer tick.Stop()
 	var counted time.Time
 	for {
@@ -116,22 +136,22 @@ func (m *Launcher) keepSpending(ctx context.Context) {
 			return
 		case <-tick.C():
 		}
-		if m.hold() != "" || m.claims.Problem() != "" {
+		if re.ownership.hold() != "" || re.claims.Problem() != "" {
 			continue
 		}
-		m.keepRecords(ctx)
-		m.keepServed(ctx)
-		m.askAboutNodes(ctx)
-		if now := m.clock.Now(); now.Sub(counted) >= countEvery {
+		re.keepRecords(ctx)
+		re.keepServed(ctx)
+		re.askAboutNodes(ctx)
+		if now := re.calls.clock.Now(); now.Sub(counted) >= countEvery {
 			counted = now
-			m.countMoney()
+			re.countMoney()
 		}
 	}
 }
 
 // keepRecords writes the records that have changed. A failed write is repeated.
-func (m *Launcher) keepRecords(ctx context.Context) {
-	s := m.spending
+func (re *records) keepRecords(ctx context.Context) {
+	s := re.spending
 	s.mu.Lock()
 	texts := map[guard.Owner]string{}
 	delete(s.dirty, guard.Owner{}) // breakers of NodeClaims that name no pool: there is no object to write to
@@ -158,8 +178,8 @@ func (m *Launcher) keepRecords(ctx context.Context) {
 }
 
 // keepServed records on claims that their instances have served.
-func (m *Launcher) keepServed(ctx context.Context) {
-	s := m.spending
+func (re *records) keepServed(ctx context.Context) {
+	s := re.spending
 	s.mu.Lock()
 	var names []string
 	for name := range s.served {
@@ -168,8 +188,8 @@ func (m *Launcher) keepServed(ctx context.Context) {
 	clear(s.served)
 	s.mu.Unlock()
 	slices.Sort(names)
-	m.each(ctx, len(names), func(i int) {
-		c := m.claims.Claim(names[i])
+	re.calls.each(ctx, len(names), func(i int) {
+		c := re.claims.Claim(names[i])
 		if c == nil || c.Served || c.Deleting {
 			return
 		}
@@ -196,8 +216,8 @@ func (s *Spending) nodeRefused(c *capacity.Claim, node *corev1.Node, why error) 
 }
 
 // askAboutNodes checks with a dry run whether Nodes that were refused would be accepted now. That costs no instance.
-func (m *Launcher) askAboutNodes(ctx context.Context) {
-	s := m.spending
+func (re *records) askAboutNodes(ctx context.Context) {
+	s := re.spending
 	now := s.clock.Now()
 	s.mu.Lock()
 	ask := map[guard.Key]*corev1.Node{}
@@ -213,7 +233,7 @@ func (m *Launcher) askAboutNodes(ctx context.Context) {
 	s.mu.Unlock()
 	for k, node := range ask {
 		// A Node of that name that is there is met after admission.
-		if err := m.cluster.TryNode(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := re.cluster.TryNode(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
 			klog.FromContext(ctx).V(3).Info("A Node like one that was refused is still refused", "node", node.Name, "err", err)
 			continue
 		}
@@ -227,10 +247,10 @@ func (m *Launcher) askAboutNodes(ctx context.Context) {
 }
 
 // countMoney sets the metrics of what nodes cost.
-func (m *Launcher) countMoney() {
-	sum := m.money()
-	there, counted := map[string]bool{}, m.spending.counted
-	for _, p := range m.claims.Pools(m.cloud.InstanceTypes) {
+func (re *records) countMoney() {
+	sum := re.prices.money()
+	there, counted := map[string]bool{}, re.spending.counted
+	for _, p := range re.claims.Pools(re.cloud.InstanceTypes) {
 		there[p.Name] = true
 	}
 	for _, of := range []map[string]float64{sum.running, sum.inFlight} {
@@ -247,25 +267,15 @@ func (m *Launcher) countMoney() {
 			delete(counted, pool) // package poolmetrics deletes its series
 		}
 	}
-	m.spending.mu.Lock()
+	re.spending.mu.Lock()
 	open := 0
-	for _, b := range m.spending.guard.Breakers() {
+	for _, b := range re.spending.guard.Breakers() {
 		if b.Open() && !b.Trial {
 			open++
 		}
 	}
-	m.spending.mu.Unlock()
+	re.spending.mu.Unlock()
 	breakersOpen.Set(float64(open))
-}
-
-// wasted adds the cost of an instance that has ended without having served to the metric.
-func (m *Launcher) wasted(c *capacity.Claim) {
-	// It is unknown for instances that were not watched: Karpenter's, or those of a version without the guard.
-	if m.spending == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || m.spending.hasServed(c.Name) {
-		return
-	}
-	// When clocks differ, it may have been bought in our future.
-	unserved.WithLabelValues(c.Pool).Add(priceOf(m.prices(c.NodeClass), c) * max(m.clock.Since(boughtAt(c)), 0).Hours())
 }
 
 func (s *Spending) hasServed(claim string) bool {

@@ -23,20 +23,20 @@ func TestRestartRestoresBreakersAndMachines(t *testing.T) {
 	w.opens(badPods, thrown)
 	w.submit(4)
 	w.plans()
-	w.launcher.probe(t.Context())
+	w.parts.prober.probe(t.Context())
 	w.settled()
-	w.launcher.keepRecords(t.Context())
+	w.parts.records.keepRecords(t.Context())
 	before := w.bought()
 	if len(before) != 1 || !strings.Contains(w.kept[ofPool], before[0]) {
 		t.Fatalf("bought %v, kept %q", before, w.kept)
 	}
 	w.leads()
-	if len(w.launcher.spending.machines) != 1 || len(w.launcher.spending.due()) != 0 {
-		t.Errorf("machines %v, due %v: the probe is not known", w.launcher.spending.machines, w.launcher.spending.due())
+	if len(w.spending.machines) != 1 || len(w.spending.due()) != 0 {
+		t.Errorf("machines %v, due %v: the probe is not known", w.spending.machines, w.spending.due())
 	}
 	w.submitPod(10, 11, 12, 13, 14, 15)
 	w.plans()
-	w.launcher.probe(t.Context())
+	w.parts.prober.probe(t.Context())
 	w.settled()
 	if got := w.bought(); len(got) != 1 {
 		t.Errorf("bought %v, want none beside %v", got, before)
@@ -48,19 +48,19 @@ func TestRecordsOfAnEarlierProcessAreWrittenOver(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
 	w.kept[ofPool] = "{nonsense"
 	w.leads()
-	w.launcher.keepRecords(t.Context())
+	w.parts.records.keepRecords(t.Context())
 	if got := w.kept[ofPool]; got != "" {
 		t.Errorf("kept %q", got)
 	}
 	w.opens(badPods, thrown)
-	w.launcher.keepRecords(t.Context())
+	w.parts.records.keepRecords(t.Context())
 	if w.kept[ofPool] == "" {
 		t.Fatal("nothing is kept")
 	}
 	w.leads()
 	c.Step(48 * time.Hour) // no probe has been due
-	w.launcher.spending.settle(w.reservations)
-	w.launcher.keepRecords(t.Context())
+	w.spending.settle(w.reservations)
+	w.parts.records.keepRecords(t.Context())
 	if got := w.kept[ofPool]; got != "" {
 		t.Errorf("still kept after two days: %q", got)
 	}
@@ -71,18 +71,18 @@ func TestRecordsAreWrittenWhenTheyChange(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.broken["RecordGuard"] = errors.New("conflict")
 	w.opens(badPods, thrown)
-	w.launcher.keepRecords(t.Context())
+	w.parts.records.keepRecords(t.Context())
 	clear(w.broken)
-	w.launcher.keepRecords(t.Context())
+	w.parts.records.keepRecords(t.Context())
 	if w.kept[ofPool] == "" {
 		t.Error("not tried again")
 	}
 	n := w.calls["RecordGuard"]
-	w.launcher.spending.mu.Lock()
-	w.launcher.spending.dirty[ofPool] = true
-	w.launcher.spending.mu.Unlock()
-	w.launcher.keepRecords(t.Context())
-	w.launcher.keepRecords(t.Context())
+	w.spending.mu.Lock()
+	w.spending.dirty[ofPool] = true
+	w.spending.mu.Unlock()
+	w.parts.records.keepRecords(t.Context())
+	w.parts.records.keepRecords(t.Context())
 	if w.calls["RecordGuard"] != n {
 		t.Error("written though it is the same")
 	}
@@ -96,7 +96,7 @@ func TestNothingIsBoughtBeforeTheRecordsAreRead(t *testing.T) {
 	w.submit(1)
 	w.build()
 	done := make(chan struct{})
-	go func() { w.launcher.recover(t.Context(), func() {}); close(done) }()
+	go func() { w.parts.recovery.recover(t.Context(), func() {}); close(done) }()
 	for !c.HasWaiters() {
 		select {
 		case <-done:
@@ -144,13 +144,13 @@ func TestClaimThatEndsDuringRecovery(t *testing.T) {
 	name := w.bought()[0]
 	w.build()
 	w.during["Describe"] = nil
-	claims := w.launcher.claims.Claims()
+	claims := w.parts.claims.Claims()
 	w.mu.Lock()
 	delete(w.claims, name)
 	w.mu.Unlock()
-	w.launcher.ClaimGone(name, "deleted")
-	w.launcher.restoreSpending(t.Context(), claims)
-	if n := len(w.launcher.spending.machines); n != 0 {
+	w.parts.Claims.ClaimGone(name, "deleted")
+	w.parts.records.restoreSpending(t.Context(), claims)
+	if n := len(w.spending.machines); n != 0 {
 		t.Errorf("%d machines are watched that there are not", n)
 	}
 }
@@ -191,12 +191,12 @@ func TestServedIsRecorded(t *testing.T) {
 	w.submit(1)
 	w.plans()
 	name := w.bought()[0]
-	s := w.launcher.spending
+	s := w.spending
 	s.mu.Lock()
 	s.served[name], s.served["gone"] = true, true
 	s.mu.Unlock()
 	for range 2 {
-		w.launcher.keepServed(t.Context())
+		w.parts.records.keepServed(t.Context())
 	}
 	if !w.claims[name].Served || len(w.served) != 1 {
 		t.Errorf("served: %v, written for %v", w.claims[name].Served, w.served)
@@ -206,14 +206,14 @@ func TestServedIsRecorded(t *testing.T) {
 // A Node that the API server refuses is tried with a dry run each minute, and no instance is bought until it is accepted.
 func TestRefusedNodeIsAskedAbout(t *testing.T) {
 	w, c := guarded(t, SpendingConfig{})
-	s := w.launcher.spending
+	s := w.spending
 	claim := &capacity.Claim{Name: "c", Pool: "pool", NodeClass: "class", Launched: true, CreatedAt: c.Now(), Purchase: &guard.Purchase{Round: "r"}}
 	s.buy(claim, nil, nil)
 	s.nodeRefused(claim, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, errors.New("denied by policy"))
 	s.overClaim("c", true)
 	w.broken["CreateNode"] = errors.New("denied by policy")
 	for range 150 {
-		w.launcher.askAboutNodes(t.Context())
+		w.parts.records.askAboutNodes(t.Context())
 		c.Step(time.Second)
 	}
 	if n := w.calls["TryNode"]; n != 3 {
@@ -224,7 +224,7 @@ func TestRefusedNodeIsAskedAbout(t *testing.T) {
 	}
 	clear(w.broken)
 	c.Step(time.Minute)
-	w.launcher.askAboutNodes(t.Context())
+	w.parts.records.askAboutNodes(t.Context())
 	if got := s.due(); len(got) != 1 {
 		t.Errorf("to be probed: %v, want the node class", got)
 	}
@@ -235,12 +235,12 @@ func TestBreakersAreReported(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{})
 	w.opens(badImage, broken)
 	w.opens(badPods, thrown)
-	w.launcher.tendSpending(t.Context())
+	w.parts.records.tendSpending(t.Context())
 	if !w.says("class LaunchesPaused", "no kubelet came", "annotation dovetail.sh/retry") || !w.says("pool LaunchesPaused", "taint x evicts it") {
 		t.Errorf("told %q", w.notes)
 	}
 	n := len(w.notes)
-	w.launcher.tendSpending(t.Context())
+	w.parts.records.tendSpending(t.Context())
 	if len(w.notes) != n {
 		t.Errorf("told again: %q", w.notes[n:])
 	}

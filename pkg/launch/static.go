@@ -3,15 +3,42 @@ package launch
 import (
 	"context"
 	"fmt"
-	"math"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
+
+// staticState is what is remembered of static pools and of the claims that end because their pool has too many. Safe for concurrent use.
+type staticState struct {
+	claims *claimCache
+	clock  clock.PassiveClock
+
+	mu     sync.Mutex
+	pools  map[string]*static
+	ending map[string]bool // claims by which static pools exceed their replicas
+}
+
+// staticPools keeps static pools at their replicas. It has a goroutine of its own.
+type staticPools struct {
+	state     *staticState
+	claims    *claimCache
+	cloud     Cloud
+	daemons   func() []*capacity.DaemonSet
+	snapshot  *snapshot
+	judge     Judge
+	purchases *purchases
+	batches   *batchLauncher
+	ownership *Ownership
+	triggers  *Triggers
+	calls     *calls
+	options   capacity.Options
+}
 
 const (
 	// Static pools are counted at most every staticPoll and at least every staticResync.
@@ -37,19 +64,19 @@ type static struct {
 }
 
 // serveStatic keeps static pools at their replicas.
-func (m *Launcher) serveStatic(ctx context.Context) {
-	tick := m.clock.NewTicker(staticPoll)
+func (s *staticPools) serveStatic(ctx context.Context) {
+	tick := s.calls.clock.NewTicker(staticPoll)
 	defer tick.Stop()
-	m.recount()
+	s.triggers.recount()
 	var looked time.Time
 	for again := false; ; {
 		select {
-		case <-m.counted:
+		case <-s.triggers.counted:
 			again = true
 		default:
 		}
-		if now := m.clock.Now(); again || now.Sub(looked) >= staticResync {
-			again, looked = m.keepStatic(ctx), now
+		if now := s.calls.clock.Now(); again || now.Sub(looked) >= staticResync {
+			again, looked = s.keepStatic(ctx), now
 		}
 		select {
 		case <-ctx.Done():
@@ -59,18 +86,10 @@ func (m *Launcher) serveStatic(ctx context.Context) {
 	}
 }
 
-// recount makes sure that static pools are counted.
-func (m *Launcher) recount() {
-	select {
-	case m.counted <- struct{}{}:
-	default:
-	}
-}
-
 // keepStatic checks every static pool, and reports whether one of them has too few nodes or too many.
-func (m *Launcher) keepStatic(ctx context.Context) (again bool) {
+func (s *staticPools) keepStatic(ctx context.Context) (again bool) {
 	var pools []*capacity.Pool
-	for _, p := range m.claims.Pools(m.cloud.InstanceTypes) {
+	for _, p := range s.claims.Pools(s.cloud.InstanceTypes) {
 		if p.Replicas != nil {
 			pools = append(pools, p)
 		}
@@ -78,36 +97,33 @@ func (m *Launcher) keepStatic(ctx context.Context) (again bool) {
 	if len(pools) == 0 {
 		return false
 	}
-	if m.hold() != "" || m.claims.Problem() != "" {
+	if s.ownership.hold() != "" || s.claims.Problem() != "" {
 		return true
 	}
 	have := map[string]int64{}
-	all := m.allClaims()
-	m.mu.Lock()
-	for name, c := range all {
-		if !c.Deleting && !m.ending[name] {
+	for name, c := range s.claims.allClaims() {
+		if !c.Deleting && !s.state.isEnding(name) {
 			have[c.Pool]++
 		}
 	}
-	m.mu.Unlock()
 	for _, p := range pools {
 		if have[p.Name] == *p.Replicas {
-			m.shortage(p.Name, "")
+			s.state.shortage(p.Name, "")
 			continue
 		}
 		again = true
-		if have[p.Name] > *p.Replicas || p.Unready == "" && m.mayGrow(p.Name) {
-			m.keepPool(ctx, p)
+		if have[p.Name] > *p.Replicas || p.Unready == "" && s.state.mayGrow(p.Name) {
+			s.keepPool(ctx, p)
 		}
 	}
 	return again
 }
 
 // mayGrow reports whether the pool is not in back-off after a failure.
-func (m *Launcher) mayGrow(pool string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return !m.staticLocked(pool).next.After(m.clock.Now())
+func (s *staticState) mayGrow(pool string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.poolLocked(pool).next.After(s.clock.Now())
 }
 
 // keepPool brings a static pool to its replicas, or closer to them.
@@ -115,35 +131,33 @@ func (m *Launcher) mayGrow(pool string) bool {
 //  1. Count what the API server has now, and what is about to be written: the caches of pools and claims may be behind.
 //  2. Too many: choose which to end.
 //  3. Too few: choose what to buy, within the limits, unless the pool is in back-off.
-func (m *Launcher) keepPool(ctx context.Context, p *capacity.Pool) {
-	replicas, there, written, err := m.claims.StaticClaims(ctx, p.Name)
+func (s *staticPools) keepPool(ctx context.Context, p *capacity.Pool) {
+	replicas, there, written, err := s.claims.StaticClaims(ctx, p.Name)
 	if err != nil {
 		if ctx.Err() == nil {
-			m.log(ctx).V(2).Info("Could not count the nodes of a static pool", "pool", p.Name, "err", err)
+			klog.FromContext(ctx).V(2).Info("Could not count the nodes of a static pool", "pool", p.Name, "err", err)
 		}
 		return
 	}
 	if !there {
 		return // the deletion of the pool ends its nodes
 	}
-	liveClaims := m.liveClaims(p.Name, written)
+	liveClaims := s.liveClaims(p.Name, written)
 	switch n := int64(len(liveClaims)) - replicas; {
 	case n > 0:
-		m.shrink(ctx, p, liveClaims, int(n))
+		s.shrink(ctx, p, liveClaims, int(n))
 	case n < 0:
-		m.grow(ctx, p, -n)
+		s.grow(ctx, p, -n)
 	}
 }
 
 // liveClaims returns the pool's claims that exist or are about to be written, and are not being ended. written holds those that the API
 // server has; true: being deleted.
-func (m *Launcher) liveClaims(pool string, written map[string]bool) map[string]*capacity.Claim {
+func (s *staticPools) liveClaims(pool string, written map[string]bool) map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
-	all := m.allClaims()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	all := s.claims.allClaims()
 	for name, gone := range written {
-		if gone || m.ending[name] {
+		if gone || s.state.isEnding(name) {
 			continue
 		}
 		out[name] = all[name]
@@ -151,8 +165,8 @@ func (m *Launcher) liveClaims(pool string, written map[string]bool) map[string]*
 			out[name] = &capacity.Claim{Name: name, Pool: pool, Launched: true} // another process's, created a moment ago
 		}
 	}
-	for name, c := range m.local {
-		if _, known := written[name]; c.Pool == pool && !known && !c.Deleting && !m.ending[name] {
+	for name, c := range s.claims.known() {
+		if _, there := written[name]; c.Pool == pool && !there && !c.Deleting && !s.state.isEnding(name) {
 			out[name] = c
 		}
 	}
@@ -160,223 +174,171 @@ func (m *Launcher) liveClaims(pool string, written map[string]bool) map[string]*
 }
 
 // grow launches up to n nodes for a static pool.
-func (m *Launcher) grow(ctx context.Context, p *capacity.Pool, n int64) {
-	if p.Unready != "" || !m.mayGrow(p.Name) {
+func (s *staticPools) grow(ctx context.Context, p *capacity.Pool, n int64) {
+	if p.Unready != "" || !s.state.mayGrow(p.Name) {
 		return // the pool's conditions or events say why
 	}
-	node, why, _ := capacity.Resolve(p, nil, m.daemons(), m.cfg.Plan)
+	node, why, _ := capacity.Resolve(p, nil, s.daemons(), s.options)
 	if node == nil {
-		m.recordFailure(p.Name)
-		m.shortage(p.Name, why)
+		s.state.recordFailure(p.Name)
+		s.state.shortage(p.Name, why)
 		return
 	}
-	if over := m.crowded(1); over != "" {
-		m.shortage(p.Name, over)
+	if over := s.purchases.crowded(1); over != "" {
+		s.state.shortage(p.Name, over)
 		return
 	}
-	n = min(n, int64(m.headroom()))
-	m.buyMu.Lock()
-	defer m.buyMu.Unlock()
-	workload := guard.Workload{Owner: "NodePool/" + p.Name}
-	node, held := m.spending.forPool(p, node, workload)
-	if held.none {
-		m.shortage(p.Name, held.why)
+	node, claims, short := s.purchases.buyStatic(p, node, min(int(n), s.purchases.headroom()))
+	if s.state.shortage(p.Name, short); short != "" && node != nil {
+		s.state.waitFor(p.Name, limitPause)
+	}
+	if len(claims) == 0 {
 		return
 	}
-	if held.probe != nil {
-		n = 1
-	}
-	round := m.randomName("r")
-	adm := m.spending.admit(int(n), m.money)
-	own := *node
-	own.Offers = adm.spare(p, node.Offers, []guard.Workload{workload})
-	node = &own
-	var claims []*capacity.Claim
-	short := held.why
-	for range n {
-		if why, _ := adm.refuses(p, node.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
-			short = why
-			break
+	klog.FromContext(ctx).V(2).Info("Launching nodes of a static pool", "pool", p.Name, "nodes", len(claims), "instanceType", node.Offers[0].Type.Name)
+	for some := range slices.Chunk(claims, maxBatch) {
+		for _, c := range some {
+			s.batches.inFlight(c, template(node), daemonRoom(node.Daemons))
 		}
-		c := m.claimFor(node)
-		c.LaunchBatch.For = capacity.ForPool
-		claims = append(claims, c)
+		w := &batch{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, claims: some, purpose: capacity.ForPool}
+		s.calls.wg.Go(func() { s.batches.launch(ctx, w) })
 	}
-	var granted []*capacity.Claim
-	for i, err := range m.claims.Reserve(claims...) {
-		if err != nil {
-			short = err.Error()
-			continue
-		}
-		granted = append(granted, claims[i])
-	}
-	if m.shortage(p.Name, short); short != "" {
-		m.mu.Lock()
-		m.staticLocked(p.Name).next = m.clock.Now().Add(limitPause)
-		m.mu.Unlock()
-	}
-	if len(granted) == 0 {
-		return
-	}
-	m.log(ctx).V(2).Info("Launching nodes of a static pool", "pool", p.Name, "nodes", len(granted), "instanceType", node.Offers[0].Type.Name)
-	var batches []*batch
-	for i, c := range granted {
-		if i%maxBatch == 0 {
-			batches = append(batches, &batch{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, purpose: capacity.ForPool})
-		}
-		w := batches[len(batches)-1]
-		w.claims = append(w.claims, c)
-		m.spending.buyAs(c, node.Offers, round, workload, held.probe)
-		cp := *c
-		m.remember(&cp)
-		m.inFlight(c, template(node), daemonRoom(node.Daemons))
-	}
-	for _, w := range batches {
-		m.wg.Go(func() { m.launch(ctx, w) })
-	}
-}
-
-// headroom returns how many more claims may be in flight.
-func (m *Launcher) headroom() int {
-	if m.cfg.MaxInFlight <= 0 {
-		return math.MaxInt32
-	}
-	return max(0, m.cfg.MaxInFlight-m.flying())
 }
 
 // shrink ends n nodes of a static pool. Disruption budgets don't apply; drains respect PodDisruptionBudgets.
-func (m *Launcher) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[string]*capacity.Claim, n int) {
-	nodes, err := m.occupancy(ctx, liveClaims)
+func (s *staticPools) shrink(ctx context.Context, p *capacity.Pool, liveClaims map[string]*capacity.Claim, n int) {
+	nodes, err := s.occupancy(ctx, liveClaims)
 	if err != nil {
-		m.log(ctx).V(2).Info("Could not read the nodes of a static pool; none is terminated", "pool", p.Name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Could not read the nodes of a static pool; none is terminated", "pool", p.Name, "err", err)
 		return
 	}
 	for _, name := range capacity.Surplus(nodes, n) {
-		m.mu.Lock()
-		m.ending[name] = true
-		m.mu.Unlock()
-		m.log(ctx).V(2).Info("Terminating a node of a static pool that has too many", "pool", p.Name, "nodeClaim", name)
-		m.background(ctx, func() {
-			if err := m.claims.Delete(ctx, name); err != nil {
-				m.log(ctx).V(2).Info("Could not terminate a node of a static pool; trying again", "nodeClaim", name, "err", err)
-				m.mu.Lock()
-				delete(m.ending, name)
-				m.mu.Unlock()
-				m.recount()
+		s.state.end(name)
+		klog.FromContext(ctx).V(2).Info("Terminating a node of a static pool that has too many", "pool", p.Name, "nodeClaim", name)
+		s.calls.background(ctx, func() {
+			if err := s.claims.Delete(ctx, name); err != nil {
+				klog.FromContext(ctx).V(2).Info("Could not terminate a node of a static pool; trying again", "nodeClaim", name, "err", err)
+				s.state.forget(name)
+				s.triggers.recount()
 			}
 		})
 	}
 }
 
 // occupancy returns what would be disrupted with each of the nodes.
-func (m *Launcher) occupancy(ctx context.Context, liveClaims map[string]*capacity.Claim) ([]capacity.StaticNode, error) {
-	now := m.clock.Now()
+func (s *staticPools) occupancy(ctx context.Context, liveClaims map[string]*capacity.Claim) ([]capacity.StaticNode, error) {
+	now := s.calls.clock.Now()
 	pods := map[string][]*corev1.Pod{}
 	protected := map[string]bool{}
-	m.recheckMu.Lock()
-	err := m.recheck.Refresh(ctx)
+	s.snapshot.mu.Lock()
+	err := s.snapshot.world.Refresh(ctx)
 	if err == nil {
-		m.recheck.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
+		s.snapshot.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
 			pods[n.Name], protected[n.Name] = n.Pods, o.Annotations[doNotDisrupt] == "true"
 			return n
 		})
 	}
-	m.recheckMu.Unlock()
+	s.snapshot.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
 	out := make([]capacity.StaticNode, 0, len(liveClaims))
 	for name, c := range liveClaims {
-		s := capacity.StaticNode{Claim: name, CreatedAt: c.CreatedAt, Launched: c.Launched, Protected: c.DoNotDisrupt || protected[c.NodeName]}
+		n := capacity.StaticNode{Claim: name, CreatedAt: c.CreatedAt, Launched: c.Launched, Protected: c.DoNotDisrupt || protected[c.NodeName]}
 		for _, pod := range pods[c.NodeName] {
-			cost, asks := m.judge(pod, now)
-			s.Protected = s.Protected || asks
+			cost, asks := s.judge(pod, now)
+			n.Protected = n.Protected || asks
 			if cost > 0 {
-				s.Occupied = true
-				s.Cost += cost
+				n.Occupied = true
+				n.Cost += cost
 			}
 		}
-		s.Cost *= c.Remaining(now)
-		out = append(out, s)
+		n.Cost *= c.Remaining(now)
+		out = append(out, n)
 	}
 	return out, nil
 }
 
 // shortage records, once, an event on a static pool about why it has fewer nodes than it wants; empty: it has them, or will.
-func (m *Launcher) shortage(pool, why string) {
-	m.mu.Lock()
-	s := m.staticLocked(pool)
-	news := s.said != why
-	s.said = why
-	m.mu.Unlock()
+func (s *staticState) shortage(pool, why string) {
+	s.mu.Lock()
+	p := s.poolLocked(pool)
+	news := p.said != why
+	p.said = why
+	s.mu.Unlock()
 	if news && why != "" {
-		m.claims.TellPool(pool, corev1.EventTypeWarning, "TooFewNodes", oneLine(why))
+		s.claims.TellPool(pool, corev1.EventTypeWarning, "TooFewNodes", oneLine(why))
 	}
 }
 
-func (m *Launcher) staticLocked(pool string) *static {
-	s := m.statics[pool]
-	if s == nil {
-		s = &static{}
-		m.statics[pool] = s
+func (s *staticState) poolLocked(pool string) *static {
+	p := s.pools[pool]
+	if p == nil {
+		p = &static{}
+		s.pools[pool] = p
 	}
-	return s
+	return p
+}
+
+// waitFor launches nothing for a pool before d has passed.
+func (s *staticState) waitFor(pool string, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.poolLocked(pool).next = s.clock.Now().Add(d)
 }
 
 // recordFailure counts a failed launch for a static pool, once for all that fail together.
-func (m *Launcher) recordFailure(pool string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, now := m.staticLocked(pool), m.clock.Now()
-	if now.Before(s.next) {
+func (s *staticState) recordFailure(pool string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, now := s.poolLocked(pool), s.clock.Now()
+	if now.Before(p.next) {
 		return
 	}
-	s.failed++
-	s.next = now.Add(min(firstStaticRetry<<min(s.failed-1, 20), maxStaticRetry))
+	p.failed++
+	p.next = now.Add(min(firstStaticRetry<<min(p.failed-1, 20), maxStaticRetry))
 }
 
 // registered resets that count when a node of the pool has registered.
-func (m *Launcher) registered(c *capacity.Claim) {
+func (s *staticState) registered(c *capacity.Claim) {
 	if c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || !c.Registered {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.staticLocked(c.Pool)
-	s.failed, s.next = 0, time.Time{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.poolLocked(c.Pool)
+	p.failed, p.next = 0, time.Time{}
 }
 
 // lostStatic is called for a claim that ends. If it is a static pool's, never registered, and isn't ended by a scale-down, that counts as a
 // failure.
-func (m *Launcher) lostStatic(name string) {
-	c := m.claim(name)
+func (s *staticState) lostStatic(name string) {
+	c := s.claims.claim(name)
 	if c == nil || c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || c.Registered {
 		return
 	}
-	m.mu.Lock()
-	wanted := m.ending[name]
-	m.mu.Unlock()
-	if !wanted {
-		m.recordFailure(c.Pool)
+	if !s.isEnding(name) {
+		s.recordFailure(c.Pool)
 	}
 }
 
 // isEnding reports whether the claim is being ended because its static pool has too many.
-func (m *Launcher) isEnding(name string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ending[name]
+func (s *staticState) isEnding(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending[name]
 }
 
-// flying returns how many claims are in flight.
-func (m *Launcher) flying() int {
-	var flights []ledger.InFlight
-	m.reservations.read(func(l *ledger.Ledger) { flights = l.InFlight() })
-	n := 0
-	for _, f := range flights {
-		if f.Claim != "" && !f.Initialized {
-			n++
-		}
-	}
-	return n
+// end records that the claim is being ended because its static pool doesn't need it.
+func (s *staticState) end(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending[name] = true
+}
+
+// forget records that the claim is gone, or isn't being ended after all.
+func (s *staticState) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ending, name)
 }

@@ -22,7 +22,7 @@ func (w *world) wants(n int64) {
 	w.replicas = &n
 	w.mu.Unlock()
 	if w.launcher != nil {
-		w.launcher.Changed()
+		w.parts.Triggers.Changed()
 	}
 }
 
@@ -119,9 +119,9 @@ func TestStaticPoolWhoseLaunchesFailBacksOff(t *testing.T) {
 	w.until("two tries", func() bool { return w.calls["Launch"] > 1 })
 	w.until("it is told", w.noted("pool TooFewNodes refused by the cloud: not authorized"))
 	w.until("the claims have ended", func() bool { return len(w.claims) == 0 })
-	w.launcher.mu.Lock()
-	s := *w.launcher.statics["pool"]
-	w.launcher.mu.Unlock()
+	w.parts.statics.mu.Lock()
+	s := *w.parts.statics.pools["pool"]
+	w.parts.statics.mu.Unlock()
 	if s.failed < 2 || s.next.IsZero() {
 		t.Errorf("%d failures counted, next try at %v", s.failed, s.next)
 	}
@@ -135,20 +135,20 @@ func TestPausesOfAStaticPool(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		w.launcher.recordFailure("pool")
-		w.launcher.recordFailure("pool") // of the same round
-		s := w.launcher.statics["pool"]
+		w.parts.statics.recordFailure("pool")
+		w.parts.statics.recordFailure("pool") // of the same round
+		s := w.parts.statics.pools["pool"]
 		if left := time.Until(s.next); s.failed != i+1 || left <= 0 || left > want {
 			t.Errorf("failure %d: %d counted, %v to wait, want up to %v", i+1, s.failed, left, want)
 		}
 		s.next = time.Time{}
 	}
-	w.launcher.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPods}})
-	if w.launcher.statics["pool"].failed != 3 {
+	w.parts.statics.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPods}})
+	if w.parts.statics.pools["pool"].failed != 3 {
 		t.Error("somebody else's node ended the count")
 	}
-	w.launcher.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}})
-	if s := w.launcher.statics["pool"]; s.failed != 0 || !s.next.IsZero() {
+	w.parts.statics.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}})
+	if s := w.parts.statics.pools["pool"]; s.failed != 0 || !s.next.IsZero() {
 		t.Errorf("a node registered, and yet %d failures count until %v", s.failed, s.next)
 	}
 }
@@ -163,10 +163,10 @@ func TestStaticNodeThatNeverRegistered(t *testing.T) {
 			c.LaunchBatch.For = capacity.ForPods
 		}
 		w.claims[name] = c
-		w.launcher.ending[name] = name == "ending"
-		w.launcher.ClaimGone(name, "its NodeClaim was deleted")
+		w.parts.statics.ending[name] = name == "ending"
+		w.parts.Claims.ClaimGone(name, "its NodeClaim was deleted")
 		got := 0
-		if s := w.launcher.statics["pool"]; s != nil {
+		if s := w.parts.statics.pools["pool"]; s != nil {
 			got = s.failed
 		}
 		if got != want {
@@ -186,13 +186,13 @@ func TestStaticNodeThatIsDeletedIsReplaced(t *testing.T) {
 	inst := instanceOf(w.claims[name]).ID
 	w.claims[name].Deleting = true
 	w.mu.Unlock()
-	w.launcher.ClaimGone(name, "its NodeClaim was deleted")
+	w.parts.Claims.ClaimGone(name, "its NodeClaim was deleted")
 	w.until("another one beside it", func() bool { return len(w.claims) == 3 && len(w.instances) == 3 })
 	w.mu.Lock()
 	delete(w.claims, name)
 	delete(w.instances, inst)
 	w.mu.Unlock()
-	w.launcher.ClaimGone(name, "its NodeClaim was deleted")
+	w.parts.Claims.ClaimGone(name, "its NodeClaim was deleted")
 	w.exactly(2)
 }
 

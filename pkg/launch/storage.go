@@ -12,34 +12,34 @@ import (
 
 // StorageCapacities returns the handler for the scheduler's CSIStorageCapacity informer: volumes of drivers whose capacity depends on the
 // node wait until it has been published.
-func (m *Launcher) StorageCapacities() cache.ResourceEventHandler {
+func (tr *NodeTracker) StorageCapacities() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) },
-		UpdateFunc: func(_, o any) { m.storageCapacity(o.(*storagev1.CSIStorageCapacity)) }, // the node that it is for can't change
+		AddFunc:    func(o any) { tr.storageCapacity(o.(*storagev1.CSIStorageCapacity)) },
+		UpdateFunc: func(_, o any) { tr.storageCapacity(o.(*storagev1.CSIStorageCapacity)) }, // the node that it is for can't change
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
 			}
 			if c, ok := o.(*storagev1.CSIStorageCapacity); ok {
-				m.storageCapacity(c)
+				tr.storageCapacity(c)
 			}
 		},
 	}
 }
 
-func (m *Launcher) storageCapacity(c *storagev1.CSIStorageCapacity) {
-	if m.storageOn(c) {
-		m.Changed() // a type may have more than was known, and pods were refused for that
+func (tr *NodeTracker) storageCapacity(c *storagev1.CSIStorageCapacity) {
+	if tr.storageOn(c) {
+		tr.triggers.Changed() // a type may have more than was known, and pods were refused for that
 	}
 }
 
 // storageOn updates the ledger's status of the nodes that the capacity is for, and reports whether one of them has more now.
-func (m *Launcher) storageOn(c *storagev1.CSIStorageCapacity) (more bool) {
-	m.nodeOf.mu.Lock()
-	defer m.nodeOf.mu.Unlock()
+func (tr *NodeTracker) storageOn(c *storagev1.CSIStorageCapacity) (more bool) {
+	tr.states.mu.Lock()
+	defer tr.states.mu.Unlock()
 	selects := storage.Selector(c)
-	for name, node := range m.nodeOf.objects {
-		if selects(node.Labels) && m.lookAgain(name) {
+	for name, node := range tr.states.objects {
+		if selects(node.Labels) && tr.lookAgain(name) {
 			more = true
 		}
 	}

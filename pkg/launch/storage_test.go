@@ -31,10 +31,10 @@ func TestPodsWaitForStorageToBePublished(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	w.launcher.nodeOf.storage = storage.New(f)
+	w.parts.Nodes.states.storage = storage.New(f)
 	objects := f.Storage().V1().CSIStorageCapacities().Informer().GetStore()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}}}
-	w.launcher.NodeCached(node)
+	w.parts.Nodes.NodeCached(node)
 	key := capacity.StorageOf("lvm")
 	class, err := capacity.ClassOf(w.pod(0), capacity.VolumeInfo{Attach: map[string]int64{key: 10 << 30}, Unbound: true})
 	if err != nil {
@@ -43,7 +43,7 @@ func TestPodsWaitForStorageToBePublished(t *testing.T) {
 	ref := refOf(w.pod(0))
 	w.reservations.Submit(ref, class)
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
-		l.Existing("node", w.launcher.nodeOf.status(node))
+		l.Existing("node", w.parts.Nodes.states.status(node))
 		l.Commit("p", []capacity.Placement{{Class: class, Pod: ref, Node: "node"}}, now)
 	})
 	waits := func(when string, want bool) {
@@ -54,7 +54,7 @@ func TestPodsWaitForStorageToBePublished(t *testing.T) {
 		}
 	}
 	waits("nothing is published", true)
-	handler := w.launcher.StorageCapacities()
+	handler := w.parts.Nodes.StorageCapacities()
 	other, mine := lvmOn("other", "20Gi"), lvmOn("node", "20Gi")
 	add(t, objects.Add(other))
 	handler.OnAdd(other, false)
@@ -64,14 +64,14 @@ func TestPodsWaitForStorageToBePublished(t *testing.T) {
 	waits("the kubelet has yet to label the node", true)
 	labeled := node.DeepCopy()
 	labeled.Labels["node"] = "node"
-	w.launcher.NodeCached(labeled)
+	w.parts.Nodes.NodeCached(labeled)
 	waits("it is published", false)
-	if diff := cmp.Diff(map[string]int64{key: 20 << 30}, w.launcher.nodeOf.status(labeled).VolumeLimits); diff != "" {
+	if diff := cmp.Diff(map[string]int64{key: 20 << 30}, w.parts.Nodes.states.status(labeled).VolumeLimits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
 	add(t, objects.Delete(mine))
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "d/node", Obj: mine})
-	if got := w.launcher.nodeOf.status(labeled); len(got.Drivers) > 0 || len(w.launcher.nodeOf.seen["node"].Drivers) > 0 {
+	if got := w.parts.Nodes.states.status(labeled); len(got.Drivers) > 0 || len(w.parts.Nodes.states.seen["node"].Drivers) > 0 {
 		t.Errorf("drivers %v when the capacity is gone", got.Drivers)
 	}
 }
@@ -148,15 +148,15 @@ func TestStorageOfUnmanagedNodesIsNotReadWithEachHeartbeat(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	w.launcher.nodeOf.storage = storage.New(f)
+	w.parts.Nodes.states.storage = storage.New(f)
 	add(t, f.Storage().V1().CSIStorageCapacities().Informer().GetStore().Add(lvmOn("node", "20Gi")))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"node": "node"}}}
-	w.launcher.NodeCached(node)
-	before := w.launcher.changes.Load()
+	w.parts.Nodes.NodeCached(node)
+	before := w.parts.Triggers.changes.Load()
 	for range 5 {
-		w.launcher.NodeCached(node.DeepCopy())
+		w.parts.Nodes.NodeCached(node.DeepCopy())
 	}
-	if got := w.launcher.changes.Load() - before; got != 0 {
+	if got := w.parts.Triggers.changes.Load() - before; got != 0 {
 		t.Errorf("%d heartbeats were changes of the cluster, want none", got)
 	}
 }

@@ -39,7 +39,7 @@ func TestTaintsOfOthersOnFreshNodes(t *testing.T) {
 		if ready {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}
-		w.launcher.NodeChanged(nil, node)
+		w.parts.Nodes.NodeChanged(nil, node)
 	}
 	change([]corev1.Taint{scanner}, false)
 	w.until("the taint is passed on", func() bool {
@@ -47,7 +47,7 @@ func TestTaintsOfOthersOnFreshNodes(t *testing.T) {
 	})
 	w.expected.Store(&[]corev1.Taint{scanner})
 
-	class, err := w.launcher.pending.classes.Class(w.pod(7))
+	class, err := w.pending.classes.Class(w.pod(7))
 	if err != nil {
 		t.Fatal(err)
 	}

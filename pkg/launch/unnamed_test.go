@@ -36,7 +36,7 @@ func TestNodeWhoseNameNobodyKnows(t *testing.T) {
 	if err := w.CreateNode(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	w.launcher.ClaimNamed(claim, "whatever", providerID)
-	w.launcher.ClaimNamed(claim, "whatever", providerID) // repeated with each change of the claim
+	w.parts.Nodes.ClaimNamed(claim, "whatever", providerID)
+	w.parts.Nodes.ClaimNamed(claim, "whatever", providerID) // repeated with each change of the claim
 	w.allBound(3)
 }

@@ -9,11 +9,27 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
+
+// viewer takes views of the cluster for plans. It belongs to the planner's goroutine.
+type viewer struct {
+	claims       *claimCache
+	cloud        Cloud
+	world        World
+	reservations *Reservations
+	pending      *Pending
+	owners       *Owners
+	daemons      func() []*capacity.DaemonSet
+	spending     *Spending
+	tracker      *NodeTracker
+	storage      *storageLimits
+	clock        clock.PassiveClock
+}
 
 // view is a Scene with what writing its plan to the ledger needs besides.
 type view struct {
@@ -28,22 +44,22 @@ type view struct {
 
 // view takes a view of the cluster. The ledger is read before the snapshot is taken: a pod that is assumed in between is then counted
 // twice, which does no harm, and is recognized by its UID; in the other order its capacity would be given away.
-func (m *Launcher) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
+func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
 	var flights []ledger.InFlight
 	var adopted map[types.UID][]types.UID
-	m.reservations.read(func(l *ledger.Ledger) { flights, adopted = l.InFlight(), l.Adopted() })
+	vi.reservations.read(func(l *ledger.Ledger) { flights, adopted = l.InFlight(), l.Adopted() })
 	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
 		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
 	})
-	if err := m.world.Refresh(ctx); err != nil {
+	if err := vi.world.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	v := &view{live: m.live.Load(), status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
-	v.DaemonSets = m.daemons()
-	v.Namespaces = m.pending.classes.namespaces
-	v.Pools = m.storage.on(m.claims.Pools(m.cloud.InstanceTypes))
-	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return m.spending.unfulfilledOf(m.pending.Get(w.Ref.UID)) })
-	v.Demand = append(demand(waiting), ahead(expecting, m.pending, m.owners, held(flights, adopted, m.pending.has), m.clock.Now())...)
+	v := &view{live: vi.tracker.live.Load(), status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
+	v.DaemonSets = vi.daemons()
+	v.Namespaces = vi.pending.classes.namespaces
+	v.Pools = vi.storage.on(vi.claims.Pools(vi.cloud.InstanceTypes))
+	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return vi.spending.unfulfilledOf(vi.pending.Get(w.Ref.UID)) })
+	v.Demand = append(demand(waiting), ahead(expecting, vi.pending, vi.owners, held(flights, adopted, vi.pending.has), vi.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}
 	for i := range flights {
@@ -53,12 +69,12 @@ func (m *Launcher) view(ctx context.Context, waiting []ledger.Waiting) (*view, e
 			v.claimOf[f.Name] = f.Claim
 		}
 	}
-	v.Nodes = m.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
+	v.Nodes = vi.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
 		shown := o
-		v.status[n.Name] = m.nodeOf.status(o)
+		v.status[n.Name] = vi.tracker.states.status(o)
 		f := byName[n.Name]
 		out := v.promise(n, f, v.status[n.Name])
-		if later := m.withoutStartupTaints(o, out); later != nil {
+		if later := vi.withoutStartupTaints(o, out); later != nil {
 			out.Taints = later.Spec.Taints
 			o = later
 		}
@@ -88,15 +104,15 @@ func (m *Launcher) view(ctx context.Context, waiting []ledger.Waiting) (*view, e
 
 // withoutStartupTaints returns the Node of a claim in flight as it will be. Startup taints, and taints that are treated like them, keep
 // pods waiting (behind their gates) but not plans, and planner and filters have to see the same node. It returns nil if the Node has none.
-func (m *Launcher) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.Node {
+func (vi *viewer) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.Node {
 	if !n.InFlight || n.Claim == "" || len(o.Spec.Taints) == 0 {
 		return nil
 	}
-	c := m.claim(n.Claim)
+	c := vi.claims.claim(n.Claim)
 	if c == nil {
 		return nil
 	}
-	going := slices.Concat(c.StartupTaints, m.claims.ExpectedTaints(c.Pool))
+	going := slices.Concat(c.StartupTaints, vi.claims.ExpectedTaints(c.Pool))
 	left := slices.DeleteFunc(slices.Clone(o.Spec.Taints), func(t corev1.Taint) bool {
 		return slices.ContainsFunc(going, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
 	})

@@ -67,7 +67,7 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []corev1.Taint
-			if later := w.launcher.withoutStartupTaints(tc.o, &tc.n); later != nil {
+			if later := w.parts.viewer.withoutStartupTaints(tc.o, &tc.n); later != nil {
 				got = later.Spec.Taints
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -84,7 +84,7 @@ func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing
 	w.nodes["na"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "na", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}}}
 	w.build()
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	w.launcher.pending.classes.volumes = newVolumeInfo(f)
+	w.pending.classes.volumes = newVolumeInfo(f)
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv", StorageClassName: ptr.To("c")}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
@@ -92,8 +92,8 @@ func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing
 	add(t, f.Core().V1().PersistentVolumes().Informer().GetStore().Add(pv))
 	pod := w.pod(0)
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-	w.launcher.pending.observe(nil, pod)
-	class, err := w.launcher.pending.classes.Class(pod)
+	w.pending.observe(nil, pod)
+	class, err := w.pending.classes.Class(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +101,8 @@ func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing
 		Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 1}}}
 	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 2}},
 		LaunchBatch: &capacity.LaunchBatch{Token: "t", Attempt: 1, Claims: []string{"b"}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}}
-	w.launcher.recover(t.Context(), func() {})
-	w.launcher.wg.Wait()
+	w.parts.recovery.recover(t.Context(), func() {})
+	w.parts.calls.wg.Wait()
 	var a []capacity.Slot
 	w.reservations.read(func(l *ledger.Ledger) { a = l.Slots("a") })
 	if len(a) > 0 {

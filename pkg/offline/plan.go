@@ -101,13 +101,13 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	reservations := launch.NewReservations(&arrivals{})
 	pending := launch.NewPending(d.schedulers(), reservations, classes)
 	said := &words{}
-	launcher := launch.New(launch.Config{Plan: s.Plan, NamespaceSelector: s.NamespaceSelector}, launch.Parts{
+	controllers := launch.New(launch.Config{Plan: s.Plan, NamespaceSelector: s.NamespaceSelector}, launch.Parts{
 		Clock: clock.RealClock{}, Reservations: reservations, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
 		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pending, Owners: launch.NewOwners(c.informers),
 		Daemons: daemons.List,
 	})
 	d.submit(reservations, pending, classes)
-	view, plan, err := launcher.Propose(ctx)
+	view, plan, err := controllers.Rounds.Propose(ctx)
 	if err != nil {
 		return nil, err
 	}

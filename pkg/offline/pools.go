@@ -23,7 +23,7 @@ type Catalog interface {
 	InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string, unready string)
 }
 
-// shop implements launch.Claims and launch.Cloud as far as a proposal needs them: pools, existing claims, and instance types. A
+// shop implements launch.ClaimLog and launch.Cloud as far as a proposal needs them: pools, existing claims, and instance types. A
 // launcher that isn't running calls no other methods of the interfaces.
 type shop struct {
 	intentLog
@@ -36,7 +36,7 @@ type shop struct {
 }
 
 type (
-	intentLog = launch.Claims
+	intentLog = launch.ClaimLog
 	cloud     = launch.Cloud
 )
 

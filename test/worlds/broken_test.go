@@ -33,8 +33,8 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 		},
 		{
 			name: "launches are doubled", file: "pkg/launch/launchbatch.go",
-			old:   "res, err := m.cloud.Launch(ctx, rec)",
-			new:   "twin := rec\n\t\ttwin.Token += \"x\"\n\t\t_, _ = m.cloud.Launch(ctx, twin)\n\t\tres, err := m.cloud.Launch(ctx, rec)",
+			old:   "res, err := b.cloud.Launch(ctx, rec)",
+			new:   "twin := rec\n\t\ttwin.Token += \"x\"\n\t\t_, _ = b.cloud.Launch(ctx, twin)\n\t\tres, err := b.cloud.Launch(ctx, rec)",
 			found: func(r *check.Report) bool { return len(r.Beyond) > 0 },
 		},
 	} {

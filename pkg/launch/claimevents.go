@@ -1,0 +1,83 @@
+package launch
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// ClaimEvents hears of NodeClaims: new and changed ones, those that are given up, and those that have ended. Safe for concurrent use.
+type ClaimEvents struct {
+	claims       *claimCache
+	reservations *Reservations
+	spending     *Spending
+	prices       *prices
+	statics      *staticState
+	cleanup      *cleanup
+	refusals     *refusals
+	triggers     *Triggers
+	relief       *relief
+
+	mu      sync.Mutex
+	dying   map[string]string // the pools of claims that are being deleted, as already noticed
+	givenUp map[string]string // claims that liveness gives up, and why
+}
+
+// ClaimChanged hears of a NodeClaim, new or changed. It returns at once.
+func (cl *ClaimEvents) ClaimChanged(c *capacity.Claim) {
+	cl.statics.registered(c)
+	cl.spending.observe(c)
+	if c.Order == nil || c.Launched || c.Deleting {
+		return
+	}
+	cl.triggers.claimOrdered()
+}
+
+// GivingUp hears why a NodeClaim is about to be given up, for the events of pods that wait for its node. ClaimGone follows.
+func (cl *ClaimEvents) GivingUp(claim, why string) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.givenUp[claim] = why
+}
+
+// ClaimGone hears that a NodeClaim has ended or is about to. It is called repeatedly for a claim that is being deleted.
+func (cl *ClaimEvents) ClaimGone(name, why string) {
+	c := cl.claims.Claim(name)
+	cl.mu.Lock()
+	pool, told := cl.dying[name]
+	if delete(cl.dying, name); c != nil && c.Deleting {
+		cl.dying[name] = c.Pool
+	} else if c == nil {
+		if known := cl.claims.claim(name); known != nil {
+			pool = known.Pool
+		}
+		cl.relief.claimEnded(pool)
+	}
+	given := cl.givenUp[name]
+	if c == nil {
+		delete(cl.givenUp, name)
+	}
+	cl.mu.Unlock()
+	if given != "" {
+		why = given
+	}
+	if !told {
+		cl.statics.lostStatic(name)
+		if given != "" {
+			cl.refusals.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s failed to start: %s", name, why))
+		}
+	}
+	if cl.statics.isEnding(name) {
+		cl.spending.Ending(name, nil)
+	}
+	if !told {
+		cl.prices.wasted(c)
+	}
+	cl.spending.overClaim(name, c == nil || c.Launched || c.ProviderID != "")
+	cl.cleanup.forget(name)
+	cl.triggers.recount()
+	cl.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })
+}

@@ -1,0 +1,97 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// cleanup ends claims that were not launched, or whose launch has failed. Safe for concurrent use.
+type cleanup struct {
+	claims       *claimCache
+	reservations *Reservations
+	spending     *Spending
+	statics      *staticState
+	orders       *orderBook
+	delays       *delays
+	refusals     *refusals
+	triggers     *Triggers
+	calls        *calls
+	relief       *relief
+}
+
+// cancel deletes a claim that was never launched and that no pod needs.
+func (cl *cleanup) cancel(ctx context.Context, claim string) {
+	if err := cl.claims.Delete(ctx, claim); err != nil {
+		klog.FromContext(ctx).Error(err, "Could not delete a claim that is not needed any more; it will be collected", "nodeClaim", claim)
+	}
+	cl.forget(claim)
+	cl.triggers.recount()
+}
+
+// fail ends claims whose launch has failed and returns their pods to the planner. Standalone NodeClaims stay: they belong to the users who
+// wrote them.
+func (cl *cleanup) fail(ctx context.Context, claims []*capacity.Claim, reason, why string, exhausted bool) {
+	logger := klog.FromContext(ctx)
+	why = oneLine(why)
+	for _, c := range claims {
+		name, now := c.Name, cl.claims.claim(c.Name)
+		if now != nil && now.UID != c.UID && c.UID != "" {
+			continue // it is gone, and another claim has its name
+		}
+		became := "was not launched"
+		if reason == reasonInstanceLost || reason == reasonNodeNotCreated {
+			became = "failed to start"
+		}
+		pods := cl.refusals.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s %s: %s", name, became, why))
+		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", pods)
+		cl.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
+		cl.delays.delayOver(c.Pool)
+		if now != nil && now.Order != nil && now.ProviderID == "" {
+			cl.orders.refuseOrder(ctx, now, reason, why, true)
+			continue
+		}
+		if now != nil && now.LaunchBatch != nil && now.LaunchBatch.For == capacity.ForPool {
+			cl.statics.recordFailure(now.Pool)
+			cl.statics.shortage(now.Pool, why)
+			cl.statics.end(name)
+		}
+		cl.calls.background(ctx, func() { cl.giveUp(ctx, name, reason, why) })
+	}
+}
+
+// giveUp records why a claim's launch failed and deletes the claim. No launch of it may be under way.
+func (cl *cleanup) giveUp(ctx context.Context, name, reason, why string) {
+	if err := cl.claims.RecordLaunchFailed(ctx, name, reason, why); err != nil {
+		klog.FromContext(ctx).V(3).Info("Could not record why the launch failed", "nodeClaim", name, "err", err)
+	}
+	cl.cancel(ctx, name)
+}
+
+// endUnused terminates instances before their kubelets register: the gang that they were launched for can't be placed, and no other pod took
+// them.
+func (cl *cleanup) endUnused(ctx context.Context, claims []string) {
+	slices.Sort(claims)
+	for _, claim := range claims {
+		klog.FromContext(ctx).V(2).Info("Terminating an instance before its kubelet registers: the gang it was launched for can't be placed, and no pod took it", "nodeClaim", claim)
+		cl.spending.unused(claim, cl.reservations.unplanned)
+		cl.calls.background(ctx, func() { cl.cancel(ctx, claim) })
+	}
+}
+
+// forget drops all that is remembered of a claim that is gone, or that won't be written.
+func (cl *cleanup) forget(name string) {
+	cl.spending.overClaim(name, false) // no verdict so far: it never had an instance
+	pool := cl.claims.forget(name)
+	cl.orders.forget(name)
+	cl.statics.forget(name)
+	if pool != "" {
+		cl.relief.claimEnded(pool)
+	}
+}

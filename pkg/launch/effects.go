@@ -1,0 +1,108 @@
+package launch
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// effects carries out what the ledger asks for, and looks every second at what may have become due. It has a goroutine of its own.
+type effects struct {
+	claims       *claimCache
+	reservations *Reservations
+	pending      *Pending
+	queue        Queue
+	events       Recorder
+	records      *records
+	tracker      *NodeTracker
+	cleanup      *cleanup
+	ownership    *Ownership
+	triggers     *Triggers
+	calls        *calls
+	relief       *relief
+}
+
+// serve carries out the ledger's effects as they arise.
+func (ef *effects) serve(ctx context.Context) {
+	tick := ef.calls.clock.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ef.reservations.wake:
+		case <-ef.triggers.changed:
+			ef.triggers.gangsAnew.Store(true)
+			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
+		case <-tick.C():
+			if ef.ownership.troubled.Load() && ef.claims.Problem() == "" {
+				ef.ownership.troubled.Store(false)
+				ef.triggers.Changed()
+			}
+			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+			ef.later()
+			ef.relieve()
+			ef.pending.reconcile()
+			ef.records.tendSpending(ctx)
+			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !ef.reservations.Idle() {
+				ef.reservations.read(func(l *ledger.Ledger) { logger.Info("Ledger", "state", l.String()) })
+			}
+		}
+		ef.effects(ctx)
+	}
+}
+
+func (ef *effects) effects(ctx context.Context) {
+	e := ef.reservations.take()
+	if len(e.Activate) > 0 {
+		pods := make([]*corev1.Pod, 0, len(e.Activate))
+		for _, ref := range e.Activate {
+			if pod := ef.pending.Get(ref.UID); pod != nil {
+				pods = append(pods, pod)
+			}
+		}
+		klog.FromContext(ctx).V(3).Info("Opening gates", "pods", len(pods))
+		ef.queue.Activate(pods)
+	}
+	for _, w := range e.Words {
+		ef.events.Pod(w.Ref, corev1.EventTypeWarning, "PlacementFailed", w.Note)
+	}
+	for _, w := range e.Waits {
+		ef.events.Pod(w.Ref, corev1.EventTypeNormal, "WaitingForNode", w.Note)
+	}
+	for _, t := range e.Tainted {
+		ef.tracker.tainted(t)
+	}
+	for _, claim := range e.Cancel {
+		ef.calls.background(ctx, func() { ef.cleanup.cancel(ctx, claim) })
+	}
+	ef.cleanup.endUnused(ctx, e.End)
+	if e.Plan {
+		ef.triggers.replan()
+	}
+}
+
+// later submits pods that were left to preemption first. Those for which preemption has chosen victims are left out of plans as long as the
+// victims may take to end (withoutNominees).
+func (ef *effects) later() {
+	for _, d := range ef.reservations.due() {
+		if ef.pending.Get(d.ref.UID) != nil {
+			ef.reservations.submitUntaken(d.ref, d.class)
+		}
+	}
+}
+
+// relieve makes pods that were refused because of a limit be planned for again, once the limit has capacity.
+func (ef *effects) relieve() {
+	inFlight := func() (n int) {
+		ef.reservations.read(func(l *ledger.Ledger) { n = l.NotInitialized() })
+		return n
+	}
+	if ef.relief.due(ef.calls.clock.Now(), inFlight) {
+		ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
+	}
+}

@@ -1,0 +1,137 @@
+package launch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// gatherer collects the demand of a round. It belongs to the planner's goroutine.
+type gatherer struct {
+	reservations *Reservations
+	pending      *Pending
+	namespaces   *Namespaces
+	gangs        *gangPlans
+	nominees     map[types.UID]nominee
+}
+
+// gather queues unscheduled siblings of queued pods: they are of the same class, so they fit nowhere either, and one plan for all of them
+// buys better nodes than plans for each as the scheduler tries it. Members of their groups are queued, too.
+func (g *gatherer) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) {
+	var waiting []ledger.Waiting
+	g.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	if g.renew(ctx, waiting) {
+		g.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	}
+	classes := map[capacity.ClassKey]bool{}
+	for _, w := range waiting {
+		classes[w.Class.Key] = true
+	}
+	if len(classes) == 0 {
+		return nil, nil
+	}
+	for _, pod := range g.pending.all() {
+		if !g.reservations.free(pod.UID) {
+			continue
+		}
+		if c, err := g.pending.classes.Class(pod); err == nil && classes[c.Key] {
+			g.reservations.submitFree(refOf(pod), c)
+		}
+	}
+	g.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	gangs := g.gangs.gangsOf(ctx, g.withoutNominees(g.namespaces.withoutOthers(ctx, waiting)))
+	g.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	return waiting, gangs
+}
+
+// renew computes the classes of pods anew whose node was lost: without a scheduling cycle of theirs they may need something else now, such
+// as the zone in which their volume was bound meanwhile. It reports whether it changed the ledger.
+func (g *gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
+	fresh := map[types.UID]*capacity.Class{}
+	var lost []types.UID
+	for _, w := range waiting {
+		pod := g.pending.Get(w.Ref.UID)
+		if !w.Stale || pod == nil {
+			continue
+		}
+		if c, err := g.pending.classes.Class(pod); err != nil {
+			klog.FromContext(ctx).V(2).Info("A pod can't be planned for any more", "pod", w.Ref.Namespace+"/"+w.Ref.Name, "err", err)
+			lost = append(lost, w.Ref.UID)
+		} else {
+			fresh[w.Ref.UID] = c
+		}
+	}
+	if len(lost)+len(fresh) == 0 {
+		return false
+	}
+	g.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
+		l.Renew(fresh)
+		l.Dismiss(lost)
+	})
+	return true
+}
+
+// nomineePatience is how long the victims of a preemption may take to end before a node is launched for the pod after all.
+const nomineePatience = 30 * time.Second
+
+// preemptionPatience is how long it may take until the victims begin to end. The pod is nominated before they are deleted, in the
+// background, and the API server may throttle that.
+const preemptionPatience = 15 * time.Second
+
+// nominee is a pod that waits until the victims of a preemption have ended. since is when it was first seen nominated or, once ending is
+// set, when its victims were first seen terminating.
+type nominee struct {
+	node   string
+	since  time.Time
+	ending bool
+}
+
+// withoutNominees leaves out pods that wait for victims of preemption. Their capacity is not free yet, so a plan would buy it a second
+// time. It no longer waits for victims that don't end in time (a dead kubelet, a finalizer), nor once they have ended: if the scheduler
+// hasn't used their capacity, it was not enough.
+func (g *gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
+	for uid := range g.nominees {
+		if g.pending.Get(uid) == nil {
+			delete(g.nominees, uid)
+		}
+	}
+	now := g.reservations.clock.Now()
+	return slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
+		pod := g.pending.Get(w.Ref.UID)
+		if pod == nil || pod.Status.NominatedNodeName == "" {
+			delete(g.nominees, w.Ref.UID)
+			return false
+		}
+		first, known := g.nominees[w.Ref.UID]
+		ending := g.pending.makesRoom(pod.Status.NominatedNodeName)
+		if !known || first.node != pod.Status.NominatedNodeName || ending && !first.ending {
+			first = nominee{pod.Status.NominatedNodeName, now, ending}
+			g.nominees[w.Ref.UID] = first
+		}
+		until := first.since.Add(nomineePatience)
+		if !first.ending {
+			until = first.since.Add(preemptionPatience)
+		}
+		if first.ending && !ending || !now.Before(until) {
+			return false
+		}
+		g.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+			l.Postpone(w.Ref.UID, "preemption is making room for the pod on node "+pod.Status.NominatedNodeName, until, now)
+		})
+		return true
+	})
+}
+
+func uidsOf(waiting []ledger.Waiting) []types.UID {
+	out := make([]types.UID, 0, len(waiting))
+	for _, w := range waiting {
+		out = append(out, w.Ref.UID)
+	}
+	return out
+}

@@ -1,0 +1,62 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+)
+
+// planning makes verified plans. It belongs to the planner's goroutine.
+type planning struct {
+	viewer   *viewer
+	planner  Planner
+	world    World
+	nodes    NodeBuilder
+	pending  *Pending
+	spending *Spending
+	clock    clock.PassiveClock
+	options  capacity.Options
+	refused  *filterRefusals
+}
+
+// decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
+// being probed.
+func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (v *view, plan *capacity.Plan, err error) {
+	err = panics.Catch(ctx, "planner", func() error {
+		if v, err = p.viewer.view(ctx, waiting); err != nil {
+			return fmt.Errorf("taking a view of the cluster: %w", err)
+		}
+		if len(lift) > 0 { // a probe is one instance, for pods that exist
+			v.Demand = slices.DeleteFunc(v.Demand, func(d capacity.Demand) bool { return d.Owner != "" })
+		}
+		if plan, err = p.verified(ctx, v, p.pending.Get, gangs, lift); err == nil {
+			byPriority(plan)
+		}
+		return err
+	})
+	return v, plan, err
+}
+
+// verified makes a verified plan for the demand of a view, without what the spending guard forbids.
+func (p *planning) verified(ctx context.Context, v *view, pod func(types.UID) *corev1.Pod, gangs map[Group]*gang, lift []guard.Key) (*capacity.Plan, error) {
+	opts := p.options
+	forbidden, held := p.spending.restrict(v, pod, lift)
+	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
+	v.Demand = withGangs(v.Demand, pod, gangs)
+	d := Decider{Planner: p.planner, World: p.world, Nodes: p.nodes, Pod: pod, Patience: DefaultPatience, Clock: p.clock, memory: p.refused}
+	plan, err := d.Decide(ctx, &v.Scene, opts)
+	if err != nil {
+		return nil, fmt.Errorf("the plan could not be verified: %w", err)
+	}
+	plan.Refused = append(plan.Refused, held...)
+	return plan, nil
+}

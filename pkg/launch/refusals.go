@@ -1,0 +1,58 @@
+package launch
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// refusals tells pods why nothing is launched for them.
+type refusals struct {
+	reservations *Reservations
+	pending      *Pending
+	events       Recorder
+}
+
+func (re *refusals) refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
+	re.refuseFor(ctx, uids, why, retryable, false)
+}
+
+func (re *refusals) refuseFor(ctx context.Context, uids []types.UID, why string, retryable, soon bool) {
+	why = oneLine(why) // it becomes the pods' condition, too
+	var news []capacity.PodRef
+	re.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+		if news = l.Refuse(uids, why, retryable, now); soon {
+			l.Await(uids)
+		}
+	})
+	for _, ref := range news {
+		if re.pending.Get(ref.UID) != nil {
+			re.events.Pod(ref, corev1.EventTypeWarning, "FailedProvisioning", why)
+		}
+	}
+	klog.FromContext(ctx).V(2).Info("Refused demand", "pods", len(uids), "news", len(news), "reason", why, "retryable", retryable)
+}
+
+func (re *refusals) refusal(ctx context.Context, r capacity.Refusal) {
+	uids := make([]types.UID, 0, len(r.Pods))
+	for _, p := range r.Pods {
+		uids = append(uids, p.UID)
+	}
+	re.refuseFor(ctx, uids, r.Message, r.Retryable, r.Soon)
+}
+
+// tellPods records a warning on the pods that are planned on a claim's node, and returns how many there are.
+func (re *refusals) tellPods(claim, reason, note string) int {
+	var refs []capacity.PodRef
+	re.reservations.read(func(l *ledger.Ledger) { refs = l.Refs(claim) })
+	for _, ref := range refs {
+		re.events.Pod(ref, corev1.EventTypeWarning, reason, note)
+	}
+	return len(refs)
+}

@@ -1,0 +1,131 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// relocation plans and launches the capacity that Replacements asks for. It belongs to the planner's goroutine.
+type relocation struct {
+	moves        *Replacements
+	claims       *claimCache
+	reservations *Reservations
+	pending      *Pending
+	planning     *planning
+	purchases    *purchases
+	committer    *committer
+	ownership    *Ownership
+	world        World
+}
+
+// relocate plans capacity for the pods of all nodes that have to go, where it is missing:
+//
+//  1. Take a view in which these pods have left, and in which their nodes accept no pods.
+//  2. Plan and verify their successors like any other demand.
+//  3. Reserve what was found for the owners, and launch what has to be bought.
+func (re *relocation) relocate(ctx context.Context) {
+	moves := re.moves.movesDue()
+	if len(moves) == 0 || re.ownership.hold() != "" || re.claims.Problem() != "" {
+		return
+	}
+	logger := klog.FromContext(ctx)
+	leaving := map[types.UID]string{} // pods without new capacity, and the node they leave
+	pods := map[types.UID]*corev1.Pod{}
+	var waiting []ledger.Waiting
+	for _, node := range slices.Sorted(maps.Keys(moves)) {
+		var held map[ledger.Successor]int
+		re.reservations.read(func(l *ledger.Ledger) { held, _ = l.Held(node) })
+		wanted, _ := re.moves.successors(moves[node])
+		for _, pod := range missing(wanted, held) {
+			_, class, _ := re.pending.classes.successor(pod) // it had a class a moment ago
+			leaving[pod.UID], pods[pod.UID] = node, pod
+			waiting = append(waiting, ledger.Waiting{Ref: refOf(pod), Class: class})
+		}
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	slices.SortFunc(waiting, func(a, b ledger.Waiting) int { return compare(a.Ref.UID, b.Ref.UID) })
+	v, plan, err := re.decideMoves(ctx, waiting, pods)
+	if err != nil {
+		if ctx.Err() == nil {
+			logger.Error(err, "No capacity could be planned for the pods of nodes that have to go")
+		}
+		re.moves.tellMoves(leaving, func(types.UID) string { return err.Error() })
+		return
+	}
+	claims := re.purchases.reserve(plan, len(v.inFlight), buying{urgent: true, pod: func(uid types.UID) *corev1.Pod { return pods[uid] }})
+	refused := map[types.UID]string{}
+	for _, r := range plan.Refused {
+		for _, ref := range r.Pods {
+			refused[ref.UID] = r.Message
+		}
+	}
+	from := make([]string, len(plan.Placements))
+	for i := range plan.Placements {
+		pl := &plan.Placements[i]
+		from[i] = leaving[pl.Pod.UID]
+		pl.Owner, pl.Pod = objects.Controller(pods[pl.Pod.UID]), capacity.PodRef{}
+	}
+	batches := re.committer.bookAs(ctx, v, plan, claims, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
+		l.Move(id, placements, from, now.Add(moveHold), now)
+	})
+	re.moves.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })
+	logger.V(2).Info("Planned capacity for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
+		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
+	re.committer.launch(ctx, batches)
+}
+
+// decideMoves makes a verified plan in a view without the pods of nodes that have to go.
+func (re *relocation) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods map[types.UID]*corev1.Pod) (*view, *capacity.Plan, error) {
+	v, err := re.planning.viewer.view(ctx, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
+	}
+	v.Demand = demand(waiting)
+	re.depart(v)
+	plan, err := re.planning.verified(ctx, v, func(uid types.UID) *corev1.Pod { return pods[uid] }, nil, nil)
+	return v, plan, err
+}
+
+// depart changes the view and what the filters see: the pods that move are gone from the nodes that have to go, their other pods stay, and
+// the disrupted taint keeps all other pods off. Nodes to avoid accept no pods.
+func (re *relocation) depart(v *view) {
+	gone, avoid := re.moves.movingPods()
+	objects := map[string]*corev1.Node{}
+	re.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
+		if gone[n.Name] != nil {
+			objects[n.Name] = o
+		}
+		return n
+	})
+	for i, n := range v.Nodes {
+		o := objects[n.Name]
+		if o == nil && !avoid[n.Name] {
+			continue
+		}
+		left := *n
+		left.Closed = true
+		if o == nil {
+			v.Nodes[i] = &left
+			continue
+		}
+		left.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(p *corev1.Pod) bool { return gone[n.Name][p.UID] })
+		v.Nodes[i] = &left
+		o = o.DeepCopy()
+		o.Spec.Taints = append(slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintDisrupted }),
+			corev1.Taint{Key: taintDisrupted, Effect: corev1.TaintEffectNoSchedule})
+		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o, Pods: left.Pods, Instead: true})
+	}
+}

@@ -1,0 +1,105 @@
+package launch
+
+import (
+	"sync/atomic"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// Triggers wake controllers: they hold what has happened since a controller last looked, not how often. Handlers of informers and
+// controllers call them, and return at once. Safe for concurrent use.
+type Triggers struct {
+	reservations *Reservations
+
+	plan    chan struct{} // demand is waiting
+	changed chan struct{} // pools, offerings or node classes changed
+	ordered chan struct{} // a standalone NodeClaim has appeared or changed
+	counted chan struct{} // static pools may have too few nodes or too many
+	changes atomic.Uint64 // how often pools, offerings or node classes have changed
+	room    atomic.Bool   // capacity has appeared since it was last offered
+	freed   atomic.Bool   // and pods may leave a launched instance for it
+	// daemonsMoved: DaemonSets or the requests of their pods have changed since capacity was last reserved for them.
+	daemonsMoved atomic.Bool
+	gangsAnew    atomic.Bool // pools or offerings have changed since gangs were refused
+}
+
+func newTriggers(r *Reservations) *Triggers {
+	one := func() chan struct{} { return make(chan struct{}, 1) }
+	return &Triggers{reservations: r, plan: one(), changed: one(), ordered: one(), counted: one()}
+}
+
+// replan wakes the planner to look at queued pods.
+func (t *Triggers) replan() {
+	select {
+	case t.plan <- struct{}{}:
+	default:
+	}
+}
+
+// recount makes sure that static pools are counted.
+func (t *Triggers) recount() {
+	select {
+	case t.counted <- struct{}{}:
+	default:
+	}
+}
+
+// claimOrdered makes sure that standalone NodeClaims are looked at.
+func (t *Triggers) claimOrdered() {
+	select {
+	case t.ordered <- struct{}{}:
+	default:
+	}
+}
+
+// Changed hears that pools, node classes or offerings have changed: refused pods may fit now.
+func (t *Triggers) Changed() {
+	t.recount()
+	t.changes.Add(1)
+	t.reopen()
+}
+
+// reopen makes refused pods be planned for again.
+func (t *Triggers) reopen() {
+	select {
+	case t.changed <- struct{}{}:
+	default:
+	}
+}
+
+// RoomAppeared hears that a node has more free capacity: a pod has ended, a node was added, has grown, or is schedulable again.
+// Pods that wait for an instance may use it instead. Safe for concurrent use; returns at once.
+func (t *Triggers) RoomAppeared() { t.roomAppeared(true) }
+
+// roomAppeared is RoomAppeared with the kind of capacity. For freed capacity pods may leave an instance that is already launched. For what
+// a new managed node turns out to have beyond its plan they may not: the nodes launched with it will register in a moment, and would have
+// been launched in vain.
+func (t *Triggers) roomAppeared(freed bool) {
+	if t.reservations.Idle() {
+		return
+	}
+	waits := false
+	t.reservations.read(func(l *ledger.Ledger) { waits = l.Waits(freed) })
+	if waits {
+		if freed {
+			t.freed.Store(true)
+		}
+		t.room.Store(true)
+		t.replan()
+	}
+}
+
+// DaemonsChanged hears that DaemonSets have been added or removed, or that the requests of their next pods have changed, so that
+// the capacity reserved for them on nodes in flight is adjusted. frees: refused pods may fit now. A pod that no longer fits on its node in
+// flight is rejected by the filters in its own scheduling cycle and planned for again.
+func (t *Triggers) DaemonsChanged(frees bool) {
+	if t.reservations.Idle() {
+		return
+	}
+	t.daemonsMoved.Store(true)
+	t.replan()
+	if frees {
+		t.changes.Add(1)
+		t.reopen()
+	}
+}
