@@ -47,6 +47,10 @@ var Rules = []Rule{
 	{"pkg/capacity", []string{"net", "net/http", "os"}, "no input and no output"},
 	{"pkg/capacity", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "imports point down, and this is the floor"},
 
+	{"pkg/capacity/ledger", own("pkg/capacity/planner"), "it keeps what a plan reserves, however the plan was made"},
+	{"pkg/capacity/guard", own("pkg/capacity/planner"), "it judges instances, not plans"},
+	{"pkg/capacity/packing", own("pkg/capacity/planner"), "it gets numbers and returns numbers"},
+
 	{"pkg/admission", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "what is added to a pod is worked out from values alone, for whoever reads them where"},
 	{"pkg/admission", own("pkg", "plugins"), "it knows pods and what is added to them, and nothing of plans"},
 
@@ -55,14 +59,14 @@ var Rules = []Rule{
 
 	{"pkg/aws", []string{clientGo, runtime}, "EC2 is asked on behalf of whoever calls; what the cluster knows comes in as values"},
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
-	{"pkg/aws", own("pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/aws", own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/karpenter", []string{awsSDK}, "API objects are read and written without a cloud at hand"},
 	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
-	{"pkg/karpenter", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/karpenter", own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/simulate", []string{awsSDK, ec2Types, karpTypes}, "filters see nodes and pods; where nodes come from is none of their business"},
-	{"pkg/simulate", own("pkg/aws", "pkg/karpenter", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/simulate", own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/launch", []string{awsSDK, ec2Types}, "the cloud is an interface of this package"},
 	{"pkg/launch", []string{karpTypes, runtime}, "claims are an interface of this launcher"},

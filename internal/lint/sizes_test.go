@@ -19,7 +19,7 @@ const (
 const (
 	controllers = "is taken apart as docs/design/controllers.md says"
 	record      = "is a record: it has no goroutine and no lock, and is handed on as a value"
-	planner     = "is the planner's working state, which pkg/capacity/planner will divide"
+	planner     = "is the planner's working state, which will be divided"
 	aProvider   = "becomes folders by noun"
 )
 
@@ -29,7 +29,7 @@ var large = map[string]string{
 	"pkg/capacity/ledger.Ledger": "is one step machine; readers get an interface of their own", "pkg/capacity/ledger.node": "is a node of the ledger, whose steps change it in one place",
 	"pkg/capacity/ledger.pod":  "is a pod of the ledger, likewise",
 	"pkg/capacity/guard.Guard": "is one step machine", "pkg/capacity/guard.Breaker": record,
-	"pkg/capacity.run": planner, "pkg/capacity.podBatch": planner, "pkg/capacity.group": planner,
+	"pkg/capacity/planner.run": planner, "pkg/capacity/planner.podBatch": planner, "pkg/capacity/planner.group": planner,
 	"pkg/capacity.Claim": record, "pkg/capacity.LaunchBatch": record, "pkg/capacity.Instance": record, "pkg/capacity.Class": record, "pkg/capacity.Pool": record,
 	"pkg/karpenter.Store": "holds one cache per kind; the legacy kinds leave it", "pkg/karpenter/legacy.ProvisionerSpec": record, "pkg/karpenter/legacy.KubeletConfiguration": record,
 	"pkg/aws.Provider": aProvider, "pkg/aws.CatalogType": record,

@@ -8,7 +8,7 @@ import (
 
 // Repels reports whether required anti-affinity of the class's pods keeps other pods off their node.
 func (c *Class) Repels() bool {
-	return slices.ContainsFunc(c.AntiAffinity, func(t PodTerm) bool { return t.TopologyKey == labelHostname })
+	return slices.ContainsFunc(c.AntiAffinity, func(t PodTerm) bool { return t.TopologyKey == LabelHostname })
 }
 
 // Apart reports whether required anti-affinity of one class or the other keeps their pods off the same node. Terms that need the labels
@@ -17,7 +17,7 @@ func Apart(a, b *Class) bool { return a.repels(b) || b.repels(a) }
 
 func (c *Class) repels(other *Class) bool {
 	return slices.ContainsFunc(c.AntiAffinity, func(t PodTerm) bool {
-		if t.TopologyKey != labelHostname || t.Selector == nil {
+		if t.TopologyKey != LabelHostname || t.Selector == nil {
 			return false
 		}
 		everywhere := t.NamespaceSelector != nil && t.NamespaceSelector.Empty()

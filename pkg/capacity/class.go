@@ -69,12 +69,20 @@ type Class struct {
 	Drivers []string
 }
 
-// scheduler returns the name of the pods' scheduler, which is part of Key.
-func (c *Class) scheduler() string {
+// Scheduler returns the name of the pods' scheduler, which is part of Key.
+func (c *Class) Scheduler() string {
 	if c.Pod == nil {
 		return ""
 	}
 	return c.Pod.Spec.SchedulerName
+}
+
+// TermsWithoutVolumes returns the required node terms without those from volumes, which is how spread selects nodes.
+func (c *Class) TermsWithoutVolumes() []Requirements {
+	if c.withoutVolumes != nil {
+		return *c.withoutVolumes
+	}
+	return c.Terms
 }
 
 // PreferredTerm is a node preference.

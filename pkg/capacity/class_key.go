@@ -14,84 +14,88 @@ import (
 // hash is stable across processes, because class keys are recorded on claims. It leaves out what pods of a class may differ in (name,
 // UID, owner, images, environment).
 func (c *Class) hash(pod *corev1.Pod, vol VolumeInfo) ClassKey {
-	k := make(keyBytes, 0, 1024)
-	k.text(pod.Namespace, pod.Spec.SchedulerName, strconv.Itoa(int(c.Priority)), strconv.Itoa(int(c.Bind)))
-	k.texts(c.Labels)
+	k := make(KeyBytes, 0, 1024)
+	k.Text(pod.Namespace, pod.Spec.SchedulerName, strconv.Itoa(int(c.Priority)), strconv.Itoa(int(c.Bind)))
+	k.Texts(c.Labels)
 	k.amounts(c.Requests)
-	k.texts(pod.Spec.NodeSelector)
+	k.Texts(pod.Spec.NodeSelector)
 	if a := pod.Spec.Affinity; a != nil {
-		k.message(a.Size(), a.MarshalTo)
+		k.Message(a.Size(), a.MarshalTo)
 	}
-	k.count(len(pod.Spec.Tolerations))
+	k.Count(len(pod.Spec.Tolerations))
 	for i := range pod.Spec.Tolerations {
 		t := &pod.Spec.Tolerations[i]
-		k.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
+		k.Text(t.Key, string(t.Operator), t.Value, string(t.Effect))
 	}
-	k.count(len(c.Spread))
+	k.Count(len(c.Spread))
 	for i := range pod.Spec.TopologySpreadConstraints {
 		t := &pod.Spec.TopologySpreadConstraints[i]
-		k.message(t.Size(), t.MarshalTo)
-		k.text(c.Spread[i].Selector.String()) // with matchLabelKeys: the selector differs between revisions
+		k.Message(t.Size(), t.MarshalTo)
+		k.Text(c.Spread[i].Selector.String()) // with matchLabelKeys: the selector differs between revisions
 	}
-	k.count(len(c.HostPorts))
+	k.Count(len(c.HostPorts))
 	for _, p := range c.HostPorts {
-		k.text(p.HostIP, string(p.Protocol), strconv.Itoa(int(p.HostPort)))
+		k.Text(p.HostIP, string(p.Protocol), strconv.Itoa(int(p.HostPort)))
 	}
-	k.count(len(pod.Spec.ResourceClaims))
-	k.count(len(vol.Topology))
+	k.Count(len(pod.Spec.ResourceClaims))
+	k.Count(len(vol.Topology))
 	for _, alternatives := range vol.Topology {
-		k.count(len(alternatives))
+		k.Count(len(alternatives))
 		for _, term := range alternatives {
-			k.requirements(term)
+			k.Requirements(term)
 		}
 	}
-	k.count(len(vol.Attach))
+	k.Count(len(vol.Attach))
 	for _, driver := range slices.Sorted(maps.Keys(vol.Attach)) {
-		k.text(driver, strconv.FormatInt(vol.Attach[driver], 10))
+		k.Text(driver, strconv.FormatInt(vol.Attach[driver], 10))
 	}
-	k.text(c.Drivers...)
-	k.text(strconv.FormatBool(vol.Unbound))
+	k.Text(c.Drivers...)
+	k.Text(strconv.FormatBool(vol.Unbound))
 	sum := sha256.Sum256(k)
 	return ClassKey(hex.EncodeToString(sum[:12]))
 }
 
-// keyBytes is an unambiguous encoding: every text and list is preceded by its length.
-type keyBytes []byte
+// KeyBytes is an unambiguous encoding of what a key stands for: every text and list is preceded by its length.
+type KeyBytes []byte
 
-func (k *keyBytes) count(n int) { *k = binary.AppendUvarint(*k, uint64(n)) }
+// Count appends a number, such as the length of a list.
+func (k *KeyBytes) Count(n int) { *k = binary.AppendUvarint(*k, uint64(n)) }
 
-func (k *keyBytes) text(texts ...string) {
+// Text appends texts.
+func (k *KeyBytes) Text(texts ...string) {
 	for _, t := range texts {
-		k.count(len(t))
+		k.Count(len(t))
 		*k = append(*k, t...)
 	}
 }
 
-func (k *keyBytes) texts(m map[string]string) {
-	k.count(len(m))
+// Texts appends a map in the order of its keys.
+func (k *KeyBytes) Texts(m map[string]string) {
+	k.Count(len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		k.text(key, m[key])
+		k.Text(key, m[key])
 	}
 }
 
-func (k *keyBytes) amounts(r Resources) {
-	k.count(len(r))
+func (k *KeyBytes) amounts(r Resources) {
+	k.Count(len(r))
 	for _, name := range slices.Sorted(maps.Keys(r)) {
-		k.text(string(name))
+		k.Text(string(name))
 		*k = binary.AppendVarint(*k, r[name])
 	}
 }
 
-func (k *keyBytes) requirements(rs Requirements) {
-	k.count(len(rs))
-	for _, r := range rs.sorted() {
-		k.text(r.String(), strconv.FormatBool(r.present))
+// Requirements appends requirements in the order of their keys.
+func (k *KeyBytes) Requirements(rs Requirements) {
+	k.Count(len(rs))
+	for _, r := range rs.Sorted() {
+		k.Text(r.String(), strconv.FormatBool(r.present))
 	}
 }
 
-// message appends a protobuf message, whose generated encoding sorts maps.
-func (k *keyBytes) message(size int, marshalTo func([]byte) (int, error)) {
-	k.count(size)
+// Message appends a protobuf message, whose generated encoding sorts maps.
+func (k *KeyBytes) Message(size int, marshalTo func([]byte) (int, error)) {
+	k.Count(size)
 	at := len(*k)
 	*k = append(*k, make([]byte, size)...)
 	if n, err := marshalTo((*k)[at:]); err != nil || n != size {
@@ -102,21 +106,21 @@ func (k *keyBytes) message(size int, marshalTo func([]byte) (int, error)) {
 // Shape returns a hash of what pods of the class request: requests, node constraints, tolerations and ports, but no names and no labels.
 // It tells apart pods that no object owns.
 func (c *Class) Shape() string {
-	k := make(keyBytes, 0, 256)
-	k.text(c.Namespace)
+	k := make(KeyBytes, 0, 256)
+	k.Text(c.Namespace)
 	k.amounts(c.Requests)
-	k.count(len(c.Terms))
+	k.Count(len(c.Terms))
 	for _, term := range c.Terms {
-		k.requirements(term)
+		k.Requirements(term)
 	}
-	k.count(len(c.Tolerations))
+	k.Count(len(c.Tolerations))
 	for i := range c.Tolerations {
 		t := &c.Tolerations[i]
-		k.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
+		k.Text(t.Key, string(t.Operator), t.Value, string(t.Effect))
 	}
-	k.count(len(c.HostPorts))
+	k.Count(len(c.HostPorts))
 	for _, p := range c.HostPorts {
-		k.text(p.HostIP, string(p.Protocol), strconv.Itoa(int(p.HostPort)))
+		k.Text(p.HostIP, string(p.Protocol), strconv.Itoa(int(p.HostPort)))
 	}
 	sum := sha256.Sum256(k)
 	return hex.EncodeToString(sum[:6])

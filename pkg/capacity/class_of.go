@@ -52,7 +52,7 @@ func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
 	}
 	c := &Class{
 		Pod: pod, Namespace: pod.Namespace, Priority: schedhelper.PodPriority(pod), Requests: requests,
-		Tolerations: pod.Spec.Tolerations, HostPorts: hostPorts(pod), Volumes: vol.Attach,
+		Tolerations: pod.Spec.Tolerations, HostPorts: HostPorts(pod), Volumes: vol.Attach,
 	}
 	if err := c.nodeTerms(pod, vol.Topology); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func Unplannable(pod *corev1.Pod, why error) *Class {
 	}
 	return &Class{
 		Pod: pod, Namespace: pod.Namespace, Priority: schedhelper.PodPriority(pod), Requests: requests,
-		Labels: pod.Labels, AntiAffinity: apart, Tolerations: pod.Spec.Tolerations, HostPorts: hostPorts(pod), Bind: BindInitialized, BindReason: why.Error(),
+		Labels: pod.Labels, AntiAffinity: apart, Tolerations: pod.Spec.Tolerations, HostPorts: HostPorts(pod), Bind: BindInitialized, BindReason: why.Error(),
 	}
 }
 
@@ -114,30 +114,6 @@ func podRequests(pod *corev1.Pod) (Resources, error) {
 	}
 	out[corev1.ResourcePods] = 1
 	return out, nil
-}
-
-// hostPorts returns the ports of a pod that a node can give to one pod only.
-func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
-	var out []corev1.ContainerPort
-	add := func(c *corev1.Container) {
-		for _, p := range c.Ports {
-			if p.HostPort > 0 {
-				if p.Protocol == "" {
-					p.Protocol = corev1.ProtocolTCP
-				}
-				out = append(out, p)
-			}
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			add(c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
-	}
-	return out
 }
 
 // sharedLabels returns the pod's labels without those that every pod has a value of its own for, unless one of its terms selects by them.

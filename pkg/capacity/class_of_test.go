@@ -107,7 +107,7 @@ func TestPodsThatCannotBePlannedFor(t *testing.T) {
 			`pod can't be planned for: annotation dovetail.sh/bind is "erly", it can only be "early"`},
 		"a lost claim": {func(*corev1.Pod) {}, VolumeInfo{Problem: "claim data is lost"}, "pod can't be planned for: claim data is lost"},
 		"volumes in two zones": {func(*corev1.Pod) {}, VolumeInfo{Topology: [][]Requirements{
-			{LabelRequirements(map[string]string{labelZone: "a"})}, {LabelRequirements(map[string]string{"topology.ebs.csi.aws.com/zone": "b"})}}},
+			{LabelRequirements(map[string]string{LabelZone: "a"})}, {LabelRequirements(map[string]string{"topology.ebs.csi.aws.com/zone": "b"})}}},
 			"pod can't be planned for: its volumes can't be reached from the nodes it asks for"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestNodeTermsOfAPod(t *testing.T) {
 			p.Spec.Affinity = nodeAffinity(expr("b", "Exists"), expr("c", "NotIn", "x"))
 		}, VolumeInfo{}, []string{"[a in (1) b exists]", "[a in (1) c not in (x)]"}},
 		"a volume in one of two zones cuts the term that asks for another": {func(p *corev1.Pod) {
-			p.Spec.Affinity = nodeAffinity(expr(labelZone, "In", "a"), expr(labelZone, "In", "b", "c"))
-		}, VolumeInfo{Topology: [][]Requirements{{LabelRequirements(map[string]string{labelZone: "b"}), LabelRequirements(map[string]string{labelZone: "d"})}}},
+			p.Spec.Affinity = nodeAffinity(expr(LabelZone, "In", "a"), expr(LabelZone, "In", "b", "c"))
+		}, VolumeInfo{Topology: [][]Requirements{{LabelRequirements(map[string]string{LabelZone: "b"}), LabelRequirements(map[string]string{LabelZone: "d"})}}},
 			[]string{"[topology.kubernetes.io/zone in (b)]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestNodeTermsOfAPod(t *testing.T) {
 			}
 			var got []string
 			for _, term := range c.Terms {
-				got = append(got, fmt.Sprint(term.sorted()))
+				got = append(got, fmt.Sprint(term.Sorted()))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("terms (-want +got):\n%s", diff)
@@ -174,7 +174,7 @@ func TestNodeTermsOfAPod(t *testing.T) {
 }
 
 func TestPodsOfOneClass(t *testing.T) {
-	spread := corev1.TopologySpreadConstraint{TopologyKey: labelZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule, MatchLabelKeys: []string{"rev"},
+	spread := corev1.TopologySpreadConstraint{TopologyKey: LabelZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule, MatchLabelKeys: []string{"rev"},
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 	for name, tc := range map[string]struct {
 		a, b func(*corev1.Pod)
@@ -264,7 +264,7 @@ func TestEarliestMomentToBind(t *testing.T) {
 func BenchmarkClassOf(b *testing.B) {
 	pod := testPod("a", "cpu=500m", "memory=1Gi")
 	pod.Spec.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"}
-	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: labelZone, MaxSkew: 1,
+	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: LabelZone, MaxSkew: 1,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
 	b.ReportAllocs()
 	for b.Loop() {

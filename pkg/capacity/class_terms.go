@@ -36,7 +36,7 @@ func (c *Class) nodeTerms(pod *corev1.Pod, topology [][]Requirements) error {
 				ored = append(ored, term)
 			}
 		}
-		terms = cross(terms, ored)
+		terms = IntersectTerms(terms, ored)
 		if len(terms) == 0 {
 			return fmt.Errorf("%w: node selector and required node affinity contradict each other", ErrNotPlannable)
 		}
@@ -50,7 +50,7 @@ func (c *Class) nodeTerms(pod *corev1.Pod, topology [][]Requirements) error {
 		c.withoutVolumes = &own
 	}
 	for _, alternatives := range topology {
-		if terms = cross(terms, normalTerms(alternatives)); len(terms) == 0 {
+		if terms = IntersectTerms(terms, normalTerms(alternatives)); len(terms) == 0 {
 			return fmt.Errorf("%w: its volumes can't be reached from the nodes it asks for", ErrNotPlannable)
 		}
 	}
@@ -88,10 +88,10 @@ func nodeTerm(t *corev1.NodeSelectorTerm) (Requirements, error) {
 		out = out.And(r)
 	}
 	for _, e := range t.MatchFields {
-		if e.Key != fieldNodeName {
+		if e.Key != FieldNodeName {
 			return nil, fmt.Errorf("field %s is not one that nodes can be selected by", e.Key)
 		}
-		r, err := NewRequirement(fieldNodeName, Operator(e.Operator), e.Values...)
+		r, err := NewRequirement(FieldNodeName, Operator(e.Operator), e.Values...)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Key, err)
 		}
@@ -100,8 +100,8 @@ func nodeTerm(t *corev1.NodeSelectorTerm) (Requirements, error) {
 	return out, nil
 }
 
-// cross intersects each of a with each of b and leaves out what no node can satisfy.
-func cross(a, b []Requirements) []Requirements {
+// IntersectTerms intersects each of a with each of b and leaves out what no node can satisfy.
+func IntersectTerms(a, b []Requirements) []Requirements {
 	var out []Requirements
 	for _, x := range a {
 		for _, y := range b {
@@ -161,7 +161,7 @@ func (c *Class) podTerms(pod *corev1.Pod) error {
 func requiredTerms(terms []corev1.PodAffinityTerm, namespace string) ([]PodTerm, error) {
 	var out []PodTerm
 	for i := range terms {
-		t, err := podTerm(&terms[i], namespace, 0)
+		t, err := NewPodTerm(&terms[i], namespace, 0)
 		if err != nil {
 			return nil, fmt.Errorf("term %d: %w", i, err)
 		}
@@ -173,7 +173,7 @@ func requiredTerms(terms []corev1.PodAffinityTerm, namespace string) ([]PodTerm,
 func preferredTerms(terms []corev1.WeightedPodAffinityTerm, namespace string) ([]PodTerm, error) {
 	var out []PodTerm
 	for i := range terms {
-		t, err := podTerm(&terms[i].PodAffinityTerm, namespace, terms[i].Weight)
+		t, err := NewPodTerm(&terms[i].PodAffinityTerm, namespace, terms[i].Weight)
 		if err != nil {
 			return nil, fmt.Errorf("term %d: %w", i, err)
 		}
@@ -211,8 +211,8 @@ func spreadConstraint(t *corev1.TopologySpreadConstraint, podLabels map[string]s
 	return s, nil
 }
 
-// podTerm converts a PodAffinityTerm of a pod in namespace.
-func podTerm(t *corev1.PodAffinityTerm, namespace string, weight int32) (PodTerm, error) {
+// NewPodTerm converts a PodAffinityTerm of a pod in namespace.
+func NewPodTerm(t *corev1.PodAffinityTerm, namespace string, weight int32) (PodTerm, error) {
 	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
 	if err != nil {
 		return PodTerm{}, fmt.Errorf("labelSelector: %w", err)

@@ -13,10 +13,10 @@ import (
 
 // randomRequirements makes the same requirements, several for some keys, as our type and as Karpenter's. The keys are a well-known one
 // and two of the user's own; one sometimes has its older name.
-func randomRequirements(d dice, minValues bool) (Requirements, scheduling.Requirements) {
+func randomRequirements(d *rand.Rand, minValues bool) (Requirements, scheduling.Requirements) {
 	ours, theirs := Requirements{}, scheduling.NewRequirements()
 	for range d.IntN(5) {
-		key := pick(d, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone, "example.com/a", "example.com/b")
+		key := oneOf(d, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone, "example.com/a", "example.com/b")
 		op, values := randomTerm(d)
 		r, err := NewRequirement(NormalLabel(key), op, values...)
 		if err != nil {
@@ -50,7 +50,7 @@ func canMeet(pool, pod Requirements) bool {
 func TestCompatibilityAgreesWithKarpenters(t *testing.T) {
 	same, differ := 0, 0
 	for seed := range uint64(20000) {
-		d := dice{rand.New(rand.NewPCG(seed, 5))}
+		d := rand.New(rand.NewPCG(seed, 5))
 		pool, karpPool := randomRequirements(d, false)
 		pod, karpPod := randomRequirements(d, false)
 		got, want := canMeet(pool, pod), karpPool.IsCompatible(karpPod, scheduling.AllowUndefinedWellKnownLabels)
@@ -84,7 +84,7 @@ func confused(rs Requirements) bool {
 // TestHighestMinValuesWins also compares minValues with Karpenter's: every intersection keeps them.
 func TestHighestMinValuesWins(t *testing.T) {
 	for seed := range uint64(5000) {
-		d := dice{rand.New(rand.NewPCG(seed, 6))}
+		d := rand.New(rand.NewPCG(seed, 6))
 		a, karpA := randomRequirements(d, true)
 		b, karpB := randomRequirements(d, true)
 		both := a.Intersect(b)

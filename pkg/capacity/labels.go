@@ -7,14 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Label keys that the planner treats in a special way.
+// Label keys with a meaning of their own.
 const (
-	labelCapacityType = "karpenter.sh/capacity-type"
-	labelInstanceType = corev1.LabelInstanceTypeStable
-	labelZone         = corev1.LabelTopologyZone
-	labelHostname     = corev1.LabelHostname
-	// fieldNodeName stands for the node field of matchFields; no managed Node has a label with such a key.
-	fieldNodeName = "metadata.name"
+	LabelCapacityType = "karpenter.sh/capacity-type"
+	LabelZone         = corev1.LabelTopologyZone
+	LabelHostname     = corev1.LabelHostname
+	// FieldNodeName stands for the node field of matchFields; no managed Node has a label with such a key.
+	FieldNodeName = "metadata.name"
 )
 
 // LabelReservationID is the label with the id of the capacity reservation that a node is from.
@@ -25,24 +24,22 @@ const reservationPrefix = "karpenter.k8s.aws/capacity-reservation-"
 // ReservationLabel reports whether a label describes a node's capacity reservation.
 func ReservationLabel(key string) bool { return strings.HasPrefix(key, reservationPrefix) }
 
-// offerLabels are the labels that depend on the offering, and not on the instance type or the pool (Offer.Labels).
-var offerLabels = []string{
-	labelZone, labelCapacityType, LabelReservationID,
+// OfferLabels are the labels that depend on the offering, and not on the instance type or the pool (Offer.Labels). They must not be changed.
+var OfferLabels = []string{
+	LabelZone, LabelCapacityType, LabelReservationID,
 	"topology.k8s.aws/zone-id", "karpenter.k8s.aws/instance-tenancy",
 	reservationPrefix + "type", reservationPrefix + "interruptible",
 }
 
 // OfferLabel reports whether a label depends on the offering, and not on the instance type or the pool.
-func OfferLabel(key string) bool { return slices.Contains(offerLabels, key) }
+func OfferLabel(key string) bool { return slices.Contains(OfferLabels, key) }
 
-// The other capacity types, for the planner's own use.
+// Capacity types of offerings. Reserved capacity is paid for already.
 const (
-	capacityTypeOnDemand = "on-demand"
-	capacityTypeSpot     = "spot"
+	CapacityTypeOnDemand = "on-demand"
+	CapacityTypeSpot     = "spot"
+	CapacityTypeReserved = "reserved"
 )
-
-// CapacityTypeReserved is the capacity type of offerings that are paid for already.
-const CapacityTypeReserved = "reserved"
 
 // aliases are older spellings of label keys (Karpenter's normalised labels, LB-5).
 var aliases = map[string]string{

@@ -71,12 +71,12 @@ type Offer struct {
 	Labels map[string]string
 }
 
-// label returns a label that the offering sets.
-func (o *Offer) label(key string) (string, bool) {
+// Label returns a label that the offering sets.
+func (o *Offer) Label(key string) (string, bool) {
 	switch key {
-	case labelZone:
+	case LabelZone:
 		return o.Zone, o.Zone != ""
-	case labelCapacityType:
+	case LabelCapacityType:
 		return o.CapacityType, true
 	case LabelReservationID:
 		return o.ReservationID, o.ReservationID != ""
@@ -85,16 +85,16 @@ func (o *Offer) label(key string) (string, bool) {
 	return v, ok
 }
 
-// allows reports whether a node bought this way satisfies a requirement on a label of offerings.
-func (o *Offer) allows(r Requirement) bool {
-	v, ok := o.label(r.Key)
+// Allows reports whether a node bought this way satisfies a requirement on a label of offerings.
+func (o *Offer) Allows(r Requirement) bool {
+	v, ok := o.Label(r.Key)
 	return ok && r.Has(v) || !ok && r.AllowsAbsent()
 }
 
 // Satisfies reports whether a node bought this way satisfies requirements on labels of offerings.
 func (o *Offer) Satisfies(rs Requirements) bool {
 	for _, r := range rs {
-		if !o.allows(r) {
+		if !o.Allows(r) {
 			return false
 		}
 	}

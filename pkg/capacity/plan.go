@@ -42,9 +42,6 @@ type Plan struct {
 	// unknown, because prices have surcharges or factors, capacity is bought that is paid for already, or pods were taken back in the
 	// end. Effort makes it sharper.
 	CostPerHour, LowerBound float64
-	// compared is the cost in the prices that are compared, yielded how many preferences were dropped for pods that are placed.
-	compared float64
-	yielded  int
 	// Explanations are those of the pods that Options.Explain names, if the demand has them.
 	Explanations []Explanation
 }
@@ -112,4 +109,40 @@ type Refusal struct {
 type PoolReason struct {
 	Pool   string
 	Reason string
+}
+
+// Explanation says why a pod is where the plan places it, with all of the plan's pods placed.
+type Explanation struct {
+	Pod PodRef
+	// Node is the node it is placed on, as in Placement; empty: refused.
+	Node string
+	// Lines are sentences without a full stop: where, why not on existing nodes, why this node, why not another pool, and which
+	// constraints and preferences mattered.
+	Lines []string
+}
+
+// Forbidden rules out a class on a node or, if Node is empty, on new nodes of a pool.
+type Forbidden struct {
+	Class ClassKey
+	Node  string
+	Pool  string
+	// With Pool: only in this zone and of this capacity type; empty: any.
+	Zone, CapacityType string
+	// Plugin is the filter that refused, Reason its reason as kube-scheduler words it.
+	Plugin, Reason string
+	// Paused: the spending guard rules the pods out there, not a filter.
+	Paused bool
+}
+
+// RulesOut reports whether it rules out an offering of its pool.
+func (f *Forbidden) RulesOut(o *Offer) bool {
+	return (f.Zone == "" || f.Zone == o.Zone) && (f.CapacityType == "" || f.CapacityType == o.CapacityType)
+}
+
+// Text returns the refusal in words.
+func (f *Forbidden) Text() string {
+	if f.Plugin == "" {
+		return f.Reason
+	}
+	return f.Plugin + ": " + f.Reason
 }

@@ -54,3 +54,9 @@ type DaemonSet struct {
 	// not planned.
 	Class *Class
 }
+
+// RunsOn reports whether the daemon will run a pod on a node with these labels and taints.
+func (d *DaemonSet) RunsOn(labels map[string]string, taints []corev1.Taint) bool {
+	return Untolerated(d.Class.Tolerations, taints) == nil &&
+		(len(d.Class.Terms) == 0 || slices.ContainsFunc(d.Class.Terms, func(term Requirements) bool { return term.Match(labels) }))
+}

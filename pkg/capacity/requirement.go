@@ -141,6 +141,25 @@ func (r Requirement) Single() (string, bool) {
 	return "", false
 }
 
+// Least returns the smallest integer that the requirement allows within its bounds, from zero on if it has none; ok is false if there is
+// none. It is for requirements that exclude values.
+func (r Requirement) Least() (value string, ok bool) {
+	n := int64(0)
+	switch {
+	case r.gte != nil:
+		n = *r.gte
+	case r.lte != nil && *r.lte < 0:
+		n = *r.lte
+	}
+	for ; ; n++ {
+		if value = strconv.FormatInt(n, 10); r.Has(value) {
+			return value, true
+		} else if r.lte != nil && n >= *r.lte {
+			return "", false
+		}
+	}
+}
+
 // Intersect returns a requirement that allows what both allow.
 func (r Requirement) Intersect(o Requirement) Requirement {
 	out := Requirement{Key: r.Key, complement: r.complement && o.complement, gte: r.gte, lte: r.lte,
@@ -214,7 +233,7 @@ type Requirements map[string]Requirement
 
 // Impossible returns the first requirement, by key, that no node satisfies.
 func (rs Requirements) Impossible() (Requirement, bool) {
-	for _, r := range rs.sorted() {
+	for _, r := range rs.Sorted() {
 		if r.Impossible() {
 			return r, true
 		}
@@ -222,8 +241,8 @@ func (rs Requirements) Impossible() (Requirement, bool) {
 	return Requirement{}, false
 }
 
-// sorted returns the requirements in the order of their keys.
-func (rs Requirements) sorted() []Requirement {
+// Sorted returns the requirements in the order of their keys.
+func (rs Requirements) Sorted() []Requirement {
 	out := make([]Requirement, 0, len(rs))
 	for _, key := range slices.Sorted(maps.Keys(rs)) {
 		out = append(out, rs[key])
@@ -253,13 +272,26 @@ func (rs Requirements) Intersect(o Requirements) Requirements {
 
 // Match reports whether a node with exactly these labels satisfies all requirements.
 func (rs Requirements) Match(labels map[string]string) bool {
-	for key, r := range rs {
+	return rs.MatchFunc(func(key string) (string, bool) {
 		v, ok := labels[key]
+		return v, ok
+	})
+}
+
+// MatchFunc reports whether a node for which label returns the labels satisfies all requirements.
+func (rs Requirements) MatchFunc(label func(key string) (string, bool)) bool {
+	for key, r := range rs {
+		v, ok := label(key)
 		if ok && !r.Has(v) || !ok && !r.AllowsAbsent() {
 			return false
 		}
 	}
 	return true
+}
+
+// MatchAny reports whether a node for which label returns the labels satisfies one of the terms, or whether there are none.
+func MatchAny(terms []Requirements, label func(key string) (string, bool)) bool {
+	return len(terms) == 0 || slices.ContainsFunc(terms, func(term Requirements) bool { return term.MatchFunc(label) })
 }
 
 // LabelRequirements returns requirements that are satisfied by exactly these labels' values.

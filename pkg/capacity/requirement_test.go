@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,14 +16,17 @@ import (
 // universe holds values that distinguish requirements: listed ones, unlisted ones, integers on both sides of every bound.
 var universe = []string{"a", "b", "c", "other", "", "-3", "-2", "-1", "0", "1", "2", "3", "4", "5", "6", "007"}
 
+// oneOf returns one of the values.
+func oneOf[T any](d *rand.Rand, from ...T) T { return from[d.IntN(len(from))] }
+
 // randomTerm returns an operator and values that it accepts.
-func randomTerm(d dice) (Operator, []string) {
-	op := pick(d, In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte)
+func randomTerm(d *rand.Rand) (Operator, []string) {
+	op := oneOf(d, In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte)
 	var values []string
 	switch op {
 	case In, NotIn:
 		for range 1 + d.IntN(4) {
-			values = append(values, pick(d, universe...))
+			values = append(values, oneOf(d, universe...))
 		}
 	case Gt, Lt, Gte, Lte:
 		values = []string{strconv.Itoa(d.IntN(9) - 3)}
@@ -31,7 +35,7 @@ func randomTerm(d dice) (Operator, []string) {
 }
 
 // randomRequirement returns the same requirement as our type and as Karpenter's.
-func randomRequirement(d dice) (Requirement, *scheduling.Requirement) {
+func randomRequirement(d *rand.Rand) (Requirement, *scheduling.Requirement) {
 	op, values := randomTerm(d)
 	r, err := NewRequirement("k", op, values...)
 	if err != nil {
@@ -42,7 +46,7 @@ func randomRequirement(d dice) (Requirement, *scheduling.Requirement) {
 
 func TestRequirementsAgreeWithKarpenters(t *testing.T) {
 	for seed := range uint64(5000) {
-		d := dice{rand.New(rand.NewPCG(seed, 3))}
+		d := rand.New(rand.NewPCG(seed, 3))
 		ours, theirs := randomRequirement(d)
 		what := ours.String()
 		for range 1 + d.IntN(3) {
@@ -69,7 +73,7 @@ func TestIntersectionsAreConjunctions(t *testing.T) {
 		nodes = append(nodes, map[string]string{"k": v})
 	}
 	for seed := range uint64(5000) {
-		d := dice{rand.New(rand.NewPCG(seed, 4))}
+		d := rand.New(rand.NewPCG(seed, 4))
 		both, what := Requirements{}, ""
 		var parts []Requirements
 		for range 1 + d.IntN(4) {
@@ -139,4 +143,28 @@ func TestNothingIsBeyondTheLargestInteger(t *testing.T) {
 			t.Errorf("%s %d: %v, %v, want impossible", op, end, r, err)
 		}
 	}
+}
+
+func FuzzRequirement(f *testing.F) {
+	f.Add("In", "a,b", "Gt", "1", "3")
+	f.Add("NotIn", "", "Lte", "-9223372036854775808", "x")
+	f.Fuzz(func(t *testing.T, op1, values1, op2, values2, probe string) {
+		a, err := NewRequirement("k", Operator(op1), strings.Split(values1, ",")...)
+		if err != nil {
+			return
+		}
+		b, err := NewRequirement("k", Operator(op2), strings.Split(values2, ",")...)
+		if err != nil {
+			return
+		}
+		both, turned := a.Intersect(b), b.Intersect(a)
+		if both.Has(probe) != (a.Has(probe) && b.Has(probe)) || both.Has(probe) != turned.Has(probe) {
+			t.Errorf("%s and %s: %q is in %v, %v, both %v, turned round %v", a, b, probe, a.Has(probe), b.Has(probe), both.Has(probe), turned.Has(probe))
+		}
+		if both.AllowsAbsent() != (a.AllowsAbsent() && b.AllowsAbsent()) || both.Impossible() && both.Has(probe) {
+			t.Errorf("%s and %s: %s", a, b, both)
+		}
+		_, _ = both.Values()
+		_, _ = both.Single()
+	})
 }

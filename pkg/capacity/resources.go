@@ -79,14 +79,14 @@ func (r Resources) Clone() Resources {
 // Add adds o to r in place, n times.
 func (r Resources) Add(o Resources, n int64) {
 	for name, v := range o {
-		r[name] = satAdd(r[name], satMul(v, n))
+		r[name] = SatAdd(r[name], SatMul(v, n))
 	}
 }
 
 // Sub subtracts o from r in place. A resource that r does not have becomes negative.
 func (r Resources) Sub(o Resources) {
 	for name, v := range o {
-		r[name] = satAdd(r[name], satMul(v, -1))
+		r[name] = SatAdd(r[name], SatMul(v, -1))
 	}
 }
 
@@ -118,7 +118,8 @@ func (r Resources) AtMost(o Resources) {
 	}
 }
 
-func satAdd(a, b int64) int64 {
+// SatAdd returns a plus b, or the end of int64 that the sum is beyond.
+func SatAdd(a, b int64) int64 {
 	c := a + b
 	if a > 0 && b > 0 && c < 0 {
 		return math.MaxInt64
@@ -129,7 +130,8 @@ func satAdd(a, b int64) int64 {
 	return c
 }
 
-func satMul(a, b int64) int64 {
+// SatMul returns a times b, or the end of int64 that the product is beyond.
+func SatMul(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return 0
 	}

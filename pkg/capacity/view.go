@@ -46,3 +46,12 @@ type Node struct {
 	// Boot is equal for nodes that take equally long to boot, as far as that is known. In flight only.
 	Boot string
 }
+
+// Label returns a label of an existing node, or its name for the key of matchFields.
+func (n *Node) Label(key string) (string, bool) {
+	v, ok := n.Labels[key]
+	if !ok && key == FieldNodeName {
+		return n.Name, true
+	}
+	return v, ok
+}

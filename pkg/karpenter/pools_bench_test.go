@@ -15,6 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
 const (
@@ -140,7 +141,7 @@ func BenchmarkPlanOfManyPools(b *testing.B) {
 		}
 		demand = append(demand, d)
 	}
-	planner := capacity.NewPlanner()
+	p := planner.New()
 	var changes, looks, plans time.Duration
 	version, updates := 0, 0
 	for b.Loop() {
@@ -154,7 +155,7 @@ func BenchmarkPlanOfManyPools(b *testing.B) {
 		changed := spent(b)
 		pools := s.Pools(kinds)
 		looked := spent(b)
-		plan := planner.Plan(&capacity.View{Pools: pools, Demand: demand}, capacity.Options{})
+		plan := p.Plan(&capacity.View{Pools: pools, Demand: demand}, capacity.Options{})
 		done := spent(b)
 		if len(plan.Placements) != 5*benchPools {
 			b.Fatalf("%d placements, refused: %v", len(plan.Placements), plan.Refused[0].Message)

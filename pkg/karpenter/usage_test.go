@@ -15,6 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
 // TestUsageIsTheSumOfItsClaims compares the incremental sums with full sums, over random sequences of changes.
@@ -154,21 +155,21 @@ func TestPlansThatRaceKeepTheLimits(t *testing.T) {
 		}
 	}
 	var wg sync.WaitGroup
-	for planner := range 6 {
+	for worker := range 6 {
 		wg.Go(func() {
 			for round := range 4 {
-				class := &capacity.Class{Key: capacity.ClassKey(fmt.Sprint(planner)), Requests: capacity.Resources{"cpu": 1500, "pods": 1}, Pod: &corev1.Pod{}}
+				class := &capacity.Class{Key: capacity.ClassKey(fmt.Sprint(worker)), Requests: capacity.Resources{"cpu": 1500, "pods": 1}, Pod: &corev1.Pod{}}
 				demand := capacity.Demand{Class: class}
 				for i := range 5 {
-					demand.Pods = append(demand.Pods, capacity.PodRef{UID: types.UID(fmt.Sprintf("%d-%d-%d", planner, round, i))})
+					demand.Pods = append(demand.Pods, capacity.PodRef{UID: types.UID(fmt.Sprintf("%d-%d-%d", worker, round, i))})
 				}
 				pools := w.Pools(func(string) ([]*capacity.InstanceType, string) { return kinds, "" })
-				plan := capacity.Decide(&capacity.View{Pools: pools, Demand: []capacity.Demand{demand}}, capacity.Options{})
+				plan := planner.Decide(&capacity.View{Pools: pools, Demand: []capacity.Demand{demand}}, capacity.Options{})
 				for i, n := range plan.Nodes {
-					c := testClaim(fmt.Sprintf("default-%d-%d-%d", planner, round, i), func(c *capacity.Claim) {
+					c := testClaim(fmt.Sprintf("default-%d-%d-%d", worker, round, i), func(c *capacity.Claim) {
 						c.Requests, c.Largest, c.Slots, c.LaunchBatch.Claims = n.Requests, n.Largest, nil, nil
 					})
-					if planner%2 == 0 { // half of the planners reserve first, the others reserve by the write
+					if worker%2 == 0 { // half of the planners reserve first, the others reserve by the write
 						if w.Reserve(c)[0] != nil {
 							continue
 						}

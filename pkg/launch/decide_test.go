@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
 // filters is a World whose filters refuse what the func objects to; its other methods are not used.
@@ -91,7 +92,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &filters{object: func(n *corev1.Node) string { return tc.object(n.Labels[corev1.LabelTopologyZone]) }}
-			d := Decider{Planner: capacity.NewPlanner(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }, Patience: DefaultPatience, Clock: clocktesting.NewFakePassiveClock(time.Time{})}
+			d := Decider{Planner: planner.New(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }, Patience: DefaultPatience, Clock: clocktesting.NewFakePassiveClock(time.Time{})}
 			plan, err := d.Decide(t.Context(), twoZones(t), capacity.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +142,7 @@ func TestDecideKeepsWhatWasAccepted(t *testing.T) {
 				}
 				return ""
 			}}
-			plan, err := (&Decider{Planner: capacity.NewPlanner(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }}).Decide(t.Context(), scene, capacity.Options{
+			plan, err := (&Decider{Planner: planner.New(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }}).Decide(t.Context(), scene, capacity.Options{
 				Forbidden: []capacity.Forbidden{{Class: d.Class.Key, Pool: "pool", Zone: "b"}}})
 			if err != nil {
 				t.Fatal(err)
@@ -162,7 +163,7 @@ func TestDecideKeepsWhatWasAccepted(t *testing.T) {
 func TestDecideWithoutAJudgement(t *testing.T) {
 	lost := errors.New("lost")
 	f := &filters{object: func(*corev1.Node) string { return "" }, err: lost}
-	d := Decider{Planner: capacity.NewPlanner(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }}
+	d := Decider{Planner: planner.New(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }}
 	if plan, err := d.Decide(t.Context(), twoZones(t), capacity.Options{}); plan != nil || !errors.Is(err, lost) || !strings.Contains(err.Error(), "filters") {
 		t.Errorf("plan %v, error %v: want none, and why", plan, err)
 	}

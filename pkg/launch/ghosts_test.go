@@ -17,6 +17,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
 func (w *world) queued() (pods []ledger.Waiting) {
@@ -282,7 +283,7 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	m := w.parts
-	m.planning.planner = capacity.NewPlanner()
+	m.planning.planner = planner.New()
 	w.nodes["n"] = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: taintDisrupted, Effect: corev1.TaintEffectNoSchedule}}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -217,17 +218,17 @@ func (s *standalone) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason
 	if over := s.purchases.crowded(1); over != "" {
 		return nil, incompatible, over, true
 	}
-	n, why, again = capacity.Resolve(pool, c.Requests, nil, s.options)
+	n, why, again = planner.Resolve(pool, c.Requests, nil, s.options)
 	if n != nil {
 		return n, "", "", false
 	}
 	// Find the cause: unavailable offerings, the requests, or the requirements?
 	all := *pool
 	all.Types = allAvailable(pool.Types)
-	if some, _, _ := capacity.Resolve(&all, c.Requests, nil, s.options); some != nil {
+	if some, _, _ := planner.Resolve(&all, c.Requests, nil, s.options); some != nil {
 		return nil, incompatible, "all matching offerings are unavailable now: " + why, true
 	}
-	if some, _, _ := capacity.Resolve(&all, nil, nil, s.options); some != nil {
+	if some, _, _ := planner.Resolve(&all, nil, nil, s.options); some != nil {
 		return nil, incompatible, "spec.resources.requests: " + why, again
 	}
 	return nil, incompatible, "spec.requirements: " + why, again

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
 // bought describes a node in a line: its pool, every offering that is left open, and the number of its pods. Which pods of a class these
@@ -22,7 +23,7 @@ func TestARoundBuysWhatWasProposed(t *testing.T) {
 	const pods = 9 // all exist before the Launcher runs, in the order of their UIDs: one burst
 	w := newWorld(t)
 	w.build()
-	w.parts.planning.planner = capacity.NewPlanner()
+	w.parts.planning.planner = planner.New()
 	w.submit(pods)
 	_, plan, err := w.parts.Rounds.Propose(t.Context())
 	if err != nil {
@@ -45,7 +46,7 @@ func TestARoundBuysWhatWasProposed(t *testing.T) {
 	}
 
 	w.build()
-	w.parts.planning.planner = capacity.NewPlanner()
+	w.parts.planning.planner = planner.New()
 	w.submit(pods)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
 // maxTries bounds how often one Decide plans and verifies, whatever Patience allows.
@@ -39,7 +40,7 @@ type search struct {
 	removed map[string]bool
 	// found is what is worth remembering: the refusals on new nodes.
 	found      []capacity.Forbidden
-	candidates *capacity.Planner
+	candidates *planner.Planner
 	tries      int
 	start      time.Time
 }
@@ -47,7 +48,7 @@ type search struct {
 func (d *Decider) newSearch(s *Scene, opts capacity.Options) *search {
 	q := &search{Decider: d, scene: s, opts: opts, demand: map[capacity.ClassKey]*capacity.Demand{}, known: map[capacity.Forbidden]bool{},
 		accepted: map[capacity.Forbidden]bool{}, refused: map[capacity.ClassKey]int{}, surveyed: map[capacity.ClassKey]bool{},
-		probed: map[capacity.ClassKey]bool{}, candidates: capacity.NewPlanner(), removed: map[string]bool{}}
+		probed: map[capacity.ClassKey]bool{}, candidates: planner.New(), removed: map[string]bool{}}
 	q.opts.Forbidden = slices.Clone(opts.Forbidden)
 	q.opts.FixZone = maps.Clone(opts.FixZone)
 	if q.opts.FixZone == nil {

@@ -12,6 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
 const teamLabel = "team"
@@ -54,7 +55,7 @@ func only(labels map[string]string) *filters {
 }
 
 func deciderFor(world World, clock *clocktesting.FakePassiveClock) *Decider {
-	return &Decider{Planner: capacity.NewPlanner(), World: world, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil },
+	return &Decider{Planner: planner.New(), World: world, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil },
 		Patience: DefaultPatience, Clock: clock, memory: newFilterRefusals(clock)}
 }
 

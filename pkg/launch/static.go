@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
 // staticState is what is remembered of static pools and of the claims that end because their pool has too many. Safe for concurrent use.
@@ -178,7 +179,7 @@ func (s *staticPools) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	if p.Unready != "" || !s.state.mayGrow(p.Name) {
 		return // the pool's conditions or events say why
 	}
-	node, why, _ := capacity.Resolve(p, nil, s.daemons(), s.options)
+	node, why, _ := planner.Resolve(p, nil, s.daemons(), s.options)
 	if node == nil {
 		s.state.recordFailure(p.Name)
 		s.state.shortage(p.Name, why)

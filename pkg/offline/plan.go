@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
@@ -102,7 +103,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	pending := launch.NewPending(d.schedulers(), reservations, classes)
 	said := &words{}
 	controllers := launch.New(launch.Config{Plan: s.Plan, NamespaceSelector: s.NamespaceSelector}, launch.Parts{
-		Clock: clock.RealClock{}, Reservations: reservations, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{capacity.NewPlanner(), spent},
+		Clock: clock.RealClock{}, Reservations: reservations, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{planner.New(), spent},
 		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pending, Owners: launch.NewOwners(c.informers),
 		Daemons: daemons.List,
 	})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
@@ -173,7 +174,7 @@ func (r *rig) burst(offered *catalog.Catalog, pods int, shape func(*corev1.Pod))
 
 // decider returns a Decider like the launcher's that also measures the time of planning.
 func (s *stage) decider() (*launch.Decider, *timed) {
-	t := &timed{TB: s.TB, planner: capacity.NewPlanner()}
+	t := &timed{TB: s.TB, planner: planner.New()}
 	return &launch.Decider{Planner: t, World: worldOf{s.world}, Nodes: builder{}, Pod: func(uid types.UID) *corev1.Pod { return s.pods[uid] }}, t
 }
 
@@ -195,7 +196,7 @@ func (s *stage) plan(b *testing.B, d *launch.Decider) {
 
 type timed struct {
 	testing.TB
-	planner  *capacity.Planner
+	planner  *planner.Planner
 	planning time.Duration
 }
 

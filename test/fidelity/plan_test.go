@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
@@ -81,7 +82,7 @@ func (j *judge) plan(tb testing.TB, seed uint64) *planned {
 	w := &planned{judge: j, tb: tb, seed: seed, scene: newScene(seed)}
 	w.leave = j.enter(tb, w.scene)
 	w.view, w.pods = j.look(w.scene)
-	w.plan = capacity.Decide(&w.view.View, w.scene.opts)
+	w.plan = planner.Decide(&w.view.View, w.scene.opts)
 	return w
 }
 
@@ -145,7 +146,7 @@ func (w *planned) nobodyLost() error {
 func (w *planned) again() error {
 	s := newScene(w.seed)
 	view, _ := w.look(s)
-	if diff := cmp.Diff(describe(w.plan), describe(capacity.Decide(&view.View, s.opts))); diff != "" {
+	if diff := cmp.Diff(describe(w.plan), describe(planner.Decide(&view.View, s.opts))); diff != "" {
 		return fmt.Errorf("planned differently again (-first +second):\n%s", diff)
 	}
 	return nil

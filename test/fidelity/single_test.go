@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 )
 
@@ -129,7 +130,7 @@ func (j *judge) single(t *testing.T, tc *single, sighted bool) *planned {
 	if !sighted && tc.unseen != nil {
 		tc.unseen(&seen)
 	}
-	w.plan = capacity.Decide(&seen.View, w.scene.opts)
+	w.plan = planner.Decide(&seen.View, w.scene.opts)
 	return w
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 	"github.com/dovetail-scheduler/dovetail/test/quality/workload"
 )
@@ -53,7 +54,7 @@ func measure(out io.Writer, c *catalog.Catalog, loads []*workload.Workload, boun
 		}
 		bound, given := bounds[w.Name]
 		if !given {
-			bound = capacity.Decide(view, capacity.Options{Effort: s.boundEffort}).LowerBound
+			bound = planner.Decide(view, capacity.Options{Effort: s.boundEffort}).LowerBound
 		}
 		fmt.Fprintf(out, "| %s | %d | %d | %.2f |", w.Name, w.Pods, len(view.Demand), bound)
 		for i, col := range columns {
@@ -84,16 +85,16 @@ func measure(out io.Writer, c *catalog.Catalog, loads []*workload.Workload, boun
 // plan measures a workload's plan: the fastest of several, because the slower ones were disturbed. The planner has its catalogue
 // prepared, as in a running scheduler.
 func (s settings) plan(w *workload.Workload, view *capacity.View, bound float64, effort int) (figure, error) {
-	planner := capacity.NewPlanner()
+	p := planner.New()
 	opts := capacity.Options{Effort: effort}
-	plan := planner.Plan(view, opts)
+	plan := p.Plan(view, opts)
 	if len(plan.Refused) > 0 {
 		return figure{}, fmt.Errorf("workload %s: %d classes refused, the first: %s", w.Name, len(plan.Refused), plan.Refused[0].Message)
 	}
 	best, start := time.Duration(math.MaxInt64), cpu()
 	for best == math.MaxInt64 || (cpu()-start).Seconds() < s.seconds {
 		before := cpu()
-		plan = planner.Plan(view, opts)
+		plan = p.Plan(view, opts)
 		best = min(best, cpu()-before)
 	}
 	return figure{ratio: plan.CostPerHour / bound, millis: 1000 * best.Seconds()}, nil

@@ -1,0 +1,289 @@
+package planner
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// domainBucket holds the candidates of a pod batch that have the same values for the labels over which its pods are counted.
+type domainBucket struct {
+	candidates packing.Bits
+	first      int // one of its candidates
+	// cost is the least that a pod costs there if it shares its node perfectly, alone the least if it has a node to itself.
+	cost, alone float64
+	// paid is how many pods cost nothing there, because capacity reservations hold them; each is how many of them fit on a node, by
+	// reservation.
+	paid int
+	each map[int]int
+	n    int // pods assigned
+}
+
+// next returns what the next pod costs there; infinity: no capacity can be bought.
+func (c *domainBucket) next() float64 {
+	if c.n < c.paid {
+		return 0
+	}
+	return c.cost
+}
+
+// part is candidates with the same values for some keys. front are those that no other candidate can replace.
+type part struct {
+	candidates packing.Bits
+	front      []int
+}
+
+// parts splits candidates by their values for the keys, in the order of the candidates.
+func (r *run) parts(candidates packing.Bits, keys []string) []*part {
+	k := make(capacity.KeyBytes, 0, 1024)
+	k.Count(len(keys))
+	k.Text(keys...)
+	id := string(candidates.AppendTo(k))
+	if out, known := r.partsOf[id]; known {
+		return out
+	}
+	var out []*part
+	var all [][]int
+	index := map[string]int{}
+	var key []byte
+	for b := range r.catalog.candidates {
+		if !candidates.Has(b) {
+			continue
+		}
+		key = key[:0]
+		for _, label := range keys {
+			v, ok := r.catalog.label(b, label)
+			key = append(key, v...)
+			if !ok {
+				key = append(key, 1)
+			}
+			key = append(key, 0)
+		}
+		at, ok := index[string(key)]
+		if !ok {
+			at = len(out)
+			index[string(key)] = at
+			out, all = append(out, &part{candidates: packing.NewBits(len(r.catalog.candidates))}), append(all, nil)
+		}
+		out[at].candidates.Set(b)
+		all[at] = append(all[at], b)
+	}
+	for i, p := range out {
+		p.front = r.catalog.nonDominated(all[i], func(int, int) bool { return true })
+	}
+	if r.partsOf == nil {
+		r.partsOf = map[string][]*part{}
+	}
+	r.partsOf[id] = out
+	return out
+}
+
+// domainBuckets returns the domain buckets of a batch's candidates in which capacity for one of its pods can be bought now.
+func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string) []*domainBucket {
+	var out []*domainBucket
+	for _, p := range r.parts(candidates, keys) {
+		c := &domainBucket{candidates: p.candidates, first: p.front[0], cost: math.Inf(1), alone: math.Inf(1)}
+		some := false
+		for _, b := range p.front {
+			if packing.Fits(r.catalog.roomOf(b), u.need, 1) == 0 || !r.affordable(b) {
+				continue
+			}
+			some = true
+			if at, ok := r.catalog.reservation(b); ok {
+				r.countPaid(u, c, b, at)
+				continue
+			}
+			c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.candidates[b].price)
+		}
+		if some {
+			out = append(out, c)
+		}
+	}
+	r.weigh(out)
+	return out
+}
+
+// countPaid adds what is left of candidate b's capacity reservation to the pods that cost nothing in the bucket.
+func (r *run) countPaid(u *podBatch, c *domainBucket, b, reservation int) {
+	if _, known := c.each[reservation]; known {
+		return
+	}
+	if c.each == nil {
+		c.each = map[int]int{}
+	}
+	c.each[reservation] = 1
+	if !r.alone {
+		c.each[reservation] = packing.Fits(r.catalog.roomOf(b), u.need, min(u.left, u.most))
+	}
+	c.paid += c.each[reservation] * int(min(int64(u.left), max(0, r.budgets[reservation]-r.claimed[reservation])))
+}
+
+// claim records how many instances of capacity reservations the pods assigned to a bucket will use, so that other pods don't count on
+// them as well.
+func (r *run) claim(c *domainBucket) {
+	n := c.n
+	for _, reservation := range slices.Sorted(maps.Keys(c.each)) {
+		nodes := min(max(0, r.budgets[reservation]-r.claimed[reservation]), int64((n+c.each[reservation]-1)/c.each[reservation]))
+		r.claimed[reservation] += nodes
+		if n -= int(nodes) * c.each[reservation]; n <= 0 {
+			return
+		}
+	}
+}
+
+// weigh finds out whether the two cost models (nodes shared perfectly, or a node per pod) lead to different choices of buckets, and
+// applies the one that this plan uses.
+func (r *run) weigh(domainBuckets []*domainBucket) {
+	for _, c := range domainBuckets {
+		for _, o := range domainBuckets {
+			if c.cost < o.cost*(1-1e-9) && o.alone < c.alone*(1-1e-9) {
+				r.ambiguous = true
+			}
+		}
+	}
+	if r.alone {
+		for _, c := range domainBuckets {
+			c.cost = c.alone
+		}
+	}
+}
+
+// shareCost returns what a pod costs if its node is shared perfectly: the largest share that it takes of any resource.
+func (r *run) shareCost(u *podBatch, b int) float64 {
+	share := 1 / float64(u.most)
+	for d, n := range u.need {
+		if room := r.catalog.roomOf(b)[d]; n > 0 && room != packing.Unlimited {
+			share = max(share, float64(n)/float64(room))
+		}
+	}
+	return share * r.catalog.candidates[b].price
+}
+
+// assign chooses a domain bucket for each of up to most pods of the batch, so that spread, affinity and anti-affinity hold over all pods
+// that are placed or assigned. Assigned pods are counted in the topology groups; unassume reverts that.
+//
+// kube-scheduler spreads over the domains that have nodes; here every domain counts in which nodes can be bought. Within the skew that
+// leaves, a pod goes where it is cheapest.
+func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
+	for range most {
+		lowest := u.lowest(domainBuckets, r)
+		var best *domainBucket
+		var bestChoice choice
+		for _, c := range domainBuckets {
+			where := r.siteBought(c.first)
+			if math.IsInf(c.next(), 1) || !r.coarseAllows(u, where) {
+				continue
+			}
+			if x := (choice{even: u.even(where, lowest), cost: c.next(), tally: u.tally(where)}); best == nil || x.better(bestChoice) {
+				best, bestChoice = c, x
+			}
+		}
+		if best == nil {
+			break
+		}
+		best.n++
+		r.assumed = append(r.assumed, assumption{u, best.first})
+		r.assume(u, best.first, 1)
+	}
+	for _, c := range domainBuckets {
+		r.claim(c)
+	}
+}
+
+// choice is what the buckets are compared by.
+type choice struct {
+	// even: with one more pod there, no spread is more uneven than it may be.
+	even  bool
+	cost  float64
+	tally tally
+}
+
+func (a choice) better(b choice) bool {
+	if a.even != b.even {
+		return a.even
+	}
+	if !a.even && a.tally.own != b.tally.own {
+		return a.tally.own < b.tally.own
+	}
+	if a.cost < b.cost*(1-1e-9) || b.cost < a.cost*(1-1e-9) {
+		return a.cost < b.cost
+	}
+	return a.tally.less(b.tally)
+}
+
+// lowest returns, for each of the batch's own spread constraints, the least count of a domain that the buckets can reach.
+func (u *podBatch) lowest(domainBuckets []*domainBucket, r *run) []int {
+	out := make([]int, len(u.spreads))
+	for i, g := range u.spreads {
+		out[i] = math.MaxInt
+		for _, c := range domainBuckets {
+			if d, ok := r.siteBought(c.first).of(g); ok {
+				out[i] = min(out[i], g.counts[d])
+			}
+		}
+	}
+	return out
+}
+
+// even reports whether the batch's spread constraints hold with one more pod in the given domains.
+func (u *podBatch) even(where site, lowest []int) bool {
+	i := 0
+	for k := range u.owned {
+		o := &u.owned[k]
+		if o.kind != spread || o.group.host {
+			continue
+		}
+		if d, ok := where.of(o.group); !ok || o.group.counts[d]+selfCount(o) > o.skew+lowest[i] {
+			return false
+		}
+		i++ // u.spreads are the spread constraints of u.owned, in the same order
+	}
+	return true
+}
+
+// assumption is a pod counted in a bucket before its node is planned.
+type assumption struct {
+	podBatch  *podBatch
+	candidate int
+}
+
+func (r *run) assume(u *podBatch, b, n int) {
+	where := r.siteBought(b)
+	for _, g := range u.member {
+		if g.host || g.filter != nil && !r.countsCandidate(g, b, func(key string) (string, bool) { return r.catalog.label(b, key) }) {
+			continue
+		}
+		if d, ok := where.of(g); ok {
+			g.add(d, n)
+			if g.filter != nil {
+				if g.nodes[d] += n; g.nodes[d] == 0 {
+					delete(g.nodes, d)
+				}
+			}
+		}
+	}
+	for i := range u.all {
+		o := &u.all[i]
+		if o.group.host {
+			continue
+		}
+		d, ok := where.of(o.group)
+		if !ok {
+			continue
+		}
+		if o.kind == antiAffinity && o.hard() {
+			o.group.owners[d] += n
+		}
+	}
+}
+
+// unassume reverts what assign has counted.
+func (r *run) unassume() {
+	for _, a := range r.assumed {
+		r.assume(a.podBatch, a.candidate, -1)
+	}
+	r.assumed = r.assumed[:0]
+}

@@ -1,0 +1,146 @@
+package planner
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// fillOpen places what it can of a batch on nodes that exist, are in flight or are planned already, in this order.
+func (r *run) fillOpen(u *podBatch) {
+	keys := u.coarseKeys()
+	for u.left > 0 {
+		before := u.left
+		places := r.places(u, keys)
+		if len(places) == 0 {
+			return
+		}
+		r.fillPlaces(u, places, len(keys) > 0)
+		// If every node got one more pod, the least count over host names has risen, and there may be capacity again.
+		if u.left == before || !u.hostSpread() {
+			return
+		}
+	}
+}
+
+func (u *podBatch) hostSpread() bool {
+	for i := range u.owned {
+		if u.owned[i].kind == spread && u.owned[i].group.host {
+			return true
+		}
+	}
+	return false
+}
+
+// places are nodes with the same values for the labels that matter to a batch.
+type places struct {
+	nodes []*node // not tried yet
+}
+
+// places returns the nodes with capacity for the batch, grouped by their values for the keys.
+func (r *run) places(u *podBatch, keys []string) []*places {
+	var out []*places
+	index := map[string]*places{}
+	for _, n := range r.nodes {
+		if n.gone || packing.Fits(n.free, u.need, 1) == 0 || !r.admits(u, n) || r.hostRoom(u, n, 1) == 0 {
+			continue
+		}
+		var id strings.Builder
+		for _, key := range keys {
+			v, ok := r.labelIfPlaced(n, key)
+			id.WriteString(v)
+			if !ok {
+				id.WriteByte(1)
+			}
+			id.WriteByte(0)
+		}
+		p, ok := index[id.String()]
+		if !ok {
+			p = &places{}
+			index[id.String()] = p
+			out = append(out, p)
+		}
+		p.nodes = append(p.nodes, n)
+	}
+	return out
+}
+
+// labelIfPlaced returns the label that a node would have once a pod that depends on it is there.
+func (r *run) labelIfPlaced(n *node, key string) (string, bool) {
+	if n.planned() {
+		return r.catalog.label(n.candidate, key)
+	}
+	return n.view.Label(key)
+}
+
+// admits reports whether the batch's pods may be on the node, apart from capacity and other pods.
+func (r *run) admits(u *podBatch, n *node) bool {
+	if n.planned() {
+		return u.candidates.Has(n.candidate)
+	}
+	if n.view.Closed || n.view.Unschedulable && !capacity.Tolerates(u.Tolerations, &unschedulableTaint) || r.forbiddenNode[forbiddenNode{u.Key, n.view.Name}] {
+		return false
+	}
+	return u.asks.tolerates(n.view.Taints) == nil && u.asks.matches(n.view.Label)
+}
+
+// fillPlaces places pods of the batch in the domain with the fewest pods, one by one if labels matter.
+func (r *run) fillPlaces(u *podBatch, all []*places, coarse bool) {
+	for u.left > 0 {
+		var best *places
+		var bestTally tally
+		for _, p := range all {
+			if len(p.nodes) == 0 {
+				continue
+			}
+			where := r.siteIfPlaced(p.nodes[0])
+			if coarse && !r.coarseAllows(u, where) {
+				continue
+			}
+			if c := u.tally(where); best == nil || c.less(bestTally) {
+				best, bestTally = p, c
+			}
+		}
+		if best == nil {
+			return
+		}
+		n := best.nodes[0]
+		k := packing.Fits(n.free, u.need, u.left)
+		if coarse {
+			k = min(k, 1)
+		}
+		if k = r.hostRoom(u, n, k); k == 0 {
+			best.nodes = best.nodes[1:]
+			continue
+		}
+		r.place(u, n, k)
+	}
+}
+
+// tally is how many pods in the given domains count for the batch's own spread constraints over labels, and for those of other batches
+// that count its pods.
+type tally struct{ own, others int }
+
+func (u *podBatch) tally(where site) tally {
+	var out tally
+	for _, g := range u.spreads {
+		if d, ok := where.of(g); ok {
+			out.own += g.counts[d]
+		}
+	}
+	for _, g := range u.member {
+		if g.filter != nil && !g.host && g.asked > 0 {
+			if d, ok := where.of(g); ok {
+				out.others += g.counts[d]
+			}
+		}
+	}
+	return out
+}
+
+func (c tally) less(o tally) bool { return c.own < o.own || c.own == o.own && c.others < o.others }
+
+var unschedulableTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}

@@ -1,0 +1,237 @@
+package planner
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// group is a topology group: it counts the pods that a selector matches, by the domains of a topology key. Host ports are groups, too:
+// the pods that use a port, by node.
+type group struct {
+	id   string
+	key  string
+	host bool // the domains are nodes
+	slot int  // position of the key in sites, unless host
+	// The pods that are counted.
+	selector   labels.Selector
+	namespaces []string
+	nsSelector labels.Selector
+	// firstKey and firstValue are an equality that the selector requires, to exclude pods quickly; empty key: none.
+	firstKey, firstValue string
+	onlyFirst            bool
+	// filter tells which nodes count, for spread; nil: all that have the key.
+	filter *nodeFilter
+	port   *corev1.ContainerPort
+	// daemons are those whose pods are counted, repelling those whose pods have this anti-affinity term, by position.
+	daemons, repelling []int
+
+	// asked is how many pod batches have a constraint in force that uses the group.
+	asked int
+	// counts is the number of matching pods, owners the number of pods that have this anti-affinity term, by domain.
+	counts, owners map[int]int
+	// nodes is the number of nodes that count, by domain: these are the domains that spread considers.
+	nodes  map[int]int
+	total  int
+	lowest lowest // for groups over host names
+	// forced domains count as present although no node is there yet; hostFromZero: new nodes may be added, with a count of zero.
+	forced       map[int]bool
+	hostFromZero bool
+	// base is the state before planning.
+	base *savedCounts
+}
+
+// lowest is the least count among nodes, how many nodes have it (0: not known), and how many nodes there are.
+type lowest struct{ count, nodes, domains int }
+
+type savedCounts struct {
+	counts, owners, nodes map[int]int
+	total                 int
+}
+
+// keyPorts is the key of groups for host ports.
+const keyPorts = "hostPort"
+
+// nodeFilter tells which nodes a spread constraint considers.
+type nodeFilter struct {
+	terms       []capacity.Requirements // nil: any
+	taints      bool
+	tolerations []corev1.Toleration
+	keys        []string // all of these labels must be present
+}
+
+// allows reports whether the filter counts a node with these taints and labels.
+func (f *nodeFilter) allows(taints []corev1.Taint, label func(key string) (string, bool)) bool {
+	for _, key := range f.keys {
+		if _, ok := label(key); !ok && key != capacity.LabelHostname {
+			return false
+		}
+	}
+	// A cordoned node counts until it has the unschedulable taint, as in kube-scheduler.
+	if f.taints && capacity.Untolerated(f.tolerations, taints) != nil {
+		return false
+	}
+	return capacity.MatchAny(f.terms, label)
+}
+
+type kind int
+
+const (
+	spread kind = iota
+	affinity
+	antiAffinity
+	hostPort
+)
+
+// owned is a topology constraint of a pod batch.
+type owned struct {
+	group *group
+	kind  kind
+	// step is the preference that it is, -1 if it is required; rank is its position among those.
+	step step
+	rank int
+	skew int
+	// minDomains is the constraint's minDomains; 0: unset.
+	minDomains int
+	// self: the batch's own pods are counted, too.
+	self bool
+}
+
+func (o *owned) hard() bool { return o.step < 0 }
+
+// limit returns how many counted pods a node with the batch's pods may have. ok is false if the constraint isn't such a limit.
+func (o *owned) limit() (n int, ok bool) {
+	switch {
+	case !o.group.host:
+		return 0, false
+	case o.kind == spread:
+		return o.skew, true
+	case o.kind == antiAffinity && o.self, o.kind == hostPort:
+		return 1, true
+	case o.kind == antiAffinity:
+		return 0, true
+	}
+	return 0, false
+}
+
+func newGroup(id, key string, t *capacity.PodTerm) *group {
+	g := &group{id: id, key: key, host: key == capacity.LabelHostname, selector: t.Selector, namespaces: t.Namespaces, nsSelector: t.NamespaceSelector,
+		counts: map[int]int{}, owners: map[int]int{}, nodes: map[int]int{}, forced: map[int]bool{}}
+	if t.Selector == nil {
+		g.selector = labels.Nothing()
+	}
+	requirements, _ := g.selector.Requirements()
+	for i := range requirements {
+		if v, ok := requirements[i].Values(), requirements[i].Operator() == "=" || requirements[i].Operator() == "in" || requirements[i].Operator() == "=="; ok && len(v) == 1 {
+			g.firstKey = requirements[i].Key()
+			g.firstValue = v.UnsortedList()[0]
+			g.onlyFirst = len(requirements) == 1
+			break
+		}
+	}
+	return g
+}
+
+// matches reports whether a pod with these labels in the namespace is counted.
+func (g *group) matches(namespace string, podLabels map[string]string, names capacity.NamespaceLabels) bool {
+	if g.firstKey != "" {
+		if v, ok := podLabels[g.firstKey]; !ok || v != g.firstValue {
+			return false
+		}
+	}
+	if !slices.Contains(g.namespaces, namespace) {
+		if g.nsSelector == nil {
+			return false
+		}
+		var nsLabels labels.Set
+		if names != nil {
+			nsLabels = names(namespace)
+		}
+		if !g.nsSelector.Matches(nsLabels) {
+			return false
+		}
+	}
+	return g.onlyFirst || g.selector.Matches(labels.Set(podLabels))
+}
+
+// add adds n pods to a domain's count.
+func (g *group) add(domain, n int) {
+	if g.lowest.nodes > 0 && (n < 0 || g.counts[domain] == g.lowest.count) {
+		g.lowest.nodes-- // This may count a node that isn't considered: then lowest is computed again sooner than necessary.
+		if n < 0 {
+			g.lowest.nodes = 0
+		}
+	}
+	g.counts[domain] += n
+	g.total += n
+}
+
+// least returns the count of the domain with the fewest pods. The domain given by with is considered in any case.
+func (g *group) least(minDomains int, with int) int {
+	n, domains, hasWith := -1, 0, false
+	each := func(d int) {
+		domains++
+		if c := g.counts[d]; n < 0 || c < n {
+			n = c
+		}
+		hasWith = hasWith || d == with
+	}
+	for d := range g.nodes {
+		each(d)
+	}
+	for d := range g.forced {
+		if _, there := g.nodes[d]; !there {
+			each(d)
+		}
+	}
+	if !hasWith {
+		each(with)
+	}
+	if domains < minDomains {
+		return 0
+	}
+	return max(n, 0)
+}
+
+func (g *group) save() {
+	g.base = &savedCounts{counts: cloneCounts(g.counts), owners: cloneCounts(g.owners), nodes: cloneCounts(g.nodes), total: g.total}
+}
+
+func (g *group) restore() {
+	g.counts, g.owners, g.nodes, g.total = cloneCounts(g.base.counts), cloneCounts(g.base.owners), cloneCounts(g.base.nodes), g.base.total
+	g.lowest.nodes = 0
+}
+
+func cloneCounts(m map[int]int) map[int]int {
+	out := make(map[int]int, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+// termID identifies a pod term by the pods it selects and its topology key.
+func termID(t *capacity.PodTerm) string {
+	var b strings.Builder
+	b.WriteString(t.TopologyKey)
+	writeSelector(&b, t.Selector)
+	b.WriteString(strings.Join(slices.Sorted(slices.Values(t.Namespaces)), ","))
+	writeSelector(&b, t.NamespaceSelector)
+	return b.String()
+}
+
+// writeSelector distinguishes no selector, one that matches nothing and one that matches everything; all three print as "".
+func writeSelector(b *strings.Builder, s labels.Selector) {
+	switch {
+	case s == nil:
+		b.WriteString("|none|")
+	case s.Empty():
+		b.WriteString("|every|")
+	default:
+		b.WriteString("|" + s.String() + "|")
+	}
+}

@@ -1,0 +1,156 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// learn finds out what went wrong in an attempt and changes what the next attempt starts from. It returns false if there is nothing to
+// change.
+func (r *run) learn() bool {
+	if r.learnGangs() {
+		r.forgetDomains()
+		return true
+	}
+	if r.learnDomains() || r.learnPriority() {
+		return true
+	}
+	if r.learnMinimum() {
+		r.forgetDomains()
+		return true
+	}
+	return false
+}
+
+// forgetDomains reverts what learnDomains has set, because the next attempt will place pods differently.
+func (r *run) forgetDomains() {
+	for _, g := range r.topo.groups {
+		clear(g.forced)
+		g.hostFromZero = false
+	}
+}
+
+// mayLearn reports whether an attempt can teach anything.
+func (r *run) mayLearn() bool {
+	return slices.ContainsFunc(r.podBatches, func(u *podBatch) bool { return u.gang != nil }) ||
+		slices.ContainsFunc(r.topo.groups, func(g *group) bool { return g.filter != nil }) ||
+		slices.ContainsFunc(r.catalog.pools, func(p *poolOffers) bool { return len(p.limits) > 0 || p.minimum })
+}
+
+// learnGangs leaves out the last gang that can't be placed with as many pods as it needs: without it, others may use that capacity.
+func (r *run) learnGangs() bool {
+	short := r.shortGangs()
+	if len(short) == 0 {
+		return false
+	}
+	if len(short) > maxAttempts/2 {
+		for _, key := range short {
+			r.excluded[key] = true
+		}
+		return true
+	}
+	r.excluded[short[len(short)-1]] = true
+	return true
+}
+
+// shortGangs returns the gangs with fewer pods placed than they need, in order of demand.
+func (r *run) shortGangs() []string {
+	had, needs := map[string]int{}, map[string]int{}
+	var order []string
+	for _, u := range r.podBatches {
+		if u.gang == nil || r.excluded[u.gang.Key] {
+			continue
+		}
+		if _, ok := needs[u.gang.Key]; !ok {
+			order = append(order, u.gang.Key)
+		}
+		needs[u.gang.Key] = u.gang.Missing
+		had[u.gang.Key] += len(u.holders) - u.left
+	}
+	return slices.DeleteFunc(order, func(key string) bool { return had[key] >= needs[key] })
+}
+
+// learnDomains adds the domains that planned nodes bring to the spread groups of batches with placements that never became legal.
+func (r *run) learnDomains() bool {
+	learned := false
+	for _, u := range r.podBatches {
+		if u.unordered == 0 {
+			continue
+		}
+		for i := range u.owned {
+			o := &u.owned[i]
+			if o.kind != spread {
+				continue
+			}
+			if o.group.host {
+				learned = learned || !o.group.hostFromZero
+				o.group.hostFromZero = true
+				continue
+			}
+			for d := range o.group.nodes {
+				if _, before := o.group.base.nodes[d]; !before && !o.group.forced[d] {
+					o.group.forced[d] = true
+					learned = true
+				}
+			}
+		}
+	}
+	return learned
+}
+
+// learnPriority makes higher priorities choose first if pool limits leave some of their pods out.
+func (r *run) learnPriority() bool {
+	if r.byPriority {
+		return false
+	}
+	for i, u := range r.podBatches {
+		if r.active(u) && slices.ContainsFunc(r.podBatches[i+1:], func(o *podBatch) bool { return o.Priority < u.Priority && o.left < len(o.holders) }) && r.atLimit(u) {
+			r.byPriority = true
+			return true
+		}
+	}
+	return false
+}
+
+// atLimit reports whether a pool's limit keeps the batch out of that pool.
+func (r *run) atLimit(u *podBatch) bool {
+	for _, p := range r.catalog.pools {
+		if len(p.limits) == 0 {
+			continue
+		}
+		var candidates []int
+		for _, v := range p.labelChoices {
+			for b := v.first; b < v.last; b++ {
+				if u.offered.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
+					candidates = append(candidates, b)
+				}
+			}
+		}
+		if len(candidates) > 0 && r.byLimits(p, candidates) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// learnMinimum keeps batches out of pools whose minValues their nodes can't satisfy.
+func (r *run) learnMinimum() bool {
+	learned := false
+	for _, n := range r.nodes[r.existing:] {
+		if n.short == "" {
+			continue
+		}
+		p := r.catalog.pools[r.catalog.candidates[n.candidate].pool]
+		for _, s := range n.content {
+			if s.podBatch.banned == nil {
+				s.podBatch.banned = map[*poolOffers]string{}
+			}
+			if _, known := s.podBatch.banned[p]; !known {
+				s.podBatch.banned[p] = n.short
+				learned = true
+			}
+		}
+	}
+	return learned
+}

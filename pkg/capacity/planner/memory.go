@@ -1,0 +1,74 @@
+package planner
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// memory is the catalog of the last plan. The next plan uses it if nothing that it depends on has changed: in a burst plans are made
+// every second, while prices change every few minutes.
+type memory struct {
+	last *catalog
+	id   string
+	// types are the slices that the catalog was made from; holding them keeps their addresses from being reused.
+	types [][]*capacity.InstanceType
+}
+
+// maxMatched limits the number of different asks for which a catalog caches the result.
+const maxMatched = 4096
+
+func (m *memory) catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) *catalog {
+	id := catalogID(pools, opts, mentioned)
+	if m.last != nil && m.id == id && len(m.last.matched) < maxMatched && slices.EqualFunc(m.types, pools, sameTypes) {
+		for i, p := range m.last.pools {
+			p.Pool = pools[i] // the use of its limits may have changed
+		}
+		return m.last
+	}
+	m.last, m.id, m.types = newCatalog(pools, opts, mentioned), id, nil
+	for _, p := range pools {
+		m.types = append(m.types, p.Types)
+	}
+	return m.last
+}
+
+func sameTypes(types []*capacity.InstanceType, p *capacity.Pool) bool {
+	return len(types) == len(p.Types) && (len(types) == 0 || &types[0] == &p.Types[0])
+}
+
+// catalogID returns everything that a catalog depends on, except the types.
+func catalogID(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) string {
+	k := make(capacity.KeyBytes, 0, 1024)
+	k.Text(strconv.FormatFloat(opts.NodeSurcharge, 'g', -1, 64))
+	k.Count(len(opts.PriceFactor))
+	for _, family := range slices.Sorted(maps.Keys(opts.PriceFactor)) {
+		k.Text(family, strconv.FormatFloat(opts.PriceFactor[family], 'g', -1, 64))
+	}
+	k.Count(len(pools))
+	for _, p := range pools {
+		k.Text(p.Name, strconv.Itoa(int(p.Weight)), strconv.FormatBool(p.Unready == ""), strconv.FormatBool(p.Replicas == nil))
+		k.Texts(p.Labels)
+		k.Requirements(p.Requirements)
+		for _, r := range p.Requirements.Sorted() {
+			k.Count(r.MinValues)
+			named, is := mentioned[r.Key] // asked for without values differs from not asked for
+			k.Text(strconv.FormatBool(is))
+			k.Count(len(named))
+			k.Text(slices.Sorted(maps.Keys(named))...)
+		}
+		k.Count(len(p.Schedulers))
+		k.Text(p.Schedulers...)
+		k.Count(len(p.Taints))
+		for i := range p.Taints {
+			k.Text(p.Taints[i].Key, p.Taints[i].Value, string(p.Taints[i].Effect))
+		}
+		k.Count(len(p.Limits))
+		for _, name := range slices.Sorted(maps.Keys(p.Limits)) {
+			k.Text(string(name))
+		}
+	}
+	return string(k)
+}

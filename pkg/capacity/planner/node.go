@@ -1,0 +1,213 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// node is an existing or a planned node, while a plan is made.
+type node struct {
+	index int // its domain in groups over host names
+	view  *capacity.Node
+	// candidate is the candidate that a planned node is bought as, for now; -1: an existing node.
+	candidate int
+	content   []share
+	free      []int64
+	// sure are the topology domains that a planned node certainly has.
+	sure site
+	// fixed are the labels that must have the same value whatever is launched.
+	fixed []string
+	// present are the topology groups in which register has entered the node.
+	present map[*group]bool
+	gone    bool
+	// lost: pods were removed from it since its shape was found.
+	lost bool
+	// shape is what it may be bought as, once all is decided.
+	shape *shape
+	// short says why no set of offerings for these pods satisfies the pool's minValues.
+	short string
+}
+
+// share is pods of one batch on a node, placed at one level of the batch's preferences.
+type share struct {
+	podBatch   *podBatch
+	level      int
+	candidates packing.Bits // the batch's candidates at that level
+	n          int
+}
+
+func (n *node) planned() bool { return n.view == nil }
+
+// admitsPods reports whether all pods of the node may be on the candidate.
+func (n *node) admitsPods(b int) bool {
+	for _, s := range n.content {
+		if !s.candidates.Has(b) {
+			return false
+		}
+	}
+	return true
+}
+
+// label returns a label of the node. A planned node has only those that are certain: those in fixed while the plan is made, and once its
+// shape is known those that all its offerings have in common.
+func (r *run) label(n *node, key string) (string, bool) {
+	switch {
+	case !n.planned():
+		return n.view.Label(key)
+	case n.shape != nil:
+		v, ok := n.shape.template.Labels[key]
+		return v, ok
+	case slices.Contains(n.fixed, key) || key == capacity.LabelCapacityType:
+		return r.catalog.label(n.candidate, key)
+	}
+	b := &r.catalog.candidates[n.candidate]
+	v, ok := r.catalog.pools[b.pool].labelChoices[b.labelChoice].labels[key]
+	return v, ok
+}
+
+// counts reports whether a spread group considers the node.
+func (r *run) counts(g *group, n *node) bool {
+	if !n.planned() {
+		return r.topo.eligible[g].Has(n.index)
+	}
+	return r.countsCandidate(g, n.candidate, func(key string) (string, bool) { return r.label(n, key) })
+}
+
+// countsCandidate reports whether a spread group will consider a node bought as candidate b with these labels.
+func (r *run) countsCandidate(g *group, b int, label func(key string) (string, bool)) bool {
+	return g.filter.allows(r.catalog.pools[r.catalog.candidates[b].pool].Taints, label)
+}
+
+// place places k pods of a batch on a node.
+func (r *run) place(u *podBatch, n *node, k int) {
+	packing.Take(n.free, u.need, k)
+	at := -1
+	for i := range n.content {
+		if n.content[i].podBatch == u && n.content[i].level == u.level {
+			at = i
+		}
+	}
+	if at < 0 {
+		n.content = append(n.content, share{podBatch: u, level: u.level, candidates: u.candidates})
+		at = len(n.content) - 1
+		if n.planned() {
+			more := false
+			for _, key := range r.keysNow(u) {
+				if !slices.Contains(n.fixed, key) {
+					n.fixed, more = append(n.fixed, key), true
+				}
+			}
+			if more {
+				r.ascertain(n)
+				r.register(n)
+			}
+		}
+	}
+	n.content[at].n += k
+	if last := len(u.placed) - 1; last >= 0 && u.placed[last].node == n {
+		u.placed[last].n += k
+	} else {
+		u.placed = append(u.placed, placed{n, k})
+	}
+	u.left -= k
+	r.tally(u, n, k)
+}
+
+// tally adds k pods of a batch on a node to the groups that count them or that belong to their anti-affinity terms.
+func (r *run) tally(u *podBatch, n *node, k int) {
+	for _, g := range u.member {
+		if g.filter != nil && !r.counts(g, n) {
+			continue
+		}
+		if d, ok := r.domain(n, g); ok {
+			g.add(d, k)
+		}
+	}
+	for i := range u.all {
+		if o := &u.all[i]; o.kind == antiAffinity && o.hard() {
+			if d, ok := r.domain(n, o.group); ok {
+				o.group.owners[d] += k
+			}
+		}
+	}
+}
+
+// register enters a new node in the topology groups that change when a node appears: for a spread over a label its domain then exists, and
+// its DaemonSet pods are counted. Groups whose node filter its labels may not pass are skipped.
+func (r *run) register(n *node) {
+	for _, g := range r.topo.opening {
+		if n.present[g] {
+			continue
+		}
+		d, ok := r.domain(n, g)
+		if !ok {
+			continue
+		}
+		if g.filter != nil && !r.counts(g, n) {
+			continue // as far as its labels are certain now
+		}
+		if n.present == nil {
+			n.present = map[*group]bool{}
+		}
+		n.present[g] = true
+		if k := r.daemons.among(g.repelling, n.candidate); k > 0 {
+			g.owners[d] += k
+		}
+		if g.filter != nil && !g.host {
+			g.nodes[d]++
+		}
+		if k := r.daemons.among(g.daemons, n.candidate); k > 0 {
+			g.add(d, k)
+		}
+	}
+}
+
+// open adds a planned node that is bought as candidate b.
+func (r *run) open(b int) *node {
+	n := &node{index: len(r.nodes), candidate: b}
+	n.free = append(n.free, r.catalog.roomOf(b)...)
+	r.nodes = append(r.nodes, n)
+	for _, use := range r.catalog.uses(b) {
+		r.budgets[use.Budget] -= use.Amount
+	}
+	r.ascertain(n)
+	r.register(n)
+	return n
+}
+
+// siteBought returns the site of a node bought as candidate b.
+func (r *run) siteBought(b int) site {
+	if r.binSites == nil {
+		r.binSites = make([]site, len(r.catalog.candidates))
+	}
+	if r.binSites[b] == nil {
+		r.binSites[b] = r.topo.site(func(key string) (string, bool) { return r.catalog.label(b, key) })
+	}
+	return r.binSites[b]
+}
+
+// siteIfPlaced returns the site that a node would have once a pod that depends on it is there.
+func (r *run) siteIfPlaced(n *node) site {
+	if n.planned() {
+		return r.siteBought(n.candidate)
+	}
+	return r.nodeSites[n.index]
+}
+
+// ascertain sets the domains that a planned node certainly has by now.
+func (r *run) ascertain(n *node) {
+	n.sure = r.topo.site(func(key string) (string, bool) { return r.label(n, key) })
+}
+
+// domain returns the node's domain in a group, as far as it is certain.
+func (r *run) domain(n *node, g *group) (int, bool) {
+	switch {
+	case g.host:
+		return n.index, true
+	case n.planned():
+		return n.sure.of(g)
+	}
+	return r.nodeSites[n.index].of(g)
+}

@@ -1,0 +1,135 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// Planner makes plans. It keeps its catalog of offerings between plans as long as the pools and their types stay the same. Types are
+// compared by identity: a caller that changes a type must pass a new slice. A Planner is not safe for concurrent use.
+type Planner struct{ memory memory }
+
+// NewPlanner returns a planner without a catalog.
+func New() *Planner { return &Planner{} }
+
+// Decide makes one plan.
+func Decide(view *capacity.View, opts capacity.Options) *capacity.Plan { return New().Plan(view, opts) }
+
+// maxAttempts limits how often a plan is made again with what the last attempt has taught.
+const maxAttempts = 8
+
+// Plan decides where each pod of the demand goes and what has to be bought for it. It is a pure function of its
+// arguments.
+//
+//  1. Demand is merged into batches of identical pods; pools and types into a catalog of offering candidates.
+//  2. Pods and constraints on existing nodes are counted.
+//  3. Pod batches fill capacity that exists or is being launched, in order of the demand.
+//  4. The remaining pods are packed on new nodes, using pools of the highest weight first.
+//  5. Batches with pods left drop a preference each, and step 3 starts again for them.
+//  6. Each new node gets the set of offerings that hold its pods.
+//  7. Placements are put in an order in which each is legal with all nodes present. If that teaches something (a domain
+//     that no count knew, a gang without enough placements), step 3 starts again for all batches.
+//  8. What a pod costs in a zone is estimated as if nodes were shared perfectly. If a node for each pod would make another zone the
+//     cheapest, steps 3 to 7 are done with that estimate, too, and the better plan is kept.
+func (p *Planner) Plan(view *capacity.View, opts capacity.Options) *capacity.Plan {
+	return p.best(view, opts).Plan
+}
+
+// best makes plans in the ways that may be the best, and returns the best of them.
+func (p *Planner) best(view *capacity.View, opts capacity.Options) outcome {
+	r := newRun(view, &opts, &p.memory)
+	// What attempts teach hardly depends on how well nodes are packed, so effort is spent only when there is nothing left to learn.
+	effort := max(0, opts.Effort)
+	if r.mayLearn() || r.mayDoubt() {
+		effort = packing.Quick
+	}
+	best := r.settled(effort)
+	if r.ambiguous && len(best.Placements) <= maxDoubted {
+		r.alone = true
+		if other := r.settled(effort); other.better(best) {
+			best = other
+		} else {
+			r.alone = false
+		}
+	}
+	if effort == packing.Quick {
+		if other := r.settled(max(0, opts.Effort)); !best.better(other) {
+			best = other
+		}
+	}
+	return best
+}
+
+// maxDoubted is the maximum number of pods for which a second plan is made because it isn't clear what zones cost.
+const maxDoubted = 2000
+
+// settled makes plans until an attempt teaches nothing more.
+func (r *run) settled(effort int) outcome {
+	for attempt := 1; ; attempt++ {
+		r.reset()
+		r.effort = effort
+		r.decide()
+		r.shapes()
+		order := r.order()
+		if attempt >= maxAttempts || !r.learn() {
+			return r.resumed(order)
+		}
+	}
+}
+
+// maxResumed limits how often planning continues with pods that were taken back.
+const maxResumed = 3
+
+// resumed continues planning for pods that were taken back at the end, and for pods that may use the capacity which that has freed.
+func (r *run) resumed(order []binding) outcome {
+	best := r.emit(order)
+	for range maxResumed {
+		if !r.tookBack || r.waiting() == 0 {
+			break
+		}
+		r.resume(order)
+		r.decide()
+		r.shapes()
+		order = r.order()
+		other := r.emit(order)
+		if !other.better(best) {
+			break
+		}
+		best = other
+	}
+	return best
+}
+
+// mayDoubt reports whether constraints make pods choose between zones or other domains.
+func (r *run) mayDoubt() bool {
+	return slices.ContainsFunc(r.topo.groups, func(g *group) bool { return !g.host })
+}
+
+// outcome is a plan with what decides whether it is better than another.
+type outcome struct {
+	*capacity.Plan
+	// compared is the cost in the prices that are compared, dropped how many preferences were dropped for pods that are placed.
+	compared float64
+	dropped  int
+}
+
+// better reports whether a plan places more pods than another or, with as many, keeps more of their preferences or costs less.
+func (p outcome) better(than outcome) bool {
+	if a, b := p.refused(), than.refused(); a != b {
+		return a < b
+	}
+	if p.dropped != than.dropped {
+		return p.dropped < than.dropped
+	}
+	return p.compared < than.compared*(1-1e-9)
+}
+
+func (p outcome) refused() int {
+	n := 0
+	for i := range p.Refused {
+		n += len(p.Refused[i].Pods)
+	}
+	return n
+}

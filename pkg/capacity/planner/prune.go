@@ -1,0 +1,102 @@
+package planner
+
+import (
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// prune returns the candidates worth passing to the packing. It leaves out those that can't hold a single pod, and those that another
+// candidate replaces: one that all the same items may use, with at least the same capacity at no higher price.
+func (r *run) prune(items []item) []int {
+	sets := distinct(items)
+	c := r.catalog
+	// Candidates are in one class if the same items may use them. Of those with the same capacity and budgets, such as a type's in other
+	// zones, only the cheapest matters.
+	type same struct {
+		class, room, pool int
+		reservation       string
+	}
+	classes := map[string]int{}
+	var columns []packing.Bits
+	var members [][]int
+	cheapest := map[same]int{} // position among the class's members
+	column := packing.NewBits(len(sets))
+	var key []byte
+	for b := range c.candidates {
+		clear(column)
+		for i := range sets {
+			if sets[i].candidates.Has(b) && sets[i].fits(c.roomOf(b)) {
+				column.Set(i)
+			}
+		}
+		if !column.Any() {
+			continue
+		}
+		key = column.AppendTo(key[:0])
+		class, known := classes[string(key)]
+		if !known {
+			class = len(columns)
+			classes[string(key)] = class
+			columns, members = append(columns, column.Clone()), append(members, nil)
+		}
+		x := &c.candidates[b]
+		k := same{class, x.room, x.pool, x.offer.ReservationID}
+		if at, known := cheapest[k]; !known {
+			cheapest[k] = len(members[class])
+			members[class] = append(members[class], b)
+		} else if x.price < c.candidates[members[class][at]].price {
+			members[class][at] = b
+		}
+	}
+	var all []int
+	of := map[int]packing.Bits{}
+	for class, candidates := range members {
+		for _, b := range c.nonDominated(candidates, func(int, int) bool { return true }) {
+			all = append(all, b)
+			of[b] = columns[class]
+		}
+	}
+	return c.nonDominated(all, func(better, b int) bool { return contains(of[better], of[b]) })
+}
+
+// candidateSet is a set of candidates that items share, with the need of each of them.
+type candidateSet struct {
+	candidates packing.Bits
+	needs      [][]int64
+}
+
+// fits reports whether the capacity holds one of the needs. The need that was held last is tried first.
+func (s *candidateSet) fits(room []int64) bool {
+	for i, need := range s.needs {
+		if packing.Fits(room, need, 1) > 0 {
+			s.needs[0], s.needs[i] = s.needs[i], s.needs[0]
+			return true
+		}
+	}
+	return false
+}
+
+func distinct(items []item) []*candidateSet {
+	index := map[string]*candidateSet{}
+	var out []*candidateSet
+	for _, it := range items {
+		key := string(it.candidates.AppendTo(nil))
+		s, ok := index[key]
+		if !ok {
+			s = &candidateSet{candidates: it.candidates}
+			index[key] = s
+			out = append(out, s)
+		}
+		s.needs = append(s.needs, it.podBatch.need)
+	}
+	return out
+}
+
+// contains reports whether all of b is in a.
+func contains(a, b packing.Bits) bool {
+	for i := range b {
+		if b[i]&^a[i] != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,316 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// maxMessage limits the length of a refusal's message, maxReason that of one pool's part of it, in bytes; maxPaused that of why a pool's
+// launches are paused: since when, what lifts the pause, for what, and the cause.
+const (
+	maxMessage = 900
+	maxReason  = 250
+	maxPaused  = 420
+)
+
+// refusal returns why pods of a batch are not in the plan.
+func (r *run) refusal(u *podBatch, rest []holder) capacity.Refusal {
+	out := capacity.Refusal{Class: u.Class}
+	for _, h := range rest {
+		if h.owner == "" {
+			out.Pods = append(out.Pods, h.pod)
+		}
+	}
+	var parts []string
+	if u.gang != nil && r.excluded[u.gang.Key] {
+		out.Retryable = true
+		parts = append(parts, fmt.Sprintf("not all of the %d pods that its group needs can be placed", u.gang.Missing))
+	}
+	var filtered []string // pools in which the real filters refuse every candidate
+	var first *capacity.Forbidden
+	at, elsewhere := len(parts), false
+	for _, p := range r.catalog.pools {
+		if !p.Serves(u.Scheduler()) {
+			continue // for other schedulers only
+		}
+		reason, retry, by := r.verdict(u, p)
+		most := maxReason
+		if by != nil && by.Paused {
+			reason, retry, by, most = by.Reason, true, nil, maxPaused
+		}
+		if p.Paused != "" { // whatever the reason, the pause may have left fewer offerings than usual
+			reason, retry, by, most = shorten(p.Paused, maxPaused)+"; other offerings: "+reason, true, nil, maxPaused+100
+		}
+		reason = shorten(reason, most)
+		out.Reasons = append(out.Reasons, capacity.PoolReason{Pool: p.Name, Reason: reason})
+		out.Retryable = out.Retryable || retry
+		if by != nil {
+			filtered = append(filtered, p.Name)
+			first = cmp.Or(first, by)
+			continue
+		}
+		elsewhere = elsewhere || retry
+		parts = append(parts, p.Name+": "+reason)
+	}
+	if first != nil {
+		parts = slices.Insert(parts, at, r.byFilters(u, first, filtered, !elsewhere))
+	}
+	switch {
+	case len(r.catalog.pools) == 0:
+		parts = append(parts, "there is no node pool")
+	case len(out.Reasons) == 0:
+		parts = append(parts, fmt.Sprintf("none of %d node pools is for pods of scheduler %s", len(r.catalog.pools), u.Scheduler()))
+	}
+	out.Message = shorten(strings.Join(parts, "; "), maxMessage)
+	return out
+}
+
+// shorten cuts text at the end of a word.
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	cut := strings.LastIndexByte(s[:most-3], ' ')
+	if cut < most/2 {
+		cut = most - 3
+	}
+	return strings.ToValidUTF8(s[:cut], "") + " ..."
+}
+
+// reason returns the first constraint that no offering of the pool meets, and whether that may pass by itself.
+func (r *run) reason(u *podBatch, p *poolOffers) (reason string, retry bool) {
+	reason, retry, _ = r.verdict(u, p)
+	return reason, retry
+}
+
+// verdict is reason; it also returns a refusal by the real filters if they refuse all candidates that are left.
+func (r *run) verdict(u *podBatch, p *poolOffers) (reason string, retry bool, by *capacity.Forbidden) {
+	if p.Unready != "" {
+		return p.Unready, true, nil
+	}
+	if p.Replicas != nil {
+		return fmt.Sprintf("it is a static pool of %d nodes, and none are launched for pods", *p.Replicas), false, nil
+	}
+	a := asks{terms: u.Terms, tolerations: u.Tolerations, preferred: true}
+	if t := a.tolerates(p.Taints); t != nil {
+		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false, nil
+	}
+	if len(p.types) == 0 {
+		return fmt.Sprintf("its requirements exclude all %d instance types", len(p.Types)), false, nil
+	}
+	var candidates []int
+	for _, v := range p.labelChoices {
+		for b := v.first; b < v.last; b++ {
+			candidates = append(candidates, b)
+		}
+	}
+	if len(candidates) == 0 {
+		return fmt.Sprintf("none of %d instance types is available in the zones and capacity types it allows", len(p.types)), true, nil
+	}
+	if candidates, reason = r.byTerms(u, p, candidates); len(candidates) == 0 {
+		return reason, false, nil
+	}
+	if why, ok := u.banned[p]; ok {
+		return why, true, nil // may pass by itself, like the filters' refusals in byCandidates
+	}
+	if candidates, reason = r.byRoom(u, candidates); len(candidates) == 0 {
+		return reason, false, nil
+	}
+	if candidates, reason, by = r.byCandidates(u, p, candidates); len(candidates) == 0 {
+		// A volume, a claim or another pod may change the filter's answer, and no event of a pool reports that.
+		return reason, by != nil, by
+	}
+	if reason = r.byLimits(p, candidates); reason != "" {
+		return reason, true, nil
+	}
+	return r.byTopology(u, candidates), true, nil
+}
+
+func taintText(t *corev1.Taint) string {
+	if t.Value != "" {
+		return t.Key + "=" + t.Value + ":" + string(t.Effect)
+	}
+	return t.Key + ":" + string(t.Effect)
+}
+
+// byTerms keeps the candidates that match a node term. The reason is about the term of which the most requirements can be met.
+func (r *run) byTerms(u *podBatch, p *poolOffers, candidates []int) (left []int, reason string) {
+	if len(u.Terms) == 0 {
+		return candidates, ""
+	}
+	furthest := -1
+	seen := map[int]bool{}
+	for _, term := range u.Terms {
+		rest := candidates
+		for i, req := range term.Sorted() {
+			var next []int
+			for _, b := range rest {
+				if (capacity.Requirements{req.Key: req}).MatchFunc(func(key string) (string, bool) { return r.catalog.label(b, key) }) {
+					next = append(next, b)
+				}
+			}
+			if len(next) == 0 && i > furthest {
+				furthest, reason = i, r.termReason(p, req, rest, i > 0)
+			}
+			rest = next
+		}
+		for _, b := range rest {
+			if !seen[b] {
+				seen[b] = true
+				left = append(left, b)
+			}
+		}
+	}
+	if len(u.Terms) > 1 {
+		reason += fmt.Sprintf(" (best of %d alternatives)", len(u.Terms))
+	}
+	return left, reason
+}
+
+func (r *run) termReason(p *poolOffers, req capacity.Requirement, candidates []int, more bool) string {
+	known := false
+	for _, b := range candidates {
+		_, ok := r.catalog.label(b, req.Key)
+		known = known || ok
+	}
+	if !known && !p.typeLabel(req.Key) && !capacity.OfferLabel(req.Key) {
+		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, suggestLabel(req.Key, r.catalog.keys(p, candidates)))
+	}
+	left := ""
+	if more {
+		left = " left"
+	}
+	return fmt.Sprintf("none of %d instance types%s has %s", r.countTypes(candidates), left, req)
+}
+
+func (r *run) countTypes(candidates []int) int {
+	types := map[*capacity.InstanceType]bool{}
+	for _, b := range candidates {
+		types[r.catalog.typeOf(b)] = true
+	}
+	return len(types)
+}
+
+// byCandidates keeps the candidates that neither daemons' ports nor earlier refusals rule out. by is nil if only ports rule candidates out.
+func (r *run) byCandidates(u *podBatch, p *poolOffers, candidates []int) (left []int, reason string, by *capacity.Forbidden) {
+	taken := r.daemons.portsTaken(u.HostPorts, len(r.catalog.candidates))
+	refused := r.forbidden[u.Key][p.Name]
+	for _, b := range candidates {
+		if taken.Has(b) {
+			reason = "a DaemonSet's pod uses the host port it requests"
+			continue
+		}
+		if i := slices.IndexFunc(refused, func(f *capacity.Forbidden) bool { return f.RulesOut(&r.catalog.candidates[b].offer) }); i >= 0 {
+			by = refused[i]
+			continue
+		}
+		left = append(left, b)
+	}
+	if by != nil {
+		reason = "refused by a filter of the scheduler: " + by.Text()
+	}
+	return left, reason, by
+}
+
+// byRoom keeps the candidates with capacity for one pod.
+func (r *run) byRoom(u *podBatch, candidates []int) (left []int, reason string) {
+	most := make([]int64, r.dims.len())
+	for _, b := range candidates {
+		room := r.catalog.roomOf(b)
+		for d := range most {
+			most[d] = max(most[d], room[d])
+		}
+		if packing.Fits(room, u.need, 1) > 0 {
+			left = append(left, b)
+		}
+	}
+	var parts []string
+	for d, n := range u.need {
+		if n > most[d] {
+			parts = append(parts, fmt.Sprintf("%s requested, %s at most", r.dims.text(d, n), r.dims.amount(d, most[d])))
+		}
+	}
+	if len(parts) == 0 {
+		for d, n := range u.need {
+			if n > 0 && r.dims.name(d) != string(corev1.ResourcePods) {
+				parts = append(parts, r.dims.text(d, n))
+			}
+		}
+		parts = []string{strings.Join(parts, ", ") + " together"}
+	}
+	return left, fmt.Sprintf("none of %d instance types has capacity for it: %s", r.countTypes(candidates), strings.Join(parts, ", "))
+}
+
+// byLimits returns which limit of the pool every candidate would exceed, or "".
+func (r *run) byLimits(p *poolOffers, candidates []int) string {
+	reason := ""
+	for _, b := range candidates {
+		over := ""
+		for _, use := range r.catalog.uses(b) {
+			if use.Amount > r.budgets[use.Budget] {
+				over = r.limitReason(p, use.Budget)
+			}
+		}
+		if over == "" {
+			return ""
+		}
+		if reason == "" {
+			reason = over
+		}
+	}
+	return reason
+}
+
+func (r *run) limitReason(p *poolOffers, budget int) string {
+	for name, b := range p.limits {
+		if b == budget {
+			limit := capacity.Resources{name: p.Limits[name]}.List()[name]
+			left := capacity.Resources{name: max(0, r.budgets[b])}.List()[name]
+			return fmt.Sprintf("limit of %s %s reached: %s left", name, limit.String(), left.String())
+		}
+	}
+	return "the capacity reservation is used up"
+}
+
+// byTopology returns the constraint among pods that none of the candidates satisfies, as counted at the end of the plan.
+func (r *run) byTopology(u *podBatch, candidates []int) string {
+	for i := range u.owned {
+		o := &u.owned[i]
+		if !o.hard() {
+			continue
+		}
+		if o.group.host {
+			if o.kind == affinity && (!r.first(u) || o.group.total > 0) {
+				return "no node with the pods it has affinity to has capacity"
+			}
+			continue
+		}
+		some := false
+		for _, b := range candidates {
+			some = some || r.satisfied(u, o, r.siteBought(b))
+		}
+		if !some {
+			return map[kind]string{
+				spread:       fmt.Sprintf("topology spread over %s with maxSkew %d allows no domain", o.group.key, o.skew),
+				affinity:     fmt.Sprintf("pod affinity over %s can't be met where nodes can be launched", o.group.key),
+				antiAffinity: fmt.Sprintf("pod anti-affinity over %s excludes every domain", o.group.key),
+			}[o.kind]
+		}
+	}
+	for _, g := range u.blocked {
+		if !g.host && !u.owns(g) {
+			return fmt.Sprintf("anti-affinity of other pods over %s excludes every domain", g.key)
+		}
+	}
+	return noReason
+}
+
+// noReason is used when each single constraint can be met, but not all of them together.
+const noReason = "its constraints on other pods can't all be met"

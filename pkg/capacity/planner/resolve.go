@@ -1,0 +1,36 @@
+package planner
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Resolve chooses the offerings for a node that is not bought for pods: those of the pool that hold requests and the daemons' pods,
+// chosen as in a plan: cheapest first, of one capacity type, at most MaxFleetTypes types, minValues kept. Limits are ignored. If there
+// are none, why is the reason, and retry reports whether it may pass by itself.
+func Resolve(p *capacity.Pool, requests capacity.Resources, daemons []*capacity.DaemonSet, opts capacity.Options) (n *capacity.PlannedNode, why string, retry bool) {
+	own := *p
+	own.Limits, own.Schedulers, own.Replicas = nil, nil, nil
+	class := &capacity.Class{Key: "order", Pod: &corev1.Pod{}, Requests: requests.Clone(),
+		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
+	if class.Requests[corev1.ResourcePods] == 0 {
+		class.Requests[corev1.ResourcePods] = 1 // the packing needs at least one pod
+	}
+	opts.Effort, opts.Forbidden = 0, nil
+	plan := Decide(&capacity.View{Pools: []*capacity.Pool{&own}, Demand: []capacity.Demand{{Class: class, Pods: []capacity.PodRef{{UID: "order"}}}}, DaemonSets: daemons}, opts)
+	if len(plan.Nodes) == 0 {
+		for _, r := range plan.Refused {
+			why, retry = strings.TrimPrefix(r.Message, p.Name+": "), r.Retryable
+		}
+		return nil, why, retry
+	}
+	n = plan.Nodes[0]
+	n.Pool, n.Requests = p, requests.Clone()
+	for _, d := range n.Daemons {
+		n.Requests.Add(d.Class.Requests, 1)
+	}
+	return n, "", false
+}

@@ -1,0 +1,290 @@
+package planner
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// run is the making of one plan: what is derived from the view, and below that what has been decided so far.
+type run struct {
+	view          *capacity.View
+	opts          *capacity.Options
+	dims          *dims
+	podBatches    []*podBatch
+	catalog       *catalog
+	daemons       *daemonSets
+	topo          *topology
+	allBudgets    []int64
+	existing      int // number of the view's nodes
+	free          [][]int64
+	forbiddenNode map[forbiddenNode]bool
+	forbidden     forbidden
+	nodeSites     []site // topology domains of the view's nodes
+	binSites      []site // topology domains of candidates, filled when needed
+	partsOf       map[string][]*part
+	described     map[string]*capacity.PlannedNode
+
+	// Learned in earlier attempts.
+	excluded   map[string]bool // gangs that are left out
+	byPriority bool
+
+	// Decided in this attempt.
+	nodes   []*node
+	budgets []int64
+	assumed []assumption
+	bound   float64
+	effort  int // what is left of it
+	// claimed is what pods that are assigned but not packed yet will take from capacity reservations.
+	claimed map[int]int64
+	// ordering: all nodes are known, and the placements are being put in order. tookBack: some placements were taken back. resumes:
+	// planning continues for what was taken back.
+	ordering, tookBack, resumes bool
+
+	// alone selects the cost model for zones and other domains: a node per pod, or nodes that are shared perfectly. ambiguous: the two
+	// models lead to different choices.
+	alone, ambiguous bool
+}
+
+type forbiddenNode struct {
+	class capacity.ClassKey
+	node  string
+}
+
+func newRun(view *capacity.View, opts *capacity.Options, memory *memory) *run {
+	r := &run{view: view, opts: opts, dims: dimsOf(view.Demand), podBatches: podBatchesOf(view.Demand), topo: newTopology(),
+		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, forbidden: forbiddenOf(opts.Forbidden), excluded: map[string]bool{},
+		described: map[string]*capacity.PlannedNode{}}
+	for _, u := range r.podBatches {
+		u.need = r.dims.need(u.Class)
+		u.fixZone = opts.FixZone[u.Key]
+		u.findSteps(softTaints(view))
+	}
+	for _, n := range view.Nodes {
+		r.free = append(r.free, r.dims.room(n.Free, n.VolumesFree))
+	}
+	for _, f := range opts.Forbidden {
+		if f.Node != "" {
+			r.forbiddenNode[forbiddenNode{f.Class, f.Node}] = true
+		}
+	}
+	r.topo.constrain(r.podBatches)
+	r.topo.count(view.Nodes, r.podBatches, view.Namespaces)
+	r.topo.countDaemons(view.DaemonSets, r.podBatches, view.Namespaces)
+	r.topo.join(r.podBatches, view.Namespaces)
+	r.topo.number()
+	for _, n := range view.Nodes {
+		r.nodeSites = append(r.nodeSites, r.topo.site(n.Label))
+	}
+	r.catalog = memory.catalog(view.Pools, opts, mentioned(r.podBatches, r.topo.groups))
+	r.catalog.dims = r.dims
+	r.daemons = r.catalog.addDaemons(view.DaemonSets)
+	r.allBudgets = r.catalog.left()
+	for _, g := range r.topo.groups {
+		g.save()
+	}
+	return r
+}
+
+// softTaints reports whether any pool or node has a PreferNoSchedule taint.
+func softTaints(view *capacity.View) bool {
+	soft := func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule }
+	return slices.ContainsFunc(view.Pools, func(p *capacity.Pool) bool { return slices.ContainsFunc(p.Taints, soft) }) ||
+		slices.ContainsFunc(view.Nodes, func(n *capacity.Node) bool { return slices.ContainsFunc(n.Taints, soft) })
+}
+
+// mentioned returns the label keys that batches ask for or are counted by, with the values they name.
+func mentioned(podBatches []*podBatch, groups []*group) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	key := func(k string) map[string]bool {
+		if out[k] == nil {
+			out[k] = map[string]bool{}
+		}
+		return out[k]
+	}
+	terms := func(rs capacity.Requirements) {
+		for k, r := range rs {
+			values, excluded := r.Values()
+			named := key(k)
+			for _, v := range values {
+				if !excluded {
+					named[v] = true
+				}
+			}
+		}
+	}
+	for _, u := range podBatches {
+		for _, t := range u.Terms {
+			terms(t)
+		}
+		for _, t := range u.Preferred {
+			terms(t.Term)
+		}
+	}
+	for _, g := range groups {
+		if g.port == nil {
+			key(g.key)
+		}
+	}
+	return out
+}
+
+// reset discards the decisions of the last attempt.
+func (r *run) reset() {
+	r.nodes, r.budgets, r.assumed, r.bound = nil, slices.Clone(r.allBudgets), nil, 0
+	r.ordering, r.tookBack, r.resumes = false, false, false
+	for i, n := range r.view.Nodes {
+		r.nodes = append(r.nodes, &node{index: i, view: n, candidate: -1, free: slices.Clone(r.free[i])})
+	}
+	for _, g := range r.topo.groups {
+		g.restore()
+	}
+	for _, u := range r.podBatches {
+		u.left, u.placed, u.unordered, u.level, u.special = len(u.holders), nil, 0, 0, false
+		if r.opts.IgnorePreferences {
+			u.level = len(u.steps)
+		}
+		r.relax(u)
+	}
+}
+
+// resume makes the placements of the order the starting point for further planning.
+func (r *run) resume(order []binding) {
+	r.assumed, r.ordering, r.tookBack, r.resumes = nil, false, false, true
+	r.budgets = slices.Clone(r.allBudgets)
+	for _, g := range r.topo.groups {
+		g.restore()
+	}
+	for _, u := range r.podBatches {
+		u.placed, u.unordered = nil, 0
+		r.relax(u)
+	}
+	for _, n := range r.nodes[r.existing:] {
+		if n.gone {
+			continue
+		}
+		n.shape, n.lost = nil, false
+		n.free = r.freeAs(n, n.candidate)
+		for _, use := range r.catalog.uses(n.candidate) {
+			r.budgets[use.Budget] -= use.Amount
+		}
+		clear(n.present)
+		r.ascertain(n)
+		r.register(n)
+	}
+	for i, n := range r.nodes[:r.existing] {
+		n.free = slices.Clone(r.free[i])
+		for _, s := range n.content {
+			packing.Take(n.free, s.podBatch.need, s.n)
+		}
+	}
+	for _, b := range order {
+		b.podBatch.placed = append(b.podBatch.placed, placed{b.node, b.n})
+		r.tally(b.podBatch, b.node, b.n)
+	}
+}
+
+// relax sets what the batch requires at its level of preferences.
+func (r *run) relax(u *podBatch) {
+	u.relaxed()
+	r.topo.changes++
+	candidates := r.catalog.matching(&u.asks)
+	u.candidates = candidates.Clone()
+	if len(u.HostPorts) > 0 {
+		u.candidates.AndNot(r.daemons.portsTaken(u.HostPorts, len(r.catalog.candidates)))
+	}
+	r.avoidDaemons(u)
+	r.forbid(u)
+	for p := range u.banned {
+		r.clear(u.candidates, func(b *candidate) bool { return b.pool == p.index })
+	}
+	r.offer(u)
+}
+
+func (r *run) clear(candidates packing.Bits, which func(*candidate) bool) {
+	for b := range r.catalog.candidates {
+		if which(&r.catalog.candidates[b]) {
+			candidates.Clear(b)
+		}
+	}
+}
+
+// decide places all pods for which it finds capacity, and drops preferences while that helps.
+func (r *run) decide() {
+	for {
+		before := r.waiting()
+		for _, u := range r.podBatches {
+			if r.active(u) {
+				r.fillOpen(u)
+			}
+		}
+		for tier := range r.catalog.tiers {
+			for i, batch := range r.batches() {
+				for _, u := range batch {
+					if i > 0 && u.left > 0 {
+						r.fillOpen(u)
+					}
+				}
+				r.buy(batch, tier)
+			}
+		}
+		left := r.waiting()
+		if left == 0 {
+			return
+		}
+		if left == before && !r.giveUp() {
+			return
+		}
+	}
+}
+
+func (r *run) active(u *podBatch) bool {
+	return u.left > 0 && (u.gang == nil || !r.excluded[u.gang.Key])
+}
+
+func (r *run) waiting() int {
+	n := 0
+	for _, u := range r.podBatches {
+		if r.active(u) {
+			n += u.left
+		}
+	}
+	return n
+}
+
+// batches returns the pod batches to be bought for together: all, or those of each priority if pool limits don't suffice for all.
+func (r *run) batches() [][]*podBatch {
+	var out [][]*podBatch
+	for _, u := range r.podBatches {
+		if !r.active(u) {
+			continue
+		}
+		last := len(out) - 1
+		if last < 0 || r.byPriority && out[last][0].Priority != u.Priority {
+			out = append(out, nil)
+			last++
+		}
+		out[last] = append(out[last], u)
+	}
+	return out
+}
+
+// giveUp makes each batch with pods left drop one preference or, if it has none left, use special hardware.
+func (r *run) giveUp() bool {
+	some := false
+	for _, u := range r.podBatches {
+		switch {
+		case !r.active(u):
+		case u.level < len(u.steps):
+			u.level++
+			r.relax(u)
+			some = true
+		case r.takeSpecial(u):
+			some = true
+		}
+	}
+	return some
+}

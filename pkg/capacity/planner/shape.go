@@ -1,0 +1,220 @@
+package planner
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// shape is what nodes with the same content have in common: the offerings to choose from.
+type shape struct {
+	candidates []int // cheapest first
+	// template is their PlannedNode, without the ID.
+	template capacity.PlannedNode
+	short    string
+}
+
+// shapes finds the offerings of each planned node. Nodes without any are dropped.
+func (r *run) shapes() {
+	r.shapesWithin(nil)
+	if over := r.overLimit(); len(over) > 0 {
+		r.shapesWithin(over)
+	}
+	for _, n := range r.nodes[r.existing:] {
+		if n.gone || n.shape != nil {
+			continue
+		}
+		for _, s := range n.content {
+			s.podBatch.remove(n, s.n)
+		}
+		n.gone, r.tookBack = true, true
+	}
+}
+
+// remove takes n pods off a node again.
+func (u *podBatch) remove(from *node, n int) {
+	u.left += n
+	for i := range u.placed {
+		if p := &u.placed[i]; p.node == from {
+			take := min(n, p.n)
+			p.n -= take
+			n -= take
+		}
+	}
+	u.placed = slices.DeleteFunc(u.placed, func(p placed) bool { return p.n == 0 })
+}
+
+// shapesWithin finds the offerings. For the pools in strict it omits those that take more of a limit than the plan's own candidate.
+func (r *run) shapesWithin(strict map[int]bool) {
+	known := map[string]*shape{}
+	var key []byte
+	for _, n := range r.nodes[r.existing:] {
+		n.short, n.shape = "", nil
+		if n.gone {
+			continue
+		}
+		key = binary.AppendUvarint(key[:0], uint64(n.candidate))
+		for _, s := range n.content {
+			key = binary.AppendUvarint(key, uint64(s.podBatch.index))
+			key = binary.AppendUvarint(key, uint64(s.level))
+			key = binary.AppendUvarint(key, uint64(s.n))
+		}
+		s, ok := known[string(key)]
+		if !ok {
+			s = r.shape(n, strict[r.catalog.candidates[n.candidate].pool])
+			known[string(key)] = s
+		}
+		if len(s.candidates) == 0 {
+			n.short = s.short
+			continue
+		}
+		n.shape = s
+	}
+}
+
+// overLimit returns the pools whose limits the nodes would exceed if each became its largest offering.
+func (r *run) overLimit() map[int]bool {
+	left := slices.Clone(r.allBudgets)
+	over := map[int]bool{}
+	for _, n := range r.nodes[r.existing:] {
+		s := n.shape
+		if s == nil {
+			continue
+		}
+		pool := r.catalog.candidates[n.candidate].pool
+		for name, budget := range r.catalog.pools[pool].limits {
+			amount := s.template.Largest[name]
+			if name == capacity.ResourceNodes {
+				amount = 1
+			}
+			if left[budget] = capacity.SatAdd(left[budget], -amount); left[budget] < 0 {
+				over[pool] = true
+			}
+		}
+	}
+	return over
+}
+
+// shape finds the offerings that hold a node's content: of the same pool, labels, capacity type and daemons, cheapest first. If there are
+// none, short says why.
+func (r *run) shape(n *node, strict bool) *shape {
+	c := r.catalog
+	x := &c.candidates[n.candidate]
+	p := c.pools[x.pool]
+	need := make([]int64, r.dims.len())
+	for _, s := range n.content {
+		for d := range need {
+			need[d] = capacity.SatAdd(need[d], capacity.SatMul(s.podBatch.need[d], int64(s.n)))
+		}
+	}
+	like := c.compatibility(n.candidate, n.fixed)
+	var candidates []int
+	enough := 0 // types found so far; each comes with its other zones
+	for _, ways := range c.waysOf(p, x.labelChoice, x.offer) {
+		if enough >= capacity.MaxFleetTypes && !p.minimum {
+			break
+		}
+		if !like.typ(c.candidates[ways[0]].typ) || !p.minimum && c.special.Has(ways[0]) && !c.special.Has(n.candidate) {
+			continue
+		}
+		fits, some := false, false
+		for _, b := range ways {
+			if !like.offer(b) {
+				continue
+			}
+			// Candidates of a type with the same daemons have the same capacity.
+			if !fits && packing.Fits(c.roomOf(b), need, 1) == 0 {
+				break
+			}
+			if fits = true; n.admitsPods(b) && (!strict || r.takesNoMore(b, n.candidate)) {
+				candidates, some = append(candidates, b), true
+			}
+		}
+		if some {
+			enough++
+		}
+	}
+	ranks := p.labelChoices[x.labelChoice].ranks
+	first := p.labelChoices[x.labelChoice].first
+	slices.SortFunc(candidates, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
+	sensible := r.sensible(n, candidates, like, need)
+	short := ""
+	if p.minimum {
+		if sensible, short = c.choose(p, sensible); short != "" {
+			sensible, short = c.choose(p, candidates)
+		}
+		if short != "" && !r.opts.RelaxMinValues {
+			return &shape{short: short}
+		}
+	}
+	candidates = sensible
+	s := &shape{candidates: candidates}
+	if len(candidates) > 0 {
+		r.describe(n, s)
+		s.template.MinValuesRelaxed = short != ""
+	}
+	return s
+}
+
+// sensible returns the candidates, sorted by price, without special hardware unless the node is planned as such, and without spot
+// offerings that are dearer than the same node on demand.
+func (r *run) sensible(n *node, candidates []int, like *compatibility, need []int64) []int {
+	c := r.catalog
+	if !c.special.Has(n.candidate) {
+		candidates = slices.DeleteFunc(slices.Clone(candidates), c.special.Has)
+	}
+	if len(candidates) == 0 || c.candidates[n.candidate].offer.CapacityType != capacity.CapacityTypeSpot {
+		return candidates
+	}
+	price, ok := r.onDemandPrice(n, like, need)
+	if !ok || price < c.candidates[candidates[0]].price {
+		return candidates
+	}
+	dear := slices.IndexFunc(candidates, func(b int) bool { return c.candidates[b].price > price })
+	if dear < 0 {
+		return candidates
+	}
+	return candidates[:dear:dear]
+}
+
+// takesNoMore reports whether candidate b takes no more of any limit than candidate a.
+func (r *run) takesNoMore(b, a int) bool {
+	for i, use := range r.catalog.uses(b) {
+		if use.Amount > r.catalog.uses(a)[i].Amount {
+			return false
+		}
+	}
+	return true
+}
+
+// describe sets the shape's template, the PlannedNode for node n, from its candidates. What the candidates alone determine is computed
+// once per set of candidates.
+func (r *run) describe(n *node, s *shape) {
+	key := make([]byte, 0, 3*len(s.candidates))
+	for _, b := range s.candidates {
+		key = binary.AppendUvarint(key, uint64(b))
+	}
+	t, known := r.described[string(key)]
+	if !known {
+		t = r.catalog.template(s.candidates, r.daemons)
+		r.described[string(key)] = t
+	}
+	s.template = *t
+	s.template.Requests = r.requestsOf(n, t.Daemons)
+}
+
+// requests returns the sum of the requests of a planned node's pods and daemons.
+func (r *run) requests(n *node) capacity.Resources { return r.requestsOf(n, n.shape.template.Daemons) }
+
+func (r *run) requestsOf(n *node, daemons []*capacity.DaemonSet) capacity.Resources {
+	out := capacity.Resources{}
+	for _, s := range n.content {
+		out.Add(s.podBatch.Requests, int64(s.n))
+	}
+	for _, d := range daemons {
+		out.Add(d.Class.Requests, 1)
+	}
+	return out
+}

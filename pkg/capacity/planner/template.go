@@ -1,0 +1,114 @@
+package planner
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// choose reduces candidates, sorted by price, to MaxFleetTypes types that satisfy the pool's minValues; short says which minValues can't
+// be met.
+func (c *catalog) choose(p *poolOffers, candidates []int) (chosen []int, short string) {
+	types := map[int]bool{}
+	for _, req := range p.Requirements.Sorted() {
+		if req.MinValues == 0 {
+			continue
+		}
+		values := map[string]bool{}
+		for _, b := range candidates {
+			if v, ok := c.label(b, req.Key); ok && !values[v] && len(values) < req.MinValues {
+				values[v] = true
+				types[c.candidates[b].typ] = true
+			}
+		}
+		if len(values) < req.MinValues && short == "" {
+			short = fmt.Sprintf("minValues: only %d of %d values of %s are possible", len(values), req.MinValues, req.Key)
+		}
+	}
+	for _, b := range candidates {
+		if len(types) < capacity.MaxFleetTypes {
+			types[c.candidates[b].typ] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(candidates), func(b int) bool { return !types[c.candidates[b].typ] }), short
+}
+
+// template returns what the candidates determine about a planned node.
+func (c *catalog) template(candidates []int, daemons *daemonSets) *capacity.PlannedNode {
+	x := &c.candidates[candidates[0]]
+	p := c.pools[x.pool]
+	t := &capacity.PlannedNode{}
+	t.Pool, t.CapacityType, t.Price = p.Pool, x.offer.CapacityType, x.offer.Price
+	t.Offers = make([]capacity.NodeOffer, 0, len(candidates))
+	types := make([]int, 0, capacity.MaxFleetTypes)
+	seen := make([]bool, len(p.types))
+	for _, b := range candidates {
+		t.Offers = append(t.Offers, capacity.NodeOffer{Type: c.typeOf(b), Offer: c.candidates[b].offer})
+		if typ := c.candidates[b].typ; !seen[typ] {
+			seen[typ] = true
+			types = append(types, typ)
+		}
+	}
+	all := p.common(types)
+	t.Labels, t.Allocatable, t.Largest, t.VolumeLimits = maps.Clone(all.labels), all.allocatable, all.largest, all.volumes
+	maps.Copy(t.Labels, p.labelChoices[x.labelChoice].labels)
+	for _, key := range capacity.OfferLabels {
+		if v, ok := c.label(candidates[0], key); ok && !slices.ContainsFunc(candidates, func(b int) bool { w, _ := c.label(b, key); return w != v }) {
+			t.Labels[key] = v
+		}
+	}
+	t.Daemons = daemons.of[x.daemons]
+	return t
+}
+
+// common is what instance types have in common. It is shared and must not be changed.
+type common struct {
+	labels               map[string]string
+	allocatable, largest capacity.Resources
+	volumes              map[string]int64
+}
+
+// maxCommon limits how many sets of types are cached.
+const maxCommon = 2048
+
+// common finds what the types at these positions have in common, or returns it from the cache.
+func (p *poolOffers) common(types []int) *common {
+	key := make([]byte, 0, 3*len(types))
+	for _, t := range types {
+		key = binary.AppendUvarint(key, uint64(t))
+	}
+	if out, known := p.commons[string(key)]; known {
+		return out
+	}
+	first := p.types[types[0]]
+	out := &common{labels: maps.Clone(first.Labels), allocatable: first.Allocatable.Clone(), largest: first.Capacity.Clone(), volumes: maps.Clone(first.VolumeLimits)}
+	if out.labels == nil {
+		out.labels = map[string]string{}
+	}
+	for _, at := range types[1:] {
+		typ := p.types[at]
+		out.allocatable.AtMost(typ.Allocatable)
+		out.largest.AtLeast(typ.Capacity)
+		for k, v := range out.labels {
+			if w, ok := typ.Labels[k]; !ok || w != v {
+				delete(out.labels, k)
+			}
+		}
+		for driver, limit := range typ.VolumeLimits {
+			if out.volumes == nil {
+				out.volumes = map[string]int64{}
+			}
+			if have, ok := out.volumes[driver]; !ok || limit < have {
+				out.volumes[driver] = limit
+			}
+		}
+	}
+	if p.commons == nil || len(p.commons) >= maxCommon {
+		p.commons = map[string]*common{}
+	}
+	p.commons[string(key)] = out
+	return out
+}
