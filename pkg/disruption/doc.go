@@ -12,8 +12,9 @@
 // pods off with a cordon (cordon.go) and delete claims in one place (termination.go).
 //
 // Expired and interrupted nodes have to end, so budgets don't limit them; all other disruption is voluntary, and budgets, do-not-disrupt
-// and its older names prevent it. A paused pool and the brake (a number per minute) apply to everything but instances that EC2 is about to
-// end; a dry run to everything but those, capacity blocks and maintenance, which are EC2's decision, too.
+// and its older names prevent it. A paused pool and the brake (a limit of terminations per minute) apply to everything except instances
+// that EC2 is about to end. A dry run doesn't apply to these either, nor to capacity blocks that end and to maintenance: EC2 has decided
+// all of that.
 //
 // A pod may be bound between the decision and the deletion. Our own scheduler is kept off by a cordon (Fence): from that step on it binds
 // nothing there. Other schedulers are kept off by a taint. Only then the node's pods are read once more from the API, and only if there are

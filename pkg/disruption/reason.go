@@ -31,7 +31,8 @@ type decision struct {
 	*candidate
 	// reason is for metrics and logs, message for events.
 	reason, message string
-	// ending is what Config.Ending gets as the reason, if not reason itself.
+	// ending is the reason that Config.Ending gets; empty: reason. interruption sets it for instances that are already stopping or being
+	// terminated.
 	ending string
 	// at is when the node is terminated. One that has to end is drained then, whether there is capacity for its pods or not.
 	at time.Time

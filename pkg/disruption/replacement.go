@@ -46,8 +46,9 @@ type replacements struct {
 
 // replacedNode is a node that is being replaced, from its cordon until its claim is gone:
 //
-//	open --lead before its time is over--> cordoned, capacity asked for --it is there, or time is over--> deleted, draining --> gone
-//	  ^__________________________ pool paused __________________________|
+//	schedulable -> cordoned, replacement requested: from decision.prepare on
+//	cordoned -> claim deleted, node drains:         when the replacement is ready, or at decision.at
+//	cordoned -> schedulable:                        when the pool is paused, or the node need not end any more
 type replacedNode struct {
 	node    string
 	missing string // what was last missing for its replacement

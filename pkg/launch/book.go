@@ -36,7 +36,8 @@ type batch struct {
 	labels       map[string]string
 	claims       []*capacity.Claim
 	attempt      int
-	// first is the attempt it began after: an earlier leader, or an earlier try of a standalone NodeClaim, made the ones before.
+	// first is the number of the last attempt that was made before this batch began, by an earlier leader or by an earlier try of a
+	// standalone NodeClaim; 0: none.
 	first   int
 	purpose capacity.Purpose
 	delay   delay

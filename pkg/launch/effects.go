@@ -96,7 +96,7 @@ func (ef *effects) later() {
 	}
 }
 
-// relieve makes pods that were refused because of a limit be planned for again, once the limit has capacity.
+// relieve plans again for pods that were refused because of a limit, once the limit may have capacity again.
 func (ef *effects) relieve() {
 	inFlight := func() (n int) {
 		ef.reservations.read(func(l *ledger.Ledger) { n = l.NotInitialized() })

@@ -29,7 +29,8 @@ type ClaimLog interface {
 	Problem() string
 	// WaitForSync returns when the claims have been read, or false when ctx ends first.
 	WaitForSync(ctx context.Context) bool
-	// Pools returns the pools in the order in which they are tried, each with what its claims use of its limits, reserved claims included.
+	// Pools returns the pools in the order in which they are tried, each with its usage of its limits. Claims that Reserve has counted and
+	// that are not written yet are included.
 	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
 	// Overlaid returns an instance type with the overlays of a pool applied.
 	Overlaid(pool string, t *capacity.InstanceType) *capacity.InstanceType

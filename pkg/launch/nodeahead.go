@@ -12,12 +12,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// nameReuseCheck is how often a Node name that is taken is checked again (HB-9).
+// nameReuseCheck is how often a Node name that is taken is checked again.
 const nameReuseCheck = 2 * time.Second
 
-// createNode creates the Node. It never adopts a Node of that name that belongs to another instance, but waits until that Node is gone
-// (HB-9), and the pods that it left behind, too. A Node without a provider ID, because a kubelet without cloud provider created it, must be
-// younger than the claim and have the instance's address. A Node that the API server refuses is retried for a while (nodeRefused).
+// createNode creates the Node. It never adopts a Node of that name that belongs to another instance, but waits until that Node is gone, and
+// the pods that it left behind, too. A Node without a provider ID, because a kubelet without cloud provider created it, must be younger
+// than the claim and have the instance's address. A Node that the API server refuses is retried for a while (nodeRefused).
 func (f *finisher) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
 	logger := klog.FromContext(ctx)
 	begun := f.calls.clock.Now()

@@ -182,7 +182,7 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 	s.batches.carry(ctx, w)
 }
 
-// inFlight adds the node of a claim that no pods are planned for to the ledger, so that pods can be planned there.
+// inFlight adds the claim's node to the ledger. No pods are planned for the node yet; from now on plans may place pods on it.
 func (b *batchLauncher) inFlight(c *capacity.Claim, n *capacity.Node, daemons map[string]capacity.Resources) {
 	b.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode(c.Name, n, daemons, true, now) })
 }

@@ -136,7 +136,8 @@ func (p *prober) heldBack(key guard.Key) []ledger.Waiting {
 	return append(out, failing[:min(len(failing), probePods-len(out))]...)
 }
 
-// planProbe makes a verified plan with the due breakers lifted, and chooses the new node that probes this one; nil: none does.
+// planProbe makes a verified plan as if the breakers that are due were closed. It returns that plan and the new node of it that would probe
+// the breaker of key; nil: no new node would.
 func (p *prober) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
 	v, plan, err := p.planning.decide(ctx, waiting, p.gangs.gangsOf(ctx, waiting), due)
 	if err != nil {

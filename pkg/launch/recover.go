@@ -310,9 +310,9 @@ func (r *resumption) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]c
 	return r.batches.launched(ctx, *rec)
 }
 
-// recordRest writes the batch's record on those of its claims that don't have it, because the crash came while it was being written. It
-// does so before the call is made, which launches an instance for them, too: termination and garbage collection rely on the claims'
-// records. Claims that are gone are left out.
+// recordRest writes the batch's record on those of its claims that don't have it: the last leader crashed while it was writing the records.
+// The repeated call launches an instance for each of these claims, too, and termination and garbage collection need the record, so it is
+// written before the call. Claims that are gone are left out.
 func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	var left []*capacity.Claim
 	for _, c := range missing {

@@ -33,7 +33,7 @@ func refusesNode(err error) bool {
 	}
 	switch code := status.Status().Code; code {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
-		return false // it hasn't looked at the object
+		return false // the API server has answered before it judged the object
 	default:
 		return code >= 400 && code < 500
 	}

@@ -58,9 +58,9 @@ func (s *scarcity) all(offers []capacity.NodeOffer, now time.Time) bool {
 	return len(offers) > 0
 }
 
-// one launches one of the batch's claims when all of its offerings were refused the last time, and reports whether to launch the others,
-// too. If there is still no capacity, all of their claims would be written, recorded and deleted for nothing, every few minutes as long as
-// that lasts. Pods that fit other offerings wait only for this one call: they are planned for again at once.
+// one launches a single claim of the batch if all offerings of the batch were refused the last time, and reports whether to launch the
+// other claims, too. Otherwise each try in a shortage, one every few minutes, would write, record and delete all claims of the batch for
+// nothing. Pods that fit other offerings wait only for this one call: they are planned for again at once.
 func (b *batchLauncher) one(ctx context.Context, w *batch) (others bool) {
 	if w.purpose != capacity.ForPods || len(w.claims) < 2 || !b.scarce.all(w.offers, b.calls.clock.Now()) {
 		return true

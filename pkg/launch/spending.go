@@ -73,7 +73,7 @@ type Spending struct {
 	byNode   map[string]*watched    // by Node name
 	byPod    map[types.UID]*watched // by the UIDs of the pods they were bought for, until these are bound
 	dirty    map[guard.Owner]bool
-	served   map[string]bool // claims on which it is still to be recorded
+	served   map[string]bool // claims whose instance has served and whose condition doesn't say so yet
 	refused  map[guard.Key]*corev1.Node
 	idle     map[guard.Key]time.Time // breakers that no pod waited for, and when that was seen
 	notices  []guard.Notice
@@ -87,7 +87,7 @@ type Spending struct {
 	later     map[guard.Workload]retryLater
 	// moved is when pods of a workload were last bound or deleted.
 	moved map[guard.Workload]time.Time
-	// unfulfilled is when a machine was last given back that was bought for nothing but anticipated pods of a workload.
+	// unfulfilled is, by workload, when a claim was last ended that had been launched only for anticipated pods of that workload.
 	unfulfilled map[guard.Workload]time.Time
 	// nodeGone is when a Node last left the cluster, perhaps with its topology domain.
 	nodeGone time.Time

@@ -27,7 +27,8 @@ import (
 // Changes that breakers may depend on. Only spec counts, never status or replicas: a probe of ours changes the status of every DaemonSet.
 
 const (
-	// retrySpacing is how often the retry annotation is heard of a workload at most: its owner is not who pays.
+	// retrySpacing is the least time between two retries that a workload's annotation causes. There is a limit because the workload's owner
+	// doesn't pay for the instances.
 	retrySpacing = 5 * time.Minute
 	// annotationRevision on a Deployment's ReplicaSet counts the Deployment's rollouts.
 	annotationRevision = "deployment.kubernetes.io/revision"

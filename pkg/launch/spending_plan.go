@@ -264,7 +264,8 @@ func (a *purchaseCheck) refuses(pool *capacity.Pool, offers []capacity.NodeOffer
 	return "", false
 }
 
-// doubtKeys returns the breaker keys that a node would count for.
+// doubtKeys returns the guard's keys that a new node would count for if it failed: the pool with each workload, and the node class with
+// each image.
 func doubtKeys(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) (keys []guard.Key) {
 	for _, w := range workloads {
 		keys = append(keys, guard.PodKey(pool.Name, w))
@@ -284,8 +285,8 @@ func (a *purchaseCheck) doubts(keys []guard.Key) string {
 			a.doubt[k] = d
 		}
 		if d != nil && d.More > 0 {
-			return fmt.Sprintf("since %s %d of %d machines that were bought together for %s have failed and none has done work: one more is launched at a time until one has, or it is clear what becomes of the others",
-				d.Since.UTC().Format(time.RFC3339), d.Failed, d.Bought, k)
+			return fmt.Sprintf("of %d instances that were launched together for %s, %d have failed since %s and none has served: one more is launched at a time until one serves, or until the verdict on each of them is known",
+				d.Bought, k, d.Failed, d.Since.UTC().Format(time.RFC3339))
 		}
 	}
 	return ""

@@ -98,7 +98,8 @@ func (e *ending) drained(reason string) {
 	}
 }
 
-// firstGroup returns the pods to evict first: ordinary pods, then their DaemonSets' pods, critical pods, critical DaemonSets' pods.
+// firstGroup returns the pods to evict next. The order is Karpenter's: non-critical pods, non-critical DaemonSet pods, critical pods,
+// critical DaemonSet pods.
 func firstGroup(awaited []*corev1.Pod) []*corev1.Pod {
 	var groups [4][]*corev1.Pod
 	for _, p := range awaited {

@@ -33,7 +33,7 @@ func (f *finalization) reconcile(ctx context.Context, l *life) (time.Duration, e
 		return f.unlaunched.end(ctx, l)
 	}
 	deadline := f.deadline(l.claim)
-	// Each Node by itself: stale ones have no kubelet, so only the claim's own is drained.
+	// Every Node of the claim is terminated in turn. Only the Node in use is drained: stale ones have no kubelet that could end pods.
 	for _, n := range l.match.all() {
 		e := &ending{claim: l.claim, node: n, providerID: l.claim.Status.ProviderID, deadline: deadline, now: l.now, clock: l.clock}
 		if wait, err := f.termination.end(ctx, e); wait != 0 || err != nil {
@@ -51,7 +51,7 @@ func (f *finalization) reconcile(ctx context.Context, l *life) (time.Duration, e
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return 0, err
 		}
-		if err != nil { // they are protected from deletion; the claim has nothing left to wait for
+		if err != nil { // the API server or a webhook doesn't let the pods be deleted; waiting longer wouldn't change that
 			klog.FromContext(ctx).Info("Pods of a deleted Node could not be deleted", "node", l.claim.Status.NodeName, "err", err)
 		}
 	}

@@ -67,8 +67,8 @@ func (r *registration) reconcile(ctx context.Context, l *life) (time.Duration, e
 	patched, err := r.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		_, done := n.Labels[karpv1.NodeRegisteredLabelKey]
 		missing = !done && !ahead && !hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
-		// User data makes the kubelet register with the unregistered and the startup taints together, so a Node with the one had the
-		// others, and a Node that is Ready has had the time to lose them.
+		// User data makes the kubelet register with the unregistered taint and the startup taints together. So a Node with the unregistered
+		// taint has had the startup taints, too; if it is Ready, their agents have had time to remove them, and they must not be set again.
 		came := objects.Ready(n) && hasTaintKey(n.Spec.Taints, karpv1.UnregisteredTaintKey)
 		syncNode(n, l.claim, ahead || came)
 	})

@@ -28,7 +28,8 @@ const (
 	launchGrace = 2 * time.Minute
 	missesToEnd = 3
 	missesSpan  = 10 * time.Second
-	// lookEvery is the pause between lookups that are to decide something.
+	// lookEvery is the time between two lookups of an instance while something depends on the answer, most often whether the instance
+	// exists.
 	lookEvery = 5 * time.Second
 	// longestPause is the most that the time between two lookups counts: a clock that jumps is not time that passes.
 	longestPause = 2 * lookEvery

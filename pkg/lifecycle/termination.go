@@ -140,7 +140,8 @@ func (t *termination) beginEnd(ctx context.Context, e *ending) (time.Duration, e
 	return 0, err
 }
 
-// abandonPods deletes the pods bound to a node whose kubelet never registered, unless it has done so just now.
+// abandonPods deletes the pods bound to a node whose kubelet has not registered. It reads the Node once more before: if the kubelet has
+// registered in the meantime, it deletes nothing.
 func (t *termination) abandonPods(ctx context.Context, e *ending) (time.Duration, error) {
 	now, err := t.nodes.get(ctx, e.node.Name)
 	if apierrors.IsNotFound(err) {

@@ -55,7 +55,7 @@ func (a *admission) pod(pod *corev1.Pod, who string) {
 	admit.LimitDefaults(pod, a.ranges[pod.Namespace])
 }
 
-// known warns of classes that a pod names and that aren't in the input.
+// known warns if the pod names a PriorityClass or a RuntimeClass that isn't in the input.
 func (a *admission) known(spec *corev1.PodSpec, who string) {
 	if name := spec.PriorityClassName; name != "" && spec.Priority == nil && a.priorities[name] == nil {
 		a.say(who+": there is no PriorityClass %s in the input: planned with priority 0", name)

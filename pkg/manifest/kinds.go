@@ -41,7 +41,8 @@ type kind struct {
 	cluster bool   // cluster-scoped
 	// custom returns an empty object of a kind that is not one of Kubernetes' own.
 	custom func() client.Object
-	// workload: a controller creates pods for it; for objects of an existing cluster, they exist already.
+	// workload: a controller creates pods for it. For an object that was read from an existing cluster no pods are made: the cluster has
+	// them already.
 	workload bool
 }
 

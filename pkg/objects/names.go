@@ -91,30 +91,31 @@ const TagLaunchBatch = "dovetail.sh/launch-batch"
 
 // Condition types.
 const (
-	// ConditionFieldsHonored on a NodePool or Provisioner is written by its status: False while a field that is set has no effect and something is
-	// lost by that. Stable.
+	// ConditionFieldsHonored on a NodePool or Provisioner is written by the pool status controller: False while a field that is set has no
+	// effect and something is lost by that. Stable.
 	ConditionFieldsHonored = "dovetail.sh/FieldsHonored"
-	// ConditionLaunchesPaused on a NodePool, EC2NodeClass or Provisioner is written by its status: True, and there only then, while the
-	// spending guard pauses launches. Stable.
+	// ConditionLaunchesPaused on a NodePool, EC2NodeClass or Provisioner is written by the status controller of its kind. It is present,
+	// and True, only while the spending guard pauses launches. Stable.
 	ConditionLaunchesPaused = "dovetail.sh/LaunchesPaused"
-	// ConditionBudgetReached on a NodePool or Provisioner is written by its status: True, and there only then, while a budget keeps nodes from being
-	// bought. Stable.
+	// ConditionBudgetReached on a NodePool or Provisioner is written by the pool status controller. It is present, and True, only while a
+	// budget keeps nodes from being bought. Stable.
 	ConditionBudgetReached = "dovetail.sh/BudgetReached"
-	// ConditionStartupTaintsDeclared on a NodePool or Provisioner is written by its status: False, and there only then, while fresh nodes get
-	// NoExecute taints that the pool doesn't declare. Stable.
+	// ConditionStartupTaintsDeclared on a NodePool or Provisioner is written by the pool status controller. It is present, and False, only
+	// while new nodes get NoExecute taints that the pool doesn't declare. Stable.
 	ConditionStartupTaintsDeclared = "dovetail.sh/StartupTaintsDeclared"
-	// ConditionArchitectureDeclared on a NodePool or Provisioner is written by its status: False, and there only then, while neither the pool nor
-	// pods that its nodes are planned for say whether they may be arm64. Stable.
+	// ConditionArchitectureDeclared on a NodePool or Provisioner is written by the pool status controller. It is present, and False, only
+	// while neither the pool nor pods that its nodes are planned for say whether they may be arm64. Stable.
 	ConditionArchitectureDeclared = "dovetail.sh/ArchitectureDeclared"
 	// ConditionServed on a NodeClaim is written by the spending guard, and read by it after a restart: True once its instance has done
 	// what it was launched for. Stable.
 	ConditionServed = "dovetail.sh/Served"
-	// ConditionInitializationDelayed on a NodeClaim is written by lifecycle: True, and there only then, while its node is kept although it
-	// should have been initialized. Stable.
+	// ConditionInitializationDelayed on a NodeClaim is written by lifecycle. It is present, and True, only while its node is kept although
+	// it should have been initialized. Stable.
 	ConditionInitializationDelayed = "dovetail.sh/InitializationDelayed"
 )
 
-// Indexes of informers, and the key of a fragment of pod signatures, which share their spaces of names with other programs' in the process.
+// Names of informers' indexes, and the key of Binder's fragment in pod signatures (SignPod). Other components in the process add indexes
+// and fragments, too, so these names have our prefix.
 const (
 	// IndexNodesByProviderID of the Node informer, by spec.providerID. In memory.
 	IndexNodesByProviderID = "dovetail.sh/nodes-by-provider-id"

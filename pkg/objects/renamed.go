@@ -29,8 +29,8 @@ func FormerNames(name string) []string {
 	return out
 }
 
-// UseNewNames puts what annotations or tags say under old names under those of today, and reports whether there was any. Whoever writes
-// today's name removes the old one, so that where both are there a process of the version before has written last, and its word counts.
+// UseNewNames renames annotations or tags that have an old name, and reports whether it found any. If both names are there, the old one's
+// value counts: today's version removes the old name when it writes, so an earlier version must have written last.
 func UseNewNames(m map[string]string) bool {
 	found := false
 	for old, now := range renamed {

@@ -32,8 +32,9 @@ func (a amounts) Allocatable(r corev1.ResourceName) int64 {
 	return amount(a.GetAllocatable(), r)
 }
 
-// Volumes counts a volume once for each pod that uses it: NodeVolumeLimits is exact, this only protects reservations. It is called only
-// for pods with volumes, on nodes where more volumes are planned.
+// Volumes returns how many of the driver's volumes the pods on the node use. A volume that several pods share is counted once for each of
+// them. That is good enough to protect reservations; NodeVolumeLimits checks the limit itself. Volumes is called only for pods with
+// volumes, on nodes where more volumes are planned.
 func (a amounts) Volumes(driver string) int64 {
 	n := int64(0)
 	for _, p := range a.GetPods() {

@@ -73,9 +73,10 @@ func New(l Ledger, newClassifier func(fwk.Handle) Classifier) func(context.Conte
 // Name returns the plugin's name.
 func (b *Binder) Name() string { return Name }
 
-// EventsToRegister names one event only: for every event registered here the queue looks at all pods that this plugin has rejected. A pod
-// that was rejected to protect a node's reserved capacity becomes demand in its PostFilter, and the ledger requeues it with Activate. The
-// ledger also requeues DaemonSet pods and pods that can't become demand (TurnAway). For the others a new Node may have capacity.
+// EventsToRegister registers one event only, a new Node, because for every event registered here the queue looks at all pods that this
+// plugin has rejected. A pod that was rejected to protect a node's reserved capacity becomes demand in its PostFilter, and the ledger
+// requeues it with Activate. The ledger also requeues DaemonSet pods and pods that can't become demand (TurnAway). All other pods that
+// Binder rejects wait for a new Node.
 func (b *Binder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add},

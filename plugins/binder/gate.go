@@ -14,11 +14,10 @@ import (
 // GateName is the name of the plugin in profiles.
 const GateName = "BinderGate"
 
-// Gate keeps pods that are planned for, or about to be, out of the scheduling queue until their node is there, so that they use no
-// scheduling cycles. It belongs to Binder, and is a plugin of its own because it registers no events: for each event that the plugin
-// which gated a pod has registered, the queue asks that plugin about the pod, under the queue's lock. Binder registers new Nodes: with a
-// thousand of them each of 100,000 pods would be asked about a thousand times. The ledger opens gates by having the pods activated.
-// Profiles with Binder get this plugin at start-up; it need not be named.
+// Gate keeps a pod out of the scheduling queue from the time it becomes demand until its node is usable, so that it uses no scheduling
+// cycles. It belongs to Binder, but is a plugin of its own because it registers no events. If Binder gated the pods, the queue would ask
+// Binder about each gated pod on each new Node, under the queue's lock: a thousand times about each of 100,000 pods when a thousand Nodes
+// appear. The ledger opens gates by having the pods activated. Profiles with Binder get this plugin at start-up; it need not be named.
 type Gate struct {
 	ledger Ledger
 }

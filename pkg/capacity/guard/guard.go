@@ -135,8 +135,8 @@ func (g *Guard) Tick(now time.Time) {
 			delete(g.breakers, k)
 			g.note(Forgotten, b)
 		case b.Open() && b.Probing() && now.Sub(g.probedSince(b)) >= b.patience():
-			// The probe's pod may never run, for a reason of its own. The next probe doesn't wait for it for ever, but longer each time.
-			// It may still succeed.
+			// The pod of this probe may never run, for a reason of its own. So after patience() the next probe may be launched without a
+			// verdict on this one, which may still succeed.
 			b.leave()
 			b.Next = now
 			b.Failed++

@@ -97,7 +97,8 @@ type pod struct {
 	soon        bool      // Refused: for so short a time that no pod is evicted for it
 	behind      bool      // Refused: it leaves topology domains to its siblings for a while (see siblings)
 	until       time.Time // Open: when its slot is taken back; zero: the next tick sets it (see overdue)
-	// early counts consecutive cycles that ended before they asked for its slot; wake is when it gets the next one (see awaken).
+	// early counts the pod's consecutive scheduling cycles that ended before Binder's PreFilter, which asks for the pod's slot. wake is
+	// when the pod is activated again (see awaken.go); zero: it need not be.
 	early int
 	wake  time.Time
 	// stale: it was queued without a new Submit, so its class is as old as its last cycle.

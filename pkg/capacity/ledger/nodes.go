@@ -16,7 +16,7 @@ type node struct {
 	// arrival is the node's position in the order in which nodes were added.
 	arrival int
 	claim   string
-	// providerID is what the Node must have. A Node of the same name that belongs to another instance is not this node (HB-9).
+	// providerID is what the Node must have. A Node of the same name that belongs to another instance is not this node.
 	providerID string
 	// template is the node as it was planned, for plans made while it is in flight.
 	template   *capacity.Node
@@ -53,8 +53,9 @@ type node struct {
 	endRequested bool
 	// took are the classes whose pods were bound here before the kubelet registered: it may still never register.
 	took map[capacity.ClassKey]*capacity.Class
-	// meant are the classes whose pods were planned here, bound or not. tainted are the taints that notice has reported.
-	meant   map[capacity.ClassKey]*capacity.Class
+	// meant are the classes of all pods that were ever planned on this node, bound or not.
+	meant map[capacity.ClassKey]*capacity.Class
+	// tainted are the taints that Ledger.notice has reported for this node. Each is reported once.
 	tainted []corev1.Taint
 }
 

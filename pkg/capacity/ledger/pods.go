@@ -241,9 +241,9 @@ func (l *Ledger) release(p *pod) {
 	p.state = Unknown
 }
 
-// spare returns the slot of the class to drop when an entitlement ends: the last in plan order, so that the remaining ones are still a
-// prefix of a verified plan. It prefers slots with the given readiness: planned pods drop slots that are not ready, since open pods count
-// on the ready ones.
+// spare returns the slot to drop when a pod of the class no longer needs one: the last in plan order that neither a pod nor an owner has,
+// so that the slots which remain are still the beginning of a verified plan. It prefers a slot whose readiness is ready. For a Planned pod
+// that is false, because Open pods count on the ready slots.
 func (c *class) spare(ready bool) *slot {
 	var other *slot
 	for _, s := range slices.Backward(c.slots) {

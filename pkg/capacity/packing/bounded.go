@@ -7,7 +7,7 @@ import (
 // bounded is a small linear program: maximize c.x with a.x <= b and 0 <= x <= hi, by the simplex method on a tableau with implicit
 // bounds. It reuses its memory.
 type bounded struct {
-	c     []float64 // the caller's slice
+	c     []float64 // what a unit of each variable is worth; the caller's slice
 	t     []float64
 	z     []float64
 	ub    []float64

@@ -46,11 +46,11 @@ func newKnapsack(k *kinds) *knapsack {
 // pattern is what one candidate holds; the Item of a Share is a kind here.
 type pattern []Share
 
-// care is how much is done to improve on the rounded pattern: steps of a search, which finds balanced patterns of few large pieces, and
-// branches of the program, which does so for many small ones.
+// effortLevel is how much is done to improve on the rounded pattern: steps of a search, which finds balanced patterns of few large pieces,
+// and branches of the program, which does so for many small ones.
 type effortLevel struct{ steps, branches int }
 
-// effortLevels are the levels of care, each several times as costly as the one before.
+// effortLevels are the levels from which the caller chooses; each costs several times as much work as the one before.
 var effortLevels = []effortLevel{{}, {60, 0}, {400, 10}, {3000, 60}, {20000, 400}}
 
 // fill finds a valuable pattern of candidate b. By the relaxation no pattern is worth more than bound.
@@ -153,8 +153,9 @@ func (s *knapsack) prepare(b int, left []int, value []float64) {
 	s.work += (m + 2) * len(s.items)
 }
 
-// rank orders the items by value per cost of what they take, at the multipliers of the relaxation. Of equals the larger come first,
-// because small ones fill gaps. To make nearly equal items equal, the ratio is rounded to float32.
+// rank sorts the items by value divided by the cost of the capacity they take; the relaxation's multipliers are the prices of that
+// capacity. Of items with the same ratio the larger comes first, because small ones still fit into gaps later. To make nearly equal items
+// equal, the ratio is rounded to float32.
 func (s *knapsack) rank(value []float64) {
 	s.order, s.eff = s.order[:0], s.eff[:0]
 	for q, i := range s.items {

@@ -77,9 +77,10 @@ func Pack(p *Problem, effort int) *Result {
 	return out
 }
 
-// mix makes packings from the program's solution: its patterns as often as the solution says, rounded down after one of ups is added, and
-// the rest greedily, under the program's own multipliers and under each of the values. The first attempt always runs; further ones run,
-// with the effort of the level, while work is below until. It returns the best of these packings and the one given.
+// mix rounds the solution of the linear program to whole packings and returns the best of them, or best if none is better. Each attempt
+// takes one vector of the pieces' values (the program's multipliers first, then each of values) and one of ups. It adds the up to each
+// pattern's number in the solution, rounds that down, and packs the remaining pieces greedily by these values, with effortLevels[level].
+// The first attempt always runs; no further one begins once w.spent() is above until.
 func (p *program) mix(w *workBudget, best *state, values [][]float64, ups []float64, level, until int) *state {
 	k := p.g.k
 	p.extend()

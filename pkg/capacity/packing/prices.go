@@ -161,7 +161,7 @@ func (f *fluid) solve() (values, floors []float64, candidates float64) {
 		start[r] = column{rows: []int32{int32(r)}, vals: []float64{1}, price: 1e3*dear + 1}
 	}
 	lp := newCoveringLP(need, start)
-	// Capacity that a pool passes on to a set.
+	// These columns let a set of kinds use capacity of a pool: one unit less in the pool's row is one more in the set's.
 	for p := range f.pools {
 		for s := range f.sets {
 			if !f.uses[p][s] {
@@ -262,7 +262,7 @@ func (f *fluid) read(lp *coveringLP, kindSlots [][]int, members []map[int]bool) 
 	return values, floors, candidates
 }
 
-// limit returns the loosest limit of a rule's owners: no candidate holds more of its members, whichever owners are in it.
+// limit returns the largest limit among the rule's owners. It bounds the members on a candidate, whichever owners the candidate holds.
 func (f *fluid) limit(rule int) int {
 	most := 0
 	for _, o := range f.k.p.Rules[rule].Owners {
