@@ -56,8 +56,8 @@ const (
 	AnnotationFailed = "dovetail.sh/failed"
 	// AnnotationGuard on a NodePool, EC2NodeClass or Provisioner is written and read by the spending guard: its breakers, JSON. Internal.
 	AnnotationGuard = "dovetail.sh/guard"
-	// AnnotationUndeclaredStartupTaints on a NodePool is written and read by its status: the taints that fresh nodes get and the pool doesn't
-	// declare, []capacity.UndeclaredTaint as JSON. Internal.
+	// AnnotationUndeclaredStartupTaints on a NodePool is written and read by the pool status controller: the taints that fresh nodes get
+	// and the pool doesn't declare, []capacity.UndeclaredTaint as JSON. Internal.
 	AnnotationUndeclaredStartupTaints = "dovetail.sh/undeclared-startup-taints"
 	// AnnotationLearned on an EC2NodeClass is written and read by the cloud: the form of its nodes' names and their memory, bytes by image
 	// and instance type, as JSON. Internal.
