@@ -74,7 +74,7 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 		out = append(out, one)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("no profile has both Provision and Binder")
+		return nil, errors.New("no profile enables both plugins of Dovetail, Provision and Binder")
 	}
 	if le := cfg.LeaderElection; le.LeaderElect && le.ResourceName == upstreamLease && sched.Profiles[corev1.DefaultSchedulerName] == nil {
 		return nil, fmt.Errorf("leaderElection.resourceName: %q is the cluster's own scheduler's lease, and no profile is called %s: "+

@@ -75,7 +75,7 @@ func (c Config) complete() (Config, error) {
 		}
 	}
 	if c.ReservedENIs < 0 {
-		return c, fmt.Errorf("reservedENIs is a number of network interfaces, not %d", c.ReservedENIs)
+		return c, fmt.Errorf("reservedENIs must be 0 or more, not %d", c.ReservedENIs)
 	}
 	if c.VMMemoryOverheadPercent >= 1 {
 		return c, fmt.Errorf("vmMemoryOverheadPercent is a share below 1, not %v", c.VMMemoryOverheadPercent)

@@ -55,7 +55,7 @@ func (s *Spending) ClassChanged(class string, pools []string, retry bool) {
 func (s *Spending) Watch(f informers.SharedInformerFactory) error {
 	for _, w := range s.watches(f) {
 		if _, err := w.informer.AddEventHandler(w.handler); err != nil {
-			return fmt.Errorf("watching what bears on launches: %w", err)
+			return fmt.Errorf("watching the workloads that the spending guard asks about: %w", err)
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ type spreadConstraint struct {
 	known  bool
 }
 
-var errSpreadState = errors.New("the state of PodTopologySpread doesn't have the form that this version of Kubernetes gives it")
+var errSpreadState = errors.New("the data of the plugin PodTopologySpread can't be read: this binary was built with other Kubernetes libraries than Dovetail was written for")
 
 // spreadOf reads the class's spread state; nil without an error means that the pod has no hard constraints.
 func spreadOf(state fwk.CycleState) (*spread, error) {
