@@ -82,7 +82,9 @@ func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev
 		status := found.Get(node)
 		return status.Plugin(), status.Message()
 	})
-	klog.FromContext(ctx).V(4).Info("Recorded demand", "pod", klog.KObj(pod), "class", class.Key, "wait", wait, "reason", why)
+	if logger := klog.FromContext(ctx).V(4); logger.Enabled() { // its arguments cost more than the rest of the answer to a refused pod
+		logger.Info("Recorded demand", "pod", klog.KObj(pod), "class", class.Key, "wait", wait, "reason", why)
+	}
 	switch {
 	case !wait:
 		return nil, fwk.NewStatus(fwk.Unschedulable, why)
