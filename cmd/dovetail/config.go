@@ -16,6 +16,7 @@ import (
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // arguments of Coscheduling
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
@@ -93,6 +94,9 @@ func readConfig(file string) (*schedulerConfig, error) {
 	return out, nil
 }
 
+// definitions are what an API server would check objects with.
+var definitions = karpenter.NewDefinitions(nodeclass.CRDs())
+
 // poolsOf returns what a profile's arguments say about pools.
 func poolsOf(p *schedulerapi.KubeSchedulerProfile, args *provision.Args) (karpenter.Profile, error) {
 	out := karpenter.Profile{Scheduler: p.SchedulerName, Others: args.ProvisionFor}
@@ -103,7 +107,7 @@ func poolsOf(p *schedulerapi.KubeSchedulerProfile, args *provision.Args) (karpen
 		}
 		out.Selects = func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }
 	}
-	pools, classes, errs := karpenter.ReadInline(inline(args.NodePools), inline(args.EC2NodeClasses))
+	pools, classes, errs := karpenter.ReadInline(definitions, nodeclass.Kind, inline(args.NodePools), inline(args.EC2NodeClasses))
 	out.Pools, out.Classes = pools, classes
 	if len(errs) > 0 {
 		return out, errs.ToAggregate()
@@ -157,7 +161,7 @@ func argsOf(p *schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object 
 func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Profiles, s.Pools, s.NamespaceSelector = c.profiles, c.pools, c.namespaces
 	s.Coscheduling, s.Warnings = c.coscheduling, c.warnings
-	s.Legacy = karpenter.LegacyOptions{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
+	s.Legacy = nodeclass.Legacy{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
 	s.Plan.IgnorePreferences = c.args.PreferencePolicy == provision.PreferenceIgnore
 	s.Plan.RelaxMinValues = c.args.MinValuesPolicy == provision.MinValuesBestEffort
 	s.Plan.NodeSurcharge, s.Plan.PriceFactor = c.args.NodeSurchargeDollarsPerHour, c.args.PriceFactors

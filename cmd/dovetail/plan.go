@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
@@ -86,6 +87,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		return usageError{err}
 	}
 	settings := offline.Settings{
+		NodeClass: nodeclass.Kind, Legacy: nodeclass.Legacy{},
 		Plan:     capacity.Options{Effort: effortOf(f.budget), IgnorePreferences: f.ignorePreferences},
 		NoVerify: f.noVerify, Explain: f.explain, Clock: clock.RealClock{},
 	}
@@ -104,7 +106,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	}
 	settings.Catalog = catalog
 	set, err := manifest.Read(manifest.Options{
-		Manifests: f.manifests, Existing: f.existing, DefaultPool: f.defaultPool, Namespace: f.namespace, Stdin: cmd.InOrStdin(),
+		Manifests: f.manifests, Existing: f.existing, DefaultPool: f.defaultPool, Namespace: f.namespace, Stdin: cmd.InOrStdin(), Definitions: definitions,
 	})
 	if err != nil {
 		warn(cmd, set.Warnings)

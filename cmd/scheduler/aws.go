@@ -3,7 +3,6 @@ package main
 import (
 	"time"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -82,7 +81,7 @@ func dedicatedClasses(store *karpenter.Store) map[string]bool {
 }
 
 func asksDedicated(r capacity.Requirements) bool {
-	tenancy, said := r[ec2nc.LabelInstanceTenancy]
+	tenancy, said := r[capacity.LabelTenancy]
 	return said && tenancy.Has("dedicated")
 }
 

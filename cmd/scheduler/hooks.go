@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
@@ -128,7 +129,7 @@ func (nodeBuilder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Nod
 
 // nodeOfClaim is NodeFor for package lifecycle, which has the NodeClaim object.
 func nodeOfClaim(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
-	return karpenter.NodeFor(karpenter.ClaimOf(claim), inst, nil), nil
+	return karpenter.NodeFor(karpenter.ClaimOf(claim, nodeclass.Kind.GroupKind()), inst, nil), nil
 }
 
 // noExecute returns a func that returns the taints of a Node that evict pods.

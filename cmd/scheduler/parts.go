@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
@@ -56,7 +58,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	}
 	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
 	p := &parts{client: client, events: launch.NewRecorder(recorder), external: karpenter.NewExternalController(client, d.clock)}
-	if p.store, err = karpenter.NewStore(asJSON(cc.KubeConfig), recorder, d.clock); err != nil {
+	if p.store, err = karpenter.NewStore(asJSON(cc.KubeConfig), nodeclass.Kind, recorder, d.clock); err != nil {
 		return nil, err
 	}
 	if err := pools(p.store, profiles); err != nil {
@@ -187,14 +189,16 @@ func (p *parts) connect(ctx context.Context) {
 	})
 	p.store.OnPool(func() { p.provider.OfferDedicated(dedicatedClasses(p.store)) })
 	p.external.OnChange(p.launch.Ownership.HoldChanged)
-	p.store.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
+	p.store.OnNodeClass(func(nc status.Object, gone bool) {
 		if gone {
-			p.provider.DeleteNodeClass(nc.Name)
+			p.provider.DeleteNodeClass(nc.GetName())
 		} else {
-			p.provider.SetNodeClass(nc)
+			p.provider.SetNodeClass(nc.(*ec2nc.EC2NodeClass))
 		}
 	})
-	p.store.OnClassEnd(p.provider.ReleaseClass)
+	p.store.OnClassEnd(func(ctx context.Context, nc status.Object) error {
+		return p.provider.ReleaseClass(ctx, nc.(*ec2nc.EC2NodeClass))
+	})
 	p.store.SetClusterCA(p.provider.ClusterCA)
 	p.store.SetTypes(p.provider.InstanceTypes)
 	p.provider.OnChange(p.store.TypesChanged)
@@ -202,7 +206,7 @@ func (p *parts) connect(ctx context.Context) {
 	p.provider.OnInterruption(p.ending.Interrupted)
 	p.provider.OnLearned(func(class, value string) error { return p.store.Note(ctx, class, objects.AnnotationLearned, value) })
 	p.provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
-		if err := p.store.SetNodeClassStatus(ctx, name, generation, st); err != nil && ctx.Err() == nil {
+		if err := p.store.SetNodeClassStatus(ctx, nodeclass.Resolved(name, generation, st)); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)
 		}
 	})

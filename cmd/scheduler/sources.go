@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
@@ -15,7 +16,8 @@ import (
 
 // pools gives the store what the profiles say about pools.
 func pools(store *karpenter.Store, profiles []profile) error {
-	store.SetLegacy(karpenter.LegacyOptions{DefaultInstanceProfile: profiles[0].args.DefaultInstanceProfile})
+	store.SetLegacy(nodeclass.Legacy{DefaultInstanceProfile: profiles[0].args.DefaultInstanceProfile})
+	definitions := karpenter.NewDefinitions(nodeclass.CRDs())
 	var all []karpenter.Profile
 	for _, p := range profiles {
 		one := karpenter.Profile{Scheduler: p.config.SchedulerName, Others: p.args.ProvisionFor}
@@ -23,7 +25,7 @@ func pools(store *karpenter.Store, profiles []profile) error {
 		if one.Selects, err = selects(p.args); err != nil {
 			return fmt.Errorf("profile %q: %s arguments: nodePoolSelector: %w", p.config.SchedulerName, provision.Name, err)
 		}
-		nodePools, classes, errs := karpenter.ReadInline(inline(p.args.NodePools), inline(p.args.EC2NodeClasses))
+		nodePools, classes, errs := karpenter.ReadInline(definitions, nodeclass.Kind, inline(p.args.NodePools), inline(p.args.EC2NodeClasses))
 		if len(errs) > 0 {
 			return fmt.Errorf("profile %q: %s arguments: %w", p.config.SchedulerName, provision.Name, errs.ToAggregate())
 		}

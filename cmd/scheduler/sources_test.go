@@ -21,6 +21,7 @@ import (
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
@@ -45,7 +46,7 @@ func profileOf(t *testing.T, name, args, binding string) profile {
 
 func emptyStore(t *testing.T) *karpenter.Store {
 	t.Helper()
-	store, err := karpenter.NewStore(&rest.Config{Host: "https://127.0.0.1:1"}, events.NewFakeRecorder(1), clock.RealClock{})
+	store, err := karpenter.NewStore(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, events.NewFakeRecorder(1), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,11 +57,16 @@ var Rules = []Rule{
 	{"pkg/objects", own("pkg", "plugins"), "plain facts of pods and nodes, for everybody"},
 	{"pkg/objects", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plain facts of pods and nodes, for everybody"},
 
+	{"pkg/cloudprovider", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types}, "clouds, controllers and adapters all import it"},
+	{"pkg/cloudprovider", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it says what is asked of a cloud, and knows none"},
+
+	{"pkg/legacy", append(own("pkg", "plugins"), clientGo, runtime, awsSDK, ec2Types), "types of an older API, for whoever reads or converts them"},
+
 	{"pkg/aws", []string{clientGo, runtime}, "EC2 is asked on behalf of whoever calls; what the cluster knows comes in as values"},
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
 	{"pkg/aws", own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
-	{"pkg/karpenter", []string{awsSDK}, "API objects are read and written without a cloud at hand"},
+	{"pkg/karpenter", []string{awsSDK, ec2Types}, "API objects are read and written without a cloud at hand; what is in a node class is the cloud's business"},
 	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
 	{"pkg/karpenter", own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
@@ -73,11 +78,11 @@ var Rules = []Rule{
 	{"pkg/launch", []string{framework, scheduler}, "verification is an interface of this package"},
 	{"pkg/launch", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), "a package names what it needs; cmd wires it"},
 
-	{"pkg/lifecycle", []string{awsSDK}, "this package names what it needs of the cloud as an interface"},
+	{"pkg/lifecycle", []string{awsSDK, ec2Types}, "this package names what it needs of the cloud as an interface"},
 	{"pkg/lifecycle", []string{framework, scheduler}, "a node's life goes on whatever the scheduler does"},
 	{"pkg/lifecycle", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/disruption", "plugins"), "a package names what it needs; cmd wires it"},
 
-	{"pkg/disruption", []string{awsSDK}, "this package names what it needs of the cloud as an interface"},
+	{"pkg/disruption", []string{awsSDK, ec2Types}, "this package names what it needs of the cloud as an interface"},
 	{"pkg/disruption", []string{framework, scheduler}, "this package asks through an interface whether pods fit elsewhere"},
 	{"pkg/disruption", own("pkg/aws", "pkg/simulate", "pkg/launch", "plugins"), "a package names what it needs; cmd wires it"},
 

@@ -66,6 +66,11 @@ var Rules = []Rule{
 		Find:   spelledNames,
 	},
 	{
+		Name:   "no cloud's node class outside the cloud",
+		Reason: "controllers and the adapter to API objects know a cloud's node classes as pkg/cloudprovider describes them; a second cloud is a folder",
+		Find:   namedNodeClass,
+	},
+	{
 		Name:   "no printing in the product",
 		Reason: "the product speaks by logs, events and conditions; standard output belongs to commands",
 		Find: func(path string, file *ast.File, report func(token.Pos)) {
@@ -84,6 +89,33 @@ var Rules = []Rule{
 			}
 		},
 	},
+}
+
+// cloudless are the folders whose code names no cloud's kind of node class.
+var cloudless = []string{"pkg/karpenter/", "pkg/launch/", "pkg/lifecycle/", "pkg/disruption/", "pkg/cloudprovider/"}
+
+// namedNodeClass reports names, texts and comments with a cloud's kind of node class in them.
+func namedNodeClass(path string, file *ast.File, report func(token.Pos)) {
+	if strings.HasSuffix(path, "_test.go") || !slices.ContainsFunc(cloudless, func(folder string) bool { return strings.HasPrefix(path, folder) }) {
+		return
+	}
+	check := func(text string, at token.Pos) {
+		if strings.Contains(strings.ToLower(text), "ec2nodeclass") {
+			report(at)
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			check(n.Name, n.Pos())
+		case *ast.BasicLit:
+			check(n.Value, n.Pos())
+		}
+		return true
+	})
+	for _, group := range file.Comments {
+		check(group.Text(), group.Pos())
+	}
 }
 
 // names are the files that may spell names under dovetail.sh.

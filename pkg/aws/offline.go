@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -91,7 +92,8 @@ func regionDataOf(file *CatalogFile) *regionData {
 
 // InstanceTypes returns what the class can run and at what price. assumed names what was assumed because only the account knows it;
 // unready is why the class can't be used.
-func (o *Offline) InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string, unready string) {
+func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.InstanceType, assumed []string, unready string) {
+	nc := class.(*ec2nc.EC2NodeClass)
 	r := &resolved{class: nc}
 	var problem string
 	own := ownTemplate(nc)

@@ -19,6 +19,9 @@ const (
 // LabelReservationID is the label with the id of the capacity reservation that a node is from.
 const LabelReservationID = reservationPrefix + "id"
 
+// LabelTenancy is the label with the tenancy of a node's instance.
+const LabelTenancy = "karpenter.k8s.aws/instance-tenancy"
+
 const reservationPrefix = "karpenter.k8s.aws/capacity-reservation-"
 
 // ReservationLabel reports whether a label describes a node's capacity reservation.
@@ -27,7 +30,7 @@ func ReservationLabel(key string) bool { return strings.HasPrefix(key, reservati
 // OfferLabels are the labels that depend on the offering, and not on the instance type or the pool (Offer.Labels). They must not be changed.
 var OfferLabels = []string{
 	LabelZone, LabelCapacityType, LabelReservationID,
-	"topology.k8s.aws/zone-id", "karpenter.k8s.aws/instance-tenancy",
+	"topology.k8s.aws/zone-id", LabelTenancy,
 	reservationPrefix + "type", reservationPrefix + "interruptible",
 }
 

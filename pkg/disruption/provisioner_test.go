@@ -9,8 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // The nodes of a Provisioner are terminated as it says, in the pool that it is converted to.
@@ -30,7 +31,7 @@ func TestNodesOfAProvisioner(t *testing.T) {
 				SubnetSelector: map[string]string{"a": "b"}, SecurityGroupSelector: map[string]string{"a": "b"}, InstanceProfile: ptr.To("p"),
 			}}
 			tc.spec(&p.Spec)
-			np, _, errs := karpenter.FromProvisioner(p, nil, karpenter.LegacyOptions{})
+			np, _, errs := karpenter.FromProvisioner(p, nil, nodeclass.Legacy{})
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}

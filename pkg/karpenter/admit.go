@@ -42,24 +42,27 @@ func newDefinition(crd *apiextensionsv1.CustomResourceDefinition) (*definition, 
 	return d, nil
 }
 
-// definitions holds the shipped definitions by kind. Compiling the rules of one takes up to a fraction of a second, so it is done when
+// Definitions holds CustomResourceDefinitions by kind. Compiling the rules of one takes up to a fraction of a second, so it is done when
 // the first object of its kind needs it: in most clusters the API server does this work and we never need it.
-var definitions = sync.OnceValue(func() map[string]func() (*definition, error) {
-	out := map[string]func() (*definition, error){}
-	for _, crd := range CRDs() {
+type Definitions map[string]func() (*definition, error)
+
+// NewDefinitions returns the definitions of a cloud's node classes and of Karpenter's kinds, as the cloud ships them.
+func NewDefinitions(crds []*apiextensionsv1.CustomResourceDefinition) Definitions {
+	out := Definitions{}
+	for _, crd := range crds {
 		out[crd.Spec.Names.Kind] = sync.OnceValues(func() (*definition, error) { return newDefinition(crd) })
 	}
 	return out
-})
+}
 
-// Admit does to a new object that has not come through an API server what the definitions shipped here would have done to it: it fills
-// in defaults for fields that are not set and returns the violations of the schema and its rules, each error with the path of its
-// field. A kind without a definition passes unchanged.
-func Admit(u *unstructured.Unstructured) field.ErrorList { return admit(u, nil) }
+// Admit does to a new object that has not come through an API server what the definitions would have done to it: it fills in defaults
+// for fields that are not set and returns the violations of the schema and its rules, each error with the path of its field. A kind
+// without a definition passes unchanged.
+func (all Definitions) Admit(u *unstructured.Unstructured) field.ErrorList { return all.admit(u, nil) }
 
 // admit is Admit for an update when old isn't nil: old is the object before the change.
-func admit(u, old *unstructured.Unstructured) field.ErrorList {
-	compile := definitions()[u.GetKind()]
+func (all Definitions) admit(u, old *unstructured.Unstructured) field.ErrorList {
+	compile := all[u.GetKind()]
 	if compile == nil {
 		return nil
 	}
@@ -71,8 +74,8 @@ func admit(u, old *unstructured.Unstructured) field.ErrorList {
 }
 
 // unknownFields returns the paths of fields that the object's definition doesn't have, and removes them, as an API server does.
-func unknownFields(u *unstructured.Unstructured) []string {
-	compile := definitions()[u.GetKind()]
+func (all Definitions) unknownFields(u *unstructured.Unstructured) []string {
+	compile := all[u.GetKind()]
 	if compile == nil {
 		return nil
 	}

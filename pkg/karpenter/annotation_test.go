@@ -94,7 +94,7 @@ func FuzzClaimAnnotations(f *testing.F) {
 		nc := testNodeClaim(t)
 		nc.UID = types.UID("u")
 		nc.Annotations = map[string]string{objects.AnnotationLaunchBatch: batch, objects.AnnotationPlannedPods: planned, objects.AnnotationLargestCapacity: largest}
-		c := ClaimOf(nc)
+		c := ClaimOf(nc, classKind)
 		if c.LaunchBatch == nil && c.Unreadable == "" {
 			t.Error("a launch batch is recorded, cannot be read, and nobody is told")
 		}

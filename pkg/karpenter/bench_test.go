@@ -62,7 +62,7 @@ func BenchmarkWatchedClaim(b *testing.B) {
 	b.Run("convert", func(b *testing.B) {
 		seen := &batches{}
 		for b.Loop() {
-			claimOf(nc, seen)
+			claimOf(nc, classKind, seen)
 		}
 	})
 }

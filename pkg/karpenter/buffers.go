@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +21,7 @@ var capacityBuffers = kind{bufferVersion.WithKind("CapacityBuffer"), "capacitybu
 // watchBuffers reports on every CapacityBuffer, once while this process leads, that it has no effect here. If the definition isn't
 // installed there is nothing to report on; if the permission to read CapacityBuffers is missing, that is logged.
 func (p *poolStatus) watchBuffers(ctx context.Context) {
-	buffers, err := newInformer(capacityBuffers, p.live, handlerOf(func(before, after *metav1.PartialObjectMetadata) {
+	buffers, err := newInformer(capacityBuffers, schema.GroupKind{}, p.live, handlerOf(func(before, after *metav1.PartialObjectMetadata) {
 		if before == nil {
 			p.changed(capacityBuffers, after.Namespace+"/"+after.Name)
 		}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/reference"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 )
 
 func buffer(name string) *unstructured.Unstructured {
@@ -56,7 +58,7 @@ func TestCapacityBuffersAreReported(t *testing.T) {
 
 	// A recorder determines by itself which object an event is about.
 	o, _, _ := w.status.buffers.Load().GetStore().GetByKey("shop/web")
-	about, err := reference.GetReference(Scheme(), o.(runtime.Object))
+	about, err := reference.GetReference(Scheme(nodeclass.Kind), o.(runtime.Object))
 	if err != nil || about.APIVersion != "autoscaling.x-k8s.io/v1beta1" || about.Kind != "CapacityBuffer" || about.Namespace != "shop" || about.Name != "web" {
 		t.Errorf("the event is about %+v (%v)", about, err)
 	}

@@ -7,15 +7,16 @@ import (
 	"slices"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -23,11 +24,13 @@ import (
 const maxRequirements = 100
 
 // ClaimOf converts a NodeClaim to a capacity.Claim. It never fails: what can't be read is named in Unreadable. The result shares no
-// memory with nc.
-func ClaimOf(nc *karpv1.NodeClaim) *capacity.Claim { return claimOf(nc, &batches{}) }
+// memory with nc. class is the kind of node class that it may refer to.
+func ClaimOf(nc *karpv1.NodeClaim, class schema.GroupKind) *capacity.Claim {
+	return claimOf(nc, class, &batches{})
+}
 
 // claimOf is ClaimOf with a cache of launch batches that were decoded before.
-func claimOf(nc *karpv1.NodeClaim, seen *batches) *capacity.Claim {
+func claimOf(nc *karpv1.NodeClaim, class schema.GroupKind, seen *batches) *capacity.Claim {
 	c := &capacity.Claim{
 		Name:          nc.Name,
 		UID:           string(nc.UID),
@@ -86,7 +89,7 @@ func claimOf(nc *karpv1.NodeClaim, seen *batches) *capacity.Claim {
 	}
 	slices.Sort(unreadable)
 	if c.Unreadable = strings.Join(unreadable, "; "); c.Unreadable == "" {
-		c.Order = orderOf(nc, c.LaunchBatch)
+		c.Order = orderOf(nc, c.LaunchBatch, class)
 	}
 	return c
 }
@@ -146,7 +149,7 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1
 	}
 	var relaxed bool
 	labels := merged(template.Labels, poolLabels(np))
-	delete(labels, ProvisionerNameLabel) // the v1 definition allows no requirement on it
+	delete(labels, legacy.ProvisionerNameLabel) // the v1 definition allows no requirement on it
 	nc.Spec.Requirements, relaxed = claimRequirements(template.Spec.Requirements, labels, nc.Labels, offers)
 	if relaxed {
 		nc.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = "true"
@@ -202,11 +205,11 @@ func claimRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, l
 			o.Tenancy = cmp.Or(o.Tenancy, "default")
 		}
 		for key, value := range map[string]string{
-			corev1.LabelInstanceTypeStable:   o.InstanceType,
-			corev1.LabelTopologyZone:         o.Zone,
-			karpv1.CapacityTypeLabelKey:      o.CapacityType,
-			ec2nc.LabelCapacityReservationID: o.ReservationID,
-			ec2nc.LabelInstanceTenancy:       o.Tenancy,
+			corev1.LabelInstanceTypeStable: o.InstanceType,
+			corev1.LabelTopologyZone:       o.Zone,
+			karpv1.CapacityTypeLabelKey:    o.CapacityType,
+			capacity.LabelReservationID:    o.ReservationID,
+			capacity.LabelTenancy:          o.Tenancy,
 		} {
 			if value != "" && !slices.Contains(narrowed[key], value) {
 				narrowed[key] = append(narrowed[key], value)
@@ -285,7 +288,7 @@ func owners(np *karpv1.NodePool) []metav1.OwnerReference {
 func poolLabels(np *karpv1.NodePool) map[string]string {
 	out := map[string]string{karpv1.NodePoolLabelKey: np.Name}
 	if strings.HasPrefix(np.Name, provisionerPrefix) {
-		out[ProvisionerNameLabel] = np.Annotations[objects.AnnotationOrigin]
+		out[legacy.ProvisionerNameLabel] = np.Annotations[objects.AnnotationOrigin]
 	}
 	if ref := np.Spec.Template.Spec.NodeClassRef; ref != nil {
 		out[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name

@@ -15,6 +15,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -40,7 +41,7 @@ func TestNodeClaimOf(t *testing.T) {
 			},
 			Annotations: map[string]string{
 				"example.com/note": "kept", "example.com/plan": "7",
-				"karpenter.sh/nodepool-hash": PoolHash(np), "karpenter.sh/nodepool-hash-version": HashVersion,
+				"karpenter.sh/nodepool-hash": PoolHash(np), "karpenter.sh/nodepool-hash-version": cloudprovider.HashVersion,
 				"dovetail.sh/launch-batch": `{"token":"token-1","attempt":1,"claims":["default-abc"],"pool":"default","nodeClass":"default","capacityType":"spot","offers":[` +
 					`{"type":"m5.large","zone":"us-west-2b","capacityType":"spot"},{"type":"m5.large","zone":"us-west-2a","capacityType":"spot"},` +
 					`{"type":"c5.large","zone":"us-west-2a","capacityType":"spot"}],"request":"eyJUeXBlIjoiaW5zdGFudCJ9"}`,
@@ -86,7 +87,7 @@ func TestClaimRoundTrip(t *testing.T) {
 			"karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default",
 		}
 	})
-	got := ClaimOf(testNodeClaim(t))
+	got := ClaimOf(testNodeClaim(t), classKind)
 	delete(got.Annotations, "karpenter.sh/nodepool-hash")
 	delete(got.Annotations, "karpenter.sh/nodepool-hash-version")
 	delete(got.Annotations, "example.com/note") // the pool's
@@ -98,7 +99,7 @@ func TestClaimRoundTrip(t *testing.T) {
 func TestClaimOfSharesNothing(t *testing.T) {
 	nc := testNodeClaim(t)
 	before := nc.DeepCopy()
-	c := ClaimOf(nc)
+	c := ClaimOf(nc, classKind)
 	c.Labels["x"], c.Annotations["x"] = "y", "y"
 	c.Taints[0].Key, c.StartupTaints[0].Key = "y", "y"
 	c.Requests["x"] = 1
@@ -113,7 +114,7 @@ func TestClaimsOfOthers(t *testing.T) {
 		nc.Spec.NodeClassRef = &karpv1.NodeClassReference{Name: "default"}
 		want := &capacity.Claim{Name: "mine", NodeClass: "default", Order: &capacity.Order{
 			Invalid: `spec.nodeClassRef.group: Unsupported value: "": supported values: "karpenter.k8s.aws"`}}
-		if diff := cmp.Diff(want, ClaimOf(nc), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, ClaimOf(nc, classKind), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("claim (-want +got):\n%s", diff)
 		}
 	})
@@ -125,7 +126,7 @@ func TestClaimsOfOthers(t *testing.T) {
 		set.SetTrue(karpv1.ConditionTypeRegistered)
 		set.SetTrue(karpv1.ConditionTypeDrifted)
 		nc.DeletionTimestamp = &metav1.Time{Time: start}
-		c := ClaimOf(nc)
+		c := ClaimOf(nc, classKind)
 		if !c.Launched || !c.Registered || c.Initialized || !c.Deleting || c.LaunchBatch != nil || c.Unreadable != "" {
 			t.Errorf("claim is %+v", c)
 		}
@@ -136,7 +137,7 @@ func TestClaimsOfOthers(t *testing.T) {
 	t.Run("a record of another version is not an empty record", func(t *testing.T) {
 		nc := testNodeClaim(t)
 		nc.Annotations[objects.AnnotationLaunchBatch] = `{"token":"t","from":"the future"}`
-		if c := ClaimOf(nc); c.LaunchBatch != nil || !strings.Contains(c.Unreadable, objects.AnnotationLaunchBatch) {
+		if c := ClaimOf(nc, classKind); c.LaunchBatch != nil || !strings.Contains(c.Unreadable, objects.AnnotationLaunchBatch) {
 			t.Errorf("launch batch %v, unreadable %q", c.LaunchBatch, c.Unreadable)
 		}
 	})
@@ -284,7 +285,7 @@ func TestTheAPITakesEveryClaim(t *testing.T) {
 			if tc.claim != nil {
 				tc.claim(claim)
 			}
-			if problem := poolProblem(pool); problem != "" {
+			if problem := poolProblem(pool, classKind); problem != "" {
 				t.Fatal(problem)
 			}
 			nc, err := nodeClaimOf(claim, pool, &batches{})

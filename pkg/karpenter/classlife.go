@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -15,68 +14,71 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// nodeClass maintains the finalizer, the hash and the store's conditions of an EC2NodeClass. The cloud adapter sets the resolved
+// nodeClassStatus maintains the finalizer, the hash and the store's conditions of a node class. The cloud adapter sets the resolved
 // status (SetNodeClassStatus).
 //
 //	created -> finalizer -> hash written -> deleted -> no claim refers to it -> its cloud resources are removed -> finalizer removed
-func (p *poolStatus) nodeClass(ctx context.Context, base *ec2nc.EC2NodeClass) error {
-	if !base.DeletionTimestamp.IsZero() {
+func (p *poolStatus) nodeClassStatus(ctx context.Context, base status.Object) error {
+	if !base.GetDeletionTimestamp().IsZero() {
 		return p.endClass(ctx, base)
 	}
 	if malformed(base) != "" {
-		nc := base.DeepCopy()
-		nc.StatusConditions(status.WithClock(p.clock)).SetFalse(ec2nc.ConditionTypeValidationSucceeded, reasonMalformed, shorten(malformed(base)))
-		return save(ctx, p, base, nc, func() (any, any) { return base.Status, nc.Status })
+		nc := copyOf(base)
+		nc.StatusConditions(status.WithClock(p.clock)).SetFalse(karpv1.ConditionTypeValidationSucceeded, reasonMalformed, shorten(malformed(base)))
+		return save(ctx, p, base, nc, func() (any, any) { return base, nc })
 	}
-	if !derived(base.Name) && !slices.Contains(base.Finalizers, ec2nc.TerminationFinalizer) {
-		nc := base.DeepCopy()
-		nc.Finalizers = append(nc.Finalizers, ec2nc.TerminationFinalizer)
+	if !derived(base.GetName()) && !slices.Contains(base.GetFinalizers(), p.nodeClass.Finalizer) {
+		nc := copyOf(base)
+		nc.SetFinalizers(append(nc.GetFinalizers(), p.nodeClass.Finalizer))
 		if err := p.write(ctx, base, nc, false); err != nil {
-			return fmt.Errorf("adding the finalizer to EC2NodeClass %s: %w", base.Name, err)
+			return fmt.Errorf("adding the finalizer to %s %s: %w", p.nodeClass.Kind, base.GetName(), err)
 		}
 		return nil // the watch event of this write brings us back
 	}
-	nc := base.DeepCopy()
-	paused(nc.StatusConditions(status.WithClock(p.clock)), nc.Annotations[objects.AnnotationGuard])
-	if err := save(ctx, p, base, nc, func() (any, any) { return base.Status, nc.Status }); err != nil {
+	nc := copyOf(base)
+	paused(nc.StatusConditions(status.WithClock(p.clock)), nc.GetAnnotations()[objects.AnnotationGuard])
+	if err := save(ctx, p, base, nc, func() (any, any) { return base, nc }); err != nil {
 		return err
 	}
 	return p.stampClass(ctx, base)
 }
 
+// copyOf returns a copy of a node class that may be changed.
+func copyOf(nc status.Object) status.Object { return nc.DeepCopyObject().(status.Object) }
+
 // stampClass is stampPool for a class. It waits until the cluster CA is known, with which nodes verify the API server.
-func (p *poolStatus) stampClass(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
+func (p *poolStatus) stampClass(ctx context.Context, nc status.Object) error {
 	ca, known := p.clusterCA()
 	if !known {
 		return nil
 	}
-	st := classStamp(nc, ca)
-	if st.on(nc.Annotations) {
+	st := p.classStamp(nc, ca)
+	if st.on(nc.GetAnnotations()) {
 		return nil
 	}
-	if !st.current(nc.Annotations) {
-		if err := p.restamp(ctx, st, func(claim *karpv1.NodeClaim) bool { return refersTo(claim, nc.Name) }); err != nil {
+	if !st.current(nc.GetAnnotations()) {
+		if err := p.restamp(ctx, st, func(claim *karpv1.NodeClaim) bool { return p.refersTo(claim, nc.GetName()) }); err != nil {
 			return err
 		}
 	}
 	return p.annotate(ctx, nc, st)
 }
 
-func refersTo(claim *karpv1.NodeClaim, class string) bool {
+func (p *poolStatus) refersTo(claim *karpv1.NodeClaim, class string) bool {
 	ref := claim.Spec.NodeClassRef
-	return ref != nil && ref.Group == nodeClassGroup && ref.Kind == nodeClassKind && ref.Name == class
+	return ref != nil && ref.GroupKind() == p.nodeClass.GroupKind() && ref.Name == class
 }
 
 // endClass removes the finalizer once no claim refers to the class: until then its nodes are still managed, and what they were
 // launched with must not disappear. When the last claim is removed, endClass is called again.
-func (p *poolStatus) endClass(ctx context.Context, base *ec2nc.EC2NodeClass) error {
-	if !slices.Contains(base.Finalizers, ec2nc.TerminationFinalizer) {
+func (p *poolStatus) endClass(ctx context.Context, base status.Object) error {
+	if !slices.Contains(base.GetFinalizers(), p.nodeClass.Finalizer) {
 		return nil
 	}
 	var users []string
 	p.mu.RLock()
 	for name, k := range p.known {
-		if refersTo(k.object, base.Name) {
+		if p.refersTo(k.object, base.GetName()) {
 			users = append(users, name)
 		}
 	}
@@ -88,15 +90,15 @@ func (p *poolStatus) endClass(ctx context.Context, base *ec2nc.EC2NodeClass) err
 		return nil
 	}
 	for _, f := range p.onClassEnd {
-		if err := f(ctx, base.DeepCopy()); err != nil {
-			return fmt.Errorf("removing what was made for EC2NodeClass %s: %w", base.Name, err)
+		if err := f(ctx, copyOf(base)); err != nil {
+			return fmt.Errorf("removing what was made for %s %s: %w", p.nodeClass.Kind, base.GetName(), err)
 		}
 	}
-	nc := base.DeepCopy()
-	nc.Finalizers = slices.DeleteFunc(nc.Finalizers, func(f string) bool { return f == ec2nc.TerminationFinalizer })
+	nc := copyOf(base)
+	nc.SetFinalizers(slices.DeleteFunc(nc.GetFinalizers(), func(f string) bool { return f == p.nodeClass.Finalizer }))
 	if err := p.write(ctx, base, nc, false); err != nil {
-		return fmt.Errorf("removing the finalizer from EC2NodeClass %s: %w", base.Name, err)
+		return fmt.Errorf("removing the finalizer from %s %s: %w", p.nodeClass.Kind, base.GetName(), err)
 	}
-	klog.FromContext(ctx).V(2).Info("EC2NodeClass is no longer used; removed its finalizer", "ec2NodeClass", base.Name)
+	klog.FromContext(ctx).V(2).Info("Node class is no longer used; removed its finalizer", "kind", p.nodeClass.Kind, "name", base.GetName())
 	return nil
 }

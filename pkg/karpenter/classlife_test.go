@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -19,8 +20,8 @@ func TestAClassEndsAfterItsClaims(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"), readyClass("unused"), karpenters("one")))
 	var asked, failures atomic.Int32
 	failures.Store(2)
-	w.OnClassEnd(func(_ context.Context, nc *ec2nc.EC2NodeClass) error {
-		if nc.Name == "default" {
+	w.OnClassEnd(func(_ context.Context, nc status.Object) error {
+		if nc.GetName() == "default" {
 			asked.Add(1)
 			if failures.Add(-1) >= 0 {
 				return errors.New("the cloud does not answer")

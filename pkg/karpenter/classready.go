@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,10 +23,11 @@ const summedUp = "UnhealthyDependents"
 // to an earlier generation of the spec, and doesn't summarize the conditions beside it. It returns nil if there is no such condition.
 //
 // Our own Ready condition must not stop us: until we have updated it, it is out of date, and the cloud is asked in any case.
-func foreignNotReady(nc *ec2nc.EC2NodeClass) *status.Condition {
-	for i := range nc.Status.Conditions {
-		c := &nc.Status.Conditions[i]
-		if c.Type == status.ConditionReady && c.IsFalse() && c.Reason != summedUp && (c.ObservedGeneration == 0 || c.ObservedGeneration == nc.Generation) {
+func foreignNotReady(nc status.Object) *status.Condition {
+	conditions := nc.GetConditions()
+	for i := range conditions {
+		c := &conditions[i]
+		if c.Type == status.ConditionReady && c.IsFalse() && c.Reason != summedUp && (c.ObservedGeneration == 0 || c.ObservedGeneration == nc.GetGeneration()) {
 			return c
 		}
 	}
@@ -35,24 +35,26 @@ func foreignNotReady(nc *ec2nc.EC2NodeClass) *status.Condition {
 }
 
 // keepForeign leaves the Ready condition as another controller has set it, when that controller reports the class as not ready.
-func keepForeign(nc *ec2nc.EC2NodeClass, foreign *status.Condition) {
+func keepForeign(nc status.Object, foreign *status.Condition) {
 	if foreign == nil {
 		return
 	}
-	for i := range nc.Status.Conditions {
-		if nc.Status.Conditions[i].Type == status.ConditionReady {
-			nc.Status.Conditions[i] = *foreign
+	conditions := nc.GetConditions()
+	for i := range conditions {
+		if conditions[i].Type == status.ConditionReady {
+			conditions[i] = *foreign
 		}
 	}
+	nc.SetConditions(conditions)
 }
 
 // sameReadiness reports whether other controllers' Ready conditions allow the use of both versions, or of neither.
-func sameReadiness(a, b *ec2nc.EC2NodeClass) bool {
+func sameReadiness(a, b status.Object) bool {
 	return (foreignNotReady(a) == nil) == (foreignNotReady(b) == nil)
 }
 
-func notReadyText(name string, c *status.Condition) string {
-	return fmt.Sprintf("EC2NodeClass %s: another controller reports that it is not ready (%s): %s", name, c.Reason, c.Message)
+func notReadyText(kind, name string, c *status.Condition) string {
+	return fmt.Sprintf("%s %s: another controller reports that it is not ready (%s): %s", kind, name, c.Reason, c.Message)
 }
 
 // NodeClassEnds asks the API server, bypassing every cache, whether a claim that refers to the class must be deleted, as Karpenter
@@ -63,18 +65,18 @@ func (s *Store) NodeClassEnds(ctx context.Context, name string) (reason, why str
 	if !derived(name) {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
-		nc = &ec2nc.EC2NodeClass{}
+		nc = s.nodeClass.New()
 		if err := s.live.Get(ctx, client.ObjectKey{Name: name}, nc); apierrors.IsNotFound(err) {
 			nc = nil
 		} else if err != nil {
-			return "", "", fmt.Errorf("getting EC2NodeClass %s: %w", name, err)
+			return "", "", fmt.Errorf("getting %s %s: %w", s.nodeClass.Kind, name, err)
 		}
 	}
 	if nc == nil {
-		return reasonClassNotFound, fmt.Sprintf("there is no EC2NodeClass %s", name), nil
+		return reasonClassNotFound, fmt.Sprintf("there is no %s %s", s.nodeClass.Kind, name), nil
 	}
 	if c := foreignNotReady(nc); c != nil {
-		return reasonClassNotReady, notReadyText(name, c), nil
+		return reasonClassNotReady, notReadyText(s.nodeClass.Kind, name, c), nil
 	}
 	return "", "", nil
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -84,7 +85,7 @@ func TestAnothersConditionIsKeptUntilItIsRemoved(t *testing.T) {
 	w.ready()
 	set := func(st ec2nc.EC2NodeClassStatus) {
 		t.Helper()
-		if err := w.SetNodeClassStatus(w.ctx, "default", w.getClass("default").Generation, st); err != nil {
+		if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved("default", w.getClass("default").Generation, st)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,7 +95,7 @@ func TestAnothersConditionIsKeptUntilItIsRemoved(t *testing.T) {
 	if got["Ready"] != "False Quarantined: by order of security" || got["SubnetsReady"] != "True" {
 		t.Errorf("conditions %v", got)
 	}
-	w.eventually("what we wrote is seen", func() bool { return len(w.class("default").Status.Conditions) > 1 })
+	w.eventually("what we wrote is seen", func() bool { return len(w.class("default").GetConditions()) > 1 })
 	if w.pool("p").Unready == "" {
 		t.Error("used although it is not ready")
 	}
@@ -133,7 +134,7 @@ func TestOurOwnWordIsOurs(t *testing.T) {
 		}),
 		resolvedStatus(),
 	} {
-		if err := w.SetNodeClassStatus(w.ctx, "default", 1, st); err != nil {
+		if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved("default", 1, st)); err != nil {
 			t.Fatal(err)
 		}
 		var asked bool

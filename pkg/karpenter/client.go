@@ -64,7 +64,7 @@ func (c *cachedClient) List(ctx context.Context, out client.ObjectList, opts ...
 	if i == nil {
 		return c.Client.List(ctx, out, opts...)
 	}
-	// If the definition of NodePools or EC2NodeClasses isn't installed, the derived ones are all there are. The same conclusion would
+	// If the definition of NodePools or node classes isn't installed, the derived ones are all there are. The same conclusion would
 	// be wrong for NodeClaims: instances without a claim are terminated.
 	if absent, _ := i.state(); !absent || !c.made.makes(i.kind) {
 		if err := i.readable(); err != nil {

@@ -89,7 +89,7 @@ func TestDecodeKeepsMetadataOfAnObjectWithABadStatus(t *testing.T) {
 	if got.GetName() != "c" || !strings.Contains(malformed(got), "status.capacity.cpu: ") {
 		t.Errorf("name %q, reason %q", got.GetName(), malformed(got))
 	}
-	if c := ClaimOf(got.(*karpv1.NodeClaim)); c.Unreadable == "" {
+	if c := ClaimOf(got.(*karpv1.NodeClaim), classKind); c.Unreadable == "" {
 		t.Error("the claim can be launched although its status can't be read")
 	}
 }
@@ -105,10 +105,10 @@ func FuzzDecode(f *testing.F) {
 		for _, k := range kinds {
 			switch o := decode(u, k.fresh).(type) {
 			case *karpv1.NodePool:
-				_ = poolOf(o)
+				_ = poolOf(o, classKind)
 				_, _ = unhonoredBy(o)
 			case *karpv1.NodeClaim:
-				_ = ClaimOf(o)
+				_ = ClaimOf(o, classKind)
 			case client.Object:
 			}
 		}

@@ -2,20 +2,22 @@ package karpenter
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// sources holds the pools and classes that have no NodePool or EC2NodeClass object of their own: those derived from Provisioners and
+// sources holds the pools and classes that have no API object of their own: those derived from Provisioners and
 // those from profiles' arguments. They live in memory, and Pools, Client, the callbacks and the status code treat them like objects.
 // What would be written to their status is kept here (statusOfDerived).
 //
@@ -24,23 +26,25 @@ import (
 // Lock order: deriving, then mu, then Store.mu. Callbacks run under deriving, so that they are called in the order of derivations; no
 // callback may derive anything.
 type sources struct {
+	// class is the kind of the classes.
+	class cloudprovider.NodeClassKind
 	// Set before Run and only read afterwards.
-	legacy   LegacyOptions
+	legacy   LegacyCloud
 	profiles []Profile
 
 	deriving sync.Mutex
 
 	mu      sync.RWMutex
 	pools   map[string]*karpv1.NodePool
-	classes map[string]*ec2nc.EC2NodeClass
+	classes map[string]status.Object
 }
 
-func newSources() *sources {
-	return &sources{pools: map[string]*karpv1.NodePool{}, classes: map[string]*ec2nc.EC2NodeClass{}}
+func newSources(class cloudprovider.NodeClassKind) *sources {
+	return &sources{class: class, pools: map[string]*karpv1.NodePool{}, classes: map[string]status.Object{}}
 }
 
-// SetLegacy sets the options for converting Provisioners. Call it before Run.
-func (s *Store) SetLegacy(o LegacyOptions) { s.made.legacy = o }
+// SetLegacy sets what converts the cloud's settings of Provisioners. Call it before Run.
+func (s *Store) SetLegacy(cloud LegacyCloud) { s.made.legacy = cloud }
 
 func (m *sources) pool(name string) *karpv1.NodePool {
 	m.mu.RLock()
@@ -48,21 +52,21 @@ func (m *sources) pool(name string) *karpv1.NodePool {
 	return m.pools[name]
 }
 
-func (m *sources) class(name string) *ec2nc.EC2NodeClass {
+func (m *sources) classObject(name string) status.Object {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.classes[name]
 }
 
-func (m *sources) makes(k kind) bool { return k.Kind == nodePools.Kind || k.Kind == nodeClasses.Kind }
+func (m *sources) makes(k kind) bool { return k.Kind == nodePools.Kind || k.Kind == m.class.Kind }
 
 func (m *sources) object(k kind, name string) (client.Object, bool) {
 	switch k.Kind {
 	case nodePools.Kind:
 		np := m.pool(name)
 		return np, np != nil
-	case nodeClasses.Kind:
-		nc := m.class(name)
+	case m.class.Kind:
+		nc := m.classObject(name)
 		return nc, nc != nil
 	}
 	return nil, false
@@ -78,7 +82,7 @@ func (m *sources) objects(k kind) []client.Object {
 		for _, name := range slices.Sorted(maps.Keys(m.pools)) {
 			out = append(out, m.pools[name])
 		}
-	case nodeClasses.Kind:
+	case m.class.Kind:
 		for _, name := range slices.Sorted(maps.Keys(m.classes)) {
 			out = append(out, m.classes[name])
 		}
@@ -205,15 +209,16 @@ func (s *Store) keepPool(name string, np *karpv1.NodePool) {
 }
 
 // putClass is putPool for classes.
-func (s *Store) putClass(name string, nc *ec2nc.EC2NodeClass) {
-	before := s.made.class(name)
+func (s *Store) putClass(name string, nc status.Object) {
+	before := s.made.classObject(name)
 	if nc != nil {
-		nc.Generation = 1
-		if before != nil && before.UID == nc.UID {
-			nc.Status = *before.Status.DeepCopy()
-			nc.Generation = before.Generation
-			if !equality.Semantic.DeepEqual(before.Spec, nc.Spec) || before.Annotations[objects.AnnotationLaunchTemplate] != nc.Annotations[objects.AnnotationLaunchTemplate] {
-				nc.Generation++
+		nc.SetGeneration(1)
+		if before != nil && before.GetUID() == nc.GetUID() {
+			part(nc, "Status").Set(part(copyOf(before), "Status"))
+			nc.SetGeneration(before.GetGeneration())
+			if !equality.Semantic.DeepEqual(part(before, "Spec").Interface(), part(nc, "Spec").Interface()) ||
+				before.GetAnnotations()[objects.AnnotationLaunchTemplate] != nc.GetAnnotations()[objects.AnnotationLaunchTemplate] {
+				nc.SetGeneration(before.GetGeneration() + 1)
 			}
 		}
 	}
@@ -223,7 +228,12 @@ func (s *Store) putClass(name string, nc *ec2nc.EC2NodeClass) {
 	}
 }
 
-func (s *Store) keepClass(name string, nc *ec2nc.EC2NodeClass) {
+// part returns the spec or the status of a node class.
+func part(nc status.Object, field string) reflect.Value {
+	return reflect.ValueOf(nc).Elem().FieldByName(field)
+}
+
+func (s *Store) keepClass(name string, nc status.Object) {
 	s.made.mu.Lock()
 	defer s.made.mu.Unlock()
 	if nc == nil {

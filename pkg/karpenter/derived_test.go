@@ -19,8 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -72,7 +73,7 @@ func (w *world) resolveAll(name string) {
 	}
 	nc := &ec2nc.EC2NodeClass{}
 	w.eventually("class "+name+" is there", func() bool { return w.Client().Get(w.ctx, client.ObjectKey{Name: name}, nc) == nil })
-	if err := w.SetNodeClassStatus(w.ctx, name, nc.Generation, st); err != nil {
+	if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved(name, nc.Generation, st)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -102,10 +103,10 @@ func TestProvisionerIsAPool(t *testing.T) {
 		testPool("default"), testClass("default")))
 	var mu sync.Mutex
 	told := []string{}
-	w.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
+	w.OnNodeClass(func(nc status.Object, gone bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, fmt.Sprintf("%s %d %v", nc.Name, nc.Generation, gone))
+		told = append(told, fmt.Sprintf("%s %d %v", nc.GetName(), nc.GetGeneration(), gone))
 	})
 	w.leading()
 
@@ -165,7 +166,9 @@ func TestProvisionerIsAPool(t *testing.T) {
 
 	// A change of the template changes the class, and nothing else.
 	w.update(template, func() { template.Spec.InstanceProfile = ptr.To("q") })
-	w.eventually("the class is another", func() bool { return ptr.Deref(w.class("provisioner_old").Spec.InstanceProfile, "") == "q" })
+	w.eventually("the class is another", func() bool {
+		return ptr.Deref(w.class("provisioner_old").(*ec2nc.EC2NodeClass).Spec.InstanceProfile, "") == "q"
+	})
 	old := w.getProvisioner("old")
 	w.update(old, func() { old.Spec.Weight = ptr.To[int32](4) })
 	w.eventually("the pool is another", func() bool { return w.pool("provisioner_old").Weight == 4 })

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Pools and classes that are derived from something other than a NodePool or an EC2NodeClass have names of their own. They fit the
+// Pools and classes that are derived from something other than a NodePool or a node class have names of their own. They fit the
 // values of labels and tags, and no object can have such a name: object names don't contain underscores.
 const (
 	provisionerPrefix = "provisioner_"
@@ -30,7 +30,7 @@ func derivedName(prefix, name string) string {
 	return prefix + name[:maxLabelValue-len(prefix)-len(derivedMark)-digits] + derivedMark + hex.EncodeToString(sum[:])[:digits]
 }
 
-// derived reports whether the name is that of a derived object; no NodePool or EC2NodeClass object can have such a name.
+// derived reports whether the name is that of a derived object; no NodePool or node class object can have such a name.
 func derived(name string) bool { return strings.Contains(name, derivedMark) }
 
 // PoolOfProvisioner returns the name that a Provisioner's pool has in labels, tags and messages.

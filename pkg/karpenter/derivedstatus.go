@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -45,16 +44,16 @@ func (s *Store) keepDerived(changed client.Object, withStatus bool) {
 		maps.Copy(after.Annotations, o.Annotations)
 		s.keepPool(name, after)
 		s.poolChanged(before, after)
-	case *ec2nc.EC2NodeClass:
-		before := s.made.class(name)
-		if before == nil || before.UID != o.UID || before.Generation != o.Generation {
+	case status.Object:
+		before := s.made.classObject(name)
+		if before == nil || before.GetUID() != o.GetUID() || before.GetGeneration() != o.GetGeneration() {
 			return
 		}
-		after := before.DeepCopy()
+		after := copyOf(before)
 		if withStatus {
-			after.Status = *o.Status.DeepCopy()
+			part(after, "Status").Set(part(copyOf(o), "Status"))
 		}
-		maps.Copy(after.Annotations, o.Annotations)
+		maps.Copy(after.GetAnnotations(), o.GetAnnotations())
 		s.keepClass(name, after)
 		s.classChanged(before, after)
 	}
@@ -62,14 +61,14 @@ func (s *Store) keepDerived(changed client.Object, withStatus bool) {
 }
 
 // setDerivedClassStatus is SetNodeClassStatus for a derived class.
-func (s *Store) setDerivedClassStatus(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
-	base := s.made.class(name)
-	if base == nil || base.Generation != generation {
+func (s *Store) setDerivedClassStatus(of status.Object) {
+	base := s.made.classObject(of.GetName())
+	if base == nil || base.GetGeneration() != of.GetGeneration() {
 		return
 	}
-	nc := base.DeepCopy()
-	resolved(nc, st, status.WithClock(s.clock))
-	if !equality.Semantic.DeepEqual(base.Status, nc.Status) {
+	nc := copyOf(base)
+	s.resolve(nc, of)
+	if !equality.Semantic.DeepEqual(base, nc) {
 		s.statusOfDerived(nc)
 	}
 }
@@ -129,22 +128,13 @@ func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTem
 	set := t.StatusConditions(status.WithClock(p.clock))
 	if reason := malformed(t); reason != "" {
 		set.SetFalse(legacy.ConditionValidationSucceeded, reasonMalformed, shorten(reason))
-	} else if errs := ofTemplate(t).validate(); len(errs) > 0 {
+	} else if errs := p.made.legacy.ValidateTemplate(t); len(errs) > 0 {
 		set.SetFalse(legacy.ConditionValidationSucceeded, reasonTemplateInvalid, shorten(joinErrors(errs)))
 	} else {
 		set.SetTrue(legacy.ConditionValidationSucceeded)
 	}
 	if nc := p.classOfTemplate(t.Name); nc != nil {
-		t.Status.Subnets, t.Status.SecurityGroups, t.Status.AMIs = nil, nil, nil
-		for _, s := range nc.Status.Subnets {
-			t.Status.Subnets = append(t.Status.Subnets, legacy.Subnet{ID: s.ID, Zone: s.Zone})
-		}
-		for _, g := range nc.Status.SecurityGroups {
-			t.Status.SecurityGroups = append(t.Status.SecurityGroups, legacy.SecurityGroup{ID: g.ID, Name: g.Name})
-		}
-		for _, a := range nc.Status.AMIs {
-			t.Status.AMIs = append(t.Status.AMIs, legacy.AMI{ID: a.ID, Name: a.Name, Requirements: a.Requirements})
-		}
+		p.made.legacy.ShowSelected(t, nc)
 		for _, kind := range legacy.TemplateConditions {
 			if c := nc.StatusConditions(status.WithObservedOnly()).Get(kind); c != nil {
 				set.Set(*c)
@@ -156,10 +146,10 @@ func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTem
 }
 
 // classOfTemplate returns the class of the first Provisioner that refers to the template, or nil.
-func (p *poolStatus) classOfTemplate(name string) *ec2nc.EC2NodeClass {
-	for _, o := range p.made.objects(nodeClasses) {
+func (p *poolStatus) classOfTemplate(name string) status.Object {
+	for _, o := range p.made.objects(p.classes.kind) {
 		if owner := p.provisionerOf(o.GetName()); owner != nil && refersToTemplate(owner, name) {
-			return o.(*ec2nc.EC2NodeClass)
+			return o.(status.Object)
 		}
 	}
 	return nil
@@ -197,17 +187,11 @@ func (r originRecorder) Eventf(regarding, related runtime.Object, kind, reason, 
 
 // origin returns the object that represents o in the API: o itself, the Provisioner it was derived from, or none.
 func (s *Store) origin(o runtime.Object) (runtime.Object, bool) {
-	var name string
-	switch t := o.(type) {
-	case *karpv1.NodePool:
-		name = t.Name
-	case *ec2nc.EC2NodeClass:
-		name = t.Name
-	}
-	if !derived(name) {
+	named, ok := o.(client.Object)
+	if !ok || !derived(named.GetName()) {
 		return o, o != nil
 	}
-	if p := s.provisionerOf(name); p != nil {
+	if p := s.provisionerOf(named.GetName()); p != nil {
 		return p, true
 	}
 	return nil, false

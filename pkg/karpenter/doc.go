@@ -1,4 +1,4 @@
-// Package karpenter is the adapter to Karpenter's API: it converts NodePool, NodeClaim, NodeOverlay and EC2NodeClass objects to the
+// Package karpenter is the adapter to Karpenter's API: it converts NodePool, NodeClaim and NodeOverlay objects to the
 // types of pkg/capacity and back, holds their CustomResourceDefinitions, and has one Store that watches and writes them.
 //
 // A NodeClaim is the write-ahead log of a launch. What a claim must remember beyond Karpenter's own fields is kept in annotations of

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 )
 
 // aRegion is a catalogue of one instance type, in one zone.
@@ -41,7 +42,7 @@ spec:
   role: nodes
 `,
 		more: func(t *testing.T, u *unstructured.Unstructured) []string {
-			nc := used[*ec2nc.EC2NodeClass](t, u, nodeClasses.fresh)
+			nc := used[*ec2nc.EC2NodeClass](t, u, nodeClasses(nodeclass.Kind).fresh)
 			if why := malformed(nc); why != "" {
 				return strings.Split(why, "; ")
 			}
@@ -52,12 +53,12 @@ spec:
 		},
 	}
 	k.see = func(t *testing.T, u *unstructured.Unstructured, at string) string {
-		before := used[*ec2nc.EC2NodeClass](t, fromYAML(t, k.base), nodeClasses.fresh)
-		nc := used[*ec2nc.EC2NodeClass](t, u, nodeClasses.fresh)
+		before := used[*ec2nc.EC2NodeClass](t, fromYAML(t, k.base), nodeClasses(nodeclass.Kind).fresh)
+		nc := used[*ec2nc.EC2NodeClass](t, u, nodeClasses(nodeclass.Kind).fresh)
 		if asJSON(before.Spec) == asJSON(nc.Spec) {
 			return "nothing"
 		}
-		if ClassHash(before, "ca") == ClassHash(nc, "ca") {
+		if nodeclass.Kind.Hash(before, "ca") == nodeclass.Kind.Hash(nc, "ca") {
 			return "a class whose nodes stay"
 		}
 		return "another class"
@@ -157,7 +158,7 @@ spec:
 		{fields: []string{"context"}, at: "context", valid: "ctx-1", want: another, invalid: refusedAs("spec.context", "{}")},
 		{fields: []string{"cpuOptions.nestedVirtualization"}, at: "cpuOptions.nestedVirtualization", valid: "enabled", want: another, invalid: refusedAs("spec.cpuOptions.nestedVirtualization", "yes")},
 	})
-	if got := fieldTexts(Admit(k.with(t, "connectionTracking", "{}"))); len(got) != 1 || !strings.HasPrefix(got[0], "spec.connectionTracking:") {
+	if got := fieldTexts(shipped.Admit(k.with(t, "connectionTracking", "{}"))); len(got) != 1 || !strings.HasPrefix(got[0], "spec.connectionTracking:") {
 		t.Errorf("connection tracking without any timeout: %q", got)
 	}
 }

@@ -20,14 +20,14 @@ metadata: {name: default-1, uid: uid-of-claim-1, generation: 1}
 spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, requirements: []}
 `,
 		more: func(t *testing.T, u *unstructured.Unstructured) []string {
-			if why := ClaimOf(used[*karpv1.NodeClaim](t, u, nodeClaims.fresh)).Unreadable; why != "" {
+			if why := ClaimOf(used[*karpv1.NodeClaim](t, u, nodeClaims.fresh), classKind).Unreadable; why != "" {
 				return strings.Split(why, "; ")
 			}
 			return nil
 		},
 		see: func(t *testing.T, u *unstructured.Unstructured, at string) string {
 			nc := used[*karpv1.NodeClaim](t, u, nodeClaims.fresh)
-			c := ClaimOf(nc)
+			c := ClaimOf(nc, classKind)
 			node := NodeFor(c, testInstance, nil)
 			switch at {
 			case "taints":
@@ -85,7 +85,7 @@ spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: defaul
 		{fields: []string{"expireAfter"}, at: "expireAfter", valid: "Never", want: `"Never"`, invalid: refusedAs("spec.expireAfter", "-1h", "2d", "9999999h")},
 		{fields: []string{"terminationGracePeriod"}, at: "terminationGracePeriod", valid: "90s", want: `"1m30s"`, invalid: refusedAs("spec.terminationGracePeriod", "-1h", "Never", "9999999h")},
 	})
-	if got := fieldTexts(admit(k.with(t, "expireAfter", "2h"), k.with(t, "expireAfter", "1h"))); len(got) != 1 || !strings.HasPrefix(got[0], "spec:") {
+	if got := fieldTexts(shipped.admit(k.with(t, "expireAfter", "2h"), k.with(t, "expireAfter", "1h"))); len(got) != 1 || !strings.HasPrefix(got[0], "spec:") {
 		t.Errorf("a claim's spec was changed: %q", got)
 	}
 	if nc := used[*karpv1.NodeClaim](t, k.with(t, "taints", "[]"), nodeClaims.fresh); asJSON(nc.Spec.ExpireAfter) != `"720h"` {

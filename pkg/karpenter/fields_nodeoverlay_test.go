@@ -67,7 +67,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 		},
 		{fields: []string{"weight"}, at: "weight", valid: "6", want: "o before other", invalid: refusedAs("spec.weight", "0", "10001", "heavy")},
 	})
-	if got := fieldTexts(Admit(k.with(t, "", `{requirements: [], price: "1", priceAdjustment: "+1"}`))); len(got) != 1 || !strings.HasPrefix(got[0], "spec:") {
+	if got := fieldTexts(shipped.Admit(k.with(t, "", `{requirements: [], price: "1", priceAdjustment: "+1"}`))); len(got) != 1 || !strings.HasPrefix(got[0], "spec:") {
 		t.Errorf("both price and priceAdjustment: %q", got)
 	}
 }

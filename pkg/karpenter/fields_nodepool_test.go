@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -27,11 +28,11 @@ spec: {disruption: {consolidateAfter: 0s}, template: {spec: {nodeClassRef: {grou
 			if why := malformed(np); why != "" {
 				return strings.Split(why, "; ")
 			}
-			return fieldTexts(validatePool(np))
+			return fieldTexts(validatePool(np, classKind))
 		},
 		see: func(t *testing.T, u *unstructured.Unstructured, at string) string {
 			np := used[*karpv1.NodePool](t, u, nodePools.fresh)
-			p := poolOf(np)
+			p := poolOf(np, classKind)
 			nc, err := nodeClaimOf(testClaim("default-1", func(c *capacity.Claim) { c.Labels, c.Annotations, c.Taints, c.StartupTaints = nil, nil, nil, nil }), np, &batches{})
 			if err != nil {
 				t.Fatal(err)
@@ -40,7 +41,7 @@ spec: {disruption: {consolidateAfter: 0s}, template: {spec: {nodeClassRef: {grou
 			if err := acceptable(nc, ""); err != nil {
 				t.Errorf("the claim: %v", err)
 			}
-			node := NodeFor(ClaimOf(nc), testInstance, nil)
+			node := NodeFor(ClaimOf(nc, classKind), testInstance, nil)
 			switch {
 			case strings.HasPrefix(at, "template.metadata.labels"):
 				return fmt.Sprintf("pool %s, asked for %v, claim %s, node %s", p.Labels["team"], p.Requirements["team"], nc.Labels["team"], node.Labels["team"])
@@ -215,12 +216,12 @@ spec: {disruption: {consolidateAfter: 0s}, template: {spec: {nodeClassRef: {grou
 			if tc.before != "" {
 				old = build(tc.before)
 			}
-			if !slices.ContainsFunc(fieldTexts(admit(build(tc.after), old)), func(e string) bool { return strings.HasPrefix(e, tc.names+":") }) {
-				t.Errorf("%s after %s: %v, want %s refused", tc.after, tc.before, admit(build(tc.after), old), tc.names)
+			if !slices.ContainsFunc(fieldTexts(shipped.admit(build(tc.after), old)), func(e string) bool { return strings.HasPrefix(e, tc.names+":") }) {
+				t.Errorf("%s after %s: %v, want %s refused", tc.after, tc.before, shipped.admit(build(tc.after), old), tc.names)
 			}
 		})
 	}
-	for _, crd := range CRDs() {
+	for _, crd := range nodeclass.CRDs() {
 		if scale := crd.Spec.Versions[0].Subresources.Scale; crd.Spec.Names.Kind == k.kind && (scale == nil || scale.SpecReplicasPath != ".spec.replicas" || scale.StatusReplicasPath != ".status.nodes") {
 			t.Errorf("the scale subresource is %v; the status has its count in nodes", scale)
 		}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 )
 
 // fieldCase tests fields of a kind: a valid value with its effect, and invalid values with the field that the error must name.
@@ -65,7 +67,7 @@ func (k *kindOfFields) run(t *testing.T, cases []fieldCase) {
 			}
 		})
 	}
-	for _, crd := range CRDs() {
+	for _, crd := range nodeclass.CRDs() {
 		if crd.Spec.Names.Kind != k.kind {
 			continue
 		}
@@ -86,7 +88,7 @@ func (k *kindOfFields) run(t *testing.T, cases []fieldCase) {
 func (k *kindOfFields) problems(t *testing.T, u *unstructured.Unstructured) (out []string) {
 	t.Helper()
 	u = u.DeepCopy()
-	for _, err := range Admit(u) {
+	for _, err := range shipped.Admit(u) {
 		out = append(out, err.Error())
 	}
 	return append(out, k.more(t, u)...)
@@ -161,7 +163,7 @@ func eachField(path string, s *apiextensionsv1.JSONSchemaProps, f func(string)) 
 func used[T client.Object](t *testing.T, u *unstructured.Unstructured, fresh func() client.Object) T {
 	t.Helper()
 	u = u.DeepCopy()
-	Admit(u) // for the defaults
+	shipped.Admit(u) // for the defaults
 	return decode(u, fresh).(T)
 }
 

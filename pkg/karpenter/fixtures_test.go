@@ -8,11 +8,30 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
+
+// The definitions and the kind of node class that the tests' objects are of.
+var (
+	shipped   = NewDefinitions(nodeclass.CRDs())
+	classKind = nodeclass.Kind.GroupKind()
+	kinds     = []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses(nodeclass.Kind), provisioners, nodeTemplates}
+)
+
+// fromProvisioner is FromProvisioner on AWS.
+func fromProvisioner(p *legacy.Provisioner, t *legacy.AWSNodeTemplate, cloud nodeclass.Legacy) (*karpv1.NodePool, *ec2nc.EC2NodeClass, field.ErrorList) {
+	np, nc, errs := FromProvisioner(p, t, cloud)
+	if nc == nil {
+		return np, nil, errs
+	}
+	return np, nc.(*ec2nc.EC2NodeClass), errs
+}
 
 func testPool(name string, change ...func(*karpv1.NodePool)) *karpv1.NodePool {
 	np := &karpv1.NodePool{

@@ -1,6 +1,7 @@
 package karpenter
 
 import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -10,9 +11,9 @@ import (
 
 // foreignGroup returns the API group of another provider's node class that the pool or claim refers to, or "". EKS Auto Mode and
 // providers for other clouds store their NodePools and NodeClaims under the same definitions. Those belong to them alone: nothing is
-// launched for them, written to them or terminated. An unknown kind within our own group is a mistake, which is reported to its owner,
-// and so is our own kind within another group: no other provider has EC2NodeClasses.
-func foreignGroup(o client.Object) string {
+// launched for them, written to them or terminated. An unknown kind within the group of our class is a mistake, which is reported to its
+// owner, and so is our kind within another group: no other provider has it.
+func foreignGroup(o client.Object, class schema.GroupKind) string {
 	var ref *karpv1.NodeClassReference
 	switch o := o.(type) {
 	case *karpv1.NodePool:
@@ -20,24 +21,26 @@ func foreignGroup(o client.Object) string {
 	case *karpv1.NodeClaim:
 		ref = o.Spec.NodeClassRef
 	}
-	if ref == nil || ref.Group == nodeClassGroup || ref.Kind == nodeClassKind {
+	if ref == nil || ref.Group == class.Group || ref.Kind == class.Kind {
 		return ""
 	}
 	return ref.Group
 }
 
-// OfAnotherProvider reports whether a NodePool or NodeClaim belongs to another provider, for example EKS Auto Mode. For Nodes the same
+// OfAnotherProvider reports whether a NodePool or NodeClaim belongs to another provider than that of class, for example EKS Auto Mode. For Nodes the same
 // rule is capacity.Managed.
-func OfAnotherProvider(o client.Object) bool { return foreignGroup(o) != "" }
+func OfAnotherProvider(o client.Object, class schema.GroupKind) bool {
+	return foreignGroup(o, class) != ""
+}
 
 // withoutForeign returns the event that the cache gets for a watch event; false means none. An object that has changed to another
 // provider's is reported to the cache as deleted.
-func withoutForeign(e watch.Event, have cache.KeyGetter) (watch.Event, bool) {
+func withoutForeign(e watch.Event, class schema.GroupKind, have cache.KeyGetter) (watch.Event, bool) {
 	o, ok := e.Object.(client.Object)
 	if !ok || e.Type == watch.Bookmark || e.Type == watch.Error {
 		return e, true
 	}
-	group := foreignGroup(o)
+	group := foreignGroup(o, class)
 	if group == "" {
 		return e, true
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,11 +22,11 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// The spending guard keeps each record as an annotation on the NodePool, EC2NodeClass or Provisioner that it is about. Records about
+// The spending guard keeps each record as an annotation on the NodePool, node class or Provisioner that it is about. Records about
 // pools and classes that have no object of their own are in one ConfigMap.
 
 // guardConfigMap is the name of the ConfigMap that holds the records of pools and classes from a profile's arguments or an
@@ -72,9 +71,9 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 	}
 	s.mu.RUnlock()
 	for _, o := range s.classes.GetStore().List() {
-		nc := o.(*ec2nc.EC2NodeClass)
-		if text := nc.Annotations[objects.AnnotationGuard]; text != "" {
-			out[guard.Owner{Class: nc.Name}] = text
+		nc := o.(client.Object)
+		if text := nc.GetAnnotations()[objects.AnnotationGuard]; text != "" {
+			out[guard.Owner{Class: nc.GetName()}] = text
 		}
 	}
 	if s.guardMap == nil {
@@ -119,7 +118,8 @@ func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) err
 	case derived(o.Class):
 		return s.guardMap.put(ctx, "class."+o.Class, text)
 	default:
-		obj = &ec2nc.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: o.Class}}
+		obj = s.nodeClass.New()
+		obj.SetName(o.Class)
 	}
 	var value any
 	if text != "" {

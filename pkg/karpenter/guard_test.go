@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -139,7 +140,7 @@ func TestBudgetOfAPool(t *testing.T) {
 		np := testPool("default", plain, func(np *karpv1.NodePool) {
 			np.Annotations = map[string]string{objects.AnnotationMaxDollarsPerHour: text}
 		})
-		p := poolOf(np)
+		p := poolOf(np, classKind)
 		if p.MaxDollars != want || (p.Unready == "") != (want > 0) {
 			t.Errorf("%q: $%v, unready %q", text, p.MaxDollars, p.Unready)
 		}
@@ -204,11 +205,11 @@ func TestGuardHearsOfChanges(t *testing.T) {
 	for _, id := range []string{"ami-1", "ami-2"} {
 		amd64 := []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}}}
 		st := ec2nc.EC2NodeClassStatus{AMIs: []ec2nc.AMI{{ID: id, Name: id, Requirements: amd64}}}
-		if err := w.SetNodeClassStatus(w.ctx, "default", w.class("default").Generation, st); err != nil {
+		if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved("default", w.class("default").GetGeneration(), st)); err != nil {
 			t.Fatal(err)
 		}
 		w.eventually("image "+id, func() bool {
-			c := w.class("default")
+			c := w.class("default").(*ec2nc.EC2NodeClass)
 			return len(c.Status.AMIs) == 1 && c.Status.AMIs[0].ID == id
 		})
 	}

@@ -93,8 +93,8 @@ func (p *poolStatus) registrations(np *karpv1.NodePool, set status.ConditionSet)
 		return
 	}
 	before := set.Get(karpv1.ConditionTypeNodeRegistrationHealthy)
-	if before == nil || before.ObservedGeneration != np.Generation || np.Status.NodeClassObservedGeneration != class.Generation {
-		np.Status.NodeClassObservedGeneration = class.Generation
+	if before == nil || before.ObservedGeneration != np.Generation || np.Status.NodeClassObservedGeneration != class.GetGeneration() {
+		np.Status.NodeClassObservedGeneration = class.GetGeneration()
 		p.health.forget(np.UID)
 		set.SetUnknown(karpv1.ConditionTypeNodeRegistrationHealthy)
 		return

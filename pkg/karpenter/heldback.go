@@ -3,7 +3,7 @@ package karpenter
 import (
 	"context"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
@@ -12,12 +12,6 @@ const (
 	reasonHeldBack = "HeldBack"
 	reasonResumed  = "Resumed"
 )
-
-// classStatus is the resolved status of a class, kept while nothing may be written.
-type classStatus struct {
-	generation int64
-	status     ec2nc.EC2NodeClassStatus
-}
 
 // heldBack reports whether writes are paused now, and records an event with the reason if the object is a NodePool.
 func (p *poolStatus) heldBack(k statusKey) bool {
@@ -43,12 +37,12 @@ func (p *poolStatus) tellHeld(np *karpv1.NodePool, why string) {
 	}
 }
 
-// later keeps the resolved status of a class until it may be written.
-func (s *Store) later(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
+// later keeps the status that a class was resolved to until it may be written.
+func (s *Store) later(of status.Object) {
 	s.mu.Lock()
-	s.delayed[name] = classStatus{generation, st}
+	s.delayed[of.GetName()] = of
 	s.mu.Unlock()
-	s.status.changed(nodeClasses, name)
+	s.status.changed(s.classes.kind, of.GetName())
 }
 
 // catchUp writes the status that was kept for a class.
@@ -60,7 +54,7 @@ func (s *Store) catchUp(ctx context.Context, name string) error {
 	if !ok {
 		return nil
 	}
-	err := s.SetNodeClassStatus(ctx, name, kept.generation, kept.status)
+	err := s.SetNodeClassStatus(ctx, kept)
 	if err != nil {
 		s.mu.Lock()
 		if _, newer := s.delayed[name]; !newer {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 )
 
 // While another controller owns the objects nothing is written; pools get an event with the reason, and afterwards the delayed writes
@@ -17,7 +19,7 @@ func TestNothingIsWrittenBesideAnotherOwner(t *testing.T) {
 	owner.Store("Karpenter leads")
 	w.SetHold(func() string { return owner.Load().(string) })
 	w.leading()
-	if err := w.SetNodeClassStatus(w.ctx, "default", 1, ec2nc.EC2NodeClassStatus{Subnets: []ec2nc.Subnet{{ID: "subnet-1", Zone: "a"}}}); err != nil {
+	if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved("default", 1, ec2nc.EC2NodeClassStatus{Subnets: []ec2nc.Subnet{{ID: "subnet-1", Zone: "a"}}})); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-w.events.Events; !strings.Contains(got, "Warning HeldBack Karpenter leads") {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // kind is a custom resource that the store watches.
@@ -38,22 +38,23 @@ var (
 		func() client.Object { return &karpv1.NodeClaim{} }, func() client.ObjectList { return &karpv1.NodeClaimList{} }}
 	nodeOverlays = kind{overlayVersion.WithKind("NodeOverlay"), "nodeoverlays",
 		func() client.Object { return &karpv1alpha1.NodeOverlay{} }, func() client.ObjectList { return &karpv1alpha1.NodeOverlayList{} }}
-	nodeClasses = kind{awsVersion.WithKind("EC2NodeClass"), "ec2nodeclasses",
-		func() client.Object { return &ec2nc.EC2NodeClass{} }, func() client.ObjectList { return &ec2nc.EC2NodeClassList{} }}
 
 	provisioners = kind{provisionerVersion.WithKind("Provisioner"), "provisioners",
 		func() client.Object { return &legacy.Provisioner{} }, func() client.ObjectList { return &legacy.ProvisionerList{} }}
 	nodeTemplates = kind{templateVersion.WithKind(templateKind), "awsnodetemplates",
 		func() client.Object { return &legacy.AWSNodeTemplate{} }, func() client.ObjectList { return &legacy.AWSNodeTemplateList{} }}
-
-	kinds = []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses, provisioners, nodeTemplates}
 )
+
+// nodeClasses returns the kind of a cloud's node classes.
+func nodeClasses(class cloudprovider.NodeClassKind) kind {
+	return kind{class.GroupVersionKind, class.Resource, func() client.Object { return class.New() }, func() client.ObjectList { return class.NewList() }}
+}
 
 // mapper knows the kinds without asking the API server: a definition that is missing at start must be found as soon as it is
 // installed.
-func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{coreVersion, overlayVersion, awsVersion, provisionerVersion, templateVersion, bufferVersion})
-	for _, k := range kinds {
+func mapper(class cloudprovider.NodeClassKind) meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{coreVersion, overlayVersion, class.GroupVersion(), provisionerVersion, templateVersion, bufferVersion})
+	for _, k := range []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses(class), provisioners, nodeTemplates} {
 		m.AddSpecific(k.GroupVersionKind, k.GroupVersion().WithResource(k.resource), k.GroupVersion().WithResource(k.resource), meta.RESTScopeRoot)
 	}
 	m.AddSpecific(capacityBuffers.GroupVersionKind, bufferVersion.WithResource(capacityBuffers.resource), bufferVersion.WithResource(capacityBuffers.resource), meta.RESTScopeNamespace)
@@ -66,6 +67,8 @@ type informer struct {
 	cache.SharedIndexInformer
 	handled cache.ResourceEventHandlerRegistration
 	clock   clock.WithTicker
+	// class is the kind of node class that pools and claims must refer to: those with another belong to other providers.
+	class schema.GroupKind
 	// renamed is told of objects that a process of the version before wrote.
 	renamed func(name string)
 
@@ -73,8 +76,8 @@ type informer struct {
 	last error // guarded by mu; nil when the last list or watch could be opened
 }
 
-func newInformer(k kind, c client.WithWatch, handler cache.ResourceEventHandler, clk clock.WithTicker) (*informer, error) {
-	i := &informer{kind: k, clock: clk, renamed: func(string) {}}
+func newInformer(k kind, class schema.GroupKind, c client.WithWatch, handler cache.ResourceEventHandler, clk clock.WithTicker) (*informer, error) {
+	i := &informer{kind: k, class: class, clock: clk, renamed: func(string) {}}
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(i.listWatch(c), k.fresh(), 0, cache.Indexers{})
 	// Managed fields aren't used here and make up a third of an object.
 	err := i.SetTransform(func(o any) (any, error) {
@@ -157,7 +160,7 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 			objects := make([]runtime.Object, 0, len(got.Items))
 			for n := range got.Items {
 				o := decode(&got.Items[n], i.fresh)
-				if group := foreignGroup(o); group != "" {
+				if group := foreignGroup(o, i.class); group != "" {
 					leftAlone(o, group)
 					continue
 				}
@@ -177,7 +180,7 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 			}); err != nil {
 				return nil, err
 			}
-			return newDecodingWatch(w, i.fresh, i.SharedIndexInformer.GetStore()), nil
+			return newDecodingWatch(w, i.fresh, i.class, i.SharedIndexInformer.GetStore()), nil
 		},
 	}
 	return cache.ToListWatcherWithWatchListSemantics(lw, c)
@@ -209,7 +212,7 @@ type decodingWatch struct {
 	once sync.Once
 }
 
-func newDecodingWatch(in watch.Interface, fresh func() client.Object, have cache.KeyGetter) watch.Interface {
+func newDecodingWatch(in watch.Interface, fresh func() client.Object, class schema.GroupKind, have cache.KeyGetter) watch.Interface {
 	w := &decodingWatch{Interface: in, out: make(chan watch.Event), done: make(chan struct{})}
 	go func() {
 		defer close(w.out)
@@ -217,7 +220,7 @@ func newDecodingWatch(in watch.Interface, fresh func() client.Object, have cache
 			if u, ok := e.Object.(*unstructured.Unstructured); ok {
 				e.Object = decode(u, fresh)
 			}
-			e, matters := withoutForeign(e, have)
+			e, matters := withoutForeign(e, class, have)
 			if !matters {
 				continue
 			}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,10 +16,11 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Inline is a pool or a class in a profile's arguments: its name, and the spec of a NodePool or an EC2NodeClass as JSON.
+// Inline is a pool or a class in a profile's arguments: its name, and the spec of a NodePool or a node class as JSON.
 type Inline struct {
 	Name string
 	Spec []byte
@@ -35,28 +36,28 @@ type Profile struct {
 	Selects func(labels map[string]string) bool
 	// Pools and Classes are the profile's own, as ReadInline returns them.
 	Pools   []*karpv1.NodePool
-	Classes []*ec2nc.EC2NodeClass
+	Classes []status.Object
 }
 
 // ReadInline reads pools and classes of a profile's arguments as an API server would have: it fills in defaults, and returns what the
 // definitions or the NodePools' own validation refuse, with the path in the arguments. The results get names that no object has; a
 // nodeClassRef that names one of the classes is changed to that class's new name.
-func ReadInline(pools, classes []Inline) ([]*karpv1.NodePool, []*ec2nc.EC2NodeClass, field.ErrorList) {
+func ReadInline(definitions Definitions, class cloudprovider.NodeClassKind, pools, classes []Inline) ([]*karpv1.NodePool, []status.Object, field.ErrorList) {
 	var errs field.ErrorList
-	var outClasses []*ec2nc.EC2NodeClass
+	var outClasses []status.Object
 	own := sets.New[string]()
 	for i, c := range classes {
-		o, problems := readInline(nodeClasses, c, field.NewPath("ec2NodeClasses").Index(i), own)
+		o, problems := definitions.readInline(nodeClasses(class), c, field.NewPath(class.ArgsField).Index(i), own)
 		errs = append(errs, problems...)
-		outClasses = append(outClasses, o.(*ec2nc.EC2NodeClass))
+		outClasses = append(outClasses, o.(status.Object))
 	}
 	var outPools []*karpv1.NodePool
 	seen := sets.New[string]()
 	for i, p := range pools {
-		o, problems := readInline(nodePools, p, field.NewPath("nodePools").Index(i), seen)
+		o, problems := definitions.readInline(nodePools, p, field.NewPath("nodePools").Index(i), seen)
 		np := o.(*karpv1.NodePool)
 		if len(problems) == 0 {
-			problems = below(field.NewPath("nodePools").Index(i), validatePool(np))
+			problems = below(field.NewPath("nodePools").Index(i), validatePool(np, class.GroupKind()))
 		}
 		errs = append(errs, problems...)
 		if ref := np.Spec.Template.Spec.NodeClassRef; ref != nil && own.Has(ref.Name) {
@@ -70,7 +71,7 @@ func ReadInline(pools, classes []Inline) ([]*karpv1.NodePool, []*ec2nc.EC2NodeCl
 	return outPools, outClasses, nil
 }
 
-func readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (client.Object, field.ErrorList) {
+func (all Definitions) readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (client.Object, field.ErrorList) {
 	var errs field.ErrorList
 	switch {
 	case in.Name == "":
@@ -95,10 +96,10 @@ func readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (clien
 	if err != nil {
 		return k.fresh(), append(errs, field.Invalid(at.Child("spec"), field.OmitValueType{}, err.Error()))
 	}
-	for _, path := range unknownFields(u) {
+	for _, path := range all.unknownFields(u) {
 		errs = append(errs, below(at, field.ErrorList{field.Forbidden(field.NewPath(path), "there is no such field")})...)
 	}
-	errs = append(errs, below(at, Admit(u))...)
+	errs = append(errs, below(at, all.Admit(u))...)
 	o := decode(u, k.fresh)
 	if reason := malformed(o); reason != "" && len(errs) == 0 {
 		errs = append(errs, field.Invalid(at, field.OmitValueType{}, reason))
@@ -140,7 +141,7 @@ func (s *Store) SetProfiles(profiles []Profile) error {
 	}
 	for _, p := range profiles {
 		for _, nc := range p.Classes {
-			if err := share(p, "ec2NodeClasses", nc.Name, nc.Annotations[objects.AnnotationOrigin], nc.Spec); err != nil {
+			if err := share(p, s.nodeClass.ArgsField, nc.GetName(), nc.GetAnnotations()[objects.AnnotationOrigin], part(nc, "Spec").Interface()); err != nil {
 				return err
 			}
 		}
@@ -160,7 +161,7 @@ func (s *Store) deriveArgs() {
 	defer s.made.deriving.Unlock()
 	for _, p := range s.made.profiles {
 		for _, nc := range p.Classes {
-			s.putClass(nc.Name, nc.DeepCopy())
+			s.putClass(nc.GetName(), copyOf(nc))
 		}
 		for _, np := range p.Pools {
 			s.putPool(np.Name, np.DeepCopy())
@@ -170,7 +171,7 @@ func (s *Store) deriveArgs() {
 
 // poolFor is poolOf, plus the schedulers that the pool is for.
 func (m *sources) poolFor(np *karpv1.NodePool) *capacity.Pool {
-	p := poolOf(np)
+	p := poolOf(np, m.class.GroupKind())
 	some := true
 	if p.Schedulers, some = m.schedulers(np); !some && p.Unready == "" {
 		p.Unready = called(np) + ": no profile selects it (nodePoolSelector)"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,6 +16,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -33,7 +35,7 @@ func inlined(t testing.TB, name, spec string) Inline {
 }
 
 func TestReadInline(t *testing.T) {
-	pools, classes, errs := ReadInline(
+	pools, classes, errs := ReadInline(shipped, nodeclass.Kind,
 		[]Inline{
 			inlined(t, "main", inlinePool+`}}, weight: 3, limits: {cpu: 10}}`),
 			inlined(t, "other", `{template: {metadata: {labels: {team: x}}, spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: object},
@@ -43,9 +45,9 @@ func TestReadInline(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	main, other := pools[0], pools[1]
-	if main.Name != "args_main" || main.UID != "args_main" || classes[0].Name != "args_main" || classes[0].UID != "args_main" {
-		t.Errorf("they are called %s and %s", main.Name, classes[0].Name)
+	main, other, class := pools[0], pools[1], classes[0].(*ec2nc.EC2NodeClass)
+	if main.Name != "args_main" || main.UID != "args_main" || class.Name != "args_main" || class.UID != "args_main" {
+		t.Errorf("they are called %s and %s", main.Name, class.Name)
 	}
 	if ref := main.Spec.Template.Spec.NodeClassRef.Name; ref != "args_main" {
 		t.Errorf("the pool refers to class %s, want the one beside it", ref)
@@ -63,11 +65,11 @@ func TestReadInline(t *testing.T) {
 		Disruption: karpv1.Disruption{ConsolidateAfter: karpv1.MustParseNillableDuration("0s"), ConsolidationPolicy: "WhenEmptyOrUnderutilized", Budgets: []karpv1.Budget{{Nodes: "10%"}}},
 	}
 	same(t, "pool", want, main.Spec)
-	if m := classes[0].Spec.MetadataOptions; m == nil || ptr.Deref(m.HTTPPutResponseHopLimit, 0) != 1 {
+	if m := class.Spec.MetadataOptions; m == nil || ptr.Deref(m.HTTPPutResponseHopLimit, 0) != 1 {
 		t.Errorf("metadata options %v, want the definition's default", m)
 	}
 	for _, np := range pools {
-		if p := poolOf(np); p.Unready != "" {
+		if p := poolOf(np, classKind); p.Unready != "" {
 			t.Error(p.Unready)
 		}
 	}
@@ -98,7 +100,7 @@ func TestReadInlineNamesWhatIsWrong(t *testing.T) {
 		{"a class that says two things", nil, []Inline{inlined(t, "x", strings.Replace(inlineClass, "role: r", "role: r, instanceProfile: p", 1))}, []string{"ec2NodeClasses[0].spec: Invalid value", "must specify exactly one of ['role', 'instanceProfile']"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			pools, classes, errs := ReadInline(tc.pools, tc.classes)
+			pools, classes, errs := ReadInline(shipped, nodeclass.Kind, tc.pools, tc.classes)
 			if len(errs) == 0 {
 				t.Fatalf("accepted as %v and %v", pools, classes)
 			}
@@ -111,9 +113,9 @@ func TestReadInlineNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func readInlined(t testing.TB, pools, classes []Inline) ([]*karpv1.NodePool, []*ec2nc.EC2NodeClass) {
+func readInlined(t testing.TB, pools, classes []Inline) ([]*karpv1.NodePool, []status.Object) {
 	t.Helper()
-	np, nc, errs := ReadInline(pools, classes)
+	np, nc, errs := ReadInline(shipped, nodeclass.Kind, pools, classes)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -159,7 +161,7 @@ func TestPoolsOfArguments(t *testing.T) {
 	}
 	w.resolveAll("args_main")
 	if nc := w.class("args_main"); !nc.StatusConditions().Root().IsTrue() {
-		t.Errorf("status %+v", nc.Status)
+		t.Errorf("status %+v", nc.GetConditions())
 	}
 	c, err := w.Create(w.ctx, testClaim("args-main-abc", func(c *capacity.Claim) { c.Pool, c.NodeClass, c.Labels = "args_main", "args_main", nil }))
 	if err != nil {

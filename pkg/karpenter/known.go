@@ -39,6 +39,10 @@ func (s *Store) Claim(name string) *capacity.Claim {
 	return nil
 }
 
+func (s *Store) claimOf(nc *karpv1.NodeClaim) *capacity.Claim {
+	return claimOf(nc, s.nodeClass.GroupKind(), &s.batches)
+}
+
 func (s *Store) claimChanged(before, after *karpv1.NodeClaim) {
 	if after == nil {
 		s.mu.Lock()
@@ -51,14 +55,14 @@ func (s *Store) claimChanged(before, after *karpv1.NodeClaim) {
 			s.creating[before.Name] = true
 		}
 		s.mu.Unlock()
-		s.tellClaim(claimOf(before, &s.batches), true)
+		s.tellClaim(s.claimOf(before), true)
 		return
 	}
 	claim := s.keep(after)
 	if before != nil && !conditionTrue(before, karpv1.ConditionTypeRegistered) && claim.Registered {
 		s.outcome(after, outcome{claim: after.UID})
 	}
-	if claim.Unreadable != "" && (before == nil || claimOf(before, &s.batches).Unreadable != claim.Unreadable) {
+	if claim.Unreadable != "" && (before == nil || s.claimOf(before).Unreadable != claim.Unreadable) {
 		s.recorder.Eventf(after, nil, corev1.EventTypeWarning, reasonUnreadable, "Read", "It will not be launched: %s", shorten(claim.Unreadable))
 	}
 	s.tellClaim(claim, false)
@@ -72,7 +76,7 @@ func (s *Store) keep(nc *karpv1.NodeClaim) *capacity.Claim {
 	if have != nil && have.object.UID == nc.UID && !newer(nc, have.object) {
 		return have.claim
 	}
-	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.batches)}
+	fresh := &knownClaim{object: nc, claim: s.claimOf(nc)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := s.known[nc.Name]; now != nil && now != have && now.object.UID == nc.UID && !newer(nc, now.object) {
@@ -89,7 +93,7 @@ func (s *Store) know(name string, k *knownClaim) {
 
 // keepOwn stores the result of one of our own writes, unless the claim was deleted meanwhile: no event would ever remove it again.
 func (s *Store) keepOwn(nc *karpv1.NodeClaim) *capacity.Claim {
-	fresh := &knownClaim{object: nc, claim: claimOf(nc, &s.batches)}
+	fresh := &knownClaim{object: nc, claim: s.claimOf(nc)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gone, created := s.creating[nc.Name]

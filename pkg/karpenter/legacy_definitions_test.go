@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // legacyDefinitions are the definitions in manifests/crds, by kind.
@@ -119,10 +120,10 @@ func TestExampleProvisioners(t *testing.T) {
 		if ref := p.Spec.ProviderRef; ref != nil {
 			template = templates[ref.Name]
 		}
-		np, _, errs := FromProvisioner(p, template, LegacyOptions{})
+		np, _, errs := fromProvisioner(p, template, nodeclass.Legacy{})
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", p.Name, errs.ToAggregate())
-		} else if pool := poolOf(np); pool.Unready != "" {
+		} else if pool := poolOf(np, classKind); pool.Unready != "" {
 			t.Error(pool.Unready)
 		}
 	}

@@ -10,11 +10,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
 // launchedClaim returns a claim as it is read back after RecordLaunched.
 func launchedClaim(t *testing.T) *capacity.Claim {
-	c := ClaimOf(testNodeClaim(t))
+	c := ClaimOf(testNodeClaim(t), classKind)
 	c.UID = "uid-of-claim"
 	c.Labels[corev1.LabelInstanceTypeStable] = "m5.large"
 	c.Labels[corev1.LabelTopologyZone] = "us-west-2a"
@@ -46,7 +47,7 @@ func TestNodeFor(t *testing.T) {
 				"topology.kubernetes.io/region": "us-west-2", "failure-domain.beta.kubernetes.io/region": "us-west-2",
 				"node.kubernetes.io/exclude-disruption": "true",
 			},
-			Annotations: map[string]string{"example.com/note": "kept", "example.com/plan": "7", "karpenter.sh/nodepool-hash-version": HashVersion},
+			Annotations: map[string]string{"example.com/note": "kept", "example.com/plan": "7", "karpenter.sh/nodepool-hash-version": cloudprovider.HashVersion},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "default-abc", UID: "uid-of-claim", BlockOwnerDeletion: ptr.To(true),
 			}},
@@ -165,7 +166,7 @@ func TestPlannedNodeObject(t *testing.T) {
 	big := &capacity.InstanceType{Name: "big", Capacity: capacity.Resources{corev1.ResourceCPU: 8000, corev1.ResourceMemory: 8 << 30, "nvidia.com/gpu": 1}}
 	small := &capacity.InstanceType{Name: "small", Capacity: capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 16 << 30}}
 	p := &capacity.PlannedNode{
-		ID: "plan-1", Pool: poolOf(testPool("default")),
+		ID: "plan-1", Pool: poolOf(testPool("default"), classKind),
 		Labels:      map[string]string{corev1.LabelArchStable: "arm64", corev1.LabelTopologyZone: "eu-west-1b", "example.com/tier": "gold"},
 		Allocatable: capacity.Resources{corev1.ResourceCPU: 3900, corev1.ResourceMemory: 7 << 30},
 		Offers:      []capacity.NodeOffer{{Type: big}, {Type: small}, {Type: big}},
@@ -206,7 +207,7 @@ func TestPlannedNodeObject(t *testing.T) {
 func TestThePlannedNodeBecomesTheNode(t *testing.T) {
 	c := launchedClaim(t)
 	planned := PlannedNodeObject(&capacity.PlannedNode{
-		Pool:   poolOf(testPool("default")),
+		Pool:   poolOf(testPool("default"), classKind),
 		Labels: map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelTopologyZone: "us-west-2a", "example.com/tier": "silver", "karpenter.sh/capacity-type": "spot"},
 	}, "plan-1")
 	node := NodeFor(c, testInstance, nil)

@@ -5,25 +5,25 @@ import (
 	"fmt"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SetNodeClassStatus writes the resolved status of an EC2NodeClass. The status is for the given generation of the spec: when the
+// SetNodeClassStatus writes the status that a node class was resolved to. The status is for the given generation of the spec: when the
 // object has a newer generation, or is deleted, nothing is written, because the class will be resolved again. Only a difference is
 // written.
 //
 // While writes are paused, the store keeps the status and writes it afterwards.
-func (s *Store) SetNodeClassStatus(ctx context.Context, name string, generation int64, st ec2nc.EC2NodeClassStatus) error {
+func (s *Store) SetNodeClassStatus(ctx context.Context, of status.Object) error {
+	name := of.GetName()
 	if derived(name) {
-		s.setDerivedClassStatus(name, generation, st)
+		s.setDerivedClassStatus(of)
 		return nil
 	}
 	if s.hold() != "" {
-		s.later(name, generation, st)
+		s.later(of)
 		return nil
 	}
 	ask := false
@@ -32,18 +32,18 @@ func (s *Store) SetNodeClassStatus(ctx context.Context, name string, generation 
 		defer cancel()
 		base := s.class(name)
 		if base == nil || ask {
-			base = &ec2nc.EC2NodeClass{}
+			base = s.nodeClass.New()
 			if err := s.live.Get(ctx, client.ObjectKey{Name: name}, base); err != nil {
 				return client.IgnoreNotFound(err)
 			}
 		}
 		ask = true
-		if base.Generation != generation {
+		if base.GetGeneration() != of.GetGeneration() {
 			return nil
 		}
-		nc := base.DeepCopy()
-		resolved(nc, st, status.WithClock(s.clock))
-		if equality.Semantic.DeepEqual(base.Status, nc.Status) {
+		nc := copyOf(base)
+		s.resolve(nc, of)
+		if equality.Semantic.DeepEqual(base, nc) {
 			return nil
 		}
 		err := s.live.Status().Patch(ctx, nc, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
@@ -53,39 +53,25 @@ func (s *Store) SetNodeClassStatus(ctx context.Context, name string, generation 
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("writing the status of EC2NodeClass %s: %w", name, err)
+		return fmt.Errorf("writing the status of %s %s: %w", s.nodeClass.Kind, name, err)
 	}
 	return nil
 }
 
-// resolved merges st into nc's status. Conditions are merged by type, so that a transition time is kept as long as nothing changes.
-// Conditions of other controllers stay, including a Ready that they have set to False. Otherwise Ready follows from the conditions it
-// depends on. The provider does not support placement groups yet, so a class that selects none is ready in that respect.
-func resolved(nc *ec2nc.EC2NodeClass, st ec2nc.EC2NodeClassStatus, clock status.ForOption) {
-	conditions := nc.Status.Conditions
-	defer keepForeign(nc, foreignNotReady(nc.DeepCopy()))
-	nc.Status = *st.DeepCopy()
-	nc.Status.Conditions = conditions
-	set := nc.StatusConditions(clock)
-	for _, c := range st.Conditions {
+// resolve gives nc the status that it was resolved to. Conditions are merged by type, so that a transition time is kept as long as
+// nothing changes. Conditions of other controllers stay, including a Ready that they have set to False. Otherwise Ready follows from the
+// conditions it depends on.
+func (s *Store) resolve(nc, resolved status.Object) {
+	before := nc.GetConditions()
+	defer keepForeign(nc, foreignNotReady(copyOf(nc)))
+	s.nodeClass.Resolve(nc, resolved)
+	conditions := nc.GetConditions()
+	nc.SetConditions(before)
+	set := nc.StatusConditions(status.WithClock(s.clock))
+	for _, c := range conditions {
 		if c.Type != status.ConditionReady {
 			c.Reason = conditionReason(c.Reason, c.Type[strings.LastIndexByte(c.Type, '/')+1:])
 			set.Set(c)
-		}
-	}
-	told := func(condition string) bool {
-		for _, c := range st.Conditions {
-			if c.Type == condition {
-				return true
-			}
-		}
-		return false
-	}
-	if !told(ec2nc.ConditionTypePlacementGroupReady) {
-		if nc.Spec.PlacementGroupSelector == nil {
-			set.SetTrue(ec2nc.ConditionTypePlacementGroupReady)
-		} else {
-			set.SetFalse(ec2nc.ConditionTypePlacementGroupReady, "NotSupported", "spec.placementGroupSelector: placement groups are not supported yet")
 		}
 	}
 }

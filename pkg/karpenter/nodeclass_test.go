@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 )
 
 func resolvedStatus(change ...func(*ec2nc.EC2NodeClassStatus)) ec2nc.EC2NodeClassStatus {
@@ -99,7 +101,7 @@ func TestSetNodeClassStatus(t *testing.T) {
 				tc.class(class)
 			}
 			w := newWorld(t, newFakeAPI(class)).ready()
-			if err := w.SetNodeClassStatus(w.ctx, "default", 1, tc.status); err != nil {
+			if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved("default", 1, tc.status)); err != nil {
 				t.Fatal(err)
 			}
 			got := w.getClass("default")
@@ -117,7 +119,7 @@ func TestSetNodeClassStatusWritesOnlyWhatIsNewAndForTheRightSpec(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testClass("default"))).ready()
 	set := func(name string, generation int64, st ec2nc.EC2NodeClassStatus) *ec2nc.EC2NodeClass {
 		t.Helper()
-		if err := w.SetNodeClassStatus(w.ctx, name, generation, st); err != nil {
+		if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved(name, generation, st)); err != nil {
 			t.Fatal(err)
 		}
 		return w.getClass("default")

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -26,7 +27,7 @@ func TestClassOfAWSSettings(t *testing.T) {
 		name         string
 		settings     string
 		templateOnly bool
-		options      LegacyOptions
+		options      nodeclass.Legacy
 		want         func(spec *ec2nc.EC2NodeClassSpec)
 	}{
 		{name: "a tag with any value", settings: `{subnetSelector: {kubernetes.io/cluster/demo: '*'}, securityGroupSelector: {"aws:eks:cluster-name": demo}, instanceProfile: p}`,
@@ -49,9 +50,9 @@ func TestClassOfAWSSettings(t *testing.T) {
 				s.SubnetSelectorTerms = []ec2nc.SubnetSelectorTerm{{ID: "subnet-1"}, {ID: "subnet-2"}}
 				s.SecurityGroupSelectorTerms = []ec2nc.SecurityGroupSelectorTerm{{ID: "sg-1"}}
 			}},
-		{name: "instanceProfile: the cluster's default", settings: `{subnetSelector: {team: a}, securityGroupSelector: {team: a}}`, options: LegacyOptions{DefaultInstanceProfile: "q"},
+		{name: "instanceProfile: the cluster's default", settings: `{subnetSelector: {team: a}, securityGroupSelector: {team: a}}`, options: nodeclass.Legacy{DefaultInstanceProfile: "q"},
 			want: func(s *ec2nc.EC2NodeClassSpec) { s.InstanceProfile = ptr.To("q") }},
-		{name: "instanceProfile: its own wins", settings: settled + `}`, options: LegacyOptions{DefaultInstanceProfile: "q"}, want: func(*ec2nc.EC2NodeClassSpec) {}},
+		{name: "instanceProfile: its own wins", settings: settled + `}`, options: nodeclass.Legacy{DefaultInstanceProfile: "q"}, want: func(*ec2nc.EC2NodeClassSpec) {}},
 		{name: "amiFamily Bottlerocket", settings: settled + `, amiFamily: Bottlerocket}`, want: func(s *ec2nc.EC2NodeClassSpec) {
 			s.AMIFamily, s.AMISelectorTerms = ptr.To("Bottlerocket"), []ec2nc.AMISelectorTerm{{Alias: "bottlerocket@latest"}}
 		}},
@@ -102,12 +103,12 @@ func TestClassOfAWSSettings(t *testing.T) {
 				}
 				classes = append(classes, nc)
 			}
-			np, nc, errs := FromProvisioner(provisioner(t, byRef+`}`), nodeTemplate(t, tc.settings), tc.options)
+			np, nc, errs := fromProvisioner(provisioner(t, byRef+`}`), nodeTemplate(t, tc.settings), tc.options)
 			add(np, nc, errs.ToAggregate())
 			refusedByDefinition(t, nodeTemplates, tc.settings, "")
 			if !tc.templateOnly {
 				refusedByDefinition(t, provisioners, `{provider: `+tc.settings+`}`, "")
-				np, nc, errs = FromProvisioner(provisioner(t, `{provider: `+tc.settings+`}`), nil, tc.options)
+				np, nc, errs = fromProvisioner(provisioner(t, `{provider: `+tc.settings+`}`), nil, tc.options)
 				add(np, nc, errs.ToAggregate())
 			}
 			_, want := smallest()
@@ -125,7 +126,7 @@ func TestClassOfAWSSettings(t *testing.T) {
 }
 
 func TestLaunchTemplateOfTheUser(t *testing.T) {
-	_, got, errs := FromProvisioner(provisioner(t, `{provider: {launchTemplate: mine, subnetSelector: {team: a}, tags: {cost: low}, context: c}}`), nil, LegacyOptions{})
+	_, got, errs := fromProvisioner(provisioner(t, `{provider: {launchTemplate: mine, subnetSelector: {team: a}, tags: {cost: low}, context: c}}`), nil, nodeclass.Legacy{})
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

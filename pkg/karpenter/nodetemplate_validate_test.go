@@ -3,6 +3,8 @@ package karpenter
 import (
 	"strings"
 	"testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 )
 
 func TestInvalidAWSSettings(t *testing.T) {
@@ -73,7 +75,7 @@ func TestInvalidAWSSettings(t *testing.T) {
 				}
 				return prefix + "." + tc.api
 			}
-			_, _, errs := FromProvisioner(provisioner(t, byRef+`}`), nodeTemplate(t, tc.settings), LegacyOptions{})
+			_, _, errs := fromProvisioner(provisioner(t, byRef+`}`), nodeTemplate(t, tc.settings), nodeclass.Legacy{})
 			if len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), tc.want) {
 				t.Errorf("a template: refused with %v, want %q", errs, tc.want)
 			}
@@ -81,7 +83,7 @@ func TestInvalidAWSSettings(t *testing.T) {
 			if tc.templateOnly {
 				return
 			}
-			_, _, errs = FromProvisioner(provisioner(t, `{provider: `+tc.settings+`}`), nil, LegacyOptions{})
+			_, _, errs = fromProvisioner(provisioner(t, `{provider: `+tc.settings+`}`), nil, nodeclass.Legacy{})
 			if len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), tc.want) || !strings.Contains(errs[0].Error(), "spec.provider.") {
 				t.Errorf("inline: refused with %v, want spec.provider.%s", errs, tc.want)
 			}

@@ -6,26 +6,25 @@ import (
 	"fmt"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Note writes one of Dovetail's annotations on an EC2NodeClass. It is no error if the class was deleted or is no API object (because
+// Note writes one of Dovetail's annotations on a node class. It is no error if the class was deleted or is no API object (because
 // it was derived from an older kind): then there is nothing to write to.
 func (s *Store) Note(ctx context.Context, class, key, value string) error {
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
 	if err != nil {
-		return fmt.Errorf("annotating EC2NodeClass %s: %w", class, err)
+		return fmt.Errorf("annotating %s %s: %w", s.nodeClass.Kind, class, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	nc := &ec2nc.EC2NodeClass{}
-	nc.Name = class
+	nc := s.nodeClass.New()
+	nc.SetName(class)
 	if err := s.live.Patch(ctx, nc, client.RawPatch(types.MergePatchType, raw)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("annotating EC2NodeClass %s: %w", class, err)
+		return fmt.Errorf("annotating %s %s: %w", s.nodeClass.Kind, class, err)
 	}
 	return nil
 }

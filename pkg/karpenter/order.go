@@ -7,10 +7,10 @@ import (
 	"maps"
 	"slices"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -20,7 +20,7 @@ import (
 )
 
 // orderOf returns the request of a NodeClaim that no plan created; nil for those that a plan created.
-func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch) *capacity.Order {
+func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch, class schema.GroupKind) *capacity.Order {
 	if _, planned := nc.Annotations[objects.AnnotationLaunchBatch]; planned && (batch == nil || batch.For != capacity.ForOrder) {
 		return nil
 	}
@@ -28,7 +28,7 @@ func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch) *capacity.Order 
 	if ref := metav1.GetControllerOfNoCopy(nc); ref != nil {
 		o.Owner = ref.Kind + "/" + ref.Name
 	}
-	if errs := validateClaim(nc); len(errs) > 0 {
+	if errs := validateClaim(nc, class); len(errs) > 0 {
 		o.Invalid = joinErrors(errs)
 		return o
 	}
@@ -42,13 +42,13 @@ func orderOf(nc *karpv1.NodeClaim, batch *capacity.LaunchBatch) *capacity.Order 
 }
 
 // validateClaim returns an error for each invalid field of a NodeClaim.
-func validateClaim(nc *karpv1.NodeClaim) (errs field.ErrorList) {
+func validateClaim(nc *karpv1.NodeClaim, class schema.GroupKind) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	t := karpv1.NodeClaimTemplateSpec{
 		Taints: nc.Spec.Taints, StartupTaints: nc.Spec.StartupTaints, NodeClassRef: nc.Spec.NodeClassRef,
 		ExpireAfter: nc.Spec.ExpireAfter, TerminationGracePeriod: nc.Spec.TerminationGracePeriod,
 	}
-	errs = validateTemplate(&t, spec)
+	errs = validateTemplate(&t, class, spec)
 	for i := range nc.Spec.Requirements {
 		r := &nc.Spec.Requirements[i]
 		if r.Key != karpv1.NodePoolLabelKey { // pools may not have a requirement on this key, claims may
@@ -68,9 +68,9 @@ func validateClaim(nc *karpv1.NodeClaim) (errs field.ErrorList) {
 func (s *Store) NodeClassProblem(name string) string {
 	nc := s.class(name)
 	if nc == nil {
-		return fmt.Sprintf("there is no EC2NodeClass %s", name)
+		return fmt.Sprintf("there is no %s %s", s.nodeClass.Kind, name)
 	}
-	return nodeClassProblem("", name, nc)
+	return nodeClassProblem("", s.nodeClass.Kind, name, nc)
 }
 
 // Take takes charge of a standalone NodeClaim before it is launched: it writes the finalizer that keeps the claim until its instance
@@ -100,7 +100,7 @@ func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 		if !slices.Contains(nc.Finalizers, karpv1.TerminationFinalizer) {
 			nc.Finalizers = append(nc.Finalizers, karpv1.TerminationFinalizer)
 		}
-		nc.Labels = merged(nc.Labels, map[string]string{ec2nc.LabelNodeClass: c.NodeClass})
+		nc.Labels = merged(nc.Labels, map[string]string{karpv1.NodeClassLabelKey(s.nodeClass.GroupKind()): c.NodeClass})
 		nc.Annotations = merged(nc.Annotations, map[string]string{objects.AnnotationLargestCapacity: largest})
 		if purchase != "" {
 			nc.Annotations[objects.AnnotationPurchase] = purchase

@@ -66,7 +66,7 @@ func TestOrderOf(t *testing.T) {
 		{"a time that is over", func(nc *karpv1.NodeClaim) { nc.Spec.TerminationGracePeriod = &metav1.Duration{Duration: -time.Second} }, "spec.terminationGracePeriod: Invalid value"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := ClaimOf(byHand(tt.change))
+			c := ClaimOf(byHand(tt.change), classKind)
 			if c.Order == nil || c.Unreadable != "" || c.LaunchBatch != nil {
 				t.Fatalf("claim %+v", c)
 			}
@@ -111,7 +111,7 @@ func TestWhoseClaimItIs(t *testing.T) {
 		{"with a record that is damaged", func(nc *karpv1.NodeClaim) { nc.Annotations = map[string]string{objects.AnnotationLaunchBatch: "{"} }, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := ClaimOf(byHand(tt.change))
+			c := ClaimOf(byHand(tt.change), classKind)
 			if (c.Order != nil) != tt.order || c.Order != nil && c.Order.Provisioned != tt.provisioned {
 				t.Errorf("order %+v", c.Order)
 			}

@@ -112,7 +112,7 @@ func validateOverlay(o *karpv1alpha1.NodeOverlaySpec, at *field.Path) (errs fiel
 		if r.Operator == corev1.NodeSelectorOpNotIn && len(r.Values) == 0 {
 			errs = append(errs, field.Required(at.Child("values"), "the operator NotIn needs at least one value"))
 		}
-		if strings.HasPrefix(r.Key, "karpenter.k8s.aws/capacity-reservation-") {
+		if capacity.ReservationLabel(r.Key) {
 			errs = append(errs, field.Forbidden(at.Child("key"), "reservations have no prices to overlay"))
 		}
 	}

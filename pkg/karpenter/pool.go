@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -16,7 +17,7 @@ import (
 
 // poolOf converts a NodePool to a capacity.Pool, without Used and Types. Unready names all problems in the object itself that prevent
 // its use.
-func poolOf(np *karpv1.NodePool) *capacity.Pool {
+func poolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 	template := &np.Spec.Template
 	p := &capacity.Pool{
 		Name:          np.Name,
@@ -32,7 +33,7 @@ func poolOf(np *karpv1.NodePool) *capacity.Pool {
 	if len(np.Spec.Limits) > 0 {
 		p.Limits = capacity.ResourcesOf(corev1.ResourceList(np.Spec.Limits))
 	}
-	if p.Unready = poolProblem(np); p.Unready != "" {
+	if p.Unready = poolProblem(np, class); p.Unready != "" {
 		return p
 	}
 	p.MaxDollars, _ = maxDollars(np) // validation has accepted it
@@ -51,14 +52,14 @@ func poolOf(np *karpv1.NodePool) *capacity.Pool {
 }
 
 // poolProblem returns why the pool can't be used, as far as the object itself tells; empty when it can.
-func poolProblem(np *karpv1.NodePool) string {
+func poolProblem(np *karpv1.NodePool, class schema.GroupKind) string {
 	switch {
 	case malformed(np) != "":
 		return fmt.Sprintf("%s: %s", called(np), malformed(np))
 	case !np.DeletionTimestamp.IsZero():
 		return called(np) + " is being deleted"
 	}
-	if errs := validatePool(np); len(errs) > 0 {
+	if errs := validatePool(np, class); len(errs) > 0 {
 		return fmt.Sprintf("%s: %s", called(np), joinErrors(errs))
 	}
 	return ""
@@ -91,28 +92,28 @@ func requirement(from *karpv1.NodeSelectorRequirementWithMinValues) (capacity.Re
 }
 
 // nodeClassProblem returns why the node class of a pool can't be used, as far as the API objects tell. nc is nil when there is none.
-func nodeClassProblem(pool, name string, nc *ec2nc.EC2NodeClass) string {
+func nodeClassProblem(pool, kind, name string, nc status.Object) string {
 	switch {
 	case nc == nil:
-		return fmt.Sprintf("NodePool %s: spec.template.spec.nodeClassRef.name: there is no EC2NodeClass %s", pool, name)
+		return fmt.Sprintf("NodePool %s: spec.template.spec.nodeClassRef.name: there is no %s %s", pool, kind, name)
 	case malformed(nc) != "":
-		return fmt.Sprintf("EC2NodeClass %s: %s", name, malformed(nc))
-	case !nc.DeletionTimestamp.IsZero():
-		return fmt.Sprintf("EC2NodeClass %s is being deleted", name)
+		return fmt.Sprintf("%s %s: %s", kind, name, malformed(nc))
+	case !nc.GetDeletionTimestamp().IsZero():
+		return fmt.Sprintf("%s %s is being deleted", kind, name)
 	}
 	if c := foreignNotReady(nc); c != nil {
-		return notReadyText(name, c)
+		return notReadyText(kind, name, c)
 	}
 	return ""
 }
 
 // withTypes returns copies of pools with the instance types that their classes can run, in the order in which pools are tried.
-func withTypes(pools []*capacity.Pool, class func(name string) *ec2nc.EC2NodeClass, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+func withTypes(pools []*capacity.Pool, kind string, class func(name string) status.Object, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
 	out := make([]*capacity.Pool, 0, len(pools))
 	for _, one := range pools {
 		p := *one
 		if p.Unready == "" {
-			p.Unready = nodeClassProblem(p.Name, p.NodeClass, class(p.NodeClass))
+			p.Unready = nodeClassProblem(p.Name, kind, p.NodeClass, class(p.NodeClass))
 		}
 		if p.Unready == "" {
 			p.Types, p.Unready = types(p.NodeClass)

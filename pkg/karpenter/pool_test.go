@@ -19,7 +19,7 @@ import (
 )
 
 func TestPoolOf(t *testing.T) {
-	got := poolOf(testPool("default"))
+	got := poolOf(testPool("default"), classKind)
 	want := &capacity.Pool{
 		Name: "default", Weight: 7, NodeClass: "default",
 		Labels:        map[string]string{"team": "a", "karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default"},
@@ -108,7 +108,7 @@ func TestASingleValueOfAUsersOwnKeyIsALabelOfEveryNode(t *testing.T) {
 		}
 	})
 	want := map[string]string{"team": "a", "example.com/only": "x", "karpenter.sh/nodepool": "p", "karpenter.k8s.aws/ec2nodeclass": "default"}
-	if diff := cmp.Diff(want, poolOf(np).Labels); diff != "" {
+	if diff := cmp.Diff(want, poolOf(np, classKind).Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
@@ -214,7 +214,7 @@ func TestInvalidPools(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			np := testPool("default", tc.change)
-			p := poolOf(np)
+			p := poolOf(np, classKind)
 			if !strings.Contains(p.Unready, "NodePool default: ") || !strings.Contains(p.Unready, tc.want) {
 				t.Errorf("unready %q, want object and field %q in it", p.Unready, tc.want)
 			}
@@ -224,7 +224,7 @@ func TestInvalidPools(t *testing.T) {
 		})
 	}
 	t.Run("a name that no label can hold", func(t *testing.T) {
-		if p := poolOf(testPool(strings.Repeat("a", 64))); !strings.Contains(p.Unready, "metadata.name: Invalid value") {
+		if p := poolOf(testPool(strings.Repeat("a", 64)), classKind); !strings.Contains(p.Unready, "metadata.name: Invalid value") {
 			t.Errorf("unready %q", p.Unready)
 		}
 	})
@@ -237,7 +237,7 @@ func TestInvalidPools(t *testing.T) {
 						np.Spec.Template.Spec.Taints = []corev1.Taint{{Key: key, Value: value, Effect: "NoSchedule"}}
 						np.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: key, Operator: op, Values: []string{value}}}
 					})
-					if theirs := np.RuntimeValidate(context.Background()); theirs != nil && poolProblem(np) == "" {
+					if theirs := np.RuntimeValidate(context.Background()); theirs != nil && poolProblem(np, classKind) == "" {
 						t.Errorf("%q %q %q is refused by Karpenter (%v) and not by us", key, op, value, theirs)
 					}
 				}
@@ -257,7 +257,7 @@ func TestPoolThatIsNotUsedNow(t *testing.T) {
 		}, "NodePool p: spec.x: bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := poolOf(testPool("p", tc.change)).Unready; !strings.Contains(got, tc.want) {
+			if got := poolOf(testPool("p", tc.change), classKind).Unready; !strings.Contains(got, tc.want) {
 				t.Errorf("unready %q, want %q", got, tc.want)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
@@ -26,7 +27,7 @@ const (
 // bigStore returns a store with 200 pools of one class and 10,000 launched claims, and the class's instance types: 60 types in three
 // zones, on demand and spot.
 func bigStore(b *testing.B, overlays int) (*Store, func(string) ([]*capacity.InstanceType, string)) {
-	s, err := newStore(newFakeAPI(), events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
+	s, err := newStore(newFakeAPI(), nodeclass.Kind, events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -27,7 +26,7 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 		set.SetFalse(karpv1.ConditionTypeValidationSucceeded, reasonMalformed, shorten(reason))
 		set.SetUnknownWithReason(karpv1.ConditionTypeNodeClassReady, reasonMalformed, "the spec can't be read")
 	} else {
-		if errs := validatePool(np); len(errs) > 0 {
+		if errs := validatePool(np, p.nodeClass.GroupKind()); len(errs) > 0 {
 			set.SetFalse(karpv1.ConditionTypeValidationSucceeded, reasonValidationFailed, shorten(joinErrors(errs)))
 		} else {
 			set.SetTrue(karpv1.ConditionTypeValidationSucceeded)
@@ -53,20 +52,21 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 	return p.stampPool(ctx, base)
 }
 
-// classReady copies the Ready condition of the pool's EC2NodeClass to the pool.
+// classReady copies the Ready condition of the pool's node class to the pool.
 func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
 	ref := np.Spec.Template.Spec.NodeClassRef
-	if ref == nil || ref.Group != nodeClassGroup || ref.Kind != nodeClassKind || ref.Name == "" {
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, "NodeClassNotSupported", "spec.template.spec.nodeClassRef names no EC2NodeClass of karpenter.k8s.aws")
+	kind := p.nodeClass.GroupKind()
+	if ref == nil || ref.GroupKind() != kind || ref.Name == "" {
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, "NodeClassNotSupported", fmt.Sprintf("spec.template.spec.nodeClassRef names no %s of %s", kind.Kind, kind.Group))
 		return
 	}
 	nc := p.class(ref.Name)
-	if problem := nodeClassProblem(np.Name, ref.Name, nc); problem != "" {
+	if problem := nodeClassProblem(np.Name, kind.Kind, ref.Name, nc); problem != "" {
 		reason := reasonClassNotFound
 		switch {
 		case nc != nil && malformed(nc) != "":
 			reason = reasonMalformed
-		case nc != nil && nc.DeletionTimestamp.IsZero():
+		case nc != nil && nc.GetDeletionTimestamp().IsZero():
 			reason = conditionReason(foreignNotReady(nc).Reason, reasonClassNotReady)
 		case nc != nil:
 			reason = "NodeClassTerminating"
@@ -79,16 +79,16 @@ func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
 	case ready.IsTrue():
 		set.SetTrue(karpv1.ConditionTypeNodeClassReady)
 	case ready.IsFalse():
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, conditionReason(ready.Reason, reasonClassNotReady), shorten(fmt.Sprintf("EC2NodeClass %s: %s", ref.Name, whatFailed(nc, ready))))
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, conditionReason(ready.Reason, reasonClassNotReady), shorten(fmt.Sprintf("%s %s: %s", kind.Kind, ref.Name, whatFailed(nc, ready))))
 	default:
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reasonClassUnknown, fmt.Sprintf("EC2NodeClass %s has not been resolved yet", ref.Name))
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reasonClassUnknown, fmt.Sprintf("%s %s has not been resolved yet", kind.Kind, ref.Name))
 	}
 }
 
 // whatFailed returns the messages of the class's conditions that are False, which explain more than Ready does.
-func whatFailed(nc *ec2nc.EC2NodeClass, ready *status.Condition) string {
+func whatFailed(nc status.Object, ready *status.Condition) string {
 	var out []string
-	for _, c := range nc.Status.Conditions {
+	for _, c := range nc.GetConditions() {
 		if c.IsFalse() && c.Type != status.ConditionReady {
 			out = append(out, fmt.Sprintf("%s is False (%s): %s", c.Type, c.Reason, c.Message))
 		}

@@ -6,31 +6,37 @@ import (
 	"slices"
 	"time"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
-
-// ProvisionerNameLabel is on nodes of a Provisioner, beside the labels that every node has.
-const ProvisionerNameLabel = "karpenter.sh/provisioner-name"
 
 // consolidateQuiet is how long a node of a Provisioner with consolidation must have been left alone: such Provisioners had no
 // field for it, and Karpenter looked at a node for so long before it acted.
 const consolidateQuiet = 15 * time.Second
 
-// LegacyOptions are cluster-wide settings that Provisioners rely on.
-type LegacyOptions struct {
-	// DefaultInstanceProfile is used where none is named.
-	DefaultInstanceProfile string
+// LegacyCloud converts a cloud's settings of Provisioners.
+type LegacyCloud interface {
+	// Validate returns an error for each invalid setting that a Provisioner has inline, ValidateTemplate for those of a template.
+	Validate(p *legacy.Provisioner) field.ErrorList
+	ValidateTemplate(t *legacy.AWSNodeTemplate) field.ErrorList
+	// DefaultRequirements returns the requirements that a Provisioner has beside those of Kubernetes' own keys when none of its
+	// requirements or labels has the key.
+	DefaultRequirements(has map[string]bool) []corev1.NodeSelectorRequirement
+	// NodeClass returns a node class of that name with the settings, which are valid, of a Provisioner or of its template. unhonored names
+	// a setting that has no effect, and why that does no harm.
+	NodeClass(name string, p *legacy.Provisioner, t *legacy.AWSNodeTemplate) (nc status.Object, unhonored string, errs field.ErrorList)
+	// ShowSelected writes to the status of a template what its selectors have selected for a node class that was made from it.
+	ShowSelected(t *legacy.AWSNodeTemplate, nc status.Object)
 }
 
-// FromProvisioner converts a Provisioner to a NodePool and an EC2NodeClass of its own, which are complete except for the metadata that
+// FromProvisioner converts a Provisioner to a NodePool and a node class of its own, which are complete except for the metadata that
 // identifies an object. template is the AWSNodeTemplate that spec.providerRef names, or nil. Problems are in errs, by the
 // Provisioner's own fields; pool and class must not be used then.
 //
@@ -43,23 +49,23 @@ type LegacyOptions struct {
 //	consolidation.enabled                                       WhenEmptyOrUnderutilized, consolidateAfter 15s
 //	neither                                                     consolidateAfter Never
 //	limits.resources, weight                                    limits, weight
-//	provider or providerRef, kubeletConfiguration               the class (classOf)
-func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, o LegacyOptions) (pool *karpv1.NodePool, class *ec2nc.EC2NodeClass, errs field.ErrorList) {
+//	provider or providerRef, kubeletConfiguration               the class (LegacyCloud)
+func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, cloud LegacyCloud) (pool *karpv1.NodePool, class status.Object, errs field.ErrorList) {
 	if reason := malformed(p); reason != "" {
 		return nil, nil, field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, reason)}
 	}
-	if errs := validateProvisioner(p); len(errs) > 0 {
+	if errs := validateProvisioner(p, cloud); len(errs) > 0 {
 		return nil, nil, errs
 	}
-	settings, errs := settingsOf(p, template)
-	if len(errs) > 0 {
+	if errs := validateSettings(p, template, cloud); len(errs) > 0 {
 		return nil, nil, errs
 	}
 	name := PoolOfProvisioner(p.Name)
-	class, errs = classOf(name, p, settings, o)
+	class, unhonored, errs := cloud.NodeClass(name, p, template)
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
+	kind := class.GetObjectKind().GroupVersionKind()
 	spec := &p.Spec
 	pool = &karpv1.NodePool{
 		TypeMeta: metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: nodePools.Kind},
@@ -74,17 +80,17 @@ func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, o 
 			Template: karpv1.NodeClaimTemplate{
 				ObjectMeta: karpv1.ObjectMeta{Labels: maps.Clone(spec.Labels), Annotations: maps.Clone(spec.Annotations)},
 				Spec: karpv1.NodeClaimTemplateSpec{
-					NodeClassRef:  &karpv1.NodeClassReference{Group: nodeClassGroup, Kind: nodeClassKind, Name: class.Name},
+					NodeClassRef:  &karpv1.NodeClassReference{Group: kind.Group, Kind: kind.Kind, Name: name},
 					Taints:        slices.Clone(spec.Taints),
 					StartupTaints: slices.Clone(spec.StartupTaints),
-					Requirements:  defaultRequirements(spec),
+					Requirements:  defaultRequirements(spec, cloud),
 					ExpireAfter:   karpv1.MustParseNillableDuration("Never"),
 				},
 			},
 		},
 	}
-	if more := unhonoredSettings(settings); more != "" {
-		pool.Annotations[objects.AnnotationUnhonored] = more
+	if unhonored != "" {
+		pool.Annotations[objects.AnnotationUnhonored] = unhonored
 	}
 	if spec.Limits != nil && len(spec.Limits.Resources) > 0 {
 		pool.Spec.Limits = karpv1.Limits(spec.Limits.Resources.DeepCopy())
@@ -127,7 +133,7 @@ func seconds(n int64) karpv1.NillableDuration {
 
 // defaultRequirements returns the Provisioner's requirements and, for missing keys, those that Karpenter's webhook used to write into
 // it.
-func defaultRequirements(spec *legacy.ProvisionerSpec) []karpv1.NodeSelectorRequirementWithMinValues {
+func defaultRequirements(spec *legacy.ProvisionerSpec, cloud LegacyCloud) []karpv1.NodeSelectorRequirementWithMinValues {
 	says := map[string]bool{}
 	out := []karpv1.NodeSelectorRequirementWithMinValues{}
 	for _, r := range spec.Requirements {
@@ -145,37 +151,34 @@ func defaultRequirements(spec *legacy.ProvisionerSpec) []karpv1.NodeSelectorRequ
 	add(corev1.LabelOSStable, corev1.NodeSelectorOpIn, string(corev1.Linux))
 	add(corev1.LabelArchStable, corev1.NodeSelectorOpIn, karpv1.ArchitectureAmd64)
 	add(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand)
-	if !says[corev1.LabelInstanceTypeStable] && !says[ec2nc.LabelInstanceFamily] && !says[ec2nc.LabelInstanceCategory] && !says[ec2nc.LabelInstanceGeneration] {
-		add(ec2nc.LabelInstanceCategory, corev1.NodeSelectorOpIn, "c", "m", "r")
-		add(ec2nc.LabelInstanceGeneration, corev1.NodeSelectorOpGt, "2")
+	for _, r := range cloud.DefaultRequirements(says) {
+		add(r.Key, r.Operator, r.Values...)
 	}
 	return out
 }
 
-// settingsOf returns the AWS settings of a Provisioner, inline or from its AWSNodeTemplate.
-func settingsOf(p *legacy.Provisioner, template *legacy.AWSNodeTemplate) (*providerSettings, field.ErrorList) {
+// validateSettings returns what is wrong with the cloud's settings of a Provisioner, inline or in its AWSNodeTemplate.
+func validateSettings(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, cloud LegacyCloud) field.ErrorList {
 	if p.Spec.Provider != nil {
-		s := &providerSettings{AWS: &p.Spec.Provider.AWS, at: field.NewPath("spec", "provider")}
-		return s, s.validate()
+		return cloud.Validate(p)
 	}
 	at := field.NewPath("spec", "providerRef", "name")
 	ref := p.Spec.ProviderRef
 	if template == nil {
-		return nil, field.ErrorList{field.Invalid(at, ref.Name, "there is no such AWSNodeTemplate")}
+		return field.ErrorList{field.Invalid(at, ref.Name, "there is no such AWSNodeTemplate")}
 	}
-	s := ofTemplate(template)
 	problem := malformed(template)
 	switch {
 	case problem != "":
 	case !template.DeletionTimestamp.IsZero():
 		problem = "it is being deleted"
 	default:
-		if errs := s.validate(); len(errs) > 0 {
+		if errs := cloud.ValidateTemplate(template); len(errs) > 0 {
 			problem = joinErrors(errs)
 		}
 	}
 	if problem != "" {
-		return nil, field.ErrorList{field.Invalid(at, ref.Name, fmt.Sprintf("AWSNodeTemplate %s: %s", template.Name, problem))}
+		return field.ErrorList{field.Invalid(at, ref.Name, fmt.Sprintf("AWSNodeTemplate %s: %s", template.Name, problem))}
 	}
-	return s, nil
+	return nil
 }

@@ -6,10 +6,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // FuzzProvisioner: any input yields either a usable pool and class, or an error.
+// maxTerms is the limit of the definition of EC2NodeClass.
+const maxTerms = 30
+
 func FuzzProvisioner(f *testing.F) {
 	for _, spec := range []string{
 		inline + `}`, byRef + `, labels: {a: b}, weight: 7}`,
@@ -41,14 +45,14 @@ func FuzzProvisioner(f *testing.F) {
 		if !isProvisioner || !isTemplate || strings.Contains(p.Name, derivedMark) {
 			return
 		}
-		np, nc, errs := FromProvisioner(p, template, LegacyOptions{DefaultInstanceProfile: "p"})
+		np, nc, errs := fromProvisioner(p, template, nodeclass.Legacy{DefaultInstanceProfile: "p"})
 		if len(errs) > 0 {
 			return
 		}
-		if errs := validatePool(np); len(errs) > 0 {
+		if errs := validatePool(np, classKind); len(errs) > 0 {
 			t.Fatalf("it makes a pool that is refused: %v", errs.ToAggregate())
 		}
-		if pool := poolOf(np); pool.Unready != "" {
+		if pool := poolOf(np, classKind); pool.Unready != "" {
 			t.Fatalf("it makes a pool that can't be used: %s", pool.Unready)
 		}
 		if len(nc.Spec.SubnetSelectorTerms) == 0 || len(nc.Spec.SubnetSelectorTerms) > maxTerms {

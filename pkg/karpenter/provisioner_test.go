@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // manifest returns an object as the watch delivers it: spec is YAML, numbers are as the API server sends them.
@@ -193,13 +194,13 @@ func TestFromProvisioner(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			np, nc := smallest()
 			tc.want(np, nc)
-			gotPool, gotClass, errs := FromProvisioner(provisioner(t, tc.spec), nodeTemplate(t, settled+`}`), LegacyOptions{})
+			gotPool, gotClass, errs := fromProvisioner(provisioner(t, tc.spec), nodeTemplate(t, settled+`}`), nodeclass.Legacy{})
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
 			same(t, "pool", np, gotPool)
 			same(t, "class", nc, gotClass)
-			if errs := validatePool(gotPool); len(errs) > 0 {
+			if errs := validatePool(gotPool, classKind); len(errs) > 0 {
 				t.Errorf("the pool is refused: %v", errs.ToAggregate())
 			}
 			refusedByDefinition(t, provisioners, tc.spec, "")
@@ -220,11 +221,11 @@ func same(t testing.TB, what string, want, got any) {
 
 // Pods can select a Provisioner's pool by the labels of both API generations.
 func TestProvisionerPoolLabels(t *testing.T) {
-	np, _, errs := FromProvisioner(provisioner(t, inline+`, labels: {node-type: worker}}`), nil, LegacyOptions{})
+	np, _, errs := fromProvisioner(provisioner(t, inline+`, labels: {node-type: worker}}`), nil, nodeclass.Legacy{})
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	p := poolOf(np)
+	p := poolOf(np, classKind)
 	if p.Unready != "" {
 		t.Fatal(p.Unready)
 	}
@@ -250,7 +251,7 @@ func TestProvisionerPoolLabels(t *testing.T) {
 	if err := acceptable(nc, ""); err != nil {
 		t.Error(err)
 	}
-	if nc.Labels[ProvisionerNameLabel] != "old" || nc.Labels[karpv1.NodePoolLabelKey] != "provisioner_old" {
+	if nc.Labels[legacy.ProvisionerNameLabel] != "old" || nc.Labels[karpv1.NodePoolLabelKey] != "provisioner_old" {
 		t.Errorf("labels of the claim: %v", nc.Labels)
 	}
 	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "karpenter.sh/v1alpha5", Kind: "Provisioner", Name: "old", UID: "uid", BlockOwnerDeletion: ptr.To(true)}}, nc.OwnerReferences); diff != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // templateKind is the kind that spec.providerRef may name.
@@ -33,10 +34,10 @@ var (
 	signals    = sets.New("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available")
 )
 
-// validateProvisioner returns an error with the path for each invalid field of a Provisioner, except the AWS settings, which
-// providerSettings validates. It is at least as strict as the CRD, and a Provisioner that passes yields a NodePool that validatePool
+// validateProvisioner returns an error with the path for each invalid field of a Provisioner, except the cloud's settings, which
+// LegacyCloud validates. It is at least as strict as the CRD, and a Provisioner that passes yields a NodePool that validatePool
 // accepts.
-func validateProvisioner(p *legacy.Provisioner) field.ErrorList {
+func validateProvisioner(p *legacy.Provisioner, cloud LegacyCloud) field.ErrorList {
 	spec, at := &p.Spec, field.NewPath("spec")
 	var errs field.ErrorList
 	if len(p.Name) > maxLabelValue {
@@ -49,7 +50,7 @@ func validateProvisioner(p *legacy.Provisioner) field.ErrorList {
 	seen := map[[2]string]bool{}
 	errs = append(errs, validateTaints(spec.Taints, at.Child("taints"), seen)...)
 	errs = append(errs, validateTaints(spec.StartupTaints, at.Child("startupTaints"), seen)...)
-	errs = append(errs, validateLegacyRequirements(spec, at.Child("requirements"))...)
+	errs = append(errs, validateLegacyRequirements(spec, cloud, at.Child("requirements"))...)
 	if k := spec.KubeletConfiguration; k != nil {
 		errs = append(errs, validateKubelet(k, at.Child("kubeletConfiguration"))...)
 	}
@@ -76,7 +77,7 @@ func validateProvisioner(p *legacy.Provisioner) field.ErrorList {
 	return errs
 }
 
-func validateLegacyRequirements(spec *legacy.ProvisionerSpec, at *field.Path) (errs field.ErrorList) {
+func validateLegacyRequirements(spec *legacy.ProvisionerSpec, cloud LegacyCloud, at *field.Path) (errs field.ErrorList) {
 	for i, r := range spec.Requirements {
 		at := at.Index(i)
 		if !legacyOperators.Has(r.Operator) {
@@ -85,7 +86,7 @@ func validateLegacyRequirements(spec *legacy.ProvisionerSpec, at *field.Path) (e
 		}
 		errs = append(errs, validateRequirement(&karpv1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values}, at)...)
 	}
-	if n := len(spec.Labels) + len(defaultRequirements(spec)); n > maxRequirements {
+	if n := len(spec.Labels) + len(defaultRequirements(spec, cloud)); n > maxRequirements {
 		errs = append(errs, field.TooMany(at, n, maxRequirements))
 	}
 	return errs
@@ -126,7 +127,9 @@ func validateKubelet(k *legacy.KubeletConfiguration, at *field.Path) (errs field
 		errs = append(errs, field.Invalid(at.Child("imageGCHighThresholdPercent"), *high, "must not be below imageGCLowThresholdPercent"))
 	}
 	for i, a := range k.ClusterDNS {
-		errs = append(errs, validateAddress(a, at.Child("clusterDNS").Index(i))...)
+		if _, err := netip.ParseAddr(a); err != nil {
+			errs = append(errs, field.Invalid(at.Child("clusterDNS").Index(i), a, "must be an IP address"))
+		}
 	}
 	for name, list := range map[string]corev1.ResourceList{"kubeReserved": k.KubeReserved, "systemReserved": k.SystemReserved} {
 		for _, r := range slices.Sorted(maps.Keys(list)) {

@@ -8,7 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // Each case is refused by FromProvisioner, naming the field; most of them are also refused by the definition, which names the field,
@@ -89,7 +90,7 @@ func TestInvalidProvisioners(t *testing.T) {
 			if ref := p.Spec.ProviderRef; ref != nil {
 				template = templates[ref.Name]
 			}
-			_, _, errs := FromProvisioner(p, template, LegacyOptions{})
+			_, _, errs := fromProvisioner(p, template, nodeclass.Legacy{})
 			if len(errs) == 0 {
 				t.Fatal("accepted")
 			}
@@ -136,7 +137,7 @@ func TestProvisionerThatCannotBeRead(t *testing.T) {
 		"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": map[string]any{"name": "old"},
 		"spec": map[string]any{"ttlSecondsAfterEmpty": "30"},
 	}}
-	_, _, errs := FromProvisioner(decode(u, provisioners.fresh).(*legacy.Provisioner), nil, LegacyOptions{})
+	_, _, errs := fromProvisioner(decode(u, provisioners.fresh).(*legacy.Provisioner), nil, nodeclass.Legacy{})
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.ttlSecondsAfterEmpty: ") {
 		t.Errorf("refused with %v", errs)
 	}
@@ -145,7 +146,7 @@ func TestProvisionerThatCannotBeRead(t *testing.T) {
 func TestLongProvisionerName(t *testing.T) {
 	p := provisioner(t, inline+`}`)
 	p.Name = strings.Repeat("x", 64)
-	_, _, errs := FromProvisioner(p, nil, LegacyOptions{})
+	_, _, errs := fromProvisioner(p, nil, nodeclass.Legacy{})
 	if len(errs) != 1 || errs[0].Field != "metadata.name" {
 		t.Errorf("refused with %v, want the name to be too long for a label", errs)
 	}

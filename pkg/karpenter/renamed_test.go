@@ -40,7 +40,7 @@ func (w *world) inAPI(name string) map[string]string {
 // A claim that the version before wrote is the same claim for whoever reads it: from the cache, live, in a list, in the answer to a patch.
 func TestClaimOfAnOlderVersionIsRead(t *testing.T) {
 	of := testNodeClaim(t)
-	want := ClaimOf(of)
+	want := ClaimOf(of, classKind)
 	old := of.DeepCopy()
 	old.Annotations = asBefore(of.Annotations)
 	if _, there := old.Annotations[objects.AnnotationLaunchBatch]; there || len(old.Annotations) != len(of.Annotations) {
@@ -60,22 +60,22 @@ func TestClaimOfAnOlderVersionIsRead(t *testing.T) {
 		if err := c.Get(w.ctx, client.ObjectKey{Name: of.Name}, nc); err != nil {
 			t.Fatal(err)
 		}
-		same(how, ClaimOf(nc))
+		same(how, ClaimOf(nc, classKind))
 		if err := c.List(w.ctx, list); err != nil || len(list.Items) != 1 {
 			t.Fatalf("%d claims, %v", len(list.Items), err)
 		}
-		same(how+", in a list", ClaimOf(&list.Items[0]))
+		same(how+", in a list", ClaimOf(&list.Items[0], classKind))
 	}
 	nc := &karpv1.NodeClaim{}
 	nc.Name = of.Name
 	if err := w.Live().Patch(w.ctx, nc, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	same("answer to a patch", ClaimOf(nc))
+	same("answer to a patch", ClaimOf(nc, classKind))
 	if err := w.Live().Status().Patch(w.ctx, nc, client.RawPatch(types.MergePatchType, []byte(`{"status":{"nodeName":""}}`))); err != nil {
 		t.Fatal(err)
 	}
-	same("answer to a patch of the status", ClaimOf(nc))
+	same("answer to a patch of the status", ClaimOf(nc, classKind))
 	if diff := cmp.Diff(old.Annotations, w.inAPI(of.Name)); diff != "" {
 		t.Errorf("who doesn't lead changed the object (-before +after):\n%s", diff)
 	}

@@ -22,7 +22,7 @@ func acceptable(o any, part string) error {
 	if err := u.UnmarshalJSON(raw); err != nil {
 		return err
 	}
-	errs := Admit(u)
+	errs := shipped.Admit(u)
 	if own, err := legacyDefinitions(); err != nil {
 		return err
 	} else if d := own[u.GetKind()]; d != nil {
@@ -48,7 +48,7 @@ spec:
       requirements: [{key: topology.kubernetes.io/zone, operator: In, values: []}]
 `)
 	var got []string
-	for _, err := range Admit(u) {
+	for _, err := range shipped.Admit(u) {
 		got = append(got, err.Field)
 	}
 	if diff := cmp.Diff([]string{"spec.weight", "spec.template.spec.requirements"}, got); diff != "" {
@@ -57,7 +57,7 @@ spec:
 	if after, _, _ := unstructured.NestedString(u.Object, "spec", "template", "spec", "expireAfter"); after != "720h" {
 		t.Errorf("expireAfter is %q, want the definition's default", after)
 	}
-	if errs := Admit(fromYAML(t, "{apiVersion: example.com/v1, kind: Other, metadata: {name: x}}")); len(errs) > 0 {
+	if errs := shipped.Admit(fromYAML(t, "{apiVersion: example.com/v1, kind: Other, metadata: {name: x}}")); len(errs) > 0 {
 		t.Errorf("a kind that is not ours was refused: %v", errs)
 	}
 }

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
 // stamp is a hash and its version, as annotations.
@@ -22,8 +24,8 @@ func poolStamp(np *karpv1.NodePool) stamp {
 	return stamp{karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey, PoolHash(np)}
 }
 
-func classStamp(nc *ec2nc.EC2NodeClass, clusterCA string) stamp {
-	return stamp{ec2nc.AnnotationEC2NodeClassHash, ec2nc.AnnotationEC2NodeClassHashVersion, ClassHash(nc, clusterCA)}
+func (s *Store) classStamp(nc status.Object, clusterCA string) stamp {
+	return stamp{s.nodeClass.HashKey, s.nodeClass.HashVersionKey, s.nodeClass.Hash(nc, clusterCA)}
 }
 
 func (s stamp) on(annotations map[string]string) bool {
@@ -31,18 +33,18 @@ func (s stamp) on(annotations map[string]string) bool {
 }
 
 func (s stamp) current(annotations map[string]string) bool {
-	return annotations[s.versionKey] == HashVersion
+	return annotations[s.versionKey] == cloudprovider.HashVersion
 }
 
 func (s stamp) put(annotations map[string]string) {
-	annotations[s.hashKey], annotations[s.versionKey] = s.hash, HashVersion
+	annotations[s.hashKey], annotations[s.versionKey] = s.hash, cloudprovider.HashVersion
 }
 
 // stampPool writes the hash of the template on the pool. If the pool has a hash of another version, from Karpenter or from another
 // version of this program, its claims are stamped first. A pool that can't be used is not stamped yet.
 func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
 	st := poolStamp(np)
-	if poolProblem(np) != "" || st.on(np.Annotations) {
+	if poolProblem(np, p.nodeClass.GroupKind()) != "" || st.on(np.Annotations) {
 		return nil
 	}
 	if !st.current(np.Annotations) {
@@ -68,7 +70,7 @@ func (p *poolStatus) restamp(ctx context.Context, st stamp, of func(*karpv1.Node
 	slices.SortFunc(claims, func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
 	var errs []error
 	for _, nc := range claims {
-		annotations := map[string]string{st.versionKey: HashVersion}
+		annotations := map[string]string{st.versionKey: cloudprovider.HashVersion}
 		if !conditionTrue(nc, karpv1.ConditionTypeDrifted) {
 			st.put(annotations)
 		}

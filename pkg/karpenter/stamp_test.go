@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
 // karpenters returns a claim of pool and class default as Karpenter created it.
@@ -65,15 +68,15 @@ func TestHashesAreNotedAndClaimsOfKarpenterStampedAnew(t *testing.T) {
 	})
 	w.leading()
 
-	pool := map[string]string{karpv1.NodePoolHashAnnotationKey: PoolHash(testPool("default")), karpv1.NodePoolHashVersionAnnotationKey: HashVersion}
+	pool := map[string]string{karpv1.NodePoolHashAnnotationKey: PoolHash(testPool("default")), karpv1.NodePoolHashVersionAnnotationKey: cloudprovider.HashVersion}
 	w.eventually("the pool bears its hash", func() bool { return cmp.Equal(pool, hashes(w.getPool("default"))) })
 	w.eventually("the class has its finalizer", func() bool { return len(w.getClass("default").Finalizers) == 1 })
 	if got := hashes(w.getClass("default")); len(got) > 0 {
 		t.Errorf("the class bears %v before the cluster's certificates are known", got)
 	}
 	ca <- "ca"
-	w.status.changed(nodeClasses, "default")
-	class := map[string]string{ec2nc.AnnotationEC2NodeClassHash: ClassHash(testClass("default"), "ca"), ec2nc.AnnotationEC2NodeClassHashVersion: HashVersion}
+	w.status.changed(nodeClasses(nodeclass.Kind), "default")
+	class := map[string]string{ec2nc.AnnotationEC2NodeClassHash: nodeclass.Kind.Hash(testClass("default"), "ca"), ec2nc.AnnotationEC2NodeClassHashVersion: cloudprovider.HashVersion}
 	w.eventually("the class bears its hash", func() bool { return cmp.Equal(class, hashes(w.getClass("default"))) })
 
 	sound := maps.Clone(pool)
@@ -81,8 +84,8 @@ func TestHashesAreNotedAndClaimsOfKarpenterStampedAnew(t *testing.T) {
 	for name, want := range map[string]map[string]string{
 		"sound": sound,
 		"drifted": {
-			karpv1.NodePoolHashAnnotationKey: "of another pool", karpv1.NodePoolHashVersionAnnotationKey: HashVersion,
-			ec2nc.AnnotationEC2NodeClassHash: "of another class", ec2nc.AnnotationEC2NodeClassHashVersion: HashVersion,
+			karpv1.NodePoolHashAnnotationKey: "of another pool", karpv1.NodePoolHashVersionAnnotationKey: cloudprovider.HashVersion,
+			ec2nc.AnnotationEC2NodeClassHash: "of another class", ec2nc.AnnotationEC2NodeClassHashVersion: cloudprovider.HashVersion,
 		},
 		"other": hashes(other),
 	} {

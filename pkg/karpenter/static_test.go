@@ -18,7 +18,7 @@ func staticPool(n int64) func(*karpv1.NodePool) {
 }
 
 func TestStaticPoolOfAnObject(t *testing.T) {
-	p := poolOf(testPool("p", staticPool(3)))
+	p := poolOf(testPool("p", staticPool(3)), classKind)
 	if p.Replicas == nil || *p.Replicas != 3 || p.Unready != "" {
 		t.Errorf("replicas %v, unready %q", p.Replicas, p.Unready)
 	}

@@ -6,27 +6,30 @@ import (
 	"maps"
 	"slices"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
 // StaticObjects holds pools and the objects that belong to them, read from files instead of a watch.
 type StaticObjects struct {
-	Pools    []*karpv1.NodePool
-	Classes  []*ec2nc.EC2NodeClass
-	Overlays []*karpv1alpha1.NodeOverlay
+	// NodeClass is the kind of Classes.
+	NodeClass cloudprovider.NodeClassKind
+	Pools     []*karpv1.NodePool
+	Classes   []status.Object
+	Overlays  []*karpv1alpha1.NodeOverlay
 	// Claims are the existing NodeClaims.
 	Claims []*capacity.Claim
 	// Profiles are as in Store.SetProfiles: their pools and classes are included, and they decide which pods each pool is for.
 	Profiles []Profile
 }
 
-// Class returns the EC2NodeClass with that name, or nil.
-func (h *StaticObjects) Class(name string) *ec2nc.EC2NodeClass {
-	is := func(nc *ec2nc.EC2NodeClass) bool { return nc.Name == name }
+// Class returns the node class with that name, or nil.
+func (h *StaticObjects) Class(name string) status.Object {
+	is := func(nc status.Object) bool { return nc.GetName() == name }
 	if i := slices.IndexFunc(h.Classes, is); i >= 0 {
 		return h.Classes[i]
 	}
@@ -66,7 +69,7 @@ func (h *StaticObjects) Problems() []error {
 
 // Capacity returns the pools as Store.Pools does, and a note for each overlay that is not applied because it conflicts with another.
 func (h *StaticObjects) Capacity(types func(nodeClass string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool, notes []string) {
-	used, made, overlaid := newUsage(), newSources(), newOverlays()
+	used, made, overlaid := newUsage(), newSources(h.NodeClass), newOverlays()
 	made.profiles = h.Profiles
 	for _, c := range h.Claims {
 		used.set(c, false)
@@ -76,7 +79,7 @@ func (h *StaticObjects) Capacity(types func(nodeClass string) ([]*capacity.Insta
 		p.Used = maps.Clone(used.takes(np.Name))
 		pools = append(pools, p)
 	}
-	pools = withTypes(pools, h.Class, types)
+	pools = withTypes(pools, h.NodeClass.Kind, h.Class, types)
 	for _, o := range h.Overlays {
 		overlaid.put(o.Name, o)
 	}

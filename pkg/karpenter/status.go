@@ -51,7 +51,7 @@ const (
 // statusKey names an object whose status is to be updated.
 type statusKey struct{ kind, name string }
 
-// poolStatus is the controller that writes the status of NodePools and NodeOverlays, reports EC2NodeClasses that can't be read, writes
+// poolStatus is the controller that writes the status of NodePools and NodeOverlays, reports node classes that can't be read, writes
 // hashes, deletes the claims of deleted pools, and removes the finalizer of deleted classes that no claim uses. It is level-triggered:
 // a key names the object to reconcile, never the event.
 type poolStatus struct {
@@ -152,14 +152,14 @@ func (p *poolStatus) claimChanged(c *capacity.Claim, gone bool) {
 	if c.Pool != "" {
 		p.enqueue(statusKey{nodePools.Kind, c.Pool}, countDelay)
 	}
-	if nc := p.class(c.NodeClass); gone && nc != nil && !nc.DeletionTimestamp.IsZero() {
-		p.changed(nodeClasses, nc.Name)
+	if nc := p.class(c.NodeClass); gone && nc != nil && !nc.GetDeletionTimestamp().IsZero() {
+		p.changed(p.classes.kind, nc.GetName())
 	}
 }
 
 // classChanged queues the class and every pool that refers to it.
 func (p *poolStatus) classChanged(name string) {
-	p.changed(nodeClasses, name)
+	p.changed(p.classes.kind, name)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, one := range p.parsed {
@@ -208,9 +208,9 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 		if o, ok, _ := p.overlays.GetStore().GetByKey(k.name); ok {
 			return p.overlay(ctx, o.(*karpv1alpha1.NodeOverlay))
 		}
-	case nodeClasses.Kind:
+	case p.nodeClass.Kind:
 		if nc := p.class(k.name); nc != nil {
-			return errors.Join(p.nodeClass(ctx, nc), p.catchUp(ctx, k.name))
+			return errors.Join(p.nodeClassStatus(ctx, nc), p.catchUp(ctx, k.name))
 		}
 	case provisioners.Kind:
 		if o := p.provisioner(k.name); o != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -310,7 +312,7 @@ kind: NodePool
 metadata: {name: bad, uid: u1, generation: 1, resourceVersion: "7"}
 spec: {disruption: {consolidateAfter: 9999999h}, template: {spec: {requirements: [], nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}}}}
 `))
-	api.broken(nodeClasses, fromYAML(t, `
+	api.broken(nodeClasses(nodeclass.Kind), fromYAML(t, `
 apiVersion: karpenter.k8s.aws/v1
 kind: EC2NodeClass
 metadata: {name: bad, uid: u2, generation: 1, resourceVersion: "8"}
@@ -318,7 +320,7 @@ spec: {kubelet: {maxPods: many}}
 `))
 	w := newWorld(t, api)
 	classes := map[string]bool{}
-	w.OnNodeClass(func(nc *ec2nc.EC2NodeClass, _ bool) { classes[nc.Name] = true })
+	w.OnNodeClass(func(nc status.Object, _ bool) { classes[nc.GetName()] = true })
 	w.leading()
 
 	unready := map[string]string{}

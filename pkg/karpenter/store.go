@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -24,6 +24,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -46,6 +47,8 @@ type Store struct {
 	provisioners, templates          *informer
 	// made holds the pools and classes that are derived from Provisioners and profiles' arguments.
 	made *sources
+	// nodeClass is the cloud's kind of node class.
+	nodeClass cloudprovider.NodeClassKind
 
 	mu sync.RWMutex
 	// known holds the NodeClaims by name, each as of the latest watch event or our own last write.
@@ -63,9 +66,9 @@ type Store struct {
 	// The callbacks are set before Run and only read afterwards.
 	onClaim []func(*capacity.Claim, bool)
 	onPool  []func()
-	onClass []func(*ec2nc.EC2NodeClass, bool)
+	onClass []func(status.Object, bool)
 	// So are onClassEnd, clusterCA, hold, types, onGuard and guardMap.
-	onClassEnd []func(context.Context, *ec2nc.EC2NodeClass) error
+	onClassEnd []func(context.Context, status.Object) error
 	clusterCA  func() (string, bool)
 	hold       func() string
 	types      func(nodeClass string) ([]*capacity.InstanceType, string)
@@ -78,8 +81,8 @@ type Store struct {
 	undeclared    undeclared
 	architectures architectures
 	status        *poolStatus
-	// delayed holds statuses of classes that may not be written yet, by name; guarded by mu.
-	delayed map[string]classStatus
+	// delayed holds what classes were resolved to, by name, while it may not be written yet; guarded by mu.
+	delayed map[string]status.Object
 	// former are the objects that were seen under names of the version before and have not been written under those of today: statusKey.
 	former sync.Map
 }
@@ -89,8 +92,8 @@ type parsedPool struct {
 	pool   *capacity.Pool
 }
 
-// NewStore returns a store. It makes no request; the API server and the definitions may be missing.
-func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
+// NewStore returns a store for a cloud's kind of node class. It makes no request; the API server and the definitions may be missing.
+func NewStore(cfg *rest.Config, class cloudprovider.NodeClassKind, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making an HTTP client for the API server: %w", err)
@@ -101,21 +104,22 @@ func NewStore(cfg *rest.Config, recorder events.EventRecorder, clk clock.WithTic
 	}
 	live, err := client.NewWithWatch(cfg, client.Options{
 		HTTPClient: httpClient,
-		Scheme:     Scheme(),
-		Mapper:     meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{mapper(), others}},
+		Scheme:     Scheme(class),
+		Mapper:     meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{mapper(class), others}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the API server: %w", err)
 	}
-	return newStore(live, recorder, clk)
+	return newStore(live, class, recorder, clk)
 }
 
-func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
+func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	s := &Store{
 		live: renaming{live}, recorder: recorder, clock: clk,
-		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), overlaid: newOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{}, made: newSources(),
+		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: newUsage(), overlaid: newOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
+		nodeClass: class, made: newSources(class),
 		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
-		delayed: map[string]classStatus{}, budgets: map[string]string{},
+		delayed: map[string]status.Object{}, budgets: map[string]string{},
 		architectures: architectures{pools: map[string][]openWorkload{}},
 	}
 	var errs []error
@@ -127,11 +131,11 @@ func newStore(live client.WithWatch, recorder events.EventRecorder, clk clock.Wi
 		{nodePools, &s.pools, handlerOf(s.poolChanged)},
 		{nodeClaims, &s.claims, handlerOf(s.claimChanged)},
 		{nodeOverlays, &s.overlays, handlerOf(s.overlayChanged)},
-		{nodeClasses, &s.classes, handlerOf(s.classChanged)},
+		{nodeClasses(class), &s.classes, handlerOf(s.classChanged)},
 		{provisioners, &s.provisioners, handlerOf(s.provisionerChanged)},
 		{nodeTemplates, &s.templates, handlerOf(s.templateChanged)},
 	} {
-		i, err := newInformer(k.kind, live, k.handler, clk)
+		i, err := newInformer(k.kind, class.GroupKind(), live, k.handler, clk)
 		errs = append(errs, err)
 		if err == nil {
 			i.renamed = func(name string) { s.sawFormer(statusKey{k.Kind, name}) }
@@ -179,15 +183,15 @@ func (s *Store) OnClaim(f func(c *capacity.Claim, gone bool)) { s.onClaim = appe
 // OnPool registers f to be called when Pools may return something else because API objects have changed.
 func (s *Store) OnPool(f func()) { s.onPool = append(s.onPool, f) }
 
-// OnNodeClass registers f for every EC2NodeClass that is added or deleted, whose spec has changed, or whose deletion has begun.
+// OnNodeClass registers f for every node class that is added or deleted, whose spec has changed, or whose deletion has begun.
 // Objects that can't be read are not passed on: Pools reports what is wrong with them.
-func (s *Store) OnNodeClass(f func(nc *ec2nc.EC2NodeClass, gone bool)) {
+func (s *Store) OnNodeClass(f func(nc status.Object, gone bool)) {
 	s.onClass = append(s.onClass, f)
 }
 
 // OnClassEnd registers f to remove the cloud resources of a class that was deleted and that no claim refers to any more. The class
 // keeps its finalizer until f has succeeded; f may be called again after that.
-func (s *Store) OnClassEnd(f func(ctx context.Context, nc *ec2nc.EC2NodeClass) error) {
+func (s *Store) OnClassEnd(f func(ctx context.Context, nc status.Object) error) {
 	s.onClassEnd = append(s.onClassEnd, f)
 }
 
@@ -292,23 +296,23 @@ func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, st
 		parsed = append(parsed, &p)
 	}
 	s.mu.RUnlock()
-	out := withTypes(parsed, s.class, types)
+	out := withTypes(parsed, s.nodeClass.Kind, s.class, types)
 	for _, name := range s.overlaid.apply(out) {
 		s.status.changed(nodeOverlays, name)
 	}
 	return out
 }
 
-// class returns the EC2NodeClass with that name, or nil. It must not be changed.
-func (s *Store) class(name string) *ec2nc.EC2NodeClass {
+// class returns the node class with that name, or nil. It must not be changed.
+func (s *Store) class(name string) status.Object {
 	if derived(name) {
-		return s.made.class(name)
+		return s.made.classObject(name)
 	}
 	o, ok, err := s.classes.GetStore().GetByKey(name)
 	if !ok || err != nil {
 		return nil
 	}
-	return o.(*ec2nc.EC2NodeClass)
+	return o.(status.Object)
 }
 
 func (s *Store) poolChanged(before, after *karpv1.NodePool) {
@@ -363,16 +367,10 @@ func onlyReplicas(a, b *karpv1.NodePool) bool {
 }
 
 // sameImages says that a class has resolved to the same images, or had not been resolved.
-func sameImages(a, b *ec2nc.EC2NodeClass) bool {
-	ids := func(nc *ec2nc.EC2NodeClass) (out []string) {
-		for i := range nc.Status.AMIs {
-			out = append(out, nc.Status.AMIs[i].ID)
-		}
-		slices.Sort(out)
-		return slices.Compact(out)
-	}
-	before := ids(a)
-	return len(before) == 0 || slices.Equal(before, ids(b))
+func (s *Store) sameImages(a, b status.Object) bool {
+	before := slices.Sorted(slices.Values(s.nodeClass.Images(a)))
+	after := slices.Sorted(slices.Values(s.nodeClass.Images(b)))
+	return len(before) == 0 || slices.Equal(slices.Compact(before), slices.Compact(after))
 }
 
 // sameIntent reports whether everything derived from a's spec is also right for b.
@@ -398,12 +396,12 @@ func (s *Store) poolObject(name string) *karpv1.NodePool {
 	return nil
 }
 
-func (s *Store) classChanged(before, after *ec2nc.EC2NodeClass) {
+func (s *Store) classChanged(before, after status.Object) {
 	name, gone := "", after == nil
 	if gone {
-		name = before.Name
+		name = before.GetName()
 	} else {
-		name = after.Name
+		name = after.GetName()
 	}
 	s.status.classChanged(name)
 	same := before != nil && !gone && sameIntent(before, after)
@@ -417,7 +415,7 @@ func (s *Store) classChanged(before, after *ec2nc.EC2NodeClass) {
 	switch {
 	case gone:
 	case before != nil:
-		s.tellGuard(owner, before, after, same && sameImages(before, after))
+		s.tellGuard(owner, before, after, same && s.sameImages(before, after))
 	case again:
 		s.tellGuard(owner, after, after, false)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
@@ -32,8 +33,10 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -74,7 +77,7 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 		return nil
 	}
 	// The fake client would add a kind that has no type at the first request for it, while others read the scheme.
-	scheme := Scheme()
+	scheme := Scheme(nodeclass.Kind)
 	scheme.AddKnownTypeWithName(capacityBuffers.GroupVersionKind, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(bufferVersion.WithKind("CapacityBufferList"), &unstructured.UnstructuredList{})
 	api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -217,10 +220,11 @@ type world struct {
 
 func newWorld(t *testing.T, api *fakeAPI) *world {
 	w := &world{t: t, api: api, clock: testingclock.NewFakeClock(start), events: events.NewFakeRecorder(100)}
-	s, err := newStore(api, w.events, w.clock)
+	s, err := newStore(api, nodeclass.Kind, w.events, w.clock)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.SetLegacy(nodeclass.Legacy{})
 	w.Store = s
 	t.Cleanup(func() {
 		api.mu.Lock()
@@ -289,7 +293,7 @@ func TestMissingDefinitions(t *testing.T) {
 		t.Errorf("%d pools without a definition", n)
 	}
 
-	api.install(nodePools, nodeClasses)
+	api.install(nodePools, nodeClasses(nodeclass.Kind))
 	w.eventually("pools are there soon after their definition is", func() bool {
 		w.clock.Step(absentRetry)
 		pools := w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" })
@@ -323,8 +327,8 @@ func TestCallbacks(t *testing.T) {
 	var log []string
 	note := func(s string) { mu.Lock(); defer mu.Unlock(); log = append(log, s) }
 	w.OnPool(func() { note("pool") })
-	w.OnNodeClass(func(nc *ec2nc.EC2NodeClass, gone bool) {
-		note(fmt.Sprintf("class %s %d %v", nc.Name, nc.Generation, gone))
+	w.OnNodeClass(func(nc status.Object, gone bool) {
+		note(fmt.Sprintf("class %s %d %v", nc.GetName(), nc.GetGeneration(), gone))
 	})
 	w.ready()
 	expect := func(step string, want ...string) {
@@ -419,7 +423,7 @@ func TestUnreadableRecordIsReportedOnce(t *testing.T) {
 }
 
 func TestSchemeAndDefinitions(t *testing.T) {
-	s := Scheme()
+	s := Scheme(nodeclass.Kind)
 	for _, o := range []client.Object{&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{}, &legacy.Provisioner{},
 		&legacy.AWSNodeTemplate{}, &corev1.Node{}} {
 		if _, _, err := s.ObjectKinds(o); err != nil {
@@ -427,7 +431,7 @@ func TestSchemeAndDefinitions(t *testing.T) {
 		}
 	}
 	got := map[string]string{}
-	for _, crd := range CRDs() {
+	for _, crd := range nodeclass.CRDs() {
 		got[crd.Name] = crd.Kind + " " + crd.APIVersion
 		if len(crd.Spec.Versions) == 0 || crd.Spec.Versions[0].Schema == nil || crd.Spec.Versions[0].Subresources.Status == nil {
 			t.Errorf("%s has no schema or no status", crd.Name)
@@ -435,13 +439,13 @@ func TestSchemeAndDefinitions(t *testing.T) {
 		crd.Name = "changed"
 	}
 	want := map[string]string{}
-	for _, k := range []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses} {
+	for _, k := range []kind{nodePools, nodeClaims, nodeOverlays, nodeClasses(nodeclass.Kind)} {
 		want[k.resource+"."+k.Group] = "CustomResourceDefinition apiextensions.k8s.io/v1"
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)
 	}
-	for _, crd := range CRDs() {
+	for _, crd := range nodeclass.CRDs() {
 		if crd.Name == "changed" {
 			t.Error("two callers share a definition")
 		}
@@ -449,7 +453,7 @@ func TestSchemeAndDefinitions(t *testing.T) {
 }
 
 func TestNewStoreMakesNoCall(t *testing.T) {
-	s, err := NewStore(&rest.Config{Host: "https://127.0.0.1:1"}, events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
+	s, err := NewStore(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -506,7 +510,7 @@ func TestClaimLife(t *testing.T) {
 		"karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default",
 	}
 	want.Annotations = map[string]string{
-		"example.com/plan": "7", "example.com/note": "kept", "karpenter.sh/nodepool-hash": PoolHash(testPool("default")), "karpenter.sh/nodepool-hash-version": HashVersion,
+		"example.com/plan": "7", "example.com/note": "kept", "karpenter.sh/nodepool-hash": PoolHash(testPool("default")), "karpenter.sh/nodepool-hash-version": cloudprovider.HashVersion,
 	}
 	if diff := cmp.Diff(want, created, cmpopts.IgnoreFields(capacity.Claim{}, "UID", "CreatedAt"), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("created claim (-want +got):\n%s", diff)

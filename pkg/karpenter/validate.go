@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,12 +28,6 @@ const (
 	maxKey       = 316
 )
 
-// The supported node class: that of the only cloud.
-const (
-	nodeClassGroup = "karpenter.k8s.aws"
-	nodeClassKind  = "EC2NodeClass"
-)
-
 var (
 	operators = sets.New(corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist,
 		corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt, karpv1.NodeSelectorOpGte, karpv1.NodeSelectorOpLte)
@@ -44,8 +39,9 @@ var (
 )
 
 // validatePool returns an error with the path for each invalid field of a NodePool. It is at least as strict as Karpenter's own
-// runtime validation, and refuses what the API server would refuse on the Node later, for example an empty taint effect.
-func validatePool(np *karpv1.NodePool) field.ErrorList {
+// runtime validation, and refuses what the API server would refuse on the Node later, for example an empty taint effect. class is the
+// only kind of node class that it may refer to.
+func validatePool(np *karpv1.NodePool, class schema.GroupKind) field.ErrorList {
 	spec := field.NewPath("spec")
 	template := spec.Child("template")
 	errs := validateLabels(np.Spec.Template.Labels, template.Child("metadata", "labels"))
@@ -56,7 +52,7 @@ func validatePool(np *karpv1.NodePool) field.ErrorList {
 	if n := len(np.Spec.Template.Labels) + len(np.Spec.Template.Spec.Requirements); n > maxRequirements {
 		errs = append(errs, field.TooMany(template.Child("spec", "requirements"), n, maxRequirements))
 	}
-	errs = append(errs, validateTemplate(&np.Spec.Template.Spec, template.Child("spec"))...)
+	errs = append(errs, validateTemplate(&np.Spec.Template.Spec, class, template.Child("spec"))...)
 	for _, name := range slices.Sorted(maps.Keys(np.Spec.Limits)) {
 		if q := np.Spec.Limits[name]; q.Sign() < 0 {
 			errs = append(errs, field.Invalid(spec.Child("limits").Key(string(name)), q.String(), "must not be negative"))
@@ -120,7 +116,7 @@ func reserved(key string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-func validateTemplate(t *karpv1.NodeClaimTemplateSpec, at *field.Path) (errs field.ErrorList) {
+func validateTemplate(t *karpv1.NodeClaimTemplateSpec, class schema.GroupKind, at *field.Path) (errs field.ErrorList) {
 	seen := map[[2]string]bool{}
 	errs = append(errs, validateTaints(t.Taints, at.Child("taints"), seen)...)
 	errs = append(errs, validateTaints(t.StartupTaints, at.Child("startupTaints"), seen)...)
@@ -136,15 +132,15 @@ func validateTemplate(t *karpv1.NodeClaimTemplateSpec, at *field.Path) (errs fie
 	at = at.Child("nodeClassRef")
 	switch ref := t.NodeClassRef; {
 	case ref == nil:
-		errs = append(errs, field.Required(at, "names the EC2NodeClass to launch with"))
+		errs = append(errs, field.Required(at, "names the "+class.Kind+" to launch with"))
 	case ref.Name == "":
-		errs = append(errs, field.Required(at.Child("name"), "names the EC2NodeClass to launch with"))
+		errs = append(errs, field.Required(at.Child("name"), "names the "+class.Kind+" to launch with"))
 	case len(ref.Name) > validation.LabelValueMaxLength:
 		errs = append(errs, field.TooLong(at.Child("name"), ref.Name, validation.LabelValueMaxLength))
-	case ref.Group != nodeClassGroup:
-		errs = append(errs, field.NotSupported(at.Child("group"), ref.Group, []string{nodeClassGroup}))
-	case ref.Kind != nodeClassKind:
-		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, []string{nodeClassKind}))
+	case ref.Group != class.Group:
+		errs = append(errs, field.NotSupported(at.Child("group"), ref.Group, []string{class.Group}))
+	case ref.Kind != class.Kind:
+		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, []string{class.Kind}))
 	}
 	return errs
 }

@@ -37,11 +37,11 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	if np == nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: NodePool %s: %w: there is none", c.Name, c.Pool, ErrPoolUnusable)
 	}
-	if problem := poolProblem(np); problem != "" {
+	if problem := poolProblem(np, s.nodeClass.GroupKind()); problem != "" {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w: %s", c.Name, ErrPoolUnusable, problem)
 	}
 	class := s.class(np.Spec.Template.Spec.NodeClassRef.Name)
-	if problem := nodeClassProblem(np.Name, np.Spec.Template.Spec.NodeClassRef.Name, class); problem != "" {
+	if problem := nodeClassProblem(np.Name, s.nodeClass.Kind, np.Spec.Template.Spec.NodeClassRef.Name, class); problem != "" {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w: %s", c.Name, ErrPoolUnusable, problem)
 	}
 	nc, err := nodeClaimOf(c, np, &s.batches)
@@ -49,7 +49,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 		return nil, fmt.Errorf("creating NodeClaim %s: %w", c.Name, err)
 	}
 	if ca, known := s.clusterCA(); known {
-		classStamp(class, ca).put(nc.Annotations)
+		s.classStamp(class, ca).put(nc.Annotations)
 	}
 	s.mu.Lock()
 	_, before := s.used.counted[nc.Name]

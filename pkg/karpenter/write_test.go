@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -180,7 +181,9 @@ func TestWritesGiveUpWithTheirContext(t *testing.T) {
 	for name, f := range map[string]func() error{
 		"RecordLaunchFailed": func() error { return w.RecordLaunchFailed(ctx, "default-abc", "X", "y") },
 		"RecordNode":         func() error { return w.RecordNode(ctx, "default-abc", testInstance) },
-		"SetNodeClassStatus": func() error { return w.SetNodeClassStatus(ctx, "default", 1, ec2nc.EC2NodeClassStatus{}) },
+		"SetNodeClassStatus": func() error {
+			return w.SetNodeClassStatus(ctx, nodeclass.Resolved("default", 1, ec2nc.EC2NodeClassStatus{}))
+		},
 	} {
 		if err := f(); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v, want the context's end", name, err)

@@ -323,7 +323,7 @@ func (a *purchaseCheck) newImage(class, image string, workloads []guard.Workload
 	if u.n+a.newImageNodes[key] < most {
 		return key, ""
 	}
-	return key, fmt.Sprintf("no node of image %s (EC2NodeClass %s) has been initialized yet: the first of at most %d was launched at %s, more are launched once one is initialized (newImageNodes)",
+	return key, fmt.Sprintf("no node of image %s (node class %s) has been initialized yet: the first of at most %d was launched at %s, more are launched once one is initialized (newImageNodes)",
 		image, class, most, u.since.UTC().Format(time.RFC3339))
 }
 

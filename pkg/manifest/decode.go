@@ -23,9 +23,9 @@ import (
 
 // decode returns the object of a document, with defaults. ignored are fields that its kind doesn't have. fresh objects are validated
 // as the API server validates new objects; the others come from an API server.
-func (k *kind) decode(d *document, fresh bool) (o client.Object, ignored []string, errs []error) {
+func (k *kind) decode(d *document, definitions karpenter.Definitions, fresh bool) (o client.Object, ignored []string, errs []error) {
 	if k.custom != nil {
-		return k.decodeCustom(d, fresh)
+		return k.decodeCustom(d, definitions, fresh)
 	}
 	gvk := schema.FromAPIVersionAndKind(d.head.APIVersion, d.head.Kind)
 	made, err := legacyscheme.Scheme.New(gvk)
@@ -52,7 +52,7 @@ func (k *kind) decode(d *document, fresh bool) (o client.Object, ignored []strin
 }
 
 // decodeCustom is decode for kinds defined by CustomResourceDefinitions.
-func (k *kind) decodeCustom(d *document, fresh bool) (o client.Object, ignored []string, errs []error) {
+func (k *kind) decodeCustom(d *document, definitions karpenter.Definitions, fresh bool) (o client.Object, ignored []string, errs []error) {
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(d.raw); err != nil {
 		return nil, nil, []error{d.errorf("%w", err)}
@@ -62,7 +62,7 @@ func (k *kind) decodeCustom(d *document, fresh bool) (o client.Object, ignored [
 		return nil, nil, errs
 	}
 	if fresh {
-		if errs = d.refused(karpenter.Admit(u)); len(errs) > 0 {
+		if errs = d.refused(definitions.Admit(u)); len(errs) > 0 {
 			return nil, ignored, errs
 		}
 	}

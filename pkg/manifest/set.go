@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
 // Options define what to read.
@@ -27,6 +29,8 @@ type Options struct {
 	// Namespace of objects that name none; empty: default.
 	Namespace string
 	Stdin     io.Reader
+	// Definitions check objects of custom kinds.
+	Definitions karpenter.Definitions
 }
 
 // Set holds the objects that were read.
@@ -87,7 +91,7 @@ type identity struct {
 // Read reads all files and validates the objects in them. The error contains one error for each invalid object; the set has its
 // warnings in any case, because an ignored, misspelt field may be the cause of an error.
 func Read(o Options) (*Set, error) {
-	r := &reader{namespace: cmp.Or(o.Namespace, "default"), known: map[identity]int{}, generated: map[string]int{}, quiet: map[string]int{}, foreign: map[string][]string{}}
+	r := &reader{definitions: o.Definitions, namespace: cmp.Or(o.Namespace, "default"), known: map[identity]int{}, generated: map[string]int{}, quiet: map[string]int{}, foreign: map[string][]string{}}
 	for _, in := range []struct {
 		paths    []string
 		existing bool
@@ -110,11 +114,12 @@ func Read(o Options) (*Set, error) {
 }
 
 type reader struct {
-	namespace string
-	set       Set
-	errs      []error
-	known     map[identity]int // index into entries
-	generated map[string]int   // number of names generated from a prefix
+	definitions karpenter.Definitions
+	namespace   string
+	set         Set
+	errs        []error
+	known       map[identity]int // index into entries
+	generated   map[string]int   // number of names generated from a prefix
 	// quiet counts objects of kinds that don't influence placement; foreign lists the objects of unknown kinds, by kind.
 	quiet   map[string]int
 	foreign map[string][]string
@@ -156,7 +161,7 @@ func (r *reader) take(d *document, existing bool) {
 		r.generated[m.GenerateName]++
 		m.Name = m.GenerateName + strconv.Itoa(r.generated[m.GenerateName])
 	}
-	object, ignored, errs := k.decode(d, !existing)
+	object, ignored, errs := k.decode(d, r.definitions, !existing)
 	if !existing { // a server may be newer and send fields that we don't know
 		for _, field := range ignored {
 			r.set.warn("%s: %s: %s is ignored", d.Source, d.name(), field)

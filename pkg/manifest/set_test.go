@@ -11,8 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
+
+var definitions = karpenter.NewDefinitions(nodeclass.CRDs())
 
 // web returns a Deployment; more is appended to its pod's spec.
 func web(replicas, more string) string {
@@ -52,7 +56,7 @@ func TestWhatIsRefused(t *testing.T) {
 			[]string{`NodePool p: spec.template.spec.expireAfter: time: invalid duration "9999999h"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := Read(Options{Manifests: []string{"-"}, Stdin: strings.NewReader(tc.text)})
+			_, err := Read(Options{Definitions: definitions, Manifests: []string{"-"}, Stdin: strings.NewReader(tc.text)})
 			got := lines(err)
 			for i := range got {
 				if len(tc.want) > i && !strings.HasPrefix(tc.want[i], "standard") {
@@ -100,7 +104,7 @@ func TestWhatIsIgnored(t *testing.T) {
 
 // Warnings are returned together with errors, because they may explain them.
 func TestWarningsComeWithErrors(t *testing.T) {
-	s, err := Read(Options{Manifests: []string{"-"}, Stdin: strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {contaners: []}}")})
+	s, err := Read(Options{Definitions: definitions, Manifests: []string{"-"}, Stdin: strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {contaners: []}}")})
 	if err == nil || !strings.Contains(err.Error(), "Pod default/p: spec.containers: Required value") {
 		t.Errorf("error %v", err)
 	}
@@ -128,7 +132,7 @@ spec: {template: {spec: {requirements: [], nodeClassRef: {group: karpenter.k8s.a
 }
 
 func TestNamespaceOfObjectsThatNameNone(t *testing.T) {
-	s, err := Read(Options{Manifests: []string{"-"}, Namespace: "shop", Stdin: strings.NewReader(web("1", "") + "---\n{apiVersion: v1, kind: Node, metadata: {name: node-a}}")})
+	s, err := Read(Options{Definitions: definitions, Manifests: []string{"-"}, Namespace: "shop", Stdin: strings.NewReader(web("1", "") + "---\n{apiVersion: v1, kind: Node, metadata: {name: node-a}}")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +157,7 @@ items:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Read(Options{Manifests: []string{"-"}, Existing: []string{file}, Stdin: strings.NewReader(web("1", "") + `
+	s, err := Read(Options{Definitions: definitions, Manifests: []string{"-"}, Existing: []string{file}, Stdin: strings.NewReader(web("1", "") + `
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: new}}}
 ---
@@ -176,14 +180,14 @@ items:
 }
 
 func TestDefaultPool(t *testing.T) {
-	s, err := Read(Options{DefaultPool: true})
+	s, err := Read(Options{Definitions: definitions, DefaultPool: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if pools := All[*karpv1.NodePool](s); len(pools) != 1 || pools[0].Name != "default" || len(s.Warnings) > 0 {
 		t.Errorf("pools %v, warnings %q", pools, s.Warnings)
 	}
-	_, err = Read(Options{DefaultPool: true, Manifests: []string{"-"}, Stdin: strings.NewReader(string(defaultPool))})
+	_, err = Read(Options{Definitions: definitions, DefaultPool: true, Manifests: []string{"-"}, Stdin: strings.NewReader(string(defaultPool))})
 	if err == nil || !strings.Contains(err.Error(), "the pool of --default-pool: document 1: NodePool default: it is already in standard input: document 1") {
 		t.Errorf("two pools of one name: %v", err)
 	}

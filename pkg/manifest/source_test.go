@@ -12,7 +12,7 @@ import (
 // read reads documents from standard input.
 func read(t *testing.T, text string) *Set {
 	t.Helper()
-	s, err := Read(Options{Manifests: []string{"-"}, Stdin: strings.NewReader(text)})
+	s, err := Read(Options{Definitions: definitions, Manifests: []string{"-"}, Stdin: strings.NewReader(text)})
 	if err != nil {
 		t.Fatal(err)
 	}

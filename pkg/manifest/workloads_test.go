@@ -138,7 +138,7 @@ func TestPodsThatAreThereCount(t *testing.T) {
 	if err := os.WriteFile(file, []byte(there.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Read(Options{Manifests: []string{"-"}, Existing: []string{file}, Stdin: strings.NewReader(web("4", "") + `
+	s, err := Read(Options{Definitions: definitions, Manifests: []string{"-"}, Existing: []string{file}, Stdin: strings.NewReader(web("4", "") + `
 ---
 apiVersion: apps/v1
 kind: StatefulSet

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
@@ -36,9 +37,11 @@ type Settings struct {
 	Coscheduling bool
 	// Warnings are warnings about the settings themselves.
 	Warnings []string
-	// Pools are the profiles' settings about pools, Legacy those that Provisioners rely on.
+	// NodeClass is the cloud's kind of node class.
+	NodeClass cloudprovider.NodeClassKind
+	// Pools are the profiles' settings about pools; Legacy converts the cloud's settings of Provisioners.
 	Pools  []karpenter.Profile
-	Legacy karpenter.LegacyOptions
+	Legacy karpenter.LegacyCloud
 	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector labels.Selector
 	// NoVerify skips verification by the scheduler's filters: the plan is taken as it is.

@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 )
 
@@ -100,13 +102,15 @@ func (c *ticks) Now() time.Time {
 }
 func (c *ticks) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
+var definitions = karpenter.NewDefinitions(nodeclass.CRDs())
+
 func settings(t *testing.T) Settings {
-	return Settings{Catalog: catalog(t), Plan: capacity.Options{Effort: 50_000}, Clock: &ticks{}, Coscheduling: true}
+	return Settings{Catalog: catalog(t), NodeClass: nodeclass.Kind, Legacy: nodeclass.Legacy{}, Plan: capacity.Options{Effort: 50_000}, Clock: &ticks{}, Coscheduling: true}
 }
 
 func set(t *testing.T, manifests string) *manifest.Set {
 	t.Helper()
-	s, err := manifest.Read(manifest.Options{Manifests: []string{"-"}, Stdin: strings.NewReader(manifests)})
+	s, err := manifest.Read(manifest.Options{Definitions: definitions, Manifests: []string{"-"}, Stdin: strings.NewReader(manifests)})
 	if err != nil {
 		t.Fatal(err)
 	}

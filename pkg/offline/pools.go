@@ -4,23 +4,24 @@ import (
 	"fmt"
 	"slices"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Catalog returns what a node class can run, what had to be assumed for that, and why the class can't be used.
 type Catalog interface {
-	InstanceTypes(nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string, unready string)
+	InstanceTypes(nc status.Object) (types []*capacity.InstanceType, assumed []string, unready string)
 }
 
 // shop implements launch.ClaimLog and launch.Cloud as far as a proposal needs them: pools, existing claims, and instance types. A
@@ -47,9 +48,10 @@ type typesOf struct {
 
 // newShop reads pools and classes. problems name objects that are invalid.
 func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
+	class := s.NodeClass.GroupKind()
 	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.StaticObjects{
-		Pools: own(manifest.All[*karpv1.NodePool](set)), Classes: manifest.All[*ec2nc.EC2NodeClass](set), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
-		Claims: claimsOf(set), Profiles: s.Pools,
+		NodeClass: s.NodeClass, Pools: own(manifest.All[*karpv1.NodePool](set), class), Classes: classesOf(set, class), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
+		Claims: claimsOf(set, class), Profiles: s.Pools,
 	}}
 	templates := map[string]*legacy.AWSNodeTemplate{}
 	for _, t := range manifest.All[*legacy.AWSNodeTemplate](set) {
@@ -73,18 +75,22 @@ func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 }
 
 // own leaves out objects of other providers.
-func own[T client.Object](objects []T) []T {
-	return slices.DeleteFunc(slices.Clone(objects), func(o T) bool { return karpenter.OfAnotherProvider(o) })
+func own[T client.Object](objects []T, class schema.GroupKind) []T {
+	return slices.DeleteFunc(slices.Clone(objects), func(o T) bool { return karpenter.OfAnotherProvider(o, class) })
+}
+
+func classesOf(set *manifest.Set, class schema.GroupKind) []status.Object {
+	return slices.DeleteFunc(manifest.All[status.Object](set), func(o status.Object) bool { return o.GetObjectKind().GroupVersionKind().GroupKind() != class })
 }
 
 // claimsOf returns what exists already and counts against the limits of pools: NodeClaims, and nodes of pools without one.
-func claimsOf(set *manifest.Set) []*capacity.Claim {
+func claimsOf(set *manifest.Set, class schema.GroupKind) []*capacity.Claim {
 	var out []*capacity.Claim
 	claimed := map[string]bool{}
-	for _, nc := range own(manifest.All[*karpv1.NodeClaim](set)) {
+	for _, nc := range own(manifest.All[*karpv1.NodeClaim](set), class) {
 		nc := nc.DeepCopy()
 		objects.UseNewNames(nc.Annotations) // they may have been read off a cluster that another version runs
-		c := karpenter.ClaimOf(nc)
+		c := karpenter.ClaimOf(nc, class)
 		claimed[c.NodeName] = true
 		out = append(out, c)
 	}
@@ -114,7 +120,7 @@ func (s *shop) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, string
 	}
 	types, assumed, unready := s.catalog.InstanceTypes(s.objects.Class(nodeClass))
 	for _, what := range assumed {
-		s.assumed = append(s.assumed, fmt.Sprintf("EC2NodeClass %s: %s", nodeClass, what))
+		s.assumed = append(s.assumed, fmt.Sprintf("%s %s: %s", s.objects.NodeClass.Kind, nodeClass, what))
 	}
 	slices.Sort(s.assumed)
 	s.types[nodeClass] = typesOf{types, unready}

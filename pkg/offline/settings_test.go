@@ -115,7 +115,7 @@ func TestInputThatCannotBePlannedFor(t *testing.T) {
 	if _, err := Plan(t.Context(), set(t, deployment("web", 1, "cpu: 1", "")), settings(t)); !errors.Is(err, ErrNoPool) {
 		t.Errorf("without a pool: %v", err)
 	}
-	s, err := manifest.Read(manifest.Options{Manifests: []string{"-"}, Stdin: strings.NewReader("{apiVersion: karpenter.sh/v1alpha5, kind: Provisioner, metadata: {name: old}, spec: {weight: 1000}}")})
+	s, err := manifest.Read(manifest.Options{Definitions: definitions, Manifests: []string{"-"}, Stdin: strings.NewReader("{apiVersion: karpenter.sh/v1alpha5, kind: Provisioner, metadata: {name: old}, spec: {weight: 1000}}")})
 	if err != nil {
 		t.Fatal(err)
 	}

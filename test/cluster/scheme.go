@@ -13,7 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // Scheme knows the built-in types, NodePool, NodeClaim, NodeOverlay, EC2NodeClass, Provisioner, AWSNodeTemplate and CustomResourceDefinition.

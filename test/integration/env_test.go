@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
@@ -318,7 +319,7 @@ func (e *env) planKept(app map[types.UID]string, on map[string]map[string]int) (
 	claims := e.claims()
 	classes := map[capacity.ClassKey]string{}
 	for _, nc := range claims {
-		for _, s := range karpenter.ClaimOf(nc).Slots {
+		for _, s := range karpenter.ClaimOf(nc, nodeclass.Kind.GroupKind()).Slots {
 			if a, ok := app[s.Pod.UID]; ok {
 				classes[s.Class] = a
 			}
@@ -327,7 +328,7 @@ func (e *env) planKept(app map[types.UID]string, on map[string]map[string]int) (
 	slots, problem := 0, ""
 	for _, nc := range claims {
 		want := map[string]int{}
-		for _, s := range karpenter.ClaimOf(nc).Slots {
+		for _, s := range karpenter.ClaimOf(nc, nodeclass.Kind.GroupKind()).Slots {
 			if a, ok := classes[s.Class]; ok {
 				want[a]++
 				slots++
@@ -451,7 +452,7 @@ func (e *env) onPlanOf(app string) {
 	}
 	for _, nc := range e.claims() {
 		want := 0
-		for _, s := range karpenter.ClaimOf(nc).Slots {
+		for _, s := range karpenter.ClaimOf(nc, nodeclass.Kind.GroupKind()).Slots {
 			if uids[s.Pod.UID] {
 				want++
 			}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
@@ -112,7 +113,7 @@ func TestBesideKarpenter(t *testing.T) {
 	e.gone(deleted)
 	e.gone(empty)
 	c := e.claim(kept.Name, "adopted", func(c *karpv1.NodeClaim) bool {
-		return c.Annotations[karpv1.NodePoolHashVersionAnnotationKey] == karpenter.HashVersion
+		return c.Annotations[karpv1.NodePoolHashVersionAnnotationKey] == cloudprovider.HashVersion
 	})
 	if c.DeletionTimestamp != nil || c.StatusConditions().Get(karpv1.ConditionTypeDrifted).IsTrue() || c.UID != kept.UID {
 		t.Errorf("claim %s: deleted at %v, %v", c.Name, c.DeletionTimestamp, plain(c.GetConditions()))

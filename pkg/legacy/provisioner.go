@@ -6,6 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// ProvisionerNameLabel is on nodes of a Provisioner, beside the labels that every node has.
+const ProvisionerNameLabel = "karpenter.sh/provisioner-name"
+
 // Provisioner defines which nodes may be launched and when they are terminated. It preceded the NodePool; the cloud's settings are
 // inline or referenced.
 //

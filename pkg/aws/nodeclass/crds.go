@@ -1,4 +1,4 @@
-package karpenter
+package nodeclass
 
 import (
 	"github.com/aws/karpenter-provider-aws/pkg/apis"

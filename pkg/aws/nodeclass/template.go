@@ -1,4 +1,4 @@
-package karpenter
+package nodeclass
 
 import (
 	"maps"
@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -24,6 +25,10 @@ type providerSettings struct {
 	userData           *string
 	amiSelector        map[string]string
 	detailedMonitoring *bool
+}
+
+func inline(p *legacy.Provisioner) *providerSettings {
+	return &providerSettings{AWS: &p.Spec.Provider.AWS, at: field.NewPath("spec", "provider")}
 }
 
 func ofTemplate(t *legacy.AWSNodeTemplate) *providerSettings {
@@ -42,7 +47,47 @@ var familyAliases = map[string]string{
 	ec2nc.AMIFamilyWindows2022:  "windows2022@latest",
 }
 
-// classOf returns the EC2NodeClass of a Provisioner. The settings must be valid. The class includes the Provisioner's kubelet
+// Legacy converts the AWS settings of Provisioners and AWSNodeTemplates.
+type Legacy struct {
+	// DefaultInstanceProfile is used where none is named.
+	DefaultInstanceProfile string
+}
+
+// Validate returns an error for each invalid setting that a Provisioner has inline.
+func (Legacy) Validate(p *legacy.Provisioner) field.ErrorList { return inline(p).validate() }
+
+// ValidateTemplate returns an error for each invalid setting of an AWSNodeTemplate.
+func (Legacy) ValidateTemplate(t *legacy.AWSNodeTemplate) field.ErrorList {
+	return ofTemplate(t).validate()
+}
+
+// DefaultRequirements returns the requirements on instance types that Karpenter's webhook wrote into a Provisioner without any.
+func (Legacy) DefaultRequirements(has map[string]bool) []corev1.NodeSelectorRequirement {
+	if has[corev1.LabelInstanceTypeStable] || has[ec2nc.LabelInstanceFamily] || has[ec2nc.LabelInstanceCategory] || has[ec2nc.LabelInstanceGeneration] {
+		return nil
+	}
+	return []corev1.NodeSelectorRequirement{
+		{Key: ec2nc.LabelInstanceCategory, Operator: corev1.NodeSelectorOpIn, Values: []string{"c", "m", "r"}},
+		{Key: ec2nc.LabelInstanceGeneration, Operator: corev1.NodeSelectorOpGt, Values: []string{"2"}},
+	}
+}
+
+// ShowSelected writes to the status of an AWSNodeTemplate what its selectors have selected for a node class that was made from it.
+func (Legacy) ShowSelected(t *legacy.AWSNodeTemplate, made status.Object) {
+	nc := made.(*ec2nc.EC2NodeClass)
+	t.Status.Subnets, t.Status.SecurityGroups, t.Status.AMIs = nil, nil, nil
+	for _, s := range nc.Status.Subnets {
+		t.Status.Subnets = append(t.Status.Subnets, legacy.Subnet{ID: s.ID, Zone: s.Zone})
+	}
+	for _, g := range nc.Status.SecurityGroups {
+		t.Status.SecurityGroups = append(t.Status.SecurityGroups, legacy.SecurityGroup{ID: g.ID, Name: g.Name})
+	}
+	for _, a := range nc.Status.AMIs {
+		t.Status.AMIs = append(t.Status.AMIs, legacy.AMI{ID: a.ID, Name: a.Name, Requirements: a.Requirements})
+	}
+}
+
+// NodeClass returns the EC2NodeClass of a Provisioner, and the setting that has no effect. The settings must be valid. The class includes the Provisioner's kubelet
 // settings, so every Provisioner has a class of its own.
 //
 //	amiFamily, amiSelector                      amiFamily, amiSelectorTerms; without either al2023@latest
@@ -51,9 +96,23 @@ var familyAliases = map[string]string{
 //	metadataOptions                             as they are, with a hop limit of 2 where none is given
 //	tags                                        with the name tags that such nodes had
 //	launchTemplate                              objects.AnnotationLaunchTemplate
-func classOf(name string, p *legacy.Provisioner, s *providerSettings, o LegacyOptions) (*ec2nc.EC2NodeClass, field.ErrorList) {
+func (l Legacy) NodeClass(name string, p *legacy.Provisioner, t *legacy.AWSNodeTemplate) (class status.Object, unhonored string, errs field.ErrorList) {
+	var s *providerSettings
+	if p.Spec.Provider != nil {
+		s = inline(p)
+	} else {
+		s = ofTemplate(t)
+	}
+	nc, errs := s.nodeClass(name, p, l.DefaultInstanceProfile)
+	if len(errs) > 0 {
+		return nil, "", errs
+	}
+	return nc, s.unhonored(), nil
+}
+
+func (s *providerSettings) nodeClass(name string, p *legacy.Provisioner, defaultProfile string) (*ec2nc.EC2NodeClass, field.ErrorList) {
 	nc := &ec2nc.EC2NodeClass{
-		TypeMeta:   metav1.TypeMeta{APIVersion: awsVersion.String(), Kind: nodeClasses.Kind},
+		TypeMeta:   metav1.TypeMeta{APIVersion: Kind.GroupVersion().String(), Kind: Kind.Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{objects.AnnotationOrigin: p.Name}},
 		Spec: ec2nc.EC2NodeClassSpec{
 			UserData: s.userData, Context: s.Context, DetailedMonitoring: s.detailedMonitoring,
@@ -85,10 +144,10 @@ func classOf(name string, p *legacy.Provisioner, s *providerSettings, o LegacyOp
 	nc.Spec.AMIFamily = ptr.To(s.family())
 	nc.Spec.InstanceProfile = s.InstanceProfile
 	if ptr.Deref(s.InstanceProfile, "") == "" {
-		if o.DefaultInstanceProfile == "" {
+		if defaultProfile == "" {
 			return nil, field.ErrorList{field.Required(s.at.Child("instanceProfile"), "there is no default one either (defaultInstanceProfile)")}
 		}
-		nc.Spec.InstanceProfile = ptr.To(o.DefaultInstanceProfile)
+		nc.Spec.InstanceProfile = ptr.To(defaultProfile)
 	}
 	nc.Spec.MetadataOptions = metadataOf(s.MetadataOptions)
 	for _, m := range s.BlockDeviceMappings {
@@ -143,9 +202,10 @@ func (s *providerSettings) images() ([]ec2nc.AMISelectorTerm, error) {
 // tags returns the user's tags and those that Karpenter put on nodes of a Provisioner. The cluster's own tag is left out, since it is
 // set on everything anyway.
 func (s *providerSettings) tags(provisioner string) map[string]string {
-	out := merged(map[string]string{ec2nc.NameTagKey: ProvisionerNameLabel + "/" + provisioner}, s.Tags)
+	out := map[string]string{ec2nc.NameTagKey: legacy.ProvisionerNameLabel + "/" + provisioner}
+	maps.Copy(out, s.Tags)
 	maps.DeleteFunc(out, clusterTag)
-	out[ProvisionerNameLabel] = provisioner
+	out[legacy.ProvisionerNameLabel] = provisioner
 	return out
 }
 

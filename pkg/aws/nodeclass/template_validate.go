@@ -1,10 +1,9 @@
-package karpenter
+package nodeclass
 
 import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/legacy"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
 // maxTerms is the CRD's limit on selector terms.
@@ -86,7 +85,7 @@ func (s *providerSettings) validateTags() (errs field.ErrorList) {
 		switch at := s.at.Child("tags").Key(key); {
 		case key == "":
 			errs = append(errs, field.Invalid(at, key, "keys must not be empty"))
-		case restricted && !clusterTag(key, s.Tags[key]), key == ProvisionerNameLabel:
+		case restricted && !clusterTag(key, s.Tags[key]), key == legacy.ProvisionerNameLabel:
 			errs = append(errs, field.Forbidden(at, "the tag is set by the program itself"))
 		}
 	}
@@ -185,15 +184,8 @@ func validateDevice(m *legacy.BlockDeviceMapping, at *field.Path) (errs field.Er
 	return errs
 }
 
-func validateAddress(a string, at *field.Path) field.ErrorList {
-	if _, err := netip.ParseAddr(a); err != nil {
-		return field.ErrorList{field.Invalid(at, a, "must be an IP address")}
-	}
-	return nil
-}
-
-// unhonoredSettings names the setting that has no effect, and why that does no harm; empty when all have an effect.
-func unhonoredSettings(s *providerSettings) string {
+// unhonored names the setting that has no effect, and why that does no harm; empty when all have an effect.
+func (s *providerSettings) unhonored() string {
 	for i, m := range s.BlockDeviceMappings {
 		if ptr.Deref(m.VirtualName, "") != "" {
 			return s.at.Child("blockDeviceMappings").Index(i).Child("virtualName").String() + " (EC2 maps instance store volumes by itself)"

@@ -1,0 +1,38 @@
+package cloudprovider
+
+import (
+	"github.com/awslabs/operatorpkg/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// NodeClassKind is what a cloud tells about its kind of node class. Objects of the kind are passed on as status.Object; only the cloud
+// looks into their spec.
+type NodeClassKind struct {
+	schema.GroupVersionKind
+	// Resource is the plural under which the API server serves the kind.
+	Resource string
+	// New returns an empty object, NewList an empty list of objects.
+	New     func() status.Object
+	NewList func() List
+	// Finalizer keeps a deleted object until its cloud resources are removed.
+	Finalizer string
+	// HashKey and HashVersionKey are the annotations, on a node class and on its NodeClaims, with the hash that Hash returns.
+	HashKey, HashVersionKey string
+	// Hash changes when nodes of the class would come out different in a way that only a new node can have. clusterCA is the certificate
+	// with which nodes verify the API server.
+	Hash func(nc status.Object, clusterCA string) string
+	// Images returns the ids of the images that the cloud has resolved the class to.
+	Images func(nc status.Object) []string
+	// Resolve gives nc the status that the cloud has resolved, with its conditions.
+	Resolve func(nc, resolved status.Object)
+	// ArgsField is the field of a profile's arguments that contains node classes.
+	ArgsField string
+}
+
+// List is a list of API objects.
+type List interface {
+	metav1.ListInterface
+	runtime.Object
+}

@@ -1,9 +1,0 @@
-// Package legacy holds the types of Karpenter's API of 2022 and 2023: karpenter.sh/v1alpha5 Provisioner and karpenter.k8s.aws/v1alpha1
-// AWSNodeTemplate. The definitions are in manifests/crds; FromProvisioner in pkg/karpenter converts the fields to today's.
-//
-// The package validates and converts nothing.
-//
-// controller-gen (sigs.k8s.io/controller-tools) generates zz_generated.deepcopy.go: controller-gen object paths=./pkg/karpenter/legacy
-//
-// +kubebuilder:object:generate=true
-package legacy
