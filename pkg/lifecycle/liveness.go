@@ -118,7 +118,10 @@ func (s *liveness) checkInstance(ctx context.Context, l *life) (time.Duration, e
 func (s *liveness) checkNode(ctx context.Context, l *life) (time.Duration, error) {
 	if _, err := s.nodes.get(ctx, l.claim.Status.NodeName); !apierrors.IsNotFound(err) {
 		s.missing.forget(l.claim.Name)
-		return lookEvery, err // without an error: the informer is behind, or another instance has the name
+		if err != nil {
+			return 0, err
+		}
+		return lookEvery, nil // the informer is behind, or another instance has the name
 	}
 	since := s.missing.update(l.claim.Name, func(since time.Time, ok bool) time.Time {
 		if !ok {

@@ -14,9 +14,9 @@ import (
 // HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
 // initializing it takes the taints that will go by themselves (not-ready, uninitialized, unregistered) out of
 // spec.taints, so that pods can be bound ahead of the kubelet, and keeps them in objects.AnnotationHiddenTaints for Taints.
-// Startup taints, unreachable and everything else stay visible; on a node marked failed, all of them. Of an initialized node
-// it hides not-ready while the node says Ready: the taint follows the condition with a lag, and pods whose node has just come
-// would be refused by it and have another one bought.
+// It hides unreachable:NoSchedule too, unless the kubelet was there and has fallen silent. Startup taints and everything else stay visible;
+// on a node marked failed, all of them. Of an initialized node it hides not-ready and unreachable:NoSchedule while the node is
+// Ready: the taints follow the condition with a lag, and pods whose node has just come would be refused by them and have another one bought.
 //
 // It decides from the object alone. A patch of the labels or of objects.AnnotationFailed is how the verdict is changed. The object
 // handed in is not changed, because a fake or a shared decoder may own it too; objects that are not Nodes (tombstones, whose
@@ -93,15 +93,20 @@ func hides(node *corev1.Node, t *corev1.Taint) bool {
 		return false
 	}
 	initialized := node.Labels[karpv1.NodeInitializedLabelKey] == "true"
-	return stale(node, t) || !initialized && (ephemeral(t) || unreached(t) && !posted(node))
+	return stale(node, t) || !initialized && (ephemeral(t) || unreached(t) && !silent(node))
 }
 
-// stale reports whether a taint about the node's readiness contradicts its Ready condition. The node lifecycle controller writes these
-// taints some time after it has seen the condition, seconds after it when many nodes boot at once, and removes them as late. A Node that is
-// created ahead of its kubelet is unreachable first; that taint may be written when the node is initialized already.
+// stale reports whether the node is Ready and the taint says that it isn't. The node lifecycle controller writes these taints some time
+// after it has seen the condition, seconds after it when many nodes boot at once, and removes them as late. A Node that is created ahead of
+// its kubelet is unreachable first; that taint may be written when the node is initialized already.
 func stale(node *corev1.Node, t *corev1.Taint) bool {
+	return (t.Key == corev1.TaintNodeNotReady || unreached(t)) && objects.Ready(node)
+}
+
+// silent reports whether the kubelet was there and isn't heard from any more.
+func silent(node *corev1.Node) bool {
 	cond := objects.ReadyCondition(node)
-	return t.Key == corev1.TaintNodeNotReady && objects.Ready(node) || unreached(t) && cond != nil && cond.Status != corev1.ConditionUnknown
+	return posted(node) && (cond == nil || cond.Status == corev1.ConditionUnknown)
 }
 
 // unreached reports whether the taint says that the node lifecycle controller doesn't hear from the kubelet. Its other effect, NoExecute,

@@ -89,6 +89,12 @@ func TestHideEphemeralTaints(t *testing.T) {
 			want:   "example.com/startup:NoSchedule karpenter.sh/disrupted:NoSchedule",
 		},
 		{
+			name:   "one whose kubelet is back but isn't Ready shows everything: unreachable stays until not-ready is written",
+			labels: map[string]string{karpv1.NodePoolLabelKey: "default", karpv1.NodeInitializedLabelKey: "true"},
+			ready:  corev1.ConditionFalse,
+			want:   show(all),
+		},
+		{
 			name: "a node of somebody else shows everything",
 			want: show(all),
 		},

@@ -194,12 +194,12 @@ func seen(n *corev1.Node) *corev1.Node {
 			ready = c
 		}
 	}
-	isReady, hasStatus := ready.Status == corev1.ConditionTrue, ready.Status == corev1.ConditionTrue || ready.Status == corev1.ConditionFalse
-	awaited := young && n.Status.NodeInfo.KubeletVersion == ""
+	isReady := ready.Status == corev1.ConditionTrue
+	awaited := young && (n.Status.NodeInfo.KubeletVersion == "" || ready.Status == corev1.ConditionFalse)
 	out := n.DeepCopy()
 	out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeNotReady && (young || isReady) ||
-			t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoSchedule && (awaited || hasStatus) ||
+			t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoSchedule && (awaited || isReady) ||
 			young && (t.Key == karpv1.UnregisteredTaintKey || t.Key == "node.cloudprovider.kubernetes.io/uninitialized")
 	})
 	return out
