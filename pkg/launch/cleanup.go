@@ -90,7 +90,7 @@ func (cl *cleanup) forget(name string) {
 	cl.spending.overClaim(name, false) // no verdict so far: it never had an instance
 	pool := cl.claims.forget(name)
 	cl.orders.forget(name)
-	cl.statics.forget(name)
+	cl.statics.forget(name) // after the claim: who has read that it isn't ending doesn't find it
 	if pool != "" {
 		cl.relief.claimEnded(pool)
 	}

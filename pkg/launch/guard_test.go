@@ -274,8 +274,7 @@ func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	}
 }
 
-// A new leader's first scheduling cycle waits for Restored: the place of every pod is in the ledger then. Nothing is reserved where
-// another controller leads.
+// A new leader's first scheduling cycle waits for Restored: the place of every pod is in the ledger then.
 func TestRestored(t *testing.T) {
 	w := newWorld(t)
 	pod := w.pod(0)
@@ -300,7 +299,13 @@ func TestRestored(t *testing.T) {
 	}
 	w.stop()
 
-	w.unread, w.owner = false, "Karpenter leads"
+	w.unread, w.owner = false, "it is not known yet whether Karpenter is active in this cluster"
 	w.run()
+	select {
+	case <-w.launcher.Restored():
+		t.Error("before it is known who owns nodes and claims")
+	case <-time.After(20 * time.Millisecond):
+	}
+	w.goes()
 	<-w.launcher.Restored()
 }

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"math/rand"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -249,12 +248,8 @@ func (l *Launcher) Run(ctx context.Context) {
 		l.calls.wg.Wait()
 		return
 	}
-	restored := sync.OnceFunc(func() { close(l.restored) })
-	if l.ownership.hold() != "" {
-		restored() // another controller leads, and nothing is reserved
-	}
 	if l.ownership.free(ctx) {
-		l.recovery.recover(ctx, restored)
+		l.recovery.recover(ctx, func() { close(l.restored) })
 		l.calls.wg.Go(func() { panics.Again(ctx, l.calls.clock, "orders", l.standalone.serveOrders) })
 		l.calls.wg.Go(func() { panics.Again(ctx, l.calls.clock, "static pools", l.staticPools.serveStatic) })
 		panics.Again(ctx, l.calls.clock, "planner", l.provisioner.servePlans)

@@ -346,6 +346,22 @@ func TestWhatAnotherOwnerLaunchedIsCountedOn(t *testing.T) {
 	w.exactly(1)
 }
 
+// The other controller goes between the moment at which its nodes would be taken over and the round's.
+func TestNothingIsPlannedBeforeTheirNodesAreTakenOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.build()
+	w.submit(2)
+	w.parts.Ownership.HoldChanged()
+	w.parts.Rounds.round(t.Context())
+	w.exactly(0)
+	select {
+	case <-w.parts.Triggers.plan:
+	default:
+		t.Error("the planner doesn't look again")
+	}
+}
+
 func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

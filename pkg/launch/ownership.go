@@ -34,6 +34,16 @@ func (o *Ownership) HoldChanged() {
 	o.triggers.Changed()
 }
 
+// takesOver reports whether another controller owned nodes and claims until now, and what it has launched hasn't been taken over (readopt).
+// Nothing may be planned before, because it would be bought a second time; the planner looks again at once.
+func (o *Ownership) takesOver() bool {
+	if !o.wasHeld.Load() {
+		return false
+	}
+	o.triggers.replan()
+	return true
+}
+
 // free waits until no other controller owns nodes and claims. Pods that need capacity meanwhile are refused with the reason.
 func (o *Ownership) free(ctx context.Context) bool {
 	for why := o.hold(); why != ""; why = o.hold() {

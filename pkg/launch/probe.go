@@ -41,7 +41,7 @@ const probePods = 50
 //  3. Plan again for the pods of one new node alone (or for their gang), so that one instance is bought.
 //  4. Write that plan to the ledger and launch it like any other.
 func (p *prober) probe(ctx context.Context) {
-	if p.spending == nil || p.ownership.hold() != "" || p.claims.Problem() != "" {
+	if p.spending == nil || p.ownership.hold() != "" || p.ownership.takesOver() || p.claims.Problem() != "" {
 		return
 	}
 	for _, key := range p.spending.due() {

@@ -36,7 +36,7 @@ type relocation struct {
 //  3. Reserve what was found for the owners, and launch what has to be bought.
 func (re *relocation) relocate(ctx context.Context) {
 	moves := re.moves.movesDue()
-	if len(moves) == 0 || re.ownership.hold() != "" || re.claims.Problem() != "" {
+	if len(moves) == 0 || re.ownership.hold() != "" || re.ownership.takesOver() || re.claims.Problem() != "" {
 		return
 	}
 	logger := klog.FromContext(ctx)

@@ -54,6 +54,9 @@ func (r *Rounds) round(ctx context.Context) {
 		r.ownership.refuseHeld(ctx, uidsOf(waiting), why)
 		return
 	}
+	if r.ownership.takesOver() {
+		return
+	}
 	if why := r.claims.Problem(); why != "" {
 		r.ownership.troubled.Store(true)
 		r.refusals.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)

@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -102,8 +103,9 @@ func (s *staticPools) keepStatic(ctx context.Context) (again bool) {
 		return true
 	}
 	have := map[string]int64{}
+	ending := s.state.allEnding()
 	for name, c := range s.claims.allClaims() {
-		if !c.Deleting && !s.state.isEnding(name) {
+		if !c.Deleting && !ending[name] {
 			have[c.Pool]++
 		}
 	}
@@ -156,9 +158,10 @@ func (s *staticPools) keepPool(ctx context.Context, p *capacity.Pool) {
 // server has; true: being deleted.
 func (s *staticPools) liveClaims(pool string, written map[string]bool) map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
+	ending := s.state.allEnding() // before the claims are read: cleanup.forget removes them in the other order
 	all := s.claims.allClaims()
 	for name, gone := range written {
-		if gone || s.state.isEnding(name) {
+		if gone || ending[name] {
 			continue
 		}
 		out[name] = all[name]
@@ -167,7 +170,7 @@ func (s *staticPools) liveClaims(pool string, written map[string]bool) map[strin
 		}
 	}
 	for name, c := range s.claims.known() {
-		if _, there := written[name]; c.Pool == pool && !there && !c.Deleting && !s.state.isEnding(name) {
+		if _, there := written[name]; c.Pool == pool && !there && !c.Deleting && !ending[name] {
 			out[name] = c
 		}
 	}
@@ -328,6 +331,13 @@ func (s *staticState) isEnding(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ending[name]
+}
+
+// allEnding returns the claims that are being ended because their static pool has too many.
+func (s *staticState) allEnding() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.ending)
 }
 
 // end records that the claim is being ended because its static pool doesn't need it.
