@@ -23,10 +23,8 @@ const (
 
 // nodeSettings are the settings of a class that determine the size of its nodes, in a form that can be applied to any instance type.
 type nodeSettings struct {
-	family       *family
-	overhead     float64 // share of memory the kubelet never sees
-	reservedENIs int64
-	prefixes     bool // the CNI gives interfaces address prefixes instead of single addresses
+	sizeConfig
+	family *family
 
 	maxPods, podsPerCore         *int32
 	kubeReserved, systemReserved capacity.Resources
@@ -55,10 +53,17 @@ func (t threshold) of(capacity int64) int64 {
 	return t.bytes + int64(math.Ceil(float64(capacity)*t.share))
 }
 
-// settingsOf reads the settings of a class. problem names the first field that is invalid.
-func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *family, cfg *Config) (s *nodeSettings, problem string) {
+// sizeConfig holds the program's settings that determine the size of nodes.
+type sizeConfig struct {
+	overhead     float64 // share of memory the kubelet never sees
+	reservedENIs int64   // network interfaces that pods don't use
+	prefixes     bool    // the CNI gives interfaces address prefixes instead of single addresses
+}
+
+// settingsOf reads the settings of a class. The error names the first field that is invalid.
+func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *family, cfg sizeConfig) (s *nodeSettings, err error) {
 	s = &nodeSettings{
-		family: f, overhead: cfg.VMMemoryOverheadPercent, reservedENIs: int64(cfg.ReservedENIs), prefixes: cfg.PrefixDelegation,
+		sizeConfig: cfg, family: f,
 		evictMemory: threshold{bytes: 100 * mi}, evictStorage: threshold{share: 0.1},
 		raid0:      spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 && !f.windows(),
 		interfaces: len(spec.NetworkInterfaces) > 0,
@@ -74,37 +79,37 @@ func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *family, cfg *Config) (s *nodeSe
 	s.rootBytes, s.volumes = rootVolume(spec, f)
 	k := spec.Kubelet
 	if k == nil {
-		return s, ""
+		return s, nil
 	}
 	s.maxPods, s.podsPerCore = k.MaxPods, k.PodsPerCore
-	if s.kubeReserved, problem = amounts("spec.kubelet.kubeReserved", k.KubeReserved); problem != "" {
-		return nil, problem
+	if s.kubeReserved, err = amounts("spec.kubelet.kubeReserved", k.KubeReserved); err != nil {
+		return nil, err
 	}
-	if s.systemReserved, problem = amounts("spec.kubelet.systemReserved", k.SystemReserved); problem != "" {
-		return nil, problem
+	if s.systemReserved, err = amounts("spec.kubelet.systemReserved", k.SystemReserved); err != nil {
+		return nil, err
 	}
 	for signal, t := range map[string]*threshold{"memory.available": &s.evictMemory, "nodefs.available": &s.evictStorage} {
 		if v, ok := k.EvictionHard[signal]; ok {
 			parsed, err := thresholdOf(v)
 			if err != nil {
-				return nil, fmt.Sprintf("spec.kubelet.evictionHard[%s]: %v", signal, err)
+				return nil, fmt.Errorf("spec.kubelet.evictionHard[%s]: %w", signal, err)
 			}
 			*t = parsed
 		}
 	}
-	return s, ""
+	return s, nil
 }
 
-func amounts(field string, m map[string]string) (capacity.Resources, string) {
+func amounts(field string, m map[string]string) (capacity.Resources, error) {
 	out := capacity.Resources{}
 	for name, v := range m {
 		q, err := resource.ParseQuantity(v)
 		if err != nil || q.Sign() < 0 {
-			return nil, fmt.Sprintf("%s[%s]: %q is not an amount", field, name, v)
+			return nil, fmt.Errorf("%s[%s]: %q is not an amount", field, name, v)
 		}
 		out[corev1.ResourceName(name)] = capacity.ResourcesOf(corev1.ResourceList{corev1.ResourceName(name): q})[corev1.ResourceName(name)]
 	}
-	return out, ""
+	return out, nil
 }
 
 // thresholdOf parses "100Mi" or "10%". The kubelet takes 100 % as "no threshold".

@@ -180,9 +180,9 @@ func TestSize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, problem := settingsOf(&tt.spec, families[tt.family], &cfg)
-			if problem != "" {
-				t.Fatal(problem)
+			s, err := settingsOf(&tt.spec, families[tt.family], cfg.sizes())
+			if err != nil {
+				t.Fatal(err)
 			}
 			capac, alloc, volumes := s.size(tt.hardware, 0)
 			type numbers struct {
@@ -211,9 +211,9 @@ func TestSize(t *testing.T) {
 
 func TestReservedMoreThanThereIs(t *testing.T) {
 	cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
-	s, problem := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, families["AL2023"], &cfg)
-	if problem != "" {
-		t.Fatal(problem)
+	s, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, families["AL2023"], cfg.sizes())
+	if err != nil {
+		t.Fatal(err)
 	}
 	if _, alloc, _ := s.size(m5large, 0); alloc["memory"] != 0 {
 		t.Errorf("allocatable memory is %d, want 0", alloc["memory"])
@@ -230,16 +230,16 @@ func TestSettingsNameTheField(t *testing.T) {
 		{ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "-1Gi"}}, `spec.kubelet.systemReserved[memory]: "-1Gi" is not an amount`},
 		{ec2nc.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "101%"}}, `spec.kubelet.evictionHard[memory.available]: "101%" is not a percentage`},
 	} {
-		_, problem := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, families["AL2023"], &cfg)
-		if problem != tt.want {
-			t.Errorf("problem is %q, want %q", problem, tt.want)
+		_, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, families["AL2023"], cfg.sizes())
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("the error is %v, want %q", err, tt.want)
 		}
 	}
 }
 
 func TestReservedInterfaces(t *testing.T) {
 	cfg, _ := Config{Region: "r", ClusterName: "c", ReservedENIs: 1}.complete()
-	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, families["AL2023"], &cfg)
+	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, families["AL2023"], cfg.sizes())
 	_, alloc, _ := s.size(m5large, 0)
 	// 2 x 9 + 2 pods; memory is reserved as if no interface were reserved
 	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {

@@ -9,6 +9,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// fixed is a catalogue whose data is what a test says.
+type fixed struct {
+	regions
+	now *regionData
+}
+
+func (f fixed) Region() *regionData { return f.now }
+
 // region returns region data of a large region: 1,300 types in 4 zones.
 func region() *regionData {
 	f := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
@@ -36,11 +44,12 @@ func BenchmarkInstanceTypes(b *testing.B) {
 		b.Fatal(err)
 	}
 	f := region()
-	p.catalogue.now.Store(f)
+	catalogue := p.catalogue
+	p.catalogue = fixed{catalogue, f}
 	nc := nodeClass()
 	c := newClass(nc)
-	p.classes[nc.Name] = c
-	s, _ := settingsOf(&nc.Spec, families["AL2023"], &cfg)
+	p.classes.byName[nc.Name] = c
+	s, _ := settingsOf(&nc.Spec, families["AL2023"], cfg.sizes())
 	c.resolved.Store(&resolved{class: nc, family: families["AL2023"], settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
 		subnets: []subnet{{"s-a", "a", "az1"}, {"s-b", "b", "az2"}, {"s-c", "c", "az3"}, {"s-d", "d", "az4"}}})
 
@@ -64,10 +73,10 @@ func BenchmarkInstanceTypes(b *testing.B) {
 		b.ReportAllocs()
 		p.InstanceTypes(nc.Name)
 		for i := 0; b.Loop(); i++ {
-			g := *p.catalogue.now.Load()
+			g := *p.catalogue.Region()
 			g.spot = maps.Clone(g.spot)
 			g.spot[zonalType{f.types[i%1300].name, "a"}] += 0.001
-			p.catalogue.now.Store(&g)
+			p.catalogue = fixed{catalogue, &g}
 			p.version.Add(1)
 			p.InstanceTypes(nc.Name)
 		}
@@ -76,9 +85,9 @@ func BenchmarkInstanceTypes(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			g := *f
-			p.catalogue.now.Store(&g)
+			p.catalogue = fixed{catalogue, &g}
 			p.version.Add(1)
-			c.built.now.Store(nil)
+			p.offers.of(nc.Name).now.Store(nil)
 			p.InstanceTypes(nc.Name)
 		}
 	})

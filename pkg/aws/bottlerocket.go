@@ -3,14 +3,48 @@ package aws
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/pelletier/go-toml/v2"
 )
 
-// bottlerocket merges what the node needs into the user's settings (bottlerocket.dev, settings reference). Other settings are passed
+// bottlerocket is Bottlerocket, whose nodes start with settings in TOML.
+var bottlerocket = &family{
+	name: ec2nc.AMIFamilyBottlerocket, rootDevice: "/dev/xvdb", volumes: []volume{{"/dev/xvda", 4}, {"/dev/xvdb", 20}},
+	join: true, aliases: bottlerocketImages, userData: bottlerocketUserData, nodeName: bottlerocketName,
+	unused: func(spec *ec2nc.EC2NodeClassSpec) (out []string) {
+		k := spec.Kubelet
+		if k != nil && k.PodsPerCore != nil {
+			out = append(out, "spec.kubelet.podsPerCore: Bottlerocket has no such setting")
+		}
+		if k != nil && len(k.ClusterDNS) > 1 {
+			out = append(out, "spec.kubelet.clusterDNS[1]: Bottlerocket accepts only one address")
+		}
+		return out
+	},
+}
+
+// bottlerocketImages returns Bottlerocket's parameters. Releases have a v in their names, but not in the parameters' names.
+func bottlerocketImages(kubernetes, version string) []imageAlias {
+	version = strings.TrimPrefix(version, "v")
+	var out []imageAlias
+	for _, v := range []struct {
+		variant, arch, kube string
+		kinds               []accelerator
+	}{
+		{"", "x86_64", "amd64", []accelerator{noneKind, neuronKind}}, {"", "arm64", "arm64", []accelerator{noneKind}},
+		{"-nvidia", "x86_64", "amd64", []accelerator{nvidiaKind}}, {"-nvidia", "arm64", "arm64", []accelerator{nvidiaKind}},
+	} {
+		out = append(out, imageAlias{arch: v.kube, kinds: v.kinds,
+			path: fmt.Sprintf("/aws/service/bottlerocket/aws-k8s-%s%s/%s/%s/image_id", kubernetes, v.variant, v.arch, version)})
+	}
+	return out
+}
+
+// bottlerocketUserData merges what the node needs into the user's settings (bottlerocket.dev, settings reference). Other settings are passed
 // on unchanged.
-func bottlerocket(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
+func bottlerocketUserData(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
 	doc := map[string]any{}
 	if err := toml.Unmarshal([]byte(own), &doc); err != nil {
 		return "", fmt.Errorf("reading TOML: %w", err)
@@ -108,4 +142,25 @@ func kubeletTOML(k map[string]any, c *ec2nc.KubeletConfiguration) {
 	if c.CPUCFSQuota != nil {
 		k["cpu-cfs-quota-enforced"] = *c.CPUCFSQuota
 	}
+}
+
+// bottlerocketName returns how the settings name the node.
+func bottlerocketName(own string) nameForm {
+	var doc struct {
+		Settings struct {
+			Kubernetes struct {
+				Override string `toml:"hostname-override"`
+				Source   string `toml:"hostname-override-source"`
+			} `toml:"kubernetes"`
+		} `toml:"settings"`
+	}
+	if err := toml.Unmarshal([]byte(own), &doc); err == nil {
+		switch k := doc.Settings.Kubernetes; {
+		case k.Override != "":
+			return nameOther
+		case k.Source == "instance-id":
+			return nameID
+		}
+	}
+	return namePrivateDNS
 }

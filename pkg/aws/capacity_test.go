@@ -131,7 +131,7 @@ func TestFullSubnetBesideOneWithRoom(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	wanted := offer("m5.large", "a", "on-demand")
-	c := w.class("default")
+	c := w.classes.get("default")
 	r := *c.resolved.Load()
 	r.subnets = append(slices.Clone(r.subnets), subnet{id: "subnet-second", zone: "us-west-2a"})
 	c.resolved.Store(&r)

@@ -25,7 +25,7 @@ func FetchCatalog(ctx context.Context, c Clients, region string, now time.Time) 
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error {
 		return describeTypes(ctx, c.EC2, func(i *ec2types.InstanceTypeInfo) {
-			if t := catalogTypeOf(i); t.problem() == "" {
+			if t := catalogTypeOf(i); t.valid() == nil {
 				types = append(types, t) // types without a size or network can't be nodes
 			}
 		})

@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -103,8 +104,8 @@ func ReadCatalogFile(r io.Reader) (*CatalogFile, error) {
 	slices.SortFunc(f.Types, func(a, b CatalogType) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range f.Types {
 		t := &f.Types[i]
-		if problem := t.problem(); problem != "" {
-			return nil, fmt.Errorf("catalogue: instance type %q: %s", t.Name, problem)
+		if err := t.valid(); err != nil {
+			return nil, fmt.Errorf("catalogue: instance type %q: %w", t.Name, err)
 		}
 		if i > 0 && f.Types[i-1].Name == t.Name {
 			return nil, fmt.Errorf("catalogue: instance type %q is listed twice", t.Name)
@@ -139,25 +140,52 @@ func (f *CatalogFile) Write(w io.Writer) error {
 	return nil
 }
 
-// problem names the member that is invalid, or returns "".
-func (t *CatalogType) problem() string {
+// regionData returns what the refresh loops would know of the region after asking AWS.
+func (f *CatalogFile) regionData() *regionData {
+	out := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
+	for i := range f.Types {
+		t := &f.Types[i]
+		if len(t.Virtualization) > 0 && !slices.Contains(t.Virtualization, "hvm") {
+			continue
+		}
+		h, ok := hardwareOf(t.info())
+		if !ok || len(t.Zones) == 0 {
+			continue
+		}
+		out.types = append(out.types, h)
+		out.zones[t.Name] = slices.Sorted(slices.Values(t.Zones))
+		if t.OnDemand != nil {
+			out.onDemand[t.Name] = *t.OnDemand
+		}
+		for _, zone := range t.Zones {
+			if p, ok := t.spot(zone); ok {
+				out.spot[zonalType{t.Name, zone}] = p
+			}
+		}
+	}
+	slices.SortFunc(out.types, byName)
+	return out
+}
+
+// valid returns an error that names the member that is invalid.
+func (t *CatalogType) valid() error {
 	family, size, ok := strings.Cut(t.Name, ".")
 	if !ok || family == "" || size == "" {
-		return "name is not family.size"
+		return errors.New("name is not family.size")
 	}
 	switch {
 	case len(t.Arch) == 0:
-		return "arch is required"
+		return errors.New("arch is required")
 	case t.VCPUs <= 0:
-		return "vcpus is required and positive"
+		return errors.New("vcpus is required and positive")
 	case t.MemoryMiB <= 0:
-		return "memoryMiB is required and positive"
+		return errors.New("memoryMiB is required and positive")
 	case t.MemoryMiB > math.MaxInt64/mi:
-		return "memoryMiB is more than can be counted"
+		return errors.New("memoryMiB is more than can be counted")
 	case t.MaxENIs <= 0:
-		return "maxENIs is required and positive"
+		return errors.New("maxENIs is required and positive")
 	case t.IPv4PerENI <= 0:
-		return "ipv4PerENI is required and positive"
+		return errors.New("ipv4PerENI is required and positive")
 	}
 	for _, m := range []struct {
 		name  string
@@ -167,42 +195,42 @@ func (t *CatalogType) problem() string {
 		{"networkCards", int64(t.NetworkCards)}, {"maxEBSAttachments", int64(t.EBSAttachments)}, {"maxEFA", int64(t.MaxEFA)},
 	} {
 		if m.value < 0 || m.value > math.MaxInt64/gb {
-			return m.name + " is out of range"
+			return fmt.Errorf("%s is out of range", m.name)
 		}
 	}
 	const mostCards = 256
 	if t.NetworkCards > mostCards {
-		return fmt.Sprintf("networkCards is more than %d", mostCards)
+		return fmt.Errorf("networkCards is more than %d", mostCards)
 	}
 	for _, d := range t.GPUs {
 		if d.Count < 0 || d.MemMiB < 0 {
-			return "gpus: count and memMiB must not be negative"
+			return errors.New("gpus: count and memMiB must not be negative")
 		}
 	}
 	for _, d := range t.Accelerators {
 		if d.Count < 0 || d.MemMiB < 0 || d.CoresPerDevice < 0 {
-			return "accelerators: count, memMiB and coresPerDevice must not be negative"
+			return errors.New("accelerators: count, memMiB and coresPerDevice must not be negative")
 		}
 	}
-	return t.badPrice()
+	return t.validPrices()
 }
 
-func (t *CatalogType) badPrice() string {
+func (t *CatalogType) validPrices() error {
 	if p := t.OnDemand; p != nil && *p <= 0 {
-		return "onDemandUSDPerHour is not a price"
+		return errors.New("onDemandUSDPerHour is not a price")
 	}
 	if p := t.Spot; p != nil && *p <= 0 {
-		return "spotUSDPerHour is not a price"
+		return errors.New("spotUSDPerHour is not a price")
 	}
 	for _, p := range t.SpotPools {
 		if p <= 0 {
-			return "spotUSDPerHourPools: not a price"
+			return errors.New("spotUSDPerHourPools: not a price")
 		}
 	}
 	for zone, p := range t.SpotByZone {
 		if p <= 0 {
-			return fmt.Sprintf("spotUSDPerHourByZone[%s] is not a price", zone)
+			return fmt.Errorf("spotUSDPerHourByZone[%s] is not a price", zone)
 		}
 	}
-	return ""
+	return nil
 }

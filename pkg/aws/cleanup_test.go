@@ -18,7 +18,7 @@ import (
 // later returns another process's provider for the same account, with its clock ahead. It isn't running.
 func (w *world) later(d time.Duration) *Provider {
 	w.t.Helper()
-	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: clocktesting.NewFakeClock(time.Now().Add(d))}, Clients{EC2: w.ec2, SSM: w.ssm, IAM: w.iam, Pricing: w.catalogue.pricing})
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: clocktesting.NewFakeClock(time.Now().Add(d))}, w.clients)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -33,17 +33,17 @@ func TestIdleTemplatesAreRemoved(t *testing.T) {
 	deleted := func() int { return len(w.sim.Calls("DeleteLaunchTemplate")) }
 
 	soon := w.later(30 * time.Minute)
-	if err := soon.tidyTemplates(w.ctx); err != nil || deleted() != 0 {
+	if err := soon.templates.removeUnused(w.ctx, soon.cfg.TidyEvery); err != nil || deleted() != 0 {
 		t.Errorf("half an hour later %d templates are removed, %v", deleted(), err)
 	}
 	late := w.later(2 * time.Hour)
 	name := w.names(v)[0]
 	late.templates.made[name] = &madeTemplate{used: late.clock.Now().Add(-time.Minute)}
-	if err := late.tidyTemplates(w.ctx); err != nil || deleted() != 0 {
+	if err := late.templates.removeUnused(w.ctx, late.cfg.TidyEvery); err != nil || deleted() != 0 {
 		t.Errorf("%d templates are removed while in use, %v", deleted(), err)
 	}
 	late.templates.forget(name)
-	if err := late.tidyTemplates(w.ctx); err != nil || deleted() != 1 {
+	if err := late.templates.removeUnused(w.ctx, late.cfg.TidyEvery); err != nil || deleted() != 1 {
 		t.Errorf("%d templates are removed, %v; want the one nobody used", deleted(), err)
 	}
 	// A launch batch with a recorded request that names it is stale.
@@ -66,7 +66,7 @@ func TestOrphanedProfilesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	profiles := func() []string {
-		out, err := w.iam.ListInstanceProfiles(w.ctx, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String("/karpenter/us-west-2/films/")})
+		out, err := w.clients.IAM.ListInstanceProfiles(w.ctx, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String("/karpenter/us-west-2/films/")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,23 +77,23 @@ func TestOrphanedProfilesAreRemoved(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	name := func(nc *ec2nc.EC2NodeClass) string { return profileName("films", "us-west-2", nc) }
+	name := func(nc *ec2nc.EC2NodeClass) string { return ownProfiles.name(nc) }
 	all := []string{name(nodeClass()), name(gone), name(used)}
 	slices.Sort(all)
 	if got := profiles(); !slices.Equal(got, all) {
 		t.Fatalf("profiles %v, want %v", got, all)
 	}
 	late := w.later(2 * time.Hour)
-	if err := late.tidyProfiles(w.ctx); err != nil || len(profiles()) != 3 {
+	if err := late.removeUnusedProfiles(w.ctx, late.withProfile); err != nil || len(profiles()) != 3 {
 		t.Errorf("a process that knows no class left %v, %v", profiles(), err)
 	}
 	late.SetNodeClass(nodeClass())
 	young := w.later(30 * time.Minute)
 	young.SetNodeClass(nodeClass())
-	if err := young.tidyProfiles(w.ctx); err != nil || len(profiles()) != 3 {
+	if err := young.removeUnusedProfiles(w.ctx, young.withProfile); err != nil || len(profiles()) != 3 {
 		t.Errorf("young profiles are gone, left are %v, %v", profiles(), err)
 	}
-	if err := late.tidyProfiles(w.ctx); err != nil {
+	if err := late.removeUnusedProfiles(w.ctx, late.withProfile); err != nil {
 		t.Error(err)
 	}
 	want := []string{name(nodeClass()), name(used)}

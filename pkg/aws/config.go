@@ -108,3 +108,25 @@ func (c Config) complete() (Config, error) {
 	}
 	return c, nil
 }
+
+func (c *Config) sizes() sizeConfig {
+	return sizeConfig{overhead: c.VMMemoryOverheadPercent, reservedENIs: int64(c.ReservedENIs), prefixes: c.PrefixDelegation}
+}
+
+func (c *Config) cluster() clusterConfig {
+	return clusterConfig{
+		name: c.ClusterName, endpoint: c.ClusterEndpoint, caBundle: c.ClusterCABundle, cidr: c.ClusterCIDR, dns: c.ClusterDNS,
+		kubernetesVersion: c.KubernetesVersion, every: c.JoinEvery,
+	}
+}
+
+func (c *Config) catalogue() catalogueConfig {
+	return catalogueConfig{region: c.Region, typesEvery: c.TypesEvery, zonesEvery: c.OfferingsEvery, onDemandEvery: c.PricesEvery, spotEvery: c.SpotEvery}
+}
+
+func (c *Config) lookUps() periods {
+	return periods{
+		subnets: c.SubnetsEvery, groups: c.GroupsEvery, images: c.ImagesEvery, profiles: c.ProfilesEvery, reserved: c.ReservedEvery,
+		placements: c.PlacementsEvery,
+	}
+}

@@ -35,6 +35,8 @@ const (
 	// maxAttempts is more than fit into the deadline: the deadline ends a call, not the number of attempts.
 	maxAttempts = 100
 	maxBackoff  = 4 * time.Second
+	// queueWait is how long a request waits for messages (SQS long polling); 20 seconds is the maximum.
+	queueWait = 20 * time.Second
 )
 
 // Connect creates the services' clients from the usual sources (environment, files, web identity, instance role). It makes no request;

@@ -22,7 +22,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
-	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
 // The tests in this file run the provider against the simulator, over HTTP, with the unmodified SDK.
@@ -30,9 +30,10 @@ import (
 // world is a provider with its simulator and the statuses it has reported.
 type world struct {
 	*Provider
-	t   *testing.T
-	ctx context.Context
-	sim *sim.Sim
+	clients Clients
+	t       *testing.T
+	ctx     context.Context
+	sim     *sim.Sim
 
 	mu       sync.Mutex
 	told     map[string]ec2nc.EC2NodeClassStatus
@@ -45,7 +46,7 @@ type world struct {
 
 // fewTypes are enough for most tests: reading all types takes most of the time of a short test. A test that needs all sets no
 // catalogue.
-var fewTypes = catalog.Builtin().Families("m5", "c5", "c5n", "m6g", "t3")
+var fewTypes = simcatalog.Builtin().Families("m5", "c5", "c5n", "m6g", "t3")
 
 func allTypes(_ *Config, s *sim.Config) { s.Catalog = nil }
 
@@ -68,11 +69,12 @@ func newWorld(t *testing.T, opts ...worldOption) *world {
 	aws := s.AWSConfig()
 	client := &http1{}
 	aws.HTTPClient = client.make()
-	p, err := New(cfg, NewClients(aws, clock.RealClock{}))
+	clients := NewClients(aws, clock.RealClock{})
+	p, err := New(cfg, clients)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Provider: p, t: t, ctx: ctx, sim: s, told: map[string]ec2nc.EC2NodeClassStatus{}, changed: make(chan struct{}, 1), statuses: make(chan struct{}, 1)}
+	w := &world{Provider: p, clients: clients, t: t, ctx: ctx, sim: s, told: map[string]ec2nc.EC2NodeClassStatus{}, changed: make(chan struct{}, 1), statuses: make(chan struct{}, 1)}
 	poke := func(c chan struct{}) {
 		select {
 		case c <- struct{}{}:
@@ -181,7 +183,7 @@ func typeOf(types []*capacity.InstanceType, name string) *capacity.InstanceType 
 // subnetIn, groupCalled and imageName look up resources of the account.
 func (w *world) subnetIn(zone string) string {
 	w.t.Helper()
-	out, err := w.ec2.DescribeSubnets(w.ctx, &awsec2.DescribeSubnetsInput{Filters: []ec2types.Filter{filter("availability-zone", zone)}})
+	out, err := w.clients.EC2.DescribeSubnets(w.ctx, &awsec2.DescribeSubnetsInput{Filters: []ec2types.Filter{filter("availability-zone", zone)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -190,7 +192,7 @@ func (w *world) subnetIn(zone string) string {
 
 func (w *world) groupCalled(name string) string {
 	w.t.Helper()
-	out, err := w.ec2.DescribeSecurityGroups(w.ctx, &awsec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{filter("group-name", name)}})
+	out, err := w.clients.EC2.DescribeSecurityGroups(w.ctx, &awsec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{filter("group-name", name)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -199,7 +201,7 @@ func (w *world) groupCalled(name string) string {
 
 func (w *world) imageName(id string) string {
 	w.t.Helper()
-	out, err := w.ec2.DescribeImages(w.ctx, &awsec2.DescribeImagesInput{ImageIds: []string{id}})
+	out, err := w.clients.EC2.DescribeImages(w.ctx, &awsec2.DescribeImagesInput{ImageIds: []string{id}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -38,6 +38,11 @@ const (
 	codeFleetQuota           = "MaxFleetCountExceeded"
 )
 
+// answered returns an error that a service has put into an answer instead of failing the call.
+func answered(code, message string) error {
+	return &smithy.GenericAPIError{Code: code, Message: message}
+}
+
 // code returns the service's error code, or "" if the error did not come from a service.
 func code(err error) string {
 	var api smithy.APIError
@@ -77,6 +82,9 @@ func IsStale(err error) bool { return staleCode(code(err)) }
 func staleCode(c string) bool {
 	return strings.HasPrefix(c, "InvalidLaunchTemplate") && notFoundCode(c) || strings.HasPrefix(c, "InvalidAMIID")
 }
+
+// IsPlacementUnknown reports whether the error means that the placement group doesn't exist.
+func IsPlacementUnknown(err error) bool { return code(err) == "InvalidPlacementGroup.Unknown" }
 
 // IsAlreadyExists reports whether there is an object of that name already.
 func IsAlreadyExists(err error) bool {
@@ -159,6 +167,9 @@ func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() []error {
 	return slices.DeleteFunc([]error{f.kind, f.err}, func(err error) bool { return err == nil })
 }
+
+// failed returns an error of a kind, a sentinel of package capacity, with a text.
+func failed(text string, kind error) error { return &failure{text: text, kind: kind} }
 
 // wrap returns an error that wraps err and the matching sentinel of package capacity, with a short text. what names what was being
 // done; empty if the caller adds that.

@@ -39,15 +39,8 @@ func TestExamples(t *testing.T) {
 		if nc == nil {
 			t.Fatalf("there is no class %s", name)
 		}
-		f, _, problem := familyOf(&nc.Spec)
-		if problem == "" {
-			problem = validate(nc, f)
-		}
-		if problem == "" {
-			_, problem = settingsOf(&nc.Spec, f, &Config{})
-		}
-		if problem != "" {
-			t.Errorf("%s: %s", name, problem)
+		if _, _, _, err := settingsOfClass(nc, sizeConfig{}); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// The class sets how its nodes are named, so that this is known before the first of them registers.

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -26,8 +27,19 @@ type family struct {
 	podsPerCore bool
 	// join: user data needs the cluster's endpoint, certificate and service range.
 	join bool
-	// aliases returns the SSM parameters that hold the image ids of a release.
+	// gpuLabel is the label that kubelets have on instances with NVIDIA GPUs; empty: none.
+	gpuLabel string
+	// never are the instance families that the images don't run on.
+	never []string
+	// aliases returns the SSM parameters that hold the image ids of a release; nil: the family has no aliases.
 	aliases func(kubernetes, version string) []imageAlias
+	// userData returns what an instance starts with, not encoded. own is the class's user data, which is merged in; where they differ, what
+	// the node needs to join wins.
+	userData func(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error)
+	// nodeName returns how nodes are named, which the class's user data may determine.
+	nodeName func(own string) nameForm
+	// unused names the fields of a class that have no effect on nodes of the family, with the reason; nil: all have one.
+	unused func(spec *ec2nc.EC2NodeClassSpec) []string
 }
 
 type volume struct {
@@ -54,27 +66,18 @@ const (
 
 const latest = "latest"
 
+// families are all families. A new one is a file with its variable, and a line here.
 var families = map[string]*family{
-	ec2nc.AMIFamilyAL2023: {
-		name: ec2nc.AMIFamilyAL2023, rootDevice: "/dev/xvda", volumes: []volume{{"/dev/xvda", 20}},
-		eniMemory: true, podsPerCore: true, join: true, aliases: al2023Images,
-	},
-	ec2nc.AMIFamilyBottlerocket: {
-		name: ec2nc.AMIFamilyBottlerocket, rootDevice: "/dev/xvdb", volumes: []volume{{"/dev/xvda", 4}, {"/dev/xvdb", 20}},
-		join: true, aliases: bottlerocketImages,
-	},
-	ec2nc.AMIFamilyCustom:      {name: ec2nc.AMIFamilyCustom, eniMemory: true, podsPerCore: true},
-	ec2nc.AMIFamilyWindows2019: windowsFamily(ec2nc.AMIFamilyWindows2019, ec2nc.Windows2019, ec2nc.Windows2019Build),
-	ec2nc.AMIFamilyWindows2022: windowsFamily(ec2nc.AMIFamilyWindows2022, ec2nc.Windows2022, ec2nc.Windows2022Build),
-	ec2nc.AMIFamilyWindows2025: windowsFamily(ec2nc.AMIFamilyWindows2025, ec2nc.Windows2025, ec2nc.Windows2025Build),
+	al2023.name: al2023, bottlerocket.name: bottlerocket, custom.name: custom,
+	windows2019.name: windows2019, windows2022.name: windows2022, windows2025.name: windows2025,
 }
 
 func (f *family) windows() bool { return f.os == "windows" }
 
 const noAL2 = "AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"
 
-// familyOf returns the image family of a class and, if it has an alias, the release; problem explains what is wrong with the fields.
-func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release, problem string) {
+// familyOf returns the image family of a class and, if it has an alias, the release; the error names what is wrong with the fields.
+func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release string, err error) {
 	name := ""
 	aliasFamily := ""
 	for i, t := range spec.AMISelectorTerms {
@@ -83,45 +86,45 @@ func familyOf(spec *ec2nc.EC2NodeClassSpec) (f *family, release, problem string)
 		}
 		fam, version, ok := strings.Cut(t.Alias, "@")
 		if !ok || version == "" {
-			return nil, "", fmt.Sprintf("spec.amiSelectorTerms[%d].alias: %q is not family@version", i, t.Alias)
+			return nil, "", fmt.Errorf("spec.amiSelectorTerms[%d].alias: %q is not family@version", i, t.Alias)
 		}
 		if aliasFamily = familyByAlias(fam); aliasFamily == "" {
-			return nil, "", fmt.Sprintf("spec.amiSelectorTerms[%d].alias: %q is not a known family", i, fam)
+			return nil, "", fmt.Errorf("spec.amiSelectorTerms[%d].alias: %q is not a known family", i, fam)
 		}
 		if len(spec.AMISelectorTerms) > 1 {
-			return nil, "", fmt.Sprintf("spec.amiSelectorTerms[%d].alias: must be the only term", i)
+			return nil, "", fmt.Errorf("spec.amiSelectorTerms[%d].alias: must be the only term", i)
 		}
 		name, release = aliasFamily, version
 	}
 	if spec.AMIFamily != nil {
 		name = *spec.AMIFamily
 		if aliasFamily != "" && name != aliasFamily && name != ec2nc.AMIFamilyCustom {
-			return nil, "", fmt.Sprintf("spec.amiFamily: %s contradicts the alias, which is of family %s", name, aliasFamily)
+			return nil, "", fmt.Errorf("spec.amiFamily: %s contradicts the alias, which is of family %s", name, aliasFamily)
 		}
 	}
 	switch {
 	case name == "":
-		return nil, "", "spec.amiFamily: required when no term is an alias"
+		return nil, "", errors.New("spec.amiFamily: required when no term is an alias")
 	case aliasFamily == ec2nc.AMIFamilyAL2:
-		return nil, "", "spec.amiSelectorTerms[0].alias: " + noAL2
+		return nil, "", errors.New("spec.amiSelectorTerms[0].alias: " + noAL2)
 	case name == ec2nc.AMIFamilyAL2:
-		return nil, "", "spec.amiFamily: " + noAL2
+		return nil, "", errors.New("spec.amiFamily: " + noAL2)
 	}
 	f, ok := families[name]
 	if !ok {
-		return nil, "", fmt.Sprintf("spec.amiFamily: %s is not supported", name)
+		return nil, "", fmt.Errorf("spec.amiFamily: %s is not supported", name)
 	}
 	if f.windows() && release != "" && release != latest {
-		return nil, "", fmt.Sprintf("spec.amiSelectorTerms[0].alias: of %s only the newest image can be found: use @latest", name)
+		return nil, "", fmt.Errorf("spec.amiSelectorTerms[0].alias: of %s only the newest image can be found: use @latest", name)
 	}
-	return f, release, ""
+	return f, release, nil
 }
 
 // aliasImages returns the parameters of the class's alias. They are those of the alias' own family even if amiFamily is Custom.
 func aliasImages(spec *ec2nc.EC2NodeClassSpec, kubernetes string) []imageAlias {
 	for _, t := range spec.AMISelectorTerms {
 		if fam, version, ok := strings.Cut(t.Alias, "@"); ok {
-			if f := families[familyByAlias(fam)]; f != nil && f.aliases != nil {
+			if f := families[familyByAlias(fam)]; f != nil {
 				return f.aliases(kubernetes, version)
 			}
 		}
@@ -130,48 +133,13 @@ func aliasImages(spec *ec2nc.EC2NodeClassSpec, kubernetes string) []imageAlias {
 }
 
 func familyByAlias(alias string) string {
-	for _, f := range []string{ec2nc.AMIFamilyAL2, ec2nc.AMIFamilyAL2023, ec2nc.AMIFamilyBottlerocket,
-		ec2nc.AMIFamilyWindows2019, ec2nc.AMIFamilyWindows2022, ec2nc.AMIFamilyWindows2025} {
-		if strings.EqualFold(f, alias) {
-			return f
+	if strings.EqualFold(alias, ec2nc.AMIFamilyAL2) {
+		return ec2nc.AMIFamilyAL2
+	}
+	for name, f := range families {
+		if f.aliases != nil && strings.EqualFold(name, alias) {
+			return name
 		}
 	}
 	return ""
-}
-
-// al2023Images follows docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html.
-func al2023Images(kubernetes, version string) []imageAlias {
-	var out []imageAlias
-	for _, v := range []struct {
-		arch, kube string
-		kind       accelerator
-	}{
-		{"x86_64", "amd64", noneKind}, {"x86_64", "amd64", nvidiaKind}, {"x86_64", "amd64", neuronKind},
-		{"arm64", "arm64", noneKind}, {"arm64", "arm64", nvidiaKind},
-	} {
-		release := "recommended"
-		if version != latest {
-			release = fmt.Sprintf("amazon-eks-node-al2023-%s-%s-%s-%s", v.arch, v.kind, kubernetes, version)
-		}
-		out = append(out, imageAlias{arch: v.kube, kinds: []accelerator{v.kind},
-			path: fmt.Sprintf("/aws/service/eks/optimized-ami/%s/amazon-linux-2023/%s/%s/%s/image_id", kubernetes, v.arch, v.kind, release)})
-	}
-	return out
-}
-
-// bottlerocketImages returns Bottlerocket's parameters. Releases have a v in their names, but not in the parameters' names.
-func bottlerocketImages(kubernetes, version string) []imageAlias {
-	version = strings.TrimPrefix(version, "v")
-	var out []imageAlias
-	for _, v := range []struct {
-		variant, arch, kube string
-		kinds               []accelerator
-	}{
-		{"", "x86_64", "amd64", []accelerator{noneKind, neuronKind}}, {"", "arm64", "arm64", []accelerator{noneKind}},
-		{"-nvidia", "x86_64", "amd64", []accelerator{nvidiaKind}}, {"-nvidia", "arm64", "arm64", []accelerator{nvidiaKind}},
-	} {
-		out = append(out, imageAlias{arch: v.kube, kinds: v.kinds,
-			path: fmt.Sprintf("/aws/service/bottlerocket/aws-k8s-%s%s/%s/%s/image_id", kubernetes, v.variant, v.arch, version)})
-	}
-	return out
 }

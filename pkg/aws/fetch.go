@@ -16,13 +16,6 @@ import (
 	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
 )
 
-// maxFilterValues is how many values EC2 accepts in all filters of a call together.
-const maxFilterValues = 200
-
-func filter(name string, values ...string) ec2types.Filter {
-	return ec2types.Filter{Name: awssdk.String(name), Values: values}
-}
-
 // fetchTypes returns every instance type that can be a node, sorted by name.
 func fetchTypes(ctx context.Context, api hardwareAPI) ([]*hardware, error) {
 	var out []*hardware

@@ -1,12 +1,8 @@
 package aws
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -15,11 +11,26 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
+
+// launcher prepares and sends the fleet requests of launch batches.
+type launcher struct {
+	ec2       instanceAPI
+	clock     clock.WithTicker
+	classes   *classes
+	catalogue *catalogue
+	exhausted *exhausted
+	addresses *addresses
+	counts    *counts
+	templates *templates
+	cluster   *clusterReader
+	owner     owner
+}
 
 // maxConfigs is EC2's limit of launch template configurations in a fleet.
 const maxConfigs = 50
@@ -27,16 +38,16 @@ const maxConfigs = 50
 // Prepare makes sure that everything the launch of a launch batch needs exists (launch templates) and returns the exact request, to be
 // recorded before it is sent: JSON of the CreateFleet input without empty fields, compressed, because every claim of the launch batch
 // carries it. Launch adds what depends on the attempt (token, number of instances).
-func (p *Provider) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte, error) {
-	r, err := p.ready(w.NodeClass)
+func (l *launcher) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte, error) {
+	r, err := l.classes.ready(w.NodeClass)
 	if err != nil {
 		return nil, err
 	}
-	configs, market, err := p.configs(ctx, r, &w)
+	configs, market, err := l.configs(ctx, r, &w)
 	if err != nil {
 		return nil, err
 	}
-	tags := p.launchTags(r.class, w.Pool)
+	tags := l.owner.launchTags(r.class, w.Pool)
 	tags[objects.TagLaunchBatch] = w.Token
 	in := &ec2.CreateFleetInput{
 		Type: ec2types.FleetTypeInstant, Context: r.class.Spec.Context, LaunchTemplateConfigs: configs,
@@ -47,22 +58,6 @@ func (p *Provider) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte,
 	}
 	target(in, w.CapacityType, market, len(w.Prices) > 0)
 	return pack(in)
-}
-
-// ready returns the resolved class, or why it can't be used.
-func (p *Provider) ready(name string) (*resolved, error) {
-	c := p.class(name)
-	if c == nil {
-		return nil, fmt.Errorf("EC2NodeClass %s does not exist: %w", name, capacity.ErrNodeClassNotReady)
-	}
-	r := c.resolved.Load()
-	if r == nil {
-		return nil, fmt.Errorf("EC2NodeClass %s: not resolved yet: %w", name, capacity.ErrNodeClassNotReady)
-	}
-	if r.unready != "" {
-		return nil, fmt.Errorf("%s: %w", r.unready, capacity.ErrNodeClassNotReady)
-	}
-	return r, nil
 }
 
 // templateKey are the properties in which the launch templates of a fleet's choices differ.
@@ -79,9 +74,9 @@ type templateKey struct {
 // choices returns the fleet's choices without their launch templates, and what each template is to have: each offering in the zone's subnet
 // with the most free addresses, grouped by templateKey. The order is the launch batch's, cheapest first. A fleet buys on one market: that
 // of the first offering.
-func (p *Provider) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey, []ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType) {
-	gone, f := p.exhausted.now.Load(), p.catalogue.now.Load()
-	subnets := p.addresses.most(r.subnets, gone.full)
+func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey, []ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType) {
+	gone, f := l.exhausted.now.Load(), l.catalogue.Region()
+	subnets := l.addresses.most(r.subnets, gone.full)
 	// Of two offerings of the same type and zone (reservations, tenancies) a fleet accepts only one.
 	type pool struct{ instanceType, zone string }
 	taken := map[pool]bool{}
@@ -133,17 +128,17 @@ func (p *Provider) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 }
 
 // configs returns the fleet's choices with their launch templates, which are created where they don't exist, and the market.
-func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchBatch) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
-	tags := p.launchTags(r.class, w.Pool)
+func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchBatch) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
+	tags := l.owner.launchTags(r.class, w.Pool)
 	partition, err := r.placement.partition(w.Labels)
 	if err != nil {
 		return nil, "", fmt.Errorf("EC2NodeClass %s: %w: %w", w.NodeClass, err, capacity.ErrRefused)
 	}
-	groups, out, market := p.choices(r, w)
+	groups, out, market := l.choices(r, w)
 	if len(out) == 0 {
 		return nil, "", fmt.Errorf("none of the %d offerings is available: out of capacity, or without image or subnet: %w", len(w.Offers), capacity.ErrInsufficientCapacity)
 	}
-	j := p.join.Load()
+	j := l.cluster.now.Load()
 	// A launch batch of many types needs several templates the first time; they are created in parallel.
 	all, gctx := errgroup.WithContext(ctx)
 	for i, g := range groups {
@@ -153,13 +148,13 @@ func (p *Provider) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 		}
 		all.Go(func() error {
 			data, err := userData(r.family, &r.class.Spec, j, boot{
-				cluster: p.cfg.ClusterName, maxPods: g.maxPods, labels: p.bootLabels(w), taints: bootTaints(w),
+				cluster: string(l.owner), maxPods: g.maxPods, labels: batchLabels(w), taints: bootTaints(w),
 				kubeReserved: splitMap(g.reserved),
 			})
 			if err != nil {
 				return fmt.Errorf("EC2NodeClass %s: spec.userData: %w: %w", w.NodeClass, err, capacity.ErrNodeClassNotReady)
 			}
-			name, err := p.templates.ensure(gctx, r.template(options{
+			name, err := l.templates.ensure(gctx, r.template(options{
 				image: g.image, userData: data, capacityType: w.CapacityType, efas: g.efas, ipv6: j.ipv6(), tags: tags, reservation: g.from,
 				tenancy: g.tenancy, partition: partition, enclave: w.Requests[ec2nc.ResourceNIPSlots] > 0,
 			}), tags)
@@ -189,8 +184,8 @@ func ranksOf(w *capacity.LaunchBatch) []*float64 {
 	return out
 }
 
-// bootLabels returns the labels that a kubelet of the launch batch registers with if its Node object is missing.
-func (p *Provider) bootLabels(w *capacity.LaunchBatch) map[string]string {
+// batchLabels returns the labels that a kubelet of the launch batch registers with if its Node object is missing.
+func batchLabels(w *capacity.LaunchBatch) map[string]string {
 	labels := bootLabels(w.Labels)
 	labels[karpv1.CapacityTypeLabelKey] = w.CapacityType
 	if w.Pool != "" {
@@ -207,63 +202,4 @@ func bootTaints(w *capacity.LaunchBatch) []corev1.Taint {
 		taints = append(taints, unregistered)
 	}
 	return taints
-}
-
-// pack returns a request as compressed JSON without empty fields, of which the SDK's types have many.
-func pack(in *ec2.CreateFleetInput) ([]byte, error) {
-	raw, err := json.Marshal(in)
-	if err != nil {
-		return nil, fmt.Errorf("writing the fleet request: %w", err)
-	}
-	var doc any
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("writing the fleet request: %w", err)
-	}
-	if raw, err = json.Marshal(dense(doc)); err != nil {
-		return nil, fmt.Errorf("writing the fleet request: %w", err)
-	}
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	if _, err := z.Write(raw); err != nil {
-		return nil, fmt.Errorf("writing the fleet request: %w", err)
-	}
-	if err := z.Close(); err != nil {
-		return nil, fmt.Errorf("writing the fleet request: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-func unpack(request []byte) (*ec2.CreateFleetInput, error) {
-	z, err := gzip.NewReader(bytes.NewReader(request))
-	if err != nil {
-		return nil, fmt.Errorf("reading the recorded fleet request: %w: %w", err, capacity.ErrRequestStale)
-	}
-	raw, err := io.ReadAll(z)
-	if err != nil {
-		return nil, fmt.Errorf("reading the recorded fleet request: %w: %w", err, capacity.ErrRequestStale)
-	}
-	in := &ec2.CreateFleetInput{}
-	if err := json.Unmarshal(raw, in); err != nil {
-		return nil, fmt.Errorf("reading the recorded fleet request: %w: %w", err, capacity.ErrRequestStale)
-	}
-	return in, nil
-}
-
-// dense removes nulls, empty strings, false values and empty maps.
-func dense(v any) any {
-	switch t := v.(type) {
-	case map[string]any:
-		for k, e := range t {
-			if e = dense(e); e == nil || e == "" || e == false {
-				delete(t, k)
-			} else {
-				t[k] = e
-			}
-		}
-	case []any:
-		for i := range t {
-			t[i] = dense(t[i])
-		}
-	}
-	return v
 }

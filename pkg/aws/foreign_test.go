@@ -25,9 +25,12 @@ func careless(t *testing.T) *world {
 	return newWorld(t, func(_ *Config, c *sim.Config) { c.IgnorePathPrefix, c.IgnoreTagFilters = true, true })
 }
 
+// ownProfiles names the profiles of the tests' cluster.
+var ownProfiles = profiles{owner: "films", region: "us-west-2"}
+
 func (w *world) profiles() []string {
 	w.t.Helper()
-	out, err := w.iam.ListInstanceProfiles(w.ctx, &iam.ListInstanceProfilesInput{})
+	out, err := w.clients.IAM.ListInstanceProfiles(w.ctx, &iam.ListInstanceProfilesInput{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -49,7 +52,7 @@ func TestAClassTakesNoOthersProfilesAlong(t *testing.T) {
 		w.SetNodeClass(nc)
 		w.types(nc.Name)
 	}
-	name := profileName("films", "us-west-2", fresh)
+	name := ownProfiles.name(fresh)
 	all := w.profiles()
 	if !slices.Contains(all, name) || len(all) < 3 { // two classes', and the account's own
 		t.Fatalf("profiles %v", all)
@@ -78,15 +81,15 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 	all := w.profiles()
 
 	other, err := New(Config{Region: "us-west-2", ClusterName: "other", Clock: clocktesting.NewFakeClock(time.Now().Add(2 * time.Hour))},
-		Clients{EC2: w.ec2, SSM: w.ssm, IAM: w.iam, Pricing: w.catalogue.pricing})
+		w.clients)
 	if err != nil {
 		t.Fatal(err)
 	}
 	other.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.UID = "theirs", "uid-theirs" }))
-	if err := other.tidyProfiles(w.ctx); err != nil || !slices.Equal(w.profiles(), all) {
+	if err := other.removeUnusedProfiles(w.ctx, other.withProfile); err != nil || !slices.Equal(w.profiles(), all) {
 		t.Errorf("profiles %v, want %v; %v", w.profiles(), all, err)
 	}
-	if err := other.tidyTemplates(w.ctx); err != nil || len(w.sim.Calls("DeleteLaunchTemplate")) > 0 {
+	if err := other.templates.removeUnused(w.ctx, other.cfg.TidyEvery); err != nil || len(w.sim.Calls("DeleteLaunchTemplate")) > 0 {
 		t.Errorf("a template of another cluster was removed, %v", err)
 	}
 	for _, c := range []struct {
@@ -144,8 +147,8 @@ func TestInstancesOfEKSAutoModeAreLeftAlone(t *testing.T) {
 		what string
 		ec2  EC2
 		want int
-	}{{"the account's own", w.ec2, 1}, {"Auto Mode's", operated{w.ec2}, 0}} {
-		p, err := New(w.cfg, Clients{EC2: c.ec2, SSM: w.ssm, IAM: w.iam, Pricing: w.catalogue.pricing})
+	}{{"the account's own", w.clients.EC2, 1}, {"Auto Mode's", operated{w.clients.EC2}, 0}} {
+		p, err := New(w.cfg, Clients{EC2: c.ec2, SSM: w.clients.SSM, IAM: w.clients.IAM, Pricing: w.clients.Pricing})
 		if err != nil {
 			t.Fatal(err)
 		}

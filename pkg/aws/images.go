@@ -54,14 +54,21 @@ func (r *resolved) imageFor(h *hardware) *image {
 	return nil
 }
 
-// findImages returns the images of the class, best first: one per architecture and kind. The newest wins; a deprecated one is used
+// images looks up the images of classes.
+type images struct {
+	ec2     EC2
+	ssm     SSM
+	cluster *clusterReader
+}
+
+// find returns the images of the class, best first: one per architecture and kind. The newest wins; a deprecated one is used
 // only if there is no other.
-func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec, now time.Time) ([]image, string, error) {
+func (l *images) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec, now time.Time) ([]image, error) {
 	var found []image
 	var said, ids []string
 	kinds := map[string][]accelerator{}
 	ask := func(owner []string, filters ...ec2types.Filter) error {
-		pages := ec2.NewDescribeImagesPaginator(p.ec2, &ec2.DescribeImagesInput{
+		pages := ec2.NewDescribeImagesPaginator(l.ec2, &ec2.DescribeImagesInput{
 			Filters: append(filters, filter("state", "available")), Owners: owner, IncludeDeprecated: awssdk.Bool(true), MaxResults: awssdk.Int32(1000),
 		})
 		for pages.HasMorePages() {
@@ -79,9 +86,9 @@ func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec,
 		switch {
 		case t.Alias != "":
 			said = append(said, "alias "+t.Alias)
-			byPath, problem, err := p.aliasIDs(ctx, spec)
-			if err != nil || problem != "" {
-				return nil, problem, err
+			byPath, err := l.aliasIDs(ctx, spec)
+			if err != nil {
+				return nil, err
 			}
 			for id, k := range byPath {
 				ids, kinds[id] = append(ids, id), k
@@ -90,9 +97,9 @@ func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec,
 			ids, said = append(ids, t.ID), append(said, "id "+t.ID)
 		case t.SSMParameter != "":
 			said = append(said, "ssmParameter "+t.SSMParameter)
-			values, err := p.parameters(ctx, []string{t.SSMParameter})
+			values, err := l.parameters(ctx, []string{t.SSMParameter})
 			if err != nil {
-				return nil, "", err
+				return nil, err
 			}
 			for _, id := range values {
 				ids = append(ids, id)
@@ -101,20 +108,20 @@ func (p *Provider) findImages(ctx context.Context, spec *ec2nc.EC2NodeClassSpec,
 			filters, owner, words := imageFilters(&t)
 			said = append(said, words)
 			if err := ask(owner, filters...); err != nil {
-				return nil, "", err
+				return nil, err
 			}
 		}
 	}
 	slices.Sort(ids)
 	for chunk := range slices.Chunk(slices.Compact(ids), maxFilterValues-1) { // the filter on state takes one value, too
 		if err := ask(nil, filter("image-id", chunk...)); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	if len(found) == 0 {
-		return nil, "spec.amiSelectorTerms: no image of a supported architecture matches " + strings.Join(said, " or "), nil
+		return nil, unusable("spec.amiSelectorTerms: no image of a supported architecture matches " + strings.Join(said, " or "))
 	}
-	return best(found), "", nil
+	return best(found), nil
 }
 
 // imageFilters returns the filters for a term. A name without an owner only matches images of this account or Amazon's, because anyone
@@ -182,19 +189,19 @@ func best(found []image) []image {
 }
 
 // aliasIDs returns the image ids of an alias, with the kinds of instance each is for.
-func (p *Provider) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (map[string][]accelerator, string, error) {
-	version, err := p.kubernetesVersion()
+func (l *images) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (map[string][]accelerator, error) {
+	version, err := l.cluster.kubernetesVersion()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	aliases := aliasImages(spec, version)
 	var paths []string
 	for _, a := range aliases {
 		paths = append(paths, a.path)
 	}
-	values, err := p.parameters(ctx, paths)
+	values, err := l.parameters(ctx, paths)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	out := map[string][]accelerator{}
 	for _, a := range aliases {
@@ -203,16 +210,16 @@ func (p *Provider) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Sprintf("spec.amiSelectorTerms: no image is published for alias %s and Kubernetes %s", spec.AMISelectorTerms[0].Alias, version), nil
+		return nil, unusablef("spec.amiSelectorTerms: no image is published for alias %s and Kubernetes %s", spec.AMISelectorTerms[0].Alias, version)
 	}
-	return out, "", nil
+	return out, nil
 }
 
 // parameters returns the values of SSM parameters; those that don't exist or contain no image id are left out.
-func (p *Provider) parameters(ctx context.Context, names []string) (map[string]string, error) {
+func (l *images) parameters(ctx context.Context, names []string) (map[string]string, error) {
 	out := map[string]string{}
 	for chunk := range slices.Chunk(names, 10) {
-		got, err := p.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: chunk})
+		got, err := l.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: chunk})
 		if err != nil {
 			return nil, fmt.Errorf("getting SSM parameters: %w", err)
 		}

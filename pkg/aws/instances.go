@@ -6,17 +6,36 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
+
+// instances describes, tags and terminates instances.
+type instances struct {
+	ec2       instanceAPI
+	classes   *classes
+	exhausted *exhausted
+	owner     owner
+	taken     *takenBack
+	describes *batcher[string, described]
+	ends      *batcher[string, struct{}]
+}
+
+func newInstances(api instanceAPI, c clock.WithTicker, s *classes, e *exhausted, o owner) *instances {
+	l := &instances{ec2: api, classes: s, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}}
+	l.describes, l.ends = newBatcher(c, l.describeAll), newBatcher(c, l.terminateAll)
+	return l
+}
 
 // described is the answer for an instance that EC2 may not know.
 type described struct {
@@ -25,8 +44,8 @@ type described struct {
 }
 
 // Describe returns the instance as EC2 shows it now. Calls at about the same time share a request.
-func (p *Provider) Describe(ctx context.Context, id string) (capacity.Instance, error) {
-	d, err := p.describes.do(ctx, id)
+func (l *instances) Describe(ctx context.Context, id string) (capacity.Instance, error) {
+	d, err := l.describes.do(ctx, id)
 	if err != nil {
 		return capacity.Instance{}, wrap(err, "describing instance "+id)
 	}
@@ -38,10 +57,10 @@ func (p *Provider) Describe(ctx context.Context, id string) (capacity.Instance, 
 
 // describeAll returns the answers for a batch. The ids are in a filter instead of the list of ids, because one id that EC2 does not
 // know fails the whole request if it is in the list.
-func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]answer[described] {
+func (l *instances) describeAll(ctx context.Context, ids []string) map[string]answer[described] {
 	out := make(map[string]answer[described], len(ids))
 	for chunk := range slices.Chunk(ids, maxFilterValues) {
-		found, err := p.describe(ctx, filter("instance-id", chunk...))
+		found, err := l.describe(ctx, filter("instance-id", chunk...))
 		if err != nil {
 			for _, id := range chunk {
 				out[id] = answer[described]{err: err}
@@ -57,9 +76,9 @@ func (p *Provider) describeAll(ctx context.Context, ids []string) map[string]ans
 
 // FindBatch are the live instances of a launch batch, by id. All of them have the tag under the same name, that of the process that
 // prepared the request, and a filter asks for one name.
-func (p *Provider) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
+func (l *instances) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
 	for _, name := range append([]string{objects.TagLaunchBatch}, objects.FormerNames(objects.TagLaunchBatch)...) {
-		found, err := p.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, filter("tag:"+name, token), live)
+		found, err := l.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, filter("tag:"+name, token), live)
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
@@ -69,40 +88,23 @@ func (p *Provider) FindBatch(ctx context.Context, token string) ([]capacity.Inst
 
 // FindClaim returns the live instances tagged with a NodeClaim's name, sorted by id. We set the tag when the Node was created,
 // Karpenter when it had registered.
-func (p *Provider) FindClaim(ctx context.Context, name string) ([]capacity.Instance, error) {
-	return p.owned(ctx, func(i *capacity.Instance) bool { return i.Claim == name }, filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
+func (l *instances) FindClaim(ctx context.Context, name string) ([]capacity.Instance, error) {
+	return l.owned(ctx, func(i *capacity.Instance) bool { return i.Claim == name }, filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
 }
 
 // List returns the instances of all nodes of this cluster that are not terminated, sorted by id.
-func (p *Provider) List(ctx context.Context) ([]capacity.Instance, error) {
-	return p.owned(ctx, func(i *capacity.Instance) bool { _, ok := i.Tags[ec2nc.NodePoolTagKey]; return ok }, filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
+func (l *instances) List(ctx context.Context) ([]capacity.Instance, error) {
+	return l.owned(ctx, func(i *capacity.Instance) bool { _, ok := i.Tags[ec2nc.NodePoolTagKey]; return ok }, filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
 }
 
 // owned returns the instances of this cluster that the filters select and that satisfy is by their own tags. Some of them will be
 // terminated because of this answer, so the filters alone are not trusted. Instances managed by a service, such as EKS Auto Mode,
 // belong to the service whatever their tags, and are left out.
-func (p *Provider) owned(ctx context.Context, is func(*capacity.Instance) bool, filters ...ec2types.Filter) ([]capacity.Instance, error) {
-	found, err := p.describe(ctx, append(filters, p.cluster())...)
+func (l *instances) owned(ctx context.Context, is func(*capacity.Instance) bool, filters ...ec2types.Filter) ([]capacity.Instance, error) {
+	found, err := l.describe(ctx, append(filters, l.owner.filter())...)
 	return slices.DeleteFunc(found, func(i capacity.Instance) bool {
-		return i.Tags[p.clusterTag()] != clusterOwned || i.Operator != "" || !is(&i)
+		return i.Tags[l.owner.tag()] != clusterOwned || i.Operator != "" || !is(&i)
 	}), wrap(err, "describing instances")
-}
-
-// clusterTag is the tag on everything that belongs to this cluster, with the value clusterOwned.
-func (p *Provider) clusterTag() string { return "kubernetes.io/cluster/" + p.cfg.ClusterName }
-
-const clusterOwned = "owned"
-
-// ownTags reports whether tags mark a resource of this cluster and include the key.
-func (p *Provider) ownTags(tags []ec2types.Tag, key string) bool {
-	has := func(key string, is func(value string) bool) bool {
-		return slices.ContainsFunc(tags, func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == key && is(awssdk.ToString(t.Value)) })
-	}
-	return has(p.clusterTag(), func(v string) bool { return v == clusterOwned }) && has(key, func(string) bool { return true })
-}
-
-func (p *Provider) cluster() ec2types.Filter {
-	return filter("tag:"+p.clusterTag(), clusterOwned)
 }
 
 // Instance states. Live instances are those that have not been terminated.
@@ -111,9 +113,9 @@ var (
 	notTerminated = filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
 )
 
-func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]capacity.Instance, error) {
+func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([]capacity.Instance, error) {
 	var out []capacity.Instance
-	pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
+	pages := ec2.NewDescribeInstancesPaginator(l.ec2, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -121,12 +123,12 @@ func (p *Provider) describe(ctx context.Context, filters ...ec2types.Filter) ([]
 		}
 		for _, r := range page.Reservations {
 			for i := range r.Instances {
-				inst := p.named(instanceOf(&r.Instances[i]))
+				inst := l.named(instanceOf(&r.Instances[i]))
 				if o := r.Instances[i].Operator; o != nil && awssdk.ToBool(o.Managed) {
 					inst.Operator = cmp.Or(awssdk.ToString(o.Principal), "unknown")
 				}
 				if s := r.Instances[i].StateReason; s != nil && awssdk.ToString(s.Code) == spotTaken {
-					p.sawTaken(&inst)
+					l.sawTaken(&inst)
 				}
 				if s := r.Instances[i].StateReason; s != nil {
 					inst.Taken = takenByEC2[awssdk.ToString(s.Code)]
@@ -191,10 +193,10 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 }
 
 // named returns the instance with the name that its kubelet will register under, by the naming of its class.
-func (p *Provider) named(i capacity.Instance) capacity.Instance {
+func (l *instances) named(i capacity.Instance) capacity.Instance {
 	form := namePrivateDNS
-	if c := p.class(i.Tags[ec2nc.NodeClassTagKey]); c != nil {
-		if f, _, problem := familyOf(&c.current().Spec); problem == "" {
+	if c := l.classes.get(i.Tags[ec2nc.NodeClassTagKey]); c != nil {
+		if f, _, err := familyOf(&c.current().Spec); err == nil {
 			form = c.form(f)
 		}
 	}
@@ -203,22 +205,35 @@ func (p *Provider) named(i capacity.Instance) capacity.Instance {
 	return i
 }
 
+// withProfile reports whether a live instance has the instance profile with that ARN.
+func (l *instances) withProfile(ctx context.Context, arn string) (bool, error) {
+	users, err := l.describe(ctx, filter("iam-instance-profile.arn", arn), live)
+	return len(users) > 0, err
+}
+
+// sawTaken handles an instance that EC2 shows as interrupted, whether or not there was a warning before.
+func (l *instances) sawTaken(i *capacity.Instance) {
+	if l.taken.first(i.ID) {
+		l.exhausted.Interrupted(capacity.OfferKey{InstanceType: i.InstanceType, Zone: i.Zone, CapacityType: i.CapacityType})
+	}
+}
+
 func providerID(zone, id string) string { return "aws:///" + zone + "/" + id }
 
 // TagClaim tags an instance with its NodeClaim.
-func (p *Provider) TagClaim(ctx context.Context, id, claim, nodeName string) error {
+func (l *instances) TagClaim(ctx context.Context, id, claim, nodeName string) error {
 	tags := map[string]string{ec2nc.NodeClaimTagKey: claim}
 	if nodeName != "" {
 		tags[ec2nc.NameTagKey] = nodeName
 	}
-	_, err := p.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sortedTags(tags)})
+	_, err := l.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sortedTags(tags)})
 	return wrap(err, "tagging instance "+id)
 }
 
 // Terminate terminates an instance. Nil means that EC2 accepted this or an earlier request. Calls at about the same time share a
 // request.
-func (p *Provider) Terminate(ctx context.Context, id string) error {
-	if _, err := p.ends.do(ctx, id); err != nil {
+func (l *instances) Terminate(ctx context.Context, id string) error {
+	if _, err := l.ends.do(ctx, id); err != nil {
 		return wrap(err, "terminating instance "+id)
 	}
 	return nil
@@ -226,11 +241,11 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 
 // terminateAll terminates a batch. One id that EC2 does not know fails the request for all; such a batch is halved until each unknown
 // id is alone.
-func (p *Provider) terminateAll(ctx context.Context, ids []string) map[string]answer[struct{}] {
+func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]answer[struct{}] {
 	out := make(map[string]answer[struct{}], len(ids))
 	var end func(ids []string)
 	end = func(ids []string) {
-		_, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+		_, err := l.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
 		if IsNotFound(err) && len(ids) > 1 {
 			end(ids[:len(ids)/2])
 			end(ids[len(ids)/2:])

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
+	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // joined is the data that a node needs to join the cluster.
@@ -23,9 +26,17 @@ func (j *joined) complete() bool {
 	return j.endpoint != "" && j.ca != "" && j.cidr != "" && j.version != ""
 }
 
-// configured returns the configured data. It always takes precedence over EKS's data.
-func configured(cfg *Config) *joined {
-	j := &joined{endpoint: cfg.ClusterEndpoint, ca: cfg.ClusterCABundle, cidr: cfg.ClusterCIDR, dns: cfg.ClusterDNS, version: cfg.KubernetesVersion}
+// clusterConfig is what the user has configured of the cluster. It always takes precedence over EKS's data.
+type clusterConfig struct {
+	name                          string
+	endpoint, caBundle, cidr, dns string
+	kubernetesVersion             string
+	every                         time.Duration // between two questions to EKS
+}
+
+// joined returns the configured data.
+func (c *clusterConfig) joined() *joined {
+	j := &joined{endpoint: c.endpoint, ca: c.caBundle, cidr: c.cidr, dns: c.dns, version: c.kubernetesVersion}
 	if j.dns == "" {
 		j.dns = tenth(j.cidr)
 	}
@@ -50,9 +61,26 @@ func (j *joined) ipv6() bool {
 	return err == nil && prefix.Addr().Is6()
 }
 
-// joinData returns the data for user data; the error names what is missing.
-func (p *Provider) joinData() (*joined, error) {
-	j := p.join.Load()
+// clusterReader reads from EKS what is not configured of how nodes join the cluster.
+type clusterReader struct {
+	cfg     clusterConfig
+	api     EKS // nil: everything has to be configured
+	clock   clock.WithTicker
+	changed func()
+
+	now atomic.Pointer[joined]
+}
+
+// newClusterReader returns a reader that calls changed when the data, or the reason why it is missing, may differ from before.
+func newClusterReader(cfg clusterConfig, api EKS, c clock.WithTicker, changed func()) *clusterReader {
+	r := &clusterReader{cfg: cfg, api: api, clock: c, changed: changed}
+	r.now.Store(cfg.joined())
+	return r
+}
+
+// ready returns an error that names what is missing of the data for user data.
+func (r *clusterReader) ready() error {
+	j := r.now.Load()
 	missing := ""
 	switch {
 	case j.endpoint == "":
@@ -62,17 +90,23 @@ func (p *Provider) joinData() (*joined, error) {
 	case j.cidr == "":
 		missing = "clusterCIDR"
 	default:
-		return j, nil
+		return nil
 	}
-	return nil, fmt.Errorf("the cluster's join data is not known: %s is not configured, and EKS has not returned it%s", missing, because(j.err))
+	return fmt.Errorf("the cluster's join data is not known: %s is not configured, and EKS has not returned it%s", missing, because(j.err))
 }
 
-func (p *Provider) kubernetesVersion() (string, error) {
-	j := p.join.Load()
+func (r *clusterReader) kubernetesVersion() (string, error) {
+	j := r.now.Load()
 	if j.version == "" {
 		return "", fmt.Errorf("the cluster's Kubernetes version is not known: it is not configured, and EKS has not returned it%s", because(j.err))
 	}
 	return j.version, nil
+}
+
+// ClusterCA returns the certificates with which nodes verify the API server, as base64 of PEM; false: not known yet.
+func (r *clusterReader) ClusterCA() (string, bool) {
+	ca := r.now.Load().ca
+	return ca, ca != ""
 }
 
 func because(err error) string {
@@ -82,24 +116,27 @@ func because(err error) string {
 	return ": " + summarize(err)
 }
 
-// keepJoin reads from EKS what is not configured, until ctx ends.
-func (p *Provider) keepJoin(ctx context.Context) {
+// keep reads the data again and again until ctx ends. It returns at once if everything is configured.
+func (r *clusterReader) keep(ctx context.Context) {
+	if r.api == nil || r.cfg.joined().complete() {
+		return
+	}
 	logger := klog.FromContext(ctx)
 	retry := backoff{}
 	var had joined
 	for {
-		wait := p.cfg.JoinEvery
-		j, err := p.askJoin(ctx)
+		wait := r.cfg.every
+		j, err := r.ask(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		switch {
 		case err != nil:
 			if wait = retry.next(); IsNotFound(err) {
-				wait = p.cfg.JoinEvery // not an EKS cluster: everything has to be configured
+				wait = r.cfg.every // not an EKS cluster: everything has to be configured
 			}
-			old := *p.join.Load()
-			if told := old.err; told == nil || summarize(told) != summarize(err) {
+			old := *r.now.Load()
+			if last := old.err; last == nil || summarize(last) != summarize(err) {
 				logger.Error(err, "Could not get from EKS how nodes join the cluster", "retryIn", wait)
 			}
 			old.err = err
@@ -107,42 +144,42 @@ func (p *Provider) keepJoin(ctx context.Context) {
 		default:
 			retry = backoff{}
 		}
-		p.join.Store(j)
+		r.now.Store(j)
 		if err != nil || *j != had {
-			p.wakeClasses()
+			r.changed()
 		}
 		if err == nil {
 			had = *j
 		}
-		if !sleep(ctx, p.clock, wait) {
+		if !sleep(ctx, r.clock, wait) {
 			return
 		}
 	}
 }
 
-func (p *Provider) askJoin(ctx context.Context) (*joined, error) {
-	out, err := p.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: &p.cfg.ClusterName})
+func (r *clusterReader) ask(ctx context.Context) (*joined, error) {
+	out, err := r.api.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: &r.cfg.name})
 	if err != nil {
-		return nil, fmt.Errorf("describing EKS cluster %s: %w", p.cfg.ClusterName, err)
+		return nil, fmt.Errorf("describing EKS cluster %s: %w", r.cfg.name, err)
 	}
 	c := out.Cluster
 	if c == nil {
 		return nil, errors.New("describing EKS cluster: the answer has none")
 	}
-	cfg := p.cfg
-	or := func(have *string, said *string) {
+	cfg := r.cfg
+	or := func(have *string, answer *string) {
 		if *have == "" {
-			*have = awssdk.ToString(said)
+			*have = awssdk.ToString(answer)
 		}
 	}
-	or(&cfg.ClusterEndpoint, c.Endpoint)
-	or(&cfg.KubernetesVersion, c.Version)
+	or(&cfg.endpoint, c.Endpoint)
+	or(&cfg.kubernetesVersion, c.Version)
 	if c.CertificateAuthority != nil {
-		or(&cfg.ClusterCABundle, c.CertificateAuthority.Data)
+		or(&cfg.caBundle, c.CertificateAuthority.Data)
 	}
 	if n := c.KubernetesNetworkConfig; n != nil {
-		or(&cfg.ClusterCIDR, n.ServiceIpv4Cidr)
-		or(&cfg.ClusterCIDR, n.ServiceIpv6Cidr)
+		or(&cfg.cidr, n.ServiceIpv4Cidr)
+		or(&cfg.cidr, n.ServiceIpv6Cidr)
 	}
-	return configured(&cfg), nil
+	return cfg.joined(), nil
 }

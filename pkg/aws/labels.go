@@ -56,8 +56,8 @@ func labelsOf(h *hardware, region string, f *family) map[string]string {
 		l[ec2nc.LabelInstanceGPUCount] = number(g.count)
 		l[ec2nc.LabelInstanceGPUMemory] = number(g.memoryMiB)
 	}
-	if f.name == ec2nc.AMIFamilyAL2023 && slices.ContainsFunc(h.gpus, func(g device) bool { return strings.EqualFold(g.manufacturer, "nvidia") }) {
-		l[labelNVIDIA] = "true"
+	if f.gpuLabel != "" && slices.ContainsFunc(h.gpus, func(g device) bool { return strings.EqualFold(g.manufacturer, "nvidia") }) {
+		l[f.gpuLabel] = "true"
 	}
 	if len(h.accelerators) == 1 {
 		a := h.accelerators[0]
@@ -67,10 +67,6 @@ func labelsOf(h *hardware, region string, f *family) map[string]string {
 	}
 	return l
 }
-
-// labelNVIDIA is the label that nodeadm has kubelets set on instances with NVIDIA GPUs, and that NVIDIA's device plugin selects. A
-// kubelet that finds its Node sets no labels: without this one the plugin would never run there, and the GPUs would not appear.
-const labelNVIDIA = "nvidia.com/gpu.present"
 
 // bootLabels returns the labels that the kubelet is given. The Node object carries all labels from the start; these are for a kubelet
 // that finds no Node object. Labels that follow from the instance type are left out, because otherwise each choice of types would need

@@ -76,9 +76,9 @@ type NodeSeen struct {
 }
 
 // ObserveNode learns from a registered node. It may be called with the same node many times, and doesn't block.
-func (p *Provider) ObserveNode(n NodeSeen) {
-	news := p.learned.see(map[typeAndImage]int64{{n.InstanceType, n.ImageID}: n.Memory})
-	c := p.class(n.NodeClass)
+func (s *classes) ObserveNode(n NodeSeen) {
+	news := s.learned.see(map[typeAndImage]int64{{n.InstanceType, n.ImageID}: n.Memory})
+	c := s.get(n.NodeClass)
 	if c == nil {
 		return
 	}
@@ -102,8 +102,8 @@ func (c *class) form(f *family) nameForm {
 		return *seen
 	}
 	said := ""
-	if s := c.nameSaid.Load(); s != nil {
-		said = *s
+	if annotation := c.nameSaid.Load(); annotation != nil {
+		said = *annotation
 	}
 	return nameFormOf(&c.current().Spec, said, f)
 }
@@ -111,14 +111,14 @@ func (c *class) form(f *family) nameForm {
 // OnLearned registers a function that is given what was learned of a class, to be kept on the object as objects.AnnotationLearned.
 // It must be registered before Run, and it is called from the class's own goroutine: it may take its time. Where it fails it
 // is called again later.
-func (p *Provider) OnLearned(f func(nodeClass, value string) error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.onLearned = f
+func (s *classes) OnLearned(f func(nodeClass, value string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onLearned = f
 }
 
 // remember takes over what an earlier process, or another one that leads now, has learned of the class.
-func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
+func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	said, raw := nc.Annotations[objects.AnnotationNodeName], nc.Annotations[objects.AnnotationLearned]
 	c.nameSaid.Store(&said)
 	c.kept.Store(&raw)
@@ -138,11 +138,11 @@ func (p *Provider) remember(c *class, nc *ec2nc.EC2NodeClass) {
 			amounts[typeAndImage{name, image}] = bytes
 		}
 	}
-	p.learned.see(amounts)
+	s.learned.see(amounts)
 }
 
 // discoveredBy returns what is known of the class and worth recording.
-func (p *Provider) discoveredBy(c *class) discovered {
+func (s *classes) discoveredBy(c *class) discovered {
 	l := discovered{}
 	if seen := c.nodeName.Load(); seen != nil {
 		l.NodeName = *seen
@@ -151,7 +151,7 @@ func (p *Provider) discoveredBy(c *class) discovered {
 	if r == nil {
 		return l
 	}
-	for key, bytes := range *p.learned.now.Load() {
+	for key, bytes := range *s.learned.now.Load() {
 		for i := range r.images {
 			if r.images[i].id != key.image {
 				continue
@@ -173,14 +173,14 @@ const learnedPause = 10 * time.Second
 
 // keepLearned records what was learned of a class, unless it is recorded already. It returns when it should be called again; 0 means
 // when there is something new. next is the earliest time of the next write.
-func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) time.Duration {
-	p.mu.Lock()
-	keep := p.onLearned
-	p.mu.Unlock()
+func (s *classes) keepLearned(ctx context.Context, c *class, next *time.Time) time.Duration {
+	s.mu.Lock()
+	keep := s.onLearned
+	s.mu.Unlock()
 	if keep == nil || c.resolved.Load() == nil {
 		return 0
 	}
-	l := p.discoveredBy(c)
+	l := s.discoveredBy(c)
 	if l.NodeName == nameUnknown && len(l.Memory) == 0 {
 		return 0
 	}
@@ -192,10 +192,10 @@ func (p *Provider) keepLearned(ctx context.Context, c *class, next *time.Time) t
 	if kept := c.kept.Load(); kept != nil && string(raw) == *kept {
 		return 0
 	}
-	if wait := next.Sub(p.clock.Now()); wait > 0 {
+	if wait := next.Sub(s.clock.Now()); wait > 0 {
 		return wait
 	}
-	*next = p.clock.Now().Add(learnedPause)
+	*next = s.clock.Now().Add(learnedPause)
 	if err := keep(c.name, string(raw)); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not record what was discovered about the nodes of a class", "retryIn", learnedPause)
 		return learnedPause

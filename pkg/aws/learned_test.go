@@ -89,7 +89,7 @@ func TestWhatIsDiscoveredIsKept(t *testing.T) {
 	if m := (*later.learned.now.Load())[typeAndImage{"m5.large", image}]; m != 7700*mi {
 		t.Errorf("memory %d MiB, want what was learned", m/mi)
 	}
-	if f := later.class("default").form(families["AL2023"]); f != nameID {
+	if f := later.classes.get("default").form(families["AL2023"]); f != nameID {
 		t.Errorf("names are %q", f)
 	}
 }
@@ -119,7 +119,7 @@ func TestWhatIsDiscoveredIsKeptNowAndThen(t *testing.T) {
 	})
 	nc := nodeClass()
 	p.SetNodeClass(nc)
-	k := p.class(nc.Name)
+	k := p.classes.get(nc.Name)
 	k.resolved.Store(&resolved{class: nc, images: []image{{id: "ami-1"}}})
 	var next time.Time
 	keep := func() time.Duration { return p.keepLearned(t.Context(), k, &next) }

@@ -2,47 +2,57 @@ package aws
 
 import (
 	"testing"
-	"time"
 
-	"k8s.io/component-base/metrics"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
-// grown returns a function that returns by how much a counter has grown since.
-func grown(t *testing.T, c metrics.CounterMetric) func() float64 {
+// metric returns one of the metrics under dovetail_aws as they are scraped, by its name and its labels and their values; nil: there is
+// none.
+func metric(t *testing.T, name string, labels ...string) *dto.Metric {
 	t.Helper()
-	value := func() float64 {
-		v, err := testutil.GetCounterMetricValue(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+	want := map[string]string{}
+	for i := 0; i < len(labels); i += 2 {
+		want[labels[i]] = labels[i+1]
 	}
-	before := value()
-	return func() float64 { return value() - before }
-}
-
-func gauge(t *testing.T, g metrics.GaugeMetric) float64 {
-	t.Helper()
-	v, err := testutil.GetGaugeMetricValue(g)
+	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	for _, f := range families {
+		if f.GetName() != "dovetail_aws_"+name {
+			continue
+		}
+		for _, m := range f.Metric {
+			if testutil.LabelsMatch(m, want) {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// grown returns a function that returns by how much a counter has grown since.
+func grown(t *testing.T, name string, labels ...string) func() float64 {
+	t.Helper()
+	value := func() float64 { return metric(t, name, labels...).GetCounter().GetValue() }
+	before := value()
+	return func() float64 { return value() - before }
 }
 
 func TestMetrics(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	ok := grown(t, requests.WithLabelValues("EC2", "CreateFleet", ""))
-	refused := grown(t, requests.WithLabelValues("EC2", "CreateFleet", "RequestLimitExceeded"))
-	slow := grown(t, throttled.WithLabelValues("EC2", "CreateFleet"))
-	launched := grown(t, launchedInstances.WithLabelValues("on-demand", "us-west-2a"))
-	empty := grown(t, fleetErrorsTotal.WithLabelValues("on-demand", "InsufficientInstanceCapacity"))
-	lost := grown(t, requests.WithLabelValues("EC2", "CreateFleet", noAnswer))
+	ok := grown(t, "requests_total", "service", "EC2", "action", "CreateFleet", "code", "")
+	refused := grown(t, "requests_total", "service", "EC2", "action", "CreateFleet", "code", "RequestLimitExceeded")
+	slow := grown(t, "requests_throttled_total", "service", "EC2", "action", "CreateFleet")
+	launched := grown(t, "instances_launched_total", "capacity_type", "on-demand", "zone", "us-west-2a")
+	empty := grown(t, "fleet_errors_total", "capacity_type", "on-demand", "code", "InsufficientInstanceCapacity")
+	lost := grown(t, "requests_total", "service", "EC2", "action", "CreateFleet", "code", "Connection")
 
 	w.sim.Before("CreateFleet", sim.Times(2, sim.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}))
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 3)
@@ -51,34 +61,19 @@ func TestMetrics(t *testing.T) {
 	}
 	for name, v := range map[string][2]float64{
 		"requests that worked": {1, ok()}, "requests that were refused": {2, refused()}, "throttled": {2, slow()}, "lost": {0, lost()},
-		"instances": {3, launched()}, "errors of fleets": {1, empty()}, "pools without capacity": {1, gauge(t, exhaustedOffers.WithLabelValues("pool"))},
-		"types without capacity": {0, gauge(t, exhaustedOffers.WithLabelValues("type"))}, "estimated": {0, gauge(t, pricesEstimated.WithLabelValues("spot"))},
+		"instances": {3, launched()}, "errors of fleets": {1, empty()}, "pools without capacity": {1, metric(t, "exhausted", "kind", "pool").GetGauge().GetValue()},
+		"types without capacity": {0, metric(t, "exhausted", "kind", "type").GetGauge().GetValue()}, "estimated": {0, metric(t, "prices_estimated", "capacity_type", "spot").GetGauge().GetValue()},
 	} {
 		if v[0] != v[1] {
 			t.Errorf("%s: %v, want %v", name, v[1], v[0])
 		}
 	}
 	for _, part := range []string{"types", "zones", "on-demand-prices", "spot-prices"} {
-		if gauge(t, factsRefreshed.WithLabelValues(part)) == 0 {
+		if metric(t, "facts_refreshed_timestamp_seconds", "part", part).GetGauge().GetValue() == 0 {
 			t.Errorf("%s were never read", part)
 		}
 	}
-	if n, err := testutil.GetHistogramMetricCount(launchSeconds.WithLabelValues("on-demand", "partial")); err != nil || n == 0 {
-		t.Errorf("%d launches that were filled in part, %v", n, err)
-	}
-}
-
-func TestEstimatedPricesAreCounted(t *testing.T) {
-	f := &regionData{settled: true, spot: map[zonalType]float64{}}
-	for _, tt := range []struct {
-		settled    bool
-		od, spot   float64
-		anOnDemand map[string]float64
-	}{{false, 0, 0, nil}, {true, 1, 0, nil}, {true, 0, 0, map[string]float64{}}} {
-		f.settled, f.onDemand = tt.settled, tt.anOnDemand
-		countRegionData(f, partOnDemand, time.Time{})
-		if od, spot := gauge(t, pricesEstimated.WithLabelValues("on-demand")), gauge(t, pricesEstimated.WithLabelValues("spot")); od != tt.od || spot != tt.spot {
-			t.Errorf("%+v: on demand %v, spot %v", tt, od, spot)
-		}
+	if n := metric(t, "launch_duration_seconds", "capacity_type", "on-demand", "outcome", "partial").GetHistogram().GetSampleCount(); n == 0 {
+		t.Errorf("%d launches that were filled in part", n)
 	}
 }

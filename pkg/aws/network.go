@@ -50,6 +50,12 @@ func (a *addresses) most(subnets []subnet, full func(id string) bool) map[string
 	return out
 }
 
+// network looks up the subnets and security groups of classes.
+type network struct {
+	ec2       networkAPI
+	addresses *addresses
+}
+
 // tagFilters returns filters that require all of the tags; "*" is any value.
 func tagFilters(tags map[string]string) []ec2types.Filter {
 	var out []ec2types.Filter
@@ -72,12 +78,12 @@ func sayTags(tags map[string]string) string {
 	return "tags {" + strings.Join(parts, ", ") + "}"
 }
 
-// findSubnets returns the subnets that any term selects, sorted by id; problem if there is none.
-func (p *Provider) findSubnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]subnet, string, error) {
+// subnets returns the subnets that any term selects, sorted by id.
+func (n *network) subnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]subnet, error) {
 	found := map[string]subnet{}
 	var ids, said []string
 	ask := func(filters ...ec2types.Filter) error {
-		pages := ec2.NewDescribeSubnetsPaginator(p.ec2, &ec2.DescribeSubnetsInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
+		pages := ec2.NewDescribeSubnetsPaginator(n.ec2, &ec2.DescribeSubnetsInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
@@ -86,7 +92,7 @@ func (p *Provider) findSubnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec
 			for _, s := range page.Subnets {
 				id := awssdk.ToString(s.SubnetId)
 				found[id] = subnet{id: id, zone: awssdk.ToString(s.AvailabilityZone), zoneID: awssdk.ToString(s.AvailabilityZoneId)}
-				p.addresses.set(id, int64(awssdk.ToInt32(s.AvailableIpAddressCount)))
+				n.addresses.set(id, int64(awssdk.ToInt32(s.AvailableIpAddressCount)))
 			}
 		}
 		return nil
@@ -98,28 +104,28 @@ func (p *Provider) findSubnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec
 		}
 		said = append(said, sayTags(t.Tags))
 		if err := ask(tagFilters(t.Tags)...); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	if len(ids) > 0 {
 		if err := ask(filter("subnet-id", ids...)); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	if len(found) == 0 {
-		return nil, "spec.subnetSelectorTerms: no subnet matches " + strings.Join(said, " or "), nil
+		return nil, unusable("spec.subnetSelectorTerms: no subnet matches " + strings.Join(said, " or "))
 	}
 	out := slices.Collect(maps.Values(found))
 	slices.SortFunc(out, func(a, b subnet) int { return strings.Compare(a.id, b.id) })
-	return out, "", nil
+	return out, nil
 }
 
-// findGroups returns the security groups that any term selects, sorted by id; problem if there is none.
-func (p *Provider) findGroups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]ec2nc.SecurityGroup, string, error) {
+// groups returns the security groups that any term selects, sorted by id.
+func (n *network) groups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]ec2nc.SecurityGroup, error) {
 	found := map[string]ec2nc.SecurityGroup{}
 	var ids, names, said []string
 	ask := func(filters ...ec2types.Filter) error {
-		pages := ec2.NewDescribeSecurityGroupsPaginator(p.ec2, &ec2.DescribeSecurityGroupsInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
+		pages := ec2.NewDescribeSecurityGroupsPaginator(n.ec2, &ec2.DescribeSecurityGroupsInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
@@ -141,24 +147,24 @@ func (p *Provider) findGroups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec)
 		default:
 			said = append(said, sayTags(t.Tags))
 			if err := ask(tagFilters(t.Tags)...); err != nil {
-				return nil, "", err
+				return nil, err
 			}
 		}
 	}
 	if len(ids) > 0 {
 		if err := ask(filter("group-id", ids...)); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	if len(names) > 0 {
 		if err := ask(filter("group-name", names...)); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	if len(found) == 0 {
-		return nil, "spec.securityGroupSelectorTerms: no security group matches " + strings.Join(said, " or "), nil
+		return nil, unusable("spec.securityGroupSelectorTerms: no security group matches " + strings.Join(said, " or "))
 	}
 	out := slices.Collect(maps.Values(found))
 	slices.SortFunc(out, func(a, b ec2nc.SecurityGroup) int { return strings.Compare(a.ID, b.ID) })
-	return out, "", nil
+	return out, nil
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
-	"github.com/pelletier/go-toml/v2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -30,13 +28,13 @@ const (
 
 func (f nameForm) known() bool { return f == namePrivateDNS || f == nameShortDNS || f == nameID }
 
-// validNodeName says what is wrong with the class's objects.AnnotationNodeName; empty: nothing.
-func validNodeName(nc *ec2nc.EC2NodeClass) string {
+// validNodeName returns what is wrong with the class's objects.AnnotationNodeName.
+func validNodeName(nc *ec2nc.EC2NodeClass) error {
 	said, ok := nc.Annotations[objects.AnnotationNodeName]
 	if !ok || nameForm(said).known() {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("metadata.annotations[%s]: %q is none of %s, %s, %s", objects.AnnotationNodeName, said, namePrivateDNS, nameShortDNS, nameID)
+	return fmt.Errorf("metadata.annotations[%s]: %q is none of %s, %s, %s", objects.AnnotationNodeName, said, namePrivateDNS, nameShortDNS, nameID)
 }
 
 // of returns the instance's node name; sure is false if it is a guess.
@@ -61,55 +59,7 @@ func nameFormOf(spec *ec2nc.EC2NodeClassSpec, annotation string, f *family) name
 	if said := nameForm(annotation); said.known() {
 		return said
 	}
-	own := ""
-	if spec.UserData != nil {
-		own = *spec.UserData
-	}
-	switch f.name {
-	case ec2nc.AMIFamilyCustom:
-		return nameUnknown
-	case ec2nc.AMIFamilyAL2023:
-		if namesByID(own) {
-			return nameID
-		}
-	case ec2nc.AMIFamilyBottlerocket:
-		var doc struct {
-			Settings struct {
-				Kubernetes struct {
-					Override string `toml:"hostname-override"`
-					Source   string `toml:"hostname-override-source"`
-				} `toml:"kubernetes"`
-			} `toml:"settings"`
-		}
-		if err := toml.Unmarshal([]byte(own), &doc); err == nil {
-			switch k := doc.Settings.Kubernetes; {
-			case k.Override != "":
-				return nameOther
-			case k.Source == "instance-id":
-				return nameID
-			}
-		}
-	}
-	return namePrivateDNS
-}
-
-// namesByID reports whether a NodeConfig in the user data enables nodeadm's feature that names nodes by instance id.
-func namesByID(own string) bool {
-	parts, err := ownParts(own)
-	if err != nil {
-		return false
-	}
-	for _, p := range parts {
-		var c struct {
-			Spec struct {
-				FeatureGates map[string]bool `json:"featureGates"`
-			} `json:"spec"`
-		}
-		if strings.HasPrefix(p.contentType, nodeConfigType) && yaml.Unmarshal([]byte(p.body), &c) == nil && c.Spec.FeatureGates["InstanceIdNodeName"] {
-			return true
-		}
-	}
-	return false
+	return f.nodeName(ownUserData(spec))
 }
 
 // nameFormSeen returns the form of a node's name, given the instance id and the address that the node reports.

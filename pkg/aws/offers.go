@@ -44,41 +44,66 @@ type madeFrom struct {
 	memory   int64
 }
 
+// offerCaches are the caches of all classes, by name.
+type offerCaches struct {
+	mu     sync.Mutex
+	caches map[string]*offerCache
+}
+
+// of returns the cache of a class.
+func (o *offerCaches) of(class string) *offerCache {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.caches[class] == nil {
+		o.caches[class] = &offerCache{}
+	}
+	return o.caches[class]
+}
+
+// forget drops the cache of a class that doesn't exist.
+func (o *offerCaches) forget(class string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.caches, class)
+}
+
 // InstanceTypes returns what the class can run and at what price, from memory. The same slice is returned as long as nothing changes;
 // neither it nor what it points to may be changed. unready is why the class can't be used now.
 func (p *Provider) InstanceTypes(nodeClass string) (types []*capacity.InstanceType, unready string) {
 	p.expire()
-	c := p.class(nodeClass)
+	c := p.classes.get(nodeClass)
 	if c == nil {
+		p.offers.forget(nodeClass)
 		return nil, fmt.Sprintf("EC2NodeClass %s does not exist", nodeClass)
 	}
 	// Read before the parts it covers: if one changes in between, the next call rebuilds.
-	version := p.version.Load()
-	if have := c.built.now.Load(); have != nil && have.version == version {
+	version, cache := p.version.Load(), p.offers.of(nodeClass)
+	if have := cache.now.Load(); have != nil && have.version == version {
 		return have.types, have.unready
 	}
-	c.built.mu.Lock()
-	defer c.built.mu.Unlock()
-	have := c.built.now.Load()
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
+	have := cache.now.Load()
 	next := p.offer(c, have)
 	next.version = version
-	c.built.now.Store(next)
+	cache.now.Store(next)
 	return next.types, next.unready
 }
 
 // offer computes the result for a class and reuses the parts of the last one that are still valid.
 func (p *Provider) offer(c *class, have *offered) *offered {
-	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.now.Load(), gone: p.exhausted.now.Load(), left: p.counts.now.Load(), known: p.learned.now.Load()}
+	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.Region(), gone: p.exhausted.now.Load(),
+		left: p.counts.now.Load(), known: p.classes.learned.now.Load()}
 	f := next.regionData
 	switch {
 	case next.from == nil:
 		next.unready = fmt.Sprintf("EC2NodeClass %s: not resolved yet", c.name)
-	case next.from.unready != "":
-		next.unready = next.from.unready
+	case next.from.unready != nil:
+		next.unready = next.from.unready.Error()
 	case f.types == nil:
-		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.problem(partTypes))
+		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.Problem(partTypes))
 	case f.zones == nil:
-		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.problem(partZones))
+		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.Problem(partZones))
 	case !f.settled:
 		next.unready = fmt.Sprintf("EC2NodeClass %s: prices are being read", c.name)
 	}
@@ -264,8 +289,8 @@ func (r *resolved) accepts(h *hardware) bool {
 	switch {
 	case r.imageFor(h) == nil:
 		return false
-	case r.family.name == ec2nc.AMIFamilyAL2023 && h.family == "a1":
-		return false // its cores lack instructions that Amazon Linux 2023 is built for
+	case slices.Contains(r.family.never, h.family):
+		return false
 	case spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization != nil && *spec.CPUOptions.NestedVirtualization == "enabled" && !h.nestedVirtualization:
 		return false
 	case spec.ConnectionTracking != nil && !h.nitro():

@@ -18,7 +18,8 @@ import (
 // code that the Provider uses. What depends on the account is taken from the class's status if there is one, and otherwise assumed: a
 // subnet in every zone, and an image for every kind of instance that the class's alias or selector may mean.
 type Offline struct {
-	cfg        Config
+	region     string
+	sizes      sizeConfig
 	regionData *regionData
 	zones      []string
 }
@@ -44,7 +45,7 @@ func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Offline{cfg: cfg, regionData: regionDataOf(f)}
+	o := &Offline{region: cfg.Region, sizes: cfg.sizes(), regionData: f.regionData()}
 	known := map[string]bool{}
 	for _, zones := range o.regionData.zones {
 		for _, z := range zones {
@@ -63,53 +64,20 @@ func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
 	return o, nil
 }
 
-// regionDataOf returns what the Provider would know of the region after asking AWS.
-func regionDataOf(file *CatalogFile) *regionData {
-	f := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
-	for i := range file.Types {
-		t := &file.Types[i]
-		if len(t.Virtualization) > 0 && !slices.Contains(t.Virtualization, "hvm") {
-			continue
-		}
-		h, ok := hardwareOf(t.info())
-		if !ok || len(t.Zones) == 0 {
-			continue
-		}
-		f.types = append(f.types, h)
-		f.zones[t.Name] = slices.Sorted(slices.Values(t.Zones))
-		if t.OnDemand != nil {
-			f.onDemand[t.Name] = *t.OnDemand
-		}
-		for _, zone := range t.Zones {
-			if p, ok := t.spot(zone); ok {
-				f.spot[zonalType{t.Name, zone}] = p
-			}
-		}
-	}
-	slices.SortFunc(f.types, byName)
-	return f
-}
-
 // InstanceTypes returns what the class can run and at what price. assumed names what was assumed because only the account knows it;
 // unready is why the class can't be used.
 func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.InstanceType, assumed []string, unready string) {
 	nc := class.(*ec2nc.EC2NodeClass)
 	r := &resolved{class: nc}
-	var problem string
+	var err error
 	own := ownTemplate(nc)
 	if own != "" {
-		r.family, r.settings, problem = settingsOfOwn(&nc.Spec, &o.cfg)
+		r.family, r.settings, err = settingsOfOwn(&nc.Spec, o.sizes)
 	} else {
-		r.family, _, problem = familyOf(&nc.Spec)
-		if problem == "" {
-			problem = validate(nc, r.family)
-		}
-		if problem == "" {
-			r.settings, problem = settingsOf(&nc.Spec, r.family, &o.cfg)
-		}
+		r.family, _, r.settings, err = settingsOfClass(nc, o.sizes)
 	}
-	if problem != "" {
-		return nil, nil, fmt.Sprintf("EC2NodeClass %s: %s", nc.Name, problem)
+	if err != nil {
+		return nil, nil, fmt.Sprintf("EC2NodeClass %s: %v", nc.Name, err)
 	}
 	if r.subnets = subnetsOf(&nc.Status); len(r.subnets) == 0 {
 		for _, zone := range o.zones {
@@ -129,7 +97,7 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 		assumed = append(assumed, "no free capacity in capacity reservations")
 	}
 	from := &offered{from: r, regionData: o.regionData, gone: &exhaustion{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
-	return from.build(o.cfg.Region, nil), assumed, ""
+	return from.build(o.region, nil), assumed, ""
 }
 
 func subnetsOf(st *ec2nc.EC2NodeClassStatus) []subnet {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
 // offline reads a file as the program would and returns the class's types.
@@ -52,7 +52,7 @@ func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 	if err := f.Write(&fetched); err != nil {
 		t.Fatal(err)
 	}
-	if err := catalog.Builtin().Write(&builtin); err != nil {
+	if err := simcatalog.Builtin().Write(&builtin); err != nil {
 		t.Fatal(err)
 	}
 	resolved := nodeClass()
@@ -172,28 +172,5 @@ func TestOfflineClassThatCannotBe(t *testing.T) {
 	}
 	if _, err := NewOffline(f, OfflineConfig{Zones: []string{"eu-west-1z"}}); err == nil || !strings.Contains(err.Error(), `zone "eu-west-1z" is not in the catalogue of eu-west-1`) {
 		t.Errorf("a zone that isn't there: %v", err)
-	}
-}
-
-func TestCatalogFileThatCannotBe(t *testing.T) {
-	head := `{"meta":{"region":"eu-west-1"},"instanceTypes":[{"name":"m1.tiny","arch":["x86_64"],"vcpus":2,"memoryMiB":4096,"maxENIs":3,"ipv4PerENI":10`
-	for _, tc := range []struct{ name, file, want string }{
-		{"not JSON", `instanceTypes:`, "not what docs/catalog.md describes"},
-		{"no region", `{"instanceTypes":[]}`, "meta.region is required"},
-		{"no types", `{"meta":{"region":"x"}}`, "instanceTypes is required"},
-		{"no name", `{"meta":{"region":"x"},"instanceTypes":[{"name":"tiny"}]}`, `instance type "tiny": name is not family.size`},
-		{"no size", `{"meta":{"region":"x"},"instanceTypes":[{"name":"m1.tiny","arch":["x86_64"],"vcpus":2}]}`, `instance type "m1.tiny": memoryMiB is required`},
-		{"a member of another kind", head + `,"zones":"a"}]}`, "instanceTypes.zones"},
-		{"negative", head + `,"maxEFA":-1}]}`, `instance type "m1.tiny": maxEFA is out of range`},
-		{"too much memory", strings.Replace(head, "4096", "9223372036854775807", 1) + `}]}`, `instance type "m1.tiny": memoryMiB is more than can be counted`},
-		{"a price that is none", head + `,"onDemandUSDPerHour":-0.1}]}`, `instance type "m1.tiny": onDemandUSDPerHour is not a price`},
-		{"a zone's price that is none", head + `,"spotUSDPerHourByZone":{"a":0}}]}`, `spotUSDPerHourByZone[a] is not a price`},
-		{"twice", head + `},` + head[strings.Index(head, `{"name"`):] + `}]}`, `instance type "m1.tiny" is listed twice`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if _, err := ReadCatalogFile(strings.NewReader(tc.file)); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one with %q", err, tc.want)
-			}
-		})
 	}
 }

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -32,51 +33,44 @@ type templateVersion struct {
 	rootBytes int64
 }
 
-// beginOwn is begin for a class that names a launch template, which determines how its nodes start.
-func (p *Provider) beginOwn(r *resolution) {
-	r.family, r.settings, r.invalid = settingsOfOwn(&r.class.Spec, &p.cfg)
-	r.groups.known, r.profile.known = true, true // they are in the template
-}
-
-// settingsOfOwn returns the settings for computing the size of nodes of a class that names a launch template. problem is why the class
-// is invalid.
-func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg *Config) (f *family, s *nodeSettings, problem string) {
-	f = families[ec2nc.AMIFamilyCustom]
+// settingsOfOwn returns the settings for computing the size of nodes of a class that names a launch template; the error is why the
+// class is invalid.
+func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg sizeConfig) (*family, *nodeSettings, error) {
+	f := families[ec2nc.AMIFamilyCustom]
 	if len(spec.SubnetSelectorTerms) == 0 {
-		problem = "spec.subnetSelectorTerms: at least one term is required"
+		return f, nil, errors.New("spec.subnetSelectorTerms: at least one term is required")
 	}
-	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) string{validTags, validKubelet} {
-		if problem == "" {
-			problem = check(spec, f)
+	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) error{validTags, validKubelet} {
+		if err := check(spec, f); err != nil {
+			return f, nil, err
 		}
 	}
-	if problem == "" {
-		s, problem = settingsOf(spec, f, cfg)
-	}
-	return f, s, problem
+	s, err := settingsOf(spec, f, cfg)
+	return f, s, err
 }
 
-// findOwn returns the images of the latest version of the class's launch template, each with the version.
-func (p *Provider) findOwn(ctx context.Context, name string, now time.Time) ([]image, string, error) {
-	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{
+// ofTemplate returns the images of the latest version of the class's launch template, each with the version.
+func (l *images) ofTemplate(ctx context.Context, name string, now time.Time) ([]image, error) {
+	out, err := l.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{
 		LaunchTemplateName: &name, Versions: []string{"$Latest"}, ResolveAlias: awssdk.Bool(true),
 	})
 	switch {
 	case IsNotFound(err):
-		return nil, fmt.Sprintf("no launch template is called %s", name), nil
+		return nil, unusablef("no launch template is called %s", name)
 	case err != nil:
-		return nil, "", fmt.Errorf("describing launch template %s: %w", name, err)
+		return nil, fmt.Errorf("describing launch template %s: %w", name, err)
 	case len(out.LaunchTemplateVersions) == 0 || out.LaunchTemplateVersions[0].LaunchTemplateData == nil:
-		return nil, fmt.Sprintf("launch template %s has no versions", name), nil
+		return nil, unusablef("launch template %s has no versions", name)
 	}
 	v := &out.LaunchTemplateVersions[0]
 	id := awssdk.ToString(v.LaunchTemplateData.ImageId)
 	if id == "" {
-		return nil, fmt.Sprintf("launch template %s names no image", name), nil
+		return nil, unusablef("launch template %s names no image", name)
 	}
-	images, problem, err := p.findImages(ctx, &ec2nc.EC2NodeClassSpec{AMISelectorTerms: []ec2nc.AMISelectorTerm{{ID: id}}}, now)
-	if problem != "" {
-		problem = fmt.Sprintf("launch template %s: image %s is none of a supported architecture", name, id)
+	found, err := l.find(ctx, &ec2nc.EC2NodeClassSpec{AMISelectorTerms: []ec2nc.AMISelectorTerm{{ID: id}}}, now)
+	var none unusable
+	if errors.As(err, &none) {
+		return nil, unusablef("launch template %s: image %s is none of a supported architecture", name, id)
 	}
 	own := templateVersion{name: name, version: strconv.FormatInt(awssdk.ToInt64(v.VersionNumber), 10)}
 	for _, m := range v.LaunchTemplateData.BlockDeviceMappings {
@@ -86,10 +80,10 @@ func (p *Provider) findOwn(ctx context.Context, name string, now time.Time) ([]i
 			}
 		}
 	}
-	for i := range images {
-		images[i].own = own
+	for i := range found {
+		found[i].own = own
 	}
-	return images, problem, err
+	return found, err
 }
 
 // sizedByOwn sets the volume size from the launch template.

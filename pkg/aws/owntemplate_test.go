@@ -26,7 +26,7 @@ func withOwn(name string) *ec2nc.EC2NodeClass {
 // keep creates a launch template as a user would.
 func (w *world) keep(name string, data *ec2types.RequestLaunchTemplateData) {
 	w.t.Helper()
-	if _, err := w.ec2.CreateLaunchTemplate(w.ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: data}); err != nil {
+	if _, err := w.clients.EC2.CreateLaunchTemplate(w.ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: data}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -123,7 +123,7 @@ func TestLaunchTemplateThatGoes(t *testing.T) {
 	w.SetNodeClass(withOwn("mine"))
 	w.types("default")
 	v := w.prepared(newBatch("token-1", "spot", 1, offer("m5.large", "a", "spot")))
-	if _, err := w.ec2.DeleteLaunchTemplate(w.ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: awssdk.String("mine")}); err != nil {
+	if _, err := w.clients.EC2.DeleteLaunchTemplate(w.ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: awssdk.String("mine")}); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := w.Launch(w.ctx, v); err == nil {

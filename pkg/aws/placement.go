@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -21,30 +20,30 @@ type placement struct {
 }
 
 // findPlacement looks up the class's placement group.
-func (p *Provider) findPlacement(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (placement, string, error) {
+func findPlacement(ctx context.Context, api networkAPI, spec *ec2nc.EC2NodeClassSpec) (placement, error) {
 	in, said := &ec2.DescribePlacementGroupsInput{}, ""
 	if s := spec.PlacementGroupSelector; s.ID != nil {
 		in.GroupIds, said = []string{*s.ID}, "has the id "+*s.ID
 	} else {
 		in.GroupNames, said = []string{awssdk.ToString(s.Name)}, "is called "+awssdk.ToString(s.Name)
 	}
-	none := "spec.placementGroupSelector: no placement group " + said
-	out, err := p.ec2.DescribePlacementGroups(ctx, in)
+	none := unusable("spec.placementGroupSelector: no placement group " + said)
+	out, err := api.DescribePlacementGroups(ctx, in)
 	switch {
 	case IsPlacementUnknown(err):
-		return placement{}, none, nil
+		return placement{}, none
 	case err != nil:
-		return placement{}, "", fmt.Errorf("describing placement groups: %w", err)
+		return placement{}, fmt.Errorf("describing placement groups: %w", err)
 	case len(out.PlacementGroups) == 0:
-		return placement{}, none, nil
+		return placement{}, none
 	}
 	g := &out.PlacementGroups[0]
 	if g.State != ec2types.PlacementGroupStateAvailable {
-		return placement{}, fmt.Sprintf("spec.placementGroupSelector: placement group %s is %s", awssdk.ToString(g.GroupName), g.State), nil
+		return placement{}, unusablef("spec.placementGroupSelector: placement group %s is %s", awssdk.ToString(g.GroupName), g.State)
 	}
 	return placement{
 		id: awssdk.ToString(g.GroupId), name: awssdk.ToString(g.GroupName), strategy: string(g.Strategy), partitions: int64(awssdk.ToInt32(g.PartitionCount)),
-	}, "", nil
+	}, nil
 }
 
 // takes reports whether the group accepts instances of the type at all: not every strategy accepts every type.
@@ -66,22 +65,4 @@ func (g placement) partition(labels map[string]string) (int32, error) {
 		return 0, fmt.Errorf("%w: %s=%s, placement group %q has %d", errPartition, ec2nc.LabelPlacementGroupPartition, asked, g.name, g.partitions)
 	}
 	return int32(n), nil
-}
-
-// Codes and messages about placement groups.
-const (
-	codePlacementUnknown = "InvalidPlacementGroup.Unknown"
-	// codePlacementElsewhere: a cluster group is in one zone, and this is another zone.
-	codePlacementElsewhere = "InvalidPlacementGroup.InUse"
-	// wordsSpreadFull is in the message for a zone that has as many instances as a spread group may have there. The code of that error
-	// is one for lack of capacity.
-	wordsSpreadFull = "limit of instances in this spread placement group"
-)
-
-// IsPlacementUnknown reports whether the error means that the placement group doesn't exist.
-func IsPlacementUnknown(err error) bool { return code(err) == codePlacementUnknown }
-
-// groupsZone reports whether an error of a fleet means that the placement group can't be used in the zone, whatever the type.
-func groupsZone(code, message string) bool {
-	return code == codePlacementElsewhere || strings.Contains(message, wordsSpreadFull)
 }

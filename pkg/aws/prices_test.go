@@ -61,7 +61,7 @@ func TestEstimateFollowsPrices(t *testing.T) {
 	w := newWorld(t, allTypes)
 	w.SetNodeClass(nodeClass())
 	w.types("default")
-	f := w.catalogue.now.Load()
+	f := w.catalogue.Region()
 	far := 0
 	for _, h := range f.types {
 		price, ok := f.onDemand[h.name]
@@ -84,9 +84,9 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	before := w.types("default")
 	change := func(set func(*regionData)) []*capacity.InstanceType {
-		w.catalogue.mu.Lock()
-		w.catalogue.update(set)
-		w.catalogue.mu.Unlock()
+		next := *w.catalogue.Region()
+		set(&next)
+		w.catalogue = fixed{w.catalogue, &next}
 		w.bump()
 		return w.types("default")
 	}
@@ -130,30 +130,4 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	image := plainImage(w.status("default", isReady("True")))
 	w.ObserveNode(NodeSeen{InstanceType: "m5.xlarge", ImageID: image, Memory: 1 << 30})
 	check("a lesson", w.types("default"), "m5.xlarge")
-}
-
-func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
-	f := &regionData{onDemand: map[string]float64{"c5.large": 1}, spot: map[zonalType]float64{{"m5.large", "a"}: 0.02}}
-	for _, tt := range []struct {
-		zone string
-		spot bool
-		want bool
-	}{{"a", false, false}, {"a", true, true}, {"b", true, false}} {
-		if _, ok := f.price(m5large, tt.zone, tt.spot); ok != tt.want {
-			t.Errorf("m5.large in %s, spot %v: priced is %v", tt.zone, tt.spot, ok)
-		}
-	}
-}
-
-func TestPriceOf(t *testing.T) {
-	item := `{"product":{"productFamily":"Compute Instance","attributes":{"instanceType":"m5.large"}},
-		"terms":{"OnDemand":{"A.B":{"priceDimensions":{"A.B.C":{"pricePerUnit":{"USD":"0.0960000000"}}}}}}}`
-	if name, price, ok := priceOf(item, "USD"); name != "m5.large" || price != 0.096 || !ok {
-		t.Errorf("%s %v %v", name, price, ok)
-	}
-	for _, bad := range []string{"", "{}", strings.Replace(item, "0.0960000000", "0.0000000000", 1), strings.Replace(item, "USD", "CNY", 1)} {
-		if _, _, ok := priceOf(bad, "USD"); ok {
-			t.Errorf("a price in %q", bad)
-		}
-	}
 }

@@ -12,79 +12,88 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
-// findProfile returns the name of the class's instance profile: the given one, or one that we create and own for its role.
-func (p *Provider) findProfile(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, string, error) {
+// profiles looks up and creates the instance profiles of classes, and removes those that are no longer needed.
+type profiles struct {
+	iam    IAM
+	clock  clock.PassiveClock
+	owner  owner
+	region string
+}
+
+// find returns the name of the class's instance profile: the given one, or one that we create and own for its role.
+func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, error) {
 	if given := awssdk.ToString(nc.Spec.InstanceProfile); given != "" {
-		_, err := p.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &given})
+		_, err := l.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &given})
 		switch {
 		case IsNotFound(err):
-			return "", fmt.Sprintf("spec.instanceProfile: no instance profile is called %s", given), nil
+			return "", unusablef("spec.instanceProfile: no instance profile is called %s", given)
 		case IsUnauthorized(err):
-			return given, "", nil // we may not look at it, but EC2 will know it
+			return given, nil // we may not look at it, but EC2 will know it
 		case err != nil:
-			return "", "", fmt.Errorf("getting instance profile %s: %w", given, err)
+			return "", fmt.Errorf("getting instance profile %s: %w", given, err)
 		}
-		return given, "", nil
+		return given, nil
 	}
-	name := profileName(p.cfg.ClusterName, p.cfg.Region, nc)
-	profile, err := p.ensureProfile(ctx, nc, name)
+	name := l.name(nc)
+	profile, err := l.ensure(ctx, nc, name)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	// A role may be given with its path; profiles take only the name.
 	role := nc.Spec.Role[strings.LastIndex(nc.Spec.Role, "/")+1:]
 	for _, r := range profile.Roles {
 		if awssdk.ToString(r.RoleName) == role {
-			return name, "", nil
+			return name, nil
 		}
 	}
-	_, err = p.iam.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &role})
+	_, err = l.iam.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &role})
 	switch {
 	case IsNotFound(err):
-		return "", fmt.Sprintf("spec.role: no role is called %s", role), nil
+		return "", unusablef("spec.role: no role is called %s", role)
 	case IsUnauthorized(err):
-		return "", fmt.Sprintf("spec.role: not allowed to put role %s into an instance profile: %s", role, summarize(err)), nil
+		return "", unusablef("spec.role: not allowed to put role %s into an instance profile: %s", role, summarize(err))
 	case err != nil:
-		return "", "", fmt.Errorf("adding role %s to instance profile %s: %w", role, name, err)
+		return "", fmt.Errorf("adding role %s to instance profile %s: %w", role, name, err)
 	}
-	return name, "", nil
+	return name, nil
 }
 
-func (p *Provider) ensureProfile(ctx context.Context, nc *ec2nc.EC2NodeClass, name string) (*iamtypes.InstanceProfile, error) {
-	got, err := p.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &name})
+func (l *profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name string) (*iamtypes.InstanceProfile, error) {
+	got, err := l.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &name})
 	if err == nil {
 		return got.InstanceProfile, nil
 	}
 	if !IsNotFound(err) {
 		return nil, fmt.Errorf("getting instance profile %s: %w", name, err)
 	}
-	tags := p.ownerTags(nc)
-	tags[ec2nc.LabelNodeClass], tags[corev1.LabelTopologyRegion] = nc.Name, p.cfg.Region
+	tags := l.owner.ownerTags(nc)
+	tags[ec2nc.LabelNodeClass], tags[corev1.LabelTopologyRegion] = nc.Name, l.region
 	in := &iam.CreateInstanceProfileInput{
 		InstanceProfileName: &name,
-		Path:                awssdk.String(p.profilePath(string(nc.UID) + "/")),
+		Path:                awssdk.String(l.path(string(nc.UID) + "/")),
 	}
 	for _, t := range sortedTags(tags) {
 		in.Tags = append(in.Tags, iamtypes.Tag{Key: t.Key, Value: t.Value})
 	}
-	created, err := p.iam.CreateInstanceProfile(ctx, in)
+	created, err := l.iam.CreateInstanceProfile(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("creating instance profile %s: %w", name, err)
 	}
 	return created.InstanceProfile, nil
 }
 
-// profilePath returns the path of this cluster's profiles; rest is the part below it, for a class.
-func (p *Provider) profilePath(rest string) string {
-	return "/karpenter/" + p.cfg.Region + "/" + p.cfg.ClusterName + "/" + rest
+// path returns the path of this cluster's profiles; rest is the part below it, for a class.
+func (l *profiles) path(rest string) string {
+	return "/karpenter/" + l.region + "/" + string(l.owner) + "/" + rest
 }
 
-// profileName returns the same name for the same class object and role. A changed role gets a new profile, so that running instances
-// keep theirs.
-func profileName(cluster, region string, nc *ec2nc.EC2NodeClass) string {
-	sum := sha256.Sum256([]byte(region + "\x00" + nc.Name + "\x00" + string(nc.UID) + "\x00" + nc.Spec.Role))
+// name returns the same name for the same class object and role. A changed role gets a new profile, so that running instances keep
+// theirs.
+func (l *profiles) name(nc *ec2nc.EC2NodeClass) string {
+	sum := sha256.Sum256([]byte(l.region + "\x00" + nc.Name + "\x00" + string(nc.UID) + "\x00" + nc.Spec.Role))
 	// 128 characters are allowed; a cluster's name has up to 100.
-	return cluster + "_" + hex.EncodeToString(sum[:10])
+	return string(l.owner) + "_" + hex.EncodeToString(sum[:10])
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 const (
-	// queueWait is how long a request waits for messages (SQS long polling); 20 seconds is the maximum.
-	queueWait = 20 * time.Second
 	// queueHidden is how long SQS hides a message that was received; handling one takes much less.
 	queueHidden = 20 * time.Second
 	// queueBatch is the most messages SQS returns, or deletes, at once.
@@ -25,27 +24,41 @@ const (
 	queuePauseMost = time.Minute
 )
 
-// OnInterruption registers f for the interruptions from the queue. f returns an error for each that it could not handle; its message
-// is delivered again. f may be called again for the same interruption, in any order. Call it before Run.
-func (p *Provider) OnInterruption(f func(context.Context, []capacity.Interruption) []error) {
-	p.onInterruption = f
+// queue reads the messages about interruptions.
+type queue struct {
+	name  string // empty: there is none
+	api   SQS
+	clock clock.Clock
+	// hold returns why no message may be taken from the queue at the moment; empty if one may.
+	hold func() string
+
+	onInterruption func(context.Context, []capacity.Interruption) []error
 }
 
-// listen reads the interruption queue until ctx ends.
-func (p *Provider) listen(ctx context.Context) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", p.cfg.InterruptionQueue)
+// OnInterruption registers f for the interruptions from the queue. f returns an error for each that it could not handle; its message
+// is delivered again. f may be called again for the same interruption, in any order. Call it before Run.
+func (q *queue) OnInterruption(f func(context.Context, []capacity.Interruption) []error) {
+	q.onInterruption = f
+}
+
+// listen reads the interruption queue until ctx ends. It returns at once if there is none, or no function to handle interruptions.
+func (q *queue) listen(ctx context.Context) {
+	if q.name == "" || q.onInterruption == nil {
+		return
+	}
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", q.name)
 	url, pause := "", queuePause
 	for ctx.Err() == nil {
-		if p.cfg.Hold() != "" { // the messages belong to the other controller
-			sleep(ctx, p.clock, queuePause)
+		if q.hold() != "" { // the messages belong to the other controller
+			sleep(ctx, q.clock, queuePause)
 			continue
 		}
 		var err error
 		if url == "" {
-			url, err = p.queueURL(ctx)
+			url, err = q.url(ctx)
 		}
 		if err == nil {
-			err = p.hear(ctx, url)
+			err = q.hear(ctx, url)
 		}
 		if err == nil || ctx.Err() != nil {
 			pause = queuePause
@@ -53,13 +66,13 @@ func (p *Provider) listen(ctx context.Context) {
 		}
 		logger.Error(err, "Could not read the interruption queue, will retry", "pause", pause)
 		url = "" // the queue may have been deleted and created again
-		sleep(ctx, p.clock, pause)
+		sleep(ctx, q.clock, pause)
 		pause = min(2*pause, queuePauseMost)
 	}
 }
 
-func (p *Provider) queueURL(ctx context.Context) (string, error) {
-	out, err := p.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: awssdk.String(p.cfg.InterruptionQueue)})
+func (q *queue) url(ctx context.Context) (string, error) {
+	out, err := q.api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: awssdk.String(q.name)})
 	if err != nil {
 		return "", wrap(err, "finding the interruption queue")
 	}
@@ -68,8 +81,8 @@ func (p *Provider) queueURL(ctx context.Context) (string, error) {
 
 // hear receives the messages on the queue, or waits for some, has them handled, and deletes those that were handled. It also deletes
 // messages that can't be understood, which would be delivered again and again.
-func (p *Provider) hear(ctx context.Context, url string) error {
-	out, err := p.sqs.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+func (q *queue) hear(ctx context.Context, url string) error {
+	out, err := q.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: awssdk.String(url), MaxNumberOfMessages: queueBatch, WaitTimeSeconds: int32(queueWait / time.Second),
 		VisibilityTimeout: int32(queueHidden / time.Second),
 	})
@@ -98,18 +111,18 @@ func (p *Provider) hear(ctx context.Context, url string) error {
 		heard = append(heard, said...)
 	}
 	if len(heard) > 0 {
-		for i, err := range p.onInterruption(ctx, heard) {
+		for i, err := range q.onInterruption(ctx, heard) {
 			if err != nil {
 				logger.Error(err, "An interruption could not be handled; its message will be received again", "instance", heard[i].InstanceID, "kind", heard[i].Kind)
 				seen[from[i]] = err
 			}
 		}
 	}
-	return p.forget(ctx, url, out.Messages, seen)
+	return q.forget(ctx, url, out.Messages, seen)
 }
 
 // forget deletes the messages that have been handled.
-func (p *Provider) forget(ctx context.Context, url string, messages []sqstypes.Message, seen []error) error {
+func (q *queue) forget(ctx context.Context, url string, messages []sqstypes.Message, seen []error) error {
 	var done []sqstypes.DeleteMessageBatchRequestEntry
 	for i := range messages {
 		if seen[i] == nil {
@@ -119,7 +132,7 @@ func (p *Provider) forget(ctx context.Context, url string, messages []sqstypes.M
 	if len(done) == 0 {
 		return nil
 	}
-	out, err := p.sqs.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: awssdk.String(url), Entries: done})
+	out, err := q.api.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: awssdk.String(url), Entries: done})
 	if err != nil {
 		return wrap(err, "deleting from the interruption queue")
 	}

@@ -68,9 +68,10 @@ func TestInterruptionsOf(t *testing.T) {
 // listener is a provider that only runs the queue's loop, and the interruptions that were delivered.
 type listener struct {
 	*Provider
-	t   *testing.T
-	ctx context.Context
-	sim *sim.Sim
+	clients Clients
+	t       *testing.T
+	ctx     context.Context
+	sim     *sim.Sim
 
 	mu    sync.Mutex
 	heard []capacity.Interruption
@@ -91,7 +92,8 @@ func newListener(t *testing.T, change ...func(*Config, *sim.Config)) *listener {
 	}
 	conf, client := s.AWSConfig(), &http1{}
 	conf.HTTPClient = client.make()
-	p, err := New(cfg, NewClients(conf, clock.RealClock{}))
+	clients := NewClients(conf, clock.RealClock{})
+	p, err := New(cfg, clients)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +104,7 @@ func newListener(t *testing.T, change ...func(*Config, *sim.Config)) *listener {
 		}
 	})
 	_, ctx := ktesting.NewTestContext(t)
-	return &listener{Provider: p, t: t, ctx: ctx, sim: s, fail: func(capacity.Interruption) error { return nil }}
+	return &listener{Provider: p, clients: clients, t: t, ctx: ctx, sim: s, fail: func(capacity.Interruption) error { return nil }}
 }
 
 // listens runs the loop until the test ends.
@@ -137,7 +139,7 @@ func (l *listener) times(id string) int {
 
 func (l *listener) send(body string) {
 	l.t.Helper()
-	if _, err := l.sqs.(*sqs.Client).SendMessage(l.ctx, &sqs.SendMessageInput{QueueUrl: awssdk.String(l.sim.QueueURL()), MessageBody: &body}); err != nil {
+	if _, err := l.clients.SQS.(*sqs.Client).SendMessage(l.ctx, &sqs.SendMessageInput{QueueUrl: awssdk.String(l.sim.QueueURL()), MessageBody: &body}); err != nil {
 		l.t.Fatal(err)
 	}
 }

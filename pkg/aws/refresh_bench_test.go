@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
-	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
+	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
 const (
@@ -28,10 +28,10 @@ const (
 )
 
 // largeRegion is a catalogue of 1,300 types, each in four zones, on demand and as spot.
-func largeRegion(tb testing.TB) *catalog.Catalog {
+func largeRegion(tb testing.TB) *simcatalog.Catalog {
 	tb.Helper()
 	var raw bytes.Buffer
-	if err := catalog.Builtin().Write(&raw); err != nil {
+	if err := simcatalog.Builtin().Write(&raw); err != nil {
 		tb.Fatal(err)
 	}
 	var doc map[string]any
@@ -57,7 +57,7 @@ func largeRegion(tb testing.TB) *catalog.Catalog {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c, err := catalog.Load(bytes.NewReader(changed))
+	c, err := simcatalog.Load(bytes.NewReader(changed))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -121,21 +121,32 @@ func cpuTime(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// refresh reads everything of the region, as the provider's loops do.
-func (p *Provider) refresh(ctx context.Context, c Clients) (*regionData, error) {
-	f := &regionData{settled: true}
-	var err error
-	if f.types, err = fetchTypes(ctx, c.EC2); err != nil {
-		return nil, err
+// refreshed runs the loops of a new catalogue until they have read every part of the region.
+func refreshed(ctx context.Context, c Clients) (*catalogue, error) {
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	changed := make(chan struct{}, 1)
+	k := newCatalogue(catalogueConfig{region: "us-west-2", typesEvery: time.Hour, zonesEvery: time.Hour, onDemandEvery: time.Hour, spotEvery: time.Hour},
+		clock.RealClock{}, c.EC2, c.Pricing, func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for _, loop := range k.Loops() {
+		wg.Go(func() { loop(ctx) })
 	}
-	if f.zones, err = fetchZones(ctx, c.EC2); err != nil {
-		return nil, err
+	for k.Status() != nil {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, k.Status()
+		}
 	}
-	if f.onDemand, err = fetchOnDemand(ctx, c.Pricing, p.cfg.Region); err != nil {
-		return nil, err
-	}
-	f.spot, err = fetchSpot(ctx, c.EC2, time.Unix(0, 0))
-	return f, err
+	return k, nil
 }
 
 // BenchmarkRefresh reads a region of 1,300 types in four zones and builds the offerings of a class from it. It fails when that takes
@@ -159,23 +170,19 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 	nc := nodeClass()
 	p.SetNodeClass(nc)
-	settings, _ := settingsOf(&nc.Spec, families["AL2023"], &p.cfg)
+	settings, _ := settingsOf(&nc.Spec, families["AL2023"], p.cfg.sizes())
 	r := &resolved{class: nc, family: families["AL2023"], settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
 	for _, z := range s.Zones() {
 		r.subnets = append(r.subnets, subnet{"s-" + z, z, z})
 	}
-	p.class(nc.Name).resolved.Store(r)
+	p.classes.get(nc.Name).resolved.Store(r)
 	read := func() {
-		f, err := p.refresh(b.Context(), clients)
+		k, err := refreshed(b.Context(), clients)
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.catalogue.mu.Lock()
-		change := p.catalogue.update(func(now *regionData) { *now = *f })
-		p.catalogue.mu.Unlock()
-		if change {
-			p.bump()
-		}
+		p.catalogue = k
+		p.bump()
 		if types, unready := p.InstanceTypes(nc.Name); unready != "" || len(types) < manyTypes*9/10 {
 			b.Fatal(len(types), unready)
 		}
@@ -188,7 +195,7 @@ func BenchmarkRefresh(b *testing.B) {
 		return m.HeapAlloc
 	}
 	forget := func() {
-		p.catalogue.now.Store(&regionData{settled: true})
+		p.catalogue = newCatalogue(catalogueConfig{}, clock.RealClock{}, nil, nil, func() {})
 		p.bump()
 		p.InstanceTypes(nc.Name)
 	}

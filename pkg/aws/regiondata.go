@@ -26,10 +26,16 @@ type regionData struct {
 
 type zonalType struct{ name, zone string }
 
+// catalogueConfig names the region and the times between two refreshes of each part.
+type catalogueConfig struct {
+	region                                           string
+	typesEvery, zonesEvery, onDemandEvery, spotEvery time.Duration
+}
+
 // catalogue keeps the region data up to date.
 type catalogue struct {
+	cfg      catalogueConfig
 	clock    clock.WithTicker
-	region   string
 	hardware hardwareAPI
 	pricing  Pricing
 	changed  func()
@@ -49,8 +55,8 @@ const (
 	partSpot     = "spot prices"
 )
 
-func newCatalogue(cfg *Config, c Clients, changed func()) *catalogue {
-	k := &catalogue{clock: cfg.Clock, region: cfg.Region, hardware: c.EC2, pricing: c.Pricing, changed: changed, problems: map[string]error{}}
+func newCatalogue(cfg catalogueConfig, c clock.WithTicker, hardware hardwareAPI, prices Pricing, changed func()) *catalogue {
+	k := &catalogue{cfg: cfg, clock: c, hardware: hardware, pricing: prices, changed: changed, problems: map[string]error{}}
 	for _, part := range []string{partTypes, partZones, partOnDemand, partSpot} {
 		k.problems[part] = errNotAsked
 	}
@@ -60,26 +66,29 @@ func newCatalogue(cfg *Config, c Clients, changed func()) *catalogue {
 
 var errNotAsked = errors.New("not answered yet")
 
-// loops returns the refresh loops, each of which runs until ctx ends.
-func (k *catalogue) loops(cfg *Config) []func(context.Context) {
+// Region returns what is known now.
+func (k *catalogue) Region() *regionData { return k.now.Load() }
+
+// Loops returns the refresh loops, each of which runs until ctx ends.
+func (k *catalogue) Loops() []func(context.Context) {
 	loop := func(part string, every time.Duration, fetch func(context.Context) (func(*regionData), error)) func(context.Context) {
 		return func(ctx context.Context) { k.keep(ctx, part, every, fetch) }
 	}
 	return []func(context.Context){
 		k.settle,
-		loop(partTypes, cfg.TypesEvery, func(ctx context.Context) (func(*regionData), error) {
+		loop(partTypes, k.cfg.typesEvery, func(ctx context.Context) (func(*regionData), error) {
 			v, err := fetchTypes(ctx, k.hardware)
 			return func(f *regionData) { f.types = v }, err
 		}),
-		loop(partZones, cfg.OfferingsEvery, func(ctx context.Context) (func(*regionData), error) {
+		loop(partZones, k.cfg.zonesEvery, func(ctx context.Context) (func(*regionData), error) {
 			v, err := fetchZones(ctx, k.hardware)
 			return func(f *regionData) { f.zones = v }, err
 		}),
-		loop(partOnDemand, cfg.PricesEvery, func(ctx context.Context) (func(*regionData), error) {
-			v, err := fetchOnDemand(ctx, k.pricing, k.region)
+		loop(partOnDemand, k.cfg.onDemandEvery, func(ctx context.Context) (func(*regionData), error) {
+			v, err := fetchOnDemand(ctx, k.pricing, k.cfg.region)
 			return func(f *regionData) { f.onDemand = v }, err
 		}),
-		loop(partSpot, cfg.SpotEvery, func(ctx context.Context) (func(*regionData), error) {
+		loop(partSpot, k.cfg.spotEvery, func(ctx context.Context) (func(*regionData), error) {
 			v, err := fetchSpot(ctx, k.hardware, k.clock.Now())
 			return func(f *regionData) { f.spot = v }, err
 		}),
@@ -170,8 +179,8 @@ func (k *catalogue) settle(ctx context.Context) {
 // by estimate until prices are known.
 const pricePatience = 10 * time.Second
 
-// status returns an error that names the parts of the region data that are missing or out of date.
-func (k *catalogue) status() error {
+// Status returns an error that names the parts of the region data that are missing or out of date.
+func (k *catalogue) Status() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
@@ -188,8 +197,8 @@ func (k *catalogue) status() error {
 	return errors.Join(errs...)
 }
 
-// problem returns why a part is not known or not up to date, or nil.
-func (k *catalogue) problem(part string) error {
+// Problem returns why a part is not known or not up to date, or nil.
+func (k *catalogue) Problem(part string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.problemLocked(part)
@@ -214,26 +223,6 @@ type unknown struct {
 func (u *unknown) Error() string        { return u.part + ": unknown: " + summarize(u.err) }
 func (u *unknown) Unwrap() error        { return u.err }
 func (u *unknown) Is(target error) bool { return target == errUnknown }
-
-// backoff doubles from a second to a minute.
-type backoff struct{ d time.Duration }
-
-func (b *backoff) next() time.Duration {
-	b.d = min(max(2*b.d, time.Second), time.Minute)
-	return b.d
-}
-
-// sleep waits for d; it returns false if ctx ended first.
-func sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
-	t := c.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C():
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // find returns the hardware with that name, or nil.
 func (f *regionData) find(name string) *hardware {

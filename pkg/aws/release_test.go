@@ -13,7 +13,7 @@ func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
 	w := newWorld(t)
 	// The role has changed once: the first profile still exists.
 	earlier := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.Role = "earlier" })
-	if _, err := w.ensureProfile(w.ctx, earlier, profileName("films", "us-west-2", earlier)); err != nil {
+	if _, err := w.account.profiles.ensure(w.ctx, earlier, ownProfiles.name(earlier)); err != nil {
 		t.Fatal(err)
 	}
 	other := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.UID = "other", "uid-other" })
@@ -22,7 +22,7 @@ func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
 		w.types(nc.Name)
 	}
 	left := func() []string {
-		out, err := w.iam.ListInstanceProfiles(w.ctx, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String("/karpenter/us-west-2/films/")})
+		out, err := w.clients.IAM.ListInstanceProfiles(w.ctx, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String("/karpenter/us-west-2/films/")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{profileName("films", "us-west-2", other)}; !slices.Equal(left(), want) {
+	if want := []string{ownProfiles.name(other)}; !slices.Equal(left(), want) {
 		t.Errorf("profiles after: %v, want %v", left(), want)
 	}
 	if _, unready := w.InstanceTypes("default"); unready != "EC2NodeClass default does not exist" {

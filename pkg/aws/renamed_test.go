@@ -80,7 +80,7 @@ func TestTheTagOfLaunchBatchesIsNotForUsers(t *testing.T) {
 	for _, key := range []string{"dovetail.sh/launch-batch", "dovetail.sh/wave"} {
 		nc := nodeClass()
 		nc.Spec.Tags = map[string]string{key: "x"}
-		if why := validTags(&nc.Spec, nil); why == "" {
+		if err := validTags(&nc.Spec, nil); err == nil {
 			t.Errorf("the tag %s is allowed", key)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -73,12 +74,19 @@ func (c *counts) set(update func(map[string]int)) {
 	}
 }
 
-// findReservations returns the active reservations that any term selects, sorted by id.
-func (p *Provider) findReservations(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]reservation, string, error) {
+// reservations looks up the capacity reservations of classes.
+type reservations struct {
+	ec2    networkAPI
+	clock  clock.PassiveClock
+	counts *counts
+}
+
+// find returns the active reservations that any term selects, sorted by id.
+func (l *reservations) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]reservation, error) {
 	found := map[string]reservation{}
 	left := map[string]int{}
 	ask := func(ids []string, filters ...ec2types.Filter) error {
-		pages := ec2.NewDescribeCapacityReservationsPaginator(p.ec2, &ec2.DescribeCapacityReservationsInput{
+		pages := ec2.NewDescribeCapacityReservationsPaginator(l.ec2, &ec2.DescribeCapacityReservationsInput{
 			CapacityReservationIds: ids, Filters: append(filters, filter("state", "active")),
 		})
 		for pages.HasMorePages() {
@@ -87,7 +95,7 @@ func (p *Provider) findReservations(ctx context.Context, spec *ec2nc.EC2NodeClas
 				return fmt.Errorf("describing capacity reservations: %w", err)
 			}
 			for i := range page.CapacityReservations {
-				if r, n, ok := reservationOf(&page.CapacityReservations[i], p.clock.Now()); ok {
+				if r, n, ok := reservationOf(&page.CapacityReservations[i], l.clock.Now()); ok {
 					found[r.id], left[r.id] = r, n
 				}
 			}
@@ -107,13 +115,13 @@ func (p *Provider) findReservations(ctx context.Context, spec *ec2nc.EC2NodeClas
 			ids = []string{t.ID} // one id per request: an unknown id fails the request
 		}
 		if err := ask(ids, filters...); err != nil && !IsNotFound(err) {
-			return nil, "", err
+			return nil, err
 		}
 	}
-	p.counts.set(func(now map[string]int) { maps.Copy(now, left) })
+	l.counts.set(func(now map[string]int) { maps.Copy(now, left) })
 	out := slices.Collect(maps.Values(found))
 	slices.SortFunc(out, func(a, b reservation) int { return strings.Compare(a.id, b.id) })
-	return out, "", nil
+	return out, nil
 }
 
 func reservationOf(c *ec2types.CapacityReservation, now time.Time) (r reservation, left int, ok bool) {
@@ -182,10 +190,10 @@ func (r *resolved) reservation(id string) *reservation {
 
 // ReservationOver returns when nodes from a reservation have to be draining, because EC2 will terminate their instances; false: never,
 // or the reservation is not known.
-func (p *Provider) ReservationOver(id string) (time.Time, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.classes {
+func (s *classes) ReservationOver(id string) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.byName {
 		r := c.resolved.Load()
 		if r == nil {
 			continue

@@ -139,9 +139,9 @@ func TestAccepts(t *testing.T) {
 		nc := nodeClass()
 		tt.class(&nc.Spec)
 		cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
-		s, problem := settingsOf(&nc.Spec, families["AL2023"], &cfg)
-		if problem != "" {
-			t.Fatal(problem)
+		s, err := settingsOf(&nc.Spec, families["AL2023"], cfg.sizes())
+		if err != nil {
+			t.Fatal(err)
 		}
 		r := &resolved{class: nc, family: families["AL2023"], settings: s, images: []image{{id: "ami-1", arch: "amd64"}}}
 		if got := r.accepts(tt.hardware); got != tt.want {

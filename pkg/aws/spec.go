@@ -1,8 +1,6 @@
 package aws
 
 import (
-	"cmp"
-
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -198,26 +196,4 @@ func (r *resolved) groupIDs() []string {
 		out = append(out, g.ID)
 	}
 	return out
-}
-
-// ownerTags say whose a thing is. The class's own tags are among them.
-func (p *Provider) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
-	tags := map[string]string{}
-	for k, v := range nc.Spec.Tags {
-		tags[k] = v
-	}
-	tags[p.clusterTag()] = clusterOwned
-	tags[ec2nc.EKSClusterNameTagKey] = p.cfg.ClusterName
-	return tags
-}
-
-// launchTags returns the tags of everything that a launch creates. A node without a pool has the pool's tag with an empty value,
-// because List selects instances by that tag.
-func (p *Provider) launchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string {
-	tags := p.ownerTags(nc)
-	if _, own := tags[ec2nc.NameTagKey]; !own {
-		tags[ec2nc.NameTagKey] = cmp.Or(pool, nc.Name)
-	}
-	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = pool, nc.Name
-	return tags
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
@@ -14,7 +15,7 @@ import (
 )
 
 // publish makes a resolution the one that offerings are computed from, and reports its status.
-func (p *Provider) publish(ctx context.Context, c *class, r *resolution) {
+func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
 	conditions := r.conditions()
 	res := &resolved{
 		class: r.class, family: r.family, settings: r.settings,
@@ -27,18 +28,18 @@ func (p *Provider) publish(ctx context.Context, c *class, r *resolution) {
 		return
 	}
 	if changed {
-		p.bump()
+		s.changed()
 		klog.FromContext(ctx).V(2).Info("Resolved node class", "unready", res.unready, "subnets", len(res.subnets), "images", len(res.images))
 	}
 	st := res.status()
-	st.Conditions = p.stamp(conditions, r)
+	st.Conditions = stamp(conditions, r, s.clock.Now())
 	if r.reported != nil && reflect.DeepEqual(*r.reported, st) {
 		return
 	}
 	r.reported = &st
-	p.mu.Lock()
-	fs := p.onNodeClass
-	p.mu.Unlock()
+	s.mu.Lock()
+	fs := s.onNodeClass
+	s.mu.Unlock()
 	for _, f := range fs {
 		f(c.name, r.class.Generation, *st.DeepCopy())
 	}
@@ -59,12 +60,12 @@ func (r *resolved) status() ec2nc.EC2NodeClassStatus {
 }
 
 // stamp sets generation and times of conditions: the time of a condition is that of its last change of status.
-func (p *Provider) stamp(conditions []status.Condition, r *resolution) []status.Condition {
+func stamp(conditions []status.Condition, r *resolution, at time.Time) []status.Condition {
 	before := r.class.Status.Conditions
 	if r.reported != nil {
 		before = r.reported.Conditions
 	}
-	now := metav1.NewTime(p.clock.Now())
+	now := metav1.NewTime(at)
 	for i := range conditions {
 		c := &conditions[i]
 		c.ObservedGeneration, c.LastTransitionTime = r.class.Generation, now
@@ -109,10 +110,10 @@ func (r *resolution) conditions() []status.Condition {
 		out = append(out, conditionOf(r, ec2nc.ConditionTypePlacementGroupReady, "PlacementGroupNotFound", &r.placed))
 	}
 	switch {
-	case r.invalid != "":
-		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "Invalid", r.invalid))
-	case r.join != "":
-		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "DependenciesNotReady", r.join))
+	case r.invalid != nil:
+		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "Invalid", r.invalid.Error()))
+	case r.join != nil:
+		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "DependenciesNotReady", r.join.Error()))
 	default:
 		valid := ok(ec2nc.ConditionTypeValidationSucceeded)
 		valid.Message = unused(spec, r.family)
@@ -144,12 +145,12 @@ func (r *resolution) conditions() []status.Condition {
 func conditionOf[T any](r *resolution, kind, reason string, p *part[T]) status.Condition {
 	c := status.Condition{Type: kind}
 	switch {
-	case r.invalid != "":
+	case r.invalid != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "Invalid", "the class is not valid: see ValidationSucceeded"
 	case p.usable():
 		c.Status, c.Reason = metav1.ConditionTrue, kind
 	case p.known:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, p.problem
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, p.problem.Error()
 	case p.err != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAnswered", summarize(p.err)
 	default:
@@ -158,13 +159,13 @@ func conditionOf[T any](r *resolution, kind, reason string, p *part[T]) status.C
 	return c
 }
 
-// unready returns the messages of the conditions that are not True, or "".
-func unready(nc *ec2nc.EC2NodeClass, conditions []status.Condition) string {
+// unready returns an error with the messages of the conditions that are not True, or nil.
+func unready(nc *ec2nc.EC2NodeClass, conditions []status.Condition) error {
 	if !nc.DeletionTimestamp.IsZero() {
-		return fmt.Sprintf("EC2NodeClass %s is being deleted", nc.Name)
+		return fmt.Errorf("EC2NodeClass %s is being deleted", nc.Name)
 	}
 	if conditions[len(conditions)-1].Status == metav1.ConditionTrue {
-		return ""
+		return nil
 	}
 	var messages []string
 	for _, c := range conditions[:len(conditions)-1] {
@@ -173,5 +174,5 @@ func unready(nc *ec2nc.EC2NodeClass, conditions []status.Condition) string {
 			messages = append(messages, c.Message)
 		}
 	}
-	return fmt.Sprintf("EC2NodeClass %s: %s", nc.Name, strings.Join(messages, "; "))
+	return fmt.Errorf("EC2NodeClass %s: %s", nc.Name, strings.Join(messages, "; "))
 }

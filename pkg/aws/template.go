@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +24,7 @@ const templatePrefix = "karpenter.k8s.aws/"
 type templates struct {
 	clock clock.PassiveClock
 	api   templateAPI
+	owner owner
 
 	mu   sync.Mutex
 	made map[string]*madeTemplate
@@ -37,8 +36,8 @@ type madeTemplate struct {
 	used time.Time
 }
 
-func newTemplates(c clock.PassiveClock, api templateAPI) *templates {
-	return &templates{clock: c, api: api, made: map[string]*madeTemplate{}}
+func newTemplates(c clock.PassiveClock, api templateAPI, o owner) *templates {
+	return &templates{clock: c, api: api, owner: o, made: map[string]*madeTemplate{}}
 }
 
 // ensure creates the template unless it is known to exist, and returns its name. Callers with the same template share one request.
@@ -114,14 +113,6 @@ func templateName(data *ec2types.RequestLaunchTemplateData, tags map[string]stri
 	}
 	sum := sha256.Sum256(raw)
 	return templatePrefix + hex.EncodeToString(sum[:12]), nil
-}
-
-func sortedTags(tags map[string]string) []ec2types.Tag {
-	var out []ec2types.Tag
-	for _, k := range slices.Sorted(maps.Keys(tags)) {
-		out = append(out, ec2types.Tag{Key: awssdk.String(k), Value: awssdk.String(tags[k])})
-	}
-	return out
 }
 
 func encodeUserData(s string) *string {

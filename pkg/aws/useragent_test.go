@@ -26,8 +26,7 @@ func (s *sentAs) Do(r *http.Request) (*http.Response, error) {
 // CloudTrail shows which build made a call.
 func TestUserAgent(t *testing.T) {
 	var sent sentAs
-	cfg := awsConfigForTests()
-	cfg.HTTPClient = &sent
+	cfg := awssdk.Config{Region: "us-west-2", Credentials: awssdk.AnonymousCredentials{}, HTTPClient: &sent}
 	clients := newClients(cfg, clock.RealClock{}, retry.IsErrorRetryableFunc(func(error) awssdk.Ternary { return awssdk.FalseTernary }))
 	_, _ = clients.EC2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{})
 	_, _ = clients.SQS.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: awssdk.String("q")})

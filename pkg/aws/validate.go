@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -21,52 +22,52 @@ const userDataLimit = 16 << 10
 
 // validate returns what is wrong with a class, naming the field. The API server refuses most of it, but classes may come from
 // elsewhere or have passed an older version of the definition.
-func validate(nc *ec2nc.EC2NodeClass, f *family) string {
-	if problem := validNodeName(nc); problem != "" {
-		return problem
+func validate(nc *ec2nc.EC2NodeClass, f *family) error {
+	if err := validNodeName(nc); err != nil {
+		return err
 	}
-	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) string{
+	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) error{
 		validTerms, validIdentity, validTags, validDevices, validInterfaces, validKubelet, validUserData,
 	} {
-		if problem := check(&nc.Spec, f); problem != "" {
-			return problem
+		if err := check(&nc.Spec, f); err != nil {
+			return err
 		}
 	}
-	return ""
+	return nil
 }
 
-func validTerms(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+func validTerms(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	switch {
 	case len(spec.SubnetSelectorTerms) == 0:
-		return "spec.subnetSelectorTerms: at least one term is required"
+		return errors.New("spec.subnetSelectorTerms: at least one term is required")
 	case len(spec.SecurityGroupSelectorTerms) == 0:
-		return "spec.securityGroupSelectorTerms: at least one term is required"
+		return errors.New("spec.securityGroupSelectorTerms: at least one term is required")
 	case len(spec.AMISelectorTerms) == 0:
-		return "spec.amiSelectorTerms: at least one term is required"
+		return errors.New("spec.amiSelectorTerms: at least one term is required")
 	}
 	for i, t := range spec.SubnetSelectorTerms {
 		if t.ID == "" && len(t.Tags) == 0 {
-			return fmt.Sprintf("spec.subnetSelectorTerms[%d]: id or tags is required", i)
+			return fmt.Errorf("spec.subnetSelectorTerms[%d]: id or tags is required", i)
 		}
 	}
 	for i, t := range spec.SecurityGroupSelectorTerms {
 		if t.ID == "" && t.Name == "" && len(t.Tags) == 0 {
-			return fmt.Sprintf("spec.securityGroupSelectorTerms[%d]: id, name or tags is required", i)
+			return fmt.Errorf("spec.securityGroupSelectorTerms[%d]: id, name or tags is required", i)
 		}
 	}
 	for i, t := range spec.AMISelectorTerms {
 		if t.Alias == "" && t.ID == "" && t.Name == "" && len(t.Tags) == 0 && t.SSMParameter == "" {
-			return fmt.Sprintf("spec.amiSelectorTerms[%d]: alias, id, name, tags or ssmParameter is required", i)
+			return fmt.Errorf("spec.amiSelectorTerms[%d]: alias, id, name, tags or ssmParameter is required", i)
 		}
 	}
-	return ""
+	return nil
 }
 
-func validIdentity(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+func validIdentity(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	if (spec.Role == "") == (awssdk.ToString(spec.InstanceProfile) == "") {
-		return "spec.role, spec.instanceProfile: exactly one of them is required"
+		return errors.New("spec.role, spec.instanceProfile: exactly one of them is required")
 	}
-	return ""
+	return nil
 }
 
 // EC2's limits for tags. Its documentation names 127 and 128, 255 and 256 characters: only what is refused for certain is refused
@@ -81,20 +82,20 @@ const (
 // set when its Node exists.
 const instanceTags = 7
 
-func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	for _, k := range slices.Sorted(maps.Keys(spec.Tags)) {
 		switch {
 		case k == "":
-			return "spec.tags: a key is empty"
+			return errors.New("spec.tags: a key is empty")
 		case k == objects.TagLaunchBatch || slices.Contains(objects.FormerNames(objects.TagLaunchBatch), k) ||
 			slices.ContainsFunc(ec2nc.RestrictedTagPatterns, func(r *regexp.Regexp) bool { return r.MatchString(k) }):
-			return fmt.Sprintf("spec.tags: the key %q is set by the program itself", k)
+			return fmt.Errorf("spec.tags: the key %q is set by the program itself", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return fmt.Sprintf("spec.tags: the key %q begins with aws:, which AWS reserves", k)
+			return fmt.Errorf("spec.tags: the key %q begins with aws:, which AWS reserves", k)
 		case utf8.RuneCountInString(k) > maxTagKey:
-			return fmt.Sprintf("spec.tags: the key %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(k), maxTagKey)
+			return fmt.Errorf("spec.tags: the key %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(k), maxTagKey)
 		case utf8.RuneCountInString(spec.Tags[k]) > maxTagValue:
-			return fmt.Sprintf("spec.tags: the value of %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(spec.Tags[k]), maxTagValue)
+			return fmt.Errorf("spec.tags: the value of %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(spec.Tags[k]), maxTagValue)
 		}
 	}
 	ours := instanceTags
@@ -102,106 +103,85 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
 		ours-- // instead of ours
 	}
 	if n := len(spec.Tags); n+ours > maxTags {
-		return fmt.Sprintf("spec.tags: %d tags and the %d that every instance needs besides are %d; EC2 allows %d on an instance", n, ours, n+ours, maxTags)
+		return fmt.Errorf("spec.tags: %d tags and the %d that every instance needs besides are %d; EC2 allows %d on an instance", n, ours, n+ours, maxTags)
 	}
-	return ""
+	return nil
 }
 
-func validDevices(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+func validDevices(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	roots := 0
 	for i, m := range spec.BlockDeviceMappings {
 		switch {
 		case awssdk.ToString(m.DeviceName) == "":
-			return fmt.Sprintf("spec.blockDeviceMappings[%d].deviceName: required", i)
+			return fmt.Errorf("spec.blockDeviceMappings[%d].deviceName: required", i)
 		case m.EBS == nil || m.EBS.VolumeSize == nil && m.EBS.SnapshotID == nil:
-			return fmt.Sprintf("spec.blockDeviceMappings[%d].ebs: volumeSize or snapshotID is required", i)
+			return fmt.Errorf("spec.blockDeviceMappings[%d].ebs: volumeSize or snapshotID is required", i)
 		case m.EBS.IOPS != nil && *m.EBS.IOPS < 0:
-			return fmt.Sprintf("spec.blockDeviceMappings[%d].ebs.iops: %d is negative", i, *m.EBS.IOPS)
+			return fmt.Errorf("spec.blockDeviceMappings[%d].ebs.iops: %d is negative", i, *m.EBS.IOPS)
 		case m.EBS.Throughput != nil && *m.EBS.Throughput < 0:
-			return fmt.Sprintf("spec.blockDeviceMappings[%d].ebs.throughput: %d is negative", i, *m.EBS.Throughput)
+			return fmt.Errorf("spec.blockDeviceMappings[%d].ebs.throughput: %d is negative", i, *m.EBS.Throughput)
 		case m.RootVolume:
 			roots++
 		}
 	}
 	if roots > 1 {
-		return "spec.blockDeviceMappings: more than one has rootVolume"
+		return errors.New("spec.blockDeviceMappings: more than one has rootVolume")
 	}
-	return ""
+	return nil
 }
 
-func validInterfaces(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+func validInterfaces(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	if len(spec.NetworkInterfaces) == 0 {
-		return ""
+		return nil
 	}
 	for _, n := range spec.NetworkInterfaces {
 		if n.NetworkCardIndex == 0 && n.DeviceIndex == 0 && n.InterfaceType == ec2nc.InterfaceTypeInterface {
-			return ""
+			return nil
 		}
 	}
-	return "spec.networkInterfaces: the first, at card 0 and device 0, must be of type interface"
+	return errors.New("spec.networkInterfaces: the first, at card 0 and device 0, must be of type interface")
 }
 
-func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *family) string {
+func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	if spec.Kubelet == nil {
-		return ""
+		return nil
 	}
 	for i, a := range spec.Kubelet.ClusterDNS {
 		if _, err := netip.ParseAddr(a); err != nil {
-			return fmt.Sprintf("spec.kubelet.clusterDNS[%d]: %q is not an address", i, a)
+			return fmt.Errorf("spec.kubelet.clusterDNS[%d]: %q is not an address", i, a)
 		}
 	}
 	for _, signal := range slices.Sorted(maps.Keys(spec.Kubelet.EvictionSoftGracePeriod)) {
 		if d := spec.Kubelet.EvictionSoftGracePeriod[signal]; d.Duration < 0 {
-			return fmt.Sprintf("spec.kubelet.evictionSoftGracePeriod[%s]: %s is negative", signal, d.Duration)
+			return fmt.Errorf("spec.kubelet.evictionSoftGracePeriod[%s]: %s is negative", signal, d.Duration)
 		}
 	}
 	if s := spec.Kubelet.EvictionMaxPodGracePeriod; s != nil && *s < 0 {
-		return fmt.Sprintf("spec.kubelet.evictionMaxPodGracePeriod: %d is negative", *s)
+		return fmt.Errorf("spec.kubelet.evictionMaxPodGracePeriod: %d is negative", *s)
 	}
-	return ""
+	return nil
 }
 
 // validUserData creates user data as a launch would, with empty join data.
-func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) string {
+func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) error {
 	data, err := userData(f, spec, &joined{}, boot{cluster: "c", maxPods: 110, labels: map[string]string{}, taints: []corev1.Taint{unregistered}})
 	if err != nil {
-		return "spec.userData: " + err.Error()
+		return fmt.Errorf("spec.userData: %w", err)
 	}
 	if len(data) > userDataLimit {
-		return fmt.Sprintf("spec.userData: %d bytes with what the node needs; EC2 allows %d", len(data), userDataLimit)
+		return fmt.Errorf("spec.userData: %d bytes with what the node needs; EC2 allows %d", len(data), userDataLimit)
 	}
-	return ""
+	return nil
 }
 
 // unused names the fields of a class that have no effect on its nodes, with the reason.
 func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 	var out []string
-	k := spec.Kubelet
 	if addressedInterfaces(spec) > 1 && spec.AssociatePublicIPAddress != nil {
 		out = append(out, "spec.associatePublicIPAddress: EC2 assigns none to instances with several network interfaces")
 	}
-	switch f.name {
-	case ec2nc.AMIFamilyBottlerocket:
-		if k != nil && k.PodsPerCore != nil {
-			out = append(out, "spec.kubelet.podsPerCore: Bottlerocket has no such setting")
-		}
-		if k != nil && len(k.ClusterDNS) > 1 {
-			out = append(out, "spec.kubelet.clusterDNS[1]: Bottlerocket accepts only one address")
-		}
-	case ec2nc.AMIFamilyWindows2019, ec2nc.AMIFamilyWindows2022, ec2nc.AMIFamilyWindows2025:
-		if k != nil && len(k.ClusterDNS) > 1 {
-			out = append(out, "spec.kubelet.clusterDNS[1]: Windows accepts only one address")
-		}
-		if spec.InstanceStorePolicy != nil {
-			out = append(out, "spec.instanceStorePolicy: Windows has no such setting")
-		}
-	case ec2nc.AMIFamilyCustom:
-		if k != nil {
-			out = append(out, "spec.kubelet: used for planning, but spec.userData determines what the kubelet gets")
-		}
-		if spec.InstanceStorePolicy != nil {
-			out = append(out, "spec.instanceStorePolicy: used for planning, but spec.userData sets up the disks")
-		}
+	if f.unused != nil {
+		out = append(out, f.unused(spec)...)
 	}
 	return strings.Join(out, "; ")
 }

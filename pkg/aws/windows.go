@@ -13,12 +13,29 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
+// The releases of Windows Server.
+var (
+	windows2019 = windowsFamily(ec2nc.AMIFamilyWindows2019, ec2nc.Windows2019, ec2nc.Windows2019Build)
+	windows2022 = windowsFamily(ec2nc.AMIFamilyWindows2022, ec2nc.Windows2022, ec2nc.Windows2022Build)
+	windows2025 = windowsFamily(ec2nc.AMIFamilyWindows2025, ec2nc.Windows2025, ec2nc.Windows2025Build)
+)
+
 // windowsFamily returns a release of Windows Server Core. Its pods only get addresses of the first network interface
 // (vpc.amazonaws.com/PrivateIPv4Address), and only the newest version of its images can be found.
 func windowsFamily(name, year, build string) *family {
 	return &family{
 		name: name, rootDevice: "/dev/sda1", volumes: []volume{{"/dev/sda1", 50}}, podsPerCore: true, join: true,
-		os: "windows", build: build, defaultPods: 110, tellsReserved: true,
+		os: "windows", build: build, defaultPods: 110, tellsReserved: true, userData: powershell,
+		nodeName: func(string) nameForm { return namePrivateDNS },
+		unused: func(spec *ec2nc.EC2NodeClassSpec) (out []string) {
+			if k := spec.Kubelet; k != nil && len(k.ClusterDNS) > 1 {
+				out = append(out, "spec.kubelet.clusterDNS[1]: Windows accepts only one address")
+			}
+			if spec.InstanceStorePolicy != nil {
+				out = append(out, "spec.instanceStorePolicy: Windows has no such setting")
+			}
+			return out
+		},
 		aliases: func(kubernetes, version string) []imageAlias {
 			if version != latest {
 				return nil
@@ -32,7 +49,7 @@ func windowsFamily(name, year, build string) *family {
 // powershell runs the image's bootstrap script after the user's commands.
 //
 // Parameters: docs.aws.amazon.com/eks/latest/userguide/eks-optimized-windows-ami.html#bootstrap-script-configuration-parameters
-func powershell(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) string {
+func powershell(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
 	commands, rest := ownPowershell(own)
 	dns := j.dns
 	if spec.Kubelet != nil && len(spec.Kubelet.ClusterDNS) > 0 {
@@ -56,7 +73,7 @@ func powershell(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) str
 	if rest != "" {
 		s.WriteString(rest + "\n")
 	}
-	return s.String()
+	return s.String(), nil
 }
 
 // quotePowershell returns a value as a literal.

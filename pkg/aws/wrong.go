@@ -15,13 +15,13 @@ const notJoinedFor = 15 * time.Minute
 
 // NotJoined records that an instance launched as o has not become a node. Whatever the reason is, another offering is more likely to
 // work.
-func (p *Provider) NotJoined(o capacity.OfferKey) {
-	p.exhausted.addFor(notJoinedFor, scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
+func (e *exhausted) NotJoined(o capacity.OfferKey) {
+	e.addFor(notJoinedFor, scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
 }
 
 // Interrupted records that EC2 interrupts an instance launched as o: its pool is unavailable for a while.
-func (p *Provider) Interrupted(o capacity.OfferKey) {
-	p.exhausted.add(scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
+func (e *exhausted) Interrupted(o capacity.OfferKey) {
+	e.add(scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
 }
 
 const (
@@ -48,13 +48,6 @@ func (t *takenBack) first(id string) bool {
 	maps.DeleteFunc(t.seen, func(_ string, at time.Time) bool { return t.clock.Since(at) > takenShown })
 	t.seen[id] = t.clock.Now()
 	return true
-}
-
-// sawTaken handles an instance that EC2 shows as interrupted, whether or not there was a warning before.
-func (p *Provider) sawTaken(i *capacity.Instance) {
-	if p.taken.first(i.ID) {
-		p.Interrupted(capacity.OfferKey{InstanceType: i.InstanceType, Zone: i.Zone, CapacityType: i.CapacityType})
-	}
 }
 
 // takenByEC2 are EC2's reasons for instances whose capacity it has reclaimed or does not have (DescribeInstances, StateReason). Any

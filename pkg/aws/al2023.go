@@ -1,0 +1,130 @@
+package aws
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// al2023 is Amazon Linux 2023, whose nodes start with nodeadm.
+var al2023 = &family{
+	name: ec2nc.AMIFamilyAL2023, rootDevice: "/dev/xvda", volumes: []volume{{"/dev/xvda", 20}},
+	eniMemory: true, podsPerCore: true, join: true, gpuLabel: labelNVIDIA,
+	never:   []string{"a1"}, // its cores lack instructions that Amazon Linux 2023 is built for
+	aliases: al2023Images, userData: nodeadm, nodeName: nodeadmName,
+}
+
+// labelNVIDIA is the label that nodeadm has kubelets set on instances with NVIDIA GPUs, and that NVIDIA's device plugin selects. A
+// kubelet that finds its Node sets no labels: without this one the plugin would never run there, and the GPUs would not appear.
+const labelNVIDIA = "nvidia.com/gpu.present"
+
+// al2023Images follows docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html.
+func al2023Images(kubernetes, version string) []imageAlias {
+	var out []imageAlias
+	for _, v := range []struct {
+		arch, kube string
+		kind       accelerator
+	}{
+		{"x86_64", "amd64", noneKind}, {"x86_64", "amd64", nvidiaKind}, {"x86_64", "amd64", neuronKind},
+		{"arm64", "arm64", noneKind}, {"arm64", "arm64", nvidiaKind},
+	} {
+		release := "recommended"
+		if version != latest {
+			release = fmt.Sprintf("amazon-eks-node-al2023-%s-%s-%s-%s", v.arch, v.kind, kubernetes, version)
+		}
+		out = append(out, imageAlias{arch: v.kube, kinds: []accelerator{v.kind},
+			path: fmt.Sprintf("/aws/service/eks/optimized-ami/%s/amazon-linux-2023/%s/%s/%s/image_id", kubernetes, v.arch, v.kind, release)})
+	}
+	return out
+}
+
+// nodeConfig is the part of nodeadm's configuration that we use (awslabs.github.io/amazon-eks-ami/nodeadm).
+type nodeConfig struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Spec       struct {
+		Cluster struct {
+			Name                 string `json:"name,omitempty"`
+			APIServerEndpoint    string `json:"apiServerEndpoint,omitempty"`
+			CertificateAuthority string `json:"certificateAuthority,omitempty"`
+			CIDR                 string `json:"cidr,omitempty"`
+		} `json:"cluster"`
+		Instance *nodeInstance `json:"instance,omitempty"`
+		Kubelet  struct {
+			Config map[string]any `json:"config,omitempty"`
+			Flags  []string       `json:"flags,omitempty"`
+		} `json:"kubelet"`
+	} `json:"spec"`
+}
+
+type nodeInstance struct {
+	LocalStorage struct {
+		Strategy string `json:"strategy"`
+	} `json:"localStorage"`
+}
+
+// nodeadm returns a multi-part document of the user's parts and, last, because later ones win, the node's configuration.
+func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
+	c := nodeConfig{APIVersion: "node.eks.aws/v1alpha1", Kind: "NodeConfig"}
+	c.Spec.Cluster.Name, c.Spec.Cluster.APIServerEndpoint = b.cluster, j.endpoint
+	c.Spec.Cluster.CertificateAuthority, c.Spec.Cluster.CIDR = j.ca, j.cidr
+	if spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 {
+		c.Spec.Instance = &nodeInstance{}
+		c.Spec.Instance.LocalStorage.Strategy = string(ec2nc.InstanceStorePolicyRAID0)
+	}
+	var err error
+	if c.Spec.Kubelet.Config, err = kubeletConfig(spec.Kubelet, b); err != nil {
+		return "", err
+	}
+	if flag := joinLabels(b.labels); flag != "" {
+		c.Spec.Kubelet.Flags = []string{"--node-labels=" + flag}
+	}
+	config, err := yaml.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("writing NodeConfig: %w", err)
+	}
+	parts, err := ownParts(own)
+	if err != nil {
+		return "", err
+	}
+	return multipartOf(append(parts, mimePart{contentType: nodeConfigType, body: string(config)})), nil
+}
+
+// kubeletConfig returns the class's kubelet settings in the kubelet's format, with the settings that we determine.
+func kubeletConfig(k *ec2nc.KubeletConfiguration, b boot) (map[string]any, error) {
+	out := map[string]any{}
+	if k != nil {
+		raw, err := json.Marshal(k)
+		if err != nil {
+			return nil, fmt.Errorf("writing kubelet configuration: %w", err)
+		}
+		if err := json.Unmarshal(raw, &out); err != nil {
+			return nil, fmt.Errorf("writing kubelet configuration: %w", err)
+		}
+	}
+	out["maxPods"] = b.maxPods
+	out["registerWithTaints"] = b.taints
+	return out, nil
+}
+
+// nodeadmName returns nameID if a NodeConfig in the user data enables nodeadm's feature that names nodes so.
+func nodeadmName(own string) nameForm {
+	parts, err := ownParts(own)
+	if err != nil {
+		return namePrivateDNS
+	}
+	for _, p := range parts {
+		var c struct {
+			Spec struct {
+				FeatureGates map[string]bool `json:"featureGates"`
+			} `json:"spec"`
+		}
+		if strings.HasPrefix(p.contentType, nodeConfigType) && yaml.Unmarshal([]byte(p.body), &c) == nil && c.Spec.FeatureGates["InstanceIdNodeName"] {
+			return nameID
+		}
+	}
+	return namePrivateDNS
+}

@@ -1,0 +1,41 @@
+package aws
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+var (
+	factsRefreshed = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "dovetail", Subsystem: "aws", Name: "facts_refreshed_timestamp_seconds",
+		Help: "When a part of the catalogue (types, zones, on-demand-prices, spot-prices) was last read, in seconds since 1970; 0: never.", StabilityLevel: metrics.ALPHA,
+	}, []string{"part"})
+	pricesEstimated = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "dovetail", Subsystem: "aws", Name: "prices_estimated",
+		Help: "1 while prices of a capacity type are estimated from instance sizes because none could be read.", StabilityLevel: metrics.ALPHA,
+	}, []string{"capacity_type"})
+)
+
+func init() {
+	legacyregistry.MustRegister(factsRefreshed, pricesEstimated)
+}
+
+// partNames are the parts of the region data as metrics name them.
+var partNames = map[string]string{partTypes: "types", partZones: "zones", partOnDemand: "on-demand-prices", partSpot: "spot-prices"}
+
+func countRegionData(f *regionData, part string, refreshed time.Time) {
+	if !refreshed.IsZero() {
+		factsRefreshed.WithLabelValues(partNames[part]).Set(float64(refreshed.Unix()))
+	}
+	estimated := func(capacityType string, unknown bool) {
+		v := 0.0
+		if unknown && f.settled {
+			v = 1
+		}
+		pricesEstimated.WithLabelValues(capacityType).Set(v)
+	}
+	estimated("on-demand", f.onDemand == nil)
+	estimated("spot", f.spot == nil)
+}

@@ -1,0 +1,31 @@
+package aws
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/component-base/metrics/testutil"
+)
+
+func TestEstimatedPricesAreCounted(t *testing.T) {
+	gauge := func(capacityType string) float64 {
+		t.Helper()
+		v, err := testutil.GetGaugeMetricValue(pricesEstimated.WithLabelValues(capacityType))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	f := &regionData{settled: true, spot: map[zonalType]float64{}}
+	for _, tt := range []struct {
+		settled    bool
+		od, spot   float64
+		anOnDemand map[string]float64
+	}{{false, 0, 0, nil}, {true, 1, 0, nil}, {true, 0, 0, map[string]float64{}}} {
+		f.settled, f.onDemand = tt.settled, tt.anOnDemand
+		countRegionData(f, partOnDemand, time.Time{})
+		if od, spot := gauge("on-demand"), gauge("spot"); od != tt.od || spot != tt.spot {
+			t.Errorf("%+v: on demand %v, spot %v", tt, od, spot)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+)
+
+// classes are the node classes. While Run runs, each has a goroutine that resolves it.
+type classes struct {
+	clock   clock.WithTicker
+	account account
+	learned *learned
+	// changed is called when what a class can run may differ from before. It is called without a lock.
+	changed func()
+
+	mu     sync.Mutex
+	byName map[string]*class
+	// dedicated are the names of the classes given to OfferDedicated.
+	dedicated map[string]bool
+	// running starts the resolver of a class; nil while Run isn't running.
+	running     func(*class)
+	stops       map[string]context.CancelFunc
+	onLearned   func(nodeClass, value string) error
+	onNodeClass []func(name string, generation int64, status ec2nc.EC2NodeClassStatus)
+}
+
+func newClasses(c clock.WithTicker, a account, changed func()) *classes {
+	return &classes{clock: c, account: a, learned: newLearned(changed), changed: changed, byName: map[string]*class{}, stops: map[string]context.CancelFunc{}}
+}
+
+// run resolves all classes until ctx ends; it returns when all of its goroutines have ended.
+func (s *classes) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	start := func(c *class) { // called under mu
+		cctx, stop := context.WithCancel(ctx)
+		s.stops[c.name] = stop
+		wg.Go(func() {
+			defer stop()
+			panics.Again(cctx, s.clock, "node class", func(ctx context.Context) { s.keep(ctx, c) })
+		})
+	}
+	s.mu.Lock()
+	s.running = start
+	for _, c := range s.byName {
+		start(c)
+	}
+	s.mu.Unlock()
+
+	<-ctx.Done()
+	s.mu.Lock()
+	s.running = nil
+	s.mu.Unlock()
+	wg.Wait()
+}
+
+// SetNodeClass stores a version of the object from the watch. It is resolved in the background; until then the class is not ready.
+func (s *classes) SetNodeClass(nc *ec2nc.EC2NodeClass) {
+	nc = nc.DeepCopy()
+	s.mu.Lock()
+	c, ok := s.byName[nc.Name]
+	if !ok {
+		c = newClass(nc)
+		c.dedicated.Store(s.dedicated[nc.Name])
+		s.byName[nc.Name] = c
+		if s.running != nil {
+			s.running(c)
+		}
+	}
+	s.mu.Unlock()
+	s.remember(c, nc)
+	if !ok || c.set(nc) {
+		s.changed()
+	}
+}
+
+// DeleteNodeClass forgets a class.
+func (s *classes) DeleteNodeClass(name string) {
+	s.mu.Lock()
+	_, ok := s.byName[name]
+	delete(s.byName, name)
+	if stop := s.stops[name]; stop != nil {
+		stop()
+		delete(s.stops, name)
+	}
+	s.mu.Unlock()
+	if ok {
+		s.changed()
+	}
+}
+
+// OnNodeClass registers a function that is called with the status of a class whenever it changes. Register it before Run. It is called
+// from the class's own goroutine and may block.
+func (s *classes) OnNodeClass(f func(name string, generation int64, status ec2nc.EC2NodeClassStatus)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onNodeClass = append(s.onNodeClass, f)
+}
+
+// get returns a class, or nil.
+func (s *classes) get(name string) *class {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byName[name]
+}
+
+// resolved returns the resolution of a class, or nil: it doesn't exist, or isn't resolved yet.
+func (s *classes) resolved(name string) *resolved {
+	if c := s.get(name); c != nil {
+		return c.resolved.Load()
+	}
+	return nil
+}
+
+// ready returns the resolved class, or why it can't be used.
+func (s *classes) ready(name string) (*resolved, error) {
+	c := s.get(name)
+	if c == nil {
+		return nil, fmt.Errorf("EC2NodeClass %s does not exist: %w", name, capacity.ErrNodeClassNotReady)
+	}
+	r := c.resolved.Load()
+	if r == nil {
+		return nil, fmt.Errorf("EC2NodeClass %s: not resolved yet: %w", name, capacity.ErrNodeClassNotReady)
+	}
+	if r.unready != nil {
+		return nil, fmt.Errorf("%w: %w", r.unready, capacity.ErrNodeClassNotReady)
+	}
+	return r, nil
+}
+
+// wake makes the resolvers of all classes run again.
+func (s *classes) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.byName {
+		c.poke()
+	}
+}
+
+// OfferDedicated sets the node classes for which single-tenant instances are offered beside shared ones: those of pools that ask for
+// them (karpenter.k8s.aws/instance-tenancy). For all others they would double the number of offerings without need.
+func (s *classes) OfferDedicated(nodeClasses map[string]bool) {
+	s.mu.Lock()
+	s.dedicated = nodeClasses
+	changed := false
+	for name, c := range s.byName {
+		changed = c.offerDedicated(nodeClasses[name]) || changed
+	}
+	s.mu.Unlock()
+	if changed {
+		s.changed()
+	}
+}
+
+// ReleaseClass removes the instance profiles that were created for the role of a class that is about to be deleted and that no claim
+// uses any more. Its launch templates are removed when they have been unused for a while. ReleaseClass may be called again.
+func (s *classes) ReleaseClass(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
+	s.DeleteNodeClass(nc.Name) // otherwise the resolver would create a new profile
+	return s.account.profiles.removeOf(ctx, nc)
+}
+
+// removeUnusedProfiles deletes instance profiles that were created for classes and that neither a class nor an instance uses now.
+func (s *classes) removeUnusedProfiles(ctx context.Context, inUse func(ctx context.Context, arn string) (bool, error)) error {
+	needed := map[string]bool{}
+	s.mu.Lock()
+	for _, c := range s.byName {
+		needed[s.account.profiles.name(c.current())] = true
+	}
+	s.mu.Unlock()
+	return s.account.profiles.removeUnused(ctx, needed, inUse)
+}
+
+// keep resolves a class until ctx ends.
+func (s *classes) keep(ctx context.Context, c *class) {
+	logger := klog.FromContext(ctx).WithValues("nodeClass", c.name)
+	ctx = klog.NewContext(ctx, logger)
+	var r *resolution
+	var keepNext time.Time
+	for {
+		// Everything that was signalled up to here is taken into account below.
+		select {
+		case <-c.wake:
+		default:
+		}
+		if nc := c.current(); r == nil || r.class != nc {
+			r = s.account.begin(nc)
+		}
+		wait := s.account.resolve(ctx, r, s.clock.Now())
+		if ctx.Err() != nil {
+			return
+		}
+		s.publish(ctx, c, r)
+		if d := s.keepLearned(ctx, c, &keepNext); d > 0 {
+			wait = min(wait, d)
+		}
+		timer := s.clock.NewTimer(wait)
+		select {
+		case <-c.wake:
+			r.again()
+			if c.recheck.Swap(false) {
+				r.profile.due = time.Time{}
+				if ownTemplate(r.class) != "" {
+					r.images.due = time.Time{}
+				}
+			}
+		case <-timer.C():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package aws
+
+import (
+	"cmp"
+	"slices"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+)
+
+// owner is the name of the cluster that resources of the account belong to. Their tags say so.
+type owner string
+
+const clusterOwned = "owned"
+
+// tag is the tag on everything that belongs to this cluster, with the value clusterOwned.
+func (o owner) tag() string { return "kubernetes.io/cluster/" + string(o) }
+
+// filter selects the resources of this cluster.
+func (o owner) filter() ec2types.Filter { return filter("tag:"+o.tag(), clusterOwned) }
+
+// marked reports whether tags mark a resource of this cluster and include the key.
+func (o owner) marked(tags []ec2types.Tag, key string) bool {
+	has := func(key string, is func(value string) bool) bool {
+		return slices.ContainsFunc(tags, func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == key && is(awssdk.ToString(t.Value)) })
+	}
+	return has(o.tag(), func(v string) bool { return v == clusterOwned }) && has(key, func(string) bool { return true })
+}
+
+// ownerTags say whose a thing is. The class's own tags are among them.
+func (o owner) ownerTags(nc *ec2nc.EC2NodeClass) map[string]string {
+	tags := map[string]string{}
+	for k, v := range nc.Spec.Tags {
+		tags[k] = v
+	}
+	tags[o.tag()] = clusterOwned
+	tags[ec2nc.EKSClusterNameTagKey] = string(o)
+	return tags
+}
+
+// launchTags returns the tags of everything that a launch creates. A node without a pool has the pool's tag with an empty value,
+// because List selects instances by that tag.
+func (o owner) launchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string {
+	tags := o.ownerTags(nc)
+	if _, own := tags[ec2nc.NameTagKey]; !own {
+		tags[ec2nc.NameTagKey] = cmp.Or(pool, nc.Name)
+	}
+	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = pool, nc.Name
+	return tags
+}

@@ -1,0 +1,32 @@
+package aws
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
+	f := &regionData{onDemand: map[string]float64{"c5.large": 1}, spot: map[zonalType]float64{{"m5.large", "a"}: 0.02}}
+	for _, tt := range []struct {
+		zone string
+		spot bool
+		want bool
+	}{{"a", false, false}, {"a", true, true}, {"b", true, false}} {
+		if _, ok := f.price(&hardware{name: "m5.large"}, tt.zone, tt.spot); ok != tt.want {
+			t.Errorf("m5.large in %s, spot %v: priced is %v", tt.zone, tt.spot, ok)
+		}
+	}
+}
+
+func TestPriceOf(t *testing.T) {
+	item := `{"product":{"productFamily":"Compute Instance","attributes":{"instanceType":"m5.large"}},
+		"terms":{"OnDemand":{"A.B":{"priceDimensions":{"A.B.C":{"pricePerUnit":{"USD":"0.0960000000"}}}}}}}`
+	if name, price, ok := priceOf(item, "USD"); name != "m5.large" || price != 0.096 || !ok {
+		t.Errorf("%s %v %v", name, price, ok)
+	}
+	for _, bad := range []string{"", "{}", strings.Replace(item, "0.0960000000", "0.0000000000", 1), strings.Replace(item, "USD", "CNY", 1)} {
+		if _, _, ok := priceOf(bad, "USD"); ok {
+			t.Errorf("a price in %q", bad)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package aws
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+)
+
+// account is where references of classes are looked up.
+type account struct {
+	network      network
+	images       images
+	profiles     profiles
+	reservations reservations
+	cluster      *clusterReader
+	sizes        sizeConfig
+	every        periods
+}
+
+// periods are the times between two look-ups of the same reference.
+type periods struct{ subnets, groups, images, profiles, reserved, placements time.Duration }
+
+// resolution is the state of resolving one generation of a class.
+type resolution struct {
+	class    *ec2nc.EC2NodeClass
+	family   *family
+	release  string
+	settings *nodeSettings
+	invalid  error
+
+	subnets  part[[]subnet]
+	groups   part[[]ec2nc.SecurityGroup]
+	images   part[[]image]
+	profile  part[string]
+	reserved part[[]reservation]
+	placed   part[placement]
+	join     error                     // why user data can't be created yet
+	reported *ec2nc.EC2NodeClassStatus // the status last handed out
+}
+
+// again makes every part without an answer due: what it needs may exist now.
+func (r *resolution) again() {
+	for _, p := range []interface{ again() }{&r.subnets, &r.groups, &r.images, &r.profile, &r.reserved, &r.placed} {
+		p.again()
+	}
+}
+
+// begin reads the class's own fields; it makes no request.
+func (a *account) begin(nc *ec2nc.EC2NodeClass) *resolution {
+	r := &resolution{class: nc}
+	if ownTemplate(nc) != "" {
+		r.family, r.settings, r.invalid = settingsOfOwn(&nc.Spec, a.sizes)
+		r.groups.known, r.profile.known = true, true // they are in the template
+		return r
+	}
+	r.family, r.release, r.settings, r.invalid = settingsOfClass(nc, a.sizes)
+	return r
+}
+
+// settingsOfClass returns the image family of a class, the release of its alias and the settings for computing the size of its nodes; the
+// error is why the class is invalid.
+func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes sizeConfig) (*family, string, *nodeSettings, error) {
+	f, release, err := familyOf(&nc.Spec)
+	if err == nil {
+		err = validate(nc, f)
+	}
+	if err != nil {
+		return f, release, nil, err
+	}
+	s, err := settingsOf(&nc.Spec, f, sizes)
+	return f, release, s, err
+}
+
+// resolve looks up what is due and returns the time until something is due again.
+func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) time.Duration {
+	if r.invalid != nil {
+		return time.Hour // only a change of the class helps
+	}
+	spec, own := &r.class.Spec, ownTemplate(r.class)
+	var wg sync.WaitGroup
+	var waits [6]time.Duration
+	var errs [len(waits)]error
+	for i, f := range []func() time.Duration{
+		func() time.Duration {
+			return r.subnets.ask(now, a.every.subnets, func() ([]subnet, error) { return a.network.subnets(ctx, spec) })
+		},
+		func() time.Duration {
+			if own != "" {
+				return time.Hour
+			}
+			return r.groups.ask(now, a.every.groups, func() ([]ec2nc.SecurityGroup, error) { return a.network.groups(ctx, spec) })
+		},
+		func() time.Duration {
+			if own != "" {
+				return r.images.ask(now, a.every.images, func() ([]image, error) { return a.images.ofTemplate(ctx, own, now) })
+			}
+			return r.images.ask(now, a.every.images, func() ([]image, error) { return a.images.find(ctx, spec, now) })
+		},
+		func() time.Duration {
+			if own != "" {
+				return time.Hour
+			}
+			return r.profile.ask(now, a.every.profiles, func() (string, error) { return a.profiles.find(ctx, r.class) })
+		},
+		func() time.Duration {
+			if len(spec.CapacityReservationSelectorTerms) == 0 {
+				return time.Hour
+			}
+			return r.reserved.ask(now, a.every.reserved, func() ([]reservation, error) { return a.reservations.find(ctx, spec) })
+		},
+		func() time.Duration {
+			if spec.PlacementGroupSelector == nil {
+				return time.Hour
+			}
+			return r.placed.ask(now, a.every.placements, func() (placement, error) { return findPlacement(ctx, a.network.ec2, spec) })
+		},
+	} {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			errs[i] = panics.Catch(ctx, "node class", func() error {
+				waits[i] = f()
+				return nil
+			})
+		}()
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			panic(err) // classes.keep is restarted
+		}
+	}
+	wait := slices.Min(waits[:])
+	if own != "" {
+		r.sizedByOwn()
+	}
+	r.join = nil
+	if r.family.join {
+		r.join = a.cluster.ready() // when the reader has the data, it wakes the classes
+	}
+	return max(wait, time.Millisecond)
+}
