@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 const catalogHelp = `Write down what an AWS region offers: instance types, zones, on-demand and spot prices.
@@ -42,7 +43,7 @@ func catalogCommand() *cobra.Command {
 			if region == "" {
 				return usageError{errors.New("no region: give --region, or set AWS_REGION")}
 			}
-			clients, err := aws.ConnectTool(cmd.Context(), region)
+			clients, err := sdk.ConnectTool(cmd.Context(), region)
 			if err != nil {
 				return err
 			}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
@@ -32,7 +33,7 @@ import (
 // dovetail holds what runs beside the scheduler.
 type dovetail struct {
 	clock        clock.WithTicker
-	connect      func(ctx context.Context, region string) (aws.Clients, error)
+	connect      func(ctx context.Context, region string) (sdk.Clients, error)
 	publish      func(ctx context.Context, profiles []profile, f liveState) error
 	others       func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
 	reservations *launch.Reservations
@@ -44,7 +45,7 @@ type dovetail struct {
 }
 
 func newDovetail() *dovetail {
-	d := &dovetail{clock: clock.RealClock{}, connect: aws.Connect, publish: publish, others: outOfTree}
+	d := &dovetail{clock: clock.RealClock{}, connect: sdk.Connect, publish: publish, others: outOfTree}
 	d.reservations = launch.NewReservations(d.clock)
 	return d
 }

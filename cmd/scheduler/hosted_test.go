@@ -22,7 +22,7 @@ import (
 	configscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
 )
 
@@ -77,8 +77,8 @@ func host(ctx context.Context, p chaos.Process, text string, more frameworkrunti
 	defer cc.EventBroadcaster.Shutdown()
 	d := newDovetail()
 	d.clock = p.Clock
-	d.connect = func(_ context.Context, region string) (aws.Clients, error) {
-		return aws.NewClients(awssdk.Config{
+	d.connect = func(_ context.Context, region string) (sdk.Clients, error) {
+		return sdk.NewClients(awssdk.Config{
 			Region: region, BaseEndpoint: awssdk.String(chaos.Endpoint), HTTPClient: &http.Client{Transport: p.Cloud},
 			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
 				return awssdk.Credentials{AccessKeyID: "SIMULATED", SecretAccessKey: "simulated"}, nil

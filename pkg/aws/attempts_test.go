@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
@@ -113,7 +114,7 @@ func TestAttemptsThatFail(t *testing.T) {
 	defer srv.Close()
 	cfg := awsConfigForTests()
 	cfg.BaseEndpoint = &srv.URL
-	p, err := New(Config{Region: "us-west-2", ClusterName: "films"}, NewClients(cfg, clock.RealClock{}))
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films"}, sdk.NewClients(cfg, clock.RealClock{}))
 	if err != nil {
 		t.Fatal(err)
 	}

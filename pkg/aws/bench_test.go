@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // fixed is a catalogue whose data is what a test says.
@@ -39,7 +41,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := New(cfg, NewClients(awsConfigForTests(), clock.RealClock{}))
+	p, err := New(cfg, sdk.NewClients(awsConfigForTests(), clock.RealClock{}))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,11 +11,13 @@ import (
 
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // FetchCatalog reads everything that a catalogue file holds from AWS, by the calls that the scheduler's provider makes. Types without
 // a price are included, without one.
-func FetchCatalog(ctx context.Context, c Clients, region string, now time.Time) (*CatalogFile, error) {
+func FetchCatalog(ctx context.Context, c sdk.Clients, region string, now time.Time) (*CatalogFile, error) {
 	var (
 		types    []CatalogType
 		zones    map[string][]string
@@ -44,9 +46,9 @@ func FetchCatalog(ctx context.Context, c Clients, region string, now time.Time) 
 	})
 	switch err := all.Wait(); {
 	case err == nil:
-	case IsMissingCredentials(err):
+	case sdk.IsMissingCredentials(err):
 		return nil, fmt.Errorf("reading the catalogue of %s: no AWS credentials found (environment, shared files, SSO, instance role): %w", region, err)
-	case IsUnreachable(err):
+	case sdk.IsUnreachable(err):
 		var op *net.OpError
 		errors.As(err, &op)
 		return nil, fmt.Errorf("reading the catalogue of %s: AWS can't be reached: %w", region, op)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
@@ -271,7 +272,7 @@ func TestNothingAnswers(t *testing.T) {
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			_, ctx := ktesting.NewTestContext(t)
 			ctx, stop := context.WithCancel(ctx)
-			p, err := New(Config{Region: "us-west-2", ClusterName: "films"}, NewClients(tt.config, clock.RealClock{}))
+			p, err := New(Config{Region: "us-west-2", ClusterName: "films"}, sdk.NewClients(tt.config, clock.RealClock{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +316,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{Config{Region: "r", ClusterName: "c", ClusterDNS: "dns"}, "AWS provider: clusterDNS: "},
 		{Config{Region: "r", ClusterName: "c", VMMemoryOverheadPercent: 7.5}, "AWS provider: vmMemoryOverheadPercent is a share below 1, not 7.5"},
 	} {
-		if _, err := New(tt.cfg, Clients{}); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+		if _, err := New(tt.cfg, sdk.Clients{}); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("New gives %v, want %q", err, tt.want)
 		}
 	}
@@ -336,7 +337,7 @@ func TestConnectFollowsTheEnvironment(t *testing.T) {
 		t.Setenv(k, v)
 	}
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
-	c, err := Connect(t.Context(), "")
+	c, err := sdk.Connect(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,14 +350,14 @@ func TestConnectFollowsTheEnvironment(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	if _, err := Connect(t.Context(), ""); err == nil {
+	if _, err := sdk.Connect(t.Context(), ""); err == nil {
 		t.Error("no region, no error")
 	}
 }
 
 // odd is EC2 with an answer that makes the program panic, a limited number of times.
 type odd struct {
-	EC2
+	sdk.EC2
 	mistakes atomic.Int32
 }
 
@@ -375,7 +376,7 @@ func TestClassSurvivesAPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients := NewClients(s.AWSConfig(), clock.RealClock{})
+	clients := sdk.NewClients(s.AWSConfig(), clock.RealClock{})
 	answers := &odd{EC2: clients.EC2}
 	answers.mistakes.Store(1)
 	clients.EC2 = answers

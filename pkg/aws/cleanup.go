@@ -4,12 +4,14 @@ import (
 	"context"
 
 	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // removeUnused removes launch templates and instance profiles that launches created and that are no longer needed, until ctx ends. It
 // starts late: by then all classes are known, and the launches that an earlier leader recorded have been made.
 func (p *Provider) removeUnused(ctx context.Context) {
-	for sleep(ctx, p.clock, p.cfg.TidyEvery) {
+	for sdk.Sleep(ctx, p.clock, p.cfg.TidyEvery) {
 		logger := klog.FromContext(ctx)
 		if p.cfg.Hold() != "" {
 			continue

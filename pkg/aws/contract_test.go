@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
@@ -30,7 +31,7 @@ import (
 // world is a provider with its simulator and the statuses it has reported.
 type world struct {
 	*Provider
-	clients Clients
+	clients sdk.Clients
 	t       *testing.T
 	ctx     context.Context
 	sim     *sim.Sim
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, opts ...worldOption) *world {
 	aws := s.AWSConfig()
 	client := &http1{}
 	aws.HTTPClient = client.make()
-	clients := NewClients(aws, clock.RealClock{})
+	clients := sdk.NewClients(aws, clock.RealClock{})
 	p, err := New(cfg, clients)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func typeOf(types []*capacity.InstanceType, name string) *capacity.InstanceType 
 // subnetIn, groupCalled and imageName look up resources of the account.
 func (w *world) subnetIn(zone string) string {
 	w.t.Helper()
-	out, err := w.clients.EC2.DescribeSubnets(w.ctx, &awsec2.DescribeSubnetsInput{Filters: []ec2types.Filter{filter("availability-zone", zone)}})
+	out, err := w.clients.EC2.DescribeSubnets(w.ctx, &awsec2.DescribeSubnetsInput{Filters: []ec2types.Filter{sdk.Filter("availability-zone", zone)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func (w *world) subnetIn(zone string) string {
 
 func (w *world) groupCalled(name string) string {
 	w.t.Helper()
-	out, err := w.clients.EC2.DescribeSecurityGroups(w.ctx, &awsec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{filter("group-name", name)}})
+	out, err := w.clients.EC2.DescribeSecurityGroups(w.ctx, &awsec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{sdk.Filter("group-name", name)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

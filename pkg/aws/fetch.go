@@ -14,10 +14,12 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // fetchTypes returns every instance type that can be a node, sorted by name.
-func fetchTypes(ctx context.Context, api hardwareAPI) ([]*hardware, error) {
+func fetchTypes(ctx context.Context, api sdk.HardwareAPI) ([]*hardware, error) {
 	var out []*hardware
 	err := describeTypes(ctx, api, func(i *ec2types.InstanceTypeInfo) {
 		if h, ok := hardwareOf(i); ok {
@@ -35,11 +37,11 @@ func fetchTypes(ctx context.Context, api hardwareAPI) ([]*hardware, error) {
 }
 
 // describeTypes calls each for every instance type that can be a node.
-func describeTypes(ctx context.Context, api hardwareAPI, each func(*ec2types.InstanceTypeInfo)) error {
+func describeTypes(ctx context.Context, api sdk.HardwareAPI, each func(*ec2types.InstanceTypeInfo)) error {
 	pages := ec2.NewDescribeInstanceTypesPaginator(api, &ec2.DescribeInstanceTypesInput{
 		Filters: []ec2types.Filter{
-			filter("supported-virtualization-type", "hvm"),
-			filter("processor-info.supported-architecture", "x86_64", "arm64"),
+			sdk.Filter("supported-virtualization-type", "hvm"),
+			sdk.Filter("processor-info.supported-architecture", "x86_64", "arm64"),
 		},
 		MaxResults: awssdk.Int32(100),
 	})
@@ -56,7 +58,7 @@ func describeTypes(ctx context.Context, api hardwareAPI, each func(*ec2types.Ins
 }
 
 // fetchZones returns the region's zones in which each type is offered.
-func fetchZones(ctx context.Context, api hardwareAPI) (map[string][]string, error) {
+func fetchZones(ctx context.Context, api sdk.HardwareAPI) (map[string][]string, error) {
 	out := map[string][]string{}
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(api, &ec2.DescribeInstanceTypeOfferingsInput{
 		LocationType: ec2types.LocationTypeAvailabilityZone, MaxResults: awssdk.Int32(1000),
@@ -80,7 +82,7 @@ func fetchZones(ctx context.Context, api hardwareAPI) (map[string][]string, erro
 }
 
 // fetchSpot returns the latest spot price of every type and zone.
-func fetchSpot(ctx context.Context, api hardwareAPI, now time.Time) (map[zonalType]float64, error) {
+func fetchSpot(ctx context.Context, api sdk.HardwareAPI, now time.Time) (map[zonalType]float64, error) {
 	out := map[zonalType]float64{}
 	newest := map[zonalType]time.Time{}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(api, &ec2.DescribeSpotPriceHistoryInput{
@@ -110,7 +112,7 @@ func fetchSpot(ctx context.Context, api hardwareAPI, now time.Time) (map[zonalTy
 }
 
 // fetchOnDemand returns the on-demand Linux price of every type. Bare metal is listed as another product, under dedicated tenancy.
-func fetchOnDemand(ctx context.Context, api Pricing, region string) (map[string]float64, error) {
+func fetchOnDemand(ctx context.Context, api sdk.Pricing, region string) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, product := range []struct{ family, tenancy string }{
 		{"Compute Instance (bare metal)", "Dedicated"}, {"Compute Instance", "Shared"},

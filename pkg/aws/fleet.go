@@ -14,13 +14,14 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // launcher prepares and sends the fleet requests of launch batches.
 type launcher struct {
-	ec2       instanceAPI
+	ec2       sdk.InstanceAPI
 	clock     clock.WithTicker
 	classes   *classes
 	catalogue *catalogue
@@ -54,7 +55,7 @@ func (l *launcher) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte,
 		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{},
 	}
 	for _, kind := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeFleet} {
-		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: sortedTags(tags)})
+		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: sdk.SortedTags(tags)})
 	}
 	target(in, w.CapacityType, market, len(w.Prices) > 0)
 	return pack(in)

@@ -8,6 +8,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -39,7 +40,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 	var f fleetErrors
 	for _, e := range errs {
 		c, message := awssdk.ToString(e.ErrorCode), awssdk.ToString(e.ErrorMessage)
-		err := answered(c, message)
+		err := sdk.NewError(c, message)
 		f.say(c, message)
 		fleetErrorsTotal.WithLabelValues(w.CapacityType, c).Inc()
 		pool := scope{capacityType: w.CapacityType, group: group}
@@ -49,7 +50,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 			subnet = awssdk.ToString(lt.Overrides.SubnetId)
 		}
 		switch {
-		case c == codeNoSpotRole:
+		case c == sdk.CodeNoSpotRole:
 			// Spot can't be used at all until the role exists.
 			f.insufficient = true
 			f.scopes = append(f.scopes, scope{capacityType: karpv1.CapacityTypeSpot})
@@ -58,37 +59,37 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 			if pool.zone != "" && group != "" {
 				f.scopes = append(f.scopes, scope{zone: pool.zone, group: group})
 			}
-		case c == codeNoAddresses:
+		case c == sdk.CodeNoAddresses:
 			f.insufficient = true
 			if subnet != "" {
 				f.subnet = true
 				f.scopes = append(f.scopes, scope{subnet: subnet})
 			}
-		case c == codeSpotQuota, c == codeVCPUQuota, c == codeInstanceQuota:
+		case c == sdk.CodeSpotQuota, c == sdk.CodeVCPUQuota, c == sdk.CodeInstanceQuota:
 			// A quota applies to the region: another zone of the same type won't help.
 			f.insufficient = true
 			pool.group = ""
 			if pool.zone = ""; pool.instanceType != "" {
 				f.scopes = append(f.scopes, pool)
 			}
-		case c == codeReservationExceeded:
+		case c == sdk.CodeReservationExceeded:
 			f.insufficient = true
 			for _, o := range w.Offers {
 				if o.ReservationID != "" && o.InstanceType == pool.instanceType && o.Zone == pool.zone {
 					f.reservations = append(f.reservations, o.ReservationID)
 				}
 			}
-		case IsInsufficientCapacity(err), c == "InvalidFleetConfiguration":
+		case sdk.IsInsufficientCapacity(err), c == "InvalidFleetConfiguration":
 			// InvalidFleetConfiguration is the fleet's code for a type that is not offered in a zone.
 			f.insufficient = true
 			if pool.instanceType != "" && pool.zone != "" {
 				f.scopes = append(f.scopes, pool)
 			}
-		case IsProfileUnknown(err):
+		case sdk.IsProfileUnknown(err):
 			f.profile = true
-		case IsThrottled(err):
+		case sdk.IsThrottled(err):
 			f.throttled = true
-		case IsStale(err):
+		case sdk.IsStale(err):
 			f.stale = true
 		default:
 			f.refused = true
@@ -111,8 +112,8 @@ func (f *fleetErrors) say(c, message string) {
 func (f *fleetErrors) message() string {
 	var parts []string
 	for _, s := range f.said {
-		part := s.code + ": " + plain(s.message)
-		if s.code == codeNoSpotRole {
+		part := s.code + ": " + sdk.Plain(s.message)
+		if s.code == sdk.CodeNoSpotRole {
 			part = noSpotRole + ": " + part
 		}
 		if s.times > 1 {

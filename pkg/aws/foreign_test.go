@@ -13,6 +13,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
@@ -117,7 +118,7 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 }
 
 // operated is an account whose instances are all managed by EKS Auto Mode.
-type operated struct{ EC2 }
+type operated struct{ sdk.EC2 }
 
 func (o operated) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, f ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
 	out, err := o.EC2.DescribeInstances(ctx, in, f...)
@@ -145,10 +146,10 @@ func TestInstancesOfEKSAutoModeAreLeftAlone(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what string
-		ec2  EC2
+		ec2  sdk.EC2
 		want int
 	}{{"the account's own", w.clients.EC2, 1}, {"Auto Mode's", operated{w.clients.EC2}, 0}} {
-		p, err := New(w.cfg, Clients{EC2: c.ec2, SSM: w.clients.SSM, IAM: w.clients.IAM, Pricing: w.clients.Pricing})
+		p, err := New(w.cfg, sdk.Clients{EC2: c.ec2, SSM: w.clients.SSM, IAM: w.clients.IAM, Pricing: w.clients.Pricing})
 		if err != nil {
 			t.Fatal(err)
 		}

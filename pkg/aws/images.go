@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // image is a machine image with the kind of instance it runs on.
@@ -56,8 +58,8 @@ func (r *resolved) imageFor(h *hardware) *image {
 
 // images looks up the images of classes.
 type images struct {
-	ec2     EC2
-	ssm     SSM
+	ec2     sdk.EC2
+	ssm     sdk.SSM
 	cluster *clusterReader
 }
 
@@ -69,7 +71,7 @@ func (l *images) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec, now tim
 	kinds := map[string][]accelerator{}
 	ask := func(owner []string, filters ...ec2types.Filter) error {
 		pages := ec2.NewDescribeImagesPaginator(l.ec2, &ec2.DescribeImagesInput{
-			Filters: append(filters, filter("state", "available")), Owners: owner, IncludeDeprecated: awssdk.Bool(true), MaxResults: awssdk.Int32(1000),
+			Filters: append(filters, sdk.Filter("state", "available")), Owners: owner, IncludeDeprecated: awssdk.Bool(true), MaxResults: awssdk.Int32(1000),
 		})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
@@ -113,8 +115,8 @@ func (l *images) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec, now tim
 		}
 	}
 	slices.Sort(ids)
-	for chunk := range slices.Chunk(slices.Compact(ids), maxFilterValues-1) { // the filter on state takes one value, too
-		if err := ask(nil, filter("image-id", chunk...)); err != nil {
+	for chunk := range slices.Chunk(slices.Compact(ids), sdk.MaxFilterValues-1) { // the filter on state takes one value, too
+		if err := ask(nil, sdk.Filter("image-id", chunk...)); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +134,7 @@ func imageFilters(t *ec2nc.AMISelectorTerm) (filters []ec2types.Filter, owner []
 		owner, said = []string{t.Owner}, append(said, "owner "+t.Owner)
 	}
 	if t.Name != "" {
-		filters, said = append(filters, filter("name", t.Name)), append(said, "name "+t.Name)
+		filters, said = append(filters, sdk.Filter("name", t.Name)), append(said, "name "+t.Name)
 		if owner == nil {
 			owner = []string{"self", "amazon"}
 		}

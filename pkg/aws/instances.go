@@ -16,13 +16,14 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // instances describes, tags and terminates instances.
 type instances struct {
-	ec2       instanceAPI
+	ec2       sdk.InstanceAPI
 	classes   *classes
 	exhausted *exhausted
 	owner     owner
@@ -31,7 +32,7 @@ type instances struct {
 	ends      *batcher[string, struct{}]
 }
 
-func newInstances(api instanceAPI, c clock.WithTicker, s *classes, e *exhausted, o owner) *instances {
+func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, e *exhausted, o owner) *instances {
 	l := &instances{ec2: api, classes: s, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}}
 	l.describes, l.ends = newBatcher(c, l.describeAll), newBatcher(c, l.terminateAll)
 	return l
@@ -47,7 +48,7 @@ type described struct {
 func (l *instances) Describe(ctx context.Context, id string) (capacity.Instance, error) {
 	d, err := l.describes.do(ctx, id)
 	if err != nil {
-		return capacity.Instance{}, wrap(err, "describing instance "+id)
+		return capacity.Instance{}, sdk.Wrap(err, "describing instance "+id)
 	}
 	if !d.found {
 		return capacity.Instance{}, fmt.Errorf("describing instance %s: %w", id, capacity.ErrInstanceNotFound)
@@ -59,8 +60,8 @@ func (l *instances) Describe(ctx context.Context, id string) (capacity.Instance,
 // know fails the whole request if it is in the list.
 func (l *instances) describeAll(ctx context.Context, ids []string) map[string]answer[described] {
 	out := make(map[string]answer[described], len(ids))
-	for chunk := range slices.Chunk(ids, maxFilterValues) {
-		found, err := l.describe(ctx, filter("instance-id", chunk...))
+	for chunk := range slices.Chunk(ids, sdk.MaxFilterValues) {
+		found, err := l.describe(ctx, sdk.Filter("instance-id", chunk...))
 		if err != nil {
 			for _, id := range chunk {
 				out[id] = answer[described]{err: err}
@@ -78,7 +79,7 @@ func (l *instances) describeAll(ctx context.Context, ids []string) map[string]an
 // prepared the request, and a filter asks for one name.
 func (l *instances) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
 	for _, name := range append([]string{objects.TagLaunchBatch}, objects.FormerNames(objects.TagLaunchBatch)...) {
-		found, err := l.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, filter("tag:"+name, token), live)
+		found, err := l.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, sdk.Filter("tag:"+name, token), live)
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
@@ -89,12 +90,12 @@ func (l *instances) FindBatch(ctx context.Context, token string) ([]capacity.Ins
 // FindClaim returns the live instances tagged with a NodeClaim's name, sorted by id. We set the tag when the Node was created,
 // Karpenter when it had registered.
 func (l *instances) FindClaim(ctx context.Context, name string) ([]capacity.Instance, error) {
-	return l.owned(ctx, func(i *capacity.Instance) bool { return i.Claim == name }, filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
+	return l.owned(ctx, func(i *capacity.Instance) bool { return i.Claim == name }, sdk.Filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
 }
 
 // List returns the instances of all nodes of this cluster that are not terminated, sorted by id.
 func (l *instances) List(ctx context.Context) ([]capacity.Instance, error) {
-	return l.owned(ctx, func(i *capacity.Instance) bool { _, ok := i.Tags[ec2nc.NodePoolTagKey]; return ok }, filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
+	return l.owned(ctx, func(i *capacity.Instance) bool { _, ok := i.Tags[ec2nc.NodePoolTagKey]; return ok }, sdk.Filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
 }
 
 // owned returns the instances of this cluster that the filters select and that satisfy is by their own tags. Some of them will be
@@ -104,13 +105,13 @@ func (l *instances) owned(ctx context.Context, is func(*capacity.Instance) bool,
 	found, err := l.describe(ctx, append(filters, l.owner.filter())...)
 	return slices.DeleteFunc(found, func(i capacity.Instance) bool {
 		return i.Tags[l.owner.tag()] != clusterOwned || i.Operator != "" || !is(&i)
-	}), wrap(err, "describing instances")
+	}), sdk.Wrap(err, "describing instances")
 }
 
 // Instance states. Live instances are those that have not been terminated.
 var (
-	live          = filter("instance-state-name", "pending", "running", "stopping", "stopped")
-	notTerminated = filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
+	live          = sdk.Filter("instance-state-name", "pending", "running", "stopping", "stopped")
+	notTerminated = sdk.Filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
 )
 
 func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([]capacity.Instance, error) {
@@ -207,7 +208,7 @@ func (l *instances) named(i capacity.Instance) capacity.Instance {
 
 // withProfile reports whether a live instance has the instance profile with that ARN.
 func (l *instances) withProfile(ctx context.Context, arn string) (bool, error) {
-	users, err := l.describe(ctx, filter("iam-instance-profile.arn", arn), live)
+	users, err := l.describe(ctx, sdk.Filter("iam-instance-profile.arn", arn), live)
 	return len(users) > 0, err
 }
 
@@ -226,15 +227,15 @@ func (l *instances) TagClaim(ctx context.Context, id, claim, nodeName string) er
 	if nodeName != "" {
 		tags[ec2nc.NameTagKey] = nodeName
 	}
-	_, err := l.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sortedTags(tags)})
-	return wrap(err, "tagging instance "+id)
+	_, err := l.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sdk.SortedTags(tags)})
+	return sdk.Wrap(err, "tagging instance "+id)
 }
 
 // Terminate terminates an instance. Nil means that EC2 accepted this or an earlier request. Calls at about the same time share a
 // request.
 func (l *instances) Terminate(ctx context.Context, id string) error {
 	if _, err := l.ends.do(ctx, id); err != nil {
-		return wrap(err, "terminating instance "+id)
+		return sdk.Wrap(err, "terminating instance "+id)
 	}
 	return nil
 }
@@ -246,7 +247,7 @@ func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]a
 	var end func(ids []string)
 	end = func(ids []string) {
 		_, err := l.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
-		if IsNotFound(err) && len(ids) > 1 {
+		if sdk.IsNotFound(err) && len(ids) > 1 {
 			end(ids[:len(ids)/2])
 			end(ids[len(ids)/2:])
 			return

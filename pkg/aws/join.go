@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // joined is the data that a node needs to join the cluster.
@@ -64,7 +66,7 @@ func (j *joined) ipv6() bool {
 // clusterReader reads from EKS what is not configured of how nodes join the cluster.
 type clusterReader struct {
 	cfg     clusterConfig
-	api     EKS // nil: everything has to be configured
+	api     sdk.EKS // nil: everything has to be configured
 	clock   clock.WithTicker
 	changed func()
 
@@ -72,7 +74,7 @@ type clusterReader struct {
 }
 
 // newClusterReader returns a reader that calls changed when the data, or the reason why it is missing, may differ from before.
-func newClusterReader(cfg clusterConfig, api EKS, c clock.WithTicker, changed func()) *clusterReader {
+func newClusterReader(cfg clusterConfig, api sdk.EKS, c clock.WithTicker, changed func()) *clusterReader {
 	r := &clusterReader{cfg: cfg, api: api, clock: c, changed: changed}
 	r.now.Store(cfg.joined())
 	return r
@@ -113,7 +115,7 @@ func because(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + summarize(err)
+	return ": " + sdk.Summarize(err)
 }
 
 // keep reads the data again and again until ctx ends. It returns at once if everything is configured.
@@ -122,7 +124,7 @@ func (r *clusterReader) keep(ctx context.Context) {
 		return
 	}
 	logger := klog.FromContext(ctx)
-	retry := backoff{}
+	retry := sdk.Backoff{}
 	var had joined
 	for {
 		wait := r.cfg.every
@@ -132,17 +134,17 @@ func (r *clusterReader) keep(ctx context.Context) {
 		}
 		switch {
 		case err != nil:
-			if wait = retry.next(); IsNotFound(err) {
+			if wait = retry.Next(); sdk.IsNotFound(err) {
 				wait = r.cfg.every // not an EKS cluster: everything has to be configured
 			}
 			old := *r.now.Load()
-			if last := old.err; last == nil || summarize(last) != summarize(err) {
+			if last := old.err; last == nil || sdk.Summarize(last) != sdk.Summarize(err) {
 				logger.Error(err, "Could not get from EKS how nodes join the cluster", "retryIn", wait)
 			}
 			old.err = err
 			j = &old
 		default:
-			retry = backoff{}
+			retry = sdk.Backoff{}
 		}
 		r.now.Store(j)
 		if err != nil || *j != had {
@@ -151,7 +153,7 @@ func (r *clusterReader) keep(ctx context.Context) {
 		if err == nil {
 			had = *j
 		}
-		if !sleep(ctx, r.clock, wait) {
+		if !sdk.Sleep(ctx, r.clock, wait) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -45,10 +46,10 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	}
 	out, err := l.ec2.CreateFleet(ctx, in)
 	if err != nil {
-		if IsStale(err) {
+		if sdk.IsStale(err) {
 			l.forgetTemplates(in, w.NodeClass)
 		}
-		if IsProfileUnknown(err) {
+		if sdk.IsProfileUnknown(err) {
 			l.awaitProfile(ctx, w.NodeClass)
 		}
 		return capacity.LaunchResult{}, l.callFailed(err)
@@ -73,17 +74,17 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	if f.profile {
 		l.awaitProfile(ctx, w.NodeClass)
 	}
-	return res, failed(cmp.Or(res.Message, "EC2 launched no instance and gave no reason"), f.sentinel())
+	return res, sdk.Failed(cmp.Or(res.Message, "EC2 launched no instance and gave no reason"), f.sentinel())
 }
 
 // callFailed returns the error for a call that failed as a whole.
 func (l *launcher) callFailed(err error) error {
 	what := ""
-	if code(err) == codeNoSpotRole {
+	if sdk.Code(err) == sdk.CodeNoSpotRole {
 		l.exhausted.add(scope{capacityType: karpv1.CapacityTypeSpot})
 		what = noSpotRole
 	}
-	return wrap(err, what)
+	return sdk.Wrap(err, what)
 }
 
 // profilePause is how long a launch waits before a new attempt when EC2 does not know the instance profile; a new profile needs about
@@ -96,7 +97,7 @@ func (l *launcher) awaitProfile(ctx context.Context, nodeClass string) {
 		c.recheck.Store(true)
 		c.poke()
 	}
-	sleep(ctx, l.clock, profilePause)
+	sdk.Sleep(ctx, l.clock, profilePause)
 }
 
 // forgetTemplates makes sure that launch templates unknown to EC2 are created again, or looked up again if the user maintains them.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -105,7 +106,7 @@ func TestWhatIsDiscoveredAndCannotBeRead(t *testing.T) {
 // A burst of nodes is recorded in one write, and a failed write is repeated later.
 func TestWhatIsDiscoveredIsKeptNowAndThen(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, NewClients(awsConfigForTests(), clock.RealClock{}))
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, sdk.NewClients(awsConfigForTests(), clock.RealClock{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 type subnet struct{ id, zone, zoneID string }
@@ -52,7 +54,7 @@ func (a *addresses) most(subnets []subnet, full func(id string) bool) map[string
 
 // network looks up the subnets and security groups of classes.
 type network struct {
-	ec2       networkAPI
+	ec2       sdk.NetworkAPI
 	addresses *addresses
 }
 
@@ -61,9 +63,9 @@ func tagFilters(tags map[string]string) []ec2types.Filter {
 	var out []ec2types.Filter
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		if v := tags[k]; v == "*" {
-			out = append(out, filter("tag-key", k))
+			out = append(out, sdk.Filter("tag-key", k))
 		} else {
-			out = append(out, filter("tag:"+k, v))
+			out = append(out, sdk.Filter("tag:"+k, v))
 		}
 	}
 	return out
@@ -108,7 +110,7 @@ func (n *network) subnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]
 		}
 	}
 	if len(ids) > 0 {
-		if err := ask(filter("subnet-id", ids...)); err != nil {
+		if err := ask(sdk.Filter("subnet-id", ids...)); err != nil {
 			return nil, err
 		}
 	}
@@ -152,12 +154,12 @@ func (n *network) groups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]e
 		}
 	}
 	if len(ids) > 0 {
-		if err := ask(filter("group-id", ids...)); err != nil {
+		if err := ask(sdk.Filter("group-id", ids...)); err != nil {
 			return nil, err
 		}
 	}
 	if len(names) > 0 {
-		if err := ask(filter("group-name", names...)); err != nil {
+		if err := ask(sdk.Filter("group-name", names...)); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
@@ -44,7 +45,7 @@ func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 	defer client.close()
 	cfg := w.sim.AWSConfig()
 	cfg.HTTPClient = client.make()
-	f, err := FetchCatalog(w.ctx, NewClients(cfg, clock.RealClock{}), "us-west-2", time.Now())
+	f, err := FetchCatalog(w.ctx, sdk.NewClients(cfg, clock.RealClock{}), "us-west-2", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

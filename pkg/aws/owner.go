@@ -7,6 +7,8 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // owner is the name of the cluster that resources of the account belong to. Their tags say so.
@@ -18,7 +20,7 @@ const clusterOwned = "owned"
 func (o owner) tag() string { return "kubernetes.io/cluster/" + string(o) }
 
 // filter selects the resources of this cluster.
-func (o owner) filter() ec2types.Filter { return filter("tag:"+o.tag(), clusterOwned) }
+func (o owner) filter() ec2types.Filter { return sdk.Filter("tag:"+o.tag(), clusterOwned) }
 
 // marked reports whether tags mark a resource of this cluster and include the key.
 func (o owner) marked(tags []ec2types.Tag, key string) bool {

@@ -12,6 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -55,7 +56,7 @@ func (l *images) ofTemplate(ctx context.Context, name string, now time.Time) ([]
 		LaunchTemplateName: &name, Versions: []string{"$Latest"}, ResolveAlias: awssdk.Bool(true),
 	})
 	switch {
-	case IsNotFound(err):
+	case sdk.IsNotFound(err):
 		return nil, unusablef("no launch template is called %s", name)
 	case err != nil:
 		return nil, fmt.Errorf("describing launch template %s: %w", name, err)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // unusable is the definite answer that what a class refers to doesn't exist or can't be used. Any other error means that there is no
@@ -23,7 +25,7 @@ type part[T any] struct {
 	err     error
 	known   bool
 	due     time.Time
-	retry   backoff
+	retry   sdk.Backoff
 }
 
 // ask looks the part up if it is due and returns the time until it is due again.
@@ -36,13 +38,13 @@ func (p *part[T]) ask(now time.Time, every time.Duration, lookUp func() (T, erro
 	var none unusable
 	switch {
 	case errors.As(err, &none):
-		p.value, p.problem, p.err, p.known, p.retry = value, none, nil, true, backoff{}
+		p.value, p.problem, p.err, p.known, p.retry = value, none, nil, true, sdk.Backoff{}
 		// The user will probably fix it soon and should not have to wait for the whole period.
 		wait = min(every, problemPeriod)
 	case err != nil:
-		p.err, wait = err, p.retry.next() // the last known value is kept
+		p.err, wait = err, p.retry.Next() // the last known value is kept
 	default:
-		p.value, p.problem, p.err, p.known, p.retry = value, nil, nil, true, backoff{}
+		p.value, p.problem, p.err, p.known, p.retry = value, nil, nil, true, sdk.Backoff{}
 	}
 	p.due = now.Add(wait)
 	return wait

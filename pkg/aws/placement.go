@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // placement is the placement group of a class; the zero value: it has none.
@@ -20,7 +22,7 @@ type placement struct {
 }
 
 // findPlacement looks up the class's placement group.
-func findPlacement(ctx context.Context, api networkAPI, spec *ec2nc.EC2NodeClassSpec) (placement, error) {
+func findPlacement(ctx context.Context, api sdk.NetworkAPI, spec *ec2nc.EC2NodeClassSpec) (placement, error) {
 	in, said := &ec2.DescribePlacementGroupsInput{}, ""
 	if s := spec.PlacementGroupSelector; s.ID != nil {
 		in.GroupIds, said = []string{*s.ID}, "has the id "+*s.ID
@@ -30,7 +32,7 @@ func findPlacement(ctx context.Context, api networkAPI, spec *ec2nc.EC2NodeClass
 	none := unusable("spec.placementGroupSelector: no placement group " + said)
 	out, err := api.DescribePlacementGroups(ctx, in)
 	switch {
-	case IsPlacementUnknown(err):
+	case sdk.IsPlacementUnknown(err):
 		return placement{}, none
 	case err != nil:
 		return placement{}, fmt.Errorf("describing placement groups: %w", err)

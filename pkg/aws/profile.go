@@ -13,11 +13,13 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // profiles looks up and creates the instance profiles of classes, and removes those that are no longer needed.
 type profiles struct {
-	iam    IAM
+	iam    sdk.IAM
 	clock  clock.PassiveClock
 	owner  owner
 	region string
@@ -28,9 +30,9 @@ func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, er
 	if given := awssdk.ToString(nc.Spec.InstanceProfile); given != "" {
 		_, err := l.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &given})
 		switch {
-		case IsNotFound(err):
+		case sdk.IsNotFound(err):
 			return "", unusablef("spec.instanceProfile: no instance profile is called %s", given)
-		case IsUnauthorized(err):
+		case sdk.IsUnauthorized(err):
 			return given, nil // we may not look at it, but EC2 will know it
 		case err != nil:
 			return "", fmt.Errorf("getting instance profile %s: %w", given, err)
@@ -51,10 +53,10 @@ func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, er
 	}
 	_, err = l.iam.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &role})
 	switch {
-	case IsNotFound(err):
+	case sdk.IsNotFound(err):
 		return "", unusablef("spec.role: no role is called %s", role)
-	case IsUnauthorized(err):
-		return "", unusablef("spec.role: not allowed to put role %s into an instance profile: %s", role, summarize(err))
+	case sdk.IsUnauthorized(err):
+		return "", unusablef("spec.role: not allowed to put role %s into an instance profile: %s", role, sdk.Summarize(err))
 	case err != nil:
 		return "", fmt.Errorf("adding role %s to instance profile %s: %w", role, name, err)
 	}
@@ -66,7 +68,7 @@ func (l *profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name stri
 	if err == nil {
 		return got.InstanceProfile, nil
 	}
-	if !IsNotFound(err) {
+	if !sdk.IsNotFound(err) {
 		return nil, fmt.Errorf("getting instance profile %s: %w", name, err)
 	}
 	tags := l.owner.ownerTags(nc)
@@ -75,7 +77,7 @@ func (l *profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name stri
 		InstanceProfileName: &name,
 		Path:                awssdk.String(l.path(string(nc.UID) + "/")),
 	}
-	for _, t := range sortedTags(tags) {
+	for _, t := range sdk.SortedTags(tags) {
 		in.Tags = append(in.Tags, iamtypes.Tag{Key: t.Key, Value: t.Value})
 	}
 	created, err := l.iam.CreateInstanceProfile(ctx, in)

@@ -11,6 +11,8 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // removeUnused deletes instance profiles that were created for classes of this cluster and that neither a class nor an instance uses
@@ -57,12 +59,12 @@ func (l *profiles) remove(ctx context.Context, path string, v *iamtypes.Instance
 	}
 	for _, r := range v.Roles {
 		_, err := l.iam.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: v.InstanceProfileName, RoleName: r.RoleName})
-		if err != nil && !IsNotFound(err) {
+		if err != nil && !sdk.IsNotFound(err) {
 			return fmt.Errorf("removing the role from instance profile %s: %w", awssdk.ToString(v.InstanceProfileName), err)
 		}
 	}
 	_, err := l.iam.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: v.InstanceProfileName})
-	if err != nil && !IsNotFound(err) {
+	if err != nil && !sdk.IsNotFound(err) {
 		return fmt.Errorf("deleting instance profile %s: %w", awssdk.ToString(v.InstanceProfileName), err)
 	}
 	return nil

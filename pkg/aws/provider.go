@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -42,7 +43,7 @@ type regions interface {
 }
 
 // New returns a provider. It makes no request and starts nothing: it succeeds without credentials and without a connection to AWS.
-func New(cfg Config, c Clients) (*Provider, error) {
+func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("AWS provider: %w", err)
@@ -110,7 +111,7 @@ const expiryPeriod = time.Second
 
 // expiries calls the OnChange functions for offerings that have become available again, even if InstanceTypes isn't called.
 func (p *Provider) expiries(ctx context.Context) {
-	for sleep(ctx, p.clock, expiryPeriod) {
+	for sdk.Sleep(ctx, p.clock, expiryPeriod) {
 		p.expire()
 		if p.untold.Swap(false) {
 			p.notify()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -27,7 +28,7 @@ const (
 // queue reads the messages about interruptions.
 type queue struct {
 	name  string // empty: there is none
-	api   SQS
+	api   sdk.SQS
 	clock clock.Clock
 	// hold returns why no message may be taken from the queue at the moment; empty if one may.
 	hold func() string
@@ -50,7 +51,7 @@ func (q *queue) listen(ctx context.Context) {
 	url, pause := "", queuePause
 	for ctx.Err() == nil {
 		if q.hold() != "" { // the messages belong to the other controller
-			sleep(ctx, q.clock, queuePause)
+			sdk.Sleep(ctx, q.clock, queuePause)
 			continue
 		}
 		var err error
@@ -66,7 +67,7 @@ func (q *queue) listen(ctx context.Context) {
 		}
 		logger.Error(err, "Could not read the interruption queue, will retry", "pause", pause)
 		url = "" // the queue may have been deleted and created again
-		sleep(ctx, q.clock, pause)
+		sdk.Sleep(ctx, q.clock, pause)
 		pause = min(2*pause, queuePauseMost)
 	}
 }
@@ -74,7 +75,7 @@ func (q *queue) listen(ctx context.Context) {
 func (q *queue) url(ctx context.Context) (string, error) {
 	out, err := q.api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: awssdk.String(q.name)})
 	if err != nil {
-		return "", wrap(err, "finding the interruption queue")
+		return "", sdk.Wrap(err, "finding the interruption queue")
 	}
 	return awssdk.ToString(out.QueueUrl), nil
 }
@@ -83,11 +84,11 @@ func (q *queue) url(ctx context.Context) (string, error) {
 // messages that can't be understood, which would be delivered again and again.
 func (q *queue) hear(ctx context.Context, url string) error {
 	out, err := q.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-		QueueUrl: awssdk.String(url), MaxNumberOfMessages: queueBatch, WaitTimeSeconds: int32(queueWait / time.Second),
+		QueueUrl: awssdk.String(url), MaxNumberOfMessages: queueBatch, WaitTimeSeconds: int32(sdk.QueueWait / time.Second),
 		VisibilityTimeout: int32(queueHidden / time.Second),
 	})
 	if err != nil {
-		return wrap(err, "reading the interruption queue")
+		return sdk.Wrap(err, "reading the interruption queue")
 	}
 	logger := klog.FromContext(ctx)
 	var heard []capacity.Interruption
@@ -134,7 +135,7 @@ func (q *queue) forget(ctx context.Context, url string, messages []sqstypes.Mess
 	}
 	out, err := q.api.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: awssdk.String(url), Entries: done})
 	if err != nil {
-		return wrap(err, "deleting from the interruption queue")
+		return sdk.Wrap(err, "deleting from the interruption queue")
 	}
 	if len(out.Failed) > 0 { // they are delivered and handled again
 		klog.FromContext(ctx).Info("SQS failed to delete some messages", "messages", len(out.Failed), "code", awssdk.ToString(out.Failed[0].Code))

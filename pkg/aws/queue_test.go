@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
@@ -68,7 +69,7 @@ func TestInterruptionsOf(t *testing.T) {
 // listener is a provider that only runs the queue's loop, and the interruptions that were delivered.
 type listener struct {
 	*Provider
-	clients Clients
+	clients sdk.Clients
 	t       *testing.T
 	ctx     context.Context
 	sim     *sim.Sim
@@ -92,7 +93,7 @@ func newListener(t *testing.T, change ...func(*Config, *sim.Config)) *listener {
 	}
 	conf, client := s.AWSConfig(), &http1{}
 	conf.HTTPClient = client.make()
-	clients := NewClients(conf, clock.RealClock{})
+	clients := sdk.NewClients(conf, clock.RealClock{})
 	p, err := New(cfg, clients)
 	if err != nil {
 		t.Fatal(err)

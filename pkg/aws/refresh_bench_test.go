@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
@@ -122,7 +123,7 @@ func cpuTime(tb testing.TB) time.Duration {
 }
 
 // refreshed runs the loops of a new catalogue until they have read every part of the region.
-func refreshed(ctx context.Context, c Clients) (*catalogue, error) {
+func refreshed(ctx context.Context, c sdk.Clients) (*catalogue, error) {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	changed := make(chan struct{}, 1)
@@ -163,7 +164,7 @@ func BenchmarkRefresh(b *testing.B) {
 	}()
 	cfg := s.AWSConfig()
 	cfg.HTTPClient = &http.Client{Transport: &recorded{answers: map[string]*http.Response{}, bodies: map[string][]byte{}, through: http.DefaultTransport}}
-	clients := NewClients(cfg, clock.RealClock{})
+	clients := sdk.NewClients(cfg, clock.RealClock{})
 	p, err := New(Config{Region: "us-west-2", ClusterName: "films"}, clients)
 	if err != nil {
 		b.Fatal(err)

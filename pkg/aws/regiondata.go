@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // regionData is what is known of the region. It is immutable: a refresh creates a new one that shares the unchanged parts.
@@ -36,8 +38,8 @@ type catalogueConfig struct {
 type catalogue struct {
 	cfg      catalogueConfig
 	clock    clock.WithTicker
-	hardware hardwareAPI
-	pricing  Pricing
+	hardware sdk.HardwareAPI
+	pricing  sdk.Pricing
 	changed  func()
 
 	now atomic.Pointer[regionData]
@@ -55,7 +57,7 @@ const (
 	partSpot     = "spot prices"
 )
 
-func newCatalogue(cfg catalogueConfig, c clock.WithTicker, hardware hardwareAPI, prices Pricing, changed func()) *catalogue {
+func newCatalogue(cfg catalogueConfig, c clock.WithTicker, hardware sdk.HardwareAPI, prices sdk.Pricing, changed func()) *catalogue {
 	k := &catalogue{cfg: cfg, clock: c, hardware: hardware, pricing: prices, changed: changed, problems: map[string]error{}}
 	for _, part := range []string{partTypes, partZones, partOnDemand, partSpot} {
 		k.problems[part] = errNotAsked
@@ -99,7 +101,7 @@ func (k *catalogue) Loops() []func(context.Context) {
 // known values.
 func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, fetch func(context.Context) (func(*regionData), error)) {
 	logger := klog.FromContext(ctx)
-	retry := backoff{}
+	retry := sdk.Backoff{}
 	for {
 		set, err := fetch(ctx)
 		if ctx.Err() != nil {
@@ -109,14 +111,14 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 		k.mu.Lock()
 		known := !errors.Is(k.problems[part], errUnknown) && !errors.Is(k.problems[part], errNotAsked)
 		if err != nil {
-			wait = retry.next()
+			wait = retry.Next()
 			if known {
-				k.problems[part] = fmt.Errorf("%s: not refreshed: %s", part, summarize(err))
+				k.problems[part] = fmt.Errorf("%s: not refreshed: %s", part, sdk.Summarize(err))
 			} else {
 				k.problems[part] = &unknown{part, err}
 			}
 		} else {
-			retry = backoff{}
+			retry = sdk.Backoff{}
 			k.problems[part] = nil
 		}
 		change := k.update(func(f *regionData) {
@@ -143,7 +145,7 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 		if change {
 			k.changed()
 		}
-		if !sleep(ctx, k.clock, wait) {
+		if !sdk.Sleep(ctx, k.clock, wait) {
 			return
 		}
 	}
@@ -163,7 +165,7 @@ func (k *catalogue) update(set func(*regionData)) bool {
 
 // settle ends the wait for prices.
 func (k *catalogue) settle(ctx context.Context) {
-	if !sleep(ctx, k.clock, pricePatience) {
+	if !sdk.Sleep(ctx, k.clock, pricePatience) {
 		return
 	}
 	k.mu.Lock()
@@ -220,7 +222,7 @@ type unknown struct {
 	err  error
 }
 
-func (u *unknown) Error() string        { return u.part + ": unknown: " + summarize(u.err) }
+func (u *unknown) Error() string        { return u.part + ": unknown: " + sdk.Summarize(u.err) }
 func (u *unknown) Unwrap() error        { return u.err }
 func (u *unknown) Is(target error) bool { return target == errUnknown }
 

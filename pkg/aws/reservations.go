@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -76,7 +77,7 @@ func (c *counts) set(update func(map[string]int)) {
 
 // reservations looks up the capacity reservations of classes.
 type reservations struct {
-	ec2    networkAPI
+	ec2    sdk.NetworkAPI
 	clock  clock.PassiveClock
 	counts *counts
 }
@@ -87,7 +88,7 @@ func (l *reservations) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (
 	left := map[string]int{}
 	ask := func(ids []string, filters ...ec2types.Filter) error {
 		pages := ec2.NewDescribeCapacityReservationsPaginator(l.ec2, &ec2.DescribeCapacityReservationsInput{
-			CapacityReservationIds: ids, Filters: append(filters, filter("state", "active")),
+			CapacityReservationIds: ids, Filters: append(filters, sdk.Filter("state", "active")),
 		})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
@@ -105,16 +106,16 @@ func (l *reservations) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (
 	for _, t := range spec.CapacityReservationSelectorTerms {
 		filters := tagFilters(t.Tags)
 		if t.OwnerID != "" {
-			filters = append(filters, filter("owner-id", t.OwnerID))
+			filters = append(filters, sdk.Filter("owner-id", t.OwnerID))
 		}
 		if t.InstanceMatchCriteria != "" {
-			filters = append(filters, filter("instance-match-criteria", t.InstanceMatchCriteria))
+			filters = append(filters, sdk.Filter("instance-match-criteria", t.InstanceMatchCriteria))
 		}
 		var ids []string
 		if t.ID != "" {
 			ids = []string{t.ID} // one id per request: an unknown id fails the request
 		}
-		if err := ask(ids, filters...); err != nil && !IsNotFound(err) {
+		if err := ask(ids, filters...); err != nil && !sdk.IsNotFound(err) {
 			return nil, err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // options are the properties in which launch templates of one class can differ.
@@ -33,13 +35,13 @@ func (r *resolved) template(o options) *ec2types.RequestLaunchTemplateData {
 		Monitoring:          &ec2types.LaunchTemplatesMonitoringRequest{Enabled: awssdk.Bool(awssdk.ToBool(spec.DetailedMonitoring))},
 		NetworkInterfaces:   r.interfaces(o),
 		TagSpecifications: []ec2types.LaunchTemplateTagSpecificationRequest{
-			{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: sortedTags(o.tags)},
+			{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: sdk.SortedTags(o.tags)},
 		},
 	}
 	if o.capacityType == karpv1.CapacityTypeSpot {
 		// EC2 refuses such tags in an on-demand fleet.
 		data.TagSpecifications = append(data.TagSpecifications,
-			ec2types.LaunchTemplateTagSpecificationRequest{ResourceType: ec2types.ResourceTypeSpotInstancesRequest, Tags: sortedTags(o.tags)})
+			ec2types.LaunchTemplateTagSpecificationRequest{ResourceType: ec2types.ResourceTypeSpotInstancesRequest, Tags: sdk.SortedTags(o.tags)})
 	}
 	// Instances that aren't meant for a reservation must not use one by chance.
 	data.CapacityReservationSpecification = &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{

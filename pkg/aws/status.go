@@ -12,6 +12,8 @@ import (
 	"github.com/awslabs/operatorpkg/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // publish makes a resolution the one that offerings are computed from, and reports its status.
@@ -152,7 +154,7 @@ func conditionOf[T any](r *resolution, kind, reason string, p *part[T]) status.C
 	case p.known:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, p.problem.Error()
 	case p.err != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAnswered", summarize(p.err)
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAnswered", sdk.Summarize(p.err)
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAsked", "not looked up yet"
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // templatePrefix begins the name of every launch template; a hash of its content follows. Templates of the same name therefore have
@@ -23,7 +25,7 @@ const templatePrefix = "karpenter.k8s.aws/"
 // templates creates launch templates when they are first needed.
 type templates struct {
 	clock clock.PassiveClock
-	api   templateAPI
+	api   sdk.TemplateAPI
 	owner owner
 
 	mu   sync.Mutex
@@ -36,7 +38,7 @@ type madeTemplate struct {
 	used time.Time
 }
 
-func newTemplates(c clock.PassiveClock, api templateAPI, o owner) *templates {
+func newTemplates(c clock.PassiveClock, api sdk.TemplateAPI, o owner) *templates {
 	return &templates{clock: c, api: api, owner: o, made: map[string]*madeTemplate{}}
 }
 
@@ -72,7 +74,7 @@ func (t *templates) ensure(ctx context.Context, data *ec2types.RequestLaunchTemp
 				return "", ctx.Err()
 			}
 			// The caller that sent the request may have run out of time; send one of our own unless the answer would be the same.
-			if IsRefused(m.err) {
+			if sdk.IsRefused(m.err) {
 				return "", m.err
 			}
 		case <-ctx.Done():
@@ -95,10 +97,10 @@ func (t *templates) forget(names ...string) {
 func (t *templates) create(ctx context.Context, name string, data *ec2types.RequestLaunchTemplateData, tags map[string]string) error {
 	_, err := t.api.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
 		LaunchTemplateName: &name, LaunchTemplateData: data,
-		TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeLaunchTemplate, Tags: sortedTags(tags)}},
+		TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeLaunchTemplate, Tags: sdk.SortedTags(tags)}},
 	})
-	if err != nil && !IsAlreadyExists(err) {
-		return wrap(err, "creating launch template "+name)
+	if err != nil && !sdk.IsAlreadyExists(err) {
+		return sdk.Wrap(err, "creating launch template "+name)
 	}
 	return nil
 }
@@ -107,7 +109,7 @@ func templateName(data *ec2types.RequestLaunchTemplateData, tags map[string]stri
 	raw, err := json.Marshal(struct {
 		Data *ec2types.RequestLaunchTemplateData
 		Tags []ec2types.Tag
-	}{data, sortedTags(tags)})
+	}{data, sdk.SortedTags(tags)})
 	if err != nil {
 		return "", fmt.Errorf("naming a launch template: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // removeUnused deletes this cluster's launch templates that were created, and last used, longer ago than idleFor. Instances don't need the
@@ -19,7 +21,7 @@ func (t *templates) removeUnused(ctx context.Context, idleFor time.Duration) err
 	now := t.clock.Now()
 	var idle []string
 	pages := ec2.NewDescribeLaunchTemplatesPaginator(t.api, &ec2.DescribeLaunchTemplatesInput{
-		Filters: []ec2types.Filter{t.owner.filter(), filter("tag-key", ec2nc.NodeClassTagKey)}, MaxResults: awssdk.Int32(200),
+		Filters: []ec2types.Filter{t.owner.filter(), sdk.Filter("tag-key", ec2nc.NodeClassTagKey)}, MaxResults: awssdk.Int32(200),
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -40,7 +42,7 @@ func (t *templates) removeUnused(ctx context.Context, idleFor time.Duration) err
 			_, err := t.api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: &name})
 			return err
 		})
-		if err != nil && !IsNotFound(err) {
+		if err != nil && !sdk.IsNotFound(err) {
 			return fmt.Errorf("deleting launch template %s: %w", name, err)
 		}
 	}

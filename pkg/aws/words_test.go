@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
@@ -70,7 +71,7 @@ func inBubble(t *testing.T, instead func(*http.Request) *http.Response, do func(
 		q := &quiet{sim: s, wire: &direct{s.Handler(), instead}, told: map[string]ec2nc.EC2NodeClassStatus{}}
 		cfg := s.AWSConfig()
 		cfg.HTTPClient = &http.Client{Transport: q.wire}
-		if q.Provider, err = New(Config{Region: "us-west-2", ClusterName: "films", KubernetesVersion: "1.36"}, NewClients(cfg, clock.RealClock{})); err != nil {
+		if q.Provider, err = New(Config{Region: "us-west-2", ClusterName: "films", KubernetesVersion: "1.36"}, sdk.NewClients(cfg, clock.RealClock{})); err != nil {
 			t.Fatal(err)
 		}
 		q.OnNodeClass(func(name string, _ int64, st ec2nc.EC2NodeClassStatus) {
@@ -153,7 +154,7 @@ func TestWordsOfCalls(t *testing.T) {
 				q.fails(tt.action, tt.fault)
 				began := time.Now()
 				err := tt.call(t, q)
-				if took := time.Since(began); took > callDeadline+time.Second {
+				if took := time.Since(began); took > sdk.CallDeadline+time.Second {
 					t.Errorf("it took %s", took)
 				}
 				if err == nil {
@@ -184,7 +185,7 @@ func TestWordsOfClasses(t *testing.T) {
 		q.fails("DescribeSecurityGroups", sim.Fault{Code: "InternalError", Status: http.StatusInternalServerError, Message: "An internal error has occurred"})
 		q.fails("GetParameters", sim.Fault{Code: "AccessDeniedException", Message: "User: x is not authorized to perform: ssm:GetParameters (Service: Ssm, Status Code: 400, Request ID: 1-2-3)"})
 		q.SetNodeClass(nodeClass())
-		pass(callDeadline + 10*time.Second)
+		pass(sdk.CallDeadline + 10*time.Second)
 		q.mu.Lock()
 		st := q.told["default"]
 		q.mu.Unlock()
@@ -211,7 +212,7 @@ func TestWordsOfAnAnswerInHTML(t *testing.T) {
 			Body: io.NopCloser(strings.NewReader("<!doctype html><title>500 Internal Server Error</title>"))}
 	}
 	inBubble(t, html, func(t *testing.T, q *quiet) {
-		pass(callDeadline + 10*time.Second)
+		pass(sdk.CallDeadline + 10*time.Second)
 		const want = "on-demand prices: unknown: HTTP 500 Internal Server Error; instance types are ordered by prices estimated from their sizes"
 		if err := q.Status(); err == nil || err.Error() != want {
 			t.Errorf("status: %v\nwant:   %s", err, want)

@@ -7,13 +7,14 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
 func TestOffersThatWentWrong(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, NewClients(awsConfigForTests(), clock.RealClock{}))
+	p, err := New(Config{Region: "us-west-2", ClusterName: "films", Clock: c}, sdk.NewClients(awsConfigForTests(), clock.RealClock{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // Calls returns the actions of all calls that the program may make, as IAM names them, sorted: ec2:CreateFleet.
 func Calls() []string {
 	var out []string
-	clients := reflect.TypeFor[aws.Clients]()
+	clients := reflect.TypeFor[sdk.Clients]()
 	for i := range clients.NumField() {
 		f := clients.Field(i)
 		for j := range f.Type.NumMethod() {

@@ -1,4 +1,4 @@
-package aws
+package sdk
 
 import (
 	"context"
@@ -28,15 +28,15 @@ import (
 )
 
 const (
-	// callDeadline bounds a call with all its attempts, from the moment the throttle admits it; attemptDeadline bounds one attempt: a
+	// CallDeadline bounds a call with all its attempts, from the moment the throttle admits it; attemptDeadline bounds one attempt: a
 	// connection that hangs is abandoned while there is time for another attempt.
-	callDeadline    = 30 * time.Second
+	CallDeadline    = 30 * time.Second
 	attemptDeadline = 12 * time.Second
 	// maxAttempts is more than fit into the deadline: the deadline ends a call, not the number of attempts.
 	maxAttempts = 100
 	maxBackoff  = 4 * time.Second
-	// queueWait is how long a request waits for messages (SQS long polling); 20 seconds is the maximum.
-	queueWait = 20 * time.Second
+	// QueueWait is how long a request waits for messages (SQS long polling); 20 seconds is the maximum.
+	QueueWait = 20 * time.Second
 )
 
 // Connect creates the services' clients from the usual sources (environment, files, web identity, instance role). It makes no request;
@@ -139,9 +139,9 @@ func turns(s *middleware.Stack, t *throttle) error {
 				return middleware.InitializeOutput{}, middleware.Metadata{}, fmt.Errorf("waiting for the client-side rate limit of %s: %w", action, err)
 			}
 			turnSeconds.WithLabelValues(service, action).Observe(t.clock.Since(began).Seconds())
-			deadline := callDeadline
+			deadline := CallDeadline
 			if action == "ReceiveMessage" {
-				deadline += queueWait // long polling: an answer without messages takes this long
+				deadline += QueueWait // long polling: an answer without messages takes this long
 			}
 			mine := &turn{}
 			ctx, cancel := context.WithTimeout(context.WithValue(ctx, turnKey{}, mine), deadline)
@@ -166,10 +166,10 @@ func (t *turn) callError(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if t.failed != nil && code(err) == "" && errors.Is(err, context.DeadlineExceeded) {
-		return &callError{text: summarize(t.failed), err: errors.Join(t.failed, err)}
+	if t.failed != nil && Code(err) == "" && errors.Is(err, context.DeadlineExceeded) {
+		return &callError{text: Summarize(t.failed), err: errors.Join(t.failed, err)}
 	}
-	return &callError{text: summarize(err), err: err}
+	return &callError{text: Summarize(err), err: err}
 }
 
 // attempts makes every attempt after the first wait for the throttle, and gives each a deadline.

@@ -1,4 +1,4 @@
-package aws
+package sdk
 
 import (
 	"time"
@@ -38,7 +38,7 @@ const noAnswer = "Connection"
 
 // countRequest counts an attempt in the metrics.
 func countRequest(service, action string, took time.Duration, err error) {
-	c := code(err)
+	c := Code(err)
 	if err != nil && c == "" {
 		c = noAnswer
 	}

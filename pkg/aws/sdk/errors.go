@@ -1,4 +1,4 @@
-package aws
+package sdk
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 // capacityCodes mean that a pool, a subnet or a quota has no capacity for now. Fleets answer with them beside or instead of instances,
 // RunInstances as an error.
 var capacityCodes = []string{
-	codeInsufficientCapacity, codeUnfulfillable, codeUnsupported, codeSpotQuota, codeVCPUQuota, codeInstanceQuota,
-	codeNoAddresses, codeReservationExceeded, codeNoSpotRole,
+	codeInsufficientCapacity, codeUnfulfillable, codeUnsupported, CodeSpotQuota, CodeVCPUQuota, CodeInstanceQuota,
+	CodeNoAddresses, CodeReservationExceeded, CodeNoSpotRole,
 }
 
 // Codes that are handled separately in a fleet's Errors.
@@ -29,22 +29,22 @@ const (
 	codeInsufficientCapacity = "InsufficientInstanceCapacity"
 	codeUnfulfillable        = "UnfulfillableCapacity"
 	codeUnsupported          = "Unsupported"
-	codeSpotQuota            = "MaxSpotInstanceCountExceeded"
-	codeVCPUQuota            = "VcpuLimitExceeded"
-	codeInstanceQuota        = "InstanceLimitExceeded"
-	codeNoAddresses          = "InsufficientFreeAddressesInSubnet"
-	codeReservationExceeded  = "ReservationCapacityExceeded"
-	codeNoSpotRole           = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+	CodeSpotQuota            = "MaxSpotInstanceCountExceeded"
+	CodeVCPUQuota            = "VcpuLimitExceeded"
+	CodeInstanceQuota        = "InstanceLimitExceeded"
+	CodeNoAddresses          = "InsufficientFreeAddressesInSubnet"
+	CodeReservationExceeded  = "ReservationCapacityExceeded"
+	CodeNoSpotRole           = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 	codeFleetQuota           = "MaxFleetCountExceeded"
 )
 
-// answered returns an error that a service has put into an answer instead of failing the call.
-func answered(code, message string) error {
+// NewError returns an error that a service has put into an answer instead of failing the call.
+func NewError(code, message string) error {
 	return &smithy.GenericAPIError{Code: code, Message: message}
 }
 
-// code returns the service's error code, or "" if the error did not come from a service.
-func code(err error) string {
+// Code returns the service's error code, or "" if the error did not come from a service.
+func Code(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		return api.ErrorCode()
@@ -53,10 +53,10 @@ func code(err error) string {
 }
 
 // IsInsufficientCapacity reports whether there is no capacity for now; another offering may have some.
-func IsInsufficientCapacity(err error) bool { return slices.Contains(capacityCodes, code(err)) }
+func IsInsufficientCapacity(err error) bool { return slices.Contains(capacityCodes, Code(err)) }
 
 // IsThrottled reports whether the account makes too many requests, or has too many open.
-func IsThrottled(err error) bool { return throttleCode(code(err)) }
+func IsThrottled(err error) bool { return throttleCode(Code(err)) }
 
 func throttleCode(c string) bool {
 	switch c {
@@ -69,7 +69,7 @@ func throttleCode(c string) bool {
 }
 
 // IsNotFound reports whether the object named by id or name is not known, perhaps not yet.
-func IsNotFound(err error) bool { return notFoundCode(code(err)) }
+func IsNotFound(err error) bool { return notFoundCode(Code(err)) }
 
 func notFoundCode(c string) bool {
 	return c == "NoSuchEntity" || c == "NoSuchEntityException" || c == "ParameterNotFound" || c == "ResourceNotFoundException" ||
@@ -77,18 +77,18 @@ func notFoundCode(c string) bool {
 }
 
 // IsStale reports whether a request names a launch template or image that doesn't exist any more: the request has to be built again.
-func IsStale(err error) bool { return staleCode(code(err)) }
+func IsStale(err error) bool { return staleCode(Code(err)) }
 
 func staleCode(c string) bool {
 	return strings.HasPrefix(c, "InvalidLaunchTemplate") && notFoundCode(c) || strings.HasPrefix(c, "InvalidAMIID")
 }
 
 // IsPlacementUnknown reports whether the error means that the placement group doesn't exist.
-func IsPlacementUnknown(err error) bool { return code(err) == "InvalidPlacementGroup.Unknown" }
+func IsPlacementUnknown(err error) bool { return Code(err) == "InvalidPlacementGroup.Unknown" }
 
 // IsAlreadyExists reports whether there is an object of that name already.
 func IsAlreadyExists(err error) bool {
-	c := code(err)
+	c := Code(err)
 	return c == "EntityAlreadyExists" || c == "EntityAlreadyExistsException" || strings.HasSuffix(c, ".AlreadyExists") || strings.HasSuffix(c, ".AlreadyExistsException")
 }
 
@@ -106,21 +106,21 @@ func profileUnknown(c, message string) bool {
 // IsTokenMismatch reports whether a client token can't be used for this request any more, because it belongs to another request or to
 // terminated instances.
 func IsTokenMismatch(err error) bool {
-	c := code(err)
+	c := Code(err)
 	return c == "IdempotentParameterMismatch" || c == "IdempotentInstanceTerminated"
 }
 
 // IsUnauthorized reports whether the caller lacks a permission.
-func IsUnauthorized(err error) bool { return unauthorizedCode(code(err)) }
+func IsUnauthorized(err error) bool { return unauthorizedCode(Code(err)) }
 
 func unauthorizedCode(c string) bool {
-	return c == "UnauthorizedOperation" || c == "AccessDenied" || c == "AccessDeniedException" || c == "OptInRequired" || strings.HasPrefix(c, "AuthFailure") && c != codeNoSpotRole
+	return c == "UnauthorizedOperation" || c == "AccessDenied" || c == "AccessDeniedException" || c == "OptInRequired" || strings.HasPrefix(c, "AuthFailure") && c != CodeNoSpotRole
 }
 
 // IsRefused reports whether the service understood the request and will never execute it, however often it is repeated: for example
 // because of a bad parameter or a missing permission. A call that was retried until its deadline is not refused.
 func IsRefused(err error) bool {
-	c := code(err)
+	c := Code(err)
 	if c == "" || errors.Is(err, context.DeadlineExceeded) || IsInsufficientCapacity(err) || IsThrottled(err) || IsTokenMismatch(err) || IsStale(err) {
 		return false
 	}
@@ -146,7 +146,7 @@ func IsMissingCredentials(err error) bool {
 		err = told.err
 	}
 	s := err.Error()
-	return code(err) == "" && (strings.Contains(s, "get credentials") || strings.Contains(s, "refresh cached credentials"))
+	return Code(err) == "" && (strings.Contains(s, "get credentials") || strings.Contains(s, "refresh cached credentials"))
 }
 
 // IsUnreachable reports whether no connection could be made: no such host, or nothing listens there.
@@ -168,16 +168,16 @@ func (f *failure) Unwrap() []error {
 	return slices.DeleteFunc([]error{f.kind, f.err}, func(err error) bool { return err == nil })
 }
 
-// failed returns an error of a kind, a sentinel of package capacity, with a text.
-func failed(text string, kind error) error { return &failure{text: text, kind: kind} }
+// Failed returns an error of a kind, a sentinel of package capacity, with a text.
+func Failed(text string, kind error) error { return &failure{text: text, kind: kind} }
 
-// wrap returns an error that wraps err and the matching sentinel of package capacity, with a short text. what names what was being
+// Wrap returns an error that wraps err and the matching sentinel of package capacity, with a short text. what names what was being
 // done; empty if the caller adds that.
-func wrap(err error, what string) error {
+func Wrap(err error, what string) error {
 	if err == nil {
 		return nil
 	}
-	f := &failure{text: summarize(err), kind: kindOf(err), err: err}
+	f := &failure{text: Summarize(err), kind: kindOf(err), err: err}
 	if what != "" {
 		f.text = what + ": " + f.text
 	}
@@ -194,7 +194,7 @@ func kindOf(err error) error {
 		return capacity.ErrInsufficientCapacity
 	case IsThrottled(err):
 		return capacity.ErrThrottled
-	case strings.HasPrefix(code(err), "InvalidInstanceID"):
+	case strings.HasPrefix(Code(err), "InvalidInstanceID"):
 		return capacity.ErrInstanceNotFound
 	case IsRefused(err):
 		return capacity.ErrRefused
@@ -212,9 +212,9 @@ type callError struct {
 func (s *callError) Error() string { return s.text }
 func (s *callError) Unwrap() error { return s.err }
 
-// summarize returns the text of an error for an event or a condition: the service's code and message, without parts that differ each
+// Summarize returns the text of an error for an event or a condition: the service's code and message, without parts that differ each
 // time.
-func summarize(err error) string {
+func Summarize(err error) string {
 	var s *callError
 	var api smithy.APIError
 	var answer *awshttp.ResponseError
@@ -224,7 +224,7 @@ func summarize(err error) string {
 	case errors.As(err, &s):
 		return s.text
 	case errors.As(err, &api) && api.ErrorCode() != "" && api.ErrorCode() != unknownCode:
-		return strings.TrimSuffix(api.ErrorCode()+": "+plain(api.ErrorMessage()), ": ")
+		return strings.TrimSuffix(api.ErrorCode()+": "+Plain(api.ErrorMessage()), ": ")
 	case errors.As(err, &answer) && answer.HTTPStatusCode() > 0:
 		return strings.TrimSpace(fmt.Sprintf("HTTP %d %s", answer.HTTPStatusCode(), http.StatusText(answer.HTTPStatusCode())))
 	case IsMissingCredentials(err):
@@ -249,6 +249,7 @@ var (
 	encodedFailure = regexp.MustCompile(` *Encoded authorization failure message:.*`)
 )
 
-func plain(message string) string {
+// Plain returns a message without the parts that differ each time.
+func Plain(message string) string {
 	return strings.TrimSpace(encodedFailure.ReplaceAllString(callOfService.ReplaceAllString(message, ""), ""))
 }

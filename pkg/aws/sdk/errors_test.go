@@ -1,4 +1,4 @@
-package aws
+package sdk
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func TestQuestions(t *testing.T) {
 		{context.DeadlineExceeded, nil},
 		{errors.New("connection refused"), nil},
 	} {
-		got := wrap(tt.err, "doing something")
+		got := Wrap(tt.err, "doing something")
 		for _, s := range []error{capacity.ErrInsufficientCapacity, capacity.ErrThrottled, capacity.ErrTokenMismatch, capacity.ErrRequestStale,
 			capacity.ErrInstanceNotFound, capacity.ErrRefused} {
 			if errors.Is(got, s) != (s == tt.want) {
@@ -72,7 +72,7 @@ func TestSummarize(t *testing.T) {
 		{fmt.Errorf("operation error EC2: X, %w", &callError{text: "no AWS credentials found", err: io.EOF}), "no AWS credentials found"},
 		{errors.New("get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found"), "no AWS credentials found"},
 	} {
-		if got := summarize(tt.err); got != tt.want {
+		if got := Summarize(tt.err); got != tt.want {
 			t.Errorf("brief is %q, want %q", got, tt.want)
 		}
 	}

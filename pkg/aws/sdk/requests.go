@@ -1,4 +1,4 @@
-package aws
+package sdk
 
 import (
 	"maps"
@@ -8,16 +8,16 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// maxFilterValues is how many values EC2 accepts in all filters of a call together.
-const maxFilterValues = 200
+// MaxFilterValues is how many values EC2 accepts in all filters of a call together.
+const MaxFilterValues = 200
 
-// filter returns a filter of EC2: one of the values is enough.
-func filter(name string, values ...string) ec2types.Filter {
+// Filter returns a filter of EC2: one of the values is enough.
+func Filter(name string, values ...string) ec2types.Filter {
 	return ec2types.Filter{Name: awssdk.String(name), Values: values}
 }
 
-// sortedTags returns tags as EC2 takes them, sorted by key.
-func sortedTags(tags map[string]string) []ec2types.Tag {
+// SortedTags returns tags as EC2 takes them, sorted by key.
+func SortedTags(tags map[string]string) []ec2types.Tag {
 	var out []ec2types.Tag
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, ec2types.Tag{Key: awssdk.String(k), Value: awssdk.String(tags[k])})
