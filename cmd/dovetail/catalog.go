@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -47,7 +47,7 @@ func catalogCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f, err := aws.FetchCatalog(cmd.Context(), clients, region, time.Now())
+			f, err := catalog.Fetch(cmd.Context(), clients, region, time.Now())
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
@@ -172,7 +173,7 @@ func (f *planFlags) readCatalog(sizes aws.OfflineConfig) (*aws.Offline, error) {
 		return nil, fmt.Errorf("--catalog: %w", err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	read, err := aws.ReadCatalogFile(file)
+	read, err := catalog.Read(file)
 	if err != nil {
 		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -165,9 +166,9 @@ func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) 
 
 // size returns what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory is the
 // capacity that such nodes have reported before, in bytes; 0: none has yet.
-func (s *nodeSettings) size(h *hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {
+func (s *nodeSettings) size(h *catalog.Hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {
 	capac = capacity.Resources{
-		corev1.ResourceCPU:              h.vcpu * 1000,
+		corev1.ResourceCPU:              h.VCPU * 1000,
 		corev1.ResourceMemory:           s.memory(h),
 		corev1.ResourceEphemeralStorage: s.storage(h),
 		corev1.ResourcePods:             s.pods(h),
@@ -199,9 +200,9 @@ func (s *nodeSettings) size(h *hardware, memory int64) (capac, alloc capacity.Re
 
 // memory returns the capacity in bytes that the kubelet will see. It is less than the type's: the hypervisor and the kernel take a
 // share that is not published, and Graviton kernels reserve 64 MiB of contiguous memory for devices.
-func (s *nodeSettings) memory(h *hardware) int64 {
-	m := h.memoryMiB
-	if h.arch == "arm64" {
+func (s *nodeSettings) memory(h *catalog.Hardware) int64 {
+	m := h.MemoryMiB
+	if h.Arch == "arm64" {
 		m -= 64
 	}
 	return (m - int64(math.Ceil(float64(m)*s.overhead))) * mi
@@ -210,22 +211,22 @@ func (s *nodeSettings) memory(h *hardware) int64 {
 // storage returns what a file system leaves of the volume, or of the instance store if the class combines it to one disk. A 20 GiB
 // volume shows as 19.93 GiB with xfs and as 19.6 GiB with ext4. The smaller value counts, because the kubelet rejects a pod that was
 // bound to storage the node doesn't have.
-func (s *nodeSettings) storage(h *hardware) int64 {
+func (s *nodeSettings) storage(h *catalog.Hardware) int64 {
 	size := s.rootBytes
-	if s.raid0 && h.storeGB > 0 {
-		size = h.storeGB * gb
+	if s.raid0 && h.StoreGB > 0 {
+		size = h.StoreGB * gb
 	}
 	return size - size/50
 }
 
 // eniPods returns the number of pods for which the VPC CNI has addresses, with perSlot addresses in each slot of an interface. One
 // slot of each interface holds the interface's own address, and two pods use the host's network.
-func (s *nodeSettings) eniPods(h *hardware, reserved, perSlot int64) int64 {
-	enis := h.cards0() - reserved - s.efaOnlyCard0
-	if enis <= 0 || h.ipv4PerENI <= 0 {
+func (s *nodeSettings) eniPods(h *catalog.Hardware, reserved, perSlot int64) int64 {
+	enis := h.PrimaryInterfaces() - reserved - s.efaOnlyCard0
+	if enis <= 0 || h.IPv4PerENI <= 0 {
 		return 0
 	}
-	return enis*(h.ipv4PerENI-1)*perSlot + 2
+	return enis*(h.IPv4PerENI-1)*perSlot + 2
 }
 
 const (
@@ -238,25 +239,18 @@ const (
 )
 
 // addressedPods returns the number of pods for which the CNI has addresses, as it is configured.
-func (s *nodeSettings) addressedPods(h *hardware) int64 {
-	if !s.prefixes || !h.nitro() {
+func (s *nodeSettings) addressedPods(h *catalog.Hardware) int64 {
+	if !s.prefixes || !h.Nitro() {
 		return s.eniPods(h, s.reservedENIs, 1)
 	}
 	n := s.eniPods(h, s.reservedENIs, prefixSize)
-	if h.vcpu < smallBelow {
+	if h.VCPU < smallBelow {
 		return min(n, mostPodsSmall)
 	}
 	return min(n, mostPods)
 }
 
-func (h *hardware) cards0() int64 {
-	if len(h.cards) == 0 {
-		return 0
-	}
-	return h.cards[h.defaultCard].interfaces
-}
-
-func (s *nodeSettings) pods(h *hardware) int64 {
+func (s *nodeSettings) pods(h *catalog.Hardware) int64 {
 	n := s.family.defaultPods
 	if n == 0 {
 		n = s.addressedPods(h)
@@ -265,20 +259,20 @@ func (s *nodeSettings) pods(h *hardware) int64 {
 		n = int64(*s.maxPods)
 	}
 	if s.family.podsPerCore && s.podsPerCore != nil && *s.podsPerCore > 0 {
-		n = min(n, int64(*s.podsPerCore)*h.vcpu)
+		n = min(n, int64(*s.podsPerCore)*h.VCPU)
 	}
 	return n
 }
 
 // kube returns what the family's bootstrap script reserves for kubelet and container runtime: 6 % of the first core, 1 % of the
 // second, 0.5 % of the third and fourth, 0.25 % of the rest; 255 MiB plus 11 MiB per pod; 1 GiB of disk.
-func (s *nodeSettings) kube(h *hardware, pods int64) capacity.Resources {
+func (s *nodeSettings) kube(h *catalog.Hardware, pods int64) capacity.Resources {
 	if s.family.eniMemory {
 		pods = s.eniPods(h, 0, 1)
 	}
-	cores := func(from, to int64) int64 { return max(0, min(h.vcpu, to)-from) }
+	cores := func(from, to int64) int64 { return max(0, min(h.VCPU, to)-from) }
 	// 1 % of a core is 10 milli-CPU. The sum is in milli-CPU, rounded down at each step like the scripts do.
-	cpu := cores(0, 1)*60 + cores(1, 2)*10 + cores(2, 4)*5 + cores(4, h.vcpu)*25/10
+	cpu := cores(0, 1)*60 + cores(1, 2)*10 + cores(2, 4)*5 + cores(4, h.VCPU)*25/10
 	out := capacity.Resources{
 		corev1.ResourceCPU:              cpu,
 		corev1.ResourceMemory:           (255 + 11*pods) * mi,
@@ -290,30 +284,30 @@ func (s *nodeSettings) kube(h *hardware, pods int64) capacity.Resources {
 	return out
 }
 
-func (s *nodeSettings) devices(h *hardware) capacity.Resources {
+func (s *nodeSettings) devices(h *catalog.Hardware) capacity.Resources {
 	out := capacity.Resources{}
-	for _, g := range h.gpus {
-		switch g.manufacturer {
+	for _, g := range h.GPUs {
+		switch g.Manufacturer {
 		case "NVIDIA":
-			out[ec2nc.ResourceNVIDIAGPU] += g.count
+			out[ec2nc.ResourceNVIDIAGPU] += g.Count
 		case "AMD":
-			out[ec2nc.ResourceAMDGPU] += g.count
+			out[ec2nc.ResourceAMDGPU] += g.Count
 		case "Habana":
-			out[ec2nc.ResourceHabanaGaudi] += g.count
+			out[ec2nc.ResourceHabanaGaudi] += g.Count
 		}
 	}
-	for _, a := range h.accelerators {
-		if a.neuron {
-			out[ec2nc.ResourceAWSNeuron] += a.count
+	for _, a := range h.Accelerators {
+		if a.Neuron {
+			out[ec2nc.ResourceAWSNeuron] += a.Count
 		}
 	}
-	out[ec2nc.ResourceAWSNeuronCore] = h.neuronCores
+	out[ec2nc.ResourceAWSNeuronCore] = h.NeuronCores
 	if s.family.windows() {
-		out[ec2nc.ResourcePrivateIPv4Address] = h.ipv4PerENI - 1
+		out[ec2nc.ResourcePrivateIPv4Address] = h.IPv4PerENI - 1
 		return out
 	}
-	out[ec2nc.ResourceAWSPodENI] = branchInterfaces(h.name)
-	out[ec2nc.ResourceEFA] = h.efas
+	out[ec2nc.ResourceAWSPodENI] = branchInterfaces(h.Name)
+	out[ec2nc.ResourceEFA] = h.EFAs
 	if s.interfaces {
 		out[ec2nc.ResourceEFA] = s.efaOnly
 	}
@@ -322,24 +316,24 @@ func (s *nodeSettings) devices(h *hardware) capacity.Resources {
 
 // attachable returns how many volumes the EBS CSI driver will offer: the type's limit less the volumes that are attached from the
 // start. On types with a shared limit, network interfaces, instance-store disks and accelerators are subtracted, too.
-func (s *nodeSettings) attachable(h *hardware) int64 {
-	limit := h.ebsAttachments
+func (s *nodeSettings) attachable(h *catalog.Hardware) int64 {
+	limit := h.EBSAttachments
 	switch {
 	case limit > 0:
-	case h.nitro():
+	case h.Nitro():
 		limit = 28
 	default:
 		limit = 39
 	}
 	limit -= s.volumes
-	if h.nitro() && !h.ebsDedicated {
+	if h.Nitro() && !h.EBSDedicated {
 		// The CNI attaches a second interface soon after start.
-		limit -= 2 + h.storeDisk
-		for _, d := range h.gpus {
-			limit -= d.count
+		limit -= 2 + h.StoreDisk
+		for _, d := range h.GPUs {
+			limit -= d.Count
 		}
-		for _, d := range h.accelerators {
-			limit -= d.count
+		for _, d := range h.Accelerators {
+			limit -= d.Count
 		}
 	}
 	return max(1, limit)

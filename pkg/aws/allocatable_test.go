@@ -9,25 +9,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // Instance types as EC2 describes them.
 var (
-	m5large = &hardware{name: "m5.large", arch: "amd64", hypervisor: "nitro", vcpu: 2, memoryMiB: 8192,
-		cards: []networkCard{{0, 3}}, ipv4PerENI: 10}
-	t3micro = &hardware{name: "t3.micro", arch: "amd64", hypervisor: "nitro", vcpu: 2, memoryMiB: 1024,
-		cards: []networkCard{{0, 2}}, ipv4PerENI: 2}
-	m6gXlarge = &hardware{name: "m6g.xlarge", arch: "arm64", hypervisor: "nitro", vcpu: 4, memoryMiB: 16384,
-		cards: []networkCard{{0, 4}}, ipv4PerENI: 15}
-	m5dMetal = &hardware{name: "m5d.metal", arch: "amd64", metal: true, vcpu: 96, memoryMiB: 393216,
-		cards: []networkCard{{0, 15}}, ipv4PerENI: 50, storeGB: 3600, nvmeGB: 3600, storeDisk: 4}
-	p3x8 = &hardware{name: "p3.8xlarge", arch: "amd64", hypervisor: "xen", vcpu: 32, memoryMiB: 249856,
-		cards: []networkCard{{0, 8}}, ipv4PerENI: 30,
-		gpus: []device{{name: "V100", manufacturer: "NVIDIA", count: 4, memoryMiB: 16384}}}
-	trn1 = &hardware{name: "trn1.32xlarge", arch: "amd64", hypervisor: "nitro", vcpu: 128, memoryMiB: 524288,
-		cards: []networkCard{{0, 5}, {1, 5}}, ipv4PerENI: 50, efas: 8, neuronCores: 32,
-		accelerators: []device{{name: "Trainium", manufacturer: "aws", count: 16, neuron: true}}}
+	m5large = &catalog.Hardware{Name: "m5.large", Arch: "amd64", Hypervisor: "nitro", VCPU: 2, MemoryMiB: 8192,
+		Cards: []catalog.NetworkCard{{Interfaces: 3}}, IPv4PerENI: 10}
+	t3micro = &catalog.Hardware{Name: "t3.micro", Arch: "amd64", Hypervisor: "nitro", VCPU: 2, MemoryMiB: 1024,
+		Cards: []catalog.NetworkCard{{Interfaces: 2}}, IPv4PerENI: 2}
+	m6gXlarge = &catalog.Hardware{Name: "m6g.xlarge", Arch: "arm64", Hypervisor: "nitro", VCPU: 4, MemoryMiB: 16384,
+		Cards: []catalog.NetworkCard{{Interfaces: 4}}, IPv4PerENI: 15}
+	m5dMetal = &catalog.Hardware{Name: "m5d.metal", Arch: "amd64", Metal: true, VCPU: 96, MemoryMiB: 393216,
+		Cards: []catalog.NetworkCard{{Interfaces: 15}}, IPv4PerENI: 50, StoreGB: 3600, NVMeGB: 3600, StoreDisk: 4}
+	p3x8 = &catalog.Hardware{Name: "p3.8xlarge", Arch: "amd64", Hypervisor: "xen", VCPU: 32, MemoryMiB: 249856,
+		Cards: []catalog.NetworkCard{{Interfaces: 8}}, IPv4PerENI: 30,
+		GPUs: []catalog.Device{{Name: "V100", Manufacturer: "NVIDIA", Count: 4, MemoryMiB: 16384}}}
+	trn1 = &catalog.Hardware{Name: "trn1.32xlarge", Arch: "amd64", Hypervisor: "nitro", VCPU: 128, MemoryMiB: 524288,
+		Cards: []catalog.NetworkCard{{Interfaces: 5}, {Index: 1, Interfaces: 5}}, IPv4PerENI: 50, EFAs: 8, NeuronCores: 32,
+		Accelerators: []catalog.Device{{Name: "Trainium", Manufacturer: "aws", Count: 16, Neuron: true}}}
 )
 
 // branch is a resource list with n branch interfaces.
@@ -43,7 +44,7 @@ func TestSize(t *testing.T) {
 		family   string
 		overhead float64
 		prefixes bool
-		hardware *hardware
+		hardware *catalog.Hardware
 		// Amounts in milli-CPU, MiB, MiB, pods.
 		capCPU, capMemory, cpu, memory, storage, pods int64
 		extended                                      map[corev1.ResourceName]int64

@@ -8,29 +8,30 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
 // fixed is a catalogue whose data is what a test says.
 type fixed struct {
 	regions
-	now *regionData
+	now *catalog.Region
 }
 
-func (f fixed) Region() *regionData { return f.now }
+func (f fixed) Region() *catalog.Region { return f.now }
 
 // region returns region data of a large region: 1,300 types in 4 zones.
-func region() *regionData {
-	f := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
+func region() *catalog.Region {
+	f := &catalog.Region{Zones: map[string][]string{}, OnDemand: map[string]float64{}, Spot: map[catalog.Pool]float64{}, Settled: true}
 	for i := range 1300 {
 		h := *m5large
-		h.name, h.spot, h.onDemand = fmt.Sprintf("m5.t%04d", i), true, true
-		h.family, h.size, h.category, h.generation = "m5", h.name[3:], "m", "5"
-		f.types = append(f.types, &h)
-		f.onDemand[h.name] = 1
+		h.Name, h.Spot, h.OnDemand = fmt.Sprintf("m5.t%04d", i), true, true
+		h.Family, h.Size, h.Category, h.Generation = "m5", h.Name[3:], "m", "5"
+		f.Types = append(f.Types, &h)
+		f.OnDemand[h.Name] = 1
 		for _, z := range []string{"a", "b", "c", "d"} {
-			f.zones[h.name] = append(f.zones[h.name], z)
-			f.spot[zonalType{h.name, z}] = 0.5
+			f.Zones[h.Name] = append(f.Zones[h.Name], z)
+			f.Spot[catalog.Pool{InstanceType: h.Name, Zone: z}] = 0.5
 		}
 	}
 	return f
@@ -66,7 +67,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	b.Run("oneOfferExhausted", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			p.exhausted.now.Store(&exhaustion{until: map[scope]time.Time{{capacityType: "spot", instanceType: f.types[i%1300].name, zone: "a"}: {}}})
+			p.exhausted.now.Store(&exhaustion{until: map[scope]time.Time{{capacityType: "spot", instanceType: f.Types[i%1300].Name, zone: "a"}: {}}})
 			p.version.Add(1)
 			p.InstanceTypes(nc.Name)
 		}
@@ -76,8 +77,8 @@ func BenchmarkInstanceTypes(b *testing.B) {
 		p.InstanceTypes(nc.Name)
 		for i := 0; b.Loop(); i++ {
 			g := *p.catalogue.Region()
-			g.spot = maps.Clone(g.spot)
-			g.spot[zonalType{f.types[i%1300].name, "a"}] += 0.001
+			g.Spot = maps.Clone(g.Spot)
+			g.Spot[catalog.Pool{InstanceType: f.Types[i%1300].Name, Zone: "a"}] += 0.001
 			p.catalogue = fixed{catalogue, &g}
 			p.version.Add(1)
 			p.InstanceTypes(nc.Name)

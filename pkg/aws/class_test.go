@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -341,10 +342,7 @@ func TestConnectFollowsTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fetchZones(t.Context(), c.EC2); err != nil {
-		t.Error(err)
-	}
-	if _, err := fetchOnDemand(t.Context(), c.Pricing, "us-west-2"); err != nil {
+	if _, err := catalog.Fetch(t.Context(), c, "us-west-2", time.Now()); err != nil {
 		t.Error(err)
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()

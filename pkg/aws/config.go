@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
 // Config configures the provider. Only Region and ClusterName are required; missing cluster data is read from EKS.
@@ -120,8 +122,8 @@ func (c *Config) cluster() clusterConfig {
 	}
 }
 
-func (c *Config) catalogue() catalogueConfig {
-	return catalogueConfig{region: c.Region, typesEvery: c.TypesEvery, zonesEvery: c.OfferingsEvery, onDemandEvery: c.PricesEvery, spotEvery: c.SpotEvery}
+func (c *Config) catalogue() catalog.Config {
+	return catalog.Config{Region: c.Region, TypesEvery: c.TypesEvery, ZonesEvery: c.OfferingsEvery, OnDemandEvery: c.PricesEvery, SpotEvery: c.SpotEvery}
 }
 
 func (c *Config) lookUps() periods {

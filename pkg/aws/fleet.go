@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -24,7 +25,7 @@ type launcher struct {
 	ec2       sdk.InstanceAPI
 	clock     clock.WithTicker
 	classes   *classes
-	catalogue *catalogue
+	catalogue *catalog.Cache
 	exhausted *exhausted
 	addresses *addresses
 	counts    *counts
@@ -87,7 +88,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 	var out []ec2types.FleetLaunchTemplateConfigRequest
 	ranks := ranksOf(w)
 	for n, o := range w.Offers {
-		h, s := f.find(o.InstanceType), subnets[o.Zone]
+		h, s := f.Find(o.InstanceType), subnets[o.Zone]
 		if h == nil || s.id == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.id) {
 			continue
 		}
@@ -103,7 +104,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 			g.reserved = joinMap(amountsText(r.settings.kube(h, g.maxPods)), "=")
 		}
 		if w.Requests[ec2nc.ResourceEFA] > 0 && !r.settings.interfaces {
-			g.efas = h.efas
+			g.efas = h.EFAs
 		}
 		if o.CapacityType == karpv1.CapacityTypeReserved {
 			if g.from = r.reservation(o.ReservationID); g.from == nil || len(out) > 0 && g.from.market() != market {

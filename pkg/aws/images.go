@@ -15,6 +15,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -30,11 +31,11 @@ type image struct {
 }
 
 // runs reports whether an instance of the type can boot and use the image.
-func (i *image) runs(h *hardware) bool {
-	if i.arch != h.arch {
+func (i *image) runs(h *catalog.Hardware) bool {
+	if i.arch != h.Arch {
 		return false
 	}
-	gpu, acc := len(h.gpus) == 1, len(h.accelerators) == 1
+	gpu, acc := len(h.GPUs) == 1, len(h.Accelerators) == 1
 	switch i.kind {
 	case noneKind:
 		return !gpu && !acc
@@ -47,7 +48,7 @@ func (i *image) runs(h *hardware) bool {
 }
 
 // imageFor returns the first, and therefore newest, image that runs on the type, or nil.
-func (r *resolved) imageFor(h *hardware) *image {
+func (r *resolved) imageFor(h *catalog.Hardware) *image {
 	for i := range r.images {
 		if r.images[i].runs(h) {
 			return &r.images[i]

@@ -8,22 +8,24 @@ import (
 	"github.com/aws/karpenter-provider-aws/pkg/apis"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
 // labelsOf returns the labels that every node of the type has, with the values Karpenter gives them. Zone, capacity type and other
 // labels of an offering are not included.
-func labelsOf(h *hardware, region string, f *family) map[string]string {
+func labelsOf(h *catalog.Hardware, region string, f *family) map[string]string {
 	l := map[string]string{
-		corev1.LabelInstanceTypeStable: h.name,
-		corev1.LabelArchStable:         h.arch,
+		corev1.LabelInstanceTypeStable: h.Name,
+		corev1.LabelArchStable:         h.Arch,
 		corev1.LabelOSStable:           string(corev1.Linux),
 		corev1.LabelTopologyRegion:     region,
 
-		ec2nc.LabelInstanceCPU:                          number(h.vcpu),
-		ec2nc.LabelInstanceMemory:                       number(h.memoryMiB),
-		ec2nc.LabelInstanceHypervisor:                   h.hypervisor,
-		ec2nc.LabelInstanceEncryptionInTransitSupported: strconv.FormatBool(h.encryption),
-		ec2nc.LabelInstanceCapabilityFlex:               strconv.FormatBool(strings.Contains(h.family, "-flex")),
+		ec2nc.LabelInstanceCPU:                          number(h.VCPU),
+		ec2nc.LabelInstanceMemory:                       number(h.MemoryMiB),
+		ec2nc.LabelInstanceHypervisor:                   h.Hypervisor,
+		ec2nc.LabelInstanceEncryptionInTransitSupported: strconv.FormatBool(h.Encryption),
+		ec2nc.LabelInstanceCapabilityFlex:               strconv.FormatBool(strings.Contains(h.Family, "-flex")),
 	}
 	set := func(key, value string) {
 		if value != "" {
@@ -32,38 +34,38 @@ func labelsOf(h *hardware, region string, f *family) map[string]string {
 	}
 	set(corev1.LabelOSStable, f.os)
 	set(corev1.LabelWindowsBuild, f.build)
-	set(ec2nc.LabelInstanceCPUManufacturer, h.cpuManufacturer)
-	set(ec2nc.LabelInstanceCategory, h.category)
-	set(ec2nc.LabelInstanceGeneration, h.generation)
-	if h.size != "" {
-		l[ec2nc.LabelInstanceFamily], l[ec2nc.LabelInstanceSize] = h.family, h.size
+	set(ec2nc.LabelInstanceCPUManufacturer, h.CPUManufacturer)
+	set(ec2nc.LabelInstanceCategory, h.Category)
+	set(ec2nc.LabelInstanceGeneration, h.Generation)
+	if h.Size != "" {
+		l[ec2nc.LabelInstanceFamily], l[ec2nc.LabelInstanceSize] = h.Family, h.Size
 	}
-	l[ec2nc.LabelInstanceCPUSustainedClockSpeedMhz] = number(h.clockMHz)
-	if h.ebsBandwidth > 0 {
-		l[ec2nc.LabelInstanceEBSBandwidth] = number(h.ebsBandwidth)
+	l[ec2nc.LabelInstanceCPUSustainedClockSpeedMhz] = number(h.ClockMHz)
+	if h.EBSBandwidth > 0 {
+		l[ec2nc.LabelInstanceEBSBandwidth] = number(h.EBSBandwidth)
 	}
-	if h.bandwidth > 0 {
-		l[ec2nc.LabelInstanceNetworkBandwidth] = number(h.bandwidth)
+	if h.Bandwidth > 0 {
+		l[ec2nc.LabelInstanceNetworkBandwidth] = number(h.Bandwidth)
 	}
-	if h.nvmeGB > 0 {
-		l[ec2nc.LabelInstanceLocalNVME] = number(h.nvmeGB)
+	if h.NVMeGB > 0 {
+		l[ec2nc.LabelInstanceLocalNVME] = number(h.NVMeGB)
 	}
 	// For an instance with two kinds of device, no label value would be true of both.
-	if len(h.gpus) == 1 {
-		g := h.gpus[0]
-		set(ec2nc.LabelInstanceGPUName, labelValue(g.name))
-		set(ec2nc.LabelInstanceGPUManufacturer, labelValue(g.manufacturer))
-		l[ec2nc.LabelInstanceGPUCount] = number(g.count)
-		l[ec2nc.LabelInstanceGPUMemory] = number(g.memoryMiB)
+	if len(h.GPUs) == 1 {
+		g := h.GPUs[0]
+		set(ec2nc.LabelInstanceGPUName, catalog.LabelValue(g.Name))
+		set(ec2nc.LabelInstanceGPUManufacturer, catalog.LabelValue(g.Manufacturer))
+		l[ec2nc.LabelInstanceGPUCount] = number(g.Count)
+		l[ec2nc.LabelInstanceGPUMemory] = number(g.MemoryMiB)
 	}
-	if f.gpuLabel != "" && slices.ContainsFunc(h.gpus, func(g device) bool { return strings.EqualFold(g.manufacturer, "nvidia") }) {
+	if f.gpuLabel != "" && slices.ContainsFunc(h.GPUs, func(g catalog.Device) bool { return strings.EqualFold(g.Manufacturer, "nvidia") }) {
 		l[f.gpuLabel] = "true"
 	}
-	if len(h.accelerators) == 1 {
-		a := h.accelerators[0]
-		set(ec2nc.LabelInstanceAcceleratorName, labelValue(a.name))
-		set(ec2nc.LabelInstanceAcceleratorManufacturer, labelValue(a.manufacturer))
-		l[ec2nc.LabelInstanceAcceleratorCount] = number(a.count)
+	if len(h.Accelerators) == 1 {
+		a := h.Accelerators[0]
+		set(ec2nc.LabelInstanceAcceleratorName, catalog.LabelValue(a.Name))
+		set(ec2nc.LabelInstanceAcceleratorManufacturer, catalog.LabelValue(a.Manufacturer))
+		l[ec2nc.LabelInstanceAcceleratorCount] = number(a.Count)
 	}
 	return l
 }

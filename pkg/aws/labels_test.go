@@ -6,6 +6,8 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
 func TestLabelsOf(t *testing.T) {
@@ -88,7 +90,7 @@ func TestLabelsOf(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h, ok := hardwareOf(&tt.info)
+			h, ok := catalog.HardwareOf(&tt.info)
 			if !ok {
 				t.Fatal("not taken for a machine")
 			}

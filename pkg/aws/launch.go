@@ -164,9 +164,9 @@ func (l *launcher) launched(out *ec2.CreateFleetOutput, w *capacity.LaunchBatch)
 			i.ID, i.ProviderID = id, providerID(i.Zone, id)
 			instances = append(instances, i)
 		}
-		if h := f.find(i.InstanceType); h != nil {
+		if h := f.Find(i.InstanceType); h != nil {
 			// The CNI takes addresses for the whole first interface at once.
-			l.addresses.take(subnet, int64(len(got.InstanceIds))*h.ipv4PerENI)
+			l.addresses.take(subnet, int64(len(got.InstanceIds))*h.IPv4PerENI)
 		}
 	}
 	slices.SortFunc(instances, byID)

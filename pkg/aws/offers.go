@@ -12,6 +12,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -28,7 +29,7 @@ type offered struct {
 	unready string
 
 	from       *resolved
-	regionData *regionData
+	regionData *catalog.Region
 	gone       *exhaustion
 	left       *map[string]int
 	known      *map[typeAndImage]int64
@@ -40,7 +41,7 @@ type offered struct {
 
 // madeFrom holds the inputs of a type's labels and size, apart from the class.
 type madeFrom struct {
-	hardware *hardware
+	hardware *catalog.Hardware
 	memory   int64
 }
 
@@ -100,11 +101,11 @@ func (p *Provider) offer(c *class, have *offered) *offered {
 		next.unready = fmt.Sprintf("EC2NodeClass %s: not resolved yet", c.name)
 	case next.from.unready != nil:
 		next.unready = next.from.unready.Error()
-	case f.types == nil:
-		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.Problem(partTypes))
-	case f.zones == nil:
-		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.Problem(partZones))
-	case !f.settled:
+	case f.Types == nil:
+		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.Problem(catalog.PartTypes))
+	case f.Zones == nil:
+		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.Problem(catalog.PartZones))
+	case !f.Settled:
 		next.unready = fmt.Sprintf("EC2NodeClass %s: prices are being read", c.name)
 	}
 	if next.unready != "" {
@@ -134,10 +135,10 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 	if n.zones = have.zones; n.zones == nil {
 		n.zones = r.zones()
 	}
-	out := make([]*capacity.InstanceType, 0, len(f.types))
-	n.of = make([]madeFrom, 0, len(f.types))
+	out := make([]*capacity.InstanceType, 0, len(f.Types))
+	n.of = make([]madeFrom, 0, len(f.Types))
 	at := 0 // index into have, which has the same order
-	for _, h := range f.types {
+	for _, h := range f.Types {
 		if !r.accepts(h) {
 			continue
 		}
@@ -146,12 +147,12 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 			continue
 		}
 		image := r.imageFor(h).id
-		from := madeFrom{h, (*n.known)[typeAndImage{h.name, image}]}
-		t := &capacity.InstanceType{Name: h.name, Image: image, Offers: offers, Special: h.metal || len(h.gpus)+len(h.accelerators) > 0}
+		from := madeFrom{h, (*n.known)[typeAndImage{h.Name, image}]}
+		t := &capacity.InstanceType{Name: h.Name, Image: image, Offers: offers, Special: h.Metal || len(h.GPUs)+len(h.Accelerators) > 0}
 		for i := range offers {
 			offers[i].Available, offers[i].Remaining = now(t, &offers[i])
 		}
-		for at < len(have.types) && have.types[at].Name < h.name {
+		for at < len(have.types) && have.types[at].Name < h.Name {
 			at++
 		}
 		switch {
@@ -252,9 +253,9 @@ func (r *resolved) zones() map[string]zoneLabels {
 	return out
 }
 
-func (r *resolved) offers(h *hardware, f *regionData, zones map[string]zoneLabels) []capacity.Offer {
+func (r *resolved) offers(h *catalog.Hardware, f *catalog.Region, zones map[string]zoneLabels) []capacity.Offer {
 	offers := make([]capacity.Offer, 0, 2*len(zones))
-	for _, zone := range f.zones[h.name] {
+	for _, zone := range f.Zones[h.Name] {
 		labels, ok := zones[zone]
 		if !ok {
 			continue
@@ -263,13 +264,13 @@ func (r *resolved) offers(h *hardware, f *regionData, zones map[string]zoneLabel
 			name string
 			has  bool
 			spot bool
-		}{{karpv1.CapacityTypeOnDemand, h.onDemand, false}, {karpv1.CapacityTypeSpot, h.spot, true}} {
+		}{{karpv1.CapacityTypeOnDemand, h.OnDemand, false}, {karpv1.CapacityTypeSpot, h.Spot, true}} {
 			if !way.has {
 				continue
 			}
-			price, ok := f.price(h, zone, way.spot)
+			price, ok := f.Price(h, zone, way.spot)
 			if !ok {
-				if _, ok = f.price(h, zone, false); ok {
+				if _, ok = f.Price(h, zone, false); ok {
 					continue // it has a price, but not on this market
 				}
 				price = math.Inf(1) // an overlay may set one
@@ -284,30 +285,30 @@ func (r *resolved) offers(h *hardware, f *regionData, zones map[string]zoneLabel
 }
 
 // accepts reports whether nodes of the class can be instances of the type.
-func (r *resolved) accepts(h *hardware) bool {
+func (r *resolved) accepts(h *catalog.Hardware) bool {
 	spec := &r.class.Spec
 	switch {
 	case r.imageFor(h) == nil:
 		return false
-	case slices.Contains(r.family.never, h.family):
+	case slices.Contains(r.family.never, h.Family):
 		return false
-	case spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization != nil && *spec.CPUOptions.NestedVirtualization == "enabled" && !h.nestedVirtualization:
+	case spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization != nil && *spec.CPUOptions.NestedVirtualization == "enabled" && !h.NestedVirtualization:
 		return false
-	case spec.ConnectionTracking != nil && !h.nitro():
+	case spec.ConnectionTracking != nil && !h.Nitro():
 		return false
 	case !r.placement.takes(h):
 		return false
-	case r.family.windows() && h.ipv4PerENI <= 1:
+	case r.family.windows() && h.IPv4PerENI <= 1:
 		return false // no pod would get an address
 	}
 	if len(spec.NetworkInterfaces) == 0 {
 		return true
 	}
 	for _, n := range spec.NetworkInterfaces {
-		card := slices.IndexFunc(h.cards, func(c networkCard) bool { return c.index == int64(n.NetworkCardIndex) })
-		if card < 0 || h.cards[card].interfaces <= int64(n.DeviceIndex) {
+		card := slices.IndexFunc(h.Cards, func(c catalog.NetworkCard) bool { return c.Index == int64(n.NetworkCardIndex) })
+		if card < 0 || h.Cards[card].Interfaces <= int64(n.DeviceIndex) {
 			return false
 		}
 	}
-	return h.ena && r.settings.efaOnly <= h.efas
+	return h.ENA && r.settings.efaOnly <= h.EFAs
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -20,7 +21,7 @@ import (
 type Offline struct {
 	region     string
 	sizes      sizeConfig
-	regionData *regionData
+	regionData *catalog.Region
 	zones      []string
 }
 
@@ -35,7 +36,7 @@ type OfflineConfig struct {
 }
 
 // NewOffline prepares a catalogue.
-func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
+func NewOffline(f *catalog.File, c OfflineConfig) (*Offline, error) {
 	overhead := c.VMMemoryOverheadPercent
 	if overhead == 0 {
 		overhead = -1 // zero would mean the default
@@ -45,9 +46,9 @@ func NewOffline(f *CatalogFile, c OfflineConfig) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Offline{region: cfg.Region, sizes: cfg.sizes(), regionData: f.regionData()}
+	o := &Offline{region: cfg.Region, sizes: cfg.sizes(), regionData: f.Region()}
 	known := map[string]bool{}
-	for _, zones := range o.regionData.zones {
+	for _, zones := range o.regionData.Zones {
 		for _, z := range zones {
 			known[z] = true
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
@@ -21,7 +22,7 @@ import (
 // offline reads a file as the program would and returns the class's types.
 func offline(t *testing.T, file []byte, cfg OfflineConfig, nc *ec2nc.EC2NodeClass) (types []*capacity.InstanceType, assumed []string) {
 	t.Helper()
-	f, err := ReadCatalogFile(bytes.NewReader(file))
+	f, err := catalog.Read(bytes.NewReader(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func TestOfflineIsWhatTheProviderSays(t *testing.T) {
 	defer client.close()
 	cfg := w.sim.AWSConfig()
 	cfg.HTTPClient = client.make()
-	f, err := FetchCatalog(w.ctx, sdk.NewClients(cfg, clock.RealClock{}), "us-west-2", time.Now())
+	f, err := catalog.Fetch(w.ctx, sdk.NewClients(cfg, clock.RealClock{}), "us-west-2", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func TestSpecialTypes(t *testing.T) {
 }
 
 func TestOfflineClassThatCannotBe(t *testing.T) {
-	f, err := ReadCatalogFile(strings.NewReader(small))
+	f, err := catalog.Read(strings.NewReader(small))
 	if err != nil {
 		t.Fatal(err)
 	}

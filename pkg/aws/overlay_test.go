@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -51,14 +52,14 @@ func TestTypesWithoutPrice(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	f := *w.catalogue.Region()
-	f.onDemand, f.spot = maps.Clone(f.onDemand), maps.Clone(f.spot)
-	delete(f.onDemand, "m5.large")
+	f.OnDemand, f.Spot = maps.Clone(f.OnDemand), maps.Clone(f.Spot)
+	delete(f.OnDemand, "m5.large")
 	for _, zone := range []string{"a", "b", "c"} {
-		delete(f.spot, zonalType{"m5.large", "us-west-2" + zone})
-		delete(f.spot, zonalType{"c5.large", "us-west-2" + zone})
+		delete(f.Spot, catalog.Pool{InstanceType: "m5.large", Zone: "us-west-2" + zone})
+		delete(f.Spot, catalog.Pool{InstanceType: "c5.large", Zone: "us-west-2" + zone})
 	}
 	r := w.classes.get("default").resolved.Load()
-	offers := func(name string) []capacity.Offer { return r.offers(f.find(name), &f, r.zones()) }
+	offers := func(name string) []capacity.Offer { return r.offers(f.Find(name), &f, r.zones()) }
 	if got := offers("m5.large"); len(got) == 0 || slices.ContainsFunc(got, func(o capacity.Offer) bool { return !math.IsInf(o.Price, 1) }) {
 		t.Errorf("without any price: %v, want offers that cost +Inf", got)
 	}

@@ -12,6 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -49,8 +50,8 @@ func findPlacement(ctx context.Context, api sdk.NetworkAPI, spec *ec2nc.EC2NodeC
 }
 
 // takes reports whether the group accepts instances of the type at all: not every strategy accepts every type.
-func (g placement) takes(h *hardware) bool {
-	return g.id == "" || len(h.strategies) == 0 || slices.Contains(h.strategies, g.strategy)
+func (g placement) takes(h *catalog.Hardware) bool {
+	return g.id == "" || len(h.Strategies) == 0 || slices.Contains(h.Strategies, g.strategy)
 }
 
 // errPartition means that a pool asks for a partition that doesn't exist.

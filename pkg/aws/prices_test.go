@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
@@ -51,7 +52,7 @@ func TestPricesUnknown(t *testing.T) {
 		}
 	}
 	price := typeOf(w.types("default"), "m5.large").Offers[0].Price
-	if price == 0.096 && typeOf(w.types("default"), "c5.large").Offers[0].Price == estimate(m5large) {
+	if price == 0.096 && typeOf(w.types("default"), "c5.large").Offers[0].Price == catalog.Estimate(m5large) {
 		t.Error("still estimated")
 	}
 }
@@ -63,17 +64,17 @@ func TestEstimateFollowsPrices(t *testing.T) {
 	w.types("default")
 	f := w.catalogue.Region()
 	far := 0
-	for _, h := range f.types {
-		price, ok := f.onDemand[h.name]
+	for _, h := range f.Types {
+		price, ok := f.OnDemand[h.Name]
 		if !ok {
 			continue
 		}
-		if ratio := estimate(h) / price; ratio < 0.5 || ratio > 2 {
+		if ratio := catalog.Estimate(h) / price; ratio < 0.5 || ratio > 2 {
 			far++
-			t.Logf("%s costs %.3f, the estimate is %.3f", h.name, price, estimate(h))
+			t.Logf("%s costs %.3f, the estimate is %.3f", h.Name, price, catalog.Estimate(h))
 		}
 	}
-	if share := float64(far) / float64(len(f.types)); share > 0.1 {
+	if share := float64(far) / float64(len(f.Types)); share > 0.1 {
 		t.Errorf("%.0f %% of the estimates are wrong by a factor of two", share*100)
 	}
 }
@@ -83,7 +84,7 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(nodeClass())
 	before := w.types("default")
-	change := func(set func(*regionData)) []*capacity.InstanceType {
+	change := func(set func(*catalog.Region)) []*capacity.InstanceType {
 		next := *w.catalogue.Region()
 		set(&next)
 		w.catalogue = fixed{w.catalogue, &next}
@@ -105,27 +106,27 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 		}
 		before = now
 	}
-	moved := func(name string, by float64) func(*regionData) {
-		return func(f *regionData) {
-			f.spot = maps.Clone(f.spot)
-			f.spot[zonalType{name, "us-west-2a"}] *= by
+	moved := func(name string, by float64) func(*catalog.Region) {
+		return func(f *catalog.Region) {
+			f.Spot = maps.Clone(f.Spot)
+			f.Spot[catalog.Pool{InstanceType: name, Zone: "us-west-2a"}] *= by
 		}
 	}
 	check("a spot price", change(moved("m5.large", 1.5)), "m5.large")
 	if typeOf(before, "m5.large").Labels == nil || typeOf(before, "m5.large").Capacity == nil {
 		t.Error("a type with another price has lost its labels or its size")
 	}
-	check("the same prices, read again", change(func(f *regionData) { f.spot = maps.Clone(f.spot) }))
-	check("a zone less", change(func(f *regionData) {
-		f.zones = maps.Clone(f.zones)
-		f.zones["c5.large"] = f.zones["c5.large"][:2]
+	check("the same prices, read again", change(func(f *catalog.Region) { f.Spot = maps.Clone(f.Spot) }))
+	check("a zone less", change(func(f *catalog.Region) {
+		f.Zones = maps.Clone(f.Zones)
+		f.Zones["c5.large"] = f.Zones["c5.large"][:2]
 	}), "c5.large")
-	check("another description", change(func(f *regionData) {
-		f.types = slices.Clone(f.types)
-		i := slices.Index(f.types, f.find("m6g.large"))
-		other := *f.types[i]
-		other.vcpu++
-		f.types[i] = &other
+	check("another description", change(func(f *catalog.Region) {
+		f.Types = slices.Clone(f.Types)
+		i := slices.Index(f.Types, f.Find("m6g.large"))
+		other := *f.Types[i]
+		other.VCPU++
+		f.Types[i] = &other
 	}), "m6g.large")
 	image := plainImage(w.status("default", isReady("True")))
 	w.ObserveNode(NodeSeen{InstanceType: "m5.xlarge", ImageID: image, Memory: 1 << 30})

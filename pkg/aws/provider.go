@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -36,7 +37,7 @@ type Provider struct {
 
 // regions keeps the data of the region up to date.
 type regions interface {
-	Region() *regionData
+	Region() *catalog.Region
 	Problem(part string) error
 	Status() error
 	Loops() []func(context.Context)
@@ -56,7 +57,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	}
 	p := &Provider{cfg: cfg, clock: cfg.Clock, offers: offerCaches{caches: map[string]*offerCache{}}}
 	own, free := owner(cfg.ClusterName), &addresses{free: map[string]int64{}}
-	known := newCatalogue(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
+	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
 	p.counts = newCounts(p.bump)
 	p.exhausted = newExhausted(cfg.Clock, cfg.ExhaustedFor, p.bump)

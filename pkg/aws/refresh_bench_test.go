@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
@@ -123,11 +124,11 @@ func cpuTime(tb testing.TB) time.Duration {
 }
 
 // refreshed runs the loops of a new catalogue until they have read every part of the region.
-func refreshed(ctx context.Context, c sdk.Clients) (*catalogue, error) {
+func refreshed(ctx context.Context, c sdk.Clients) (*catalog.Cache, error) {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	changed := make(chan struct{}, 1)
-	k := newCatalogue(catalogueConfig{region: "us-west-2", typesEvery: time.Hour, zonesEvery: time.Hour, onDemandEvery: time.Hour, spotEvery: time.Hour},
+	k := catalog.NewCache(catalog.Config{Region: "us-west-2", TypesEvery: time.Hour, ZonesEvery: time.Hour, OnDemandEvery: time.Hour, SpotEvery: time.Hour},
 		clock.RealClock{}, c.EC2, c.Pricing, func() {
 			select {
 			case changed <- struct{}{}:
@@ -196,7 +197,7 @@ func BenchmarkRefresh(b *testing.B) {
 		return m.HeapAlloc
 	}
 	forget := func() {
-		p.catalogue = newCatalogue(catalogueConfig{}, clock.RealClock{}, nil, nil, func() {})
+		p.catalogue = catalog.NewCache(catalog.Config{}, clock.RealClock{}, nil, nil, func() {})
 		p.bump()
 		p.InstanceTypes(nc.Name)
 	}

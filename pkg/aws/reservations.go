@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -162,17 +163,17 @@ func (r *reservation) status() ec2nc.CapacityReservation {
 }
 
 // reservedOffers returns the offerings of a type from reservations, in zones with a subnet.
-func (r *resolved) reservedOffers(h *hardware, f *regionData, zones map[string]zoneLabels) []capacity.Offer {
+func (r *resolved) reservedOffers(h *catalog.Hardware, f *catalog.Region, zones map[string]zoneLabels) []capacity.Offer {
 	var out []capacity.Offer
 	for i := range r.reservations {
 		v := &r.reservations[i]
 		labels, ok := zones[v.zone]
-		if v.instanceType != h.name || !ok {
+		if v.instanceType != h.Name || !ok {
 			continue
 		}
-		price, ok := f.price(h, v.zone, false)
+		price, ok := f.Price(h, v.zone, false)
 		if !ok {
-			price = estimate(h)
+			price = catalog.Estimate(h)
 		}
 		all := maps.Clone(labels.shared)
 		maps.Copy(all, v.labels)

@@ -7,6 +7,8 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
 func TestImageFilters(t *testing.T) {
@@ -98,21 +100,21 @@ func TestChangedClassIsNotReady(t *testing.T) {
 
 func TestAccepts(t *testing.T) {
 	metal := *m5large
-	metal.hypervisor = ""
+	metal.Hypervisor = ""
 	xen := *p3x8
 	a1 := *m6gXlarge
-	a1.family = "a1"
+	a1.Family = "a1"
 	nested := *m5large
-	nested.nestedVirtualization = true
+	nested.NestedVirtualization = true
 	ena := *trn1
-	ena.ena = true
+	ena.ENA = true
 	card := func(card, dev int32, kind ec2nc.InterfaceType) *ec2nc.NetworkInterface {
 		return &ec2nc.NetworkInterface{NetworkCardIndex: card, DeviceIndex: dev, InterfaceType: kind}
 	}
 	for _, tt := range []struct {
 		name     string
 		class    func(*ec2nc.EC2NodeClassSpec)
-		hardware *hardware
+		hardware *catalog.Hardware
 		want     bool
 	}{
 		{"anything", func(*ec2nc.EC2NodeClassSpec) {}, m5large, true},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 )
 
@@ -21,7 +22,7 @@ const aRegion = `{"meta":{"region":"eu-west-1","source":"test","asOf":"2026-03-0
 // the cloud adapter when it reads the class, whose message becomes the condition ValidationSucceeded. The fields' effects on launches
 // are tested in pkg/aws.
 func TestEveryFieldOfEC2NodeClass(t *testing.T) {
-	file, err := aws.ReadCatalogFile(strings.NewReader(aRegion))
+	file, err := catalog.Read(strings.NewReader(aRegion))
 	if err != nil {
 		t.Fatal(err)
 	}

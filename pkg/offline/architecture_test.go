@@ -7,11 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	awscatalog "github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
 // There is a warning about pods that name no architecture on a pool that leaves it open and may become arm64, and about no others.
 func TestOpenArchitectures(t *testing.T) {
-	f, err := aws.ReadCatalogFile(strings.NewReader(`{"meta":{"region":"eu-test-1"},"instanceTypes":[
+	f, err := awscatalog.Read(strings.NewReader(`{"meta":{"region":"eu-test-1"},"instanceTypes":[
 		{"name":"m1.large","arch":["x86_64"],"vcpus":4,"memoryMiB":16384,"maxENIs":4,"ipv4PerENI":15,"usageClasses":["on-demand"],"zones":["eu-test-1a"],"onDemandUSDPerHour":0.2},
 		{"name":"g1.large","arch":["arm64"],"vcpus":4,"memoryMiB":16384,"maxENIs":4,"ipv4PerENI":15,"usageClasses":["on-demand"],"zones":["eu-test-1a"],"onDemandUSDPerHour":0.25}]}`))
 	if err != nil {

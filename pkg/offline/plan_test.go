@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	awscatalog "github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
@@ -29,7 +30,7 @@ const machines = `{"meta":{"region":"eu-test-1"},"instanceTypes":[
 // catalog offers the machines.
 func catalog(t *testing.T) Catalog {
 	t.Helper()
-	f, err := aws.ReadCatalogFile(strings.NewReader(machines))
+	f, err := awscatalog.Read(strings.NewReader(machines))
 	if err != nil {
 		t.Fatal(err)
 	}

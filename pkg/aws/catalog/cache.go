@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"context"
@@ -16,33 +16,34 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-// regionData is what is known of the region. It is immutable: a refresh creates a new one that shares the unchanged parts.
-type regionData struct {
-	types    []*hardware           // sorted by name; nil: not known yet
-	zones    map[string][]string   // by type, sorted; nil: not known yet
-	onDemand map[string]float64    // $/h by type; nil: not known yet
-	spot     map[zonalType]float64 // $/h; nil: not known yet
-	// settled: prices are known, or we have waited long enough for them.
-	settled bool
+// Region is what is known of the region. It is immutable: a refresh creates a new one that shares the unchanged parts.
+type Region struct {
+	Types    []*Hardware         // sorted by name; nil: not known yet
+	Zones    map[string][]string // by type, sorted; nil: not known yet
+	OnDemand map[string]float64  // $/h by type; nil: not known yet
+	Spot     map[Pool]float64    // $/h; nil: not known yet
+	// Settled: prices are known, or we have waited long enough for them.
+	Settled bool
 }
 
-type zonalType struct{ name, zone string }
+// Pool is an instance type in a zone.
+type Pool struct{ InstanceType, Zone string }
 
-// catalogueConfig names the region and the times between two refreshes of each part.
-type catalogueConfig struct {
-	region                                           string
-	typesEvery, zonesEvery, onDemandEvery, spotEvery time.Duration
+// Config names the region and the times between two refreshes of each part.
+type Config struct {
+	Region                                           string
+	TypesEvery, ZonesEvery, OnDemandEvery, SpotEvery time.Duration
 }
 
-// catalogue keeps the region data up to date.
-type catalogue struct {
-	cfg      catalogueConfig
+// Cache keeps the region data up to date.
+type Cache struct {
+	cfg      Config
 	clock    clock.WithTicker
 	hardware sdk.HardwareAPI
 	pricing  sdk.Pricing
 	changed  func()
 
-	now atomic.Pointer[regionData]
+	now atomic.Pointer[Region]
 
 	mu sync.Mutex
 	// problems holds, by part of the region data, why it isn't known or isn't up to date.
@@ -51,55 +52,55 @@ type catalogue struct {
 
 // Parts of the region data, as Status names them.
 const (
-	partTypes    = "instance types"
-	partZones    = "zones of instance types"
+	PartTypes    = "instance types"
+	PartZones    = "zones of instance types"
 	partOnDemand = "on-demand prices"
 	partSpot     = "spot prices"
 )
 
-func newCatalogue(cfg catalogueConfig, c clock.WithTicker, hardware sdk.HardwareAPI, prices sdk.Pricing, changed func()) *catalogue {
-	k := &catalogue{cfg: cfg, clock: c, hardware: hardware, pricing: prices, changed: changed, problems: map[string]error{}}
-	for _, part := range []string{partTypes, partZones, partOnDemand, partSpot} {
+func NewCache(cfg Config, c clock.WithTicker, hardware sdk.HardwareAPI, prices sdk.Pricing, changed func()) *Cache {
+	k := &Cache{cfg: cfg, clock: c, hardware: hardware, pricing: prices, changed: changed, problems: map[string]error{}}
+	for _, part := range []string{PartTypes, PartZones, partOnDemand, partSpot} {
 		k.problems[part] = errNotAsked
 	}
-	k.now.Store(&regionData{})
+	k.now.Store(&Region{})
 	return k
 }
 
 var errNotAsked = errors.New("not answered yet")
 
 // Region returns what is known now.
-func (k *catalogue) Region() *regionData { return k.now.Load() }
+func (k *Cache) Region() *Region { return k.now.Load() }
 
 // Loops returns the refresh loops, each of which runs until ctx ends.
-func (k *catalogue) Loops() []func(context.Context) {
-	loop := func(part string, every time.Duration, fetch func(context.Context) (func(*regionData), error)) func(context.Context) {
+func (k *Cache) Loops() []func(context.Context) {
+	loop := func(part string, every time.Duration, fetch func(context.Context) (func(*Region), error)) func(context.Context) {
 		return func(ctx context.Context) { k.keep(ctx, part, every, fetch) }
 	}
 	return []func(context.Context){
 		k.settle,
-		loop(partTypes, k.cfg.typesEvery, func(ctx context.Context) (func(*regionData), error) {
+		loop(PartTypes, k.cfg.TypesEvery, func(ctx context.Context) (func(*Region), error) {
 			v, err := fetchTypes(ctx, k.hardware)
-			return func(f *regionData) { f.types = v }, err
+			return func(f *Region) { f.Types = v }, err
 		}),
-		loop(partZones, k.cfg.zonesEvery, func(ctx context.Context) (func(*regionData), error) {
+		loop(PartZones, k.cfg.ZonesEvery, func(ctx context.Context) (func(*Region), error) {
 			v, err := fetchZones(ctx, k.hardware)
-			return func(f *regionData) { f.zones = v }, err
+			return func(f *Region) { f.Zones = v }, err
 		}),
-		loop(partOnDemand, k.cfg.onDemandEvery, func(ctx context.Context) (func(*regionData), error) {
-			v, err := fetchOnDemand(ctx, k.pricing, k.cfg.region)
-			return func(f *regionData) { f.onDemand = v }, err
+		loop(partOnDemand, k.cfg.OnDemandEvery, func(ctx context.Context) (func(*Region), error) {
+			v, err := fetchOnDemand(ctx, k.pricing, k.cfg.Region)
+			return func(f *Region) { f.OnDemand = v }, err
 		}),
-		loop(partSpot, k.cfg.spotEvery, func(ctx context.Context) (func(*regionData), error) {
+		loop(partSpot, k.cfg.SpotEvery, func(ctx context.Context) (func(*Region), error) {
 			v, err := fetchSpot(ctx, k.hardware, k.clock.Now())
-			return func(f *regionData) { f.spot = v }, err
+			return func(f *Region) { f.Spot = v }, err
 		}),
 	}
 }
 
 // keep fetches a part again and again until ctx ends: after every if it succeeds, with back-off if it fails. A failure keeps the last
 // known values.
-func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, fetch func(context.Context) (func(*regionData), error)) {
+func (k *Cache) keep(ctx context.Context, part string, every time.Duration, fetch func(context.Context) (func(*Region), error)) {
 	logger := klog.FromContext(ctx)
 	retry := sdk.Backoff{}
 	for {
@@ -121,21 +122,21 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 			retry = sdk.Backoff{}
 			k.problems[part] = nil
 		}
-		change := k.update(func(f *regionData) {
+		change := k.update(func(f *Region) {
 			if err == nil {
 				set(f)
 			}
-			f.settled = f.settled || !errors.Is(k.problems[partOnDemand], errNotAsked) && !errors.Is(k.problems[partSpot], errNotAsked)
+			f.Settled = f.Settled || !errors.Is(k.problems[partOnDemand], errNotAsked) && !errors.Is(k.problems[partSpot], errNotAsked)
 		})
 		refreshed := time.Time{}
 		if err == nil {
 			refreshed = k.clock.Now()
 		}
 		f := k.now.Load()
-		countRegionData(f, part, refreshed)
+		countRegion(f, part, refreshed)
 		k.mu.Unlock()
-		if guessing := f.settled && (f.onDemand == nil || f.spot == nil); guessing && change {
-			logger.Info("Prices are not known; instance types are ordered by prices estimated from their sizes", "onDemandKnown", f.onDemand != nil, "spotKnown", f.spot != nil)
+		if guessing := f.Settled && (f.OnDemand == nil || f.Spot == nil); guessing && change {
+			logger.Info("Prices are not known; instance types are ordered by prices estimated from their sizes", "onDemandKnown", f.OnDemand != nil, "spotKnown", f.Spot != nil)
 		}
 		if err != nil {
 			logger.Error(err, "Could not refresh instance types or prices", "part", part, "retryIn", wait)
@@ -152,7 +153,7 @@ func (k *catalogue) keep(ctx context.Context, part string, every time.Duration, 
 }
 
 // update replaces the region data and reports whether it has changed. The caller holds mu.
-func (k *catalogue) update(set func(*regionData)) bool {
+func (k *Cache) update(set func(*Region)) bool {
 	old := k.now.Load()
 	f := *old
 	set(&f)
@@ -164,13 +165,13 @@ func (k *catalogue) update(set func(*regionData)) bool {
 }
 
 // settle ends the wait for prices.
-func (k *catalogue) settle(ctx context.Context) {
+func (k *Cache) settle(ctx context.Context) {
 	if !sdk.Sleep(ctx, k.clock, pricePatience) {
 		return
 	}
 	k.mu.Lock()
-	change := k.update(func(f *regionData) { f.settled = true })
-	countRegionData(k.now.Load(), partOnDemand, time.Time{})
+	change := k.update(func(f *Region) { f.Settled = true })
+	countRegion(k.now.Load(), partOnDemand, time.Time{})
 	k.mu.Unlock()
 	if change {
 		k.changed()
@@ -182,11 +183,11 @@ func (k *catalogue) settle(ctx context.Context) {
 const pricePatience = 10 * time.Second
 
 // Status returns an error that names the parts of the region data that are missing or out of date.
-func (k *catalogue) Status() error {
+func (k *Cache) Status() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
-	for _, part := range []string{partTypes, partZones, partOnDemand, partSpot} {
+	for _, part := range []string{PartTypes, PartZones, partOnDemand, partSpot} {
 		err := k.problemLocked(part)
 		if err == nil {
 			continue
@@ -200,13 +201,13 @@ func (k *catalogue) Status() error {
 }
 
 // Problem returns why a part is not known or not up to date, or nil.
-func (k *catalogue) Problem(part string) error {
+func (k *Cache) Problem(part string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.problemLocked(part)
 }
 
-func (k *catalogue) problemLocked(part string) error {
+func (k *Cache) problemLocked(part string) error {
 	err := k.problems[part]
 	if errors.Is(err, errNotAsked) {
 		return fmt.Errorf("%s: %w", part, err)
@@ -226,13 +227,13 @@ func (u *unknown) Error() string        { return u.part + ": unknown: " + sdk.Su
 func (u *unknown) Unwrap() error        { return u.err }
 func (u *unknown) Is(target error) bool { return target == errUnknown }
 
-// find returns the hardware with that name, or nil.
-func (f *regionData) find(name string) *hardware {
-	i, ok := slices.BinarySearchFunc(f.types, name, func(h *hardware, n string) int {
+// Find returns the hardware with that name, or nil.
+func (f *Region) Find(name string) *Hardware {
+	i, ok := slices.BinarySearchFunc(f.Types, name, func(h *Hardware, n string) int {
 		switch {
-		case h.name < n:
+		case h.Name < n:
 			return -1
-		case h.name > n:
+		case h.Name > n:
 			return 1
 		}
 		return 0
@@ -240,5 +241,5 @@ func (f *regionData) find(name string) *hardware {
 	if !ok {
 		return nil
 	}
-	return f.types[i]
+	return f.Types[i]
 }

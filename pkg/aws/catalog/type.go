@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"hash/fnv"
@@ -20,9 +20,9 @@ const (
 // ebsBurst is the EBS burst bandwidth of small sizes, in Mbit/s, where a catalogue doesn't contain it.
 const ebsBurst = 4750
 
-// catalogTypeOf returns the part of a type's description that a catalogue keeps; zones and prices come from other calls.
-func catalogTypeOf(i *ec2types.InstanceTypeInfo) CatalogType {
-	t := CatalogType{
+// typeOf returns the part of a type's description that a catalogue keeps; zones and prices come from other calls.
+func typeOf(i *ec2types.InstanceTypeInfo) Type {
+	t := Type{
 		Name: string(i.InstanceType), Hypervisor: string(i.Hypervisor), BareMetal: awssdk.ToBool(i.BareMetal),
 		Burstable: awssdk.ToBool(i.BurstablePerformanceSupported), CurrentGeneration: awssdk.ToBool(i.CurrentGeneration),
 	}
@@ -51,7 +51,7 @@ func catalogTypeOf(i *ec2types.InstanceTypeInfo) CatalogType {
 	return t
 }
 
-func (t *CatalogType) takeNetwork(n *ec2types.NetworkInfo) {
+func (t *Type) takeNetwork(n *ec2types.NetworkInfo) {
 	if n == nil {
 		return
 	}
@@ -64,33 +64,33 @@ func (t *CatalogType) takeNetwork(n *ec2types.NetworkInfo) {
 	if n.EfaInfo != nil {
 		t.MaxEFA = awssdk.ToInt32(n.EfaInfo.MaximumEfaInterfaces)
 	}
-	h := hardware{}
+	h := Hardware{}
 	h.network(n)
-	t.MaxENIsFirst, t.NetworkGbps = int32(h.cards0()), float64(h.bandwidth)/1000
+	t.MaxENIsFirst, t.NetworkGbps = int32(h.PrimaryInterfaces()), float64(h.Bandwidth)/1000
 	for _, c := range n.NetworkCards {
 		t.NetworkPeakGbps += awssdk.ToFloat64(c.PeakBandwidthInGbps)
 	}
 }
 
-func (t *CatalogType) takeStorage(i *ec2types.InstanceTypeInfo) {
-	h := hardware{}
+func (t *Type) takeStorage(i *ec2types.InstanceTypeInfo) {
+	h := Hardware{}
 	h.storage(i)
-	t.LocalStoreGB, t.LocalNVMeGB, t.LocalDisks = h.storeGB, h.nvmeGB, int32(h.storeDisk)
-	t.EBSAttachments, t.EBSShared = int32(h.ebsAttachments), !h.ebsDedicated
-	if h.ebsBandwidth > 0 {
-		t.EBSPeakMbps, t.EBSBaselineMbps = awssdk.Int32(int32(h.ebsBandwidth)), i.EbsInfo.EbsOptimizedInfo.BaselineBandwidthInMbps
+	t.LocalStoreGB, t.LocalNVMeGB, t.LocalDisks = h.StoreGB, h.NVMeGB, int32(h.StoreDisk)
+	t.EBSAttachments, t.EBSShared = int32(h.EBSAttachments), !h.EBSDedicated
+	if h.EBSBandwidth > 0 {
+		t.EBSPeakMbps, t.EBSBaselineMbps = awssdk.Int32(int32(h.EBSBandwidth)), i.EbsInfo.EbsOptimizedInfo.BaselineBandwidthInMbps
 	}
 }
 
-func (t *CatalogType) takeDevices(i *ec2types.InstanceTypeInfo) {
-	add := func(kind string, name, maker *string, count *int32, memMiB *int32) *CatalogAccelerator {
-		t.Accelerators = append(t.Accelerators, CatalogAccelerator{Kind: kind, Name: awssdk.ToString(name), Manufacturer: awssdk.ToString(maker),
+func (t *Type) takeDevices(i *ec2types.InstanceTypeInfo) {
+	add := func(kind string, name, maker *string, count *int32, memMiB *int32) *Accelerator {
+		t.Accelerators = append(t.Accelerators, Accelerator{Kind: kind, Name: awssdk.ToString(name), Manufacturer: awssdk.ToString(maker),
 			Count: awssdk.ToInt32(count), MemMiB: awssdk.ToInt32(memMiB)})
 		return &t.Accelerators[len(t.Accelerators)-1]
 	}
 	if i.GpuInfo != nil {
 		for _, g := range i.GpuInfo.Gpus {
-			gpu := CatalogGPU{Count: awssdk.ToInt32(g.Count), Manufacturer: awssdk.ToString(g.Manufacturer), Name: awssdk.ToString(g.Name)}
+			gpu := GPU{Count: awssdk.ToInt32(g.Count), Manufacturer: awssdk.ToString(g.Manufacturer), Name: awssdk.ToString(g.Name)}
 			if g.MemoryInfo != nil {
 				gpu.MemMiB = awssdk.ToInt32(g.MemoryInfo.SizeInMiB)
 			}
@@ -134,7 +134,7 @@ func (t *CatalogType) takeDevices(i *ec2types.InstanceTypeInfo) {
 }
 
 // info returns the type as EC2 would describe it, as far as we use it: types from a file go through the same code as EC2's answers.
-func (t *CatalogType) info() *ec2types.InstanceTypeInfo {
+func (t *Type) info() *ec2types.InstanceTypeInfo {
 	i := &ec2types.InstanceTypeInfo{
 		InstanceType: ec2types.InstanceType(t.Name), Hypervisor: ec2types.InstanceTypeHypervisor(t.Hypervisor), BareMetal: &t.BareMetal,
 		BurstablePerformanceSupported: &t.Burstable, CurrentGeneration: &t.CurrentGeneration,
@@ -166,7 +166,7 @@ func (t *CatalogType) info() *ec2types.InstanceTypeInfo {
 	return i
 }
 
-func (t *CatalogType) networkInfo() *ec2types.NetworkInfo {
+func (t *Type) networkInfo() *ec2types.NetworkInfo {
 	n := &ec2types.NetworkInfo{
 		MaximumNetworkInterfaces: &t.MaxENIs, Ipv4AddressesPerInterface: &t.IPv4PerENI, EncryptionInTransitSupported: &t.Encryption,
 		EfaSupported: &t.EFASupported, DefaultNetworkCardIndex: awssdk.Int32(0), EnaSupport: ec2types.EnaSupportSupported,
@@ -194,7 +194,7 @@ func (t *CatalogType) networkInfo() *ec2types.NetworkInfo {
 	return n
 }
 
-func (t *CatalogType) ebsInfo() *ec2types.EbsInfo {
+func (t *Type) ebsInfo() *ec2types.EbsInfo {
 	e := &ec2types.EbsInfo{AttachmentLimitType: ec2types.AttachmentLimitTypeDedicated, MaximumEbsAttachments: &t.EBSAttachments}
 	if t.EBSShared {
 		e.AttachmentLimitType = ec2types.AttachmentLimitTypeShared
@@ -210,7 +210,7 @@ func (t *CatalogType) ebsInfo() *ec2types.EbsInfo {
 	return e
 }
 
-func (t *CatalogType) giveDevices(i *ec2types.InstanceTypeInfo) {
+func (t *Type) giveDevices(i *ec2types.InstanceTypeInfo) {
 	for j := range t.GPUs {
 		g := &t.GPUs[j]
 		if i.GpuInfo == nil {
@@ -239,7 +239,7 @@ func (t *CatalogType) giveDevices(i *ec2types.InstanceTypeInfo) {
 
 // spot returns the spot price in a zone. Prices without a zone are assigned to zones by a hash of the type's name: any assignment is
 // as good, as long as it is always the same (docs/catalog.md).
-func (t *CatalogType) spot(zone string) (float64, bool) {
+func (t *Type) spot(zone string) (float64, bool) {
 	at := slices.Index(t.Zones, zone)
 	switch {
 	case at < 0 || !slices.Contains(t.UsageClasses, string(ec2types.UsageClassTypeSpot)):

@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 )
 
 // fetchTypes returns every instance type that can be a node, sorted by name.
-func fetchTypes(ctx context.Context, api sdk.HardwareAPI) ([]*hardware, error) {
-	var out []*hardware
+func fetchTypes(ctx context.Context, api sdk.HardwareAPI) ([]*Hardware, error) {
+	var out []*Hardware
 	err := describeTypes(ctx, api, func(i *ec2types.InstanceTypeInfo) {
-		if h, ok := hardwareOf(i); ok {
+		if h, ok := HardwareOf(i); ok {
 			out = append(out, h)
 		}
 	})
@@ -82,9 +82,9 @@ func fetchZones(ctx context.Context, api sdk.HardwareAPI) (map[string][]string, 
 }
 
 // fetchSpot returns the latest spot price of every type and zone.
-func fetchSpot(ctx context.Context, api sdk.HardwareAPI, now time.Time) (map[zonalType]float64, error) {
-	out := map[zonalType]float64{}
-	newest := map[zonalType]time.Time{}
+func fetchSpot(ctx context.Context, api sdk.HardwareAPI, now time.Time) (map[Pool]float64, error) {
+	out := map[Pool]float64{}
+	newest := map[Pool]time.Time{}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(api, &ec2.DescribeSpotPriceHistoryInput{
 		// From now on: for each pool EC2 returns the price in force.
 		StartTime:           awssdk.Time(now),
@@ -98,7 +98,7 @@ func fetchSpot(ctx context.Context, api sdk.HardwareAPI, now time.Time) (map[zon
 		}
 		for _, s := range page.SpotPriceHistory {
 			price, err := strconv.ParseFloat(awssdk.ToString(s.SpotPrice), 64)
-			key := zonalType{string(s.InstanceType), awssdk.ToString(s.AvailabilityZone)}
+			key := Pool{string(s.InstanceType), awssdk.ToString(s.AvailabilityZone)}
 			if err != nil || price <= 0 || awssdk.ToTime(s.Timestamp).Before(newest[key]) {
 				continue
 			}

@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"testing"
@@ -20,7 +20,7 @@ func TestNamesOfTypes(t *testing.T) {
 		"hpc7g.4xlarge":      {"hpc", "7", "hpc7g", "4xlarge"},
 		"i7ie.metal-24xl":    {"i", "7", "i7ie", "metal-24xl"},
 	} {
-		h, ok := hardwareOf(&ec2types.InstanceTypeInfo{
+		h, ok := HardwareOf(&ec2types.InstanceTypeInfo{
 			InstanceType: ec2types.InstanceType(name), VCpuInfo: &ec2types.VCpuInfo{DefaultVCpus: ptr.To[int32](1)},
 			MemoryInfo:    &ec2types.MemoryInfo{SizeInMiB: ptr.To[int64](1)},
 			ProcessorInfo: &ec2types.ProcessorInfo{SupportedArchitectures: []ec2types.ArchitectureType{"i386", "x86_64"}},
@@ -28,7 +28,7 @@ func TestNamesOfTypes(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s is not taken for a machine", name)
 		}
-		if got := [4]string{h.category, h.generation, h.family, h.size}; got != want {
+		if got := [4]string{h.Category, h.Generation, h.Family, h.Size}; got != want {
 			t.Errorf("%s: category, generation, family, size are %v, want %v", name, got, want)
 		}
 	}
@@ -36,10 +36,10 @@ func TestNamesOfTypes(t *testing.T) {
 
 func TestNetworkBandwidth(t *testing.T) {
 	for performance, want := range map[string]int64{"25 Gigabit": 25000, "12.5 Gigabit": 12500, "Up to 25 Gigabit": 0, "Moderate": 0, "Low to Moderate": 0} {
-		h := &hardware{}
+		h := &Hardware{}
 		h.network(&ec2types.NetworkInfo{NetworkPerformance: &performance})
-		if h.bandwidth != want {
-			t.Errorf("%q is %d Mbit/s, want %d", performance, h.bandwidth, want)
+		if h.Bandwidth != want {
+			t.Errorf("%q is %d Mbit/s, want %d", performance, h.Bandwidth, want)
 		}
 	}
 }

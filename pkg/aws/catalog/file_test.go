@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"strings"
@@ -21,7 +21,7 @@ func TestCatalogFileThatCannotBe(t *testing.T) {
 		{"twice", head + `},` + head[strings.Index(head, `{"name"`):] + `}]}`, `instance type "m1.tiny" is listed twice`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := ReadCatalogFile(strings.NewReader(tc.file)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := Read(strings.NewReader(tc.file)); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want one with %q", err, tc.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"time"
@@ -23,19 +23,19 @@ func init() {
 }
 
 // partNames are the parts of the region data as metrics name them.
-var partNames = map[string]string{partTypes: "types", partZones: "zones", partOnDemand: "on-demand-prices", partSpot: "spot-prices"}
+var partNames = map[string]string{PartTypes: "types", PartZones: "zones", partOnDemand: "on-demand-prices", partSpot: "spot-prices"}
 
-func countRegionData(f *regionData, part string, refreshed time.Time) {
+func countRegion(f *Region, part string, refreshed time.Time) {
 	if !refreshed.IsZero() {
 		factsRefreshed.WithLabelValues(partNames[part]).Set(float64(refreshed.Unix()))
 	}
 	estimated := func(capacityType string, unknown bool) {
 		v := 0.0
-		if unknown && f.settled {
+		if unknown && f.Settled {
 			v = 1
 		}
 		pricesEstimated.WithLabelValues(capacityType).Set(v)
 	}
-	estimated("on-demand", f.onDemand == nil)
-	estimated("spot", f.spot == nil)
+	estimated("on-demand", f.OnDemand == nil)
+	estimated("spot", f.Spot == nil)
 }

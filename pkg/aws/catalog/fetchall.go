@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"cmp"
@@ -15,19 +15,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-// FetchCatalog reads everything that a catalogue file holds from AWS, by the calls that the scheduler's provider makes. Types without
+// Fetch reads everything that a catalogue file holds from AWS, by the calls that the scheduler's provider makes. Types without
 // a price are included, without one.
-func FetchCatalog(ctx context.Context, c sdk.Clients, region string, now time.Time) (*CatalogFile, error) {
+func Fetch(ctx context.Context, c sdk.Clients, region string, now time.Time) (*File, error) {
 	var (
-		types    []CatalogType
+		types    []Type
 		zones    map[string][]string
 		onDemand map[string]float64
-		spot     map[zonalType]float64
+		spot     map[Pool]float64
 	)
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error {
 		return describeTypes(ctx, c.EC2, func(i *ec2types.InstanceTypeInfo) {
-			if t := catalogTypeOf(i); t.valid() == nil {
+			if t := typeOf(i); t.valid() == nil {
 				types = append(types, t) // types without a size or network can't be nodes
 			}
 		})
@@ -55,7 +55,7 @@ func FetchCatalog(ctx context.Context, c sdk.Clients, region string, now time.Ti
 	default:
 		return nil, fmt.Errorf("reading the catalogue of %s: %w", region, err)
 	}
-	f := &CatalogFile{Meta: CatalogMeta{Region: region, Source: "EC2 and Price List APIs", Read: now.UTC().Format(time.RFC3339)}, Types: types}
+	f := &File{Meta: Meta{Region: region, Source: "EC2 and Price List APIs", Read: now.UTC().Format(time.RFC3339)}, Types: types}
 	for i := range f.Types {
 		t := &f.Types[i]
 		t.Zones = zones[t.Name]
@@ -64,14 +64,14 @@ func FetchCatalog(ctx context.Context, c sdk.Clients, region string, now time.Ti
 		}
 		t.takeSpot(spot)
 	}
-	slices.SortFunc(f.Types, func(a, b CatalogType) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(f.Types, func(a, b Type) int { return cmp.Compare(a.Name, b.Name) })
 	return f, nil
 }
 
-func (t *CatalogType) takeSpot(prices map[zonalType]float64) {
+func (t *Type) takeSpot(prices map[Pool]float64) {
 	sum := 0.0
 	for _, zone := range t.Zones {
-		p, ok := prices[zonalType{t.Name, zone}]
+		p, ok := prices[Pool{t.Name, zone}]
 		if !ok {
 			continue
 		}

@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"testing"
@@ -16,14 +16,14 @@ func TestEstimatedPricesAreCounted(t *testing.T) {
 		}
 		return v
 	}
-	f := &regionData{settled: true, spot: map[zonalType]float64{}}
+	f := &Region{Settled: true, Spot: map[Pool]float64{}}
 	for _, tt := range []struct {
 		settled    bool
 		od, spot   float64
 		anOnDemand map[string]float64
 	}{{false, 0, 0, nil}, {true, 1, 0, nil}, {true, 0, 0, map[string]float64{}}} {
-		f.settled, f.onDemand = tt.settled, tt.anOnDemand
-		countRegionData(f, partOnDemand, time.Time{})
+		f.Settled, f.OnDemand = tt.settled, tt.anOnDemand
+		countRegion(f, partOnDemand, time.Time{})
 		if od, spot := gauge("on-demand"), gauge("spot"); od != tt.od || spot != tt.spot {
 			t.Errorf("%+v: on demand %v, spot %v", tt, od, spot)
 		}

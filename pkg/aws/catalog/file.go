@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"cmp"
@@ -11,72 +11,72 @@ import (
 	"strings"
 )
 
-// CatalogFile is a region's instance types, zones and prices as a file. Its schema is docs/catalog.md, so that programs that share no
+// File is a region's instance types, zones and prices as a file. Its schema is docs/catalog.md, so that programs that share no
 // code with this one can read and write it.
-type CatalogFile struct {
-	Meta  CatalogMeta   `json:"meta"`
-	Types []CatalogType `json:"instanceTypes"`
+type File struct {
+	Meta  Meta   `json:"meta"`
+	Types []Type `json:"instanceTypes"`
 }
 
-// CatalogMeta names the region and the origin of the data.
-type CatalogMeta struct {
+// Meta names the region and the origin of the data.
+type Meta struct {
 	Region string `json:"region"`
 	// Source and Read are for people: where the data comes from, and when it was read (RFC 3339).
 	Source string `json:"source,omitempty"`
 	Read   string `json:"read,omitempty"`
 }
 
-// CatalogType is an instance type. Unknown values are nil or 0, unless a comment gives the value that is assumed then.
-type CatalogType struct {
-	Name              string               `json:"name"`
-	Arch              []string             `json:"arch"`
-	VCPUs             int32                `json:"vcpus"`
-	MemoryMiB         int64                `json:"memoryMiB"`
-	GPUs              []CatalogGPU         `json:"gpus,omitempty"`
-	Accelerators      []CatalogAccelerator `json:"accelerators,omitempty"`
-	LocalStoreGB      int64                `json:"localStoreGB,omitempty"`
-	LocalNVMeGB       int64                `json:"localNvmeGB,omitempty"`
-	LocalDisks        int32                `json:"localDisks,omitempty"` // number of disks that LocalStoreGB consists of; 0: one
-	MaxENIs           int32                `json:"maxENIs"`
-	MaxENIsFirst      int32                `json:"maxENIsDefaultCard,omitempty"` // 0: MaxENIs
-	IPv4PerENI        int32                `json:"ipv4PerENI"`
-	NetworkCards      int32                `json:"networkCards,omitempty"` // 0: one
-	Hypervisor        string               `json:"hypervisor,omitempty"`
-	BareMetal         bool                 `json:"bareMetal,omitempty"`
-	Burstable         bool                 `json:"burstable,omitempty"`
-	CPUManufacturer   string               `json:"cpuManufacturer,omitempty"`
-	ClockGHz          *float64             `json:"sustainedClockGHz,omitempty"`
-	CurrentGeneration bool                 `json:"currentGeneration,omitempty"`
-	NestedVirtual     bool                 `json:"nestedVirtualization,omitempty"`
-	NetworkGbps       float64              `json:"networkGbps,omitempty"`
-	NetworkPeakGbps   float64              `json:"networkPeakGbps,omitempty"`
-	ENA               *bool                `json:"enaSupported,omitempty"` // nil: supported
-	EBSBaselineMbps   *int32               `json:"ebsBaselineMbps,omitempty"`
-	EBSPeakMbps       *int32               `json:"ebsPeakMbps,omitempty"` // nil: the baseline, at least ebsBurst
-	EBSAttachments    int32                `json:"maxEBSAttachments,omitempty"`
-	EBSShared         bool                 `json:"ebsAttachmentsShared,omitempty"`
-	EFASupported      bool                 `json:"efaSupported,omitempty"`
-	MaxEFA            int32                `json:"maxEFA,omitempty"`
-	Encryption        bool                 `json:"encryptionInTransit,omitempty"`
-	UsageClasses      []string             `json:"usageClasses,omitempty"`
-	Virtualization    []string             `json:"virtualizationTypes,omitempty"`
-	Zones             []string             `json:"zones,omitempty"`
-	OnDemand          *float64             `json:"onDemandUSDPerHour,omitempty"`
-	Spot              *float64             `json:"spotUSDPerHour,omitempty"`
-	SpotPools         []float64            `json:"spotUSDPerHourPools,omitempty"`
-	SpotByZone        map[string]float64   `json:"spotUSDPerHourByZone,omitempty"`
+// Type is an instance type. Unknown values are nil or 0, unless a comment gives the value that is assumed then.
+type Type struct {
+	Name              string             `json:"name"`
+	Arch              []string           `json:"arch"`
+	VCPUs             int32              `json:"vcpus"`
+	MemoryMiB         int64              `json:"memoryMiB"`
+	GPUs              []GPU              `json:"gpus,omitempty"`
+	Accelerators      []Accelerator      `json:"accelerators,omitempty"`
+	LocalStoreGB      int64              `json:"localStoreGB,omitempty"`
+	LocalNVMeGB       int64              `json:"localNvmeGB,omitempty"`
+	LocalDisks        int32              `json:"localDisks,omitempty"` // number of disks that LocalStoreGB consists of; 0: one
+	MaxENIs           int32              `json:"maxENIs"`
+	MaxENIsFirst      int32              `json:"maxENIsDefaultCard,omitempty"` // 0: MaxENIs
+	IPv4PerENI        int32              `json:"ipv4PerENI"`
+	NetworkCards      int32              `json:"networkCards,omitempty"` // 0: one
+	Hypervisor        string             `json:"hypervisor,omitempty"`
+	BareMetal         bool               `json:"bareMetal,omitempty"`
+	Burstable         bool               `json:"burstable,omitempty"`
+	CPUManufacturer   string             `json:"cpuManufacturer,omitempty"`
+	ClockGHz          *float64           `json:"sustainedClockGHz,omitempty"`
+	CurrentGeneration bool               `json:"currentGeneration,omitempty"`
+	NestedVirtual     bool               `json:"nestedVirtualization,omitempty"`
+	NetworkGbps       float64            `json:"networkGbps,omitempty"`
+	NetworkPeakGbps   float64            `json:"networkPeakGbps,omitempty"`
+	ENA               *bool              `json:"enaSupported,omitempty"` // nil: supported
+	EBSBaselineMbps   *int32             `json:"ebsBaselineMbps,omitempty"`
+	EBSPeakMbps       *int32             `json:"ebsPeakMbps,omitempty"` // nil: the baseline, at least ebsBurst
+	EBSAttachments    int32              `json:"maxEBSAttachments,omitempty"`
+	EBSShared         bool               `json:"ebsAttachmentsShared,omitempty"`
+	EFASupported      bool               `json:"efaSupported,omitempty"`
+	MaxEFA            int32              `json:"maxEFA,omitempty"`
+	Encryption        bool               `json:"encryptionInTransit,omitempty"`
+	UsageClasses      []string           `json:"usageClasses,omitempty"`
+	Virtualization    []string           `json:"virtualizationTypes,omitempty"`
+	Zones             []string           `json:"zones,omitempty"`
+	OnDemand          *float64           `json:"onDemandUSDPerHour,omitempty"`
+	Spot              *float64           `json:"spotUSDPerHour,omitempty"`
+	SpotPools         []float64          `json:"spotUSDPerHourPools,omitempty"`
+	SpotByZone        map[string]float64 `json:"spotUSDPerHourByZone,omitempty"`
 }
 
-// CatalogGPU is a kind of GPU in a type; MemMiB is per device.
-type CatalogGPU struct {
+// GPU is a kind of GPU in a type; MemMiB is per device.
+type GPU struct {
 	Count        int32  `json:"count"`
 	Manufacturer string `json:"manufacturer"`
 	Name         string `json:"name"`
 	MemMiB       int32  `json:"memMiB"`
 }
 
-// CatalogAccelerator is a kind of accelerator other than a GPU. Kind is neuron, inference, fpga or media.
-type CatalogAccelerator struct {
+// Accelerator is a kind of accelerator other than a GPU. Kind is neuron, inference, fpga or media.
+type Accelerator struct {
 	Kind           string `json:"kind"`
 	Name           string `json:"name"`
 	Count          int32  `json:"count"`
@@ -85,13 +85,13 @@ type CatalogAccelerator struct {
 	Manufacturer   string `json:"manufacturer,omitempty"`
 }
 
-// ReadCatalogFile reads a file. Errors name the type and the member; unknown members are ignored.
-func ReadCatalogFile(r io.Reader) (*CatalogFile, error) {
+// Read reads a file. Errors name the type and the member; unknown members are ignored.
+func Read(r io.Reader) (*File, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading the catalogue: %w", err)
 	}
-	f := &CatalogFile{}
+	f := &File{}
 	if err := json.Unmarshal(raw, f); err != nil {
 		return nil, fmt.Errorf("the catalogue is not what docs/catalog.md describes: %w", err)
 	}
@@ -101,7 +101,7 @@ func ReadCatalogFile(r io.Reader) (*CatalogFile, error) {
 	if len(f.Types) == 0 {
 		return nil, fmt.Errorf("catalogue: instanceTypes is required")
 	}
-	slices.SortFunc(f.Types, func(a, b CatalogType) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(f.Types, func(a, b Type) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range f.Types {
 		t := &f.Types[i]
 		if err := t.valid(); err != nil {
@@ -115,7 +115,7 @@ func ReadCatalogFile(r io.Reader) (*CatalogFile, error) {
 }
 
 // Write writes the form that ReadCatalogFile reads, with one type per line, so that files can be compared.
-func (f *CatalogFile) Write(w io.Writer) error {
+func (f *File) Write(w io.Writer) error {
 	meta, err := json.Marshal(f.Meta)
 	if err != nil {
 		return fmt.Errorf("writing the catalogue: %w", err)
@@ -140,35 +140,35 @@ func (f *CatalogFile) Write(w io.Writer) error {
 	return nil
 }
 
-// regionData returns what the refresh loops would know of the region after asking AWS.
-func (f *CatalogFile) regionData() *regionData {
-	out := &regionData{zones: map[string][]string{}, onDemand: map[string]float64{}, spot: map[zonalType]float64{}, settled: true}
+// Region returns what the refresh loops would know of the region after asking AWS.
+func (f *File) Region() *Region {
+	out := &Region{Zones: map[string][]string{}, OnDemand: map[string]float64{}, Spot: map[Pool]float64{}, Settled: true}
 	for i := range f.Types {
 		t := &f.Types[i]
 		if len(t.Virtualization) > 0 && !slices.Contains(t.Virtualization, "hvm") {
 			continue
 		}
-		h, ok := hardwareOf(t.info())
+		h, ok := HardwareOf(t.info())
 		if !ok || len(t.Zones) == 0 {
 			continue
 		}
-		out.types = append(out.types, h)
-		out.zones[t.Name] = slices.Sorted(slices.Values(t.Zones))
+		out.Types = append(out.Types, h)
+		out.Zones[t.Name] = slices.Sorted(slices.Values(t.Zones))
 		if t.OnDemand != nil {
-			out.onDemand[t.Name] = *t.OnDemand
+			out.OnDemand[t.Name] = *t.OnDemand
 		}
 		for _, zone := range t.Zones {
 			if p, ok := t.spot(zone); ok {
-				out.spot[zonalType{t.Name, zone}] = p
+				out.Spot[Pool{t.Name, zone}] = p
 			}
 		}
 	}
-	slices.SortFunc(out.types, byName)
+	slices.SortFunc(out.Types, byName)
 	return out
 }
 
 // valid returns an error that names the member that is invalid.
-func (t *CatalogType) valid() error {
+func (t *Type) valid() error {
 	family, size, ok := strings.Cut(t.Name, ".")
 	if !ok || family == "" || size == "" {
 		return errors.New("name is not family.size")
@@ -180,7 +180,7 @@ func (t *CatalogType) valid() error {
 		return errors.New("vcpus is required and positive")
 	case t.MemoryMiB <= 0:
 		return errors.New("memoryMiB is required and positive")
-	case t.MemoryMiB > math.MaxInt64/mi:
+	case t.MemoryMiB > math.MaxInt64>>20:
 		return errors.New("memoryMiB is more than can be counted")
 	case t.MaxENIs <= 0:
 		return errors.New("maxENIs is required and positive")
@@ -194,7 +194,7 @@ func (t *CatalogType) valid() error {
 		{"localStoreGB", t.LocalStoreGB}, {"localNvmeGB", t.LocalNVMeGB}, {"localDisks", int64(t.LocalDisks)}, {"maxENIsDefaultCard", int64(t.MaxENIsFirst)},
 		{"networkCards", int64(t.NetworkCards)}, {"maxEBSAttachments", int64(t.EBSAttachments)}, {"maxEFA", int64(t.MaxEFA)},
 	} {
-		if m.value < 0 || m.value > math.MaxInt64/gb {
+		if m.value < 0 || m.value > math.MaxInt64/1_000_000_000 {
 			return fmt.Errorf("%s is out of range", m.name)
 		}
 	}
@@ -215,7 +215,7 @@ func (t *CatalogType) valid() error {
 	return t.validPrices()
 }
 
-func (t *CatalogType) validPrices() error {
+func (t *Type) validPrices() error {
 	if p := t.OnDemand; p != nil && *p <= 0 {
 		return errors.New("onDemandUSDPerHour is not a price")
 	}

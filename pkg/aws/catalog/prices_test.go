@@ -1,4 +1,4 @@
-package aws
+package catalog
 
 import (
 	"strings"
@@ -6,13 +6,13 @@ import (
 )
 
 func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
-	f := &regionData{onDemand: map[string]float64{"c5.large": 1}, spot: map[zonalType]float64{{"m5.large", "a"}: 0.02}}
+	f := &Region{OnDemand: map[string]float64{"c5.large": 1}, Spot: map[Pool]float64{{"m5.large", "a"}: 0.02}}
 	for _, tt := range []struct {
 		zone string
 		spot bool
 		want bool
 	}{{"a", false, false}, {"a", true, true}, {"b", true, false}} {
-		if _, ok := f.price(&hardware{name: "m5.large"}, tt.zone, tt.spot); ok != tt.want {
+		if _, ok := f.Price(&Hardware{Name: "m5.large"}, tt.zone, tt.spot); ok != tt.want {
 			t.Errorf("m5.large in %s, spot %v: priced is %v", tt.zone, tt.spot, ok)
 		}
 	}
