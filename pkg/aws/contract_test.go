@@ -220,6 +220,29 @@ func (w *world) prepared(v capacity.LaunchBatch) capacity.LaunchBatch {
 	return v
 }
 
+// launchedOnce launches the batch twice and returns the result and the instances that are found by its token: they are the same.
+func (w *world) launchedOnce(v capacity.LaunchBatch) (first capacity.LaunchResult, found []capacity.Instance) {
+	w.t.Helper()
+	first, err := w.Launch(w.ctx, v)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	again, err := w.Launch(w.ctx, v)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if diff := cmp.Diff(ids(first.Instances), ids(again.Instances)); diff != "" {
+		w.t.Errorf("the same token launched something else (-first +second):\n%s", diff)
+	}
+	if found, err = w.FindBatch(w.ctx, v.Token); err != nil {
+		w.t.Fatal(err)
+	}
+	if diff := cmp.Diff(ids(first.Instances), ids(found)); diff != "" {
+		w.t.Errorf("found by launch batch (-launched +found):\n%s", diff)
+	}
+	return first, found
+}
+
 // EC2's reason for an instance that it couldn't start is in the answer that shows the instance as terminated.
 func TestWhyAnInstanceEnded(t *testing.T) {
 	w := newWorld(t)
@@ -270,10 +293,7 @@ func TestFromClassToInstance(t *testing.T) {
 	}
 
 	v := w.prepared(newBatch("token-1", "on-demand", 3, offer("m5.large", "a", "on-demand"), offer("m5.large", "b", "on-demand"), offer("m6g.large", "a", "on-demand")))
-	res, err := w.Launch(w.ctx, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res, _ := w.launchedOnce(v)
 	if len(res.Instances) != 3 || len(res.Exhausted) != 0 {
 		t.Fatalf("launched %d instances, exhausted %v; want 3, none", len(res.Instances), res.Exhausted)
 	}
@@ -282,21 +302,6 @@ func TestFromClassToInstance(t *testing.T) {
 		if i.InstanceType != "m6g.large" || i.Zone != "us-west-2a" || i.ProviderID != "aws:///us-west-2a/"+i.ID || i.CapacityType != "on-demand" {
 			t.Errorf("launched %+v", i)
 		}
-	}
-	again, err := w.Launch(w.ctx, v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(ids(res.Instances), ids(again.Instances)); diff != "" {
-		t.Errorf("the same token launched something else (-first +second):\n%s", diff)
-	}
-
-	found, err := w.FindBatch(w.ctx, "token-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(ids(res.Instances), ids(found)); diff != "" {
-		t.Errorf("found by launch batch (-launched +found):\n%s", diff)
 	}
 	id := res.Instances[0].ID
 	if err := w.TagClaim(w.ctx, id, "claim-00", "node-00"); err != nil {
