@@ -181,7 +181,11 @@ func TestSize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := settingsOf(&tt.spec, families[tt.family], cfg.sizes())
+			f, _, err := familyOf(&ec2nc.EC2NodeClassSpec{AMIFamily: &tt.family})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := settingsOf(&tt.spec, f, cfg.sizes())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +216,7 @@ func TestSize(t *testing.T) {
 
 func TestReservedMoreThanThereIs(t *testing.T) {
 	cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
-	s, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, families["AL2023"], cfg.sizes())
+	s, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, al2023, cfg.sizes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +235,7 @@ func TestSettingsNameTheField(t *testing.T) {
 		{ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "-1Gi"}}, `spec.kubelet.systemReserved[memory]: "-1Gi" is not an amount`},
 		{ec2nc.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "101%"}}, `spec.kubelet.evictionHard[memory.available]: "101%" is not a percentage`},
 	} {
-		_, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, families["AL2023"], cfg.sizes())
+		_, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, al2023, cfg.sizes())
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("the error is %v, want %q", err, tt.want)
 		}
@@ -240,7 +244,7 @@ func TestSettingsNameTheField(t *testing.T) {
 
 func TestReservedInterfaces(t *testing.T) {
 	cfg, _ := Config{Region: "r", ClusterName: "c", ReservedENIs: 1}.complete()
-	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, families["AL2023"], cfg.sizes())
+	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, al2023, cfg.sizes())
 	_, alloc, _ := s.size(m5large, 0)
 	// 2 x 9 + 2 pods; memory is reserved as if no interface were reserved
 	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {

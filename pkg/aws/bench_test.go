@@ -52,8 +52,8 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	nc := nodeClass()
 	c := newClass(nc)
 	p.classes.byName[nc.Name] = c
-	s, _ := settingsOf(&nc.Spec, families["AL2023"], cfg.sizes())
-	c.resolved.Store(&resolved{class: nc, family: families["AL2023"], settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
+	s, _ := settingsOf(&nc.Spec, al2023, cfg.sizes())
+	c.resolved.Store(&resolved{class: nc, family: al2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
 		subnets: []subnet{{"s-a", "a", "az1"}, {"s-b", "b", "az2"}, {"s-c", "c", "az3"}, {"s-d", "d", "az4"}}})
 
 	b.Run("unchanged", func(b *testing.B) {

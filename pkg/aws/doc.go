@@ -8,7 +8,7 @@
 //
 // Package sdk makes the calls and lists them; package policy generates the IAM policy that allows them. Package catalog knows what EC2
 // sells. The Provider joins types that each own what they know: classes (what node classes refer to), launcher, instances, exhausted
-// (offerings without capacity), queue (interruptions) and clusterReader (how nodes join).
+// (offerings without capacity) and clusterReader (how nodes join). Package interruption reads the queue with interruptions.
 //
 // An image family is a file, such as bottlerocket.go, and a line in the table of families in family.go.
 //

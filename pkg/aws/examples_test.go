@@ -45,7 +45,7 @@ func TestExamples(t *testing.T) {
 	}
 	// The class sets how its nodes are named, so that this is known before the first of them registers.
 	nc := classes["kubeadm"]
-	if form := nameFormOf(&nc.Spec, nc.Annotations[objects.AnnotationNodeName], families["Custom"]); form != namePrivateDNS {
+	if form := nameFormOf(&nc.Spec, nc.Annotations[objects.AnnotationNodeName], custom); form != namePrivateDNS {
 		t.Errorf("nodes of kubeadm are named %q", form)
 	}
 	bash := exec.Command("bash", "-n")

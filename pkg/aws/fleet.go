@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/karpenter-provider-aws/pkg/apis"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -140,7 +142,7 @@ func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 	if len(out) == 0 {
 		return nil, "", fmt.Errorf("none of the %d offerings is available: out of capacity, or without image or subnet: %w", len(w.Offers), capacity.ErrInsufficientCapacity)
 	}
-	j := l.cluster.now.Load()
+	j := l.cluster.Known()
 	// A launch batch of many types needs several templates the first time; they are created in parallel.
 	all, gctx := errgroup.WithContext(ctx)
 	for i, g := range groups {
@@ -149,14 +151,14 @@ func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 			continue
 		}
 		all.Go(func() error {
-			data, err := userData(r.family, &r.class.Spec, j, boot{
+			data, err := r.family.UserData(&r.class.Spec, j, boot{
 				cluster: string(l.owner), maxPods: g.maxPods, labels: batchLabels(w), taints: bootTaints(w),
 				kubeReserved: splitMap(g.reserved),
 			})
 			if err != nil {
 				return fmt.Errorf("EC2NodeClass %s: spec.userData: %w: %w", w.NodeClass, err, capacity.ErrNodeClassNotReady)
 			}
-			name, err := l.templates.ensure(gctx, r.template(options{
+			name, err := l.templates.ensure(gctx, launchTemplate(r, options{
 				image: g.image, userData: data, capacityType: w.CapacityType, efas: g.efas, ipv6: j.ipv6(), tags: tags, reservation: g.from,
 				tenancy: g.tenancy, partition: partition, enclave: w.Requests[ec2nc.ResourceNIPSlots] > 0,
 			}), tags)
@@ -204,4 +206,62 @@ func bootTaints(w *capacity.LaunchBatch) []corev1.Taint {
 		taints = append(taints, unregistered)
 	}
 	return taints
+}
+
+// amountsText returns resources in the kubelet's notation.
+func amountsText(r capacity.Resources) map[string]string {
+	out := map[string]string{}
+	for name, q := range r.List() {
+		out[string(name)] = q.String()
+	}
+	return out
+}
+
+// target sets the fleet's options for the kind of capacity it requests.
+func target(in *ec2.CreateFleetInput, capacityType string, market ec2types.MarketType, priced bool) {
+	t := in.TargetCapacitySpecification
+	switch {
+	case capacityType == karpv1.CapacityTypeSpot:
+		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeSpot
+		in.SpotOptions = &ec2types.SpotOptionsRequest{AllocationStrategy: ec2types.SpotAllocationStrategyPriceCapacityOptimized}
+		if priced {
+			in.SpotOptions.AllocationStrategy = ec2types.SpotAllocationStrategyCapacityOptimizedPrioritized
+		}
+	case market == ec2types.MarketTypeCapacityBlock:
+		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeCapacityBlock
+	case market == ec2types.MarketTypeInterruptibleCapacityReservation:
+		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeReservedCapacity
+		in.ReservedCapacityOptions = &ec2types.ReservedCapacityOptionsRequest{
+			ReservationTypes: []ec2types.FleetReservationType{ec2types.FleetReservationTypeInterruptibleCapacityReservation}}
+	default:
+		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeOnDemand
+		in.OnDemandOptions = &ec2types.OnDemandOptionsRequest{AllocationStrategy: ec2types.FleetOnDemandAllocationStrategyLowestPrice}
+		if priced {
+			in.OnDemandOptions.AllocationStrategy = ec2types.FleetOnDemandAllocationStrategyPrioritized
+		}
+	}
+}
+
+// bootLabels returns the labels that the kubelet is given. The Node object carries all labels from the start; these are for a kubelet
+// that finds no Node object. Labels that follow from the instance type are left out, because otherwise each choice of types would need
+// its own launch template, and so are the domains that a kubelet may not set.
+func bootLabels(labels map[string]string) map[string]string {
+	out := make(map[string]string, len(labels))
+	for k, v := range labels {
+		if domain, _, ok := strings.Cut(k, "/"); ok {
+			if domain == "kubernetes.io" || domain == "k8s.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io") {
+				continue
+			}
+		}
+		if strings.HasPrefix(k, apis.Group+"/instance-") || k == labelNVIDIA || slices.Contains(offerLabels, k) {
+			continue
+		}
+		out[k] = v
+	}
+	return out
+}
+
+var offerLabels = []string{
+	ec2nc.LabelTopologyZoneID, ec2nc.LabelCapacityReservationID, ec2nc.LabelCapacityReservationType,
+	ec2nc.LabelCapacityReservationInterruptible, ec2nc.LabelPlacementGroupPartition, ec2nc.LabelInstanceTenancy,
 }

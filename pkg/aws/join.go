@@ -80,6 +80,9 @@ func newClusterReader(cfg clusterConfig, api sdk.EKS, c clock.WithTicker, change
 	return r
 }
 
+// Known returns what is known now.
+func (r *clusterReader) Known() *joined { return r.now.Load() }
+
 // ready returns an error that names what is missing of the data for user data.
 func (r *clusterReader) ready() error {
 	j := r.now.Load()

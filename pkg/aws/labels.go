@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/aws/karpenter-provider-aws/pkg/apis"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -68,30 +67,6 @@ func labelsOf(h *catalog.Hardware, region string, f *family) map[string]string {
 		l[ec2nc.LabelInstanceAcceleratorCount] = number(a.Count)
 	}
 	return l
-}
-
-// bootLabels returns the labels that the kubelet is given. The Node object carries all labels from the start; these are for a kubelet
-// that finds no Node object. Labels that follow from the instance type are left out, because otherwise each choice of types would need
-// its own launch template, and so are the domains that a kubelet may not set.
-func bootLabels(labels map[string]string) map[string]string {
-	out := make(map[string]string, len(labels))
-	for k, v := range labels {
-		if domain, _, ok := strings.Cut(k, "/"); ok {
-			if domain == "kubernetes.io" || domain == "k8s.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io") {
-				continue
-			}
-		}
-		if strings.HasPrefix(k, apis.Group+"/instance-") || k == labelNVIDIA || slices.Contains(offerLabels, k) {
-			continue
-		}
-		out[k] = v
-	}
-	return out
-}
-
-var offerLabels = []string{
-	ec2nc.LabelTopologyZoneID, ec2nc.LabelCapacityReservationID, ec2nc.LabelCapacityReservationType,
-	ec2nc.LabelCapacityReservationInterruptible, ec2nc.LabelPlacementGroupPartition, ec2nc.LabelInstanceTenancy,
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }

@@ -94,7 +94,7 @@ func TestLabelsOf(t *testing.T) {
 			if !ok {
 				t.Fatal("not taken for a machine")
 			}
-			if diff := cmp.Diff(tt.want, labelsOf(h, "eu-west-1", families["AL2023"])); diff != "" {
+			if diff := cmp.Diff(tt.want, labelsOf(h, "eu-west-1", al2023)); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
 		})

@@ -226,9 +226,14 @@ func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.Offe
 	group := l.groupOf(w.NodeClass)
 	var out []capacity.OfferKey
 	for _, o := range w.Offers {
-		if x.has(o.CapacityType, o.InstanceType, o.Zone, group) || r != nil && !r.hasAddresses(o.Zone, x) || o.ReservationID != "" && left[o.ReservationID] == 0 {
+		if x.has(o.CapacityType, o.InstanceType, o.Zone, group) || r != nil && !hasAddresses(r, o.Zone, x) || o.ReservationID != "" && left[o.ReservationID] == 0 {
 			out = append(out, o)
 		}
 	}
 	return out
+}
+
+// hasAddresses reports whether a subnet of the class in the zone has free addresses, as far as we know.
+func hasAddresses(r *resolved, zone string, gone *exhaustion) bool {
+	return slices.ContainsFunc(r.subnets, func(s subnet) bool { return s.zone == zone && !gone.full(s.id) })
 }

@@ -45,7 +45,7 @@ func (l *learned) see(amounts map[typeAndImage]int64) (changed bool) {
 	var next map[typeAndImage]int64
 	for key, bytes := range amounts {
 		have, ok := old[key]
-		bytes -= bytes % mi // ignore differences of a few pages
+		bytes -= bytes % (1 << 20) // ignore differences of a few pages
 		if key.instanceType == "" || key.image == "" || bytes <= 0 || ok && bytes >= have {
 			continue
 		}

@@ -90,7 +90,7 @@ func TestWhatIsDiscoveredIsKept(t *testing.T) {
 	if m := (*later.learned.now.Load())[typeAndImage{"m5.large", image}]; m != 7700*mi {
 		t.Errorf("memory %d MiB, want what was learned", m/mi)
 	}
-	if f := later.classes.get("default").form(families["AL2023"]); f != nameID {
+	if f := later.classes.get("default").form(al2023); f != nameID {
 		t.Errorf("names are %q", f)
 	}
 }

@@ -133,16 +133,16 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 		have = &offered{}
 	}
 	if n.zones = have.zones; n.zones == nil {
-		n.zones = r.zones()
+		n.zones = zonesOf(r)
 	}
 	out := make([]*capacity.InstanceType, 0, len(f.Types))
 	n.of = make([]madeFrom, 0, len(f.Types))
 	at := 0 // index into have, which has the same order
 	for _, h := range f.Types {
-		if !r.accepts(h) {
+		if !accepts(r, h) {
 			continue
 		}
-		offers := append(r.offers(h, f, n.zones), r.reservedOffers(h, f, n.zones)...)
+		offers := append(offersOf(r, h, f, n.zones), reservedOffers(r, h, f, n.zones)...)
 		if len(offers) == 0 {
 			continue
 		}
@@ -227,15 +227,11 @@ func (n *offered) availability() func(*capacity.InstanceType, *capacity.Offer) (
 	}
 }
 
-func (r *resolved) hasAddresses(zone string, gone *exhaustion) bool {
-	return slices.ContainsFunc(r.subnets, func(s subnet) bool { return s.zone == zone && !gone.full(s.id) })
-}
-
 // zoneLabels are the labels of offerings in a zone, on shared and on single-tenant hardware.
 type zoneLabels struct{ shared, own map[string]string }
 
-// zones returns the zones in which the class has a subnet.
-func (r *resolved) zones() map[string]zoneLabels {
+// zonesOf returns the zones in which the class has a subnet.
+func zonesOf(r *resolved) map[string]zoneLabels {
 	out := map[string]zoneLabels{}
 	for _, s := range r.subnets {
 		if _, ok := out[s.zone]; ok {
@@ -253,7 +249,8 @@ func (r *resolved) zones() map[string]zoneLabels {
 	return out
 }
 
-func (r *resolved) offers(h *catalog.Hardware, f *catalog.Region, zones map[string]zoneLabels) []capacity.Offer {
+// offersOf returns the offerings of a type, apart from reserved ones, in zones with a subnet.
+func offersOf(r *resolved, h *catalog.Hardware, f *catalog.Region, zones map[string]zoneLabels) []capacity.Offer {
 	offers := make([]capacity.Offer, 0, 2*len(zones))
 	for _, zone := range f.Zones[h.Name] {
 		labels, ok := zones[zone]
@@ -285,7 +282,7 @@ func (r *resolved) offers(h *catalog.Hardware, f *catalog.Region, zones map[stri
 }
 
 // accepts reports whether nodes of the class can be instances of the type.
-func (r *resolved) accepts(h *catalog.Hardware) bool {
+func accepts(r *resolved, h *catalog.Hardware) bool {
 	spec := &r.class.Spec
 	switch {
 	case r.imageFor(h) == nil:
@@ -311,4 +308,27 @@ func (r *resolved) accepts(h *catalog.Hardware) bool {
 		}
 	}
 	return h.ENA && r.settings.efaOnly <= h.EFAs
+}
+
+// reservedShare makes reserved capacity, which is paid for anyway, cheaper than anything else and preserves the order of its prices.
+const reservedShare = 1e-7
+
+// reservedOffers returns the offerings of a type from reservations, in zones with a subnet.
+func reservedOffers(r *resolved, h *catalog.Hardware, f *catalog.Region, zones map[string]zoneLabels) []capacity.Offer {
+	var out []capacity.Offer
+	for i := range r.reservations {
+		v := &r.reservations[i]
+		labels, ok := zones[v.zone]
+		if v.instanceType != h.Name || !ok {
+			continue
+		}
+		price, ok := f.Price(h, v.zone, false)
+		if !ok {
+			price = catalog.Estimate(h)
+		}
+		all := maps.Clone(labels.shared)
+		maps.Copy(all, v.labels)
+		out = append(out, capacity.Offer{Zone: v.zone, CapacityType: karpv1.CapacityTypeReserved, Price: price * reservedShare, ReservationID: v.id, Labels: all})
+	}
+	return out
 }

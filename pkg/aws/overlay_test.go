@@ -59,7 +59,7 @@ func TestTypesWithoutPrice(t *testing.T) {
 		delete(f.Spot, catalog.Pool{InstanceType: "c5.large", Zone: "us-west-2" + zone})
 	}
 	r := w.classes.get("default").resolved.Load()
-	offers := func(name string) []capacity.Offer { return r.offers(f.Find(name), &f, r.zones()) }
+	offers := func(name string) []capacity.Offer { return offersOf(r, f.Find(name), &f, zonesOf(r)) }
 	if got := offers("m5.large"); len(got) == 0 || slices.ContainsFunc(got, func(o capacity.Offer) bool { return !math.IsInf(o.Price, 1) }) {
 		t.Errorf("without any price: %v, want offers that cost +Inf", got)
 	}

@@ -37,7 +37,7 @@ type templateVersion struct {
 // settingsOfOwn returns the settings for computing the size of nodes of a class that names a launch template; the error is why the
 // class is invalid.
 func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg sizeConfig) (*family, *nodeSettings, error) {
-	f := families[ec2nc.AMIFamilyCustom]
+	f := custom
 	if len(spec.SubnetSelectorTerms) == 0 {
 		return f, nil, errors.New("spec.subnetSelectorTerms: at least one term is required")
 	}
@@ -76,7 +76,7 @@ func (l *images) ofTemplate(ctx context.Context, name string, now time.Time) ([]
 	own := templateVersion{name: name, version: strconv.FormatInt(awssdk.ToInt64(v.VersionNumber), 10)}
 	for _, m := range v.LaunchTemplateData.BlockDeviceMappings {
 		if m.Ebs != nil && m.Ebs.VolumeSize != nil {
-			if size := int64(*m.Ebs.VolumeSize) * gi; own.rootBytes == 0 || size < own.rootBytes {
+			if size := int64(*m.Ebs.VolumeSize) << 30; own.rootBytes == 0 || size < own.rootBytes {
 				own.rootBytes = size
 			}
 		}

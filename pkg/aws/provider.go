@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/interruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -24,7 +25,7 @@ type Provider struct {
 	*launcher
 	*instances
 	*exhausted
-	*queue
+	*interruption.Queue
 	*clusterReader
 	changes
 
@@ -74,14 +75,14 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		templates: newTemplates(cfg.Clock, c.EC2, own), cluster: p.clusterReader, owner: own,
 	}
 	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.exhausted, own)
-	p.queue = &queue{name: cfg.InterruptionQueue, api: c.SQS, clock: cfg.Clock, hold: cfg.Hold}
+	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, cfg.Hold)
 	return p, nil
 }
 
 // Run refreshes everything until ctx ends; it returns when all of its goroutines have ended.
 func (p *Provider) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, loop := range append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.clusterReader.keep, p.queue.listen) {
+	for _, loop := range append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.clusterReader.keep, p.Queue.Listen) {
 		wg.Go(func() { panics.Again(ctx, p.clock, "aws", loop) })
 	}
 	p.classes.run(ctx)
@@ -96,7 +97,7 @@ func (p *Provider) Version() uint64 {
 
 // Status returns an error that names which data of the region is missing or out of date; nil: none.
 func (p *Provider) Status() error {
-	return errors.Join(p.catalogue.Status(), p.clusterReader.now.Load().err)
+	return errors.Join(p.catalogue.Status(), p.clusterReader.Known().err)
 }
 
 // expire makes offerings available again whose time has passed. Callers of InstanceTypes may hold locks that an OnChange function

@@ -172,8 +172,8 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 	nc := nodeClass()
 	p.SetNodeClass(nc)
-	settings, _ := settingsOf(&nc.Spec, families["AL2023"], p.cfg.sizes())
-	r := &resolved{class: nc, family: families["AL2023"], settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
+	settings, _ := settingsOf(&nc.Spec, al2023, p.cfg.sizes())
+	r := &resolved{class: nc, family: al2023, settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
 	for _, z := range s.Zones() {
 		r.subnets = append(r.subnets, subnet{"s-" + z, z, z})
 	}

@@ -17,11 +17,8 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 const (
@@ -32,9 +29,6 @@ const (
 	// begins, because otherwise they would be replaced by nodes of the same block.
 	blockClosing = time.Hour
 )
-
-// reservedShare makes reserved capacity, which is paid for anyway, cheaper than anything else and preserves the order of its prices.
-const reservedShare = 1e-7
 
 // reservation is an EC2 capacity reservation.
 type reservation struct {
@@ -162,26 +156,6 @@ func (r *reservation) status() ec2nc.CapacityReservation {
 	return st
 }
 
-// reservedOffers returns the offerings of a type from reservations, in zones with a subnet.
-func (r *resolved) reservedOffers(h *catalog.Hardware, f *catalog.Region, zones map[string]zoneLabels) []capacity.Offer {
-	var out []capacity.Offer
-	for i := range r.reservations {
-		v := &r.reservations[i]
-		labels, ok := zones[v.zone]
-		if v.instanceType != h.Name || !ok {
-			continue
-		}
-		price, ok := f.Price(h, v.zone, false)
-		if !ok {
-			price = catalog.Estimate(h)
-		}
-		all := maps.Clone(labels.shared)
-		maps.Copy(all, v.labels)
-		out = append(out, capacity.Offer{Zone: v.zone, CapacityType: karpv1.CapacityTypeReserved, Price: price * reservedShare, ReservationID: v.id, Labels: all})
-	}
-	return out
-}
-
 func (r *resolved) reservation(id string) *reservation {
 	i := slices.IndexFunc(r.reservations, func(v reservation) bool { return v.id == id })
 	if i < 0 {
@@ -216,29 +190,4 @@ func (r *reservation) market() ec2types.MarketType {
 		return ec2types.MarketTypeInterruptibleCapacityReservation
 	}
 	return ""
-}
-
-// target sets the fleet's options for the kind of capacity it requests.
-func target(in *ec2.CreateFleetInput, capacityType string, market ec2types.MarketType, priced bool) {
-	t := in.TargetCapacitySpecification
-	switch {
-	case capacityType == karpv1.CapacityTypeSpot:
-		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeSpot
-		in.SpotOptions = &ec2types.SpotOptionsRequest{AllocationStrategy: ec2types.SpotAllocationStrategyPriceCapacityOptimized}
-		if priced {
-			in.SpotOptions.AllocationStrategy = ec2types.SpotAllocationStrategyCapacityOptimizedPrioritized
-		}
-	case market == ec2types.MarketTypeCapacityBlock:
-		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeCapacityBlock
-	case market == ec2types.MarketTypeInterruptibleCapacityReservation:
-		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeReservedCapacity
-		in.ReservedCapacityOptions = &ec2types.ReservedCapacityOptionsRequest{
-			ReservationTypes: []ec2types.FleetReservationType{ec2types.FleetReservationTypeInterruptibleCapacityReservation}}
-	default:
-		t.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeOnDemand
-		in.OnDemandOptions = &ec2types.OnDemandOptionsRequest{AllocationStrategy: ec2types.FleetOnDemandAllocationStrategyLowestPrice}
-		if priced {
-			in.OnDemandOptions.AllocationStrategy = ec2types.FleetOnDemandAllocationStrategyPrioritized
-		}
-	}
 }

@@ -141,18 +141,18 @@ func TestAccepts(t *testing.T) {
 		nc := nodeClass()
 		tt.class(&nc.Spec)
 		cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
-		s, err := settingsOf(&nc.Spec, families["AL2023"], cfg.sizes())
+		s, err := settingsOf(&nc.Spec, al2023, cfg.sizes())
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &resolved{class: nc, family: families["AL2023"], settings: s, images: []image{{id: "ami-1", arch: "amd64"}}}
-		if got := r.accepts(tt.hardware); got != tt.want {
+		r := &resolved{class: nc, family: al2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}}}
+		if got := accepts(r, tt.hardware); got != tt.want {
 			t.Errorf("%s: accepted is %v", tt.name, got)
 		}
 	}
 	nc := nodeClass()
-	r := &resolved{class: nc, family: families["AL2023"], settings: &nodeSettings{}, images: []image{{id: "ami-1", arch: "arm64"}}}
-	if r.accepts(&a1) || !r.accepts(m6gXlarge) {
+	r := &resolved{class: nc, family: al2023, settings: &nodeSettings{}, images: []image{{id: "ami-1", arch: "arm64"}}}
+	if accepts(r, &a1) || !accepts(r, m6gXlarge) {
 		t.Error("AL2023 runs on Graviton, but not on the first of them")
 	}
 }

@@ -23,8 +23,8 @@ type options struct {
 	enclave      bool
 }
 
-// template returns the launch template of a class with these options.
-func (r *resolved) template(o options) *ec2types.RequestLaunchTemplateData {
+// launchTemplate returns the launch template of a class with these options.
+func launchTemplate(r *resolved, o options) *ec2types.RequestLaunchTemplateData {
 	spec := &r.class.Spec
 	data := &ec2types.RequestLaunchTemplateData{
 		ImageId:             &o.image,
@@ -33,7 +33,7 @@ func (r *resolved) template(o options) *ec2types.RequestLaunchTemplateData {
 		BlockDeviceMappings: blockDevices(spec, r.family),
 		MetadataOptions:     metadataOptions(spec.MetadataOptions, o.ipv6),
 		Monitoring:          &ec2types.LaunchTemplatesMonitoringRequest{Enabled: awssdk.Bool(awssdk.ToBool(spec.DetailedMonitoring))},
-		NetworkInterfaces:   r.interfaces(o),
+		NetworkInterfaces:   interfaces(r, o),
 		TagSpecifications: []ec2types.LaunchTemplateTagSpecificationRequest{
 			{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: sdk.SortedTags(o.tags)},
 		},
@@ -85,7 +85,7 @@ func blockDevices(spec *ec2nc.EC2NodeClassSpec, f *family) []ec2types.LaunchTemp
 		}
 		if e.VolumeSize != nil {
 			// Whole GiB, rounded up: EC2 has no smaller unit.
-			ebs.VolumeSize = awssdk.Int32(int32((e.VolumeSize.Value() + gi - 1) / gi))
+			ebs.VolumeSize = awssdk.Int32(int32((e.VolumeSize.Value() + 1<<30 - 1) >> 30))
 		}
 		out = append(out, ec2types.LaunchTemplateBlockDeviceMappingRequest{DeviceName: m.DeviceName, Ebs: ebs})
 	}
@@ -140,12 +140,12 @@ func metadataOptions(m *ec2nc.MetadataOptions, ipv6 bool) *ec2types.LaunchTempla
 }
 
 // interfaces returns the class's own interfaces, or one per card for EFA, or only the primary one. The fleet request adds the subnet.
-func (r *resolved) interfaces(o options) []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
+func interfaces(r *resolved, o options) []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	spec := &r.class.Spec
 	// EC2 accepts the setting for the public address only with a single interface; instances with several get none anyway.
 	addressed := max(1, addressedInterfaces(spec), int(o.efas))
 	one := func(card, dev int32, kind string) ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
-		n := ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{DeviceIndex: awssdk.Int32(dev), Groups: r.groupIDs()}
+		n := ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{DeviceIndex: awssdk.Int32(dev), Groups: groupIDs(r)}
 		if kind != "" {
 			n.NetworkCardIndex, n.InterfaceType = awssdk.Int32(card), awssdk.String(kind)
 		}
@@ -181,18 +181,7 @@ func (r *resolved) interfaces(o options) []ec2types.LaunchTemplateInstanceNetwor
 	return out
 }
 
-// addressedInterfaces returns how many of the class's own interfaces have addresses.
-func addressedInterfaces(spec *ec2nc.EC2NodeClassSpec) int {
-	n := 0
-	for _, i := range spec.NetworkInterfaces {
-		if i.InterfaceType != ec2nc.InterfaceTypeEFAOnly {
-			n++
-		}
-	}
-	return n
-}
-
-func (r *resolved) groupIDs() []string {
+func groupIDs(r *resolved) []string {
 	var out []string
 	for _, g := range r.groups {
 		out = append(out, g.ID)

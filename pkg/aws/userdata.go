@@ -24,8 +24,8 @@ type boot struct {
 	kubeReserved map[string]string
 }
 
-// userData returns what the instance starts with, in the family's format, not encoded.
-func userData(f *family, spec *ec2nc.EC2NodeClassSpec, j *joined, b boot) (string, error) {
+// UserData returns what the instance starts with, in the family's format, not encoded.
+func (f *family) UserData(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot) (string, error) {
 	return f.userData(spec, j, b, ownUserData(spec))
 }
 
@@ -37,11 +37,24 @@ func ownUserData(spec *ec2nc.EC2NodeClassSpec) string {
 	return *spec.UserData
 }
 
-// joinLabels returns a=b,c=d sorted by key.
-func joinLabels(labels map[string]string) string {
+// joinMap returns a=b,c=d sorted by key, with sign between key and value.
+func joinMap(m map[string]string, sign string) string {
 	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		parts = append(parts, k+"="+labels[k])
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, k+sign+m[k])
 	}
 	return strings.Join(parts, ",")
+}
+
+// splitMap parses what joinMap returned.
+func splitMap(s string) map[string]string {
+	if s == "" {
+		return nil
+	}
+	out := map[string]string{}
+	for part := range strings.SplitSeq(s, ",") {
+		k, v, _ := strings.Cut(part, "=")
+		out[k] = v
+	}
+	return out
 }

@@ -164,7 +164,7 @@ func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 
 // validUserData creates user data as a launch would, with empty join data.
 func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) error {
-	data, err := userData(f, spec, &joined{}, boot{cluster: "c", maxPods: 110, labels: map[string]string{}, taints: []corev1.Taint{unregistered}})
+	data, err := f.UserData(spec, &joined{}, boot{cluster: "c", maxPods: 110, labels: map[string]string{}, taints: []corev1.Taint{unregistered}})
 	if err != nil {
 		return fmt.Errorf("spec.userData: %w", err)
 	}
@@ -184,4 +184,15 @@ func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
 		out = append(out, f.unused(spec)...)
 	}
 	return strings.Join(out, "; ")
+}
+
+// addressedInterfaces returns how many of the class's own interfaces have addresses.
+func addressedInterfaces(spec *ec2nc.EC2NodeClassSpec) int {
+	n := 0
+	for _, i := range spec.NetworkInterfaces {
+		if i.InterfaceType != ec2nc.InterfaceTypeEFAOnly {
+			n++
+		}
+	}
+	return n
 }

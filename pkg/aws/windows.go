@@ -2,15 +2,11 @@ package aws
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // The releases of Windows Server.
@@ -104,7 +100,7 @@ func kubeletFlags(k *ec2nc.KubeletConfiguration, b boot) []string {
 			set(name, strconv.Itoa(int(*v)))
 		}
 	}
-	set("node-labels", joinLabels(b.labels))
+	set("node-labels", joinMap(b.labels, "="))
 	var taints []string
 	for _, t := range b.taints {
 		taints = append(taints, t.Key+"="+t.Value+":"+string(t.Effect))
@@ -129,37 +125,6 @@ func kubeletFlags(k *ec2nc.KubeletConfiguration, b boot) []string {
 	number("image-gc-low-threshold", k.ImageGCLowThresholdPercent)
 	if k.CPUCFSQuota != nil {
 		set("cpu-cfs-quota", strconv.FormatBool(*k.CPUCFSQuota))
-	}
-	return out
-}
-
-// joinMap returns a=b,c=d sorted by key, with sign between key and value.
-func joinMap(m map[string]string, sign string) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, k+sign+m[k])
-	}
-	return strings.Join(parts, ",")
-}
-
-// splitMap parses what joinMap returned.
-func splitMap(s string) map[string]string {
-	if s == "" {
-		return nil
-	}
-	out := map[string]string{}
-	for part := range strings.SplitSeq(s, ",") {
-		k, v, _ := strings.Cut(part, "=")
-		out[k] = v
-	}
-	return out
-}
-
-// amountsText returns resources in the kubelet's notation.
-func amountsText(r capacity.Resources) map[string]string {
-	out := map[string]string{}
-	for name, q := range r.List() {
-		out[string(name)] = q.String()
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package aws
+package interruption
 
 import (
 	"context"
@@ -25,8 +25,8 @@ const (
 	queuePauseMost = time.Minute
 )
 
-// queue reads the messages about interruptions.
-type queue struct {
+// Queue reads the messages about interruptions.
+type Queue struct {
 	name  string // empty: there is none
 	api   sdk.SQS
 	clock clock.Clock
@@ -36,14 +36,19 @@ type queue struct {
 	onInterruption func(context.Context, []capacity.Interruption) []error
 }
 
+// NewQueue returns the queue of that name; empty: there is none. hold returns why no message may be taken from it at the moment.
+func NewQueue(name string, api sdk.SQS, c clock.Clock, hold func() string) *Queue {
+	return &Queue{name: name, api: api, clock: c, hold: hold}
+}
+
 // OnInterruption registers f for the interruptions from the queue. f returns an error for each that it could not handle; its message
 // is delivered again. f may be called again for the same interruption, in any order. Call it before Run.
-func (q *queue) OnInterruption(f func(context.Context, []capacity.Interruption) []error) {
+func (q *Queue) OnInterruption(f func(context.Context, []capacity.Interruption) []error) {
 	q.onInterruption = f
 }
 
-// listen reads the interruption queue until ctx ends. It returns at once if there is none, or no function to handle interruptions.
-func (q *queue) listen(ctx context.Context) {
+// Listen reads the interruption queue until ctx ends. It returns at once if there is none, or no function to handle interruptions.
+func (q *Queue) Listen(ctx context.Context) {
 	if q.name == "" || q.onInterruption == nil {
 		return
 	}
@@ -72,7 +77,7 @@ func (q *queue) listen(ctx context.Context) {
 	}
 }
 
-func (q *queue) url(ctx context.Context) (string, error) {
+func (q *Queue) url(ctx context.Context) (string, error) {
 	out, err := q.api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: awssdk.String(q.name)})
 	if err != nil {
 		return "", sdk.Wrap(err, "finding the interruption queue")
@@ -82,7 +87,7 @@ func (q *queue) url(ctx context.Context) (string, error) {
 
 // hear receives the messages on the queue, or waits for some, has them handled, and deletes those that were handled. It also deletes
 // messages that can't be understood, which would be delivered again and again.
-func (q *queue) hear(ctx context.Context, url string) error {
+func (q *Queue) hear(ctx context.Context, url string) error {
 	out, err := q.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: awssdk.String(url), MaxNumberOfMessages: queueBatch, WaitTimeSeconds: int32(sdk.QueueWait / time.Second),
 		VisibilityTimeout: int32(queueHidden / time.Second),
@@ -123,7 +128,7 @@ func (q *queue) hear(ctx context.Context, url string) error {
 }
 
 // forget deletes the messages that have been handled.
-func (q *queue) forget(ctx context.Context, url string, messages []sqstypes.Message, seen []error) error {
+func (q *Queue) forget(ctx context.Context, url string, messages []sqstypes.Message, seen []error) error {
 	var done []sqstypes.DeleteMessageBatchRequestEntry
 	for i := range messages {
 		if seen[i] == nil {

@@ -1,4 +1,4 @@
-package aws
+package interruption
 
 import (
 	"k8s.io/component-base/metrics"

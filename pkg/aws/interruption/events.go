@@ -1,4 +1,4 @@
-package aws
+package interruption
 
 import (
 	"encoding/json"
